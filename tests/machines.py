@@ -34,7 +34,7 @@ def network(
     latency: Figure | list[Figure] = 500.0,
 ) -> dict[str, Any]:
     """Dimensions of equal speed, or with a figure for each."""
-    each = [one if isinstance(one, list) else [one] * len(npus) for one in (bandwidth, latency)]
+    each = [figure if isinstance(figure, list) else [figure] * len(npus) for figure in (bandwidth, latency)]
     return {"topology": shapes, "npus_count": npus, "bandwidth": each[0], "latency": each[1]}
 
 

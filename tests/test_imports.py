@@ -153,7 +153,7 @@ def _may_import(room: str, imported: str) -> bool:
 @cache
 def every_import() -> tuple[Import, ...]:
     """Of all modules."""
-    return tuple(one for name, path in _modules() for one in _imports(name, path))
+    return tuple(pair for name, path in _modules() for pair in _imports(name, path))
 
 
 def test_no_room_imports_what_the_design_forbids() -> None:

@@ -44,13 +44,13 @@ class Slow(Base):
 
 def _told(kind: Any) -> Any:
     """All that a class and an instance say of themselves."""
-    one = kind(3)
-    other = dataclasses.replace(one, second=[4])
+    value = kind(3)
+    other = dataclasses.replace(value, second=[4])
     results = [(field.name, field.type, dict(field.metadata)) for field in dataclasses.fields(kind)]
     return (
-        *(results, dataclasses.asdict(other), dataclasses.astuple(other), one == kind(3), one == other),
-        *(kind.unit, kind.__doc__ is None, isinstance(one, Base), hasattr(one, "__dict__")),
-        *(repr(other).partition("(")[2], one.second is kind(3).second),
+        *(results, dataclasses.asdict(other), dataclasses.astuple(other), value == kind(3), value == other),
+        *(kind.unit, kind.__doc__ is None, isinstance(value, Base), hasattr(value, "__dict__")),
+        *(repr(other).partition("(")[2], value.second is kind(3).second),
         *(pickle.loads(pickle.dumps(other)) == other, copy.deepcopy(other) == other),
     )
 
@@ -71,10 +71,10 @@ def test_one_without_equality_is_equal_to_itself_only() -> None:
     class Column:
         value: int
 
-    one = Column(1)
-    one.value = 2
-    assert one != Column(2)
-    assert len({one, Column(2)}) == 2
+    column = Column(1)
+    column.value = 2
+    assert column != Column(2)
+    assert len({column, Column(2)}) == 2
 
 
 def test_fields_that_it_cannot_have_are_refused() -> None:

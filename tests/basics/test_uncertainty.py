@@ -29,12 +29,12 @@ def composition(
 
 
 def test_the_error_of_one_part_is_its_own_the_common_one_and_that_of_the_whole() -> None:
-    one = composition({("gemm", "x"): 5}, Term("calibrated", 0.1, 0.04), WHOLE)
-    assert one.sigma == pytest.approx(math.hypot(0.1, 0.04, 0.02, 0.05))
-    low, high = one.band(1_000_000)
+    whole = composition({("gemm", "x"): 5}, Term("calibrated", 0.1, 0.04), WHOLE)
+    assert whole.sigma == pytest.approx(math.hypot(0.1, 0.04, 0.02, 0.05))
+    low, high = whole.band(1_000_000)
     assert (low, high) == (
-        round(1e6 * math.exp(-QUANTILE * one.sigma)),
-        round(1e6 * math.exp(QUANTILE * one.sigma)),
+        round(1e6 * math.exp(-QUANTILE * whole.sigma)),
+        round(1e6 * math.exp(QUANTILE * whole.sigma)),
     )
 
 
@@ -66,12 +66,12 @@ def test_what_two_times_have_in_common_cancels_in_their_ratio(
     amounts: dict[tuple[str, str], float], random: float, common: float
 ) -> None:
     term = Term("calibrated", random, common)
-    one, elsewhere = composition(amounts, term, WHOLE), composition(amounts, term, WHOLE, "there")
-    low, high = one.ratio(one, 1.5)
+    here, elsewhere = composition(amounts, term, WHOLE), composition(amounts, term, WHOLE, "there")
+    low, high = here.ratio(here, 1.5)
     assert math.log(high / 1.5) == pytest.approx(QUANTILE * math.sqrt(2) * WHOLE.random)
     assert low * high == pytest.approx(1.5**2)
-    apart = math.log(one.ratio(elsewhere, 1.0)[1]) / QUANTILE
-    assert apart == pytest.approx(math.hypot(one.sigma, elsewhere.sigma))
+    apart = math.log(here.ratio(elsewhere, 1.0)[1]) / QUANTILE
+    assert apart == pytest.approx(math.hypot(here.sigma, elsewhere.sigma))
 
 
 @given(AMOUNTS, AMOUNTS, ERRORS, ERRORS)
@@ -79,15 +79,15 @@ def test_a_ratio_is_never_less_sure_than_of_two_devices_and_the_same_both_ways(
     a: dict[tuple[str, str], float], b: dict[tuple[str, str], float], random: float, common: float
 ) -> None:
     term = Term("modelled", random, common)
-    one, other = composition(a, term, WHOLE), composition(b, term, WHOLE)
-    low, high = one.ratio(other, 2.0)
-    assert math.log(high / low) / 2 / QUANTILE <= math.hypot(one.sigma, other.sigma) + 1e-9
-    assert other.ratio(one, 0.5) == pytest.approx((1 / high, 1 / low))
-    read = Composition.read(json.loads(json.dumps(one.as_dict())))
-    assert read.band(10**9) == one.band(10**9)
+    first, other = composition(a, term, WHOLE), composition(b, term, WHOLE)
+    low, high = first.ratio(other, 2.0)
+    assert math.log(high / low) / 2 / QUANTILE <= math.hypot(first.sigma, other.sigma) + 1e-9
+    assert other.ratio(first, 0.5) == pytest.approx((1 / high, 1 / low))
+    read = Composition.read(json.loads(json.dumps(first.as_dict())))
+    assert read.band(10**9) == first.band(10**9)
     assert read.ratio(other, 2.0) == (low, high)
-    assert sum(one.bases.values()) == pytest.approx(1, abs=1e-4)
-    assert set(one.bases) <= set(BASES)
+    assert sum(first.bases.values()) == pytest.approx(1, abs=1e-4)
+    assert set(first.bases) <= set(BASES)
 
 
 def test_bands_hold_as_many_as_they_say() -> None:

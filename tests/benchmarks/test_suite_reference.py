@@ -126,7 +126,7 @@ def test_measured_times_stand_in_the_table_and_in_the_picture(suite: ModuleType,
     assert line.endswith("| 2 s | 1.9 s | 4.0x |")
     stored = json.loads((tmp_path / "benchmarks" / "results.json").read_text())
     assert stored["machine"] == {"cpu": "a", "load": 0.5}
-    assert [one["reference_s"] for one in stored["rows"]] == [2.0, 2.0, 21.0]
+    assert [row["reference_s"] for row in stored["rows"]] == [2.0, 2.0, 21.0]
     picture = ElementTree.parse(tmp_path / "docs" / "scaling.svg")
     texts = [element.text for element in picture.iter() if element.tag.endswith("text")]
     assert {"Some", "NPUs", "et-sim", "et-sim --no-fold", "reference"} <= set(texts)

@@ -54,12 +54,12 @@ def test_a_workload_does_what_it_does(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_replicas_add_their_collectives_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
     """Twice the ranks with the same batch each: sums over ranks double, averages stay."""
-    one, two = _made("a", "--tp", "2", "--dp", "1"), _made("b", "--tp", "2", "--dp", "2")
-    result = _compared(capsys, one, two)
+    small, large = _made("a", "--tp", "2", "--dp", "1"), _made("b", "--tp", "2", "--dp", "2")
+    result = _compared(capsys, small, large)
     reduced = result.pop(("all_reduce", 2))
     assert reduced["count"]["b"] > 2 * reduced["count"]["a"]
     assert all(work[figure]["b"] == 2 * work[figure]["a"] for work in result.values() for figure in work)
-    assert main(["compare", one, two]) == 0
+    assert main(["compare", small, large]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines if "→" in line and "average" not in line] == ["all_reduce"]
 

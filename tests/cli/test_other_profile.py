@@ -119,13 +119,13 @@ def test_each_correction_that_is_named_takes_what_a_run_with_it_alone_takes(
     (folder / "system.json").write_text(json.dumps(uneven))
     summary = _summary(capsys, "mixed", "--network-model", model)
     named = summary["other_profile"]["corrections"]
-    assert {"concurrent-communication", "exact-chunks"} <= {one["correction"] for one in named}
-    for one in named:
+    assert {"concurrent-communication", "exact-chunks"} <= {entry["correction"] for entry in named}
+    for entry in named:
         (folder / "system.json").write_text(
-            json.dumps({**uneven, "corrections": {one["correction"]: True}, "profile": "reference"})
+            json.dumps({**uneven, "corrections": {entry["correction"]: True}, "profile": "reference"})
         )
         alone = _summary(capsys, "mixed", "--network-model", model)
-        assert alone["makespan_ns"] == one["makespan_ns"] != summary["makespan_ns"]
+        assert alone["makespan_ns"] == entry["makespan_ns"] != summary["makespan_ns"]
 
 
 @pytest.mark.deep

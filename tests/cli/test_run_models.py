@@ -53,9 +53,9 @@ def test_every_model_of_the_registry_is_a_rung_and_writes_the_run_it_gives_alone
     for rung in rungs:
         out = f"alone/{rung['model']}"
         assert main(["run", "gifts", *MACHINE, "--network-model", rung["model"], "--out", out]) == 0
-        one, other = folder / "gifts.run" / rung["model"], folder / "alone" / rung["model"]
+        together, other = folder / "gifts.run" / rung["model"], folder / "alone" / rung["model"]
         assert rung["directory"] == f"gifts.run/{rung['model']}"
-        assert (one / "timeline.arrow").read_bytes() == (other / "timeline.arrow").read_bytes()
+        assert (together / "timeline.arrow").read_bytes() == (other / "timeline.arrow").read_bytes()
         assert rung["makespan_ns"] == json.loads((other / "summary.json").read_text())["makespan_ns"]
 
 
@@ -105,7 +105,7 @@ def test_the_corrected_figure_of_every_model_stands_beside_what_nobody_named(
     plain = {key: value for key, value in SYSTEM.items() if key != "profile"}
     (folder / "system.json").write_text(json.dumps(plain))
     both = ladder(capsys, "--network-models=analytical,link")
-    assert [one["other_profile"]["makespan_ns"] for one in both] == [one["makespan_ns"] for one in corrected]
+    assert [run["other_profile"]["makespan_ns"] for run in both] == [run["makespan_ns"] for run in corrected]
     assert main(["run", "gifts", *MACHINE, "--network-models=analytical,link"]) == 0
     assert "all in the reference profile, as none is named" in capsys.readouterr().out
 

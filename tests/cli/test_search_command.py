@@ -101,7 +101,7 @@ def test_whole_runs_of_what_is_found_are_kept(tmp_path: Path, capsys: pytest.Cap
     rows = {row["point"]: row for row in document["best"]}
     first = rows[document["search"]["front"][0]]
     kept = list((tmp_path / "out" / "runs").iterdir())
-    assert [one.name for one in kept] == [first["digest"][:12]]
+    assert [path.name for path in kept] == [first["digest"][:12]]
     assert json.loads((kept[0] / "summary.json").read_text())["makespan_ns"] == first["makespan_ns"]
 
 

@@ -46,9 +46,9 @@ def test_its_data_are_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     document = json.loads(capsys.readouterr().out)
     assert document["status"] == {"complete": 6, "refused": 2}
     assert [failure["point"] for failure in document["failures"]] == [6, 7]
-    makespans = {one["point"]: one["makespan_ns"] for one in document["best"]}
+    makespans = {point["point"]: point["makespan_ns"] for point in document["best"]}
     assert list(makespans.values()) == sorted(makespans.values())
-    effect = next(one for one in document["effects"] if one["axis"] == "latency" and one["value"] == 500.0)
+    effect = next(row for row in document["effects"] if row["axis"] == "latency" and row["value"] == 500.0)
     of_it = [makespans[point] for point in (1, 3, 5)]
     assert (effect["least_ns"], effect["mean_ns"]) == (min(of_it), round(sum(of_it) / 3))
     assert {(turn["bottleneck"], turn["becomes"]) for turn in document["turns"]} == {

@@ -161,7 +161,7 @@ def test_rows_have_the_band_of_their_run(tmp_path: Path, capsys: pytest.CaptureF
     uncertainty = et_sim.simulate(gathered, machine="a100-dgx-80gb:4").uncertainty
     assert uncertainty is not None
     assert (row["low_us"], row["high_us"]) == (uncertainty["low_ns"] / 1000, uncertainty["high_ns"] / 1000)
-    inside = [one["low_us"] <= one["measured_us"] <= one["high_us"] for one in validation["rows"]]
+    inside = [row["low_us"] <= row["measured_us"] <= row["high_us"] for row in validation["rows"]]
     of_all = [error["in_band"] for error in validation["errors"] if error["size"] == "all"]
     assert of_all == [100 * sum(inside) / 2]
     assert main(["validate", write(tmp_path, COLLECTIVES)]) == 0
@@ -194,9 +194,9 @@ def test_rows_without_a_time_are_counted(tmp_path: Path, capsys: pytest.CaptureF
 def test_plans_of_tables_are_those_of_their_columns() -> None:
     from et_sim.validation.iterations import iterations_of
 
-    ((_, one),) = iterations_of(ITERATIONS)
-    assert one is not None
-    assert one.plan == Plan(
+    ((_, row),) = iterations_of(ITERATIONS)
+    assert row is not None
+    assert row.plan == Plan(
         tensor=8,
         data=2,
         batch=1,
@@ -206,8 +206,8 @@ def test_plans_of_tables_are_those_of_their_columns() -> None:
         overlap_pipeline=False,
         scatter_gather=True,
     )
-    assert one.model.has_dropout
-    assert make_training(one.model, one.plan).ranks == 16
+    assert row.model.has_dropout
+    assert make_training(row.model, row.plan).ranks == 16
     sharded = {
         "id": "fsdp",
         "hardware": "A100",
@@ -220,11 +220,11 @@ def test_plans_of_tables_are_those_of_their_columns() -> None:
             | {"grad_accum": 3, "sharding": "FULL_SHARD", "act_ckpt": True, "iteration_time_s": 1.0}
         ],
     }
-    ((_, one),) = iterations_of(sharded)
-    assert one is not None
-    assert (one.hardware, one.plan.data, one.plan.zero, one.plan.micro_batches) == ("h100", 8, 3, 3)
-    assert (one.plan.recompute, one.plan.fused_attention) == ("full", True)
-    assert not one.model.has_dropout
+    ((_, row),) = iterations_of(sharded)
+    assert row is not None
+    assert (row.hardware, row.plan.data, row.plan.zero, row.plan.micro_batches) == ("h100", 8, 3, 3)
+    assert (row.plan.recompute, row.plan.fused_attention) == ("full", True)
+    assert not row.model.has_dropout
 
 
 @pytest.mark.deep

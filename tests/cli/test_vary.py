@@ -70,13 +70,13 @@ def test_without_names_every_figure_is_a_tenth_more_and_less(
 ) -> None:
     run = _run(tmp_path, model)
     result = _varied(run, capsys)
-    assert {one["multiple"] for one in result} == {1.1, 0.9}
-    figures = {one["figure"] for one in result}
+    assert {line["multiple"] for line in result} == {1.1, 0.9}
+    figures = {line["figure"] for line in result}
     assert "time of all kernels" not in figures  # nothing computes
     assert {"bandwidth of NPUs to leaf", "bandwidth of spine to leaf", "endpoint delay"} <= figures
-    for one in result:
-        if one["figure"].startswith("bandwidth"):
-            assert (one["change_ns"] <= 0) == (one["multiple"] > 1) or one["change_ns"] == 0
+    for entry in result:
+        if entry["figure"].startswith("bandwidth"):
+            assert (entry["change_ns"] <= 0) == (entry["multiple"] > 1) or entry["change_ns"] == 0
     assert main(["inspect", str(run), "critical-path", "--vary", "--top", "1"]) == 0
     text = capsys.readouterr().out
     assert "more figures: --top" in text
@@ -136,7 +136,7 @@ def test_figures_of_an_array_are_varied_by_closed_forms(
 ) -> None:
     run = _systolic_run(tmp_path, bandwidth=None)
     wanted = ("array height=2", "array width=0.5", "array clock=2", "array height=1.1")
-    results = {one["figure"]: one for one in _varied(run, capsys, *wanted[:3])}
+    results = {line["figure"]: line for line in _varied(run, capsys, *wanted[:3])}
     assert results["array height"]["makespan_ns"] == 2 * (100 + 32 + 16 - 2) - 1
     assert results["array width"]["makespan_ns"] == 8 * (100 + 16 + 8 - 2) - 1
     assert results["array clock"]["makespan_ns"] == (4 * (100 + 16 + 16 - 2) - 1) // 2
@@ -150,11 +150,13 @@ def test_memories_and_bandwidth_of_an_array_are_figures_where_bandwidth_is_given
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = _systolic_run(tmp_path, "--detail=path", **{"ifmap-sram-kb": 2})
-    results = {(one["figure"], one["multiple"]): one["change_ns"] for one in _varied(run, capsys, "--top=99")}
+    results = {
+        (line["figure"], line["multiple"]): line["change_ns"] for line in _varied(run, capsys, "--top=99")
+    }
     assert results["DRAM bandwidth", 1.1] < 0 < results["DRAM bandwidth", 0.9]
     assert {name for name, _ in results} >= {"array height", "array width", "array clock"}
     more = ("ifmap SRAM=4", "filter SRAM=2", "ofmap SRAM=0.5")
-    assert [one["change_ns"] <= 0 for one in _varied(run, capsys, *more)] == [True] * 3
+    assert [line["change_ns"] <= 0 for line in _varied(run, capsys, *more)] == [True] * 3
     capsys.readouterr()
     assert main(["inspect", str(run), "critical-path", "--json"]) == 0
     predicted = {load["parameter"] for load in json.loads(capsys.readouterr().out)["sensitivities"]}

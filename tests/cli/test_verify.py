@@ -54,11 +54,11 @@ def test_every_figure_of_the_machine_is_simulated_at_both_ends_of_its_range(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     result = _verified(run, capsys)
-    changed = {(one["parameter"], one["multiple"] > 1) for one in result}
+    changed = {(change["parameter"], change["multiple"] > 1) for change in result}
     names = ("bandwidth of dimension 0", "latency of dimension 0", "local memory bandwidth", "endpoint delay")
     assert changed == {(name, is_more) for name in names for is_more in (True, False)}
-    assert all(one["as_predicted"] for one in result)
-    assert len({one["simulated_ns"] for one in result}) == len(result)
+    assert all(change["as_predicted"] for change in result)
+    assert len({change["simulated_ns"] for change in result}) == len(result)
     assert len(_verified(run, capsys, "--top", "1")) == 2
     assert main(["inspect", str(run), "critical-path", "--verify"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -81,7 +81,7 @@ def test_what_ranks_that_share_links_alike_would_gain_is_as_predicted(
     assert main(["run", str(tmp_path / "job"), *where]) == 0
     result = _verified(tmp_path / "run", capsys)
     assert result
-    assert all(one["as_predicted"] for one in result)
+    assert all(change["as_predicted"] for change in result)
 
 
 def test_inputs_that_changed_or_moved_are_named(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -100,7 +100,7 @@ def test_a_directory_that_moved_with_its_inputs_can_be_verified(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     moved = run.parent.rename(run.parent.with_name("moved"))
-    assert all(one["as_predicted"] for one in _verified(moved / "run", capsys, "--top", "1"))
+    assert all(change["as_predicted"] for change in _verified(moved / "run", capsys, "--top", "1"))
 
 
 def test_a_run_that_was_not_made_from_files_says_so(
@@ -121,7 +121,7 @@ def test_what_is_not_as_predicted_is_told_with_its_reason(run: Path) -> None:
         return (1, multiple) if parameter.name == "endpoint delay" else None
 
     several = verify(result, simulate)
-    assert [one.is_as_predicted for one in several] == [False, False]
+    assert [change.is_as_predicted for change in several] == [False, False]
     lines = verification_lines(several)
     assert lines[1].split()[-2].startswith("-")
     assert lines[-1] == "2 simulations, 2 not as predicted: as a rule, because of another order"

@@ -186,8 +186,8 @@ def test_an_unknown_choice_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_processes_that_start_together_compile_once(tmp_path: Path) -> None:
     started = [start(LONG, ET_SIM_CACHE_DIR=str(tmp_path)) for _ in range(3)]
     output = [finish(process) for process in started]
-    assert [one.result for one in output] == [12] * 3
-    assert all(one.is_compiled for one in output)
+    assert [call.result for call in output] == [12] * 3
+    assert all(call.is_compiled for call in output)
     assert len(list(output[0].directory.glob("*.code"))) == 1
 
 
@@ -214,7 +214,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.deep
 @pytest.mark.parametrize(
-    "damage", ["cut", *(pytest.param(one, marks=pytest.mark.deep) for one in ("empty", "foreign"))]
+    "damage", ["cut", *(pytest.param(kind, marks=pytest.mark.deep) for kind in ("empty", "foreign"))]
 )
 def test_damaged_or_foreign_code_is_made_again(made: Path, tmp_path: Path, damage: str) -> None:
     from et_sim.compiled.store import write_code

@@ -52,13 +52,13 @@ def test_what_is_predicted_of_a_device_is_simulated(run: str, capsys: pytest.Cap
     capsys.readouterr()
     assert main(["inspect", run, "critical-path", "--verify", "--top", "30", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert {one["parameter"] for one in document} >= FIGURES
-    assert [one for one in document if not one["as_predicted"]] == []
+    assert {change["parameter"] for change in document} >= FIGURES
+    assert [change for change in document if not change["as_predicted"]] == []
 
 
 def test_every_figure_of_rules_can_be_varied(run: str, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
-    wanted = [f"{one}=2" for one in (*sorted(FIGURES), "array clock", "array height")]
+    wanted = [f"{figure}=2" for figure in (*sorted(FIGURES), "array clock", "array height")]
     assert main(["inspect", run, "critical-path", "--json", "--vary", *wanted]) == 0
     results = {load["figure"]: load["change_ns"] for load in json.loads(capsys.readouterr().out)}
     assert results.pop("array height") != 0

@@ -44,13 +44,13 @@ def test_attention_reads_keys_of_shared_heads_once() -> None:
 
 
 def test_causal_attention_computes_half_and_moves_as_much() -> None:
-    full, causal = (shapes.attention(1, 1, 100, 100, 8, causal=one) for one in (False, True))
+    full, causal = (shapes.attention(1, 1, 100, 100, 8, causal=is_set) for is_set in (False, True))
     assert of(causal)[0] / of(full)[0] == pytest.approx(0.505)
     assert of(causal)[1] == of(full)[1]
 
 
 def test_the_backward_pass_of_attention_has_five_products_for_two() -> None:
-    forward, backward = (shapes.attention(2, 3, 16, 16, 8, backward=one) for one in (False, True))
+    forward, backward = (shapes.attention(2, 3, 16, 16, 8, backward=is_set) for is_set in (False, True))
     assert of(backward)[0] * 2 == of(forward)[0] * 5
 
 

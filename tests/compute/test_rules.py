@@ -130,7 +130,7 @@ def test_ranks_of_different_rules_take_different_times_folded_or_not() -> None:
 @pytest.mark.deep
 def test_ranks_that_other_models_time_are_told_apart_even_if_they_take_as_long() -> None:
     rules = [
-        {**DEVICE, "label": one, "where": {"ranks": ranks}} for one, ranks in (("a", "0-3"), ("b", "4-7"))
+        {**DEVICE, "label": label, "where": {"ranks": ranks}} for label, ranks in (("a", "0-3"), ("b", "4-7"))
     ]
     coverage = simulated(rules).summary()["coverage"]["timed_by"]
     assert coverage == {"a": 4 * 4, "b": 4 * 4}
@@ -192,7 +192,7 @@ def test_a_table_is_exact_or_between_two_sizes(tmp_path: Path) -> None:
     assert result.timeline.to_pylist()[0]["bound"] == "measured"
     between = f"operation,size,ns\ngemm,{OPERATIONS // 4},100\ngemm,{OPERATIONS * 4},1600\n"
     assert first_ns(simulated(table(path, between))) in (399, 400)
-    assert {"times.csv"} <= {one["file"] for one in result.manifest["inputs"]}
+    assert {"times.csv"} <= {file["file"] for file in result.manifest["inputs"]}
 
 
 def test_the_timeline_says_whether_a_time_was_measured(tmp_path: Path) -> None:

@@ -176,7 +176,7 @@ def test_lines_of_a_slanted_block_are_its_diagonals(height: int, width: int) -> 
     lines = sorted(row + column for row in range(height) for column in range(width))
     assert [slanted_line(entry, height, width) for entry in range(height * width)] == lines
     for line in range(height + width):
-        assert slanted_before(line, height, width) == sum(one < line for one in lines)
+        assert slanted_before(line, height, width) == sum(other < line for other in lines)
 
 
 @given(products, arrays)
@@ -187,7 +187,7 @@ def test_lines_of_writes_are_those_of_their_blocks(layer: SystolicLayer, array: 
     assert lines == sorted(lines)
     assert (lines[0], lines[-1]) == (written.first_line, written.last_line)
     for line in (0, lines[0], lines[len(lines) // 2], lines[-1], lines[-1] + 1):
-        assert written.before(line) == sum(one < line for one in lines)
+        assert written.before(line) == sum(other < line for other in lines)
 
 
 def test_layers_that_are_alike_are_worked_out_once_and_keep_their_names() -> None:

@@ -180,15 +180,15 @@ def random_graph(seed: int) -> dict[str, Any]:
     devices = [f"npu{rank}" for rank in range(RANKS)] + [f"s{number}" for number in range(3)]
     chance.shuffle(devices)
     pairs = {(chance.randrange(at), at) for at in range(1, len(devices))}  # a tree, and some more
-    pairs |= {(one, other) for one, other in (sorted(chance.sample(range(9), 2)) for _ in range(5))}
+    pairs |= {(first, other) for first, other in (sorted(chance.sample(range(9), 2)) for _ in range(5))}
     links = [
         {
-            "from": devices[one],
+            "from": devices[first],
             "to": devices[other],
             "bandwidth": f"{chance.choice((3, 10, 12.5, 40))}GB/s",
             "latency": f"{chance.randrange(900)}ns",
         }
-        for one, other in sorted(pairs)
+        for first, other in sorted(pairs)
     ]
     routing = chance.choice(("shortest", "ecmp"))
     switches = ["s0", "s1", "s2"]

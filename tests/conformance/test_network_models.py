@@ -123,7 +123,7 @@ def test_all_bytes_that_are_sent_arrive_once(model: str, rendezvous: bool) -> No
         if kind == "send"
     }
     assert sent == sizes
-    assert all(one is not None for one in table["arrived_ns"])
+    assert all(time is not None for time in table["arrived_ns"])
 
 
 @pytest.mark.parametrize("model", ALL)

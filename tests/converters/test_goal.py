@@ -86,7 +86,7 @@ def test_counts_and_sizes_are_those_of_the_text(
     totals = Totals()
     result = traces_of(rank_texts(4, given), totals)
     assert [len(trace) for trace in result] == [len(body) for body in bodies]
-    assert [{(row, one) for row, rows in parents(trace).items() for one in rows} for trace in result] == edges
+    assert [{(row, to) for row, rows in parents(trace).items() for to in rows} for trace in result] == edges
     calcs = [size for source, target, size, _ in messages if source == target]
     sizes = [size for source, target, size, _ in messages if source != target]
     assert totals.count == {"calc": len(calcs), "send": len(sizes), "recv": len(sizes)}

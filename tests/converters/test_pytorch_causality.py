@@ -107,7 +107,7 @@ class Converted:
         graph, wanted = self.rank.graph, self.row(before)
         direct = graph.before[(graph.after == self.row(after)) & (graph.kind == kind)].tolist()
         gaps = [row for row in direct if graph.role[row] in (Role.LAUNCH_GAP, Role.STREAM_GAP)]
-        behind = [int(one) for gap in gaps for one in graph.before[graph.after == gap]]
+        behind = [int(node) for gap in gaps for node in graph.before[graph.after == gap]]
         return wanted in (*direct, *behind)
 
     def _ancestors(self, row: int) -> set[int]:

@@ -40,9 +40,9 @@ def named(name: str) -> Case:
 def events(path: Path) -> list[dict[str, Any]]:
     content = parsed(path)
     return [
-        one
-        for one in (content["traceEvents"] if isinstance(content, dict) else content)
-        if one.get("ph") == "X"
+        event
+        for event in (content["traceEvents"] if isinstance(content, dict) else content)
+        if event.get("ph") == "X"
     ]
 
 
@@ -115,7 +115,7 @@ def test_the_span_is_that_of_the_timeline(case: Case) -> None:
     is_node[events_of_nodes[events_of_nodes != NONE]] = True
     ends = rank.device.ts_ns[is_node] + rank.device.dur_ns[is_node]
     assert rank.measured_ns == int(ends.max()) - int(rank.device.ts_ns[is_node].min())
-    whole = max(one["ts"] + one.get("dur", 0) for one in kept) - min(one["ts"] for one in kept)
+    whole = max(event["ts"] + event.get("dur", 0) for event in kept) - min(event["ts"] for event in kept)
     assert rank.measured_ns <= nanoseconds(whole) + 1
 
 
@@ -232,7 +232,7 @@ def test_bytes_by_collective_are_those_of_the_recorded_tensors(name: str, operat
     wanted: Counter[str] = Counter()
     for recorded, size in host_records(case.host).items():
         wanted[operations[recorded]] += size
-    results = {one["operation"]: one["bytes"] for one in report(case)["communication"]}
+    results = {entry["operation"]: entry["bytes"] for entry in report(case)["communication"]}
     assert results == dict(wanted)
 
 
@@ -246,7 +246,7 @@ def test_bytes_by_collective_are_those_of_the_kernels_arguments() -> None:
         arguments = event.get("args", {})
         if event.get("cat") == "kernel" and "Collective name" in arguments:
             wanted[arguments["Collective name"]] += int(arguments["In msg nelems"]) * each[arguments["dtype"]]
-    results = {one["operation"].replace("_", ""): one["bytes"] for one in report(case)["communication"]}
+    results = {entry["operation"].replace("_", ""): entry["bytes"] for entry in report(case)["communication"]}
     assert results == dict(wanted)
 
 
@@ -259,7 +259,9 @@ def test_a_collective_of_gloo_takes_the_workers_time_and_comes_after_its_operato
         if event["name"] == "gloo:all_reduce"
     ]
     lasting = (rank.graph.end_ns - rank.graph.start_ns)[carried]
-    assert lasting.tolist() == [nanoseconds(one["dur"]) for one in sorted(workers, key=lambda one: one["ts"])]
+    assert lasting.tolist() == [
+        nanoseconds(span["dur"]) for span in sorted(workers, key=lambda span: span["ts"])
+    ]
     assert [rank.communications[at].comm_bytes for at in rank.communication[carried]] == [99968 * 4] * 2
     assert all(
         rank.communications[at].operation.collective == CollectiveKind.ALL_REDUCE

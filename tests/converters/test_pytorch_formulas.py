@@ -157,7 +157,7 @@ def test_shapes_that_do_not_fit_their_operator_have_no_words(name: str) -> None:
         assert shape_of(name, given) == ""
 
 
-RECORDED = [one for one in cases() if one.name in ("device_only/b200_eager", "dlrm_8r/et_0+kineto")]
+RECORDED = [case for case in cases() if case.name in ("device_only/b200_eager", "dlrm_8r/et_0+kineto")]
 
 
 @pytest.mark.parametrize("case", RECORDED, ids=lambda case: case.name)
@@ -181,7 +181,7 @@ def test_a_recording_runs_on_other_devices_by_its_shapes(case: Case) -> None:
     assert (systolic.durations(trace, shaped, 0).ns > 0).all()
 
 
-MEGATRON = [one for one in cases() if one.name == "megatron_tp8/et_0+kineto"]
+MEGATRON = [case for case in cases() if case.name == "megatron_tp8/et_0+kineto"]
 
 
 @pytest.mark.deep

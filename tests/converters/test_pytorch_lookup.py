@@ -30,8 +30,8 @@ def test_entries_are_those_of_the_last_part_that_has_any(
         numbers(first), (numbers(first), numbers([10, 11, 12, 13])), (numbers(second), numbers([20, 21, 22]))
     )
     expected = [
-        20 + two if two != NONE else 10 + one if one != NONE else NONE
-        for one, two in zip(first, second, strict=True)
+        20 + late if late != NONE else 10 + early if early != NONE else NONE
+        for early, late in zip(first, second, strict=True)
     ]
     assert len(lookup) == 5
     assert lookup[:].tolist() == expected

@@ -100,10 +100,10 @@ def test_a_size_is_another_ranks_or_what_the_group_moves_in_the_time() -> None:
 def test_a_size_stays_unknown_where_nothing_like_it_is_known_or_ranks_did_different_things() -> None:
     gathers = series([0, 10], [5, 15], [NONE, NONE], ALL_GATHER)
     known = series([20, 30], [25, 35], [500, 500])
-    one = Meetings(0, 100, {"": gathers, "pair": known})
-    assert settle([one]).sizes == [{}]
+    first = Meetings(0, 100, {"": gathers, "pair": known})
+    assert settle([first]).sizes == [{}]
     other = Meetings(0, 100, {"pair": series([20, 30, 40], [25, 35, 45], [500, NONE, 500])})
-    assert settle([one, other]).sizes == [{}, {}]
+    assert settle([first, other]).sizes == [{}, {}]
 
 
 def test_a_folder_keeps_the_starts_of_its_ranks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -164,4 +164,4 @@ def test_estimated_and_unknown_sizes_are_marked_and_told(
     assert trace.is_estimated[rows].tolist() == [False, True, False]
     assert trace.is_unsized[rows].tolist() == [False, False, True]
     assert trace.has("comm_size", rows).tolist() == [True, True, False]
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["kineto_0.json", target.name]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kineto_0.json", target.name]

@@ -69,12 +69,12 @@ def test_what_would_change_a_recorded_training_step_does(tmp_path: Path) -> None
     outcome = sensitivities(result, tmp_path / "run")
     by_name = {parameter.name: parameter for parameter in parameters(outcome.path)}
     tried = set()
-    for one in outcome.all():
-        for side in (one.better, one.worse):
-            for again, multiple in changes(machine, one.parameter, side):
-                factor = 1 / multiple if one.is_rate else multiple
+    for effect in outcome.all():
+        for side in (effect.better, effect.worse):
+            for again, multiple in changes(machine, effect.parameter, side):
+                factor = 1 / multiple if effect.is_rate else multiple
                 predicted = result.makespan_ns + side.slope_ns * (factor - 1)
-                allowed = outcome.rounding_ns(by_name[one.parameter], factor)
+                allowed = outcome.rounding_ns(by_name[effect.parameter], factor)
                 assert run(workload, **again).makespan_ns == pytest.approx(predicted, abs=allowed)
-                tried.add(one.parameter)
+                tried.add(effect.parameter)
     assert tried >= {"bandwidth of dimension 0", "latency of dimension 0", "endpoint delay"}

@@ -32,7 +32,7 @@ def test_two_ranks_recorded_by_pytorch_run_as_long_as_they_ran(tmp_path: Path) -
     for rank in ranks:
         assert rank["linkage"]["method"] == "record-function ids"
         assert rank["linkage"]["linked"] == rank["linkage"]["host_operators"]
-        assert {one["operation"] for one in rank["communication"]} >= {
+        assert {entry["operation"] for entry in rank["communication"]} >= {
             "all_reduce",
             "all_gather",
             "all_to_all",

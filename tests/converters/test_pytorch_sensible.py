@@ -74,7 +74,7 @@ def test_a_faster_network_is_never_slower_and_leaves_the_longest_path_of_computa
 ) -> None:
     results = [makespan(jobs[name], bandwidth) for bandwidth in (0.1, 1, 10, 100, 1e6)]
     assert results == sorted(results, reverse=True)
-    ranks = [converted(named(one)) for one in JOBS[name]]
+    ranks = [converted(named(name_of_rank)) for name_of_rank in JOBS[name]]
     computing = max(ends(rank, rank.communication != NONE) for rank in ranks)
     assert results[-1] >= computing
     assert results[-1] < 0.8 * max(rank.measured_ns for rank in ranks) or name in (

@@ -139,10 +139,10 @@ def test_replicas_that_are_independent_take_the_time_of_one(capsys: pytest.Captu
     printed = capsys.readouterr().out
     assert "note: no collective spans the replicas: they are independent jobs" in printed
     assert "groups         2 descriptions of members left out: groups follow rules now" in printed
-    one = et_sim.simulate("six", system=SYSTEM, network=switch(6))
+    single = et_sim.simulate("six", system=SYSTEM, network=switch(6))
     many = et_sim.simulate("thirty.workload.json", system=SYSTEM, network=switch(30))
-    assert many.makespan_ns == one.makespan_ns
-    assert many.finish_ns.tolist() == one.finish_ns.tolist() * 5
+    assert many.makespan_ns == single.makespan_ns
+    assert many.finish_ns.tolist() == single.finish_ns.tolist() * 5
     assert main(["scale", "six", "--replicas", "5", "-o", "files", "--expand"]) == 0
     files = et_sim.simulate("files", system=SYSTEM, network=switch(30), groups="files.groups.json")
     assert files.finish_ns.tolist() == many.finish_ns.tolist()
@@ -197,12 +197,12 @@ def test_collectives_of_all_ranks_can_stay_within_each_replica() -> None:
     alone = read_workload("alone.workload.json")
     assert alone.group_rules == {"replica": GroupRule(4)}
     assert alone.trace(15).comm_bytes.tolist() == [0, 1 << 20, 1 << 20]
-    one = et_sim.simulate("four", system=SYSTEM, network=switch(4))
+    single = et_sim.simulate("four", system=SYSTEM, network=switch(4))
     many = et_sim.simulate("alone.workload.json", system=SYSTEM, network=switch(16))
-    assert many.finish_ns.tolist() == one.finish_ns.tolist() * 4
+    assert many.finish_ns.tolist() == single.finish_ns.tolist() * 4
     assert main(["scale", "four", "--replicas", "4", "-o", "joined"]) == 0
     joined = et_sim.simulate("joined.workload.json", system=SYSTEM, network=switch(16))
-    assert joined.makespan_ns > one.makespan_ns
+    assert joined.makespan_ns > single.makespan_ns
 
 
 def test_groups_described_as_all_ranks_stay_within_each_replica_too() -> None:

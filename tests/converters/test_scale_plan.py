@@ -46,7 +46,7 @@ def recorded(*, tensor: int = 2, data: int = 2, stages: int = 2, world: bool = T
         tensors = [rank // tensor * tensor + place for place in range(tensor)]
         replicas = [rank // inner * inner + rank % tensor + tensor * place for place in range(data)]
         ends = [rank % inner, rank % inner + inner * (stages - 1)]
-        model = [one for one in range(inner * stages) if one % inner // tensor == rank % inner // tensor]
+        model = [npu for npu in range(inner * stages) if npu % inner // tensor == rank % inner // tensor]
         build = TraceBuilder()
         groups = {"0": [], f"{10 + tensors[0]}": tensors, f"{40 + replicas[0]}": replicas}
         build.process_groups(groups | {f"{70 + model[0]}": model, f"{90 + ends[0]}": ends})

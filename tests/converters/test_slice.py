@@ -176,12 +176,12 @@ def test_either_end_of_a_window_may_be_open(text: str) -> None:
 
 def test_ranks_whose_groups_are_closed_are_numbered_anew(capsys: pytest.CaptureFixture[str]) -> None:
     build = [TraceBuilder() for _ in range(6)]
-    for rank, one in enumerate(build):
-        one.process_groups({"7": [0, 2, 4], "8": [1, 3, 5]})
-        one.send((rank + 2) % 6, 64)
-        one.receive((rank - 2) % 6, 64)
-        one.collective("broadcast", 64, "8" if rank % 2 else "7", root=rank % 2 + 2)
-    write_workload(Workload.of([one.build() for one in build]), "six")
+    for rank, builder in enumerate(build):
+        builder.process_groups({"7": [0, 2, 4], "8": [1, 3, 5]})
+        builder.send((rank + 2) % 6, 64)
+        builder.receive((rank - 2) % 6, 64)
+        builder.collective("broadcast", 64, "8" if rank % 2 else "7", root=rank % 2 + 2)
+    write_workload(Workload.of([builder.build() for builder in build]), "six")
     assert main(["slice", "six", "-o", "odd", "--ranks", "1,3,5"]) == 2
     assert "--renumber" in capsys.readouterr().err
     assert main(["slice", "six", "-o", "odd", "--ranks", "1,3,5", "--renumber"]) == 0
@@ -292,7 +292,7 @@ def test_an_iteration_number_is_the_largest_before_a_node(data: st.DataObject, t
         if trace.node_name(row) in numbers
     }
     for node in result:
-        before = [own[one] for one, after in waits(trace) if after == node and one in own]
+        before = [own[parent] for parent, after in waits(trace) if after == node and parent in own]
         assert result[node] == max([*before, own.get(node, -1)], default=-1)
 
 
@@ -311,12 +311,12 @@ def test_whatever_is_chosen_what_is_left_fits_together(data: st.DataObject, rank
             built[source].send(target, 64)
             built[target].receive(source, 64)
     given_traces = tuple(recorded(build.build()) for build in built)
-    for at, one in enumerate(given_traces):
-        size = len(one.trace)
+    for at, recording in enumerate(given_traces):
+        size = len(recording.trace)
         starts = data.draw(st.lists(st.integers(1, 20), min_size=size, max_size=size))
-        for number, (record, start) in enumerate(zip(one.nodes(), starts, strict=True)):
+        for number, (record, start) in enumerate(zip(recording.nodes(), starts, strict=True)):
             record.start_time_micros = start
-            one.records[number] = record.SerializeToString()
+            recording.records[number] = record.SerializeToString()
         assert at < ranks
     workload = Workload.of([trace.trace for trace in given_traces])
     workload = Workload(

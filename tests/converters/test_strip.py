@@ -156,8 +156,8 @@ def test_dependencies_among_nodes_that_stay_are_not_touched(data: st.DataObject,
         after = int(np.searchsorted(left.node_id, trace.node_id[row]))
         for start, deps in (("data_start", "data_deps"), ("ctrl_start", "ctrl_deps")):
             old, new = (
-                [int(one.node_id[p]) for p in getattr(one, deps)[slice(*getattr(one, start)[at : at + 2])]]
-                for one, at in ((trace, row), (left, after))
+                [int(kept.node_id[p]) for p in getattr(kept, deps)[slice(*getattr(kept, start)[at : at + 2])]]
+                for kept, at in ((trace, row), (left, after))
             )
             assert set(old) & stays <= set(new)
             assert len(new) == len(set(new))

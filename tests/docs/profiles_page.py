@@ -148,7 +148,7 @@ def profiles_page() -> str:
     """The whole page."""
     notes = [_row(f"`{note.correction}`", note.defect, note.instead) for note in CORRECTION_NOTES]
     order = {note.correction: place for place, note in enumerate(CORRECTION_NOTES)}
-    examples = [_example(example) for example in sorted(EXAMPLES, key=lambda one: order[one.correction])]
+    examples = [_example(example) for example in sorted(EXAMPLES, key=lambda each: order[each.correction])]
     return _OPENING + "\n".join(notes) + "\n" + _EXAMPLES + "\n".join(examples) + "\n" + _NOTES
 
 

@@ -33,7 +33,7 @@ def test_a_well_installation_passes_with_five_known_results(capsys: pytest.Captu
         finding for finding in document["findings"] if finding["topic"] == "self-test" and finding["expected"]
     ]
     assert len(tested) == 5
-    assert all(one["found"] == one["expected"] for one in tested)
+    assert all(finding["found"] == finding["expected"] for finding in tested)
 
 
 def test_the_cases_are_the_golden_ones() -> None:
@@ -93,7 +93,7 @@ def test_versions_are_compared_by_their_numbers(found: str, range_: str, is_in: 
 
 def test_a_cache_that_cannot_be_written_is_a_problem(own_cache: Path) -> None:
     own_cache.write_text("a file is in the way")
-    [place] = [one for one in examine_cache() if one.name == "place"]
+    [place] = [finding for finding in examine_cache() if finding.name == "place"]
     assert "cannot be written" in place.problem
     assert "ET_SIM_CACHE_DIR" in place.remedy
 
@@ -102,7 +102,7 @@ def test_what_could_not_be_compiled_is_a_problem(own_cache: Path) -> None:
     store.cache_directory()
     (store.cache_directory() / "simulate-0123.failed").write_text("out of memory")
     (store.cache_directory() / "simulate-4567.code").write_text("")
-    results = {one.name: one for one in examine_cache()}
+    results = {finding.name: finding for finding in examine_cache()}
     assert "out of memory" in results["failed"].problem
     assert results["compiled"].found == "simulate (1 kind)"
     assert own_cache.exists()

@@ -44,9 +44,9 @@ def test_what_there_is_of_many_ranks_runs_as_it_is(prefix: Path, fold: bool) -> 
 
 
 def test_one_file_runs_as_one_rank_and_kernels_are_still_modelled(prefix: Path) -> None:
-    one = prefix.with_name("job.3.et")
+    file = prefix.with_name("job.3.et")
     modelled = SYSTEM | {"roofline-enabled": 1}
-    result = et_sim.simulate(one, system=modelled, network=RING_8, alone=True)
+    result = et_sim.simulate(file, system=modelled, network=RING_8, alone=True)
     assert result.finish_ns.tolist() == [7 + 1002]  # 7 bytes at 1 GB/s
 
 

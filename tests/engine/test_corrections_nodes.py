@@ -111,10 +111,10 @@ def test_collectives_of_two_groups_overlap() -> None:
         build.collective("all_reduce", MIB, "1" if rank < 2 else "2")
         if rank < 2:
             build.collective("all_reduce", MIB, "3")
-    two, _, one, _ = finish_times(builders, RING, groups=groups)
-    assert two == 2 * one
+    double, _, single, _ = finish_times(builders, RING, groups=groups)
+    assert double == 2 * single
     together = finish_times(builders, RING, corrected("concurrent-communication"), groups=groups)
-    assert together == [one] * 4
+    assert together == [single] * 4
 
 
 def test_what_is_ready_at_once_starts_at_once() -> None:

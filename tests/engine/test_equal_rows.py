@@ -13,9 +13,9 @@ ROWS = st.lists(st.tuples(*[st.integers(-1, 1)] * len(STEP.names or ())), max_si
 
 @given(ROWS, ROWS)
 def test_rows_are_equal_if_all_their_fields_are(
-    one: list[tuple[int, ...]], two: list[tuple[int, ...]]
+    before: list[tuple[int, ...]], after: list[tuple[int, ...]]
 ) -> None:
-    rows = min(len(one), len(two))
-    first, second = (filled(STEP, given_rows[:rows]) for given_rows in (one, two))
-    assert equal_rows(first, second).tolist() == [one[at] == two[at] for at in range(rows)]
+    rows = min(len(before), len(after))
+    first, second = (filled(STEP, given_rows[:rows]) for given_rows in (before, after))
+    assert equal_rows(first, second).tolist() == [before[at] == after[at] for at in range(rows)]
     assert np.array_equal(equal_rows(first, second), first == second)

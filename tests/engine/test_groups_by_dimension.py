@@ -61,7 +61,7 @@ def machines() -> list[tuple[str, list[str]]]:
     """Presets of several dimensions, with the topologies of these."""
     sizes = {name: 144 if "72" in name else 64 for name in names()}
     large = [preset(f"{name}:{npus}") for name, npus in sizes.items() if entry(name).most >= npus]
-    return [(one.text, one.network["topology"]) for one in large if "topology" in one.network]
+    return [(case.text, case.network["topology"]) for case in large if "topology" in case.network]
 
 
 @st.composite
@@ -239,7 +239,7 @@ def test_groups_of_a_rule_that_lie_differently_run_as_if_each_were_listed(model:
     for rank, builder in enumerate(builders):
         builder.collective("all_reduce", MIB, str(1 + rank // 6))
     listed = {str(1 + number): list(range(number * 6, number * 6 + 6)) for number in range(4)}
-    expected = run(Workload.of([one.build() for one in builders]), **machine, groups=listed)
+    expected = run(Workload.of([builder.build() for builder in builders]), **machine, groups=listed)
     assert together.finish_ns.tolist() == expected.finish_ns.tolist()
     assert run(by_rule, **machine, fold=False).finish_ns.tolist() == expected.finish_ns.tolist()
     meets_at_ports = model in ("link", "analytical")

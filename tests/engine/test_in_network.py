@@ -179,10 +179,10 @@ def test_a_graph_of_one_switch_is_the_dimension(kind: str, model: str) -> None:
 def test_a_switch_works_on_one_chunk_after_the_other_at_its_rate() -> None:
     size, rate = 8000, 10  # bytes per ns
     net = switch(rate="10GB/s")
-    one = E + L + ns(size) + size // rate + P + L + ns(size) + E
-    assert makespan(net, "all_reduce", size, "link") == one
+    round_ns = E + L + ns(size) + size // rate + P + L + ns(size) + E
+    assert makespan(net, "all_reduce", size, "link") == round_ns
     keys = {"preferred-dataset-splits": 4, "active-chunks-per-dimension": 4}
-    assert makespan(net, "all_reduce", 4 * size, "link", **keys) == one + 3 * size // rate
+    assert makespan(net, "all_reduce", 4 * size, "link", **keys) == round_ns + 3 * size // rate
     assert makespan(net, "all_reduce", 4 * size, "analytical", **keys) == (
         E + L + 4 * size // rate + P + L + E
     )
@@ -231,7 +231,7 @@ def test_a_group_below_one_switch_uses_it_and_another_one_takes_a_ring(model: st
     builders[0] = TraceBuilder()
     builders[4:] = [TraceBuilder() for _ in range(4)]
     outside = simulate(builders, marked, described(), groups=groups, model=model)
-    (notice,) = [one for one in outside.outcome.plan.notices if "inNetwork" in one.text]
+    (notice,) = [notice for notice in outside.outcome.plan.notices if "inNetwork" in notice.text]
     assert notice.text == (
         "no switches that reduce reach all members of group 2: all_reduce there takes a ring instead of "
         "inNetwork"
@@ -333,7 +333,7 @@ def test_folded_is_unfolded_and_the_record_of_causes_is_complete(data: st.DataOb
     to, back = (sent["kind"].count(kind) for kind in ("to_switch", "from_switch"))
     assert to + back == unfolded.outcome.messages
     assert all(
-        one is None for one, kind in zip(sent["peer"], sent["kind"], strict=True) if kind == "to_switch"
+        peer is None for peer, kind in zip(sent["peer"], sent["kind"], strict=True) if kind == "to_switch"
     )
 
 

@@ -100,21 +100,21 @@ def scaled_as_predicted(
     outcome = sensitivities(result, folder / "run")
     known = figures(read_machine(system=keys, network=net))
     by_name = {parameter.name: parameter for parameter in parameters(outcome.path)}
-    for one in outcome.all():
+    for effect in outcome.all():
         for side, multiple in (
-            (one.better, 1.25 if one.is_rate else 0.75),
-            (one.worse, 0.75 if one.is_rate else 1.25),
+            (effect.better, 1.25 if effect.is_rate else 0.75),
+            (effect.worse, 0.75 if effect.is_rate else 1.25),
         ):
-            if one.parameter not in known or not _is_within(multiple, side.same_path_until):
+            if effect.parameter not in known or not _is_within(multiple, side.same_path_until):
                 continue
-            scaled = known[one.parameter](multiple)
+            scaled = known[effect.parameter](multiple)
             assert scaled is not None
             again = _again(builders, scaled[0], net, keys, model)
-            factor = 1 / scaled[1] if one.is_rate else scaled[1]
+            factor = 1 / scaled[1] if effect.is_rate else scaled[1]
             predicted = result.makespan_ns + side.slope_ns * (factor - 1)
-            allowed = 1 + outcome.rounding_ns(by_name[one.parameter], factor)
-            assert again == pytest.approx(predicted, abs=allowed), (one.parameter, multiple)
-    return {one.parameter for one in outcome.all() if one.worse.slope_ns > 0}
+            allowed = 1 + outcome.rounding_ns(by_name[effect.parameter], factor)
+            assert again == pytest.approx(predicted, abs=allowed), (effect.parameter, multiple)
+    return {effect.parameter for effect in outcome.all() if effect.worse.slope_ns > 0}
 
 
 def _is_within(multiple: float, end: float) -> bool:
@@ -160,8 +160,8 @@ def test_of_links_that_set_the_pace_together_no_one_helps_and_each_hurts(tmp_pat
     }
     for name, result in runs.items():
         check(result)
-        every = {one.parameter: one for one in sensitivities(result, tmp_path / name).all()}
-        of_links = [one for parameter, one in every.items() if parameter.startswith("bandwidth")]
+        every = {effect.parameter: effect for effect in sensitivities(result, tmp_path / name).all()}
+        of_links = [effect for parameter, effect in every.items() if parameter.startswith("bandwidth")]
         assert len(of_links) == 4
         assert {(link.better.slope_ns, link.worse.slope_ns) for link in of_links} == {(0, S // B)}
 
@@ -208,10 +208,10 @@ def test_links_between_switches_belong_to_no_rank(tmp_path: Path) -> None:
         write_run(result, tmp_path / model)
         run = open_run(tmp_path / model)
         of_two = link_uses(run, selection("0-1")) or []
-        assert {one.tier for one in of_two} == {"NPUs to leaf", "leaf to NPUs"}
-        assert [one.ranks for one in of_two].count("0") == 2
+        assert {change.tier for change in of_two} == {"NPUs to leaf", "leaf to NPUs"}
+        assert [change.ranks for change in of_two].count("0") == 2
         every = link_uses(run, EVERYTHING) or []
-        assert sum(one.ranks is None for one in every) == 8
+        assert sum(change.ranks is None for change in every) == 8
 
 
 def test_a_busy_switch_counts_from_when_it_is_free(tmp_path: Path) -> None:
@@ -228,6 +228,8 @@ def test_a_busy_switch_counts_from_when_it_is_free(tmp_path: Path) -> None:
     result = simulate(builders, net, described(), model="link", groups=groups, detail="path", fold=False)
     check(result)
     [rate] = [
-        one for one in sensitivities(result, tmp_path / "run").all() if one.parameter.startswith("rate")
+        effect
+        for effect in sensitivities(result, tmp_path / "run").all()
+        if effect.parameter.startswith("rate")
     ]
     assert rate.worse.slope_ns == 2 * 4000

@@ -13,7 +13,7 @@ from et_sim.trace import TraceBuilder
 RING = network(["Ring"], [4])
 
 
-def one(**node: Any) -> list[TraceBuilder]:
+def single_node(**node: Any) -> list[TraceBuilder]:
     builder = TraceBuilder()
     builder.compute(**node)
     return [builder] * 4
@@ -28,7 +28,7 @@ def collective(size: int) -> list[TraceBuilder]:
 @pytest.mark.parametrize("micros", [2**52, 2**60, 2**62])
 def test_a_node_of_more_than_a_hundred_days_is_refused(micros: int) -> None:
     with pytest.raises(TraceError, match="takes longer than"):
-        simulate(one(micros=micros), RING)
+        simulate(single_node(micros=micros), RING)
 
 
 def test_nodes_that_together_take_too_long_are_refused() -> None:
@@ -50,7 +50,7 @@ def test_a_network_without_end_is_refused(keys: dict[str, Any], model: str) -> N
 def test_a_roofline_without_end_is_refused() -> None:
     keys = {"roofline-enabled": 1, "peak-perf": 1e-30, "local-mem-bw": 50}
     with pytest.raises(TraceError, match="takes longer than"):
-        simulate(one(num_ops=10**9, tensor_bytes=10**6), RING, system(**keys))
+        simulate(single_node(num_ops=10**9, tensor_bytes=10**6), RING, system(**keys))
 
 
 def test_a_reduction_without_end_is_refused() -> None:

@@ -22,11 +22,11 @@ def groups_of_rules() -> Workload:
     for micros in (3, 40):
         build = TraceBuilder()
         work = build.compute("work", micros=micros)
-        one = build.collective("all_reduce", 100_000, "tensor", after=[work])
-        two = build.collective("all_gather", 50_000, "data", after=[one])
-        build.collective("all_reduce", 7, "alone", after=[one])
-        sent = build.send(5, 30_000, tag=1, after=[two])
-        got = build.receive(-5, 30_000, tag=1, after=[two])
+        reduced = build.collective("all_reduce", 100_000, "tensor", after=[work])
+        gathered = build.collective("all_gather", 50_000, "data", after=[reduced])
+        build.collective("all_reduce", 7, "alone", after=[reduced])
+        sent = build.send(5, 30_000, tag=1, after=[gathered])
+        got = build.receive(-5, 30_000, tag=1, after=[gathered])
         build.collective("reduce_scatter", 80_000, after=[sent, got])
         build.collective("all_to_all", 90_000, "everybody", after=[got])
         templates.append(build.build())
@@ -84,8 +84,8 @@ def test_a_workload_in_memory_runs_as_its_expansion_does() -> None:
     whole, groups = expanded(workload)
     listed = {str(number): list(members) for number, members in groups.items()}
     machine = {"system": system(), "network": network(["Ring"], [workload.ranks])}
-    one, other = run(workload, **machine), run(whole, groups=listed, **machine)
-    assert one.finish_ns.tolist() == other.finish_ns.tolist()
+    short, other = run(workload, **machine), run(whole, groups=listed, **machine)
+    assert short.finish_ns.tolist() == other.finish_ns.tolist()
 
 
 def test_groups_of_one_rule_have_one_name_and_it_stands_once_in_the_timeline() -> None:

@@ -22,7 +22,7 @@ from et_sim.views import open_run
 MODELS = ("analytical", "link", "flow")
 CUBE_MESH = {"generator": "hybrid-cube-mesh", "bandwidth": "25GB/s", "latency": "1us"}
 DOUBLE, SINGLE = [0, 3, 2, 1, 5, 6, 7, 4], [0, 1, 3, 7, 5, 4, 6, 2]
-EVERY_LINK = [ring for one in (DOUBLE, DOUBLE, SINGLE) for ring in (one, [one[0], *one[:0:-1]])]
+EVERY_LINK = [ring for order in (DOUBLE, DOUBLE, SINGLE) for ring in (order, [order[0], *order[:0:-1]])]
 
 
 def chunks(count: int, **keys: Any) -> dict[str, Any]:

@@ -377,9 +377,9 @@ def test_a_collective_missing_on_one_rank_names_that_rank() -> None:
 
 
 def test_overlapping_groups_in_opposite_order_are_a_knot() -> None:
-    one = collectives(("all_reduce", 1000, "1"), ("all_reduce", 1000, "2"))
+    first = collectives(("all_reduce", 1000, "1"), ("all_reduce", 1000, "2"))
     other = collectives(("all_reduce", 1000, "2"), ("all_reduce", 1000, "1"))
-    stall = stall_of([one, other, idle(), idle()], machine(4, groups={"1": (0, 1), "2": (0, 1)}))
+    stall = stall_of([first, other, idle(), idle()], machine(4, groups={"1": (0, 1), "2": (0, 1)}))
     assert [(hop.rank, hop.waits_for) for hop in stall.knot] == [(0, 1), (1, 0)]
     assert "of group 1" in stall.knot[0].reason
     assert "(node 1) of group 1 is not reached" in stall.knot[0].reason
@@ -387,9 +387,9 @@ def test_overlapping_groups_in_opposite_order_are_a_knot() -> None:
 
 
 def test_collectives_of_one_group_in_opposite_order_are_a_mismatch() -> None:
-    one = collectives(("all_reduce", 4000, ""), ("all_gather", 1000, ""))
+    first = collectives(("all_reduce", 4000, ""), ("all_gather", 1000, ""))
     other = collectives(("all_gather", 1000, ""), ("all_reduce", 4000, ""))
-    stall = stall_of([one, one, one, other], machine(4))
+    stall = stall_of([first, first, first, other], machine(4))
     assert stall.nearest == (
         "collectives over all ranks differ: rank 3 runs all_gather of 1000 B (node 0), "
         "ranks 0-2 run all_reduce of 3.91 KiB (node 0)".replace("3.91 KiB", exact_bytes(4000)),

@@ -239,6 +239,6 @@ def test_a_stream_serves_in_ascending_order_as_a_queue_with_servers(
                 running[node] = now + nanos[node]
                 waiting.discard(node)
         now = min(running.values())
-        for node in [one for one, end in running.items() if end == now]:
+        for node in [under_way for under_way, end in running.items() if end == now]:
             ends[node] = running.pop(node)
     assert [times(result)[f"k{n}"][1] for n in range(len(nanos))] == [ends[n] for n in range(len(nanos))]

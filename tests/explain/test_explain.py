@@ -29,7 +29,7 @@ def told(capsys: pytest.CaptureFixture[str]) -> Any:
 def test_every_declared_word_is_found(told: Any) -> None:
     names = {meaning["name"] for meaning in told()}
     assert {key.name for file in TABLES for key in file.keys} <= names
-    assert set(UNUSED_KEYS) | {one.value for one in Correction} <= names
+    assert set(UNUSED_KEYS) | {correction.value for correction in Correction} <= names
     assert {table.name for table in all_tables()} <= names
     assert {column.name for table in all_tables() for column in table.columns} <= names
     assert {part.text for part in PARTS} | {"--no-fold", "--perfetto", "--top"} <= names

@@ -36,14 +36,14 @@ def test_members_that_read_the_same_steps_have_the_same_paths(case: tuple[Any, A
     paths, members = case
     steps = paths.steps(members[None])[0]
     to_all = [
-        [int(paths.codes(np.array(one), np.array(two))) for two in np.roll(members, -place)[1:]]
-        for place, one in enumerate(members)
+        [int(paths.codes(np.array(source), np.array(target))) for target in np.roll(members, -place)[1:]]
+        for place, source in enumerate(members)
     ]
     assert all(paths.can_be_folded(members, np.roll(members, -d)) for d in range(1, len(members)))
     read = rounds(steps)
-    for one in range(len(members)):
-        for two in range(len(members)):
-            assert (read[one] == read[two]) == (to_all[one] == to_all[two])
+    for first in range(len(members)):
+        for second in range(len(members)):
+            assert (read[first] == read[second]) == (to_all[first] == to_all[second])
 
 
 def test_steps_are_not_enough_on_rings_over_several_dimensions_and_where_nothing_queues() -> None:

@@ -109,7 +109,7 @@ def test_communication_that_is_partly_simulated_is_said() -> None:
     build.collective("all_reduce", 1 << 10, nanos=30_000, after=[first])
     workload = Workload((build.build(),), np.zeros(8, np.int32))
     result = scaled({"communication": 2}, workload=workload, profile="reference")
-    (warning,) = (one for one in result.manifest["warnings"] if one["key"] == "communication")
+    (warning,) = (warning for warning in result.manifest["warnings"] if warning["key"] == "communication")
     assert warning["text"] == (
         "changes 1 that are replayed; 1 are simulated, and take what the network takes"
     )

@@ -132,7 +132,7 @@ def _changed(value: Any, chance: random.Random) -> Any:
         case 0:
             del inside[key]
         case 1 if isinstance(inside, dict):
-            inside[chance.choice([str(one) for one in VALUES[:20]] + [f"{key}s", *LONG])] = inside.pop(key)
+            inside[chance.choice([str(name) for name in VALUES[:20]] + [f"{key}s", *LONG])] = inside.pop(key)
         case 2 if isinstance(inside, list):
             inside.insert(key, copy.deepcopy(chance.choice(VALUES)))
         case 3:

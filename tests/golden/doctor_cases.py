@@ -33,7 +33,7 @@ def doctor_cases() -> dict[str, dict[str, Any]]:
     """The content of every file, by its name."""
     of_2x = {case.name: case for case in all_cases()}
     lines = lzma.decompress(ASTRA_1.read_bytes()).splitlines()
-    of_1_0 = {one["id"]: one for one in map(json.loads, lines)}
+    of_1_0 = {case["id"]: case for case in map(json.loads, lines)}
     results = {}
     for name, (golden, covers) in CHOSEN.items():
         content = _of_2x(of_2x[golden]) if golden in of_2x else _of_1_0(of_1_0[golden])

@@ -59,7 +59,7 @@ def test_windows_over_queues_tell_every_message_of_the_permutation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ET_SIM_COMPILE", "never")
-    (case,) = (one for one in golden()["roce"] if one["name"] == BEYOND)
+    (case,) = (case for case in golden()["roce"] if case["name"] == BEYOND)
     (tmp_path / "topology.txt").write_text(golden()["topologies"][case["topology"]], encoding="utf-8")
     network = tmp_path / "network.yml"
     network.write_text("graph: { import: topology.txt }\nrouting: ecmp-ns3\n", encoding="utf-8")

@@ -131,7 +131,7 @@ def test_flows_take_what_packets_of_roce_take(case: dict[str, Any], tmp_path: Pa
 
 def test_flows_collide_where_those_of_ns3_do(tmp_path: Path) -> None:
     """Of 16 flows through a fat tree, two meet nobody, and nor do their acknowledgements."""
-    (case,) = (one for one in golden()["roce"] if one["name"] == BEYOND)
+    (case,) = (case for case in golden()["roce"] if case["name"] == BEYOND)
     result = simulated(case, tmp_path)
     alone_ns = 110_000
     undisturbed = {target for _, target, end in case["end_ns"] if end < alone_ns}

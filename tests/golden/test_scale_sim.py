@@ -40,8 +40,8 @@ def test_every_figure_is_that_of_scale_sim(kind: str) -> None:
     for run in of_kind:
         layers = parse_topology(run["topology_csv"], run["id"], Layout(run["input_type"]))
         result = reports(layers, array_of(run["config"]))
-        for one, wanted in zip(result, run["layers"], strict=True):
-            rows = {"compute": one.compute_row, "bandwidth": one.bandwidth_row, "access": one.access_row}
+        for ours, wanted in zip(result, run["layers"], strict=True):
+            rows = {"compute": ours.compute_row, "bandwidth": ours.bandwidth_row, "access": ours.access_row}
             for name in rows.keys() & wanted.keys():
                 assert {column: round(value, 9) for column, value in rows[name].items()} == wanted[name], run
 

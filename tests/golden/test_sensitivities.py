@@ -50,22 +50,22 @@ def test_the_makespan_changes_as_predicted(case: Case, tmp_path: Path) -> None:
     result = run(case.workload(), **case.machine, model=case.model, detail="path")
     outcome = sensitivities(result, tmp_path / "run")
     by_name = {parameter.name: parameter for parameter in parameters(outcome.path)}
-    assert outcome.changes() == [MakespanChange.of(one) for one in outcome.all()][:MOST_CHANGES]
-    for one in outcome.all():
-        for side in (one.better, one.worse):
-            for machine, multiple in changes(case.machine, one.parameter, side):
-                factor = 1 / multiple if one.is_rate else multiple
+    assert outcome.changes() == [MakespanChange.of(effect) for effect in outcome.all()][:MOST_CHANGES]
+    for effect in outcome.all():
+        for side in (effect.better, effect.worse):
+            for machine, multiple in changes(case.machine, effect.parameter, side):
+                factor = 1 / multiple if effect.is_rate else multiple
                 predicted = result.makespan_ns + side.slope_ns * (factor - 1)
-                allowed = outcome.rounding_ns(by_name[one.parameter], factor)
+                allowed = outcome.rounding_ns(by_name[effect.parameter], factor)
                 again = run(case.workload(), **machine, model=case.model)
                 if again.makespan_ns != pytest.approx(predicted, abs=allowed + 1):
                     again = run(case.workload(), **machine, model=case.model, detail="path")
-                    assert not in_one_order(result, again), (one.parameter, multiple)
+                    assert not in_one_order(result, again), (effect.parameter, multiple)
 
 
-def in_one_order(one: Result, other: Result) -> bool:
+def in_one_order(before: Result, other: Result) -> bool:
     """Whether two runs have the same causes: then everything was served in one order."""
-    first, second = (result.table("path") for result in (one, other))
+    first, second = (result.table("path") for result in (before, other))
     numbers = ("critical_parent", "other_parent", "resource")
     return all(first[name].equals(second[name]) for name in numbers) and first["kind"].cast("string").equals(
         second["kind"].cast("string")

@@ -53,21 +53,21 @@ def test_the_makespan_of_1_0_changes_as_predicted(case: Case, tmp_path: Path) ->
     outcome = sensitivities(result, tmp_path / "run")
     by_name = {parameter.name: parameter for parameter in parameters(outcome.path)}
     tried = 0
-    for one in outcome.all():
-        if one.parameter.startswith("bandwidth") and is_greedy(case):
+    for effect in outcome.all():
+        if effect.parameter.startswith("bandwidth") and is_greedy(case):
             continue  # the sizes of chunks and the order of dimensions follow from the bandwidths
-        for side in (one.better, one.worse):
-            for wanted, end in changed_within(side, one.parameter):
-                again, multiple = change(case, one.parameter, wanted)
+        for side in (effect.better, effect.worse):
+            for wanted, end in changed_within(side, effect.parameter):
+                again, multiple = change(case, effect.parameter, wanted)
                 if not is_within(multiple, end):
                     continue
-                factor = 1 / multiple if one.is_rate else multiple
+                factor = 1 / multiple if effect.is_rate else multiple
                 predicted = result.makespan_ns + side.slope_ns * (factor - 1)
-                allowed = outcome.rounding_ns(by_name[one.parameter], factor)
+                allowed = outcome.rounding_ns(by_name[effect.parameter], factor)
                 changed = simulate(again, tmp_path, fold=True, detail="path")
                 is_as_predicted = changed.makespan_ns == pytest.approx(predicted, abs=allowed)
                 tried += is_as_predicted
-                assert is_as_predicted or not in_one_order(result, changed), (one.parameter, multiple)
+                assert is_as_predicted or not in_one_order(result, changed), (effect.parameter, multiple)
     assert tried or is_greedy(case), "nothing changed as predicted"
 
 

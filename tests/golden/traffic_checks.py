@@ -187,7 +187,7 @@ def check_unfolded(folded: Result, unfolded: Result) -> None:
     by_rank = _rows_by_actor({**every, "peer": actor_of[every["peer"]]}, (*ABOUT_MESSAGES, "peer"))
     for rank, actor in enumerate(actor_of.tolist()):
         assert sorted(by_rank.get(rank, [])) == sorted(by_actor.get(actor, [])), rank
-    tables = [columns(one, "links") for one in (folded, unfolded)]
+    tables = [columns(run, "links") for run in (folded, unfolded)]
     width = max(_width(table) for table in tables)  # few links have narrower slices than many
     links_by_actor, links_by_rank = (_links_by_actor(table, width) for table in tables)
     for rank, actor in enumerate(actor_of.tolist()):

@@ -77,8 +77,8 @@ def test_placements_never_overlap_and_never_run_out_too_early(
         jobs.pop()
     if jobs:
         result = placed(npus, *jobs)
-        assert [len(one) for one in result] == [job["workload"] for job in jobs]
-        every = [npu for one in result for npu in one]
+        assert [len(npus) for npus in result] == [job["workload"] for job in jobs]
+        every = [npu for npus in result for npu in npus]
         assert len(set(every)) == len(every)
         assert set(every) <= set(range(npus))
 

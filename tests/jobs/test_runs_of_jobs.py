@@ -108,8 +108,8 @@ def test_in_the_link_model_the_second_message_waits_for_the_first() -> None:
     jobs = {"jobs": [job("a", message(size), [0, 2]), job("b", message(size), [1, 3])]}
     result = et_sim.simulate(jobs, system=CORRECTED, network=DUMBBELL, model="link", isolated=True)
     alone = 50_000 + (100_000 + 700) + 50_000
-    assert [one["alone_ns"] for one in result.jobs.values()] == [alone, alone]
-    durations = [one["duration_ns"] for one in result.jobs.values()]
+    assert [job["alone_ns"] for job in result.jobs.values()] == [alone, alone]
+    durations = [job["duration_ns"] for job in result.jobs.values()]
     assert durations[0] == alone
     assert alone + 100_000 <= durations[1] <= alone + 100_700
 
@@ -176,7 +176,7 @@ def _seen(jobs: list[dict[str, Any]], **machine: Any) -> Any:
     except et_sim.EtSimError as error:
         return type(error).__name__
     parts = (result.finish_ns, result.exposed_comm_ns, result.compute_ns, result.waiting_ns)
-    durations = {name: one["duration_ns"] for name, one in result.jobs.items()}
+    durations = {name: job["duration_ns"] for name, job in result.jobs.items()}
     return [part.tolist() for part in parts], result.outcome.messages, durations
 
 
@@ -193,9 +193,9 @@ def test_jobs_in_any_order_and_folded_or_not_take_the_same_times(seed: int, mode
 def test_random_jobs_are_seldom_refused_and_often_complete() -> None:
     results = [_random_jobs(seed) for seed in range(12)]
     seen = [(jobs, _seen(jobs, **machine)) for jobs, machine in results]
-    ran = [one for _, one in seen if not isinstance(one, str)]
+    ran = [case for _, case in seen if not isinstance(case, str)]
     assert len(ran) > 9
-    assert sum(None not in one[2].values() for one in ran) > 3
+    assert sum(None not in case[2].values() for case in ran) > 3
 
 
 @given(st.integers(0, 5000))
@@ -206,9 +206,9 @@ def test_without_contention_no_job_slows_down_another(seed: int) -> None:
         result = run({"jobs": jobs}, **machine, isolated=True)
     except et_sim.EtSimError:
         return
-    for one in result.jobs.values():
-        assert one["duration_ns"] == one["alone_ns"]
-        assert one["slowdown"] == (None if one["duration_ns"] is None else 1.0)
+    for job in result.jobs.values():
+        assert job["duration_ns"] == job["alone_ns"]
+        assert job["slowdown"] == (None if job["duration_ns"] is None else 1.0)
 
 
 def _by_hand() -> Workload:
@@ -272,7 +272,7 @@ def test_equal_jobs_are_simulated_once() -> None:
     jobs = {"jobs": [job(name, all_reduces(64)) for name in "abcd"]}
     result = et_sim.simulate(jobs, system=CORRECTED, network=network(["Switch"], [256]))
     assert len(result.outcome.plan.actors) == 1
-    assert len({one["duration_ns"] for one in result.jobs.values()}) == 1
+    assert len({job["duration_ns"] for job in result.jobs.values()}) == 1
 
 
 def test_a_job_that_stalls_is_named_by_its_missing_times() -> None:
@@ -314,7 +314,7 @@ def test_a_straggler_s_node_need_not_be_in_every_job() -> None:
     slow = {**CORRECTED, "stragglers": [{"ranks": "0-3", "node": 0, "delay": "1us"}]}
     jobs = {"jobs": [job("a", all_reduces(4), "0-3"), job("b", message(4096), "4-5")]}
     result = et_sim.simulate(jobs, system=slow, network=network(["Ring"], [8]), isolated=True)
-    assert [one["slowdown"] for one in result.jobs.values()] == [1.0, 1.0]
+    assert [job["slowdown"] for job in result.jobs.values()] == [1.0, 1.0]
 
 
 @pytest.fixture
@@ -346,28 +346,28 @@ def test_a_run_of_files_tells_of_its_jobs(folder: Path, capsys: pytest.CaptureFi
     assert "jobs         2 on 8 of 9 NPUs; 1 idle" in text
     summary = json.loads((folder / "both.run" / "summary.json").read_text())
     manifest = json.loads((folder / "both.run" / "run.json").read_text())
-    one, two = summary["jobs"]
+    first, second = summary["jobs"]
     assert manifest["jobs"] == summary["jobs"]
-    assert (one["npus"], one["placed"], one["workload"]) == ("0-3", "packed", "one/step")
-    assert (two["placed"], two["seed"], two["start_ns"]) == ("random", 4, 1000)
-    assert two["finish_ns"] == two["start_ns"] + two["duration_ns"]
+    assert (first["npus"], first["placed"], first["workload"]) == ("0-3", "packed", "one/step")
+    assert (second["placed"], second["seed"], second["start_ns"]) == ("random", 4, 1000)
+    assert second["finish_ns"] == second["start_ns"] + second["duration_ns"]
     assert len(manifest["inputs"]) == 3 + 4 + 2  # job file and machine; traces; manifest and template
     for name in ("one", "two"):
         assert any(line.split()[0] == name for line in text.splitlines() if line.strip())
     assert main(["inspect", "both.run", "ranks", "--job", "two"]) == 0
     of_job = capsys.readouterr().out
-    ranks = {int(npu) for npu in np.sort([*map(int, two["npus"].replace("-", ",").split(","))])}
+    ranks = {int(npu) for npu in np.sort([*map(int, second["npus"].replace("-", ",").split(","))])}
     assert of_job.startswith("only ranks ")
     assert str(max(ranks)) in of_job.splitlines()[0]
     table = open_run(folder / "both.run").table("jobs").to_pylist()
     for row, output in zip(table, summary["jobs"], strict=True):
         assert row == {"job": output["name"], **{name: output[name] for name in row if name != "job"}}
     assert main(["sql", "both.run", "SELECT job, slowdown FROM jobs WHERE seed = 4", "--csv"]) == 0
-    assert capsys.readouterr().out == f"job,slowdown\ntwo,{two['slowdown']}\n"
+    assert capsys.readouterr().out == f"job,slowdown\ntwo,{second['slowdown']}\n"
     assert main(["report", "both.run", "--html", "page.html"]) == 0
     page = Path("page.html").read_text()
     assert '<h2 id="jobs-title">Jobs</h2>' in page
-    assert f">{two['npus']}</td>" in page
+    assert f">{second['npus']}</td>" in page
     capsys.readouterr()
     for wrong, cause in (("too", "did you mean 'two'?"), ("x", "jobs: one, two")):
         assert main(["inspect", "both.run", "ranks", "--job", wrong]) == 2
@@ -405,7 +405,7 @@ def test_npus_without_a_job_do_not_count_among_those_that_wait() -> None:
     late.collective("all_reduce", MIB, after=[late.compute(micros=70)])
     early = TraceBuilder()
     early.collective("all_reduce", MIB, after=[early.compute(micros=10)])
-    workload = Workload.of([one.build() for one in (late, early, early, early)])
+    workload = Workload.of([builder.build() for builder in (late, early, early, early)])
     costs = [
         run({"jobs": [job("a", workload)]}, system=CORRECTED, network=network(["Switch"], [npus])).summary()
         for npus in (4, 40)
@@ -440,7 +440,7 @@ def _round(ranks: int, distances: tuple[int, ...] = (1,)) -> Workload:
 
 
 @pytest.mark.parametrize(
-    "seed", [*range(4), *(pytest.param(one, marks=pytest.mark.deep) for one in range(4, 80))]
+    "seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(4, 80))]
 )
 def test_jobs_at_random_places_are_folded_exactly_on_the_flow_model(seed: int) -> None:
     draw = Random(seed)
@@ -458,11 +458,11 @@ def test_ranks_with_equal_distances_share_a_template() -> None:
     """A job on half of the NPUs: only the first and the last rank's neighbours lie elsewhere."""
     both = {"jobs": [job("a", _round(32, (1, 31)), "8-39"), job("b", _round(8, (3,)), "packed")]}
     merged = read_jobs(both, 64, profile_is_open=False)
-    used = [len(np.unique(merged.template_of_rank[one.npus])) for one in merged.jobs]
+    used = [len(np.unique(merged.template_of_rank[job.npus])) for job in merged.jobs]
     assert used == [3, 3]
     whole = read_jobs({"jobs": [job("a", _round(64))]}, 64, profile_is_open=False)
     assert len(whole.templates) == 1
     machine = {"system": CORRECTED, "network": network(["Ring"], [64])}
     by_name = run(both, **machine, isolated=True)
     assert by_name.is_complete
-    assert all(one["slowdown"] == 1.0 for one in by_name.jobs.values())
+    assert all(job["slowdown"] == 1.0 for job in by_name.jobs.values())

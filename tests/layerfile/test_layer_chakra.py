@@ -45,10 +45,10 @@ def test_nodes_are_those_of_chakras_converter(case: dict[str, Any]) -> None:
     _, *second = parse(split(chakra_file(nodes, 1, text)), "rank 1")
     assert second[0].id == case["npu1_first_id"]
     shift = case["npu1_equals_npu0_shifted_by"]
-    for one, other in zip(first, second, strict=True):
+    for line, other in zip(first, second, strict=True):
         other.id -= shift
         other.data_deps[:] = [node - shift for node in other.data_deps]
-        assert one == other
+        assert line == other
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if "error" in case], ids=lambda case: case["id"])

@@ -132,10 +132,10 @@ def test_blocking_communication_stops_the_loop_until_its_update_has_passed() -> 
     text = "MODEL 1 l0 -1 10 ALLREDUCE 4096 0 NONE 0 0 NONE 0 7"
     program = layer_program(parse_layer_file(text), 1, (4, 2))
     machine = Machine1((Ring(4, 100, 10.0), Ring(2, 100, 10.0)), 10, 1, True)
-    one = sum(duration for _, duration in machine.phases(CollectiveKind.ALL_REDUCE, 4096, (0, 1)))
+    reduction_ns = sum(duration for _, duration in machine.phases(CollectiveKind.ALL_REDUCE, 4096, (0, 1)))
     table = layer_table(program, *Play(machine, program.trace).run())
-    assert table.exposed_ns[0].tolist() == [one + 7, 0, 0]
-    assert table.finish_ns == 10 + one + 7 + 3
+    assert table.exposed_ns[0].tolist() == [reduction_ns + 7, 0, 0]
+    assert table.finish_ns == 10 + reduction_ns + 7 + 3
 
 
 def test_micro_issues_the_first_layers_weight_gradient_once_per_pass_at_the_start() -> None:

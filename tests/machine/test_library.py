@@ -61,8 +61,8 @@ def test_choices_are_those_of_nccl(
 def test_channels_are_those_that_logs_show(
     library: Library, within: tuple[int, int], between: tuple[int, int]
 ) -> None:
-    one, two = library.rings(Group(8, 1)), library.rings(Group(16, 2))
-    assert ((one.count, one.within), (two.count, two.between)) == (within, between)
+    close, across = library.rings(Group(8, 1)), library.rings(Group(16, 2))
+    assert ((close.count, close.within), (across.count, across.between)) == (within, between)
 
 
 def test_switches_do_not_sum_bytes_and_what_is_not_allowed_is_not_taken() -> None:
@@ -245,8 +245,8 @@ def _jobs(draw: st.DrawFn) -> tuple[int, dict[str, list[int]], list[tuple[str, s
     members = st.lists(st.integers(0, ranks - 1), min_size=2, max_size=ranks, unique=True).map(sorted)
     groups = {str(number + 1): draw(members) for number in range(draw(st.integers(1, 3)))}
     sizes = st.sampled_from([100, 1 << 13, MIB, 12 * MIB])
-    one = st.tuples(st.sampled_from(KINDS), st.sampled_from(["", *groups]), sizes)
-    return ranks, groups, draw(st.lists(one, min_size=1, max_size=4))
+    call = st.tuples(st.sampled_from(KINDS), st.sampled_from(["", *groups]), sizes)
+    return ranks, groups, draw(st.lists(call, min_size=1, max_size=4))
 
 
 @pytest.mark.deep

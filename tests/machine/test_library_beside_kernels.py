@@ -83,7 +83,9 @@ def test_nothing_is_lost_where_nothing_overlaps_or_it_is_left_out() -> None:
 
 def test_kernels_that_memory_bounds_and_recorded_ones_lose_nothing() -> None:
     of_memory = "layernorm 65536 8192"
-    spans = [_span(_run(_workload(8 * MIB, kernel=of_memory, after=one)), "kernel") for one in (True, False)]
+    spans = [
+        _span(_run(_workload(8 * MIB, kernel=of_memory, after=is_in)), "kernel") for is_in in (True, False)
+    ]
     assert spans[0] == spans[1]
     build = et_sim.TraceBuilder()
     build.compute("kernel", micros=500)

@@ -100,9 +100,9 @@ def test_lists_of_dimensions_and_the_same_graph_take_the_same_time() -> None:
     described = system(dimensions=2, profile="corrected")
     listed = {**network(["Ring", "Ring"], [4, 3], bandwidth=32, latency=50), **credits}
     shape = {"generator": "torus", "sizes": [4, 3], "bandwidth": f"{32 * 2**30}B/s", "latency": 50}
-    one = simulate(builders, listed, described, model="packet").finish_ns
+    of_list = simulate(builders, listed, described, model="packet").finish_ns
     other = simulate(builders, {"graph": shape, **credits}, described, model="packet").finish_ns
-    assert one.tolist() == other.tolist()
+    assert of_list.tolist() == other.tolist()
 
 
 def test_a_file_of_garnet_says_the_same_as_lists(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_a_file_of_garnet_says_the_same_as_lists(tmp_path: Path) -> None:
     assert isinstance(result.fabric, GraphFabric)
     graph = result.fabric.graph
     ends = list(zip(graph.sources.tolist(), graph.targets.tolist(), strict=True))
-    local = [row for row, (one, other) in enumerate(ends) if one // 4 == other // 4]
+    local = [row for row, (first, other) in enumerate(ends) if first // 4 == other // 4]
     assert len(local) == 2 * 16
     assert sorted({ends[row] for row in local if ends[row][0] == 0}) == [(0, 1), (0, 3)]
     assert np.isclose(graph.bytes_per_ns[ends.index((0, 1))], 2 * 32)  # two of three rings

@@ -23,34 +23,34 @@ def machine(key: str = "streams", *entries: Any, **more: Any) -> Machine:
 
 
 def test_every_key_of_stragglers_is_read() -> None:
-    one, two, three = machine(
+    first, second, third = machine(
         "stragglers",
         {"ranks": "3,8-11", "compute": 1.5, "delay": "1.5us"},
         {"ranks": "all", "jitter": 0.25, "seed": 7},
         {"ranks": "0-14/2", "node": 4, "delay": 20},
     ).system.stragglers
-    assert one == Straggler((range(3, 4), range(8, 12)), compute=1.5, delay_ns=1500)
-    assert two == Straggler(None, jitter=0.25, seed=7)
-    assert three == Straggler((range(0, 15, 2),), delay_ns=20, node=4)
+    assert first == Straggler((range(3, 4), range(8, 12)), compute=1.5, delay_ns=1500)
+    assert second == Straggler(None, jitter=0.25, seed=7)
+    assert third == Straggler((range(0, 15, 2),), delay_ns=20, node=4)
 
 
 def test_every_key_of_time_factors_is_read() -> None:
-    one, two = machine(
+    first, second = machine(
         "time-factors",
         {"ranks": "3,8-11", "name": "*gemm*", "kernels": 0.5},
         {"copies": 2, "operators": 3, "launches": 0, "gaps": 1, "communication": 1.5},
     ).system.time_factors
-    assert (one.ranks, one.name) == ((range(3, 4), range(8, 12)), "*gemm*")
-    assert one.factors == {WorkKind.KERNELS: 0.5}
-    assert (two.ranks, two.name) == (None, None)
-    assert list(two.factors.values()) == [2, 3, 0, 1, 1.5]
+    assert (first.ranks, first.name) == ((range(3, 4), range(8, 12)), "*gemm*")
+    assert first.factors == {WorkKind.KERNELS: 0.5}
+    assert (second.ranks, second.name) == (None, None)
+    assert list(second.factors.values()) == [2, 3, 0, 1, 1.5]
 
 
 def test_every_key_of_streams_and_overlap_is_read() -> None:
     entry = {"name": "n", "takes": ["kernels", "collectives"], "at-a-time": 3}
-    (one,) = machine("streams", entry | {"nodes": "*x", "group": "3", "stream": 7}).system.streams
-    assert (one.name, one.at_a_time, one.nodes, one.group, one.recorded) == ("n", 3, "*x", "3", 7)
-    assert one.takes == {StreamWork.KERNELS, StreamWork.COLLECTIVES}
+    (queue,) = machine("streams", entry | {"nodes": "*x", "group": "3", "stream": 7}).system.streams
+    assert (queue.name, queue.at_a_time, queue.nodes, queue.group, queue.recorded) == ("n", 3, "*x", "3", 7)
+    assert queue.takes == {StreamWork.KERNELS, StreamWork.COLLECTIVES}
     (slowed,) = machine(overlap={"kernels": 1.2, "copies": 1}).system.overlap
     assert (slowed.work, slowed.factor) == (StreamWork.KERNELS, Fraction(6, 5))
 

@@ -265,7 +265,7 @@ def test_a_topology_of_htsim_is_read(tmp_path: Path) -> None:
     tiers = [tier.format(2, "Radix_Up 4\n", 1000, ""), tier.format(4, "Radix_Up 4\n", 2000, "Bundle 2\n")]
     tiers.append(tier.format(4, "", 3000, ""))
     text = "# a tree\nNodes 32\nTiers 3\nPodsize 8\n"
-    text += "".join(f"Tier {number}\n{one}" for number, one in enumerate(tiers))
+    text += "".join(f"Tier {number}\n{tier}" for number, tier in enumerate(tiers))
     (tmp_path / "tree.topo").write_text(text, encoding="utf-8")
     network, fabric = read(tmp_path / "tree.topo")
     graph = fabric.graph
@@ -289,7 +289,7 @@ def test_graphs_of_networkx_graphml_and_node_link_are_the_same(tmp_path: Path) -
         made.add_edge(f"gpu{number}", "hub", bandwidth="100Gbps", latency="1us")
     nx.write_graphml(made, tmp_path / "net.graphml")
     nodes = [{"id": name, **known} for name, known in made.nodes(data=True)]
-    links = [{"source": one, "target": other, **known} for one, other, known in made.edges(data=True)]
+    links = [{"source": source, "target": other, **known} for source, other, known in made.edges(data=True)]
     (tmp_path / "net.json").write_text(json.dumps({"nodes": nodes, "links": links}), encoding="utf-8")
     for given in (made, tmp_path / "net.graphml", tmp_path / "net.json"):
         _, fabric = read(given)

@@ -109,7 +109,7 @@ def test_only_the_beginning_of_a_value_is_walked_over_when_it_is_shown() -> None
 @given(
     st.recursive(
         st.none() | st.integers() | st.text() | st.booleans(),
-        lambda one: st.lists(one, max_size=3),
+        lambda values: st.lists(values, max_size=3),
         max_leaves=8,
     )
 )

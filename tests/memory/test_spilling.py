@@ -140,7 +140,7 @@ def accesses(trace: et_sim.Trace, found: Spills, start: list[int], end: list[int
         owner=np.zeros(len(rows), np.int64),
         tensor=np.array([*uses.tensor.tolist(), *found.tensors], np.int64),
         bytes=np.array([*uses.bytes.tolist(), *of_moves], np.int64),
-        is_write=np.array([*uses.is_write.tolist(), *(not one for one in found.is_store)], np.bool_),
+        is_write=np.array([*uses.is_write.tolist(), *(not stores for stores in found.is_store)], np.bool_),
         node=np.array(rows, np.int64),
         start_ns=np.array([start[row] for row in rows], np.int64),
         end_ns=np.array([end[row] for row in rows], np.int64),

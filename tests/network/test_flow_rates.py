@@ -138,7 +138,7 @@ def test_a_heap_always_has_the_smallest_key_first(changes: list[tuple[int, float
         else:
             put(heap, row, key, 100 - row)
             keys[row] = key
-        first = min(keys, key=lambda one: (keys[one], 100 - one), default=-1)
+        first = min(keys, key=lambda link: (keys[link], 100 - link), default=-1)
         assert first_of(heap) == first
         assert heap.size[0] == len(keys)
 

@@ -51,7 +51,7 @@ def random_network(seed: int) -> Network:
     pairs = {(chance.choice(shuffled[:at]), shuffled[at]) for at in range(1, len(names))}
     pairs |= {tuple(chance.sample(names, 2)) for _ in range(chance.randint(0, 8))}  # type: ignore[misc]
     once = {(min(pair), max(pair)) for pair in pairs}
-    links = [{"from": one, "to": other, **LINK} for one, other in sorted(once)]
+    links = [{"from": source, "to": other, **LINK} for source, other in sorted(once)]
     routing = chance.choice(["shortest", "ecmp", "ecmp-ns3"])
     given = {"npus": npus, "switches": switches, "links": links, "routing": routing, "forwarding": "all"}
     return read_network_alone(given)
@@ -158,7 +158,7 @@ def switched(seed: int, most_links: int) -> tuple[Network, nx.Graph]:
     for host in sorted(set(range(hosts + switches)) - set(numbers)):
         result.add_edges_from((host, leaf) for leaf in chance.sample(numbers, chance.randint(1, most_links)))
     lines = [f"{hosts + switches} {switches} {result.number_of_edges()}", " ".join(map(str, numbers))]
-    lines += [f"{one} {other} 100Gbps 1us 0" for one, other in result.edges]
+    lines += [f"{source} {other} 100Gbps 1us 0" for source, other in result.edges]
     content = import_text("\n".join(lines), "<text>", "ns-3").content | {"routing": "ecmp-ns3"}
     return read_network_alone(content), result
 
@@ -227,13 +227,13 @@ def test_ecmp_as_in_ns3_counts_links_side_by_side_by_their_number() -> None:
 def test_each_message_between_two_hosts_of_ns3_has_a_source_port_of_its_own(model: str) -> None:
     shape = {"leaves": 2, "spines": 4, "npus-per-leaf": 2}
     net = {"graph": {"generator": "leaf-spine", **LINK, **shape}, "routing": "ecmp-ns3"}
-    one, other = TraceBuilder(), TraceBuilder()
+    first, other = TraceBuilder(), TraceBuilder()
     before: list[int] = []
     count, size = 9, 10_000
     for tag in range(count):
-        before = [one.send(3, size, tag=tag, after=before)]
+        before = [first.send(3, size, tag=tag, after=before)]
         other.receive(0, size, tag=tag)
-    builders = [one, TraceBuilder(), TraceBuilder(), other]
+    builders = [first, TraceBuilder(), TraceBuilder(), other]
     result = simulate(builders, net, system(dimensions=2), model=model, detail="links")
     graph = graph_of(read_network_alone(net))
     number = {name: at for at, name in enumerate(graph.names)}
@@ -249,7 +249,7 @@ def test_each_message_between_two_hosts_of_ns3_has_a_source_port_of_its_own(mode
         for spine in spines:
             carried[spine] += bytes_of if f"leaf0->{graph.names[spine]}" in link else 0
     assert carried == wanted
-    assert sum(one > 0 for one in wanted.values()) > 2
+    assert sum(count > 0 for count in wanted.values()) > 2
 
 
 @pytest.mark.parametrize("model", ["link", "flow"])

@@ -447,10 +447,10 @@ def test_random_numbers_of_ns3_are_those_of_its_generator() -> None:
     from et_sim.network.packet.randomness import COEFFICIENTS, streams_of_ns3
 
     last, second, third = COEFFICIENTS[0]
-    one = (second * 12345 + third * 12345 + last * 12345) % 4294967087
+    drawn = (second * 12345 + third * 12345 + last * 12345) % 4294967087
     last, second, third = COEFFICIENTS[1]
     other = (last * 12345 + third * 12345) % 4294944443
-    assert (one - other) % 4294967087 / 4294967088 == pytest.approx(0.12701112204657714)
+    assert (drawn - other) % 4294967087 / 4294967088 == pytest.approx(0.12701112204657714)
     now, step = streams_of_ns3(17)
     assert now.shape == (6,)
     assert step.shape == (18,)

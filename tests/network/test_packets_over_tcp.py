@@ -247,7 +247,7 @@ def test_marks_keep_queues_short_and_nothing_is_sent_again(control: str, depth: 
     marked, other = (incast(star(4, tcp=tcp, **keys), 10**6, 4) for keys in ({"marking": marking}, {}))
     assert marked.summary()["packets"]["marked"] > 0 == other.summary()["packets"]["marked"]
     assert state(marked).lost == state(marked).resent == 0
-    deepest = [int(one.outcome.run.network.ports["deepest"].max()) for one in (marked, other)]
+    deepest = [int(result.outcome.run.network.ports["deepest"].max()) for result in (marked, other)]
     assert deepest[0] < depth * deepest[1]
     assert marked.makespan_ns < time * other.makespan_ns
 

@@ -17,7 +17,7 @@ SIZE, B, L, N = 1_000_000, 25, 300, 3
 def dumbbell(*middle: dict[str, Any], **more: Any) -> dict[str, Any]:
     """Two NPUs left and two right, and links from left to right."""
     ends = [{"from": f"npu{npu}", "to": "lr"[npu // 2], "bandwidth": "100GB/s"} for npu in range(4)]
-    own = [{"from": "l", "to": "r", "latency": L, **one} for one in middle]
+    own = [{"from": "l", "to": "r", "latency": L, **keys} for keys in middle]
     return {"npus": 4, "switches": ["l", "r"], "links": [*ends, *own], "logical-dimensions": [4], **more}
 
 

@@ -128,7 +128,7 @@ def exchanges(draw: Any) -> tuple[str, int, list[tuple[int, int, int]]]:
     pairs = draw(st.permutations(range(npus)))
     ends = zip(pairs[::2], pairs[1::2], strict=False)
     shape = draw(st.sampled_from(["Switch", "FullyConnected"]))
-    return shape, npus, [(one, other, draw(st.integers(1, 10**7))) for one, other in ends]
+    return shape, npus, [(source, other, draw(st.integers(1, 10**7))) for source, other in ends]
 
 
 @given(exchanges(), st.integers(0, 2000))
@@ -161,8 +161,8 @@ def test_no_messages_are_faster_than_the_links_of_their_ends_where_these_differ(
 ) -> None:
     rates = {ends: data.draw(st.integers(1, 99)) for ends in links_of(shape, npus)}
     links = [
-        {"dimension": 0, "from": one, "to": other, "bandwidth": f"{rate}GB/s"}
-        for (one, other), rate in rates.items()
+        {"dimension": 0, "from": source, "to": other, "bandwidth": f"{rate}GB/s"}
+        for (source, other), rate in rates.items()
     ]
     network = {"topology": [shape], "npus_count": [npus], "bandwidth": [50], "latency": [7], "links": links}
     pairs = st.tuples(st.integers(0, npus - 1), st.integers(1, npus - 1), st.integers(1, 10**4))
@@ -196,7 +196,7 @@ def test_no_unit_of_a_memory_pool_passes_more_than_it_can(
     for stage in stages:
         each = 4 // stage["count"]
         for unit in range(stage["count"]):
-            asked = [one for rank in range(unit * each, (unit + 1) * each) for one in of_rank[rank]]
+            asked = [node for rank in range(unit * each, (unit + 1) * each) for node in of_rank[rank]]
             ways = [sum(size for stores, size in asked if stores is way) for way in (False, True)]
             assert took >= int((max(ways) if is_duplex else sum(ways)) / stage["bandwidth"])
 

@@ -124,8 +124,8 @@ class Fabric:
 
     def next_in_turn(self, out: Any, found: list[tuple[int, Any, Channel]]) -> tuple[Any, int, Channel]:
         """Of those that ask, the first after the last turn."""
-        later = [one for one in found if one[0] > self.turn[out]]
-        number, place, channel = min(later or found, key=lambda one: one[0])
+        later = [entry for entry in found if entry[0] > self.turn[out]]
+        number, place, channel = min(later or found, key=lambda entry: entry[0])
         return place, number, channel
 
     def output(self, channel: Channel) -> Any:

@@ -71,7 +71,7 @@ class Simulation:
         freed = defaultdict(list)
         for rank, row in ended:
             for later, operation in enumerate(self.ranks[rank]):
-                if row in operation.after and all((rank, one) in self.ends for one in operation.after):
+                if row in operation.after and all((rank, parent) in self.ends for parent in operation.after):
                     freed[rank].append(later)
         for rank in sorted(freed):
             self._free(rank, freed[rank])

@@ -101,13 +101,13 @@ def test_one_dimension_takes_the_time_of_the_closed_form(
         shape = "Switch"  # on a ring the peers of a direct exchange are unequally far
     chunks, chunk = chunks_of(kind, size, splits, n)
     costs = Costs(shape, bandwidth, latency, endpoint, 50)
-    one = costs.ring(kind, n, chunk) if algorithm == "ring" else costs.direct(kind, n, chunk)
+    cost_ns = costs.ring(kind, n, chunk) if algorithm == "ring" else costs.direct(kind, n, chunk)
     measured = finish(
         collective(n, kind, size),
         system([algorithm], **{"preferred-dataset-splits": splits, "endpoint-delay": endpoint}),
         network([shape], [n], [bandwidth], [latency]),
     )
-    assert measured == chunks * one
+    assert measured == chunks * cost_ns
 
 
 @given(

@@ -117,7 +117,7 @@ def test_acknowledgements_share_the_links_on_the_way_back_exactly(
     protocol = {"payload": payload, "header": header, "acknowledgement": acknowledgement}
     builders = [TraceBuilder(source=f"rank {rank}") for rank in range(2 * half)]
     for source, sender in enumerate(builders):
-        target = data.draw(st.integers(0, 2 * half - 1).filter(lambda one, own=source: one != own))
+        target = data.draw(st.integers(0, 2 * half - 1).filter(lambda place, own=source: place != own))
         size = payload * data.draw(st.integers(1, 200))
         before = sender.compute("wait", micros=data.draw(st.integers(0, 6)))
         sender.send(target, size, tag=source, after=[before])

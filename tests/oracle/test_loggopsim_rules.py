@@ -28,19 +28,19 @@ def random_ranks(random: Random) -> list[list[Operation]]:
     """At most a dozen calculations and messages; in a rank, each comes after up to two before it."""
     ranks: list[list[tuple[int, ...]]] = [[] for _ in range(random.randint(2, 4))]
     for _ in range(random.randint(1, 12)):
-        one, other = random.sample(range(len(ranks)), 2)
+        sender, other = random.sample(range(len(ranks)), 2)
         if random.random() < 0.3:
-            ranks[one].append((CALC, random.choice((0, 10, 50, 100))))
+            ranks[sender].append((CALC, random.choice((0, 10, 50, 100))))
         else:
             size, tag = random.choice((0, 1, 11, 21)), random.randrange(2)
-            ranks[one].append((SEND, size, other, tag))
-            ranks[other].append((RECEIVE, size, one, tag))
+            ranks[sender].append((SEND, size, other, tag))
+            ranks[other].append((RECEIVE, size, sender, tag))
     for rows in ranks:
         random.shuffle(rows)
     return [
         [
             Operation(*fields[:4], after=tuple(random.sample(range(row), random.randint(0, min(row, 2)))))
-            for row, fields in enumerate((*one, 0, 0) for one in rows)
+            for row, fields in enumerate((*fields_of_row, 0, 0) for fields_of_row in rows)
         ]
         for rows in ranks
     ]

@@ -192,10 +192,10 @@ def check_on_graph(data: st.DataObject, messages: int) -> None:
     }
     arrived = table["arrived_ns"]
     expected = _arrivals(flows, capacity, once_per_ns=True)
-    if any(abs(one - other) > ROUNDING_NS for one, other in zip(arrived, expected, strict=True)):
+    if any(abs(time - other) > ROUNDING_NS for time, other in zip(arrived, expected, strict=True)):
         # Fluids that set their rates at once end some nanoseconds apart from these: the model lies between.
-        for one, *both in zip(arrived, expected, _arrivals(flows, capacity, once_per_ns=False), strict=True):
-            assert min(both) - ROUNDING_NS <= one <= max(both) + ROUNDING_NS, flows
+        for time, *both in zip(arrived, expected, _arrivals(flows, capacity, once_per_ns=False), strict=True):
+            assert min(both) - ROUNDING_NS <= time <= max(both) + ROUNDING_NS, flows
 
 
 def _arrivals(flows: list[Flow], capacity: dict[Hashable, Fraction], *, once_per_ns: bool) -> list[int]:

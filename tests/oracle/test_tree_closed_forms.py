@@ -123,9 +123,9 @@ def test_chunks_follow_each_other_up_and_down_a_tree(kind: str, splits: int) -> 
     for size in (1 << 20, 1):
         chunk = max(size // splits, 1)
         chunks = math.ceil(size / chunk)
-        one = max(finishes(kind, 8, chunk, 500.0, 50.0))
+        single = max(finishes(kind, 8, chunk, 500.0, 50.0))
         together = finishes(kind, 8, size, 500.0, 50.0, **{"preferred-dataset-splits": splits})
-        assert one <= max(together) <= chunks * one
+        assert single <= max(together) <= chunks * single
         assert together[0 if kind == "scatter" else 1] == chunks * E
 
 

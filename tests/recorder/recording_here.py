@@ -30,7 +30,7 @@ class Recording(NamedTuple):
 
     def counted(self, rank: int = 0) -> list[tuple[str, str, str, int, int]]:
         """Phase, group, kind, number and bytes of the communication of a recorded rank."""
-        of_rank = next(one for one in self.report["ranks"] if one["rank"] == rank)
+        of_rank = next(entry for entry in self.report["ranks"] if entry["rank"] == rank)
         return [
             (
                 collective["phase"],

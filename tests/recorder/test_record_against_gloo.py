@@ -91,6 +91,6 @@ def test_every_process_communicates_what_is_recorded_of_it(
     recording = record(tmp_path, program, *arguments, world=world, options=("--keep-roots",))
     for rank in range(world):
         recorded = _recorded(recording, rank)
-        assert [one for one in recorded if one[0] != "BARRIER"] == [
-            one for one in real[rank] if one[0] != "BARRIER"
+        assert [call for call in recorded if call[0] != "BARRIER"] == [
+            call for call in real[rank] if call[0] != "BARRIER"
         ]

@@ -52,9 +52,9 @@ def test_a_chain_of_a_region_is_one_kernel_that_moves_what_others_see(
 def test_products_and_reductions_of_a_region_are_as_without_it(eager: Trace, tmp_path: Path) -> None:
     trace = _second_step(tmp_path, "module").workload.templates[0]
     for word in (" mm", " sum"):
-        one, other = _named(eager, word), _named(trace, word)
-        assert eager.num_ops[one].tolist() == trace.num_ops[other].tolist()
-        assert eager.tensor_bytes[one].tolist() == trace.tensor_bytes[other].tolist()
+        first, other = _named(eager, word), _named(trace, word)
+        assert eager.num_ops[first].tolist() == trace.num_ops[other].tolist()
+        assert eager.tensor_bytes[first].tolist() == trace.tensor_bytes[other].tolist()
 
 
 def test_a_fused_kernel_is_launched_once(eager: Trace, tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ PAGE, NOTEBOOK = REPOSITORY / "docs" / "recording.md", REPOSITORY / "docs" / "re
 def test_every_command_prints_what_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ET_SIM_COMPILE", "now")
     place = Place(tmp_path)
-    commands = [one for one in commands_of(PAGE.read_text(encoding="utf-8")) if not one.is_installing]
-    assert sum(one.text.startswith("et-record") for one in commands) == 2
+    commands = [shown for shown in commands_of(PAGE.read_text(encoding="utf-8")) if not shown.is_installing]
+    assert sum(command.text.startswith("et-record") for command in commands) == 2
     for command in commands:
         _, printed = place.run(command)
         if not agrees(command.shown, printed):

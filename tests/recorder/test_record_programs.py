@@ -338,7 +338,7 @@ def test_products_of_complex_numbers_are_four_of_real_ones(tmp_path: Path) -> No
         if trace.node_name(row) in ("setup bmm", "setup mm", "setup mv")
     ]
     real = [2 * 3 * 16**3, 2 * 16**3, 2 * 16**2]
-    assert products == [*real, *(4 * one for one in real)]
+    assert products == [*real, *(4 * count for count in real)]
 
 
 def test_inference_mode_computes_what_no_grad_does(tmp_path: Path) -> None:

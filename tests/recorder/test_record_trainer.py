@@ -33,7 +33,7 @@ def _updated(folder: Path, kind: str) -> tuple[int, dict[tuple[str, str], int]]:
         collective for collective in recording.report["ranks"][0]["collectives"] if collective["step"] == 1
     ]
     return sum(int(trace.num_ops[row]) for row in updates) // ADAMW, {
-        (one["phase"], one["kind"]): one["bytes"] for one in of_step
+        (entry["phase"], entry["kind"]): entry["bytes"] for entry in of_step
     }
 
 

@@ -47,24 +47,24 @@ def served(
 ) -> Cluster:
     """What becomes of (arrival, prompt, output)."""
     cluster = Cluster(pools or (pool(),), policy, KnownTimes(token_ns))
-    given = [Request(number, *one) for number, one in enumerate(requests)]
+    given = [Request(number, *fields) for number, fields in enumerate(requests)]
     cluster.serve(sorted(given, key=lambda request: (request.arrival_ns, request.number)))
     return cluster
 
 
 def test_a_request_alone_has_its_prompt_and_then_its_tokens() -> None:
     for name in POLICIES:
-        (one,) = served([(50, 100, 5)], Policy(name)).served
-        assert one.scheduled_ns == 50
-        assert one.first_token_ns == 50 + PASS_NS + 100 * TOKEN_NS
-        assert one.finish_ns == one.first_token_ns + 4 * (PASS_NS + TOKEN_NS)
+        (answer,) = served([(50, 100, 5)], Policy(name)).served
+        assert answer.scheduled_ns == 50
+        assert answer.first_token_ns == 50 + PASS_NS + 100 * TOKEN_NS
+        assert answer.finish_ns == answer.first_token_ns + 4 * (PASS_NS + TOKEN_NS)
 
 
 def test_requests_far_apart_do_not_know_of_each_other() -> None:
     far = 10**9
     outcome = served([(0, 100, 5), (far, 100, 5), (2 * far, 100, 5)]).served
     assert {
-        (one.first_token_ns - one.request.arrival_ns, one.finish_ns - one.first_token_ns) for one in outcome
+        (of.first_token_ns - of.request.arrival_ns, of.finish_ns - of.first_token_ns) for of in outcome
     } == {(PASS_NS + 100 * TOKEN_NS, 4 * (PASS_NS + TOKEN_NS))}
 
 
@@ -77,14 +77,14 @@ def test_a_full_batch_gives_a_token_of_each_in_every_pass() -> None:
 def test_prompts_come_before_further_tokens_of_others_or_beside_them() -> None:
     requests = [(0, 10, 50), (1500, 100, 2)]
     first = served(requests, Policy(PREFILL_FIRST)).iterations
-    assert [(one.prefill_tokens, one.decode_tokens) for one in first[:4]] == [
+    assert [(iteration.prefill_tokens, iteration.decode_tokens) for iteration in first[:4]] == [
         (10, 0),
         (0, 1),
         (100, 0),
         (0, 2),
     ]
     beside = served(requests, Policy(CHUNKED, max_batch=4, token_budget=64)).iterations
-    assert [(one.prefill_tokens, one.decode_tokens) for one in beside[:5]] == [
+    assert [(iteration.prefill_tokens, iteration.decode_tokens) for iteration in beside[:5]] == [
         (10, 0),
         (0, 1),
         (63, 1),
@@ -107,31 +107,31 @@ def test_a_sequence_that_loses_its_cache_is_worked_on_anew_and_finishes() -> Non
 def test_requests_go_to_the_replica_with_the_least_to_do_and_the_first_of_several() -> None:
     requests = [(0, 100, 10), (0, 10, 10), (0, 10, 10), (0, 10, 10), (0, 200, 10)]
     outcome = served(requests, Policy(), pool(replicas=2)).served
-    assert [one.replica for one in outcome] == [0, 1, 1, 1, 1]
+    assert [answer.replica for answer in outcome] == [0, 1, 1, 1, 1]
 
 
 def test_a_cache_goes_from_its_prompt_to_further_tokens() -> None:
     pools = (pool(PREFILL), pool(DECODE, first=1))
     cluster = served([(0, 100, 3)], Policy(PREFILL_FIRST), *pools)
-    (one,) = cluster.served
-    assert (one.replica, one.decode_replica, one.transfer_ns) == (0, 1, 100 * TRANSFER_NS)
-    assert one.first_token_ns == PASS_NS + 100 * TOKEN_NS
-    assert one.finish_ns == one.first_token_ns + one.transfer_ns + 2 * (PASS_NS + TOKEN_NS)
+    (answer,) = cluster.served
+    assert (answer.replica, answer.decode_replica, answer.transfer_ns) == (0, 1, 100 * TRANSFER_NS)
+    assert answer.first_token_ns == PASS_NS + 100 * TOKEN_NS
+    assert answer.finish_ns == answer.first_token_ns + answer.transfer_ns + 2 * (PASS_NS + TOKEN_NS)
     assert [replica.batcher.used for replica in cluster.replicas] == [0, 0]
 
 
 def test_caches_leave_a_replica_one_after_the_other() -> None:
     pools = (pool(PREFILL), pool(DECODE, replicas=2, first=1))
     outcome = served([(0, 10, 2), (0, 10, 2)], Policy(PREFILL_FIRST), *pools).served
-    assert [one.decode_replica for one in outcome] == [1, 2]
-    first, second = (one.finish_ns - one.first_token_ns for one in outcome)
+    assert [answer.decode_replica for answer in outcome] == [1, 2]
+    first, second = (answer.finish_ns - answer.first_token_ns for answer in outcome)
     assert second == first + 10 * TRANSFER_NS
 
 
 def test_a_request_that_asks_for_one_token_stays() -> None:
-    (one,) = served([(0, 10, 1)], Policy(), pool(PREFILL), pool(DECODE, first=1)).served
-    assert one.decode_replica < 0
-    assert one.finish_ns == one.first_token_ns
+    (answer,) = served([(0, 10, 1)], Policy(), pool(PREFILL), pool(DECODE, first=1)).served
+    assert answer.decode_replica < 0
+    assert answer.finish_ns == answer.first_token_ns
 
 
 @st.composite
@@ -156,13 +156,13 @@ def test_every_request_is_served_once_and_no_sooner_than_possible(
 ) -> None:
     requests, policy, pools = case
     cluster = served(requests, policy, *pools)
-    assert [one.request.number for one in cluster.served] == list(range(len(requests)))
-    for one in cluster.served:
-        arrival, prompt, output = requests[one.request.number]
-        assert one.produced == output
-        assert one.request.arrival_ns == arrival <= one.scheduled_ns
-        assert one.first_token_ns - one.scheduled_ns >= PASS_NS + prompt * TOKEN_NS
-        assert one.finish_ns - one.first_token_ns >= (output - 1) * (PASS_NS + TOKEN_NS)
+    assert [answer.request.number for answer in cluster.served] == list(range(len(requests)))
+    for answer in cluster.served:
+        arrival, prompt, output = requests[answer.request.number]
+        assert answer.produced == output
+        assert answer.request.arrival_ns == arrival <= answer.scheduled_ns
+        assert answer.first_token_ns - answer.scheduled_ns >= PASS_NS + prompt * TOKEN_NS
+        assert answer.finish_ns - answer.first_token_ns >= (output - 1) * (PASS_NS + TOKEN_NS)
 
 
 @given(cases())
@@ -193,7 +193,7 @@ def test_nobody_is_idle_while_work_waits_and_passes_do_not_overlap(
         for before, after in pairwise(of_replica):
             assert before.end_ns <= after.start_ns
             if replica.pool.work == BOTH and after.start_ns > before.end_ns:
-                began = [one.request.arrival_ns for one in cluster.served if one.replica == replica.number]
+                began = [of.request.arrival_ns for of in cluster.served if of.replica == replica.number]
                 assert after.start_ns in began  # only because there was nothing to do
                 assert before.waiting == 0
 
@@ -205,9 +205,9 @@ def test_requests_begin_in_the_order_in_which_they_arrive(
     requests, policy, pools = case
     cluster = served(requests, policy, *pools)
     for replica in cluster.replicas:
-        of_replica = [one for one in cluster.served if one.replica == replica.number]
-        of_replica.sort(key=lambda one: (one.request.arrival_ns, one.request.number))
-        begun = [one.scheduled_ns for one in of_replica]
+        of_replica = [answer for answer in cluster.served if answer.replica == replica.number]
+        of_replica.sort(key=lambda answer: (answer.request.arrival_ns, answer.request.number))
+        begun = [answer.scheduled_ns for answer in of_replica]
         assert begun == sorted(begun)
 
 

@@ -70,8 +70,8 @@ def test_a_file_that_is_not_there_is_refused_with_the_other_way(tmp_path: Path) 
 
 def test_poisson_arrivals_have_their_rate_and_follow_from_the_seed() -> None:
     result = read_requests("poisson:100,5000,20,30", seed=3)
-    assert {(one.prompt, one.output) for one in result} == {(20, 30)}
-    between = np.diff([one.arrival_ns for one in result])
+    assert {(request.prompt, request.output) for request in result} == {(20, 30)}
+    between = np.diff([request.arrival_ns for request in result])
     assert 0.95e7 < between.mean() < 1.05e7
     assert 0.9 < between.std() / between.mean() < 1.1
     assert result == read_requests("poisson:100,5000,20,30", seed=3)

@@ -36,7 +36,7 @@ def pass_ns(*segments: Segment, model: Model = MODEL, plan: Plan = PLAN) -> int:
 
 
 def served(*requests: tuple[int, int, int], **setup: Any) -> Serving:
-    given = [Request(number, *one) for number, one in enumerate(requests)]
+    given = [Request(number, *fields) for number, fields in enumerate(requests)]
     options = {"plan": PLAN, "context_step": 1, **setup}
     return serve(given, MODEL, Setup(**options), MACHINE)
 
@@ -135,10 +135,10 @@ def test_what_is_left_of_the_memory_is_cache() -> None:
     outcome = serve(
         [Request(0, 0, 10, 1)], model, Setup(plan=Plan(tensor=8)), RunOptions(machine="h100-dgx:8")
     )
-    (one,) = outcome.summary()["pools"]
+    (pool,) = outcome.summary()["pools"]
     left = 80e9 * 0.9 - weight_bytes_of_stage(model, Plan(tensor=8), 0)
-    assert left - 16 * 16_384 < one["cache_bytes"] <= left
-    assert one["token_bytes"] == 16_384
+    assert left - 16 * 16_384 < pool["cache_bytes"] <= left
+    assert pool["token_bytes"] == 16_384
 
 
 @pytest.mark.deep

@@ -25,5 +25,5 @@ def test_no_error_has_grown_by_a_twentieth() -> None:
     kept = json.loads(KEPT.read_text(encoding="utf-8"))
     result = mapes(list(predictions(quick_rows())))
     assert result.keys() == kept.keys()
-    grown = {name: (kept[name], one) for name, one in result.items() if one > GROWTH * kept[name] + LEAST}
+    grown = {name: (kept[name], off) for name, off in result.items() if off > GROWTH * kept[name] + LEAST}
     assert grown == {}

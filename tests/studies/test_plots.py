@@ -42,7 +42,7 @@ def test_a_logarithmic_axis_has_equal_steps_for_equal_ratios() -> None:
 def test_more_lines_than_colours_differ_by_their_dashes() -> None:
     many = [Line(str(at), [(0, at), (1, at)]) for at in range(12)]
     root = Tree.fromstring(lines("t", Axis("x"), Axis("y"), many))
-    looks = {(one.attrib["stroke"], one.get("stroke-dasharray")) for one in root.iter(f"{SVG}polyline")}
+    looks = {(line.attrib["stroke"], line.get("stroke-dasharray")) for line in root.iter(f"{SVG}polyline")}
     assert len(looks) == 12
 
 

@@ -36,7 +36,7 @@ def test_less_bandwidth_makes_dram_the_bound_and_slower_links_the_network() -> N
     usual = run(step, Machine(256, "ws"))
     starved = run(step, Machine(256, "ws", dram_words=8))
     distant = run(step, Machine(256, "ws", link_gbps=0.001))
-    assert [one.bound for one in (starved, distant)] == ["DRAM", "network"]
+    assert [point.bound for point in (starved, distant)] == ["DRAM", "network"]
     assert starved.parts[0] == usual.parts[0] == distant.parts[0]
     assert sum(starved.parts) == starved.step_ns > usual.step_ns
     assert min(starved.parts) >= 0

@@ -260,7 +260,7 @@ VALUES = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, m
 def test_a_front_is_what_nothing_dominates(values: list[tuple[int, int]]) -> None:
     result = dict(enumerate(values))
     front = front_of(result)  # type: ignore[arg-type]
-    assert [result[one] for one in front] == sorted({result[one] for one in front})
+    assert [result[number] for number in front] == sorted({result[number] for number in front})
     for number, value in result.items():
         better = [
             other for other in values if other[0] <= value[0] and other[1] <= value[1] and other != value
@@ -289,8 +289,8 @@ def test_whatever_bounds_say_the_least_dominated_points_are_chosen(
     assert front_of(result) == front_of(every)  # type: ignore[arg-type]
     if keep == 1:
         assert chooser.left() == 0
-    one = {number: (value[0],) for number, value in every.items()}
-    assert least_dominated(one, 1) == front_of(one)  # type: ignore[arg-type]
+    single = {number: (value[0],) for number, value in every.items()}
+    assert least_dominated(single, 1) == front_of(single)  # type: ignore[arg-type]
 
 
 WRONG = [

@@ -301,9 +301,9 @@ def test_a_worker_that_dies_is_replaced_and_its_point_given_up_after_two_attempt
         encoding="utf-8",
     )
     monkeypatch.syspath_prepend(tmp_path)
-    done = [one for some in WorkerPool(plan.space, 1).run(_tasks(plan)) for one in some]
-    assert sorted(one.digest for one in done) == sorted(point.digest for point in plan.points)
-    assert [one for one in done if not isinstance(one, Finished)] == [evaluate.Lost(deadly, ENDED)]
+    done = [point for some in WorkerPool(plan.space, 1).run(_tasks(plan)) for point in some]
+    assert sorted(finished.digest for finished in done) == sorted(point.digest for point in plan.points)
+    assert [point for point in done if not isinstance(point, Finished)] == [evaluate.Lost(deadly, ENDED)]
 
 
 def _tasks(plan: SweepPlan) -> list[Task]:

@@ -49,7 +49,7 @@ def test_one_way_of_saying_a_group_is_one_value(
     rule, _ = given_rule
     pieces: list[tuple[int, int]] = []
     for size, stride in rule.axes:
-        inner = data.draw(st.sampled_from([one for one in range(1, size + 1) if size % one == 0]))
+        inner = data.draw(st.sampled_from([divisor for divisor in range(1, size + 1) if size % divisor == 0]))
         pieces += [(inner, stride), (size // inner, stride * inner)]
     sizes, strides = zip(*pieces, strict=True)
     again = GroupRule(sizes, strides, rule.every)

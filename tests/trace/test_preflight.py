@@ -388,7 +388,7 @@ def pair(rank: int, *, sizes: tuple[int, int]) -> Trace:
 
 def test_the_same_mismatch_in_many_groups_is_one_finding() -> None:
     problems = find_problems(Workload.of([pair(rank, sizes=(64, 32)) for rank in range(12)], "job"))
-    assert [one.like for one in problems] == [4, 0]
+    assert [problem.like for problem in problems] == [4, 0]
     assert problems[0].ranks == "3,5,7,9,11"
     assert problems[0].text == (
         "collectives of group 1 (ranks 2-3) differ: the 2nd is on rank 2 all_reduce of 64 B"
@@ -400,11 +400,11 @@ def test_the_same_mismatch_in_many_groups_is_one_finding() -> None:
 def test_other_sizes_are_another_mistake() -> None:
     sizes = [(64, 32), (64, 32), (64, 32), (128, 1024)]
     problems = find_problems(Workload.of([pair(rank, sizes=sizes[rank // 2]) for rank in range(8)], "job"))
-    assert [(one.like, one.ranks) for one in problems] == [(1, "3,5"), (0, "7"), (0, "1")]
+    assert [(problem.like, problem.ranks) for problem in problems] == [(1, "3,5"), (0, "7"), (0, "1")]
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "is_alike"),
+    ("text", "other", "is_alike"),
     [
         ("rank 3 (a.3.et): node 7 is odd", "rank 12 (a.12.et): node 9 is odd", True),
         ("rank 3 (a.3.et): node 7 is odd", "ranks 3-5,9 (a.3.et): node 9 is odd", True),
@@ -415,8 +415,8 @@ def test_other_sizes_are_another_mistake() -> None:
         ("tag 1.5 of rank 2", "tag 11 of rank 2", True),
     ],
 )
-def test_only_numbers_that_are_no_sizes_may_differ(one: str, other: str, is_alike: bool) -> None:
-    merged = deduplicate([problem(one), problem(other, "1")])
+def test_only_numbers_that_are_no_sizes_may_differ(text: str, other: str, is_alike: bool) -> None:
+    merged = deduplicate([problem(text), problem(other, "1")])
     assert len(merged) == 2 - is_alike
     assert merged[0].like == is_alike
     assert merged[0].ranks == ("0-1" if is_alike else "0")
@@ -430,7 +430,7 @@ def test_order_kind_and_severity_are_respected() -> None:
         problem("node 4 is odd", ranks=""),
     ]
     merged = deduplicate(given)
-    assert [one.text for one in merged] == [
+    assert [problem.text for problem in merged] == [
         "node 1 is odd; 1 more like it",
         "node 2 is odd",
         "node 3 is odd",

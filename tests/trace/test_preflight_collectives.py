@@ -85,8 +85,8 @@ def test_a_collective_in_the_wrong_group_is_pointed_at() -> None:
 
 @pytest.mark.parametrize("chained", [True, False])
 def test_another_order_is_an_error_when_nothing_can_change_it(chained: bool) -> None:
-    one, other = program(REDUCE, GATHER, chained=chained), program(GATHER, REDUCE, chained=chained)
-    problem = only(find_problems(workload(one, other)), "collective-order")
+    first, other = program(REDUCE, GATHER, chained=chained), program(GATHER, REDUCE, chained=chained)
+    problem = only(find_problems(workload(first, other)), "collective-order")
     assert problem.severity == "error"
     assert "the same 2, in a different order (they would be matched by order and hang)" in problem.text
 
@@ -159,9 +159,9 @@ def test_different_roots_are_an_error_and_a_root_that_one_leaves_out_a_warning()
 
 
 def test_sizes_of_barriers_and_names_of_reduce_scatters_do_not_matter() -> None:
-    one = program(("barrier", 0, ""), ("reduce_scatter", MIB, ""))
+    first = program(("barrier", 0, ""), ("reduce_scatter", MIB, ""))
     other = program(("barrier", 8, ""), ("reduce_scatter_block", MIB, ""))
-    assert find_problems(workload(one, other)) == []
+    assert find_problems(workload(first, other)) == []
 
 
 def test_groups_that_cross_where_somebody_waits_for_nobody_are_no_circle() -> None:
@@ -199,8 +199,8 @@ def test_an_unknown_group_is_an_error(name: str) -> None:
 
 
 def test_without_groups_the_users_are_compared_and_a_warning_says_so() -> None:
-    one, other = program(("all_reduce", MIB, "dp")), program(("all_gather", MIB, "dp"))
-    problems = find_problems(workload(one, other, lambda b: b.compute()))
+    first, other = program(("all_reduce", MIB, "dp")), program(("all_gather", MIB, "dp"))
+    problems = find_problems(workload(first, other, lambda b: b.compute()))
     assert [problem.kind for problem in problems] == ["collective-type", "group-not-given"]
 
 
@@ -319,19 +319,19 @@ def test_a_description_that_cannot_be_used_is_an_error() -> None:
 
 
 def test_orders_do_not_matter_where_the_machine_matches_by_program() -> None:
-    one, other = program(REDUCE, GATHER), program(GATHER, REDUCE)
-    assert only(find_problems(workload(one, other)), "collective-order").severity == "error"
-    assert find_problems(workload(one, other), rules=Rules(side_by_side=True, any_order=True)) == []
+    first, other = program(REDUCE, GATHER), program(GATHER, REDUCE)
+    assert only(find_problems(workload(first, other)), "collective-order").severity == "error"
+    assert find_problems(workload(first, other), rules=Rules(side_by_side=True, any_order=True)) == []
     assert (
-        only(find_problems(workload(one, other), rules=Rules(any_order=True)), "collective-order").severity
+        only(find_problems(workload(first, other), rules=Rules(any_order=True)), "collective-order").severity
         == "error"
     )
 
 
 def test_dependencies_in_opposite_orders_hang_even_so() -> None:
-    one, other = program(REDUCE, GATHER, chained=True), program(GATHER, REDUCE, chained=True)
+    early, other = program(REDUCE, GATHER, chained=True), program(GATHER, REDUCE, chained=True)
     problem = only(
-        find_problems(workload(one, other), rules=Rules(side_by_side=True, any_order=True)),
+        find_problems(workload(early, other), rules=Rules(side_by_side=True, any_order=True)),
         "collective-circle",
     )
     assert problem.severity == "error"
@@ -344,14 +344,14 @@ def test_dependencies_in_opposite_orders_hang_even_so() -> None:
 
 
 def test_what_there_is_still_matters_where_orders_do_not() -> None:
-    one, other = program(REDUCE, GATHER), program(GATHER, ("all_reduce", 2 * MIB, ""))
-    problems = find_problems(workload(one, other), rules=Rules(side_by_side=True, any_order=True))
+    first, other = program(REDUCE, GATHER), program(GATHER, ("all_reduce", 2 * MIB, ""))
+    problems = find_problems(workload(first, other), rules=Rules(side_by_side=True, any_order=True))
     assert only(problems, "collective-size").severity == "error"
 
 
 def test_groups_cannot_wait_for_each_other_where_collectives_run_side_by_side() -> None:
-    one = program(("all_reduce", MIB, "1"), ("all_reduce", MIB, "2"))
+    first = program(("all_reduce", MIB, "1"), ("all_reduce", MIB, "2"))
     other = program(("all_reduce", MIB, "2"), ("all_reduce", MIB, "1"))
     groups = {"1": (0, 1), "2": (0, 1)}
-    assert only(find_problems(workload(one, other), groups=groups), "collective-circle").severity == "error"
-    assert find_problems(workload(one, other), groups=groups, rules=Rules(side_by_side=True)) == []
+    assert only(find_problems(workload(first, other), groups=groups), "collective-circle").severity == "error"
+    assert find_problems(workload(first, other), groups=groups, rules=Rules(side_by_side=True)) == []

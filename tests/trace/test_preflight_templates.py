@@ -34,7 +34,7 @@ def kinds_when_expanded(workload: Workload) -> set[tuple[str, str]]:
     return kinds(find_problems(whole, groups=groups))
 
 
-def one(build: TraceBuilder, **rules: GroupRule) -> Workload:
+def workload_of(build: TraceBuilder, **rules: GroupRule) -> Workload:
     return Workload((build.build(),), np.zeros(RANKS, np.int32), relative_peers=(True,), group_rules=rules)
 
 
@@ -102,7 +102,7 @@ def test_a_large_training_job_is_found_sound() -> None:
 def test_a_missing_receive_of_a_template_is_named_by_rank() -> None:
     build = TraceBuilder(source="job.template0.et")
     build.send(3, 64, tag=1, name="on")
-    problems = find_problems(one(build))
+    problems = find_problems(workload_of(build))
     assert kinds(problems) == {("error", "unmatched-message")}
     assert problems[0].text == (
         'rank 0 sends 64 B with tag 1 to rank 3 (node 0 "on" in job.template0.et); rank 3 never receives it;'
@@ -190,7 +190,7 @@ def test_a_template_that_sends_to_its_own_kind_is_no_circle(monkeypatch: Any) ->
 def test_a_ring_in_which_all_wait_first_is_a_circle() -> None:
     build = TraceBuilder(source="ring.template0.et")
     build.send(1, 64, after=[build.receive(-1, 64)])
-    problems = find_problems(one(build))
+    problems = find_problems(workload_of(build))
     assert kinds(problems) == {("error", "message-circle")}
     assert "rank 0 (ring.template0.et) sends to rank 1" in problems[0].text
     assert "only after it received from rank 7" in problems[0].text
@@ -230,6 +230,6 @@ def test_a_message_to_oneself_by_distance_is_seen() -> None:
     build = TraceBuilder(source="t.et")
     build.send(-RANKS, 64)
     build.receive(0, 64)
-    problems = find_problems(one(build))
+    problems = find_problems(workload_of(build))
     assert kinds(problems) == {("warning", "message-to-oneself")}
     assert problems[0].ranks == "0-7"

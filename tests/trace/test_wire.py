@@ -82,16 +82,16 @@ def member(draw: st.DrawFn, kinds: tuple[str, ...] = ATTRIBUTE_KINDS) -> bytes:
     kind = draw(st.sampled_from(kinds))
     if kind in LIMITS:
         low, high = LIMITS[kind]
-        one = numbers.map(lambda value: min(max(value, low), high))
+        entry = numbers.map(lambda value: min(max(value, low), high))
     else:
-        one = {"string": st.sampled_from(["", "0", "tp", "ü"]), "bytes": st.binary(max_size=4)}.get(
+        entry = {"string": st.sampled_from(["", "0", "tp", "ü"]), "bytes": st.binary(max_size=4)}.get(
             kind, st.floats(width=32)
         )
     proto = messages().AttributeProto()
     if draw(st.booleans()):
-        setattr(proto, f"{kind}_val", bool(draw(one)) if kind == "bool" else draw(one))
+        setattr(proto, f"{kind}_val", bool(draw(entry)) if kind == "bool" else draw(entry))
     else:
-        values = draw(st.lists(one, max_size=4))
+        values = draw(st.lists(entry, max_size=4))
         target = getattr(proto, f"{kind}_list")
         target.SetInParent()
         if kind == "bool" and draw(st.booleans()):

@@ -83,14 +83,14 @@ def cases(seed: int, without: frozenset[str] = frozenset()) -> list[Case]:
 
 def _asked(seed: int, program: Program, form: Form, played: list[Played]) -> list[Case]:
     outcome = converted(program, played, form)
-    first = min(one.begin for one in played)
-    late = [took - form.span_ns(one) for took, one in zip(replayed_ns(outcome), played, strict=True)]
+    first = min(rank.begin for rank in played)
+    late = [took - form.span_ns(rank) for took, rank in zip(replayed_ns(outcome), played, strict=True)]
     result = [Case(seed, REPLAY, 1.0, form.name, program.features, max(map(abs, late)))]
     traces = spelled(outcome, program)
     for kind, factor, machine in changes(seed, len(program.ranks)):
-        truth = [one.end - first for one in play(program, machine)]
+        truth = [rank.end - first for rank in play(program, machine)]
         ends = predicted_ns(traces, machine)
-        error = max(abs(one - true) / true for one, true in zip(ends, truth, strict=True))
+        error = max(abs(end - true) / true for end, true in zip(ends, truth, strict=True))
         result.append(Case(seed, kind, factor, form.name, program.features, error))
     return result
 
@@ -117,7 +117,7 @@ def many_cases(seeds: Iterable[int], processes: int, without: frozenset[str] = f
     """All cases of many programs, several programs at once."""
     with Pool(processes) as pool:
         some = pool.imap(_of_seed, [(seed, without) for seed in seeds], 4)
-        return [case for one in some for case in one]
+        return [case for of_seed in some for case in of_seed]
 
 
 def _names(listed: str) -> frozenset[str]:

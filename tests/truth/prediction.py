@@ -54,7 +54,7 @@ def converted(program: Program, played: list[Played], form: Form) -> Converted:
         done: list[Done] = list(convert_all(jobs, 1, lambda *_: None))
         workload = read_workload(folder / "run")
         return Converted(
-            [workload.trace(rank) for rank in range(workload.ranks)], [one.report for one in done]
+            [workload.trace(rank) for rank in range(workload.ranks)], [rank.report for rank in done]
         )
 
 
@@ -143,9 +143,9 @@ def _spelled(trace: Trace, rank: int, program: Program, tags: dict[Any, int]) ->
             count[key] = count.get(key, 0) + 1
             others = [member for member in members if member != rank]
             tag = tags.setdefault((key, count[key]), len(tags))
-            for at, one in enumerate(others):
-                build.send(one, 1, tag, after=after, node_id=free + 2 * at)
-                build.receive(one, 1, tag, after=after, node_id=free + 2 * at + 1)
+            for at, other in enumerate(others):
+                build.send(other, 1, tag, after=after, node_id=free + 2 * at)
+                build.receive(other, 1, tag, after=after, node_id=free + 2 * at + 1)
             arrived = [free + 2 * at + 1 for at in range(len(others))]
             free += 2 * len(others)
             build.compute(
@@ -185,9 +185,9 @@ def _starts(trace: Trace) -> Any:
     duration = trace.duration_ns
     parents = [trace.parents(row).tolist() for row in range(count)]
     children: list[list[int]] = [[] for _ in range(count)]
-    missing = [len(one) for one in parents]
-    for row, one in enumerate(parents):
-        for parent in one:
+    missing = [len(of_row) for of_row in parents]
+    for row, of_row in enumerate(parents):
+        for parent in of_row:
             children[parent].append(row)
     ready = [row for row in range(count) if not missing[row]]
     while ready:

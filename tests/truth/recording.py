@@ -60,8 +60,8 @@ FORMS = (
 
 def write(folder: Path, program: Program, played: list[Played], form: Form) -> None:
     """The recordings of all ranks."""
-    for rank, one in enumerate(played):
-        writer = _Rank(program, rank, one, form)
+    for rank, played_rank in enumerate(played):
+        writer = _Rank(program, rank, played_rank, form)
         (folder / f"kineto_{rank}.json").write_text(json.dumps(writer.timeline()))
         if form.schema:
             (folder / f"et_{rank}.json").write_text(json.dumps(writer.execution_trace()))
@@ -247,7 +247,7 @@ class _Rank:
             yield arrow | {"ph": "f", "id": event.correlation, "bp": "e"} | there
         arrow = {"cat": "fwdbwd", "name": "fwdbwd"}
         forward: dict[int, HostEvent] = {}
-        for event in sorted(self.played.host, key=lambda one: one.begin):
+        for event in sorted(self.played.host, key=lambda event: event.begin):
             own = getattr(event.step, "arguments", {})
             if "sequence" not in own or event.name.startswith("autograd::"):
                 continue

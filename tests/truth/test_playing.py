@@ -87,7 +87,7 @@ def test_nobody_ends_a_transfer_before_the_last_has_begun() -> None:
 
     program = Program([rank(0), rank(500)], frozenset())
     for machine, end in ((CALM, 612), (Machine(network=0.5), 562), (Machine(host=2), 1114)):
-        assert [one.end for one in play(program, machine)] == [end, end]
+        assert [rank.end for rank in play(program, machine)] == [end, end]
 
 
 def test_factors_are_of_their_kind_of_time() -> None:

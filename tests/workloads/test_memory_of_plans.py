@@ -148,6 +148,6 @@ def test_measured_peaks_are_a_few_percent_of_workspace_above_the_plan(
     how: dict[str, Any] = {"tensor": tensor, "pipeline": pipeline, "data": data, "micro_batches": 4}
     plan = Plan(**how, zero=1, sequence_parallel=tensor > 1)
     memories = [stage.memory for stage in figures(model, plan)[0].stages]
-    assert 0.96 * measured < max(one.total for one in memories) / 2**30 < 0.99 * measured
-    with_share = [one.with_workspace(0.05).with_workspace(0.025) for one in memories]
-    assert max(one.total for one in with_share) / 2**30 == pytest.approx(measured, rel=0.01)
+    assert 0.96 * measured < max(memory.total for memory in memories) / 2**30 < 0.99 * measured
+    with_share = [memory.with_workspace(0.05).with_workspace(0.025) for memory in memories]
+    assert max(memory.total for memory in with_share) / 2**30 == pytest.approx(measured, rel=0.01)

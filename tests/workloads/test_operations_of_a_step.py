@@ -65,7 +65,7 @@ def test_hardware_operations_count_what_is_worked_out_again_and_masked_scores() 
     assert selective is not None
     assert full is not None
     assert unmasked is not None
-    operations = [one.hardware_operations or 0 for one in (none, selective, full)]
+    operations = [figures.hardware_operations or 0 for figures in (none, selective, full)]
     assert (none.model_operations or 0) <= operations[0] < operations[1] < operations[2]
     assert unmasked.hardware_operations == pytest.approx(operations[0], rel=1e-6)
 

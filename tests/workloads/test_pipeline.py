@@ -29,19 +29,19 @@ def makespan_us(name: str, shape: Shape) -> float:
 
     def program(rank: Rank) -> None:
         place = rank.place("stage")
-        for one in of_place(place):
-            piece = one.chunk * shape.stages + place
-            way = 1 if one.direction is Direction.FORWARD else -1
+        for work in of_place(place):
+            piece = work.chunk * shape.stages + place
+            way = 1 if work.direction is Direction.FORWARD else -1
             has_source = piece > 0 if way == 1 else piece < parts - 1
             has_target = piece < parts - 1 if way == 1 else piece > 0
-            if one.direction is Direction.WEIGHTS:
+            if work.direction is Direction.WEIGHTS:
                 has_source = has_target = False
             after: tuple[int, ...] = ()
-            tag = one.micro_batch * parts * 2 + (way < 0)
+            tag = work.micro_batch * parts * 2 + (way < 0)
             if has_source:
                 after = rank.receive(rank.next("stage", -way, wraps=True), 1, tag + 2 * piece)
-            micros = length.get(one.direction, HALF) // shape.chunks
-            done = rank.compute(f"{one}", micros=micros, after=after)
+            micros = length.get(work.direction, HALF) // shape.chunks
+            done = rank.compute(f"{work}", micros=micros, after=after)
             if has_target:
                 rank.send(rank.next("stage", way, wraps=True), 1, tag + 2 * (piece + way), after=done)
 
@@ -97,14 +97,14 @@ def test_every_micro_batch_goes_once_through_each_chunk_in_each_direction(
     for place in range(stages):
         counts = Counter(passes(name, place, shape))
         assert set(counts.values()) == {1}
-        assert {one.direction for one in counts} == kinds
+        assert {work.direction for work in counts} == kinds
         assert len(counts) == len(kinds) * shape.micro_batches * shape.chunks
         order = passes(name, place, shape)
-        for one in order:
-            if one.direction is Direction.FORWARD:
+        for work in order:
+            if work.direction is Direction.FORWARD:
                 continue
-            before = Direction.INPUTS if one.direction is Direction.WEIGHTS else Direction.FORWARD
-            assert order.index(one._replace(direction=before)) < order.index(one)
+            before = Direction.INPUTS if work.direction is Direction.WEIGHTS else Direction.FORWARD
+            assert order.index(work._replace(direction=before)) < order.index(work)
 
 
 @given(st.integers(1, 8), st.integers(1, 16))
@@ -114,8 +114,8 @@ def test_1f1b_and_zero_bubble_keep_no_more_micro_batches_than_there_are_stages(
     for name, ends in (("1f1b", Direction.BACKWARD), ("zero-bubble", Direction.WEIGHTS)):
         for place in range(stages):
             kept = most = 0
-            for one in passes(name, place, Shape(stages, count)):
-                kept += (one.direction is Direction.FORWARD) - (one.direction is ends)
+            for work in passes(name, place, Shape(stages, count)):
+                kept += (work.direction is Direction.FORWARD) - (work.direction is ends)
                 most = max(most, kept)
             assert most <= (stages - place if name == "1f1b" else stages)
 

@@ -56,7 +56,7 @@ def test_groups_of_experts_are_those_of_megatron_or_refused(
     order: str, tp: int, cp: int, dp: int, pp: int, data: st.DataObject
 ) -> None:
     inner = tp * cp * dp
-    ep = data.draw(st.sampled_from([one for one in range(1, inner + 1) if inner % one == 0]))
+    ep = data.draw(st.sampled_from([divisor for divisor in range(1, inner + 1) if inner % divisor == 0]))
     dense = {"tp": tp, "cp": cp, "ep": 1, "dp": dp, "pp": pp}
     experts = {"tp": 1, "cp": 1, "ep": ep, "dp": inner // ep, "pp": pp}
     has_same_stages = counted(order, dense, "pp") == counted(order, experts, "pp")

@@ -59,7 +59,7 @@ def test_operations_of_attention_are_those_of_the_scores_in_the_window(
     model = replace(decoder(), windows=(window, 0))
     plan = Plan(**how, micro_batches=3)
     workload = make_training(model, plan)
-    seen = sum(pairs(1, 32, causal=True, window=one) for one in (window, 0, window, 0))
+    seen = sum(pairs(1, 32, causal=True, window=width) for width in (window, 0, window, 0))
     attention = model.attention
     sizes = 4 * attention.query_size + 3 * attention.value_size
     exact = 2 * 3 * seen * attention.heads * sizes

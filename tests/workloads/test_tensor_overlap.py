@@ -23,7 +23,7 @@ def test_chunks_take_the_longer_of_both_and_one_chunk_of_the_other(
     chunks: int, bandwidth: float, kind: type[GatheredProduct | ReducedProduct], is_forward: bool
 ) -> None:
     plan = Plan(**PLAN, tensor_overlap=chunks, tflops=1e-3)
-    part = next(one for one in Layers(decoder(), plan).layer(0) if isinstance(one, kind))
+    part = next(part for part in Layers(decoder(), plan).layer(0) if isinstance(part, kind))
 
     def alone(rank: Rank) -> None:
         work = Work(rank, plan)

@@ -109,8 +109,8 @@ def check(how: dict[str, Any], *, experts: bool = False) -> None:
         assert needed == planned
         return
     spared = max(stage.memory.temporary for stage in result.stages)
-    for one, most in zip(needed, planned, strict=True):  # a stage that waits has reduced its gradients then
-        assert most - spared <= one <= most
+    for least, most in zip(needed, planned, strict=True):  # a stage that waits has reduced its gradients then
+        assert most - spared <= least <= most
 
 
 @pytest.mark.parametrize("how", [{"data": 2, "zero": 1, "pipeline": 2}, {"tensor": 2, "recompute": "full"}])
@@ -199,7 +199,7 @@ def test_images_leave_outputs_and_what_is_normalised() -> None:
     """ResNet-50's convolutions have 11.1 million outputs for an image (Radosavovic et al., 2020, table 2)."""
     _, network = read_network("resnet50")
     layers = layers_of(network, Plan(batch=1, value_bytes=1))
-    convolutions = {one.name for one in network.layers if isinstance(one, Convolution)}
+    convolutions = {layer.name for layer in network.layers if isinstance(layer, Convolution)}
     image = network.layers[0].image ** 2 * network.layers[0].channels
     left = sum(layer.left_bytes for layer in layers if layer.name in convolutions) - image
     assert left / 2 == pytest.approx(11.1e6, rel=0.005)

@@ -94,7 +94,7 @@ def test_sums_of_gradients_are_read_and_written_in_every_micro_batch(
 def test_nodes_say_how_many_kernels_they_stand_for() -> None:
     trace = step(gpt())
     launches = np.where(trace.has("launches"), trace.launches, 1)[trace.kind == NodeKind.COMP]
-    names = [trace.names[int(one)] for one in trace.name[trace.kind == NodeKind.COMP]]
+    names = [trace.names[int(number)] for number in trace.name[trace.kind == NodeKind.COMP]]
     results = {name: int(count) for name, count in zip(names, launches, strict=True)}
     assert results["forward 0 layer 0 attention sum"] == 1
     assert results["backward 0 layer 0 attention sum"] == 3

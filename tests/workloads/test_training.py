@@ -29,7 +29,7 @@ IDEAL = {"topology": ["FullyConnected"], "bandwidth": [1e6], "latency": [0]}
 def sums(workload: Workload, *, over: Any) -> Any:
     """A figure of every template, times its ranks."""
     each = [over(trace) for trace in workload.templates]
-    return sum(count * one for count, one in zip(workload.ranks_per_template.tolist(), each, strict=True))
+    return sum(count * cost for count, cost in zip(workload.ranks_per_template.tolist(), each, strict=True))
 
 
 def products(trace: Trace) -> int:

@@ -36,7 +36,7 @@ everybody = [torch.zeros(1, device="cuda") for _ in range(world)]
 dist.all_gather(everybody, mine)
 everybody[0] += 5
 mine += 100
-assert [one.item() for one in everybody] == [6.0, *[1.0] * (world - 1)]
+assert [tensor.item() for tensor in everybody] == [6.0, *[1.0] * (world - 1)]
 
 # On the host.
 ours = torch.full((2,), 2.0)

@@ -27,8 +27,8 @@ group = mesh["pp"].get_group()
 last = stages * chunks - 1
 numbers = (place, last - place) if "ZBV" in kind else [place + at * stages for at in range(chunks)]
 parts = [
-    pipelining.PipelineStage(one, number, stages * chunks, device, group=group)
-    for one, number in zip(modules, numbers, strict=True)
+    pipelining.PipelineStage(module, number, stages * chunks, device, group=group)
+    for module, number in zip(modules, numbers, strict=True)
 ]
 schedule = getattr(pipelining, f"Schedule{kind}")(
     parts if chunks > 1 else parts[0], MICRO_BATCHES, loss_fn=nn.functional.mse_loss
