@@ -193,7 +193,8 @@ class Slot(Struct, frozen=True):
         where = "" if at is None else f" index {at}"
         cause = f'key "{self.key.name}"{where} is {show(value)}' + (f": {why}" if why else "")
         allowed = f"allowed: {self.key.allowed}"
-        return self.section.fault(cause, f"{hint} {allowed}" if hint else allowed, key=self.key.name)
+        remedy = f"{hint} {allowed}" if hint else allowed
+        return self.section.fault(cause, remedy, key=self.key.name, index=at)
 
     def value(self, value: Any) -> Any:
         """The checked value as the program wants it."""
@@ -331,17 +332,21 @@ def note_defaults(
 
 def check_names(section: Section, table: tuple[Key, ...], remarks: Remarks) -> None:
     """Raise for the first key that is not known; warn of those that files carry and that have no effect."""
+    if not isinstance(section.content, dict):
+        raise section.fault(
+            f"{show(section.content)} stands where an object belongs", "write keys with values"
+        )
     known = [key.name for key in table]
     for name in section.content:
         if name in known:
             continue
         from et_sim.documents.unused_keys import UNUSED_KEYS
 
-        if name in UNUSED_KEYS:
+        if name in UNUSED_KEYS and section.error_type is MachineError:
             remarks.warn(section.at(name), name, f"no effect: it {UNUSED_KEYS[name]}")
         else:
             useful = ", ".join(key.name for key in table if not key.ignored)
-            remedy = nearest(name, known) or f"known keys: {useful}"
+            remedy = nearest(str(name), known) or f"known keys: {useful}"
             raise section.fault(f"key {show(name)} is not known", remedy, key=name)
 
 

@@ -44,7 +44,7 @@ def _word_or_text(key: Key) -> str:
 
 def _integer(slot: Slot, value: Any) -> int:
     key = slot.key
-    is_number = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
+    is_number = hasattr(value, "__index__") or (isinstance(value, float) and math.isfinite(value))
     if isinstance(value, bool) or not is_number:
         raise slot.refusal(value)
     whole = int(value)
@@ -143,6 +143,17 @@ def _switch(slot: Slot, value: Any) -> bool:
     raise slot.refusal(value)
 
 
+def of_type(name: str, allowed: str, *types: type) -> Kind:
+    """Values of some types, as they stand; true and false are no numbers, and texts not empty."""
+
+    def read(slot: Slot, value: Any) -> Any:
+        if isinstance(value, types) and not (isinstance(value, bool) or value == ""):
+            return value
+        raise slot.refusal(value)
+
+    return Kind(name, lambda _: allowed, read)
+
+
 def _flag(slot: Slot, value: Any) -> bool:
     if isinstance(value, bool | int | float) and value in (0, 1):
         return bool(value)
@@ -210,8 +221,11 @@ def _objects(slot: Slot, value: Any) -> Any:
         raise slot.refusal(
             value, why=f"it has no entry; {'' if key.required else 'leave the key out, or '}give one"
         )
-    if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
+    if not isinstance(value, list):
         raise slot.refusal(value)
+    for index, entry in enumerate(value):
+        if not isinstance(entry, dict):
+            raise slot.refusal(entry, index=index)
     if key.most is not None and len(value) > key.most:
         cause = f'key "{key.name}" has {len(value)} entries'
         raise section.fault(cause, f"allowed: at most {key.most}", key=key.name)
@@ -224,7 +238,8 @@ def _objects(slot: Slot, value: Any) -> Any:
         made = read(key.of, inner, slot.remarks)
         name = getattr(made, "name", None) if is_named else index
         if name in entries:
-            raise inner.fault(f'an entry before is called "{name}", too', "give each its own name")
+            cause = f'index {list(entries).index(name)} is called "{name}", too'
+            raise inner.fault(cause, "give each its own name")
         entries[name] = made
     return tuple(entries.values())
 

@@ -27,12 +27,14 @@ from typing import Any
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
-from et_sim.basics.errors import EtSimError, InputError, TraceError, UsageError
-from et_sim.basics.units import LONGEST_NS, format_ns, parse_ranks, parse_time_ns, plural
-from et_sim.documents.keys import Section, nearest, show
+from et_sim.basics.errors import InputError, TraceError
+from et_sim.basics.quick_dataclass import quick_dataclass
+from et_sim.basics.units import LONGEST_NS, plural
+from et_sim.documents.keys import Kind, Remarks, Section, Slot, key, nearest, read, show
+from et_sim.documents.kinds import COUNT, COUNTS, SOME_RANKS, TIME, of_type, sections
 from et_sim.machine.texts import parse_yaml
-from et_sim.machine.topology.fields import MOST, Fields
 from et_sim.plan.splitmix import splitmix64
 from et_sim.trace.disk import read_bytes
 from et_sim.trace.workload import Workload
@@ -41,25 +43,101 @@ GIVEN, PACKED, SPREAD, RANDOM = "given", "packed", "spread", "random"
 PLACEMENTS = (PACKED, SPREAD, RANDOM)
 IN_PYTHON = "<jobs>"
 _NAME = re.compile(r"[A-Za-z_][\w.-]{0,63}", re.ASCII)
-_NPUS_FORMS = 'allowed: NPUs such as 0-7 or "0-14/2", a list of them, or packed, spread or random'
+MOST = (1 << 24) - 1  # number of an NPU
 _MOST_SEED = (1 << 63) - 1
 
 
-class JobEntry(Struct, frozen=True):
+def _name(slot: Slot, value: Any) -> str:
+    if isinstance(value, str) and _NAME.fullmatch(value):
+        return value
+    raise slot.refusal(value)
+
+
+def _npus(slot: Slot, value: Any) -> tuple[str, tuple[int, ...]]:
+    """How the job is placed, and the NPUs if they are given, in the order of the ranks."""
+    if isinstance(value, str) and value.isalpha():
+        if value in PLACEMENTS:
+            return value, ()
+        raise slot.refusal(value, hint=nearest(value, PLACEMENTS))
+    if isinstance(value, str):
+        pieces = SOME_RANKS.read(slot, value)
+        if max(piece[-1] for piece in pieces) > slot.key.maximum:
+            raise slot.refusal(value, why=f"there is no NPU beyond {slot.key.maximum}")
+        return GIVEN, tuple(npu for piece in pieces for npu in piece)
+    is_list = isinstance(value, Sequence) or hasattr(value, "tolist")
+    listed = [value] if hasattr(value, "__index__") else list(value) if is_list else value
+    return GIVEN, COUNTS.read(slot, listed)
+
+
+def _start(slot: Slot, value: Any) -> int:
+    start: float = TIME.read(slot, value)
+    if start != int(start):
+        raise slot.refusal(value, why="no whole number of nanoseconds")
+    return int(start)
+
+
+def _as_text(value: Any) -> Any:
+    return str(value) if isinstance(value, Path) else value
+
+
+NAME = Kind("name of a job", lambda _: "a letter, then letters, digits and . _ -", _name)
+WORKLOAD = of_type("workload", "the prefix of its traces, or its manifest, as a text", str, Path, Workload)
+GROUPS = of_type(
+    "groups", "a groups file, in which ranks are those of the job", str, Path, Mapping, type(None)
+)
+NPUS = Kind(
+    "NPUs", lambda _: 'NPUs such as 0-7 or "0-14/2", a list of them, or packed, spread or random', _npus
+)
+SEED = replace(
+    COUNT, name="seed", read=lambda slot, value: None if value is None else COUNT.read(slot, value)
+)
+START = Kind(
+    "start", lambda _: "whole nanoseconds from 0 on, such as 500ns or 20us; a bare number is in ns", _start
+)
+
+
+@quick_dataclass(frozen=True, eq=False)
+class JobEntry:
     """A job as the file has it."""
 
     section: Section  # where it stands
-    name: str
-    workload: str | Workload
-    groups: str | Mapping[str, Any] | None
     placed: str
-    npus: tuple[int, ...]  # only where they are given
-    seed: int | None
-    start_ns: int
+    name: str = key(NAME, "What it is called; each job has another name.", required=True)
+    workload: str | Workload = key(
+        WORKLOAD, "What it runs; looked for in the job file's folder.", required=True, becomes=_as_text
+    )
+    npus: tuple[int, ...] = key(NPUS, "Where it runs; `packed` without the key.", (), maximum=MOST)
+    seed: int | None = key(SEED, "Of a random placement.", None, maximum=_MOST_SEED)
+    start_ns: int = key(START, "When its ranks begin.", 0, maximum=LONGEST_NS)
+    groups: str | Mapping[str, Any] | None = key(
+        GROUPS, "Its groups file, from the job file's folder.", None, becomes=_as_text
+    )
+
+    @staticmethod
+    def complete(given: Mapping[str, Any], section: Section, _: Remarks) -> dict[str, Any]:
+        """How it is placed."""
+        placed, npus = given.get("npus", (PACKED, ()))
+        return {"section": section, "placed": placed, "npus": npus}
+
+    def check(self, *_: Any) -> None:
+        """Random placements have a seed, and others none."""
+        if self.placed != RANDOM and self.seed is not None:
+            cause = f"has a seed, which has no effect: its NPUs are {self.placed}"
+            raise self.fault("seed", cause, "leave it out, or write npus: random")
+        if self.placed == RANDOM and self.seed is None:
+            cause = "is placed at random, and has no seed"
+            raise self.fault("npus", cause, "give one, so that the run can be repeated: seed: 1")
 
     def fault(self, key: str, cause: str, remedy: str, index: int | None = None) -> InputError:
         """An error about one of its keys, or an entry of the list that stands there."""
         return self.section.fault(f"job {show(self.name)} {cause}", remedy, key=key, index=index)
+
+
+@quick_dataclass(frozen=True, eq=False)
+class Jobs:
+    """All that a file says."""
+
+    jobs: tuple[JobEntry, ...] = sections("The jobs.", required=True, of=JobEntry)
 
 
 class JobFile(Struct, frozen=True):
@@ -87,137 +165,7 @@ def read_job_file(given: str | Path | Mapping[str, Any]) -> JobFile:
             raise TraceError(f"byte {error.start} is not UTF-8 text", place=place) from None
         content, digest = parse_yaml(text, place), hashlib.sha256(raw).hexdigest()
     section = Section(place, content, error_type=TraceError).lined
-    _refuse_odd_keys(section)
-    return JobFile(place, text, digest, _entries(Fields(section)))
-
-
-def _entries(fields: Fields) -> tuple[JobEntry, ...]:
-    for place, entry in enumerate(fields.entries("jobs")):
-        _refuse_odd_keys(fields.section.entry("jobs", entry, place))
-    parts = fields.parts("jobs")
-    fields.done()
-    if not parts:
-        remedy = "list them: jobs: [ { name: training, workload: step, npus: 0-7 }, … ]"
-        raise fields.fault("jobs", "there are no jobs", remedy)
-    entries = tuple(_entry(part) for part in parts)
-    known: dict[str, int] = {}
-    for row, entry in enumerate(entries):
-        if entry.name in known:
-            first = entries[known[entry.name]].section.at("name")
-            where = f"at {first.rpartition(': ')[2]}"
-            raise entry.fault("name", f"is named like the one {where}", "give every job a name of its own")
-        known[entry.name] = row
-    return entries
-
-
-def _refuse_odd_keys(section: Section) -> None:
-    for key in section.content if isinstance(section.content, dict) else ():
-        if not isinstance(key, str):
-            raise section.fault(f"key {show(key)} is not known", "keys are texts, such as name")
-
-
-def _entry(part: Fields) -> JobEntry:
-    name = part.value("name")
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        remedy = "allowed: a letter, then letters, digits and . _ -"
-        if name is None:
-            raise part.missing("name", remedy)
-        raise part.fault("name", f"a job cannot be called {show(name)}", remedy)
-    workload = part.value("workload")
-    if not isinstance(workload, Workload) and (not isinstance(workload, str | Path) or not str(workload)):
-        if workload is None:
-            raise part.missing("workload", "give the prefix of its traces, or its manifest")
-        cause = f"the workload of job {show(name)} is {show(workload)}"
-        raise part.fault("workload", cause, "give the prefix of its traces, or its manifest, as a text")
-    groups = part.value("groups")
-    if groups is not None and not isinstance(groups, str | Path | Mapping):
-        cause = f"the groups of job {show(name)} are {show(groups)}"
-        raise part.fault("groups", cause, "give a groups file, in which ranks are those of the job")
-    placed, npus = _npus(part, name)
-    entry = JobEntry(
-        section=part.section,
-        name=name,
-        workload=workload if isinstance(workload, Workload) else str(workload),
-        groups=str(groups) if isinstance(groups, Path) else groups,
-        placed=placed,
-        npus=npus,
-        seed=_seed(part, name, placed),
-        start_ns=_start_ns(part, name),
-    )
-    part.done()
-    return entry
-
-
-def _npus(part: Fields, name: str) -> tuple[str, tuple[int, ...]]:
-    """How the job is placed, and the NPUs if they are given, in the order of the ranks."""
-    value = part.value("npus", PACKED)
-    if isinstance(value, str) and value.isalpha():
-        if value in PLACEMENTS:
-            return value, ()
-        raise part.fault("npus", f"job {show(name)} is placed {show(value)}", _hint(value))
-    try:
-        if isinstance(value, str):
-            pieces = parse_ranks(value)
-            beyond = max(piece[-1] for piece in pieces)
-            if beyond >= MOST:
-                raise part.fault("npus", f"job {show(name)} is placed on NPU {beyond}", _NPUS_FORMS)
-            return GIVEN, tuple(npu for piece in pieces for npu in piece)
-        listed = [value] if _is_whole(value) else list(value) if _is_list(value) else None
-    except UsageError as error:
-        cause = f"the NPUs of job {show(name)}: {error.cause}"
-        raise part.fault("npus", cause, _NPUS_FORMS) from None
-    if not listed:
-        raise part.fault("npus", f"the NPUs of job {show(name)} are {show(value)}", _NPUS_FORMS)
-    for place, npu in enumerate(listed):
-        if not _is_whole(npu):
-            cause = f"job {show(name)} is placed on {show(npu)}"
-            raise part.section.fault(cause, _NPUS_FORMS, key="npus", index=place)
-    return GIVEN, tuple(int(npu) for npu in listed)
-
-
-def _hint(word: str) -> str:
-    return nearest(word, PLACEMENTS) or _NPUS_FORMS
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, Sequence) or hasattr(value, "tolist")
-
-
-def _is_whole(value: Any) -> bool:
-    return not isinstance(value, bool) and hasattr(value, "__index__")
-
-
-def _seed(part: Fields, name: str, placed: str) -> int | None:
-    value = part.value("seed")
-    forms = f"allowed: a whole number from 0 to {_MOST_SEED}"
-    if placed != RANDOM:
-        if value is not None:
-            cause = f"the seed of job {show(name)} has no effect: its NPUs are {placed}"
-            raise part.fault("seed", cause, "leave it out, or write npus: random")
-        return None
-    if value is None:
-        cause = f"job {show(name)} is placed at random, and has no seed"
-        raise part.fault("npus", cause, "give one, so that the run can be repeated: seed: 1")
-    if not _is_whole(value) or not 0 <= value <= _MOST_SEED:
-        raise part.fault("seed", f"the seed of job {show(name)} is {show(value)}", forms)
-    return int(value)
-
-
-def _start_ns(part: Fields, name: str) -> int:
-    value = part.value("start", 0)
-    forms = "allowed: whole nanoseconds from 0 on, such as 500ns or 20us; a bare number is in ns"
-    called = f"the start of job {show(name)} is {show(value)}"
-    if isinstance(value, int | float) and not isinstance(value, bool) and value < 0:
-        raise part.fault("start", f"{called}, which is before the beginning", forms)
-    try:
-        start = parse_time_ns(value)
-    except EtSimError:
-        raise part.fault("start", called, forms) from None
-    if start != int(start):
-        raise part.fault("start", f"{called}, which is no whole number of nanoseconds", forms)
-    if start > LONGEST_NS:
-        raise part.fault("start", called, f"allowed: at most {format_ns(LONGEST_NS)}")
-    return int(start)
+    return JobFile(place, text, digest, read(Jobs, section, Remarks()).jobs)
 
 
 LEAST_STRIDED = 3  # NPUs that are worth a range with a step

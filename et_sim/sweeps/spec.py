@@ -15,7 +15,7 @@ from et_sim.basics.errors import InputError, UsageError, did_you_mean
 from et_sim.basics.files import is_folder
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import Kind, Remarks, Section, Slot, key, line_of, read, show
-from et_sim.documents.kinds import choice, count, section, text
+from et_sim.documents.kinds import choice, count, of_type, section, text
 from et_sim.machine.texts import parse_yaml
 from et_sim.sweeps.axes import METHODS, MOST_CANDIDATES, SCALES, Axis, Range, Values, admitted, grid, sample
 from et_sim.sweeps.expressions import Condition, parse_condition
@@ -26,17 +26,6 @@ Given = str | Path | Mapping[str, Any]
 NAMELESS = "<sweep>"
 _COLUMNS = (NUMBER, *(figure.name for figure in FIGURES))
 _ALWAYS_READ = ("workload", "system", "network")
-
-
-def _of_type(name: str, allowed: str, *types: type) -> Kind:
-    """Values of some types, as they stand; true and false are no numbers."""
-
-    def read(slot: Slot, value: Any) -> Any:
-        if type(value) in types:
-            return value
-        raise slot.refusal(value)
-
-    return Kind(name, lambda _: allowed, read)
 
 
 def _names(slot: Slot, value: Any) -> list[str]:
@@ -51,10 +40,10 @@ def _lists(slot: Slot, value: Any) -> list[list[str]]:
     raise slot.refusal(value)
 
 
-INPUT = _of_type("file or object", "the path of a file, or an object with its keys", str, dict)
-ANY_NUMBER = _of_type("number", "a number", int, float)
-LIST = _of_type("list", "a list", list)
-OBJECT_OF_ANY = _of_type("object", "an object", dict)
+INPUT = of_type("file or object", "the path of a file, or an object with its keys", str, dict)
+ANY_NUMBER = of_type("number", "a number", int, float)
+LIST = of_type("list", "a list", list)
+OBJECT_OF_ANY = of_type("object", "an object", dict)
 NAMES = Kind("list of texts", lambda _: "a list of texts", _names)
 LISTS = Kind("list of lists", lambda _: "a list of lists of texts", _lists)
 
@@ -87,7 +76,7 @@ class RangeSpec:
 
     first: int | float = key(ANY_NUMBER, "The first number.", name="from", required=True)
     last: int | float = key(ANY_NUMBER, "The last number.", name="to", required=True)
-    count: int | None = key(_of_type("whole number", "a whole number", int), "How many.", None)
+    count: int | None = key(of_type("whole number", "a whole number", int), "How many.", None)
     scale: str = choice("How they are spread.", SCALES[0], choices=SCALES)
 
 

@@ -37,6 +37,7 @@ from et_sim.documents.kinds import (
     text,
     time,
 )
+from et_sim.jobs.job_file import GROUPS, NAME, NPUS, SEED, START, WORKLOAD, JobEntry, Jobs
 from et_sim.machine.collective_library_keys import LIBRARY_KEYS
 from et_sim.machine.memory import MEMORY_KEYS, PoolStage
 from et_sim.machine.network_file import IN_NETWORK_KEYS, LINK_KEYS, NETWORK_KEYS
@@ -55,20 +56,24 @@ from et_sim.trace.workload import Step
 TABLES = (SYSTEM_KEYS, NETWORK_KEYS, MEMORY_KEYS, LIBRARY_KEYS, LINK_KEYS, IN_NETWORK_KEYS)
 TABLES += (PROTOCOL_KEYS, PACKET_KEYS, TCP_KEYS, LEVEL_KEYS, SYSTEM_1_KEYS)
 CLASSES: list[Any] = [Costs, Credits, LogGops, Marking, Overlap, PoolStage, Straggler, Stream, TimeFactors]
-CLASSES += [ClockedArray, RooflineDevice, Manifest, Template, GroupRule, Step]
+CLASSES += [ClockedArray, RooflineDevice, Manifest, Template, GroupRule, Step, Jobs, JobEntry]
 DOCUMENTS = {of.__name__: keys_of(of) for of in CLASSES} | {str(at): keys for at, keys in enumerate(TABLES)}
 KEYS = [key for keys in DOCUMENTS.values() for key in keys]
 HUGE = 10**400
 NUMBERS: list[Any] = [True, None, [1], -4, float("inf"), float("nan"), HUGE, "ten", {}]
 TEXTS: list[Any] = [1, True, None, [], "", ["a", "b"], {}]
 WRONG = {
-    **{kind.name: [*NUMBERS, "10", -0.5, 2**60] for kind in (INTEGER, COUNT)},
+    **{kind.name: [*NUMBERS, "10", -0.5] for kind in (INTEGER, COUNT)},
     NUMBER.name: [*NUMBERS, "10"],
     **{kind.name: NUMBERS for kind in (TIME, PICOSECONDS, RATE, BANDWIDTH)},
     SIZE.name: [*NUMBERS, 0],
     SWITCH.name: ["1", "false", None, [1], float("nan")],
     FLAG.name: ["true", 2, None, []],
-    **{kind.name: TEXTS for kind in (CHOICE, TEXT, RANKS, SOME_RANKS)},
+    NPUS.name: [True, None, 1.5, {}, {0}, [], "", "sprad", "0-999999999", [1.5], [-1], [True], ["x"]],
+    START.name: [*NUMBERS, 0.5, "-5us", 2**60],
+    SEED.name: [True, "x", -1, 1.5, 2**64],
+    **{kind.name: [4, [], "", True] for kind in (WORKLOAD, GROUPS)},
+    **{kind.name: TEXTS for kind in (CHOICE, TEXT, RANKS, SOME_RANKS, NAME)},
     COUNTS.name: [*NUMBERS, [], ["1"], [1.5], [True], [-4], [2**60]],
     COUNT_OR_COUNTS.name: [True, None, -4, "1", [], ["1"], [1.5], [True], [-4], [2**60]],
     PREFIX.name: [*TEXTS, "a"],
@@ -154,7 +159,7 @@ def test_a_class_is_made_of_its_keys_and_stated_defaults_are_recorded() -> None:
         ({"entries": [{"name": "a"}] * 3}, '<file>: key "entries" has 3 entries (allowed: at most 2)'),
         (
             {"entries": [{"name": "a"}] * 2},
-            '<file>: "entries" index 1: an entry before is called "a", too (give each its own name)',
+            '<file>: "entries" index 1: index 0 is called "a", too (give each its own name)',
         ),
     ],
 )

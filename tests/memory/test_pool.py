@@ -360,7 +360,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     (pool({"name": "nic", "bandwidth": 4}), 'key "count" is missing'),
     (pool(NIC | {"load": 1, "store": 2}), 'key "bandwidth" has no effect'),
     (pool(NIC | {"bandwith": 4}), "did you mean 'bandwidth'?"),
-    (pool(NIC, NIC), 'an entry before is called "nic", too'),
+    (pool(NIC, NIC), 'index 0 is called "nic", too'),
     (pool(), 'key "stages" is []'),
     (pool(*[NIC | {"name": str(at)} for at in range(65)]), 'key "stages" has 65 entries'),
     (pool(NIC, chunk=0), 'key "chunk" is 0'),
