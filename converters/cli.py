@@ -16,8 +16,8 @@ from converters import commands
 from et_sim.basics.command_line import Parser, interruptible
 from et_sim.basics.errors import EtSimError, brief
 from et_sim.basics.terminal import visible_streams
-from et_sim.compiled.entry_points import telling_compilation
-from et_sim.compiled.telling import Lines
+from et_sim.compiled.compile_status import CompileStatus
+from et_sim.compiled.entry_points import watching_compilation
 from et_sim.documents.recognise import CONVERTER, refuse_misplaced
 from et_sim.version import __version__
 
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _obey(arguments: Sequence[str] | None) -> int:
     options = _parser().parse_args(arguments)
     try:
-        with interruptible(), telling_compilation(Lines("et-convert")):
+        with interruptible(), watching_compilation(CompileStatus("et-convert")):
             refuse_misplaced(vars(options), CONVERTER.get(options.command, {}))
             for line in options.run(options):
                 print(line)

@@ -22,8 +22,8 @@ from et_sim.basics.command_line import Parser, interruptible
 from et_sim.basics.errors import EtSimError, brief
 from et_sim.basics.terminal import visible_streams
 from et_sim.cli.progress import UnreadError
-from et_sim.compiled.entry_points import telling_compilation
-from et_sim.compiled.telling import Lines
+from et_sim.compiled.compile_status import CompileStatus
+from et_sim.compiled.entry_points import watching_compilation
 from et_sim.documents.recognise import SIMULATOR, Kind, kind_of, refuse_misplaced
 from et_sim.version import __version__
 
@@ -87,7 +87,7 @@ def _obey(arguments: Sequence[str] | None) -> int:
     options = _parser(words).parse_args(words)
     status = 0
     try:
-        with interruptible(), telling_compilation(Lines("et-sim")):
+        with interruptible(), watching_compilation(CompileStatus("et-sim")):
             status = carry_out(options)
         sys.stdout.flush()
     except EtSimError as error:

@@ -17,7 +17,7 @@ from typing import Self, TypeVar
 
 from et_sim.basics.terminal import Estimate, Status, StatusLine
 from et_sim.basics.units import format_ns
-from et_sim.compiled.telling import Lines
+from et_sim.compiled.compile_status import CompileStatus
 
 Item = TypeVar("Item")
 
@@ -37,15 +37,15 @@ class Progress:
         self._estimate = Estimate()
         self._is_compiling = False
         self._line = StatusLine()
-        self._lines = Lines("et-sim", self._line)
+        self._lines = CompileStatus("et-sim", self._line)
         self._finished = threading.Event()
         self._thread = threading.Thread(target=self._keep_showing, daemon=True)
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
-        from et_sim.compiled.entry_points import telling_compilation
+        from et_sim.compiled.entry_points import watching_compilation
 
-        self._open.enter_context(telling_compilation(self))
+        self._open.enter_context(watching_compilation(self))
         self._thread.start()
         return self
 

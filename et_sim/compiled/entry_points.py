@@ -52,7 +52,7 @@ _WATCH: ContextVar[CompileWatch | None] = ContextVar("watch", default=None)
 
 
 @contextmanager
-def telling_compilation(watch: CompileWatch) -> Iterator[None]:
+def watching_compilation(watch: CompileWatch) -> Iterator[None]:
     """Meanwhile, `watch` is told about compiling."""
     token = _WATCH.set(watch)
     try:

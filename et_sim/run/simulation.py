@@ -124,7 +124,7 @@ def prepare(
             model = choose_model(options.model, machine, is_preset=options.machine is not None)
             return Task(layer_file.workload, machine, layer_file, profile, named_by, model)
         if options.alone:
-            from et_sim.run.alone import read_alone
+            from et_sim.run.single_ranks import read_alone
 
             workload = read_alone(workload)
         else:
@@ -140,7 +140,7 @@ def prepare(
     if workload.jobs:
         machine = replace(machine, groups=workload.job_groups)
     if options.alone:
-        from et_sim.run.alone import machine_alone, refuse_without_times
+        from et_sim.run.single_ranks import machine_alone, refuse_without_times
 
         refuse_without_times(workload)
         machine = machine_alone(machine, workload.ranks)

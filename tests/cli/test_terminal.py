@@ -94,8 +94,8 @@ def test_a_pipe_gets_plain_lines_and_rich_is_not_loaded() -> None:
 
 COMPILING = """
 import time
-from et_sim.compiled.telling import Lines
-lines = Lines("et-sim")
+from et_sim.compiled.compile_status import CompileStatus
+lines = CompileStatus("et-sim")
 for tenth in range(0, 11):
     lines.waiting("the engine", tenth / 10, 10.0 + tenth)
 lines.compiled()

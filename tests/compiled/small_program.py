@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.compiled.compile_status import CompileStatus
 from et_sim.compiled.decorators import compiled
-from et_sim.compiled.entry_points import entry, telling_compilation
+from et_sim.compiled.entry_points import entry, watching_compilation
 from et_sim.compiled.store import cache_directory
-from et_sim.compiled.telling import Lines
 
 SECONDS = [0.0]  # that a call is said to take
 
@@ -51,7 +51,7 @@ def main() -> None:
     values = np.array([1, 2])
     function = small_program.named if "named" in sys.argv else small_program.quadrupled_sum
     small_program.SECONDS[0] = float(sys.argv[1])
-    with telling_compilation(Lines("small")):
+    with watching_compilation(CompileStatus("small")):
         output = (function.is_compiled(values), function(values), function.is_compiled(values))
     sys.stdout.write(f"{output[0]} {output[1]} {output[2]} {cache_directory()}\n")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from et_sim.basics.units import exact_bytes, format_bytes, format_joules, format_ns, plural
+from et_sim.basics.units import exact_bytes, format_bytes, format_ns, plural
 from et_sim.tables.declaration import OPAQUE_KINDS
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Selection, recorded_part
@@ -21,10 +21,13 @@ from et_sim.views.summary.parts import PARTS
 from et_sim.views.summary.rank_table import called, rank_count, rank_entries, rank_lines, slowest_first
 from et_sim.views.summary.sentences import (
     bottleneck_text,
+    energy_text,
     makespan_text,
     model_text,
-    per_million_tokens,
+    packets_text,
+    price_text,
     scope_text,
+    spilled_text,
     throughput_text,
     uncertainty_text,
     utilisation_text,
@@ -136,53 +139,6 @@ def explained_text(run: RunDirectory) -> str:
     return f"{text}; fixed gaps {share(gaps, whole)}: {', '.join(lanes)}{more}"
 
 
-def packets_text(summary: dict[str, Any]) -> str:
-    """Empty if packets were not simulated."""
-    packets = summary["packets"]
-    if packets is None:
-        return ""
-    parts = [f"{packets['sent']:,} sent"]
-    parts.append(
-        f"{packets['lost']:,} lost, most at {packets['lost_at']}" if packets["lost"] else "none lost"
-    )
-    if packets["sent_again"]:
-        parts.append(f"{packets['sent_again']:,} sent again")
-    if packets["timeouts"]:
-        parts.append(plural(packets["timeouts"], "timeout"))
-    if packets["marked"]:
-        parts.append(f"{packets['marked']:,} marked")
-    if packets["pauses"]:
-        parts.append(f"{plural(packets['pauses'], 'pause')}, most at {packets['paused_at']}")
-    else:
-        parts.append("no pauses")
-    return "; ".join(parts)
-
-
-def energy_text(summary: dict[str, Any]) -> str:
-    """Empty if the machine does not say what NPUs draw."""
-    costs = summary["costs"]
-    if costs is None or costs["joules"] is None:
-        return ""
-    parts = (
-        ("computing", costs["computing_joules"]),
-        ("not computing", costs["not_computing_joules"]),
-        ("network", costs["network_joules"]),
-    )
-    total = costs["joules"]
-    shares = ", ".join(f"{name} {100 * value / total:.0f} %" for name, value in parts if total and value)
-    per_tokens = per_million_tokens(summary, "joules")
-    return f"{format_joules(total)}{': ' * bool(shares)}{shares}{'; ' * bool(per_tokens)}{per_tokens}"
-
-
-def price_text(summary: dict[str, Any]) -> str:
-    """Empty if the machine does not say what NPUs are let for."""
-    costs = summary["costs"]
-    if costs is None or costs["price"] is None:
-        return ""
-    per_tokens = per_million_tokens(summary, "price")
-    return f"{costs['price']:,.4g} {costs['currency']}{'; ' * bool(per_tokens)}{per_tokens}"
-
-
 def exposure_text(run: RunDirectory) -> str:
     """Both figures that others call exposed communication, of a recording's mean rank."""
     summary = run.summary
@@ -234,20 +190,6 @@ def memory_sentence(entries: Sequence[Entry]) -> str:
     if lowest == highest["peak_memory_bytes"]:
         return f"{text} on every rank"
     return f"{text} on {called(highest['ranks'], 24)}; the lowest is {format_bytes(lowest)}"
-
-
-def spilled_sentence(summary: Mapping[str, Any]) -> str:
-    """What moved to remote memory and back on all ranks; empty where tensors never do."""
-    moved = summary.get("spilled")
-    if moved is None:
-        return ""
-    if not moved["stores"] and not moved["loads"]:
-        return "nothing: local memory suffices"
-    stores = plural(moved["stores"], "move")
-    return (
-        f"{format_bytes(moved['stored_bytes'])} stored in {stores}, "
-        f"{format_bytes(moved['loaded_bytes'])} loaded in {moved['loads']:,}, on all ranks together"
-    )
 
 
 WIDTH = 100
@@ -304,7 +246,7 @@ def facts(run: RunDirectory) -> list[str]:
         ("explained", explained_text(run)),
         ("kernels", kernel_sentence(summary["per_rank"])),
         ("memory", memory_sentence(summary["per_rank"])),
-        ("spilled", spilled_sentence(summary)),
+        ("spilled", spilled_text(summary)),
         ("throughput", throughput_text(summary["throughput"])),
         ("utilisation", utilisation_text(summary["throughput"])),
         ("energy", energy_text(summary)),

@@ -4,14 +4,13 @@ Whatever is idle until a node begins waits for what let the node begin, before t
 and so on backwards in time: every nanosecond counts as that node of the chain which was under way then. A
 device is idle while none of its streams is busy. The parts of a row add up to the run, or the window.
 
-Not here: the same as text (`idle_table`), how a rank's whole time is split (`rank_table`), and paths across
-ranks (`critical-path`).
+Not here: the nodes (`idle_nodes`), the same as text (`idle_table`), how a rank's whole time is split
+(`rank_table`), and paths across ranks (`critical-path`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -20,18 +19,27 @@ from msgspec import Struct, field
 from et_sim.basics.intervals import union
 from et_sim.basics.unique import unique
 from et_sim.basics.units import LONGEST_NS
-from et_sim.views.run.columns import alike, coded, integers, numbers, together, words
+from et_sim.views.run.columns import alike, together
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.rows import TIMES, Grouped, communicates, spans
+from et_sim.views.run.rows import Grouped
 from et_sim.views.run.selection import EVERYTHING, Selection, Window
+from et_sim.views.summary.idle_nodes import (
+    BUSY,
+    FINISHED,
+    GAP,
+    HOST,
+    LAUNCH,
+    NONE,
+    OTHER,
+    RANKS,
+    STREAM,
+    IdleNodes,
+    NodeTexts,
+    blocks_of,
+)
 
-COLUMNS = ("actor", "node", "kind", "name", "lane", *TIMES)
-CAUSE = ("start_cause", "start_cause_node")
-NONE, MOST_ROWS, LONGEST = -1, 1 << 16, 10
+LONGEST = 10
 DEVICE = "device"
-WORKS = ("kernels", "communication", "copies", "else")
-# What time goes to: the node itself, or what it waits for.
-BUSY, STREAM, RANKS, HOST, GAP, LAUNCH, OTHER, FINISHED = range(8)
 OWN = (HOST, GAP, LAUNCH, OTHER)  # what nobody else can be blamed for
 FIGURES = ("busy", "streams", "ranks", "host", "gaps", "launch", "other", "finished")
 MEANINGS = (
@@ -81,23 +89,6 @@ class Idle(Struct):
     ranks: int = 0
 
 
-class _Nodes(Struct, frozen=True, eq=False):
-    """Some actors' nodes as columns. A unit is a stream or thread of an actor."""
-
-    actor: Any
-    start: Any
-    admitted: Any
-    moved: Any
-    end: Any
-    figure: Any  # index into FIGURES: what a device that waits for the node waits for
-    unit: Any
-    on_device: Any  # whether the unit is a stream
-    cause: Any  # index, or NONE
-    kind: Any
-    stem: Any
-    units: tuple[tuple[int, str], ...]
-
-
 class _Charges(Struct, frozen=True, eq=False):
     """Pieces of pauses, by what they were spent on."""
 
@@ -113,8 +104,8 @@ def idle_of(run: RunDirectory, part: Selection = EVERYTHING) -> Idle:
     ranks = [part.names(text) for text in run.actors()["ranks"].to_pylist()]
     idle = Idle(ranks=int(weights.sum()))
     of_actor: dict[int, list[tuple[str, tuple[int, ...]]]] = {}
-    texts = _Texts(run)
-    for nodes in _blocks(run, texts, weights > 0):
+    texts = NodeTexts(run)
+    for nodes in blocks_of(run, texts, weights > 0):
         for is_whole in (True, False):
             units, chosen = _units(nodes, is_whole)
             busy, pauses = _pauses(nodes, units, chosen, run.summary["makespan_ns"])
@@ -131,127 +122,13 @@ def idle_of(run: RunDirectory, part: Selection = EVERYTHING) -> Idle:
     return idle
 
 
-class _Texts:
-    """Kinds and stems of names, which are the same in all blocks."""
-
-    def __init__(self, run: RunDirectory) -> None:
-        self._run = run
-        self.kinds: tuple[str | None, ...] = ()
-        self.stems: tuple[str | None, ...] = ()
-        self.of_name: Any = np.zeros(0, np.int64)
-        self.rows = [name for name in ("recorded_on", "stream", "lane") if name in run.columns("timeline")]
-        self.called: dict[str, int] = {}
-
-    def take(self, rows: Any) -> None:
-        """Learn them from a batch, if none was there before."""
-        if not self.kinds:
-            named = self._run.stems
-            self.kinds, self.stems, self.of_name = words(rows["kind"]).texts, named.texts, named.codes
-
-    def row_of(self, rows: Any) -> Any:
-        """The stream or thread of each node, as a number; without one, what it occupied."""
-        row = np.full(len(rows["actor"]), NONE, np.int64)
-        for column in self.rows:
-            texts = words(rows[column])
-            number = [self.called.setdefault(text or "", len(self.called)) for text in texts.texts]
-            number[-1] = NONE
-            row = np.where(row == NONE, np.array(number, np.int64)[texts.codes], row)
-        return np.where(row == NONE, self.called.setdefault("unknown", len(self.called)), row)
-
-
-def _blocks(run: RunDirectory, texts: _Texts, is_chosen: Any) -> Iterator[_Nodes]:
-    """Whole actors, as many at a time as have few nodes enough, but one at least."""
-    held: list[dict[str, Any]] = []
-    for rows in run.batches("timeline", tuple(dict.fromkeys((*COLUMNS, *CAUSE, *texts.rows)))):
-        texts.take(rows)
-        columns = _columns(rows, texts, run.summary["makespan_ns"])
-        of_chosen = np.flatnonzero(is_chosen[columns["actor"]])
-        if not len(of_chosen):
-            continue
-        columns = {name: values[of_chosen] for name, values in columns.items()}
-        until = int(np.searchsorted(columns["actor"], held[-1]["actor"][-1], side="right")) if held else 0
-        if sum(len(block["actor"]) for block in held) >= MOST_ROWS and until < len(of_chosen):
-            yield _nodes(_joined([*held, {name: values[:until] for name, values in columns.items()}]), texts)
-            held, columns = [], {name: values[until:] for name, values in columns.items()}
-        held.append(columns)
-    if held:
-        yield _nodes(_joined(held), texts)
-
-
-def _joined(parts: list[dict[str, Any]]) -> dict[str, Any]:
-    return {name: np.concatenate([block[name] for block in parts]) for name in parts[0]}
-
-
-def _columns(rows: Any, texts: _Texts, makespan: int) -> dict[str, Any]:
-    times, kinds = spans(rows, makespan), words(rows["kind"])
-    waits = kinds.where(lambda kind: kind is None or communicates(kind))
-    return {
-        "actor": numbers(rows["actor"]).astype(np.int64),
-        "node": numbers(rows["node"]),
-        "start": times.start,
-        "admitted": times.admitted,
-        "moved": np.where(waits, times.moved, times.admitted),
-        "end": times.end,
-        "kind": kinds.codes,
-        "stem": texts.of_name[coded(rows["name"])],
-        "is_host": words(rows["lane"]).where(lambda lane: lane == "cpu"),
-        "row": texts.row_of(rows),
-        "has_cause": words(rows["start_cause"]).where(lambda cause: cause not in (None, "begin")),
-        "cause": integers(rows["start_cause_node"], missing=0).astype(np.uint64),
-    }
-
-
-def _nodes(columns: dict[str, Any], texts: _Texts) -> _Nodes:
-    actor, called = columns["actor"], tuple(texts.called)
-    keys, unit = np.unique(actor * len(called) + columns["row"], return_inverse=True)
-    unit = unit.reshape(-1)
-    on_device = np.bincount(unit, ~columns["is_host"], len(keys)) > 0
-    is_gap = columns["kind"] == (texts.kinds.index("gap") if "gap" in texts.kinds else NONE)
-    host = np.where(columns["is_host"], HOST, STREAM)
-    figure = np.where(is_gap, np.where(on_device[unit], LAUNCH, GAP), host)
-    names = [called[key % len(called)] for key in keys.tolist()]
-    works = _works_of(columns, texts, unit, len(keys))
-    pairs = zip(names, works, strict=True)
-    names = [f"{name} ({work})" if name.startswith("stream ") else name for name, work in pairs]
-    units = tuple(zip((keys // len(called)).tolist(), names, strict=True))
-    plain = {name: columns[name] for name in ("actor", "start", "admitted", "moved", "end", "kind", "stem")}
-    causes = _causes(columns)
-    return _Nodes(**plain, figure=figure, unit=unit, on_device=on_device, cause=causes, units=units)
-
-
-def _works_of(columns: dict[str, Any], texts: _Texts, unit: Any, units: int) -> list[str]:
-    """What each unit does most of its time."""
-    of_kind = np.array([WORKS.index(_work(kind)) for kind in texts.kinds])
-    total = np.zeros((units, len(WORKS)), np.int64)
-    np.add.at(total, (unit, of_kind[columns["kind"]]), columns["end"] - columns["start"])
-    return [WORKS[most] for most in total[:, :-1].argmax(axis=1).tolist()]
-
-
-def _work(kind: str | None) -> str:
-    if kind in ("compute", "copy"):
-        return {"compute": "kernels", "copy": "copies"}[kind]
-    return "communication" if communicates(kind) else "else"
-
-
-def _causes(columns: dict[str, Any]) -> Any:
-    """Where the node is that let each one begin."""
-    distinct, place = np.unique(columns["node"], return_inverse=True)
-    wanted = np.minimum(np.searchsorted(distinct, columns["cause"]), len(distinct) - 1)
-    key, asked = (columns["actor"] * len(distinct) + at for at in (place.reshape(-1), wanted))
-    order = np.argsort(key, kind="stable")
-    at = np.minimum(np.searchsorted(key[order], asked), len(key) - 1)
-    cause = order[at]
-    is_there = columns["has_cause"] & (key[cause] == asked) & (distinct[wanted] == columns["cause"])
-    return np.where(is_there, cause, NONE)
-
-
-def _named(nodes: _Nodes, is_whole: bool) -> list[tuple[int, str]]:
+def _named(nodes: IdleNodes, is_whole: bool) -> list[tuple[int, str]]:
     if not is_whole:
         return list(nodes.units)
     return [(actor, DEVICE) for actor in unique(nodes.actor).tolist()]
 
 
-def _units(nodes: _Nodes, is_whole: bool) -> tuple[Any, Any]:
+def _units(nodes: IdleNodes, is_whole: bool) -> tuple[Any, Any]:
     """The unit of each node, and which nodes make it busy; of whole devices, all their streams are one."""
     works = (nodes.figure != GAP) & (nodes.figure != LAUNCH)
     if not is_whole:
@@ -269,7 +146,7 @@ class _Pauses(Struct, frozen=True, eq=False):
     node: Any
 
 
-def _pauses(nodes: _Nodes, units: Any, chosen: Any, makespan: int) -> tuple[Any, _Pauses]:
+def _pauses(nodes: IdleNodes, units: Any, chosen: Any, makespan: int) -> tuple[Any, _Pauses]:
     """When units are busy, and when not, until the run ends."""
     chosen = chosen[nodes.end[chosen] > nodes.moved[chosen]]
     count = int(units.max(initial=NONE)) + 1
@@ -297,7 +174,7 @@ def _moments(unit: Any, time: Any) -> Any:
     return order
 
 
-def _walked(nodes: _Nodes, pauses: _Pauses, window: Window) -> _Charges:
+def _walked(nodes: IdleNodes, pauses: _Pauses, window: Window) -> _Charges:
     """What every pause was spent on, backwards from the node that ends it."""
     charges: list[tuple[Any, ...]] = []
 
@@ -345,8 +222,8 @@ def _figures(units: Any, busy: Any, pauses: _Pauses, charges: _Charges, window: 
 
 def _explain(
     idle: Idle,
-    nodes: _Nodes,
-    texts: _Texts,
+    nodes: IdleNodes,
+    texts: NodeTexts,
     pauses: _Pauses,
     charges: _Charges,
     weights: Any,
@@ -368,7 +245,7 @@ def _explain(
 
 
 def _longest(
-    nodes: _Nodes, texts: _Texts, pauses: _Pauses, charges: _Charges, ranks: list[str], window: Window
+    nodes: IdleNodes, texts: NodeTexts, pauses: _Pauses, charges: _Charges, ranks: list[str], window: Window
 ) -> list[Pause]:
     """The longest of these pauses; those that are alike are one."""
     length = np.clip(pauses.end, *window) - np.clip(pauses.start, *window)

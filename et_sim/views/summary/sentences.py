@@ -1,5 +1,5 @@
 """Lines of the summary that are sentences: profiles and corrections, what figures include, the most loaded
-link, what a step comes to, and how far the makespan may be off.
+link, what a step comes to and costs, packets, and how far the makespan may be off.
 
 Not here: how any of it is worked out, and the lines that need the tables of a run (`facts`).
 """
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from et_sim.basics.uncertainty import LEVEL, Composition
-from et_sim.basics.units import format_joules, format_ns, plural
+from et_sim.basics.units import format_bytes, format_joules, format_ns, plural
 from et_sim.views.summary.rank_table import called
 from et_sim.views.text import share
 
@@ -180,6 +180,67 @@ def per_million_tokens(summary: dict[str, Any], name: str) -> str:
         return ""
     shown = format_joules(value) if name == "joules" else f"{value:,.4g} {summary['costs']['currency']}"
     return f"{shown} per million tokens"
+
+
+def packets_text(summary: dict[str, Any]) -> str:
+    """Empty if packets were not simulated."""
+    packets = summary["packets"]
+    if packets is None:
+        return ""
+    parts = [f"{packets['sent']:,} sent"]
+    parts.append(
+        f"{packets['lost']:,} lost, most at {packets['lost_at']}" if packets["lost"] else "none lost"
+    )
+    if packets["sent_again"]:
+        parts.append(f"{packets['sent_again']:,} sent again")
+    if packets["timeouts"]:
+        parts.append(plural(packets["timeouts"], "timeout"))
+    if packets["marked"]:
+        parts.append(f"{packets['marked']:,} marked")
+    if packets["pauses"]:
+        parts.append(f"{plural(packets['pauses'], 'pause')}, most at {packets['paused_at']}")
+    else:
+        parts.append("no pauses")
+    return "; ".join(parts)
+
+
+def energy_text(summary: dict[str, Any]) -> str:
+    """Empty if the machine does not say what NPUs draw."""
+    costs = summary["costs"]
+    if costs is None or costs["joules"] is None:
+        return ""
+    parts = (
+        ("computing", costs["computing_joules"]),
+        ("not computing", costs["not_computing_joules"]),
+        ("network", costs["network_joules"]),
+    )
+    total = costs["joules"]
+    shares = ", ".join(f"{name} {100 * value / total:.0f} %" for name, value in parts if total and value)
+    per_tokens = per_million_tokens(summary, "joules")
+    return f"{format_joules(total)}{': ' * bool(shares)}{shares}{'; ' * bool(per_tokens)}{per_tokens}"
+
+
+def price_text(summary: dict[str, Any]) -> str:
+    """Empty if the machine does not say what NPUs are let for."""
+    costs = summary["costs"]
+    if costs is None or costs["price"] is None:
+        return ""
+    per_tokens = per_million_tokens(summary, "price")
+    return f"{costs['price']:,.4g} {costs['currency']}{'; ' * bool(per_tokens)}{per_tokens}"
+
+
+def spilled_text(summary: Mapping[str, Any]) -> str:
+    """What moved to remote memory and back on all ranks; empty where tensors never do."""
+    moved = summary.get("spilled")
+    if moved is None:
+        return ""
+    if not moved["stores"] and not moved["loads"]:
+        return "nothing: local memory suffices"
+    stores = plural(moved["stores"], "move")
+    return (
+        f"{format_bytes(moved['stored_bytes'])} stored in {stores}, "
+        f"{format_bytes(moved['loaded_bytes'])} loaded in {moved['loads']:,}, on all ranks together"
+    )
 
 
 SURE = f"{100 * LEVEL:.0f} %"

@@ -15,7 +15,7 @@ from et_sim.basics.units import parse_ranks
 from et_sim.views import open_run
 from et_sim.views.drawing.bars import idle_picture
 from et_sim.views.run.selection import EVERYTHING, selection
-from et_sim.views.summary import idle
+from et_sim.views.summary import idle_nodes
 from et_sim.views.summary.idle import DEVICE, FIGURES, idle_of
 from et_sim.views.summary.idle_table import idle_data, idle_lines
 
@@ -130,7 +130,7 @@ CASES = [
 def test_what_is_waited_for_is_what_was_under_way_then_folded_or_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: Any, window: str | None, at_once: int
 ) -> None:
-    monkeypatch.setattr(idle, "MOST_ROWS", at_once)
+    monkeypatch.setattr(idle_nodes, "MOST_ROWS", at_once)
     folded, unfolded = made(tmp_path / "folded"), made(tmp_path / "unfolded", fold=False)
     brute = _brute(unfolded, selection(window=window).window_of(open_run(unfolded)))
     _check(folded, brute, window)

@@ -11,7 +11,7 @@ SECONDS_BETWEEN_LINES = 5.0
 HOW_OFTEN = "once for this version and kind of run"
 
 
-class Lines:
+class CompileStatus:
     """Watches compiling on behalf of a command (`entry_points.CompileWatch`)."""
 
     def __init__(self, program: str, status: StatusLine | None = None) -> None:
