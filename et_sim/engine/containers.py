@@ -10,17 +10,15 @@ Not here: which of them there are (`state`, and the tables of network models).
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
-from et_sim.plan.tables import record, table
+from et_sim.plan.tables import record, table, zeros
 
 NONE = -1  # no row
-LINE_BYTES = 64
 SMALLEST_POOL = 256
 LARGEST_POOL = 2**31 - 1
 QUEUE = record(("head", "i4"), ("tail", "i4"))
@@ -190,7 +188,7 @@ def longer(array: Any, rows: int, empty: int = 0) -> Any:
     """The same with more rows, if there are to be more."""
     if rows == len(array):
         return array
-    larger = _zeros((rows, *array.shape[1:]), array.dtype)
+    larger = zeros((rows, *array.shape[1:]), array.dtype)
     if empty:
         larger[...] = empty
     larger[: len(array)] = array
@@ -200,14 +198,6 @@ def longer(array: Any, rows: int, empty: int = 0) -> Any:
 def spare(reserve: int) -> int:
     """Rows to add: enough for many events before anybody has to look again, if that is not too many."""
     return max(2 * reserve, min(64 * reserve, 1 << 16))
-
-
-def _zeros(shape: tuple[int, ...], dtype: Any) -> Any:
-    """An array that begins with a line of the cache."""
-    size = math.prod(shape) * dtype.itemsize
-    memory = np.zeros(size + LINE_BYTES, np.uint8)
-    begin = -memory.ctypes.data % LINE_BYTES
-    return memory[begin : begin + size].view(dtype).reshape(shape)
 
 
 def grow_pool(pool: Any, free: Any, reserve: int) -> Any:

@@ -9,6 +9,7 @@ Not here: how tables are made (`lowering`, `collective_lowering`, `channels`), o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any
@@ -65,6 +66,7 @@ NO_AXIS = -1
 IN_SYSTEM, IN_GROUP = -1, -2  # the stride counts ranks, or places in the group
 NO_ORDER = -1
 REQUEST_BYTES = 8192  # of the message that asks for another, with rendezvous
+LINE_BYTES = 64  # of the cache
 NO_REDUCTION = -1  # differs from a reduction that takes no time
 
 
@@ -396,7 +398,15 @@ def most_of_a_template(plan: Plan, of_node: Any) -> int:
 
 def table(dtype: np.dtype[Any], rows: int) -> Any:
     """A zeroed record array."""
-    return np.zeros(rows, dtype).view(np.recarray)
+    return zeros((rows,), dtype).view(np.recarray)
+
+
+def zeros(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    """An array that begins where a line of the cache does."""
+    size = math.prod(shape) * dtype.itemsize
+    memory = np.zeros(size + LINE_BYTES, np.uint8)
+    begin = -memory.ctypes.data % LINE_BYTES
+    return memory[begin : begin + size].view(dtype).reshape(shape)
 
 
 def filled(dtype: np.dtype[Any], rows: Sequence[tuple[Any, ...]]) -> Any:

@@ -47,7 +47,7 @@ STATE = record(
     ("lost", "i8"),
     ("returned", "i8"),  # acknowledgements
 )
-PACKET = record(
+PACKET = record(  # a line of the cache
     ("arrives_ps", "i8"),
     ("order", "i8"),  # of this event
     ("sequence", "i8"),  # of its first byte; of an acknowledgement: of the next one expected
@@ -60,46 +60,49 @@ PACKET = record(
     ("hop", "i2"),  # into the ways of its flow
     ("kind", "u1"),
     ("is_marked", "u1"),
+    ("unused", "i8"),
 )
-PORT = record(
+PORT = record(  # four lines of the cache
+    # The next event, and packets that came over this link and are still in the device that it leads to.
+    ("flying", QUEUE),  # packets under way on the link
     ("free_ps", "i8"),  # when it can send again
     ("free_order", "i8"),
-    ("wakes_ps", "i8"),  # a host's port: when one of its flows may send again
-    ("wakes_order", "i8"),
-    ("delay_ps", "i8"),
-    ("bits_per_s", "i8"),
     ("is_armed", "u1"),  # that it is free again is an event, because something waits
     ("wakes", "u1"),
     ("is_host", "u1"),  # its sending end is an NPU
     ("is_paused", "u1"),
     ("has_turn", "u1"),  # a host that forwards: its own packets are next
     ("at_host", "u1"),  # its receiving end is an NPU
+    ("pauses", "u1"),  # the sending end is paused
+    ("shift", "i4"),
     ("back", "i4"),  # the port in the other direction; NONE: there is none
-    ("device", "i4"),  # at its sending end
-    ("to", "i4"),  # at its receiving end
-    ("flying", QUEUE),  # packets under way on the link
+    ("to", "i4"),  # the device at its receiving end
+    ("held", "i8"),
+    ("in_headroom", "i8"),
+    # What is sent
+    ("headroom", "i8"),
+    ("delay_ps", "i8"),
+    ("bits_per_s", "i8"),
     ("head", "i4"),  # packets that wait
     ("tail", "i4"),
     ("urgent", QUEUE),  # pauses and resumptions that wait
-    ("queued", "i8"),  # bytes that wait, pauses included
-    ("waiting", "i8"),  # without them
+    ("waiting", "i8"),  # bytes that wait
+    ("queued", "i8"),  # pauses included
     ("packets", "i4"),  # that wait
     ("sending", "i4"),  # bytes of the packet that it sends, or sent last
-    ("least_marked", "i8"),  # ECN: bytes, and the probability at the most
-    ("all_marked", "i8"),
-    ("marked_at_most", "f8"),
-    # Of packets that came over this link and are still in the device that it leads to.
-    ("held", "i8"),
-    ("in_headroom", "i8"),
-    ("headroom", "i8"),
-    ("shift", "i4"),
-    ("pauses", "u1"),  # the sending end is paused
-    # Figures
+    # Figures, and when packets are marked
+    ("device", "i4"),  # at its sending end
+    ("carried_packets", "i8"),
     ("bytes", "i8"),
     ("busy_ps", "i8"),
-    ("carried_packets", "i8"),
+    ("least_marked", "i8"),  # ECN: bytes, and the probability at the most
+    ("all_marked", "i8"),
     ("deepest", "i8"),
     ("deepest_ps", "i8"),  # when that was
+    # What is rare
+    ("marked_at_most", "f8"),
+    ("wakes_ps", "i8"),  # a host's port: when one of its flows may send again
+    ("wakes_order", "i8"),
     ("paused", "i8"),  # how often and how long this port was paused
     ("paused_ps", "i8"),
     ("paused_since_ps", "i8"),
