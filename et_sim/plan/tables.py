@@ -94,6 +94,14 @@ def record(*fields: tuple[str, str | np.dtype[Any]]) -> np.dtype[Any]:
     return np.dtype(list(fields), align=True)
 
 
+def lines(*fields: tuple[str, str | np.dtype[Any]]) -> np.dtype[Any]:
+    """The same, as long as a number of lines of the cache."""
+    short = record(*fields)
+    told: dict[str, Any] = {"names": short.names, "itemsize": -(-short.itemsize // LINE_BYTES) * LINE_BYTES}
+    told["formats"], told["offsets"] = zip(*(short.fields[name][:2] for name in short.names), strict=True)
+    return np.dtype(told, align=True)
+
+
 NODE = record(
     ("action", "u1"),
     ("lane", "u1"),

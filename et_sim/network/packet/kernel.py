@@ -159,6 +159,7 @@ def packet_lands(network: Any, port_row: int) -> None:
     port = network.ports[port_row]
     row = leave(network.packets, port.flying)
     packet = network.packets[row]
+    port.lands_ps, port.lands_order = packet.lands_ps, packet.order
     if packet.kind >= PAUSE:
         _obey(network, port.back, int(packet.kind == PAUSE))
         release_packet(network, row)

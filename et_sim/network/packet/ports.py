@@ -2,7 +2,9 @@
 
 That a port is free again is an event only if something waits for it: a packet then costs one event per link.
 The number of such an event is taken when sending begins, so that it comes in its turn even if it is planned
-later. Of one port, the calendar holds the first event only.
+later. Of one port, the calendar holds the first event only. When the first packet under way on a link lands
+is known to the port, and when another one does, to the packet before it: so nobody has to look at a packet
+before it lands.
 
 Not here: which packet a host sends next (the transports), and which packets a device keeps (`kernel`).
 """
@@ -125,8 +127,12 @@ def transmit(network: Any, port_row: int, packet_row: int) -> None:
     length = sending_ps(network, port, packet.bytes)
     port.free_ps = state.now_ps + length
     port.free_order = state.order
-    packet.arrives_ps = port.free_ps + port.delay_ps
-    packet.order = state.order + 1
+    lands_ps, order = port.free_ps + port.delay_ps, state.order + 1
+    if port.flying.head == NONE:
+        port.lands_ps, port.lands_order = lands_ps, order
+    else:
+        last = network.packets[port.flying.tail]
+        last.lands_ps, last.order = lands_ps, order
     state.order += 2
     join(network.packets, port.flying, packet_row)
     port.sending = packet.bytes
@@ -173,8 +179,7 @@ def set_plan(network: Any, port_row: int) -> None:
     port = network.ports[port_row]
     time, order = NEVER, 0
     if port.flying.head != NONE:
-        packet = network.packets[port.flying.head]
-        time, order = packet.arrives_ps, packet.order
+        time, order = port.lands_ps, port.lands_order
     if port.is_armed and (port.free_ps < time or (port.free_ps == time and port.free_order < order)):
         time, order = port.free_ps, port.free_order
     if port.wakes and (port.wakes_ps < time or (port.wakes_ps == time and port.wakes_order < order)):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from et_sim.engine.containers import FREE, QUEUE
 from et_sim.engine.state.records import MESSAGE_FIELDS
 from et_sim.network.fabric import WAY_FIELDS
-from et_sim.plan.tables import record
+from et_sim.plan.tables import lines, record
 
 DATA, ACKNOWLEDGEMENT, NEGATIVE, PAUSE, RESUME = range(5)  # what packets are
 NEVER = 2**63 - 1
@@ -47,9 +47,9 @@ STATE = record(
     ("lost", "i8"),
     ("returned", "i8"),  # acknowledgements
 )
-PACKET = record(  # a line of the cache
-    ("arrives_ps", "i8"),
-    ("order", "i8"),  # of this event
+PACKET = lines(
+    ("lands_ps", "i8"),  # when the packet behind it lands that is under way on the same link
+    ("order", "i8"),  # of that event
     ("sequence", "i8"),  # of its first byte; of an acknowledgement: of the next one expected
     ("sent_ps", "i8"),
     ("next", "i4"),  # in a queue, on a link, or on the free list
@@ -60,13 +60,17 @@ PACKET = record(  # a line of the cache
     ("hop", "i2"),  # into the ways of its flow
     ("kind", "u1"),
     ("is_marked", "u1"),
-    ("unused", "i8"),
 )
-PORT = record(  # four lines of the cache
-    # The next event, and packets that came over this link and are still in the device that it leads to.
-    ("flying", QUEUE),  # packets under way on the link
-    ("free_ps", "i8"),  # when it can send again
-    ("free_order", "i8"),
+PORT = lines(
+    # Packets on the link, and those that came over it and are still in the device that it leads to
+    ("flying", QUEUE),  # packets under way
+    ("lands_ps", "i8"),  # when the first of them lands
+    ("lands_order", "i8"),
+    ("held", "i8"),
+    ("in_headroom", "i8"),
+    ("headroom", "i8"),
+    ("back", "i4"),  # the port in the other direction; NONE: there is none
+    ("to", "i4"),  # the device at its receiving end
     ("is_armed", "u1"),  # that it is free again is an event, because something waits
     ("wakes", "u1"),
     ("is_host", "u1"),  # its sending end is an NPU
@@ -74,33 +78,30 @@ PORT = record(  # four lines of the cache
     ("has_turn", "u1"),  # a host that forwards: its own packets are next
     ("at_host", "u1"),  # its receiving end is an NPU
     ("pauses", "u1"),  # the sending end is paused
-    ("shift", "i4"),
-    ("back", "i4"),  # the port in the other direction; NONE: there is none
-    ("to", "i4"),  # the device at its receiving end
-    ("held", "i8"),
-    ("in_headroom", "i8"),
+    ("shift", "u1"),
     # What is sent
-    ("headroom", "i8"),
+    ("free_ps", "i8"),  # when it can send again
+    ("free_order", "i8"),
     ("delay_ps", "i8"),
     ("bits_per_s", "i8"),
     ("head", "i4"),  # packets that wait
     ("tail", "i4"),
     ("urgent", QUEUE),  # pauses and resumptions that wait
     ("waiting", "i8"),  # bytes that wait
-    ("queued", "i8"),  # pauses included
     ("packets", "i4"),  # that wait
-    ("sending", "i4"),  # bytes of the packet that it sends, or sent last
-    # Figures, and when packets are marked
     ("device", "i4"),  # at its sending end
+    # Figures
+    ("queued", "i8"),  # bytes that wait, pauses included
     ("carried_packets", "i8"),
     ("bytes", "i8"),
     ("busy_ps", "i8"),
-    ("least_marked", "i8"),  # ECN: bytes, and the probability at the most
-    ("all_marked", "i8"),
     ("deepest", "i8"),
-    ("deepest_ps", "i8"),  # when that was
+    ("all_marked", "i8"),  # ECN: bytes, and the probability at the most
+    ("least_marked", "i8"),
+    ("sending", "i4"),  # bytes of the packet that it sends, or sent last
     # What is rare
     ("marked_at_most", "f8"),
+    ("deepest_ps", "i8"),  # when that was
     ("wakes_ps", "i8"),  # a host's port: when one of its flows may send again
     ("wakes_order", "i8"),
     ("paused", "i8"),  # how often and how long this port was paused

@@ -25,7 +25,7 @@ from et_sim.network.packet.records import NEVER
 
 LEAST_ENTRIES, MOST_ENTRIES, ENTRIES_PER_PORT = 1 << 15, 1 << 17, 64  # of a picture
 LEAST_EVENTS = 512  # before the first picture
-PER_PORT, PER_PACKET = 16, 10
+PER_PORT, PER_PACKET = 16, 8
 STATE_ENTRIES, COUNTED = 9, 6
 
 
@@ -121,6 +121,7 @@ def _describe(network: Any, anchor: int, compares: bool) -> bool:
             return False
         begin = at
         port = network.ports[row]
+        at = _describe_flying(network, picture, at, port)
         for first in (port.flying.head, port.head, port.urgent.head):
             at = describe_packets(network, picture, at, first)
         if port.is_host and at != NONE:
@@ -171,22 +172,34 @@ def _describe_port(network: Any, picture: Any, at: int, row: int) -> int:
 
 
 @works_on_tables
+def _describe_flying(network: Any, picture: Any, at: int, port: Any) -> int:
+    """When the packets under way on a link land; the entry behind that, NONE if there is no room."""
+    state, row, time, order = network.state[0], port.flying.head, port.lands_ps, port.lands_order
+    while row != NONE and at != NONE:
+        if at + 2 >= len(picture):
+            return NONE
+        picture[at], picture[at + 1] = time - state.now_ps, order - state.order
+        at += 2
+        packet = network.packets[row]
+        row, time, order = packet.next, packet.lands_ps, packet.order
+    return at
+
+
+@works_on_tables
 def describe_packets(network: Any, picture: Any, at: int, first: int) -> int:
-    """A list of packets, and its end; when those arrive that are not under way says nothing."""
+    """A list of packets, and its end."""
     if at == NONE or at + 1 >= len(picture):
         return NONE
-    state, row = network.state[0], first
+    row = first
     while row != NONE:
         if at + PER_PACKET >= len(picture):
             return NONE
         packet = network.packets[row]
-        picture[at] = max(packet.arrives_ps - state.now_ps, -1)
-        picture[at + 1] = packet.order - state.order if picture[at] >= 0 else 0
-        picture[at + 2] = packet.flow
-        picture[at + 3] = packet.sequence - position_of(network, packet.flow) if packet.flow != NONE else 0
-        picture[at + 4], picture[at + 5] = packet.bytes, packet.port
-        picture[at + 6], picture[at + 7], picture[at + 8] = packet.payload, packet.hop, packet.kind
-        picture[at + 9] = packet.is_marked
+        picture[at] = packet.flow
+        picture[at + 1] = packet.sequence - position_of(network, packet.flow) if packet.flow != NONE else 0
+        picture[at + 2], picture[at + 3] = packet.bytes, packet.port
+        picture[at + 4], picture[at + 5], picture[at + 6] = packet.payload, packet.hop, packet.kind
+        picture[at + 7] = packet.is_marked
         at += PER_PACKET
         row = packet.next
     picture[at] = NONE
@@ -245,6 +258,8 @@ def _pass_port(network: Any, row: int, count: int, time: int, events: int) -> No
         port.free_order += events
     port.wakes_ps += time
     port.wakes_order += events
+    port.lands_ps += time
+    port.lands_order += events
     port.paused_since_ps += time
     port.bytes += count * (port.bytes - counted[at])
     port.busy_ps += count * (port.busy_ps - counted[at + 1])
@@ -262,7 +277,7 @@ def pass_packets(network: Any, first: int, count: int, time: int, events: int) -
     row = first
     while row != NONE:
         packet = network.packets[row]
-        packet.arrives_ps += time
+        packet.lands_ps += time
         packet.order += events
         packet.sent_ps += time
         if packet.flow != NONE:
