@@ -155,33 +155,41 @@ def take_out(heap: Heap, row: int) -> None:
 
 @works_on_tables
 def _settle(heap: Heap, at: int, row: int, key: float, tie: int) -> None:
-    """Find the place of an entry, from a place that is to be filled."""
-    entries, place, begin, size = heap.entries, heap.place, at, heap.size[0]
-    while at > 0:
-        above = entries[(at - 1) >> 1]
-        if above.key < key or (above.key == key and above.tie < tie):
-            break
-        entry = entries[at]
-        entry.key, entry.tie, entry.row = above.key, above.tie, above.row
-        place[above.row] = at
-        at = (at - 1) >> 1
-    is_rising = at != begin
-    while not is_rising and 2 * at + 1 < size:
+    """Find the place of an entry, from a place that is to be filled.
+
+    Unless it is due to rise, all that is below is moved up first, down to a leaf, from where it rises: most new
+    entries belong there, and which of two comes first is then the only question at each place, and no branch.
+    """
+    entries, size = heap.entries, heap.size[0]
+    if at == 0 or _precedes(entries[(at - 1) >> 1], key, tie):
         child = 2 * at + 1
-        below = entries[child]
-        if child + 1 < size:
+        while child + 1 < size:
             other = entries[child + 1]
-            if other.key < below.key or (other.key == below.key and other.tie < below.tie):
-                child, below = child + 1, other
-        if key < below.key or (key == below.key and tie < below.tie):
-            break
-        entry = entries[at]
-        entry.key, entry.tie, entry.row = below.key, below.tie, below.row
-        place[below.row] = at
-        at = child
+            child += int(_precedes(other, entries[child].key, entries[child].tie))
+            _move(heap, child, at)
+            at, child = child, 2 * child + 1
+        if child < size:
+            _move(heap, child, at)
+            at = child
+    while at > 0 and not _precedes(entries[(at - 1) >> 1], key, tie):
+        _move(heap, (at - 1) >> 1, at)
+        at = (at - 1) >> 1
     entry = entries[at]
     entry.key, entry.tie, entry.row = key, tie, row
-    place[row] = at
+    heap.place[row] = at
+
+
+@works_on_tables(forceinline=True)
+def _precedes(entry: Any, key: float, tie: int) -> bool:
+    return (entry.key < key) | ((entry.key == key) & (entry.tie < tie))
+
+
+@works_on_tables(forceinline=True)
+def _move(heap: Heap, before: int, now: int) -> None:
+    """An entry has another place."""
+    moved, entry = heap.entries[before], heap.entries[now]
+    entry.key, entry.tie, entry.row = moved.key, moved.tie, moved.row
+    heap.place[moved.row] = now
 
 
 def longer(array: Any, rows: int, empty: int = 0) -> Any:
