@@ -84,6 +84,13 @@ def works_on_tables(function: Any = None, /, *, forceinline: bool = False) -> An
     return _marked(function, Mark(is_wide=True))
 
 
+def prefetch(_pool: Any, _row: int) -> None:
+    """A row of a pool will be needed soon: compiled code tells the processor, which may fetch it."""
+
+
+setattr(prefetch, MARK, Mark(is_wide=True))
+
+
 def mark_of(function: Any) -> Mark | Choice | None:
     """How a function is compiled as a helper; None: not at all."""
     return getattr(function, MARK, None)

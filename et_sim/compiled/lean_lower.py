@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from llvmlite.ir import IRBuilder
+from llvmlite.ir import Constant, FunctionType, IntType, IRBuilder, PointerType, VoidType
 from numba import types
-from numba.core import ir, lowering
+from numba.core import cgutils, ir, lowering
 from numba.np import arrayobj
 
+from et_sim.compiled.decorators import prefetch
 from et_sim.compiled.plain_calls import declared
 from et_sim.compiled.tables_type import TablesType, load_field
 
@@ -86,7 +87,7 @@ class LeanLower(lowering.Lower):
         elif expression.op == "static_getitem" and expression.index_var is not None:
             read = self._item(expression.value, expression.index_var)
         elif expression.op == "call":
-            read = self._length(expression)
+            read = self._length(expression) or self._prefetched(expression)
         if read is None:
             return super().lower_expr(kind, expression)
         return self.context.cast(self.builder, *read, kind)
@@ -156,6 +157,20 @@ class LeanLower(lowering.Lower):
         if not isinstance(self.typeof(call.args[0].name), types.Array):
             return None
         return self.builder.extract_value(self.loadvar(call.args[0].name), (SHAPE, 0)), types.intp
+
+    def _prefetched(self, call: Any) -> tuple[Any, Any] | None:
+        """What fetches a row of a table, if that is asked for."""
+        function: Any = self.typeof(call.func.name)
+        if not isinstance(function, types.Dispatcher) or function.dispatcher.py_func is not prefetch:
+            return None
+        place = self._place(*call.args)
+        if place is not None:
+            word = IntType(32)
+            told = FunctionType(VoidType(), [PointerType(IntType(8)), word, word, word])
+            fetch = cgutils.get_or_insert_function(self.module, told, "llvm.prefetch.p0")
+            place = self.builder.bitcast(place, told.args[0])
+            self.builder.call(fetch, [place, Constant(word, 0), Constant(word, 3), Constant(word, 1)])
+        return self.context.get_dummy_value(), types.none
 
 
 class LeanHelperLower(LeanLower):

@@ -21,7 +21,7 @@ from numba.core.bytecode import ByteCode, FunctionIdentity
 from numba.core.interpreter import Interpreter
 from numba.core.ir_utils import build_definitions
 
-from et_sim.compiled.decorators import Choice, mark_of
+from et_sim.compiled.decorators import Choice, mark_of, prefetch
 from et_sim.compiled.tables_type import TablesType
 
 UNKNOWN: Any = None
@@ -70,7 +70,7 @@ class Reachable:
         if isinstance(mark, Choice) and isinstance(tables := arguments[0], TablesType):
             function = mark.function_of((tables.fields[mark.field] if mark.field else tables).module)
             mark = mark_of(function)
-        if mark is None or isinstance(mark, Choice):
+        if mark is None or isinstance(mark, Choice) or function is prefetch:
             return Reached(None, UNKNOWN, is_idle=False)
         code = function.__code__
         named = (*arguments, *[UNKNOWN] * code.co_argcount)[: code.co_argcount]

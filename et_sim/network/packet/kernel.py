@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from et_sim.compiled.decorators import prefetch
 from et_sim.compiled.tables_by_reference import chosen_by_tables, works_on_tables
 from et_sim.engine.containers import NONE, leave
 from et_sim.engine.observe import facade as observe
@@ -304,6 +305,7 @@ def _next_of_host(network: Any, port_row: int) -> int:
 
 
 EVENTS_AT_ONCE = 256
+LOOKED_AT = 6  # of the calendar, behind the event under way
 PACKETS_PER_EVENT = 8  # no event makes, or sends, more
 
 # (network, timer): a timer of a transport rings.
@@ -324,6 +326,7 @@ def go_on(network: Any, until_ps: int) -> None:
         if first.key > until_ps:
             return
         state.now_ps, state.now_order, source = first.key, first.tie, first.row
+        _look_ahead(network)
         if source < ports:
             state.current = source
             _port_event(network, source)
@@ -336,6 +339,24 @@ def go_on(network: Any, until_ps: int) -> None:
             return
         if state.until_picture > 0:
             look(network, source, until_ps)
+
+
+@works_on_tables
+def _look_ahead(network: Any) -> None:
+    """The events after this one will need their ports, and the packets that land."""
+    entries, ports = network.calendar.entries, len(network.ports)
+    if network.calendar.size[0] <= LOOKED_AT:
+        return
+    for at in range(1, LOOKED_AT + 1):
+        source = entries[at].row
+        if source < ports:
+            if at <= 2:
+                port = network.ports[source]
+                prefetch(network.packets, port.flying.head)
+                if port.is_armed:
+                    prefetch(network.packets, port.head)
+            else:
+                prefetch(network.ports, source)
 
 
 @works_on_tables
