@@ -157,8 +157,8 @@ def take_out(heap: Heap, row: int) -> None:
 def _settle(heap: Heap, at: int, row: int, key: float, tie: int) -> None:
     """Find the place of an entry, from a place that is to be filled.
 
-    Unless it is due to rise, all that is below is moved up first, down to a leaf, from where it rises: most new
-    entries belong there, and which of two comes first is then the only question at each place, and no branch.
+    Unless it is due to rise, all that is below is moved up first, down to a leaf, from where it rises: most
+    new entries belong there. So the only question at each place is which of two comes first, without a branch.
     """
     entries, size = heap.entries, heap.size[0]
     if at == 0 or _precedes(entries[(at - 1) >> 1], key, tie):

@@ -96,9 +96,10 @@ def record(*fields: tuple[str, str | np.dtype[Any]]) -> np.dtype[Any]:
 
 def lines(*fields: tuple[str, str | np.dtype[Any]]) -> np.dtype[Any]:
     """The same, as long as a number of lines of the cache."""
-    short = record(*fields)
-    told: dict[str, Any] = {"names": short.names, "itemsize": -(-short.itemsize // LINE_BYTES) * LINE_BYTES}
-    told["formats"], told["offsets"] = zip(*(short.fields[name][:2] for name in short.names), strict=True)
+    short: Any = record(*fields)
+    formats, offsets = zip(*(short.fields[name][:2] for name in short.names), strict=True)
+    size = -(-short.itemsize // LINE_BYTES) * LINE_BYTES
+    told: Any = {"names": short.names, "formats": formats, "offsets": offsets, "itemsize": size}
     return np.dtype(told, align=True)
 
 
