@@ -158,7 +158,7 @@ def _settle(heap: Heap, at: int, row: int, key: float, tie: int) -> None:
     """Find the place of an entry, from a place that is to be filled.
 
     Unless it is due to rise, all that is below is moved up first, down to a leaf, from where it rises: most
-    new entries belong there. So the only question at each place is which of two comes first, without a branch.
+    new entries belong there. So all that is asked is which of two comes first, without a branch.
     """
     entries, size = heap.entries, heap.size[0]
     if at == 0 or _precedes(entries[(at - 1) >> 1], key, tie):

@@ -115,7 +115,9 @@ def _inject(run: Run, chunk_row: int, step_row: int, step_key: int, phase_key: i
     flight = step_flight_ns(run, step_row)
     if flight == NONE or observe.is_recording(run):
         here, size = run.plan.actors[run.chunks[chunk_row].actor].rank, run.plan.steps[step_row].bytes
-        there = rank_at(run, chunk_row, _position_of_peer(run, chunk_row, step_row, 1))
+        there = run.chunks[chunk_row].peer_rank
+        if run.chunks[chunk_row].peer == NONE:
+            there = rank_at(run, chunk_row, _position_of_peer(run, chunk_row, step_row, 1))
         if not run.plan.settings[PAIRS_EARLY]:
             inject(run, here, there, size, STEP, target_member, step_key, phase_key, NONE)
             return
@@ -127,9 +129,10 @@ def _inject(run: Run, chunk_row: int, step_row: int, step_key: int, phase_key: i
 def _find_peer(run: Run, chunk_row: int, step_row: int) -> int:
     """The member that a packet goes to; noted if all packets of the phase do."""
     chunk = run.chunks[chunk_row]
-    peer = member_at(run, chunk_row, _position_of_peer(run, chunk_row, step_row, 1))
+    position = _position_of_peer(run, chunk_row, step_row, 1)
+    peer = member_at(run, chunk_row, position)
     if run.plan.programs[chunk.program].step_period == 1:
-        chunk.peer = peer
+        chunk.peer, chunk.peer_rank = peer, rank_at(run, chunk_row, position)
     return peer
 
 

@@ -157,6 +157,7 @@ CHUNK = record(  # what every message needs comes first, and is a line of the ca
     ("started", "i4"),
     ("tree", "i4"),  # row of its actor's place in the tree of the phase
     ("ended", "i4"),  # of the first actor, where phases end together: how many have ended this one
+    ("peer_rank", "i4"),  # of `peer`, if that is known
 )
 CHUNK_MARKS = record(  # to notice ties
     ("mark", MARK),
