@@ -22,7 +22,7 @@ class Hook(BuildHookInterface[Any]):
         """An editable install asks git when it is asked, and compiles for itself."""
         if version == "editable":
             return
-        build_data["force_include"].update(self._archives())
+        build_data["force_include"].update(self._archive())
         said = runpy.run_path(str(Path(self.root) / "et_sim" / "version.py"))["commit"]()
         if not said:
             return
@@ -36,18 +36,16 @@ class Hook(BuildHookInterface[Any]):
         if version != "editable" and hasattr(self, "_folder"):
             self._folder.cleanup()
 
-    def _archives(self) -> dict[str, str]:
-        """The archives of a release, one for each family of processors, and their places in the wheel."""
+    def _archive(self) -> dict[str, str]:
+        """The archive of a release, and its place in the wheel."""
         named = os.environ.get("ET_SIM_SHIPPED")
         if not named:
             return {}
-        found = sorted(Path(named).glob("*.zip"))
-        if not found:
+        path = Path(named).absolute() / "bitcode.zip"
+        if not path.is_file():
             raise ValueError(f"ET_SIM_SHIPPED: there is no archive in {named}")
         sources = runpy.run_path(str(Path(self.root) / "et_sim" / "compiled" / "sources.py"))
-        digest = sources["source_digest"]()
-        for path in found:
-            with ZipFile(path) as file:
-                if file.comment.decode() != digest:
-                    raise ValueError(f"ET_SIM_SHIPPED: {path} is of other sources")
-        return {str(path.absolute()): f"et_sim/compiled/{path.name}" for path in found}
+        with ZipFile(path) as file:
+            if file.comment.decode() != sources["source_digest"]():
+                raise ValueError(f"ET_SIM_SHIPPED: {path} is of other sources")
+        return {str(path): f"et_sim/compiled/{path.name}"}

@@ -3,7 +3,7 @@
     python benchmarks/start.py [--repeat 7] [--shipped FOLDER]
 
 The first run is interpreted; a second one waits until engine and decoder are compiled into an empty cache.
-With FOLDER, which `python -m et_sim.compiled.ship` filled, a third one is that of a wheel with the archives.
+With FOLDER, which `python -m et_sim.compiled.ship` filled, a third one is that of a wheel with the archive.
 """
 
 from __future__ import annotations
@@ -39,12 +39,11 @@ def seconds(arguments: list[str], folder: str, cache: str, compiling: str = "now
     return time.perf_counter() - begin
 
 
-def first_with_shipped(run: list[str], archives: Path, folder: str) -> float:
+def first_with_shipped(run: list[str], folder_of_archive: Path, folder: str) -> float:
     """Wall time of a first run of the package as a wheel brings it."""
     site, cache = Path(folder) / "site", Path(folder) / "cache"
     shutil.copytree(REPOSITORY / "et_sim", site / "et_sim")
-    for archive in archives.glob("*.zip"):
-        shutil.copy(archive, site / "et_sim" / "compiled")
+    shutil.copy(folder_of_archive / "bitcode.zip", site / "et_sim" / "compiled")
     return seconds(run, folder, str(cache), PYTHONPATH=str(site))
 
 

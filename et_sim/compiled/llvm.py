@@ -36,14 +36,21 @@ def bitcode(text: str) -> bytes:
 
 def object_code(code: bytes) -> bytes:
     """Machine code for this processor, of bitcode; what it calls must be in it, or in C's library."""
-    module = llvm.parse_bitcode(code)
-    library = ctypes.CDLL(None)
+    module, target = llvm.parse_bitcode(code), _target()
     called = [function.name for function in module.functions if function.is_declaration]
-    missing = [name for name in called if not (name.startswith("llvm.") or hasattr(library, name))]
+    missing = [name for name in called if not _is_anywhere(name)]
     if missing:
         raise ValueError(f"the code calls {missing[0]}, which is not there without Numba")
-    content: bytes = _target().emit_object(module)
+    module.triple, module.data_layout = target.triple, str(target.target_data)  # it may come from elsewhere
+    content: bytes = target.emit_object(module)
     return content
+
+
+def _is_anywhere(function: str) -> bool:
+    """Whether all processors have what LLVM calls so, or C's library does."""
+    if function.startswith("llvm."):
+        return not function.startswith(("llvm.x86.", "llvm.aarch64."))
+    return hasattr(ctypes.CDLL(None), function)
 
 
 def _target() -> Any:

@@ -1,8 +1,8 @@
 """Compiles ahead what a wheel brings along: `python -m et_sim.compiled.ship FOLDER [PROGRAM ARGUMENT ...]`.
 
 Runs of all kinds, or a program of yours, order the code that they lack, while they are interpreted. It is
-compiled for any processor of this family and put into an archive in FOLDER. A wheel takes it from there if
-the environment variable ET_SIM_SHIPPED names FOLDER when it is built.
+compiled to bitcode, for any processor, and put into an archive in FOLDER. A wheel takes it from there if the
+environment variable ET_SIM_SHIPPED names FOLDER when it is built.
 
 Not here: using the archive (`shipped`).
 """
@@ -21,7 +21,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from et_sim.compiled.orders import Order, locked, orders
-from et_sim.compiled.shipped import OF_THIS_SYSTEM, member, write_archive
+from et_sim.compiled.shipped import ARCHIVE, member, write_archive
 from et_sim.compiled.store import SETTINGS, cache_directory
 
 ET_SIM = (sys.executable, "-c", "import sys; from et_sim.cli import main; sys.exit(main())")
@@ -52,7 +52,7 @@ def main() -> None:
                 members[order.path.name] = made
                 sys.stdout.write(f"{order.path.name} {len(made):,} bytes\n")
                 sys.stdout.flush()
-        write_archive(folder / OF_THIS_SYSTEM, members)
+        write_archive(folder / ARCHIVE, members)
 
 
 def _ordered_by(programs: Iterator[list[str]]) -> list[Order]:

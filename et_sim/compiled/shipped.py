@@ -1,7 +1,8 @@
 """Compiled code that comes with a wheel, as bitcode: this machine's code is made of it without Numba.
 
-There is one archive for each system and family of processors, made by `ship`. It says of which sources it is:
-with others, and if it is damaged, it is passed over. With Numba's settings changed, too, nothing is taken.
+One archive, made by `ship`, is for all systems whose addresses have 64 bits, the lowest first: nothing in the
+bitcode is of one processor. It says of which sources it is: with others, and if it is damaged, it is passed
+over. With Numba's settings changed, too, nothing is taken.
 
 Not here: keeping what is made (`store`).
 """
@@ -11,7 +12,6 @@ from __future__ import annotations
 import functools
 import json
 import os
-import platform
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -20,7 +20,8 @@ from pathlib import Path
 from et_sim.compiled.sources import PACKAGE, source_digest
 from et_sim.compiled.store import SETTINGS, write_code
 
-OF_THIS_SYSTEM = f"{sys.platform}-{platform.machine()}.zip"
+ARCHIVE = "bitcode.zip"
+IS_FOR_THIS_SYSTEM = sys.byteorder == "little" and sys.maxsize == 2**63 - 1
 NONE, DAMAGED, OF_OTHER_SOURCES = "none", "damaged", "of other sources"
 
 
@@ -96,11 +97,11 @@ def what_came() -> str:
 
 
 def _archive() -> Path:
-    return PACKAGE / "compiled" / OF_THIS_SYSTEM
+    return PACKAGE / "compiled" / ARCHIVE
 
 
 @functools.cache
 def _usable() -> frozenset[str]:
-    if not _archive().is_file() or any(os.environ.get(name) for name in SETTINGS):
+    if not (IS_FOR_THIS_SYSTEM and _archive().is_file()) or any(os.environ.get(name) for name in SETTINGS):
         return frozenset()
     return names_in(_archive())

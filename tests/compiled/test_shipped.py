@@ -12,11 +12,13 @@ from types import ModuleType
 from typing import Any
 from zipfile import ZipFile
 
+import llvmlite.binding
 import pytest
 from programs import FOLDER, REPOSITORY, Said, run, wait_until_made
 
 from et_sim.compiled import shipped
 from et_sim.compiled.entry_points import SHIPPED_SECONDS
+from et_sim.compiled.llvm import bitcode, object_code
 
 NO_NUMBA = "raise ImportError('there is no Numba here')\n"
 
@@ -29,7 +31,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     paths = os.pathsep.join([str(REPOSITORY), str(FOLDER)])
     command = [sys.executable, "-m", "et_sim.compiled.ship", str(folder), *program]
     subprocess.run(command, env={**os.environ, "PYTHONPATH": paths}, check=True, capture_output=True)
-    return folder / shipped.OF_THIS_SYSTEM
+    return folder / shipped.ARCHIVE
 
 
 @pytest.fixture
@@ -83,6 +85,28 @@ def test_an_archive_has_no_more_than_what_the_program_lacked(archive: Path) -> N
     with ZipFile(archive) as file:
         [name] = file.namelist()
     assert name.startswith("quadrupled_sum-")
+
+
+AARCH64 = 183  # the number of the family in an ELF file
+
+
+def test_the_same_archive_is_for_another_family_of_processors(
+    archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    llvmlite.binding.initialize_all_targets()
+    llvmlite.binding.initialize_all_asmprinters()
+    target = llvmlite.binding.Target.from_triple("aarch64-unknown-linux-gnu").create_target_machine(jit=True)
+    monkeypatch.setattr("et_sim.compiled.llvm._target", lambda: target)
+    with ZipFile(archive) as file:
+        [made] = (object_code(file.read(name).partition(b"\n")[2]) for name in file.namelist())
+    assert (made[:4], made[18]) == (b"\x7fELF", AARCH64)
+
+
+def test_bitcode_of_one_family_is_refused() -> None:
+    call = "call void @llvm.x86.sse2.pause()"
+    code = bitcode(f"declare void @llvm.x86.sse2.pause() define void @wait() {{ {call} ret void }}")
+    with pytest.raises(ValueError, match=r"llvm\.x86\.sse2\.pause"):
+        object_code(code)
 
 
 @pytest.mark.deep
@@ -155,7 +179,7 @@ def test_a_release_wheel_has_the_archive_and_nothing_else_of_its_folder(
     shutil.copy(archive, tmp_path)
     (tmp_path / "quadrupled_sum-0123.code").write_text("of a cache")
     result = _forced_into_the_wheel(tmp_path, monkeypatch)
-    assert result == [f"et_sim/compiled/{shipped.OF_THIS_SYSTEM}"]
+    assert result == [f"et_sim/compiled/{shipped.ARCHIVE}"]
 
 
 def test_any_other_wheel_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
