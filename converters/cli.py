@@ -1,8 +1,8 @@
 """The command line: `et-convert <command> …`; one file per command, in `converters.commands`.
 
-A command module has `add_parser(commands)`, which registers it, and `run(options)`, which gives
-the lines to print. Modules are found by being there, so a new command is a new file. Results go to
-stdout, everything else to stderr. Exit status: 0 success, 2 bad input or usage.
+A command module has `Options`, which declares it, and `run(options)`, which gives the lines to print. Modules
+are found by being there, so a new command is a new file. Results go to stdout, everything else to stderr.
+Exit status: 0 success, 2 bad input or usage.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from converters import commands
-from et_sim.basics.command_line import Parser, interruptible
+from et_sim.basics.command_line import Parser, add_commands, interruptible
+from et_sim.basics.declared_options import add_version
 from et_sim.basics.errors import EtSimError, brief
 from et_sim.basics.terminal import visible_streams
 from et_sim.compiled.compile_status import CompileStatus
 from et_sim.compiled.entry_points import watching_compilation
 from et_sim.documents.recognise import CONVERTER, refuse_misplaced
-from et_sim.version import __version__
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -29,8 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _obey(arguments: Sequence[str] | None) -> int:
-    options = _parser().parse_args(arguments)
     try:
+        options = _parser().parse_args(arguments)
         with interruptible(), watching_compilation(CompileStatus("et-convert")):
             refuse_misplaced(vars(options), CONVERTER.get(options.command, {}))
             for line in options.run(options):
@@ -60,8 +60,9 @@ def _parser() -> Parser:
         prog="et-convert",
         description="Convert workloads of other tools into execution traces, show traces, repair them.",
     )
-    parser.add_argument("--version", action="version", version=f"et-convert {__version__}")
+    add_version(parser)
     registered = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name in sorted(module.name for module in iter_modules(commands.__path__)):
-        import_module(f"{commands.__name__}.{name}").add_parser(registered)
+    names = sorted(module.name for module in iter_modules(commands.__path__))
+    modules = {name: import_module(f"{commands.__name__}.{name}") for name in names}
+    add_commands(registered, {name.removeprefix("from_"): module for name, module in modules.items()})
     return parser

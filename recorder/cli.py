@@ -6,19 +6,18 @@ PyTorch is imported only by the processes that record. Not here: those (`launchi
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from et_sim.basics.command_line import Parser, interruptible
+from et_sim.basics.declared_options import Argument, Command, Option, add_version
 from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.basics.terminal import visible_streams
 from et_sim.basics.units import parse_ranks, parse_time_ns
-from et_sim.version import __version__
 
 if TYPE_CHECKING:
     from recorder.launching import Program
@@ -31,8 +30,11 @@ MOST_PROCESSES = 64
 def main(arguments: Sequence[str] | None = None) -> int:
     """Record; returns the process's exit status."""
     with visible_streams():
-        options = _parser().parse_args(arguments)
+        parser = Parser(prog="et-record")
+        add_version(parser)
+        parser.declare(Options, _record)
         try:
+            options = parser.parse_args(arguments)
             with interruptible():
                 for line in _record(options):
                     print(line)
@@ -47,41 +49,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
 
 
-def _parser() -> Parser:
-    parser = Parser(
-        prog="et-record",
-        description="Record a distributed PyTorch program without its devices: it runs on shapes alone, as"
-        " some of its ranks, and what comes out is a workload of all of them.",
-    )
-    add = parser.add_argument
-    add("--version", action="version", version=f"et-record {__version__}")
-    add("--world", type=int, required=True, metavar="N", help="ranks of the job")
-    add(
-        "--ranks",
-        default=AUTO,
-        metavar="LIST",
-        help="ranks to record, as 0-3,8 (default: auto, one per role)",
-    )
-    add("-o", "--output", required=True, metavar="FILE", help="the workload, NAME.workload.json")
-    add("--local-world", type=int, metavar="N", help="ranks of a machine (default: 8, or all if fewer)")
-    add("--step", type=int, metavar="N", help="only this training step, counted from 0 (default: everything)")
-    add("--host-time", metavar="TIME", help="of the host for each operator, as 5us (default: none)")
-    add(
-        "--expert-skew",
-        default="",
-        metavar="SKEW",
-        help="how uneven experts are: zipf:S, or a JSON list (default: even)",
-    )
-    add("--expert-seed", type=int, default=0, metavar="N", help="which experts are busy, with zipf")
-    add("--keep-roots", action="store_true", help="broadcasts from their root, which tells ranks apart")
-    add("--report", metavar="FILE", help="write all that the report says as JSON")
-    add("--force", action="store_true", help="try versions of PyTorch that are not supported")
-    add("script", help="the training script")
-    add("arguments", nargs=argparse.REMAINDER, help="its arguments")
-    return parser
+class Options(Command):
+    """Record a distributed PyTorch program without its devices: it runs on shapes alone, as some of its
+    ranks, and what comes out is a workload of all of them.
+    """
+
+    world: Annotated[int, "ranks of the job", "N", Option()]
+    ranks: Annotated[str, "ranks to record, as 0-3,8 (default: auto, one per role)", "LIST"] = AUTO
+    output: Annotated[str, "the workload, NAME.workload.json", "FILE", Option("-o --output")]
+    local_world: Annotated[int | None, "ranks of a machine (default: 8, or all if fewer)", "N"] = None
+    step: Annotated[int | None, "only this training step, counted from 0 (default: everything)", "N"] = None
+    host_time: Annotated[str | None, "of the host for each operator, as 5us (default: none)", "TIME"] = None
+    expert_skew: Annotated[str, "how uneven experts are: zipf:S, or a JSON list (default: even)", "SKEW"] = ""
+    expert_seed: Annotated[int, "which experts are busy, with zipf", "N"] = 0
+    keep_roots: Annotated[bool, "broadcasts from their root, which tells ranks apart"] = False
+    report: Annotated[str | None, "write all that the report says as JSON", "FILE"] = None
+    force: Annotated[bool, "try versions of PyTorch that are not supported"] = False
+    script: Annotated[str, "the training script"]
+    arguments: Annotated[Sequence[str], "its arguments", Argument(words="...")]
 
 
-def _record(options: argparse.Namespace) -> list[str]:
+def _record(options: Options) -> list[str]:
     from et_sim.trace.disk import replace_all
     from et_sim.trace.manifest import manifest_stem, write_manifest
     from recorder import report

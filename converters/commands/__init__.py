@@ -5,30 +5,19 @@ Modules here are imported for `--help`, so they import what they need when they 
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Annotated
 
+from et_sim.basics.declared_options import Argument, Option
 from et_sim.basics.errors import UsageError
 
-FILE_PER_RANK = "write PREFIX.0.et, PREFIX.1.et, …"
 MOST_FILES = 4096
 
 
-def add_input(parser: argparse.ArgumentParser) -> None:
-    """The workload that a command reads."""
-    parser.add_argument("input", metavar="INPUT", help="PREFIX for PREFIX.<rank>.et, a manifest, or a file")
-
-
-def add_output(parser: argparse.ArgumentParser, text: str = FILE_PER_RANK) -> None:
-    """-o, which names what is written."""
-    parser.add_argument("-o", "--output", metavar="PREFIX", required=True, help=text)
-
-
-def add_report(parser: argparse.ArgumentParser, run: Callable[[Any], Iterator[str]]) -> None:
-    """--json, and what the command does."""
-    parser.add_argument("--json", action="store_true", help="print the report as JSON")
-    parser.set_defaults(run=run)
+WRITTEN = "-o --output"
+WorkloadInput = Annotated[str, "PREFIX for PREFIX.<rank>.et, a manifest, or a file", "INPUT", Argument()]
+Output = Annotated[str, "write PREFIX.0.et, PREFIX.1.et, …", "PREFIX", Option(WRITTEN)]
+EditedOutput = Annotated[str, "write PREFIX.0.et, … (or PREFIX.workload.json)", "PREFIX", Option(WRITTEN)]
+JsonReport = Annotated[bool, "print the report as JSON"]
 
 
 def number_ranges(option: str, text: str) -> list[range]:

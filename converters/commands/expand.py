@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
-from converters.commands import MOST_FILES, add_output, add_report
+from converters.commands import MOST_FILES, JsonReport, Output
+from et_sim.basics.declared_options import Command
 from et_sim.basics.errors import UsageError
 
 if TYPE_CHECKING:
     from et_sim.trace import Workload
 
 
-def add_parser(commands: Any) -> None:
-    """Register the command."""
-    parser = commands.add_parser(
-        "expand",
-        help="a workload manifest to one trace file per rank",
-        description="Write the trace of every rank that a workload manifest describes, with ranks as peers"
-        " and numbered groups, which PREFIX.groups.json lists: files that other readers understand too.",
-    )
-    parser.add_argument("manifest", metavar="MANIFEST", type=Path, help="a .workload.json file")
-    add_output(parser)
-    parser.add_argument("--ranks", help=f'only these: "0-63,128"; at most {MOST_FILES:,} (default: all)')
-    add_report(parser, run)
+class Options(Command):
+    """Write the trace of every rank that a workload manifest describes, with ranks as peers and numbered
+    groups, which PREFIX.groups.json lists: files that other readers understand too.
+    """
+
+    about = "a workload manifest to one trace file per rank"
+
+    manifest: Annotated[Path, "a .workload.json file", "MANIFEST"]
+    output: Output
+    ranks: Annotated[str | None, f'only these: "0-63,128"; at most {MOST_FILES:,} (default: all)'] = None
+    json: JsonReport = False
 
 
-def run(options: argparse.Namespace) -> Iterator[str]:
+def run(options: Options) -> Iterator[str]:
     """Read the manifest, write the files of the ranks asked for, then report."""
     import json
 

@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-from converters.commands import add_output, add_report
+from converters.commands import JsonReport, Output
+from et_sim.basics.declared_options import Command
 from et_sim.basics.errors import UsageError
 
 
-def add_parser(commands: Any) -> None:
-    """Register the command."""
-    parser = commands.add_parser(
-        "json",
-        help="traces as JSON to trace files",
-        description="Convert traces as JSON, one file per rank in rank order, to PREFIX.<rank>.et."
-        " The flavour is recognised by content: protobuf JSON (chakra_jsonizer), workload_graph, or the"
-        " JSON lines of et-convert show; each may be compressed with gzip.",
-    )
-    parser.add_argument("inputs", metavar="INPUT", nargs="+", type=Path, help="a trace as JSON")
-    add_output(parser)
-    parser.add_argument("--ranks", type=int, help="how many ranks share a single INPUT (default: one)")
-    parser.add_argument(
-        "--drop-dangling",
-        action="store_true",
-        help="leave out dependencies on nodes that are not in the file",
-    )
-    add_report(parser, run)
+class Options(Command):
+    """Convert traces as JSON, one file per rank in rank order, to PREFIX.<rank>.et. The flavour is recognised
+    by content: protobuf JSON (chakra_jsonizer), workload_graph, or the JSON lines of et-convert show; each
+    may be compressed with gzip.
+    """
+
+    about = "traces as JSON to trace files"
+
+    inputs: Annotated[Sequence[Path], "a trace as JSON", "INPUT"]
+    output: Output
+    ranks: Annotated[int | None, "how many ranks share a single INPUT (default: one)"] = None
+    drop_dangling: Annotated[bool, "leave out dependencies on nodes that are not in the file"] = False
+    json: JsonReport = False
 
 
-def run(options: argparse.Namespace) -> Iterator[str]:
+def run(options: Options) -> Iterator[str]:
     """Convert everything, then write, then report."""
     _check_ranks(options)
     from converters.files import refuse_overwriting, trace_path
@@ -56,7 +51,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     yield from report_lines(converted, as_json=options.json)
 
 
-def _check_ranks(options: argparse.Namespace) -> None:
+def _check_ranks(options: Options) -> None:
     if options.ranks is None:
         return
     if options.ranks < 1:

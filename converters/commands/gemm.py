@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
-from converters.commands import add_report
+from converters.commands import JsonReport
+from et_sim.basics.declared_options import Command, Option
 
 if TYPE_CHECKING:
     from converters.layers.gemm import Shape, Timer
@@ -17,57 +17,40 @@ if TYPE_CHECKING:
 _PEAK, _BANDWIDTH = 312.0, 2039.0  # of an A100 with 80 GB: 16-bit TFLOPS, GB/s
 
 
-def add_parser(commands: Any) -> None:
-    """Register the command."""
-    parser = commands.add_parser(
-        "gemm",
-        help="a list of matrix products (CSV) to a layer file",
-        description="Share the matrix products of a model between NPUs, time what each computes, and write"
-        " the layer file. The list has the columns Layer,m,n,k and perhaps strategy; with --images, it is"
-        " SCALE-Sim's list of convolutions.",
-    )
-    parser.add_argument("input", metavar="MODEL.csv", type=Path, help="the products; may be gzipped")
-    parser.add_argument("-o", "--output", metavar="FILE", type=Path, required=True, help="the layer file")
-    parser.add_argument("--ranks", type=int, required=True, help="NPUs that share the work")
-    parser.add_argument("--packages", type=int, default=1, help="packages that they come in (default: 1)")
-    parser.add_argument(
-        "--images",
-        type=int,
-        metavar="N",
-        help="the list has convolutions, in SCALE-Sim's columns, of N images in all",
-    )
-    parser.add_argument(
-        "--strategy", default="DATA", help="of products whose line names none, such as MODEL (default: DATA)"
-    )
-    parser.add_argument("--value-bytes", type=int, default=2, help="bytes of a value (default: 2)")
-    parser.add_argument(
-        "--update", type=int, default=100, metavar="NS", help="ns after each collective (default: 100)"
-    )
-    parser.add_argument(
-        "--last-bottom-layer", default="", metavar="NAME", help="with EMBEDDING: the bottom MLP's last layer"
-    )
-    parser.add_argument(
-        "--compute",
-        choices=("roofline", "systolic"),
-        default="roofline",
-        help="what times the products (default: roofline)",
-    )
-    parser.add_argument(
-        "--config", type=Path, metavar="CFG", help="with systolic: the array, a configuration of SCALE-Sim"
-    )
-    parser.add_argument("--clock-ghz", type=float, help="with systolic: cycles per nanosecond (default: 1)")
-    parser.add_argument(
-        "--tflops", type=float, help=f"with roofline: peak of an NPU, 10^12 operations/s (default: {_PEAK:g})"
-    )
-    parser.add_argument(
-        "--memory-gbps",
-        type=float,
-        help=f"with roofline: memory bandwidth of an NPU, 10^9 bytes/s (default: {_BANDWIDTH:g})",
-    )
-    add_report(parser, run)
+class Options(Command):
+    """Share the matrix products of a model between NPUs, time what each computes, and write the layer file.
+    The list has the columns Layer,m,n,k and perhaps strategy; with --images, it is SCALE-Sim's list of
+    convolutions.
+    """
+
+    about = "a list of matrix products (CSV) to a layer file"
+
+    input: Annotated[Path, "the products; may be gzipped", "MODEL.csv"]
+    output: Annotated[Path, "the layer file", "FILE", Option("-o --output")]
+    ranks: Annotated[int, "NPUs that share the work", Option()]
+    packages: Annotated[int, "packages that they come in (default: 1)"] = 1
+    images: Annotated[
+        int | None, "the list has convolutions, in SCALE-Sim's columns, of N images in all", "N"
+    ] = None
+    strategy: Annotated[str, "of products whose line names none, such as MODEL (default: DATA)"] = "DATA"
+    value_bytes: Annotated[int, "bytes of a value (default: 2)"] = 2
+    update: Annotated[int, "ns after each collective (default: 100)", "NS"] = 100
+    last_bottom_layer: Annotated[str, "with EMBEDDING: the bottom MLP's last layer", "NAME"] = ""
+    compute: Annotated[
+        str, "what times the products (default: roofline)", Option(choices=("roofline", "systolic"))
+    ] = "roofline"
+    config: Annotated[Path | None, "with systolic: the array, a configuration of SCALE-Sim", "CFG"] = None
+    clock_ghz: Annotated[float | None, "with systolic: cycles per nanosecond (default: 1)"] = None
+    tflops: Annotated[
+        float | None, f"with roofline: peak of an NPU, 10^12 operations/s (default: {_PEAK:g})"
+    ] = None
+    memory_gbps: Annotated[
+        float | None, f"with roofline: memory bandwidth of an NPU, 10^9 bytes/s (default: {_BANDWIDTH:g})"
+    ] = None
+    json: JsonReport = False
 
 
-def run(options: argparse.Namespace) -> Iterator[str]:
+def run(options: Options) -> Iterator[str]:
     """Read, share, time, write, report."""
     from converters.files import refuse_overwriting
     from converters.layers.gemm import STRATEGIES, Shape, layers_of, rounded_up
@@ -102,7 +85,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     yield from _report(options, layer_file, shape, rounded_up(products, shape))
 
 
-def _timer(options: argparse.Namespace) -> Timer:
+def _timer(options: Options) -> Timer:
     from converters.layers.gemm import roofline_timer, systolic_timer
     from et_sim.basics.errors import UsageError
     from et_sim.compute.systolic import ClockedArray
@@ -130,16 +113,16 @@ def _timer(options: argparse.Namespace) -> Timer:
     return systolic_timer(ClockedArray(config.array, clock))
 
 
-def _peak_and_bandwidth(options: argparse.Namespace) -> tuple[float, float]:
+def _peak_and_bandwidth(options: Options) -> tuple[float, float]:
     peak = _PEAK if options.tflops is None else options.tflops
     return peak, _BANDWIDTH if options.memory_gbps is None else options.memory_gbps
 
 
-def _clock(options: argparse.Namespace) -> float:
+def _clock(options: Options) -> float:
     return 1.0 if options.clock_ghz is None else float(options.clock_ghz)
 
 
-def _report(options: argparse.Namespace, layer_file: LayerFile, shape: Shape, rounded: int) -> Iterator[str]:
+def _report(options: Options, layer_file: LayerFile, shape: Shape, rounded: int) -> Iterator[str]:
     import json
 
     from et_sim.layerfile.layer_file import Phase
@@ -174,7 +157,7 @@ def _totals(layer_file: LayerFile, phase: Phase) -> dict[str, int]:
 
 
 def _facts(
-    options: argparse.Namespace, layer_file: LayerFile, shape: Shape, phases: dict[str, dict[str, int]]
+    options: Options, layer_file: LayerFile, shape: Shape, phases: dict[str, dict[str, int]]
 ) -> Iterator[tuple[str, str]]:
     from et_sim.basics.units import format_bytes, format_ns, plural
 

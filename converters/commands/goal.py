@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from converters.commands import add_output, add_report
+from converters.commands import JsonReport, Output
+from et_sim.basics.declared_options import Command
 
 if TYPE_CHECKING:
     from et_sim.trace import Trace
     from et_sim.trace.goal.schedule import Totals
 
 
-def add_parser(commands: Any) -> None:
-    """Register the command."""
-    parser = commands.add_parser(
-        "goal",
-        help="a GOAL text (LogGOPSim, ATLAHS) to traces",
-        description="Convert the schedules of a GOAL text into PREFIX.<rank>.et, for `et-sim run"
-        " --network-model loggops` or any other model.",
-    )
-    parser.add_argument("input", metavar="FILE.goal", type=Path, help="the schedules; may be gzipped")
-    add_output(parser)
-    add_report(parser, run)
+class Options(Command):
+    """Convert the schedules of a GOAL text into PREFIX.<rank>.et, for `et-sim run --network-model loggops` or
+    any other model.
+    """
+
+    about = "a GOAL text (LogGOPSim, ATLAHS) to traces"
+
+    input: Annotated[Path, "the schedules; may be gzipped", "FILE.goal"]
+    output: Output
+    json: JsonReport = False
 
 
-def run(options: argparse.Namespace) -> Iterator[str]:
+def run(options: Options) -> Iterator[str]:
     """Read and write rank by rank, then report."""
     from converters.files import progress, refuse_overwriting, trace_path
     from converters.report import Converted, report_lines

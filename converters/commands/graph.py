@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from converters.commands import add_input, number_ranges
+from converters.commands import WorkloadInput, number_ranges
+from et_sim.basics.declared_options import Command, Option
 from et_sim.basics.errors import TraceError, UsageError
 
 if TYPE_CHECKING:
@@ -16,33 +16,24 @@ if TYPE_CHECKING:
 MOST_NODES = 2000
 
 
-def add_parser(commands: Any) -> None:
-    """Register the command."""
-    parser = commands.add_parser(
-        "graph",
-        help="some nodes of a trace for GraphViz, or as GraphML",
-        description="Write some nodes of one rank's trace, and the dependencies among them, as a graph.",
-    )
-    add_input(parser)
-    parser.add_argument(
-        "-o", "--output", metavar="FILE", type=Path, required=True, help="FILE.dot or FILE.graphml"
-    )
-    parser.add_argument("--rank", type=int, default=0, help="whose trace (default: 0)")
-    parser.add_argument("--nodes", metavar="LIST", help='the nodes with these ids: "0-49,70"')
-    parser.add_argument(
-        "--window",
-        metavar="BEGIN:END",
-        help='nodes recorded to start in this time of the trace: "10ms:20ms"',
-    )
-    parser.add_argument("--around", metavar="ID", type=int, help="the nodes near this one")
-    parser.add_argument(
-        "--steps", type=int, default=2, help="how many dependencies away --around goes (default: 2)"
-    )
-    parser.add_argument("--most", type=int, default=MOST_NODES, help=f"most nodes (default: {MOST_NODES})")
-    parser.set_defaults(run=run)
+class Options(Command):
+    """Write some nodes of one rank's trace, and the dependencies among them, as a graph."""
+
+    about = "some nodes of a trace for GraphViz, or as GraphML"
+
+    input: WorkloadInput
+    output: Annotated[Path, "FILE.dot or FILE.graphml", "FILE", Option("-o --output")]
+    rank: Annotated[int, "whose trace (default: 0)"] = 0
+    nodes: Annotated[str | None, 'the nodes with these ids: "0-49,70"', "LIST"] = None
+    window: Annotated[
+        str | None, 'nodes recorded to start in this time of the trace: "10ms:20ms"', "BEGIN:END"
+    ] = None
+    around: Annotated[int | None, "the nodes near this one", "ID"] = None
+    steps: Annotated[int, "how many dependencies away --around goes (default: 2)"] = 2
+    most: Annotated[int, f"most nodes (default: {MOST_NODES})"] = MOST_NODES
 
 
-def run(options: argparse.Namespace) -> Iterator[str]:
+def run(options: Options) -> Iterator[str]:
     """Choose nodes, draw them, write the file."""
     from converters.editing.drawing import as_dot, as_graphml, draw
     from converters.editing.files import read_input
@@ -77,7 +68,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     yield f"{recorded.source} -> {options.output}: {shown}, {made}{left}"
 
 
-def _rows(options: argparse.Namespace, recorded: Recorded) -> Any:
+def _rows(options: Options, recorded: Recorded) -> Any:
     """The rows asked for, ascending; without a choice, all."""
     import numpy as np
 

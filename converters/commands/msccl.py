@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
-from converters.commands import add_output, add_report
+from converters.commands import JsonReport, Output
+from et_sim.basics.declared_options import Command
 from et_sim.basics.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,32 +23,25 @@ KEYS = {
 }
 
 
-def add_parser(commands: Any) -> None:
-    """Register the command."""
-    parser = commands.add_parser(
-        "msccl",
-        help="an MSCCL algorithm to the programs of a custom collective",
-        description="Convert a collective algorithm in MSCCL's XML to PREFIX.<rank>.et, which a system file"
-        ' names under "all-reduce-implementation-custom" or the like.',
-    )
-    parser.add_argument("input", metavar="ALGO.xml", type=Path, help="the algorithm; may be gzipped")
-    add_output(parser)
-    parser.add_argument(
-        "--bytes",
-        default="1MiB",
-        help="size of all chunks together: the vector, or what an all-gather ends with (default: 1MiB)",
-    )
-    parser.add_argument(
-        "--reduce-micros",
-        type=int,
-        default=0,
-        metavar="US",
-        help="microseconds of one reduction (default: 0, which a simulation takes as 1 ns)",
-    )
-    add_report(parser, run)
+class Options(Command):
+    """Convert a collective algorithm in MSCCL's XML to PREFIX.<rank>.et, which a system file names under
+    "all-reduce-implementation-custom" or the like.
+    """
+
+    about = "an MSCCL algorithm to the programs of a custom collective"
+
+    input: Annotated[Path, "the algorithm; may be gzipped", "ALGO.xml"]
+    output: Output
+    bytes: Annotated[
+        str, "size of all chunks together: the vector, or what an all-gather ends with (default: 1MiB)"
+    ] = "1MiB"
+    reduce_micros: Annotated[
+        int, "microseconds of one reduction (default: 0, which a simulation takes as 1 ns)", "US"
+    ] = 0
+    json: JsonReport = False
 
 
-def run(options: argparse.Namespace) -> Iterator[str]:
+def run(options: Options) -> Iterator[str]:
     """Convert all ranks, then write, then report."""
     from converters.files import refuse_overwriting, trace_path
     from converters.msccl_programs import Costs, chunk_bytes, programs

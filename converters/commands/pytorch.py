@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
+from converters.commands import JsonReport
+from et_sim.basics.declared_options import Argument, Command, Option
 from et_sim.basics.errors import UsageError, did_you_mean
 from et_sim.basics.files import exists, is_folder
 
@@ -16,48 +17,38 @@ if TYPE_CHECKING:
     from converters.pytorch.graph import Link
 
 
-def add_parser(commands: Any) -> None:
-    """Register the command."""
-    parser = commands.add_parser(
-        "pytorch",
-        help="recordings of PyTorch (execution traces, Kineto timelines) to traces",
-        description="Convert what PyTorch recorded of a run: an execution trace (--host), a Kineto timeline"
-        " (--device), or both of one rank; or a folder with the recordings of many ranks. Either of the two"
-        " recordings is enough; times come from the timeline only.",
-    )
-    parser.add_argument(
-        "input", nargs="?", type=Path, metavar="DIR", help="folder with recordings, or a single one"
-    )
-    parser.add_argument("--host", type=Path, metavar="ET.json", help="execution trace of one rank")
-    parser.add_argument("--device", type=Path, metavar="KINETO.json", help="Kineto timeline of the same rank")
-    parser.add_argument(
-        "-o",
-        "--output",
-        required=True,
-        metavar="OUTPUT",
-        help="with a folder: write OUTPUT.<rank>.et; otherwise the file to write",
-    )
-    parser.add_argument(
-        "--without",
-        default="",
-        metavar="KIND,…",
-        help="leave out kinds of dependencies: thread-order, call-tree, launch, stream-order, event-wait,"
+class Options(Command):
+    """Convert what PyTorch recorded of a run: an execution trace (--host), a Kineto timeline (--device), or
+    both of one rank; or a folder with the recordings of many ranks. Either of the two recordings is enough;
+    times come from the timeline only.
+    """
+
+    about = "recordings of PyTorch (execution traces, Kineto timelines) to traces"
+
+    input: Annotated[Path | None, "folder with recordings, or a single one", "DIR", Argument()] = None
+    host: Annotated[Path | None, "execution trace of one rank", "ET.json"] = None
+    device: Annotated[Path | None, "Kineto timeline of the same rank", "KINETO.json"] = None
+    output: Annotated[
+        str,
+        "with a folder: write OUTPUT.<rank>.et; otherwise the file to write",
+        "OUTPUT",
+        Option("-o --output"),
+    ]
+    without: Annotated[
+        str,
+        "leave out kinds of dependencies: thread-order, call-tree, launch, stream-order, event-wait,"
         " sync, cross-thread, data",
-    )
-    parser.add_argument(
-        "--force",
-        action="store_true",
-        help="convert recordings that seem not to belong together, too: of different ranks, runs or steps",
-    )
-    parser.add_argument("--report", type=Path, metavar="FILE", help="write the report as JSON")
-    parser.add_argument("--json", action="store_true", help="print the report as JSON")
-    parser.add_argument(
-        "--jobs", type=int, metavar="N", help="ranks to convert at once (default: processors)"
-    )
-    parser.set_defaults(run=run)
+        "KIND,…",
+    ] = ""
+    force: Annotated[
+        bool, "convert recordings that seem not to belong together, too: of different ranks, runs or steps"
+    ] = False
+    report: Annotated[Path | None, "write the report as JSON", "FILE"] = None
+    json: JsonReport = False
+    jobs: Annotated[int | None, "ranks to convert at once (default: processors)", "N"] = None
 
 
-def run(options: argparse.Namespace) -> Iterator[str]:
+def run(options: Options) -> Iterator[str]:
     """Convert all ranks, then say what became of them."""
     import json
 
@@ -89,7 +80,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     yield from (f"note: {note}" for note in notes)
 
 
-def _jobs(options: argparse.Namespace) -> tuple[list[Job], list[str]]:
+def _jobs(options: Options) -> tuple[list[Job], list[str]]:
     from converters.pytorch.converting import Job
     from converters.pytorch.folders import job_of_file, jobs_of_folder
 
@@ -111,9 +102,9 @@ def _jobs(options: argparse.Namespace) -> tuple[list[Job], list[str]]:
             f"the output of one rank is a file, and {options.output!r} does not end in .et",
             remedy="name it PREFIX.<rank>.et",
         )
-    if named:
-        return [Job(output, options.host, options.device, without=without)], []
-    return [job_of_file(options.input, output, without)], []
+    if options.input is not None:
+        return [job_of_file(options.input, output, without)], []
+    return [Job(output, options.host, options.device, without=without)], []
 
 
 def _without(text: str) -> frozenset[Link]:

@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated
 
-from converters.commands import add_output, add_report
+from converters.commands import JsonReport, Output
+from et_sim.basics.declared_options import Command
 from et_sim.basics.errors import UsageError
 
 
-def add_parser(commands: Any) -> None:
-    """Register the command."""
-    parser = commands.add_parser(
-        "repair",
-        help="drop dependencies on nodes that are not in the trace",
-        description="Rewrite traces that depend on nodes they do not hold, as the PyTorch converter of"
-        " Chakra writes them. Such dependencies are dropped and counted; nothing else changes, unless"
-        " --even-sizes asks for it.",
-    )
-    parser.add_argument("prefix", metavar="PREFIX", help="traces to repair: PREFIX.0.et, PREFIX.1.et, …")
-    add_output(parser)
-    parser.add_argument(
-        "--even-sizes",
-        action="store_true",
-        help="where members of a group give different sizes to a collective, let all give the largest",
-    )
-    add_report(parser, run)
+class Options(Command):
+    """Rewrite traces that depend on nodes they do not hold, as the PyTorch converter of Chakra writes them.
+    Such dependencies are dropped and counted; nothing else changes, unless --even-sizes asks for it.
+    """
+
+    about = "drop dependencies on nodes that are not in the trace"
+
+    prefix: Annotated[str, "traces to repair: PREFIX.0.et, PREFIX.1.et, …", "PREFIX"]
+    output: Output
+    even_sizes: Annotated[
+        bool, "where members of a group give different sizes to a collective, let all give the largest"
+    ] = False
+    json: JsonReport = False
 
 
-def run(options: argparse.Namespace) -> Iterator[str]:
+def run(options: Options) -> Iterator[str]:
     """Read every rank's trace, then write every one, then report."""
     from pathlib import Path
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import structs
 
-from converters.commands import MOST_FILES, add_input, add_output, add_report
+from converters.commands import MOST_FILES, EditedOutput, JsonReport, WorkloadInput
+from et_sim.basics.declared_options import Command, Option
 from et_sim.basics.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,73 +27,64 @@ if TYPE_CHECKING:
 _BUCKET = "25MiB"
 
 
-def add_parser(commands: Any) -> None:
-    """Register the command."""
-    parser = commands.add_parser(
-        "scale",
-        help="a workload of few ranks to one of many",
-        description="Let many ranks do what few were recorded to do: as replicas, or members of groups."
-        " Writes PREFIX.workload.json and its templates, which stay few and small.",
-    )
-    add_input(parser)
-    add_output(parser, "write PREFIX.0.et, … (or PREFIX.workload.json)")
-    parser.add_argument(
-        "--from",
-        dest="old_plan",
-        metavar="PLAN",
-        help="how the ranks of the input are spread, as in tp=2,pp=2,dp=2 (other axes have one place)",
-    )
-    parser.add_argument(
-        "--to",
-        dest="new_plan",
-        metavar="PLAN",
-        help="what grows, as in dp=64; others stay as they are (without --from, the input is one replica)",
-    )
-    parser.add_argument(
-        "--order",
-        metavar="AXES",
-        help="how ranks are counted, the innermost axis first (default: tp-cp-ep-dp-pp, as Megatron does)",
-    )
-    parser.add_argument("--replicas", type=int, metavar="R", help="so many copies of everything (default: 1)")
-    parser.add_argument(
-        "--group",
-        action="append",
-        default=[],
-        metavar="NAME=SIZE",
-        help="let a group, and all that are like it, have SIZE members; may be given several times",
-    )
-    parser.add_argument(
-        "--keep-groups",
-        action="store_true",
-        help='let collectives of all ranks stay among the ranks of a replica (group "replica")',
-    )
-    parser.add_argument(
-        "--rank",
-        type=int,
-        metavar="R",
-        help="which rank of --from the input is, if it is one that stands for all (default: as it says)",
-    )
-    parser.add_argument(
-        "--gradients",
-        metavar="SIZE",
-        help="bytes of gradients of a rank, which replicas reduce in each iteration while its backward pass"
+class Options(Command):
+    """Let many ranks do what few were recorded to do: as replicas, or members of groups. Writes
+    PREFIX.workload.json and its templates, which stay few and small.
+    """
+
+    about = "a workload of few ranks to one of many"
+
+    input: WorkloadInput
+    output: EditedOutput
+    old_plan: Annotated[
+        str | None,
+        "how the ranks of the input are spread, as in tp=2,pp=2,dp=2 (other axes have one place)",
+        "PLAN",
+        Option("--from"),
+    ] = None
+    new_plan: Annotated[
+        str | None,
+        "what grows, as in dp=64; others stay as they are (without --from, the input is one replica)",
+        "PLAN",
+        Option("--to"),
+    ] = None
+    order: Annotated[
+        str | None,
+        "how ranks are counted, the innermost axis first (default: tp-cp-ep-dp-pp, as Megatron does)",
+        "AXES",
+    ] = None
+    replicas: Annotated[int | None, "so many copies of everything (default: 1)", "R"] = None
+    group: Annotated[
+        Sequence[str],
+        "let a group, and all that are like it, have SIZE members; may be given several times",
+        "NAME=SIZE",
+    ] = ()
+    keep_groups: Annotated[
+        bool, 'let collectives of all ranks stay among the ranks of a replica (group "replica")'
+    ] = False
+    rank: Annotated[
+        int | None,
+        "which rank of --from the input is, if it is one that stands for all (default: as it says)",
+        "R",
+    ] = None
+    gradients: Annotated[
+        str | None,
+        "bytes of gradients of a rank, which replicas reduce in each iteration while its backward pass"
         " makes them; 0: none",
-    )
-    parser.add_argument("--bucket", metavar="SIZE", help="bytes of one such all-reduce (default: 25MiB)")
-    parser.add_argument(
-        "--micro-batches",
-        type=int,
-        metavar="N",
-        help="equal backward passes in an iteration, the last of which completes the gradients (default: 1)",
-    )
-    parser.add_argument("--groups", metavar="FILE", type=Path, help="the groups file of the input")
-    parser.add_argument(
-        "--expand", action="store_true", help="write PREFIX.0.et, PREFIX.1.et, … instead of a manifest"
-    )
-    add_report(parser, run)
+        "SIZE",
+    ] = None
+    bucket: Annotated[str | None, "bytes of one such all-reduce (default: 25MiB)", "SIZE"] = None
+    micro_batches: Annotated[
+        int | None,
+        "equal backward passes in an iteration, the last of which completes the gradients (default: 1)",
+        "N",
+    ] = None
+    groups: Annotated[Path | None, "the groups file of the input", "FILE"] = None
+    expand: Annotated[bool, "write PREFIX.0.et, PREFIX.1.et, … instead of a manifest"] = False
+    json: JsonReport = False
 
 
-def run(options: argparse.Namespace) -> Iterator[str]:
+def run(options: Options) -> Iterator[str]:
     """Find the rules of groups, let them grow, write, report."""
     from converters.editing.files import read_input
     from converters.editing.scaling import scale
@@ -116,7 +107,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
         yield f"run with: et-sim run {inputs}"
 
 
-def _refuse_both(options: argparse.Namespace) -> None:
+def _refuse_both(options: Options) -> None:
     """Growth is said by plans, or by groups and replicas."""
     by_plan = options.old_plan is not None or options.new_plan is not None
     is_other = bool(options.group) or options.replicas is not None or options.keep_groups
@@ -139,7 +130,7 @@ def _refuse_both(options: argparse.Namespace) -> None:
         )
 
 
-def _by_plan(options: argparse.Namespace, given: Input) -> _Plan:
+def _by_plan(options: Options, given: Input) -> _Plan:
     """Axes of a plan grow, and groups with them."""
     import numpy as np
 
@@ -147,8 +138,9 @@ def _by_plan(options: argparse.Namespace, given: Input) -> _Plan:
     from converters.editing.growth import Growth
     from converters.editing.plans import ORDER, read_change, read_role
 
-    new_plan = options.old_plan if options.new_plan is None else options.new_plan
-    change = read_change(options.old_plan, new_plan, options.order or ORDER)
+    old_plan = options.old_plan or ""
+    new_plan = old_plan if options.new_plan is None else options.new_plan
+    change = read_change(old_plan, new_plan, options.order or ORDER)
     workload, role = given.workload, None
     if workload.ranks == 1 < change.ranks:
         role = read_role(given, change, options.rank)
@@ -162,7 +154,7 @@ def _by_plan(options: argparse.Namespace, given: Input) -> _Plan:
         )
     if change.ranks != workload.ranks:
         raise UsageError(
-            f"--from {options.old_plan} are {change.ranks:,} ranks, and there are {workload.ranks:,}",
+            f"--from {old_plan} are {change.ranks:,} ranks, and there are {workload.ranks:,}",
             place=workload.source,
             remedy="give every axis that has several places",
         )
@@ -175,7 +167,7 @@ def _by_plan(options: argparse.Namespace, given: Input) -> _Plan:
     return replace(given, workload=workload), families, growth, change.new_replicas
 
 
-def _by_groups(options: argparse.Namespace, given: Input) -> _Plan:
+def _by_groups(options: Options, given: Input) -> _Plan:
     """Groups grow by name, and everything is copied, as often as there shall be replicas."""
     from converters.editing.groups import Groups, find_group_rules, read_groups_file, uses_all_ranks
     from converters.editing.growth import Growth
@@ -197,7 +189,7 @@ def _by_groups(options: argparse.Namespace, given: Input) -> _Plan:
 
 
 def _gradients(
-    options: argparse.Namespace, given: Input, growth: Growth, replicas: GroupRule | None
+    options: Options, given: Input, growth: Growth, replicas: GroupRule | None
 ) -> Gradients | None:
     """What new replicas reduce; `replicas` are ranks that do the same, if there was one replica."""
     from converters.editing.gradients import Gradients, backward_rows
@@ -236,7 +228,7 @@ def _wanted(text: str) -> tuple[str, int]:
     return name, int(size)
 
 
-def _write(options: argparse.Namespace, scaled: Scaled) -> tuple[list[Converted], str]:
+def _write(options: Options, scaled: Scaled) -> tuple[list[Converted], str]:
     """Write all files; returns what to report, and what to give to a run."""
     from converters.editing.expanding import Files
     from converters.editing.files import decoded

@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
+from et_sim.basics.declared_options import Command
 from et_sim.basics.errors import TraceError, UsageError
 from et_sim.basics.files import is_file
 
 
-def add_parser(commands: Any) -> None:
-    """Register the command."""
-    parser = commands.add_parser(
-        "show",
-        help="print a trace, one line per node",
-        description="Print the trace of one rank, one line per node in the order of the file.",
-    )
-    parser.add_argument(
-        "trace", metavar="PREFIX_OR_FILE", help="PREFIX for PREFIX.<rank>.et, a manifest, or a file"
-    )
-    parser.add_argument("--rank", type=int, help="which rank of PREFIX or manifest (default: 0)")
-    parser.add_argument("--limit", type=int, metavar="N", help="print only the first N nodes")
-    parser.add_argument(
-        "--json", action="store_true", help="print JSON lines, which hold everything that the file says"
-    )
-    parser.set_defaults(run=run)
+class Options(Command):
+    """Print the trace of one rank, one line per node in the order of the file."""
+
+    about = "print a trace, one line per node"
+
+    trace: Annotated[str, "PREFIX for PREFIX.<rank>.et, a manifest, or a file", "PREFIX_OR_FILE"]
+    rank: Annotated[int | None, "which rank of PREFIX or manifest (default: 0)"] = None
+    limit: Annotated[int | None, "print only the first N nodes", "N"] = None
+    json: Annotated[bool, "print JSON lines, which hold everything that the file says"] = False
 
 
-def run(options: argparse.Namespace) -> Iterator[str]:
+def run(options: Options) -> Iterator[str]:
     """Have the reader judge the file, then print its records one by one."""
     if options.limit is not None and options.limit < 0:
         raise UsageError(f"--limit is {options.limit}", remedy="give a number of nodes, 0 or more")
@@ -68,7 +61,7 @@ def _title(path: Path, ranks: int, nodes: int, version: str) -> str:
     return f"{path}{place}: {plural(nodes, 'node')}{written}"
 
 
-def _file_of(options: argparse.Namespace) -> tuple[Path, int]:
+def _file_of(options: Options) -> tuple[Path, int]:
     """The file to show, and how many ranks there are (0 if a file was named)."""
     from et_sim.trace.manifest import is_manifest
 
@@ -103,7 +96,7 @@ def _file_of(options: argparse.Namespace) -> tuple[Path, int]:
     )
 
 
-def _template_of(options: argparse.Namespace) -> tuple[Path, int]:
+def _template_of(options: Options) -> tuple[Path, int]:
     """The template of a manifest that a rank runs, and how many ranks there are."""
     from et_sim.trace import read_manifest
 

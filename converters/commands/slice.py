@@ -2,50 +2,44 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-from converters.commands import add_input, add_output, add_report, number_ranges
+from converters.commands import EditedOutput, JsonReport, WorkloadInput, number_ranges
+from et_sim.basics.declared_options import Command
 from et_sim.basics.errors import UsageError
 
 
-def add_parser(commands: Any) -> None:
-    """Register the command."""
-    parser = commands.add_parser(
-        "slice",
-        help="some iterations, some time or some ranks of a workload",
-        description="Write a part of a workload. Dependencies that lead out of it are bridged; communication"
-        " whose partners are not in it is refused, or left out with --drop-open.",
-    )
-    add_input(parser)
-    add_output(parser, "write PREFIX.0.et, … (or PREFIX.workload.json)")
-    parser.add_argument("--iterations", metavar="LIST", help='keep these iterations: "2" or "1-3,7"')
-    parser.add_argument(
-        "--marker",
-        metavar="TEXT",
-        action="append",
-        help="iterations begin with nodes of this name, with a number behind it or in place of a #"
+class Options(Command):
+    """Write a part of a workload. Dependencies that lead out of it are bridged; communication whose partners
+    are not in it is refused, or left out with --drop-open.
+    """
+
+    about = "some iterations, some time or some ranks of a workload"
+
+    input: WorkloadInput
+    output: EditedOutput
+    iterations: Annotated[str | None, 'keep these iterations: "2" or "1-3,7"', "LIST"] = None
+    marker: Annotated[
+        Sequence[str] | None,
+        "iterations begin with nodes of this name, with a number behind it or in place of a #"
         " (default: ProfilerStep); of several, a trace goes by the first it knows",
-    )
-    parser.add_argument(
-        "--window",
-        metavar="BEGIN:END",
-        help='keep nodes recorded to start in this time: "10ms:20ms" from the earliest start of all ranks',
-    )
-    parser.add_argument("--ranks", metavar="LIST", help='keep these ranks: "0-3,6"')
-    parser.add_argument("--renumber", action="store_true", help="count the ranks of the slice from 0 on")
-    parser.add_argument(
-        "--drop-open", action="store_true", help="leave out communication whose partners are not in the slice"
-    )
-    parser.add_argument(
-        "--groups", metavar="FILE", type=Path, help="the groups file; PREFIX.groups.json is written"
-    )
-    add_report(parser, run)
+        "TEXT",
+    ] = None
+    window: Annotated[
+        str | None,
+        'keep nodes recorded to start in this time: "10ms:20ms" from the earliest start of all ranks',
+        "BEGIN:END",
+    ] = None
+    ranks: Annotated[str | None, 'keep these ranks: "0-3,6"', "LIST"] = None
+    renumber: Annotated[bool, "count the ranks of the slice from 0 on"] = False
+    drop_open: Annotated[bool, "leave out communication whose partners are not in the slice"] = False
+    groups: Annotated[Path | None, "the groups file; PREFIX.groups.json is written", "FILE"] = None
+    json: JsonReport = False
 
 
-def run(options: argparse.Namespace) -> Iterator[str]:
+def run(options: Options) -> Iterator[str]:
     """Choose, cut, write, report."""
     from converters.editing.files import read_input, write_edited
     from converters.editing.groups import read_groups_file

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
-from converters.commands import add_input
+from converters.commands import WorkloadInput
+from et_sim.basics.declared_options import Command
 from et_sim.basics.errors import UsageError
 
 if TYPE_CHECKING:
     from converters.editing.files import Input
 
 
-def add_parser(commands: Any) -> None:
-    """Register the command."""
-    parser = commands.add_parser(
-        "stats",
-        help="figures of a workload: nodes, depth, durations, communication",
-        description="Count what is in the traces of all ranks together, or of each distinct trace.",
-    )
-    add_input(parser)
-    parser.add_argument("--per-rank", action="store_true", help="the figures of each distinct trace")
-    parser.add_argument("--ranks", metavar="LIST", help='only these ranks: "0-3,6"')
-    parser.add_argument("--top", type=int, default=10, metavar="N", help="rows of each table (default: 10)")
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON, with all rows")
-    parser.set_defaults(run=run)
+class Options(Command):
+    """Count what is in the traces of all ranks together, or of each distinct trace."""
+
+    about = "figures of a workload: nodes, depth, durations, communication"
+
+    input: WorkloadInput
+    per_rank: Annotated[bool, "the figures of each distinct trace"] = False
+    ranks: Annotated[str | None, 'only these ranks: "0-3,6"', "LIST"] = None
+    top: Annotated[int, "rows of each table (default: 10)", "N"] = 10
+    json: Annotated[bool, "print the figures as JSON, with all rows"] = False
 
 
-def run(options: argparse.Namespace) -> Iterator[str]:
+def run(options: Options) -> Iterator[str]:
     """Count trace by trace, then print all together or each."""
     import json
 

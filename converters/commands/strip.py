@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated
 
-from converters.commands import add_input, add_output, add_report
-
-
-def add_parser(commands: Any) -> None:
-    """Register the command."""
-    parser = commands.add_parser(
-        "strip",
-        help="traces without the operators of the host",
-        description="Remove computation that is marked is_cpu_op. What came after it comes after what it came"
-        " after; its time is lost, or kept in delays.",
-    )
-    add_input(parser)
-    add_output(parser, "write PREFIX.0.et, … (or PREFIX.workload.json)")
-    parser.add_argument(
-        "--keep-delays",
-        action="store_true",
-        help="keep the host's time: as few delay nodes as start everything when it started",
-    )
-    add_report(parser, run)
+from converters.commands import EditedOutput, JsonReport, WorkloadInput
+from et_sim.basics.declared_options import Command
 
 
-def run(options: argparse.Namespace) -> Iterator[str]:
+class Options(Command):
+    """Remove computation that is marked is_cpu_op. What came after it comes after what it came after; its
+    time is lost, or kept in delays.
+    """
+
+    about = "traces without the operators of the host"
+
+    input: WorkloadInput
+    output: EditedOutput
+    keep_delays: Annotated[
+        bool, "keep the host's time: as few delay nodes as start everything when it started"
+    ] = False
+    json: JsonReport = False
+
+
+def run(options: Options) -> Iterator[str]:
     """Strip every distinct trace, then write, then report."""
     from converters.editing.files import Edited, read_input, sources_of, write_edited
     from converters.editing.stripping import strip

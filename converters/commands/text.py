@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from converters.commands import MOST_FILES, add_output, add_report
+from converters.commands import MOST_FILES, JsonReport
+from et_sim.basics.declared_options import Command, Option
 from et_sim.basics.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,32 +18,28 @@ if TYPE_CHECKING:
 CHAKRA, ET_SIM = "chakra", "et-sim"
 
 
-def add_parser(commands: Any) -> None:
-    """Register the command."""
-    parser = commands.add_parser(
-        "text",
-        help="a layer file (ASTRA-sim 1.0) to traces",
-        description="Unroll the training loop of a layer file, the text workload of ASTRA-sim 1.0, into a"
-        " trace that all ranks run, and write a workload manifest, or one trace file per rank.",
-    )
-    parser.add_argument("input", metavar="LAYERFILE", type=Path, help="the layers; may be gzipped")
-    add_output(parser, "write PREFIX.workload.json and its template")
-    parser.add_argument("--ranks", type=int, required=True, help="how many ranks run it")
-    parser.add_argument("--passes", type=int, default=1, help="passes of the training loop (default: 1)")
-    parser.add_argument(
-        "--expand", action="store_true", help="write PREFIX.0.et, PREFIX.1.et, … instead of a manifest"
-    )
-    parser.add_argument(
-        "--flavour",
-        choices=(ET_SIM, CHAKRA),
-        default=ET_SIM,
-        help="et-sim: the loop of ASTRA-sim 1.0; chakra: what the text converter of Chakra writes, one file"
+class Options(Command):
+    """Unroll the training loop of a layer file, the text workload of ASTRA-sim 1.0, into a trace that all
+    ranks run, and write a workload manifest, or one trace file per rank.
+    """
+
+    about = "a layer file (ASTRA-sim 1.0) to traces"
+
+    input: Annotated[Path, "the layers; may be gzipped", "LAYERFILE"]
+    output: Annotated[str, "write PREFIX.workload.json and its template", "PREFIX", Option("-o --output")]
+    ranks: Annotated[int, "how many ranks run it", Option()]
+    passes: Annotated[int, "passes of the training loop (default: 1)"] = 1
+    expand: Annotated[bool, "write PREFIX.0.et, PREFIX.1.et, … instead of a manifest"] = False
+    flavour: Annotated[
+        str,
+        "et-sim: the loop of ASTRA-sim 1.0; chakra: what the text converter of Chakra writes, one file"
         " per rank (default: et-sim)",
-    )
-    add_report(parser, run)
+        Option(choices=(ET_SIM, CHAKRA)),
+    ] = ET_SIM
+    json: JsonReport = False
 
 
-def run(options: argparse.Namespace) -> Iterator[str]:
+def run(options: Options) -> Iterator[str]:
     """Read, unroll, write, report."""
     from converters.report import report_lines
     from et_sim.layerfile.reading import parse_layer_file, read_text
@@ -60,7 +56,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     yield from report_lines([converted], as_json=options.json)
 
 
-def _check(options: argparse.Namespace) -> None:
+def _check(options: Options) -> None:
     from et_sim.trace.manifest import ENDING, MOST_RANKS
 
     is_many = options.expand or options.flavour == CHAKRA
@@ -76,7 +72,7 @@ def _check(options: argparse.Namespace) -> None:
         )
 
 
-def _write_manifest(options: argparse.Namespace, layer_file: LayerFile) -> Converted:
+def _write_manifest(options: Options, layer_file: LayerFile) -> Converted:
     from converters.files import refuse_overwriting
     from et_sim.layerfile.program import layer_workload
     from et_sim.trace import write_manifest
@@ -102,7 +98,7 @@ def _groups(layer_file: LayerFile, workload: Workload) -> Iterator[tuple[str, st
         yield f"{name} groups", f"{rule.number(workload.ranks):,} of {rule.count:,} ranks{apart}"
 
 
-def _write_files(options: argparse.Namespace, layer_file: LayerFile) -> Converted:
+def _write_files(options: Options, layer_file: LayerFile) -> Converted:
     from converters.files import trace_path, write_files
     from et_sim.layerfile.program import layer_workload
     from et_sim.trace.files import files_of_ranks, groups_path
@@ -119,7 +115,7 @@ def _write_files(options: argparse.Namespace, layer_file: LayerFile) -> Converte
 
 
 def _converted(
-    options: argparse.Namespace, program: Any, outputs: list[str], notes: Iterable[tuple[str, str]]
+    options: Options, program: Any, outputs: list[str], notes: Iterable[tuple[str, str]]
 ) -> Converted:
     from converters.layers.summary import notes_of
     from converters.records import Dropped
@@ -130,7 +126,7 @@ def _converted(
     return Converted(str(options.input), _format(program.layer_file), tuple(outputs), report)
 
 
-def _write_chakra(options: argparse.Namespace, layer_file: LayerFile, text: str) -> Converted:
+def _write_chakra(options: Options, layer_file: LayerFile, text: str) -> Converted:
     from converters.files import trace_path, write_files
     from converters.layers.chakra import chakra_file, chakra_graph
     from converters.layers.summary import chakra_notes

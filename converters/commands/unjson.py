@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
-from converters.commands import add_output, add_report
+from converters.commands import JsonReport
+from et_sim.basics.declared_options import Command, Option
 from et_sim.basics.errors import UsageError
 
 if TYPE_CHECKING:
     from et_sim.trace import Trace
 
 
-def add_parser(commands: Any) -> None:
-    """Register the command."""
-    parser = commands.add_parser(
-        "unjson",
-        help="trace files to JSON lines, without loss",
-        description="Write the traces of all ranks as JSON lines, PREFIX.<rank>.jsonl, from which"
-        " et-convert json makes the same files again, byte for byte.",
-    )
-    parser.add_argument("input", metavar="INPUT", help="PREFIX for PREFIX.<rank>.et, or a file")
-    add_output(parser, "write PREFIX.0.jsonl, PREFIX.1.jsonl, …")
-    add_report(parser, run)
+class Options(Command):
+    """Write the traces of all ranks as JSON lines, PREFIX.<rank>.jsonl, from which et-convert json makes the
+    same files again, byte for byte.
+    """
+
+    about = "trace files to JSON lines, without loss"
+
+    input: Annotated[str, "PREFIX for PREFIX.<rank>.et, or a file", "INPUT"]
+    output: Annotated[str, "write PREFIX.0.jsonl, PREFIX.1.jsonl, …", "PREFIX", Option("-o --output")]
+    json: JsonReport = False
 
 
-def run(options: argparse.Namespace) -> Iterator[str]:
+def run(options: Options) -> Iterator[str]:
     """Have the reader judge every file, then write, then report."""
     from converters.editing.files import read_input, sources_of
     from converters.files import refuse_overwriting, watched

@@ -13,11 +13,12 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, NoReturn
 
+from et_sim.basics.declared_options import Command, declare
 from et_sim.basics.errors import brief, did_you_mean
 
 
@@ -46,8 +47,18 @@ class Parser(argparse.ArgumentParser):
 
     groups: Mapping[str, Sequence[str]] = MappingProxyType({})  # names of commands under their headings
     given: Sequence[str] = ()
-    words = ""  # the argument, a list, that words which look like unknown options belong to
-    late: argparse.Action | None = None  # a last argument that need not be there, and may come behind options
+    declared: type[Command] = Command
+
+    def declare(self, declared: type[Command], run: Callable[[Any], Any] | None) -> None:
+        """Take what a class declares, and have a function do what is asked for."""
+        self.declared, self.epilog = declared, declared.epilog
+        self.description = declared.description or declared.__doc__
+        if declared.description:
+            self.formatter_class = argparse.RawDescriptionHelpFormatter
+        declare(self, declared)
+        self.set_defaults(run=run, asked=self)
+        if declared.commands:
+            add_commands(self.add_subparsers(metavar="WHAT", required=True), declared.commands)
 
     def _get_formatter(self) -> argparse.HelpFormatter:
         if not self.groups:
@@ -64,25 +75,23 @@ class Parser(argparse.ArgumentParser):
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Like argparse's, and an unknown option is answered with the nearest one."""
         parsed, unknown = self.parse_known_args(args, namespace)
-        if unknown:
-            asked = self._of_command(getattr(parsed, "command", None))
-            if asked.words:
-                getattr(parsed, asked.words).extend(unknown)
-                return parsed
-            if asked._takes_late(parsed, unknown):
-                return parsed
+        values = vars(parsed)
+        asked: Parser = values.pop("asked", self)
+        free = asked.declared.free
+        if unknown and free:
+            values[free] = [*values[free], *unknown]
+        elif unknown and not asked._takes_late(values, unknown):
             asked._refuse_options(unknown)
             asked._refuse(f"{unknown[0]!r} is one argument too many", "put a text with spaces in quotes")
-        return parsed
+        return asked.declared(values)
 
-    def _takes_late(self, parsed: argparse.Namespace, unknown: Sequence[str]) -> bool:
+    def _takes_late(self, values: dict[str, Any], unknown: Sequence[str]) -> bool:
         """Whether a single word is the last argument; argparse looks for that only before the options."""
-        late = self.late
-        is_one = late is not None and len(unknown) == 1 and not unknown[0].startswith("-")
-        if late is None or not is_one or getattr(parsed, late.dest) is not None:
+        late, word = self.declared.late, unknown[0]
+        if not late or values[late] is not None or len(unknown) > 1 or word.startswith("-"):
             return False
-        self._check_value(late, unknown[0])
-        setattr(parsed, late.dest, unknown[0])
+        self._check_value(next(action for action in self._actions if action.dest == late), word)
+        values[late] = word
         return True
 
     def error(self, message: str) -> NoReturn:
@@ -116,12 +125,23 @@ class Parser(argparse.ArgumentParser):
         remedies = "; ".join(filter(None, (remedy, f"see {self.prog} --help")))
         self.exit(2, f"{self.prog}: error: {brief(message)} ({remedies})\n")
 
-    def _of_command(self, command: str | None) -> Parser:
-        for action in self._actions:
-            if isinstance(action, argparse._SubParsersAction) and command in action.choices:
-                chosen: Parser = action.choices[command]
-                return chosen
-        return self
+
+def add_commands(parsers: Any, modules: Mapping[str, Any]) -> None:
+    """Register commands: of each, a module has `Options`, which declares it, and `run`, which does it."""
+    for name, module in modules.items():
+        parser = parsers.add_parser(name, help=module.Options.about)
+        parser.declare(module.Options, getattr(module, "run", None))
+
+
+def options_of(program: Parser) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Of each option of each command: the command; name, help, default and what is allowed."""
+    of_program = (action for action in program._actions if isinstance(action, argparse._SubParsersAction))
+    for command, parser in next(of_program).choices.items():
+        for action in parser._actions:
+            if action.option_strings and action.dest != "help":
+                default = "" if action.default in (None, True, False) else str(action.default)
+                allowed = ", ".join(map(str, action.choices or ()))
+                yield command, (action.option_strings[-1], action.help or "", default, allowed)
 
 
 AGAIN_SECONDS = 0.1

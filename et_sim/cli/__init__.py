@@ -6,7 +6,6 @@ complete, 2 bad input or usage. Commands import their rooms when they run, so th
 
 from __future__ import annotations
 
-import argparse
 import atexit
 import gc
 import io
@@ -18,14 +17,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from et_sim.basics.command_line import Parser, interruptible
+from et_sim.basics.command_line import Parser, add_commands, interruptible
+from et_sim.basics.declared_options import Command, add_version
 from et_sim.basics.errors import EtSimError, brief
 from et_sim.basics.terminal import visible_streams
 from et_sim.cli.progress import UnreadError
 from et_sim.compiled.compile_status import CompileStatus
 from et_sim.compiled.entry_points import watching_compilation
 from et_sim.documents.recognise import SIMULATOR, Kind, kind_of, refuse_misplaced
-from et_sim.version import __version__
 
 # Of each heading: the commands, and what they are for.
 COMMANDS = {
@@ -66,8 +65,6 @@ COMMANDS = {
     },
 }
 
-IN_MODULE = {"search": "sweep", "check-model": "doctor"}  # the others have one of their names
-
 OBJECTS_BETWEEN_COLLECTIONS = 500_000
 
 
@@ -84,9 +81,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _obey(arguments: Sequence[str] | None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
-    options = _parser(words).parse_args(words)
+    options: Any = Command({})
     status = 0
     try:
+        options = parser_of(words[:1]).parse_args(words)
         with interruptible(), watching_compilation(CompileStatus("et-sim")):
             status = carry_out(options)
         sys.stdout.flush()
@@ -116,7 +114,7 @@ def _obey(arguments: Sequence[str] | None) -> int:
     return status
 
 
-def _mistake_in_model(options: argparse.Namespace, error: Exception) -> str:
+def _mistake_in_model(options: Any, error: Exception) -> str:
     """The place in a network model of the user's that an exception comes from; empty: it comes from none."""
     from et_sim.network.registry import mistake_in
 
@@ -147,7 +145,7 @@ def _freeze() -> None:
         gc.freeze()
 
 
-def carry_out(options: argparse.Namespace) -> int:
+def carry_out(options: Any) -> int:
     """Run the command; where it fails over the files of a run, say what is wrong with these."""
     refuse_misplaced(vars(options), SIMULATOR)
     given = [vars(options)[name] for name in ("directory", "a", "b") if name in vars(options)]
@@ -172,40 +170,21 @@ def _wrong_figures_refused() -> AbstractContextManager[None]:
     return np.errstate(invalid="raise", over="raise")
 
 
-def _parser(words: Sequence[str]) -> Parser:
-    """Of the command that is asked for, or what all are called if none is."""
+def parser_of(asked: Sequence[str]) -> Parser:
+    """Of the commands that are asked for, or what all are called if there are none of these."""
     parser = Parser(
         prog="et-sim",
         description="Simulate distributed machine-learning training from execution traces.",
     )
-    parser.add_argument("--version", action=_Version, nargs=0, help="show version, commit and date, and exit")
+    add_version(parser)
     commands = parser.add_subparsers(
         dest="command", required=True, metavar="COMMAND", prog="et-sim", title="commands"
     )
     about = {name: text for group in COMMANDS.values() for name, text in group.items()}
-    parser.set_defaults(
-        commands=map(import_module, dict.fromkeys(map(_place_of, about)))
-    )  # for the one that explains the others
     parser.groups = {heading: tuple(of) for heading, of in COMMANDS.items()}
-    if words and words[0] in about:
-        import_module(_place_of(words[0])).add_parser(commands)
-    else:
-        for name, text in about.items():
-            commands.add_parser(name, help=text)
+    known = [name for name in asked if name in about]
+    modules = {name: import_module(f"et_sim.cli.{name.replace('-', '_')}") for name in known}
+    add_commands(commands, modules)
+    for name in () if known else about:
+        commands.add_parser(name, help=about[name])
     return parser
-
-
-def _place_of(command: str) -> str:
-    return f"et_sim.cli.{IN_MODULE.get(command, command)}"
-
-
-class _Version(argparse.Action):
-    """Prints version and commit."""
-
-    def __call__(self, parser: Any, *_: object) -> None:
-        """Nothing else is done."""
-        from et_sim.version import commit
-
-        revision = commit()
-        print(f"et-sim {__version__} ({revision})" if revision else f"et-sim {__version__}")
-        parser.exit()

@@ -5,13 +5,12 @@ Not here: the fit (`et_sim.calibrate.kernels`), and how errors are shown (`calib
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from et_sim.cli.calibrate_report import ALL, FitErrors, add_fit_options, by_class, conclude
+from et_sim.cli.calibrate_report import ALL, FitErrors, FitOptions, by_class, conclude
 
 if TYPE_CHECKING:
     from et_sim.calibrate.kernels import Fit, Measured
@@ -20,22 +19,19 @@ if TYPE_CHECKING:
 Ratios = Sequence[tuple["Measured", float]]  # predicted by measured
 
 
-def add_parser(commands: Any) -> None:
-    """Register the sub-command."""
-    parser = commands.add_parser(
-        "kernels",
-        help="kernels: a CSV of shapes and times",
-        description="Fit what a machine's device makes of kernels: parts of the peak by size of tile, what"
-        " launches, tiles and splits take besides, and parts of the bandwidth. Rows are those that et-sim"
-        " validate reads: table,shape,us, with gpu and dtype in a JSON file beside it.",
-    )
-    parser.add_argument("file", type=Path, metavar="FILE", help="kernels as CSV")
-    parser.add_argument("--table", action="append", default=[], metavar="NAME", help="only this table")
-    add_fit_options(parser)
-    parser.set_defaults(run=run)
+class Options(FitOptions):
+    """Fit what a machine's device makes of kernels: parts of the peak by size of tile, what launches, tiles
+    and splits take besides, and parts of the bandwidth. Rows are those that et-sim validate reads:
+    table,shape,us, with gpu and dtype in a JSON file beside it.
+    """
+
+    about = "kernels: a CSV of shapes and times"
+
+    file: Annotated[Path, "kernels as CSV", "FILE"]
+    table: Annotated[Sequence[str], "only this table", "NAME"] = ()
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: Options) -> int:
     """Read, and fit."""
     from et_sim.calibrate.machine_file import read_kernels
 

@@ -5,14 +5,13 @@ Not here: the fit (`et_sim.calibrate.collective_library`).
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from et_sim.basics.errors import UsageError
-from et_sim.cli.calibrate_report import ALL, FitErrors, add_fit_options, conclude
+from et_sim.cli.calibrate_report import ALL, FitErrors, FitOptions, conclude
 
 if TYPE_CHECKING:
     from et_sim.calibrate.collective_library import Measured
@@ -21,27 +20,23 @@ if TYPE_CHECKING:
 MIB = 1 << 20
 
 
-def add_parser(commands: Any) -> None:
-    """Register the sub-command."""
-    parser = commands.add_parser(
-        "nccl",
-        help="collectives: logs of nccl-tests or rccl-tests",
-        description="Fit what a machine's collective library takes to measured collectives: launches, steps"
-        " and bandwidth of each protocol, the copy beside them, copies of all pairs, and groups on several"
-        " nodes.",
-    )
-    parser.add_argument("logs", nargs="+", type=Path, metavar="LOG", help="logs, CSV, or tables as JSON")
-    add_fit_options(parser)
-    for option, content, topics in (
-        ("--graph", "the channels that it found", "INIT,GRAPH"),
-        ("--tuning", "what it chose", "INIT,TUNING"),
-    ):
-        text = f"a log of NCCL with {content} (NCCL_DEBUG_SUBSYS={topics})"
-        parser.add_argument(option, action="append", default=[], type=Path, metavar="LOG", help=text)
-    parser.set_defaults(run=run)
+class Options(FitOptions):
+    """Fit what a machine's collective library takes to measured collectives: launches, steps and bandwidth of
+    each protocol, the copy beside them, copies of all pairs, and groups on several nodes.
+    """
+
+    about = "collectives: logs of nccl-tests or rccl-tests"
+
+    logs: Annotated[Sequence[Path], "logs, CSV, or tables as JSON", "LOG"]
+    graph: Annotated[
+        Sequence[Path], "a log of NCCL with the channels that it found (NCCL_DEBUG_SUBSYS=INIT,GRAPH)", "LOG"
+    ] = ()
+    tuning: Annotated[
+        Sequence[Path], "a log of NCCL with what it chose (NCCL_DEBUG_SUBSYS=INIT,TUNING)", "LOG"
+    ] = ()
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: Options) -> int:
     """Fit, say how far off it is, and write the machine."""
     from et_sim.calibrate.collective_library import fit, left_out, ratios
     from et_sim.calibrate.logs import read_choices, read_measured, read_rings

@@ -6,38 +6,33 @@ collectives (`calibrate_nccl`).
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from et_sim.basics.errors import UsageError
 from et_sim.cli.calibrate_kernels import KernelFit
-from et_sim.cli.calibrate_report import add_fit_options, conclude
+from et_sim.cli.calibrate_report import FitOptions, conclude
 
 if TYPE_CHECKING:
     from et_sim.calibrate.kernels import Measured
     from et_sim.calibrate.recording import Recording
 
 
-def add_parser(commands: Any) -> None:
-    """Register the sub-command."""
-    parser = commands.add_parser(
-        "recording",
-        help="kernels of a recorded job, and its collectives as a table",
-        description="Fit what a machine's device makes of kernels to those of a recording that et-convert"
-        " pytorch has made traces of. Few shapes say few figures. Collectives become a table for et-sim"
-        " calibrate nccl.",
-    )
-    parser.add_argument("recording", metavar="PREFIX", help="the traces PREFIX.<rank>.et, or one of them")
-    add_fit_options(parser)
-    parser.add_argument("--dtype", metavar="NAME", help="of kernels that are fitted (default: most time)")
-    parser.add_argument("--kernels", type=Path, metavar="FILE.csv", help="write kernels with shapes here")
-    parser.add_argument("--collectives", type=Path, metavar="FILE.csv", help="write collectives here")
-    parser.set_defaults(run=run)
+class Options(FitOptions):
+    """Fit what a machine's device makes of kernels to those of a recording that et-convert pytorch has made
+    traces of. Few shapes say few figures. Collectives become a table for et-sim calibrate nccl.
+    """
+
+    about = "kernels of a recorded job, and its collectives as a table"
+
+    recording: Annotated[str, "the traces PREFIX.<rank>.et, or one of them", "PREFIX"]
+    dtype: Annotated[str | None, "of kernels that are fitted (default: most time)", "NAME"] = None
+    kernels: Annotated[Path | None, "write kernels with shapes here", "FILE.csv"] = None
+    collectives: Annotated[Path | None, "write collectives here", "FILE.csv"] = None
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: Options) -> int:
     """Read, write the tables, and fit."""
     from et_sim.calibrate.recording import read_recording
     from et_sim.machine.presets import entry, unchanged

@@ -5,12 +5,13 @@ Not here: what was fitted.
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from et_sim.basics.declared_options import Command, Option
 
 TRUSTED = 10.0  # percent of E on rows that were left out
 FITTED, LEFT_OUT = "rows that were fitted", "rows that were left out"
@@ -19,15 +20,16 @@ ALL = "all"
 Classes = Mapping[str, Sequence[float]]  # predicted by measured
 
 
-def add_fit_options(parser: argparse.ArgumentParser, metavar: str = "NAME") -> None:
+class FitOptions(Command):
     """What every fit has."""
-    parser.add_argument("--machine", required=True, metavar=metavar, help="the machine that was measured")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the machine here")
-    parser.add_argument("--json", action="store_true", help="print the fit and its errors as JSON")
+
+    machine: Annotated[str, "the machine that was measured", "NAME", Option()]
+    output: Annotated[Path | None, "write the machine here", "FILE", Option("-o --output")] = None
+    json: Annotated[bool, "print the fit and its errors as JSON"] = False
 
 
 def conclude(
-    options: argparse.Namespace, data: Any, text: Iterable[str], machine: Callable[[], dict[str, Any]]
+    options: FitOptions, data: Any, text: Iterable[str], machine: Callable[[], dict[str, Any]]
 ) -> int:
     """Print what was found, and write the machine if that is asked for."""
     from et_sim.basics.files import write_json

@@ -5,11 +5,11 @@ Not here: the search (`et_sim.calibrate.step`).
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from et_sim.cli.calibrate_report import add_fit_options, conclude
+from et_sim.basics.declared_options import EITHER, Option
+from et_sim.cli.calibrate_report import FitOptions, conclude
 from et_sim.cli.run import WORKLOAD_HELP
 
 if TYPE_CHECKING:
@@ -18,25 +18,22 @@ if TYPE_CHECKING:
 COMMON_HOST_NS = (1000.0, 20000.0)  # a launch of frameworks that launch kernel by kernel
 
 
-def add_parser(commands: Any) -> None:
-    """Register the sub-command."""
-    parser = commands.add_parser(
-        "step",
-        help="one measured time of a whole job",
-        description="Find the one figure with which a job takes as long as was measured: the time that the"
-        " host takes to launch a kernel, or a factor on the time of kernels. One number cannot tell the two"
-        " apart, and the job says nothing any more of how far off the machine is.",
-    )
-    parser.add_argument("workload", metavar="JOB", help=WORKLOAD_HELP)
-    parser.add_argument("--measured", required=True, metavar="TIME", help="how long it took: 1.42s")
-    add_fit_options(parser, "NAME:NPUS")
-    figure = parser.add_mutually_exclusive_group()
-    figure.add_argument("--host-time", action="store_true", help="find the host's time (default)")
-    figure.add_argument("--software-factor", action="store_true", help="find a factor on kernels")
-    parser.set_defaults(run=run)
+class Options(FitOptions):
+    """Find the one figure with which a job takes as long as was measured: the time that the host takes to
+    launch a kernel, or a factor on the time of kernels. One number cannot tell the two apart, and the job
+    says nothing any more of how far off the machine is.
+    """
+
+    about = "one measured time of a whole job"
+
+    workload: Annotated[str, WORKLOAD_HELP, "JOB"]
+    measured: Annotated[str, "how long it took: 1.42s", "TIME", Option()]
+    machine: Annotated[str, "the machine that was measured", "NAME:NPUS", Option()]
+    host_time: Annotated[bool, "find the host's time (default)", EITHER] = False
+    software_factor: Annotated[bool, "find a factor on kernels", EITHER] = False
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: Options) -> int:
     """Search, say what was found, and write the machine."""
     from et_sim.basics.errors import UsageError
     from et_sim.basics.units import format_ns, parse_time_ns

@@ -6,16 +6,15 @@ the rooms that a run would ask.
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.basics.units import plural
-from et_sim.cli.options import add_run_options, add_short_names
+from et_sim.cli.options import Alone, MachineOptions
 from et_sim.cli.progress import printing
 from et_sim.cli.run import WORKLOAD_HELP
 from et_sim.run.options import MACHINE
@@ -28,20 +27,15 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 
-def add_parser(commands: Any) -> None:
-    """Register the command."""
-    parser = commands.add_parser(
-        "check",
-        description="Check a workload, alone or together with a machine, without running it.",
-    )
-    parser.add_argument("workload", help=WORKLOAD_HELP)
-    add_run_options(parser, *MACHINE, "machine", "model", "profile", "alone")
-    add_short_names(parser, "model")
-    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
-    parser.set_defaults(run=run)
+class Options(MachineOptions):
+    """Check a workload, alone or together with a machine, without running it."""
+
+    workload: Annotated[str, WORKLOAD_HELP]
+    alone: Alone = False
+    json: Annotated[bool, "print the findings as JSON"] = False
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: Options) -> int:
     """Print what was found; 2 if anything of it is an error."""
     from et_sim.network.registry import check_model
     from et_sim.trace.preflight import find_problems
@@ -78,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _workload(
-    options: argparse.Namespace, ranks: int | None, machine: Machine | None
+    options: Options, ranks: int | None, machine: Machine | None
 ) -> tuple[Workload, Machine | None]:
     """The workload; a layer file may divide dimensions of the machine."""
     from et_sim.run.layer_files import LayerFileRun, workload_without_machine
@@ -103,9 +97,7 @@ def _workload(
     return workload_without_machine(path, ranks), None
 
 
-def _whole_machine(
-    options: argparse.Namespace, problems: list[Problem], profile: str | None = None
-) -> Machine | None:
+def _whole_machine(options: Options, problems: list[Problem], profile: str | None = None) -> Machine | None:
     """The machine, if system and network are given and everything about it is sound."""
     if options.machine is None and not (options.system and options.network):
         if options.profile:
@@ -123,7 +115,7 @@ def _whole_machine(
     return machine
 
 
-def _plan(workload: Workload, machine: Machine, options: argparse.Namespace, problems: list[Problem]) -> None:
+def _plan(workload: Workload, machine: Machine, options: Options, problems: list[Problem]) -> None:
     """What a run would refuse, remark on, or end in."""
     from et_sim.network.registry import choose_model, model_of
     from et_sim.plan.lowering import Lowering, assemble
@@ -147,19 +139,18 @@ def _rules(machine: Machine | None) -> Rules:
     return rules_of(machine.system) if machine else Rules()
 
 
-def _ranks_of_network(options: argparse.Namespace, problems: list[Problem]) -> int | None:
+def _ranks_of_network(options: Options, problems: list[Problem]) -> int | None:
     """How many NPUs the network has, if one is given and sound."""
-    if not options.network:
+    given = options.network
+    if not given:
         return None
     from et_sim.machine import read_network_alone
 
-    network = _attempt(problems, lambda: read_network_alone(options.network))
+    network = _attempt(problems, lambda: read_network_alone(given))
     return network.ranks if network else None
 
 
-def _read_parts(
-    options: argparse.Namespace, ranks: int, problems: list[Problem]
-) -> dict[str, tuple[int, ...]] | None:
+def _read_parts(options: Options, ranks: int, problems: list[Problem]) -> dict[str, tuple[int, ...]] | None:
     """Check the other files of an incomplete or unsound machine, each by itself; returns the groups."""
     from et_sim.documents.keys import Remarks
     from et_sim.machine import read_system_alone
@@ -168,13 +159,14 @@ def _read_parts(
     from et_sim.machine.recognise import Role
     from et_sim.machine.sources import load
 
-    if options.system:
-        _attempt(problems, lambda: read_system_alone(options.system))
-    if options.memory:
-        _attempt(problems, lambda: read_memory(load(options.memory, Role.MEMORY), ranks, Remarks()))
-    if not options.groups or (options.groups == "empty" and not Path("empty").exists()):
+    if system := options.system:
+        _attempt(problems, lambda: read_system_alone(system))
+    if memory := options.memory:
+        _attempt(problems, lambda: read_memory(load(memory, Role.MEMORY), ranks, Remarks()))
+    groups = options.groups
+    if not groups or (groups == "empty" and not Path("empty").exists()):
         return None  # "empty" is the reference's word for no groups
-    return _attempt(problems, lambda: read_groups(load(options.groups, Role.GROUPS), ranks))
+    return _attempt(problems, lambda: read_groups(load(groups, Role.GROUPS), ranks))
 
 
 def _attempt(problems: list[Problem], read: Callable[[], Result]) -> Result | None:

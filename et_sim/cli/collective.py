@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from et_sim.basics.declared_options import Command, Option
 from et_sim.basics.errors import UsageError
-from et_sim.cli.options import add_machine_option, ranks_of
+from et_sim.cli.options import RanksOfMachine, ranks_of
 
 if TYPE_CHECKING:
     from et_sim.collectives import Algorithm, CostFixes, StepProgram, TreeProgram
@@ -30,42 +30,37 @@ MOST_STEPS = 4_000_000  # that are looked at
 MOST_LISTED = 1_000_000  # messages and pieces that are printed as JSON
 
 
-def add_parser(commands: Any) -> None:
-    """Register the command."""
-    parser = commands.add_parser(
-        "collective",
-        description="Show the steps of a collective algorithm in one group of ranks: who sends how much to"
-        " whom. One chunk and one network dimension, as a simulation would send it. Or, as `library`, compare"
-        " all that the collective library of a machine may choose.",
-        epilog="algorithms, as in the system file: ring, direct, direct<WINDOW>, halvingDoubling,"
+class Options(Command):
+    """Show the steps of a collective algorithm in one group of ranks: who sends how much to whom. One chunk
+    and one network dimension, as a simulation would send it. Or, as `library`, compare all that the
+    collective library of a machine may choose.
+    """
+
+    epilog = (
+        "algorithms, as in the system file: ring, direct, direct<WINDOW>, halvingDoubling,"
         f" doubleBinaryTree; {', '.join(OVER_A_TREE)} always go over a tree, called {TREE} here;"
-        f" {LIBRARY}, with --machine",
+        f" {LIBRARY}, with --machine"
     )
-    parser.add_argument("algorithm", metavar="ALGORITHM", help="which algorithm, see below")
-    types = (*EXCHANGES, *OVER_A_TREE)
-    parser.add_argument("--type", choices=types, default="all_reduce", help="default: all_reduce")
-    parser.add_argument("--ranks", type=int, help="how many ranks take part")
-    add_machine_option(parser)
-    parser.add_argument(
-        "--bytes",
-        help="what each rank puts in: 1024, 64KiB, 1.5GB, … "
+
+    algorithm: Annotated[str, "which algorithm, see below", "ALGORITHM"]
+    type: Annotated[str, "default: all_reduce", Option(choices=(*EXCHANGES, *OVER_A_TREE))] = "all_reduce"
+    ranks: Annotated[int | None, "how many ranks take part"] = None
+    machine: RanksOfMachine = None
+    bytes: Annotated[
+        str | None,
+        "what each rank puts in: 1024, 64KiB, 1.5GB, … "
         f"(default: {DEFAULT_BYTES}; of a {LIBRARY} 1 KiB to 1 GiB)",
-    )
-    parser.add_argument("--dtype", metavar="TYPE", help=f"{LIBRARY}: of the numbers, as in int8")
-    parser.add_argument("--svg", type=Path, metavar="FILE", help=f"{LIBRARY}: draw times over sizes")
-    parser.add_argument("--window", type=int, metavar="W", help="direct: talk to W others at a time")
-    parser.add_argument(
-        "--second-tree", action="store_true", help=f"{DOUBLE_TREE}: show the tree of every other chunk"
-    )
-    parser.add_argument("--root", type=int, metavar="RANK", help=f"{TREE}: the rank at its root (default: 0)")
-    parser.add_argument(
-        "--corrected", action="store_true", help="as the corrected profile does it, not the reference"
-    )
-    parser.add_argument("--json", action="store_true", help="print every message")
-    parser.set_defaults(run=run)
+    ] = None
+    dtype: Annotated[str | None, f"{LIBRARY}: of the numbers, as in int8", "TYPE"] = None
+    svg: Annotated[Path | None, f"{LIBRARY}: draw times over sizes", "FILE"] = None
+    window: Annotated[int | None, "direct: talk to W others at a time", "W"] = None
+    second_tree: Annotated[bool, f"{DOUBLE_TREE}: show the tree of every other chunk"] = False
+    root: Annotated[int | None, f"{TREE}: the rank at its root (default: 0)", "RANK"] = None
+    corrected: Annotated[bool, "as the corrected profile does it, not the reference"] = False
+    json: Annotated[bool, "print every message"] = False
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: Options) -> int:
     """Lower the collective as a simulation would, and print what that means."""
     from et_sim.basics.units import parse_bytes
     from et_sim.collectives import AS_REFERENCE, CORRECTED, InNetworkProgram, Operation, lower
@@ -80,26 +75,26 @@ def run(options: argparse.Namespace) -> int:
             raise UsageError(
                 f"--{name} does not belong to {options.algorithm}", remedy=f"use it with {LIBRARY}"
             )
-    options.ranks = ranks_of(options)
-    if options.ranks is None:
+    ranks = options.ranks = ranks_of(options)
+    if ranks is None:
         raise UsageError("a collective needs a number of ranks", remedy="add --ranks, as in --ranks 8")
     size = parse_bytes(options.bytes or DEFAULT_BYTES)
     algorithm = _algorithm(options)
-    _check(options, algorithm, size)
+    _check(options, ranks, algorithm, size)
     operation = Operation[options.type.upper()]
     fixes = CORRECTED if options.corrected else AS_REFERENCE
     root = options.root or 0
-    program = lower(algorithm, operation, options.ranks, size, fixes=fixes, root=root)
+    program = lower(algorithm, operation, ranks, size, fixes=fixes, root=root)
     assert not isinstance(program, InNetworkProgram)  # refused above
-    moved = movement(algorithm, operation, options.ranks, fixes=fixes, root=root)
+    moved = movement(algorithm, operation, ranks, fixes=fixes, root=root)
     if options.json:
-        print(json.dumps(_data(options, size, program, moved), indent=2))
+        print(json.dumps(_data(options, ranks, size, program, moved), indent=2))
     else:
         print("\n".join([*_text(options, size, program, moved), *_remarks(options, algorithm, fixes)]))
     return 0
 
 
-def _algorithm(options: argparse.Namespace) -> Algorithm:
+def _algorithm(options: Options) -> Algorithm:
     from et_sim.collectives import TREE as OVER_TREE
     from et_sim.collectives import parse_algorithm
 
@@ -131,14 +126,14 @@ def _algorithm(options: argparse.Namespace) -> Algorithm:
     return algorithm
 
 
-def _check(options: argparse.Namespace, algorithm: Algorithm, size: int) -> None:
-    if not 2 <= options.ranks <= MOST_RANKS:
-        raise UsageError(f"--ranks is {options.ranks}", remedy=f"give 2 to {MOST_RANKS:,} ranks")
-    if not 0 <= (options.root or 0) < options.ranks:
-        raise UsageError(f"--root is {options.root}", remedy=f"ranks are 0 to {options.ranks - 1}")
+def _check(options: Options, ranks: int, algorithm: Algorithm, size: int) -> None:
+    if not 2 <= ranks <= MOST_RANKS:
+        raise UsageError(f"--ranks is {ranks}", remedy=f"give 2 to {MOST_RANKS:,} ranks")
+    if not 0 <= (options.root or 0) < ranks:
+        raise UsageError(f"--root is {options.root}", remedy=f"ranks are 0 to {ranks - 1}")
     rounds_up = options.corrected or algorithm.family == "halvingDoubling"
     whole = rounds_up or algorithm.family in (TREE, DOUBLE_TREE) or options.type == "all_gather"
-    least = 1 if whole else options.ranks
+    least = 1 if whole else ranks
     if size < least:
         raise UsageError(
             f"{size} bytes cannot be cut into {least} pieces" if size else "there are no bytes to move",
@@ -146,9 +141,7 @@ def _check(options: argparse.Namespace, algorithm: Algorithm, size: int) -> None
         )
 
 
-def _text(
-    options: argparse.Namespace, size: int, program: StepProgram | TreeProgram, moved: Movement
-) -> Iterator[str]:
+def _text(options: Options, size: int, program: StepProgram | TreeProgram, moved: Movement) -> Iterator[str]:
     from et_sim.basics.units import format_bytes
     from et_sim.cli.collective_text import step_lines, total_lines, tree_lines
     from et_sim.collectives import TreeProgram
@@ -165,7 +158,7 @@ def _text(
     yield from total_lines(program, second_tree=options.second_tree)
 
 
-def _remarks(options: argparse.Namespace, algorithm: Algorithm, fixes: CostFixes) -> Iterator[str]:
+def _remarks(options: Options, algorithm: Algorithm, fixes: CostFixes) -> Iterator[str]:
     """What runs, if it is not what the name says."""
     if algorithm.family != DOUBLE_TREE or options.type == "all_reduce":
         return
@@ -175,7 +168,7 @@ def _remarks(options: argparse.Namespace, algorithm: Algorithm, fixes: CostFixes
         yield f"{DOUBLE_TREE} leaves all but all_reduce to a ring"
 
 
-def _expanded(options: argparse.Namespace, program: StepProgram | TreeProgram) -> Schedule:
+def _expanded(options: Options, program: StepProgram | TreeProgram) -> Schedule:
     from et_sim.collectives.schedule import expand
 
     return expand(program, second_tree=options.second_tree)
@@ -187,17 +180,17 @@ def _refuse_more_than(limit: int, count: int, noun: str, remedy: str) -> None:
 
 
 def _data(
-    options: argparse.Namespace, size: int, program: StepProgram | TreeProgram, moved: Movement
+    options: Options, ranks: int, size: int, program: StepProgram | TreeProgram, moved: Movement
 ) -> dict[str, Any]:
     from et_sim.cli.collective_text import totals
 
     each = getattr(program, "sends", 2)
-    _refuse_more_than(MOST_LISTED, each * options.ranks, "messages", "leave out --json")
+    _refuse_more_than(MOST_LISTED, each * ranks, "messages", "leave out --json")
     schedule = _expanded(options, program)
     return {
         "algorithm": options.algorithm,
         "type": options.type,
-        "ranks": options.ranks,
+        "ranks": ranks,
         "bytes": size,
         "window": options.window,
         "root": options.root,

@@ -7,11 +7,11 @@ Not here: the options, and the JSON form (`collective`).
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from msgspec import Struct
@@ -173,7 +173,19 @@ class _Size(Struct, frozen=True):
     chosen: Choice
 
 
-def show_library(options: argparse.Namespace) -> int:
+class Question(Protocol):
+    """What of the options a library is asked."""
+
+    type: str
+    machine: str | None
+    ranks: int | None
+    bytes: str | None
+    dtype: str | None
+    svg: Path | None
+    json: bool
+
+
+def show_library(options: Question) -> int:
     """Print the table, or its JSON; draw the picture that is asked for."""
     library, ranks = _library(options)
     nodes = -(-ranks // library.node)
@@ -199,7 +211,7 @@ def show_library(options: argparse.Namespace) -> int:
     return 0
 
 
-def _library(options: argparse.Namespace) -> tuple[Library, int]:
+def _library(options: Question) -> tuple[Library, int]:
     from et_sim.machine.presets import preset
     from et_sim.machine.readers import read_machine
 
@@ -231,7 +243,7 @@ def _sizes(text: str | None) -> list[int]:
     return sizes
 
 
-def _of_size(library: Library, options: argparse.Namespace, ranks: int, nodes: int, size: int) -> _Size:
+def _of_size(library: Library, options: Question, ranks: int, nodes: int, size: int) -> _Size:
     from et_sim.machine.collective_library import Call
 
     counted = size * ranks if options.type == "all_gather" else size
@@ -253,7 +265,7 @@ def _time_of(name: str, entry: _Size) -> str:
 
 
 def _text(
-    options: argparse.Namespace, library: Library, ranks: int, nodes: int, sizes: Sequence[_Size]
+    options: Question, library: Library, ranks: int, nodes: int, sizes: Sequence[_Size]
 ) -> Iterator[str]:
     from et_sim.views.sheet import Sheet, SheetColumn
 
@@ -267,7 +279,7 @@ def _text(
 
 
 def _data(
-    options: argparse.Namespace, library: Library, ranks: int, nodes: int, sizes: Sequence[_Size]
+    options: Question, library: Library, ranks: int, nodes: int, sizes: Sequence[_Size]
 ) -> dict[str, Any]:
     return {
         "library": library.name,

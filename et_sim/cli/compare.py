@@ -6,13 +6,13 @@ runs have times.
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
+from et_sim.basics.declared_options import Command
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import plural
 from et_sim.cli.options import parse_share
@@ -30,37 +30,26 @@ SLOWER = 1
 WRITTEN = ("html", "svg", "png")
 
 
-def add_parser(commands: Any) -> None:
-    """Register the command."""
-    parser = commands.add_parser(
-        "compare",
-        description="Compare run B with A: by operation, group, dimension (with --detail phases) and rank. "
-        "Of two sweeps over the same axes, compare the points that both have; of two workloads, files of "
-        "traces or manifests, what their ranks do. "
-        "With --threshold, the exit status is 1 if B, or a point of it, is slower than A by more than that, "
-        "or stalled.",
-    )
-    parser.add_argument("a", metavar="A", help="run, sweep or workload to compare with")
-    parser.add_argument("b", metavar="B", help="run, sweep or workload that may be slower or faster")
-    parser.add_argument(
-        "--threshold",
-        metavar="SHARE",
-        help="the most that B's makespan may be above A's, such as 2%% or 0.02",
-    )
-    parser.add_argument(
-        "--top", type=int, default=ROWS, metavar="N", help=f"lines of each table (default: {ROWS})"
-    )
-    parser.add_argument(
-        "--json", action="store_true", help="print data instead of text, with everything in it"
-    )
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write the comparison as an HTML page")
-    for form in ("svg", "png"):
-        help_text = f"draw both timelines on one axis, as {form.upper()}, into a file"
-        parser.add_argument(f"--{form}", type=Path, metavar="FILE", help=help_text)
-    parser.set_defaults(run=run)
+class Options(Command):
+    """Compare run B with A: by operation, group, dimension (with --detail phases) and rank. Of two sweeps
+    over the same axes, compare the points that both have; of two workloads, files of traces or manifests,
+    what their ranks do. With --threshold, the exit status is 1 if B, or a point of it, is slower than A by
+    more than that, or stalled.
+    """
+
+    a: Annotated[str, "run, sweep or workload to compare with", "A"]
+    b: Annotated[str, "run, sweep or workload that may be slower or faster", "B"]
+    threshold: Annotated[
+        str | None, "the most that B's makespan may be above A's, such as 2%% or 0.02", "SHARE"
+    ] = None
+    top: Annotated[int, f"lines of each table (default: {ROWS})", "N"] = ROWS
+    json: Annotated[bool, "print data instead of text, with everything in it"] = False
+    html: Annotated[Path | None, "write the comparison as an HTML page", "FILE"] = None
+    svg: Annotated[Path | None, "draw both timelines on one axis, as SVG, into a file", "FILE"] = None
+    png: Annotated[Path | None, "draw both timelines on one axis, as PNG, into a file", "FILE"] = None
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: Options) -> int:
     """Print the comparison."""
     threshold = None if options.threshold is None else parse_share(options.threshold, "threshold")
     if options.top < 1:
@@ -98,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
     return status
 
 
-def _compare_workloads(options: argparse.Namespace) -> int:
+def _compare_workloads(options: Options) -> int:
     refused = [name for name in (*WRITTEN, "threshold") if getattr(options, name) is not None]
     if refused:
         raise UsageError(
@@ -110,7 +99,7 @@ def _compare_workloads(options: argparse.Namespace) -> int:
     return 0
 
 
-def _write(comparison: Comparison, options: argparse.Namespace) -> None:
+def _write(comparison: Comparison, options: Options) -> None:
     """The page and the pictures that are asked for."""
     if options.svg is not None or options.png is not None:
         from et_sim.views.drawing.scene import write_picture
@@ -126,18 +115,19 @@ def _write(comparison: Comparison, options: argparse.Namespace) -> None:
         print(f"{options.html}: {format_bytes(size)}; open it in a browser")
 
 
-def _compare_sweeps(options: argparse.Namespace, threshold: float | None) -> int:
+def _compare_sweeps(options: Options, threshold: float | None) -> int:
     from et_sim.views.sweep.comparison import compare_sweeps, sweep_comparison_lines
     from et_sim.views.sweep.directory import open_sweep
     from et_sim.views.text import terminal_width
 
     comparison = compare_sweeps(open_sweep(options.a), open_sweep(options.b))
-    options.status_unread = SLOWER if threshold is not None and comparison.exceeds(threshold) else 0
-    if options.json:
-        print(json.dumps(comparison.as_dict(), indent=2, ensure_ascii=False))
-    else:
-        print("\n".join(sweep_comparison_lines(comparison, terminal_width(), options.top)))
-    return int(options.status_unread)
+    status = SLOWER if threshold is not None and comparison.exceeds(threshold) else 0
+    with printing(status):
+        if options.json:
+            print(json.dumps(comparison.as_dict(), indent=2, ensure_ascii=False))
+        else:
+            print("\n".join(sweep_comparison_lines(comparison, terminal_width(), options.top)))
+    return status
 
 
 FIGURES = ("count", "operations", "bytes")
@@ -167,7 +157,7 @@ def are_workloads(*paths: str) -> bool:
     return all(is_workload)
 
 
-def compare_workloads(options: argparse.Namespace) -> Iterator[str]:
+def compare_workloads(options: Options) -> Iterator[str]:
     """The lines that the command prints."""
     from et_sim.trace import read_workload
 

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
+from et_sim.basics.declared_options import Command
 from et_sim.basics.errors import UsageError
 
 MACHINE = ("system.json", "network.yml")
 TRACES, STEP, RUN = "traces", "step", "run"
 
 
-def add_parser(commands: Any) -> None:
-    """Register the command."""
-    parser = commands.add_parser(
-        "demo",
-        description="Write a small training step and a machine as files, simulate it, and show the result.",
-    )
-    parser.add_argument(
-        "--out", type=Path, default=Path("et-sim-demo"), help="directory to write (default: et-sim-demo)"
-    )
-    parser.set_defaults(run=run)
+class Options(Command):
+    """Write a small training step and a machine as files, simulate it, and show the result."""
+
+    out: Annotated[Path, "directory to write (default: et-sim-demo)"] = Path("et-sim-demo")
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: Options) -> int:
     """Write the inputs, then do what `et-sim run` does with them."""
     from et_sim.cli.simulating import simulate_into
     from et_sim.run.options import RunOptions

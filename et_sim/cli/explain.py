@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
+
+from et_sim.basics.declared_options import Argument, Command
+from et_sim.cli.options import Json
 
 if TYPE_CHECKING:
     from et_sim.explain import Meaning, Option
 
 
-def add_parser(commands: Any) -> None:
-    """Register the command."""
-    parser = commands.add_parser(
-        "explain",
-        description="Say what a key of an input file, a correction, a table or column of a run, a part of a "
-        "rank's time, or an option means, each of its meanings if it has several. Without KEY: list all.",
-    )
-    parser.add_argument("key", nargs="*", metavar="KEY", help="such as endpoint-delay or timeline.ready_ns")
-    parser.add_argument("--json", action="store_true", help="print data instead of text")
-    parser.words = "key"  # the name of an option is one
-    parser.set_defaults(run=run)
+class Options(Command):
+    """Say what a key of an input file, a correction, a table or column of a run, a part of a rank's time, or
+    an option means, each of its meanings if it has several. Without KEY: list all.
+    """
+
+    free = "key"  # the name of an option is one
+
+    key: Annotated[Sequence[str], "such as endpoint-delay or timeline.ready_ns", "KEY", Argument()] = ()
+    json: Json = False
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: Options) -> int:
     """Print what it means, or everything that has a meaning."""
     from msgspec import to_builtins
 
     from et_sim.explain import all_meanings, find
 
-    meanings = all_meanings(_options(options.commands))
+    meanings = all_meanings(_options())
     if options.key:
         meanings = find(" ".join(options.key), meanings)
     if options.json:
@@ -76,23 +76,15 @@ def _indented(text: str, begin: str = "") -> str:
     )
 
 
-def _options(modules: Iterable[Any]) -> list[Option]:
+def _options() -> list[Option]:
     """Every option of every command; one that means the same for several stands once."""
-    from et_sim.basics.command_line import Parser
+    from et_sim.basics.command_line import options_of
+    from et_sim.cli import COMMANDS, parser_of
     from et_sim.explain import Option
 
-    commands: dict[tuple[str, str, str, str], list[str]] = {}
-    parser = Parser(prog="et-sim")
-    registered = parser.add_subparsers()
-    for module in modules:
-        module.add_parser(registered)
-    for command, of_command in registered.choices.items():
-        for action in of_command._actions:
-            if action.option_strings and action.dest != "help":
-                default = "" if action.default in (None, True, False) else str(action.default)
-                allowed = ", ".join(map(str, action.choices or ()))
-                known = (action.option_strings[-1], action.help or "", default, allowed)
-                commands.setdefault(known, []).append(command)
+    commands: dict[tuple[str, ...], list[str]] = {}
+    for command, known in options_of(parser_of([name for group in COMMANDS.values() for name in group])):
+        commands.setdefault(known, []).append(command)
     return [
         Option(name, tuple(where), text, default, allowed)
         for (name, text, default, allowed), where in commands.items()

@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
+from et_sim.basics.declared_options import Command
 from et_sim.basics.errors import UsageError
 
 if TYPE_CHECKING:
     from et_sim.views.export.contents import Contents
 
 
-def add_parser(commands: Any) -> None:
-    """Register the command."""
-    parser = commands.add_parser(
-        "export",
-        description="Write a run's timeline for Perfetto (ui.perfetto.dev), or as Chrome trace events.",
-    )
-    parser.add_argument("directory", metavar="RUN", help="directory that et-sim run wrote")
-    parser.add_argument("--perfetto", type=Path, metavar="FILE", help="Perfetto's own format (.pftrace)")
-    parser.add_argument("--chrome", type=Path, metavar="FILE", help="Chrome trace events (.json, .json.gz)")
-    parser.add_argument("--ranks", help='which ranks, such as "0-3,6" (default: one of each actor)')
-    parser.add_argument("--window", metavar="FROM:TO", help="which time, such as 10ms:20ms (default: all)")
-    parser.add_argument(
-        "--limit", type=int, metavar="N", help="at most N nodes, in proportion of all (default: 200000)"
-    )
-    parser.set_defaults(run=run)
+class Options(Command):
+    """Write a run's timeline for Perfetto (ui.perfetto.dev), or as Chrome trace events."""
+
+    directory: Annotated[str, "directory that et-sim run wrote", "RUN"]
+    perfetto: Annotated[Path | None, "Perfetto's own format (.pftrace)", "FILE"] = None
+    chrome: Annotated[Path | None, "Chrome trace events (.json, .json.gz)", "FILE"] = None
+    ranks: Annotated[str | None, 'which ranks, such as "0-3,6" (default: one of each actor)'] = None
+    window: Annotated[str | None, "which time, such as 10ms:20ms (default: all)", "FROM:TO"] = None
+    limit: Annotated[int | None, "at most N nodes, in proportion of all (default: 200000)", "N"] = None
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: Options) -> int:
     """Write the files that are asked for, and say what is in them."""
     if options.perfetto is None and options.chrome is None:
         raise UsageError(

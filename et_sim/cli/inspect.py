@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Protocol
 
+from et_sim.basics.declared_options import Argument, Command, Option
 from et_sim.basics.errors import UsageError
 from et_sim.basics.terminal import is_live
+from et_sim.cli.options import Json
 from et_sim.views.view import DRAWN, VIEWS, View
 
 if TYPE_CHECKING:
@@ -19,45 +20,37 @@ if TYPE_CHECKING:
     from et_sim.views.sweep.directory import SweepDirectory
 
 OF_RUNS = ("csv", "ranks", "job", "window", "verify", "vary")  # options that a sweep has no use for
+DRAW = f"draw a sweep, or the view, as {{form}} into a file (views: {', '.join(DRAWN)})"
 SERVING_TOO = ("svg", "png", "top")  # and serving neither
 
 
-def add_parser(commands: Any) -> None:
-    """Register the command."""
-    views = "\n".join(f"  {name:<13} {view.about}" for name, view in VIEWS.items())
-    parser = commands.add_parser(
-        "inspect",
-        description="Look at a run that et-sim run wrote, or at a sweep, which has one view.\n\n"
-        f"views of runs:\n{views}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+class Options(Command):
+    description = (
+        "Look at a run that et-sim run wrote, or at a sweep, which has one view.\n\nviews of runs:\n"
+        + "\n".join(f"  {name:<13} {view.about}" for name, view in VIEWS.items())
     )
-    parser.add_argument("directory", metavar="RUN", help="directory that et-sim run, sweep or serve wrote")
-    parser.late = parser.add_argument("view", nargs="?", choices=tuple(VIEWS), metavar="VIEW")
-    parser.add_argument("--json", action="store_true", help="print data instead of text")
-    parser.add_argument(
-        "--csv", type=Path, metavar="DIR", help="where the layers go as the result files of ASTRA-sim 1.0"
-    )
-    parser.add_argument("--ranks", help='only these ranks, such as "0-3,6"')
-    parser.add_argument("--job", metavar="NAME", help="only the ranks of this job of a job file")
-    parser.add_argument("--window", metavar="FROM:TO", help="only this time, such as 10ms:20ms")
-    parser.add_argument("--top", type=int, metavar="N", help="no more than N lines of each table")
-    parser.add_argument(
-        "--verify", action="store_true", help="of the critical path: simulate again what it predicts"
-    )
-    parser.add_argument(
-        "--vary",
-        nargs="*",
-        metavar="FIGURE=FACTOR",
-        help="of the critical path: simulate again with figures of the machine changed, such as "
+    late = "view"
+    directory: Annotated[str, "directory that et-sim run, sweep or serve wrote", "RUN"]
+    view: Annotated[str | None, "", "VIEW", Argument(choices=tuple(VIEWS))] = None
+    json: Json = False
+    csv: Annotated[Path | None, "where the layers go as the result files of ASTRA-sim 1.0", "DIR"] = None
+    ranks: Annotated[str | None, 'only these ranks, such as "0-3,6"'] = None
+    job: Annotated[str | None, "only the ranks of this job of a job file", "NAME"] = None
+    window: Annotated[str | None, "only this time, such as 10ms:20ms", "FROM:TO"] = None
+    top: Annotated[int | None, "no more than N lines of each table", "N"] = None
+    verify: Annotated[bool, "of the critical path: simulate again what it predicts"] = False
+    vary: Annotated[
+        Sequence[str] | None,
+        "of the critical path: simulate again with figures of the machine changed, such as "
         '"endpoint delay=2"; without any, with each of them a tenth more and less',
-    )
-    for form in ("svg", "png"):
-        help_text = f"draw a sweep, or the view, as {form.upper()} into a file (views: {', '.join(DRAWN)})"
-        parser.add_argument(f"--{form}", type=Path, metavar="FILE", help=help_text)
-    parser.set_defaults(run=run)
+        "FIGURE=FACTOR",
+        Option(words="*"),
+    ] = None
+    svg: Annotated[Path | None, DRAW.format(form="SVG"), "FILE"] = None
+    png: Annotated[Path | None, DRAW.format(form="PNG"), "FILE"] = None
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: Options) -> int:
     """Print one view."""
     from et_sim.views.run.directory import is_serving
     from et_sim.views.sweep.directory import is_sweep
@@ -91,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
             remedy="et-sim inspect RUN critical-path --vary",
         )
     if options.job is not None:
-        options.ranks = _ranks_of_job(options)
+        options.ranks = _ranks_of_job(options, options.job)
     _check_cuts(options)
     if options.vary is not None:
         from et_sim.cli.again import vary_text
@@ -104,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
         print(verify_text(options.directory, options.top, as_json=options.json))
         return 0
     if options.csv is not None and not is_drawn:
-        return _write_csv(options)
+        return _write_csv(options, options.csv)
     from et_sim.views import open_run
     from et_sim.views.run.selection import selection
 
@@ -113,7 +106,15 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def present(view: View, run: RunDirectory, part: Selection, options: argparse.Namespace) -> None:
+class Forms(Protocol):
+    """What says how a view is shown."""
+
+    json: bool
+    svg: Path | None
+    png: Path | None
+
+
+def present(view: View, run: RunDirectory, part: Selection, options: Forms) -> None:
     """A view in the form that is asked for: drawn into files, as data, or as text."""
     is_drawn = options.svg is not None or options.png is not None
     if is_drawn:
@@ -130,7 +131,7 @@ def present(view: View, run: RunDirectory, part: Selection, options: argparse.Na
         show(view.text(run, part, terminal_width()))
 
 
-def _show_serving(options: argparse.Namespace) -> int:
+def _show_serving(options: Options) -> int:
     """Print what serving came to; it has one view."""
     _refuse_views(options, "is what et-sim serve wrote", "ask for tables with et-sim sql", SERVING_TOO)
     from et_sim.views.run.directory import open_serving
@@ -145,9 +146,7 @@ def _show_serving(options: argparse.Namespace) -> int:
     return 0
 
 
-def _refuse_views(
-    options: argparse.Namespace, description: str, remedy: str, too: Sequence[str] = ()
-) -> None:
+def _refuse_views(options: Options, description: str, remedy: str, too: Sequence[str] = ()) -> None:
     """Refuse what only runs have."""
     given = [f"--{name}" for name in (*OF_RUNS, *too) if getattr(options, name) not in (None, False)]
     given += [options.view] if options.view not in (None, "summary") else []
@@ -156,7 +155,7 @@ def _refuse_views(
         raise UsageError(cause, place=options.directory, remedy=remedy)
 
 
-def _show_sweep(options: argparse.Namespace) -> int:
+def _show_sweep(options: Options) -> int:
     """Print what a sweep found; it has one view."""
     from et_sim.views.sweep.directory import open_sweep
     from et_sim.views.sweep.summary import sweep_json, sweep_text
@@ -173,7 +172,7 @@ def _show_sweep(options: argparse.Namespace) -> int:
     return 0
 
 
-def _draw_sweep(sweep: SweepDirectory, options: argparse.Namespace) -> int:
+def _draw_sweep(sweep: SweepDirectory, options: Options) -> int:
     for name in ("json", "top"):
         if getattr(options, name):
             raise UsageError(f"a picture does not know --{name}", remedy=f"leave out --{name}")
@@ -194,17 +193,17 @@ def show(text: str) -> None:
     write_styled(text, sys.stdout)
 
 
-def _ranks_of_job(options: argparse.Namespace) -> str:
+def _ranks_of_job(options: Options, job: str) -> str:
     """What --ranks would say."""
     from et_sim.views import open_run
     from et_sim.views.summary.jobs import ranks_of_job
 
     if options.ranks is not None:
         raise UsageError("--job and --ranks both choose ranks", remedy="leave one of them out")
-    return ranks_of_job(open_run(options.directory), options.job)
+    return ranks_of_job(open_run(options.directory), job)
 
 
-def _check_cuts(options: argparse.Namespace) -> None:
+def _check_cuts(options: Options) -> None:
     """Refuse options that a view would not heed."""
     for name in ("ranks", "window", "top"):
         if getattr(options, name) is None:
@@ -229,12 +228,12 @@ def _check_cuts(options: argparse.Namespace) -> None:
         selection(window=options.window).check_window(open_run(options.directory))
 
 
-def _write_csv(options: argparse.Namespace) -> int:
+def _write_csv(options: Options, folder: Path) -> int:
     if options.json:
         raise UsageError("--csv and --json are two forms of one answer", remedy="leave one of them out")
     from et_sim.views import open_run
     from et_sim.views.summary.layers import Layers, write_csv
 
-    for path in write_csv(Layers(open_run(options.directory)), options.csv):
+    for path in write_csv(Layers(open_run(options.directory)), folder):
         print(f"written: {path}")
     return 0

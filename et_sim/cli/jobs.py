@@ -7,11 +7,12 @@ a recommendation model, and what forward passes work on. Not here: what is done 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
+from et_sim.basics.declared_options import Command, Group, Option, fields_of
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import plural
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from et_sim.trace import Workload
     from et_sim.workloads.models.model import Model
     from et_sim.workloads.training.plan import Plan
+
+Declared = TypeVar("Declared", bound=Command)
+Numbers = tuple[int, ...] | None
 
 LLM, TRANSFORMER = "llm", "transformer"  # the second is one whose numbers are given, not a known model
 CNN, DLRM = "cnn", "dlrm"  # every rank has all dense weights
@@ -51,107 +55,144 @@ def whole_numbers(text: str) -> tuple[int, ...]:
         raise argparse.ArgumentTypeError(f"{text!r} (give whole numbers, as in 7,8,8,7)") from None
 
 
-class Option(NamedTuple):
-    """An option, and the kinds of jobs that have it."""
+class Of(NamedTuple):
+    """The kinds of jobs that have an option."""
 
-    flag: str
-    kind: Any  # what makes its value of a text; bool: the option alone says it
-    help: str
     jobs: tuple[str, ...]
 
-    @property
-    def name(self) -> str:
-        """Of its value."""
-        return self.flag.lstrip("-").replace("-", "_")
 
-    def of(self, options: argparse.Namespace) -> Any:
-        """What was given; None: nothing was."""
-        value = getattr(options, self.name, None)
-        return None if value is False else value
+MODEL = Group("the model of a training job")
+PLAN = Group("how a training job is spread over ranks")
+RECOMMENDATION = Group("a recommendation model, where it differs from --model")
+PASSES = Group("forward passes of inference")
+TRAINING, LEARNS, PROMPTS, TOKENS = Of(LANGUAGE), Of((DLRM,)), Of((PREFILL,)), Of((DECODE,))
 
-    def add(self, parser: argparse._ActionsContainer) -> None:
-        """Have a parser take it."""
-        if self.kind is bool:
-            parser.add_argument(self.flag, action="store_true", help=self.help)
-        else:
-            parser.add_argument(self.flag, type=self.kind, help=self.help)
+Layers = Annotated[int | None, "layers of the model", Of(OF_MODELS)]
+Sequence = Annotated[int | None, "tokens of a sequence", Of(OF_MODELS)]
+Vocabulary = Annotated[int | None, "words that the model knows", Of(OF_MODELS)]
+CHANGES = ("layers", "sequence", "vocabulary")
+SHAPE = ("hidden", "heads", "width")
 
 
-CHANGES = (
-    Option("--layers", int, "layers of the model", OF_MODELS),
-    Option("--sequence", int, "tokens of a sequence", OF_MODELS),
-    Option("--vocabulary", int, "words that the model knows", OF_MODELS),
-)
-SHAPE = (
-    Option("--hidden", int, "width of the model", LANGUAGE),
-    Option("--heads", int, "heads of attention (default: of 64 channels each)", LANGUAGE),
-    Option("--width", int, "width of the feed-forward part (default: 4 times that of the model)", LANGUAGE),
-)
-MODEL = (
-    Option("--model", str, "one that et-sim knows, such as llama3-70b or resnet50, or a file", JOBS),
-    *CHANGES,
-    *SHAPE,
-)
-RECOMMENDATION = (
-    Option("--tables", int, "embedding tables, spread over the ranks", (DLRM,)),
-    Option("--dimension", int, "values of a row of a table", (DLRM,)),
-    Option("--pooling", int, "rows of each table that a sample names", (DLRM,)),
-    Option("--dense-features", int, "inputs of the bottom network", (DLRM,)),
-    Option("--bottom", whole_numbers, "hidden layers of the bottom network, as in 512,256", (DLRM,)),
-    Option("--top", whole_numbers, "hidden layers of the top network", (DLRM,)),
-)
-PROMPT = Option("--prompt", whole_numbers, "tokens of each prompt, as in 512,2048", (PREFILL,))
-CONTEXT = Option(
-    "--context",
-    whole_numbers,
-    "tokens of each sequence that are cached before its next token, as in 512,2048",
-    (DECODE,),
-)
-STEPS = Option("--steps", int, "tokens of each sequence, one after the other (default: 1)", (DECODE,))
-PASSES = (PROMPT, CONTEXT, STEPS)
+def jobs_of(hint: Any) -> tuple[str, ...]:
+    """The kinds of jobs that have the option with this hint; none: it is of no job."""
+    return next((entry.jobs for entry in hint.__metadata__ if isinstance(entry, Of)), ())
 
 
-def plan_options() -> Iterator[tuple[Any, Option]]:
-    """The fields of a plan, each with its option."""
+def with_plan(job: str, group: Group) -> Callable[[type[Declared]], type[Declared]]:
+    """Have a class declare the options of a plan that a kind of job has."""
+
+    def declared(options: type[Declared]) -> type[Declared]:
+        for name, hint in plan_options(group).items():
+            if job in jobs_of(hint):
+                options.__annotations__[name] = hint
+                setattr(options, name, None)
+        return options
+
+    return declared
+
+
+def plan_options(group: Group = PLAN) -> dict[str, Any]:
+    """Options of the fields of a plan, in their order."""
     from et_sim.workloads.training.plan import Plan
 
     of_others = (((SERVE,), _OF_SERVING), (INFERENCE, _OF_INFERENCE), (REPLICATED, _OF_REPLICATED))
+    hints: dict[str, Any] = {}
     for field in fields(Plan):
         flag, text, default = field.metadata["flag"], field.metadata["help"], field.default
         shown = "" if "default" in text or not default or default is True else f" (default: {default})"
         others = [job for jobs, flags in of_others if flag in flags for job in jobs]
-        kind = whole_numbers if isinstance(default, tuple) else type(default)
-        yield field, Option(flag, kind, text + shown, (*LANGUAGE, *others))
+        parse = whole_numbers if isinstance(default, tuple) else None
+        kind: Any = bool if isinstance(default, bool) else type(default) | None
+        hints[flag.lstrip("-").replace("-", "_")] = Annotated[
+            kind, text + shown, Option(parse=parse), group, Of((*LANGUAGE, *others))
+        ]
+    return hints
 
 
-def add_options(parser: argparse.ArgumentParser, *, has_passes: bool) -> None:
-    """The options of all kinds of jobs; those of forward passes only if there are any."""
-    for title, options in (
-        ("the model of a training job", MODEL),
-        ("how a training job is spread over ranks", [option for _, option in plan_options()]),
-        ("a recommendation model, where it differs from --model", RECOMMENDATION),
-        ("forward passes of inference", PASSES if has_passes else ()),
-    ):
-        group = parser.add_argument_group(title)
-        for option in options:
-            option.add(group)
+class ModelOptions(Command):
+    """What is trained, and what presets are changed in."""
+
+    kind: str
+    model: Annotated[
+        str | None, "one that et-sim knows, such as llama3-70b or resnet50, or a file", MODEL, Of(JOBS)
+    ] = None
+    layers: Annotated[Layers, MODEL] = None
+    sequence: Annotated[Sequence, MODEL] = None
+    vocabulary: Annotated[Vocabulary, MODEL] = None
+    hidden: Annotated[int | None, "width of the model", MODEL, TRAINING] = None
+    heads: Annotated[int | None, "heads of attention (default: of 64 channels each)", MODEL, TRAINING] = None
+    width: Annotated[
+        int | None, "width of the feed-forward part (default: 4 times that of the model)", MODEL, TRAINING
+    ] = None
 
 
-def refuse_others(options: argparse.Namespace, kind: str) -> None:
+@with_plan(LLM, PLAN)
+class PlannedOptions(ModelOptions):
+    """How a job is spread, too."""
+
+
+class JobOptions(PlannedOptions):
+    """Those of all kinds of training."""
+
+    tables: Annotated[int | None, "embedding tables, spread over the ranks", RECOMMENDATION, LEARNS] = None
+    dimension: Annotated[int | None, "values of a row of a table", RECOMMENDATION, LEARNS] = None
+    pooling: Annotated[int | None, "rows of each table that a sample names", RECOMMENDATION, LEARNS] = None
+    dense_features: Annotated[int | None, "inputs of the bottom network", RECOMMENDATION, LEARNS] = None
+    bottom: Annotated[
+        Numbers,
+        "hidden layers of the bottom network, as in 512,256",
+        Option(parse=whole_numbers),
+        RECOMMENDATION,
+        LEARNS,
+    ] = None
+    top: Annotated[
+        Numbers, "hidden layers of the top network", Option(parse=whole_numbers), RECOMMENDATION, LEARNS
+    ] = None
+
+
+class InferenceOptions(JobOptions):
+    """Those of forward passes, too."""
+
+    prompt: Annotated[
+        Numbers, "tokens of each prompt, as in 512,2048", Option(parse=whole_numbers), PASSES, PROMPTS
+    ] = None
+    context: Annotated[
+        Numbers,
+        "tokens of each sequence that are cached before its next token, as in 512,2048",
+        Option(parse=whole_numbers),
+        PASSES,
+        TOKENS,
+    ] = None
+    steps: Annotated[
+        int | None, "tokens of each sequence, one after the other (default: 1)", PASSES, TOKENS
+    ] = None
+
+
+def flag_of(name: str) -> str:
+    """The option that a value of this name comes from."""
+    return f"--{name.replace('_', '-')}"
+
+
+def given(options: Command, names: Iterable[str]) -> dict[str, Any]:
+    """What was given of options with these names."""
+    values = {name: vars(options).get(name) for name in names}
+    return {name: value for name, value in values.items() if value is not None and value is not False}
+
+
+def refuse_others(options: Command, kind: str) -> None:
     """Refuse options that this kind of job, or microbenchmark, does not have."""
-    plan = [option for _, option in plan_options()]
-    for option in (*RECOMMENDATION, *PASSES, *MODEL, *plan):
-        if kind in option.jobs or option.of(options) is None:
-            continue
+    jobs = {name: jobs_of(hint) for name, hint in fields_of(InferenceOptions).items()}
+    for name in given(options, (name for name, kinds in jobs.items() if kind not in kinds)):
         noun, remedy = kind, f"only {' and '.join(JOBS)} have it"
-        if LLM not in option.jobs:
-            remedy = f"only {option.jobs[0]} has it"
+        if LLM not in jobs[name]:
+            remedy = f"only {jobs[name][0]} has it"
         elif kind in REPLICATED:
             remedy = f"a rank of {kind} has all dense weights; --dp says how many ranks there are"
         elif kind in INFERENCE:
-            *kept, last = (other.flag for other in (*MODEL, *plan) if kind in other.jobs)
+            *kept, last = (flag_of(other) for other, kinds in jobs.items() if {kind, LLM} <= {*kinds})
             noun, remedy = "inference", f"leave it out; {', '.join(kept)} and {last} are"
-        raise UsageError(f"{option.flag} is not for {noun}", remedy=remedy)
+        raise UsageError(f"{flag_of(name)} is not for {noun}", remedy=remedy)
 
 
 class Job(NamedTuple):
@@ -168,22 +209,23 @@ class Job(NamedTuple):
     weights: int = 0  # dense ones
 
 
-def make_job(options: argparse.Namespace) -> Job:
+def make_job(options: JobOptions) -> Job:
     """What the options describe."""
     refuse_others(options, options.kind)
-    if options.kind in INFERENCE:
+    if isinstance(options, InferenceOptions) and options.kind in INFERENCE:
         return _inference(options)
     if options.kind in REPLICATED:
-        if options.zero is not None and options.zero > 2:
+        zero = vars(options)["zero"]
+        if zero is not None and zero > 2:
             raise UsageError(
-                f"--zero {options.zero} is not for {options.kind}",
+                f"--zero {zero} is not for {options.kind}",
                 remedy="give 0, 1 or 2: weights are not shared",
             )
         return _convolution(options) if options.kind == CNN else _recommendation(options)
     return _training(options)
 
 
-def _training(options: argparse.Namespace) -> Job:
+def _training(options: JobOptions) -> Job:
     from msgspec import to_builtins
 
     from et_sim.workloads.training.step import make_training
@@ -199,7 +241,7 @@ def _training(options: argparse.Namespace) -> Job:
     return Job(make_training(model, plan), plan, model.name, text, to_builtins(model))
 
 
-def _convolution(options: argparse.Namespace) -> Job:
+def _convolution(options: JobOptions) -> Job:
     from et_sim.workloads.convolution import (
         layers_of,
         make_convolution_training,
@@ -222,13 +264,15 @@ def _convolution(options: argparse.Namespace) -> Job:
     return Job(workload, plan, name, text, model, unit="images", layers=len(layers), weights=weights)
 
 
-def _recommendation(options: argparse.Namespace) -> Job:
+def _recommendation(options: JobOptions) -> Job:
     from et_sim.workloads.recommendation import USUAL as USUAL_MODEL
     from et_sim.workloads.recommendation import changed, make_dlrm_training, read_dlrm
 
     known, model = read_dlrm(options.model or USUAL_MODEL)
-    given = {option.name: option.of(options) for option in RECOMMENDATION}
-    model = changed(model, {name: value for name, value in given.items() if value is not None})
+    numbers = given(
+        options, (name for name, hint in fields_of(JobOptions).items() if LEARNS in hint.__metadata__)
+    )
+    model = changed(model, numbers)
     plan = read_plan(options, micro_batches=1, batch=model.batch)
     facts = {"name": known, **{field: getattr(model, field) for field in model.__struct_fields__}}
     layers = len(model.bottom_widths) + len(model.top_widths) - 2
@@ -237,7 +281,7 @@ def _recommendation(options: argparse.Namespace) -> Job:
     return Job(workload, plan, name, text, facts, unit="samples", layers=layers, weights=model.dense_weights)
 
 
-def _inference(options: argparse.Namespace) -> Job:
+def _inference(options: InferenceOptions) -> Job:
     from msgspec import to_builtins
 
     from et_sim.workloads.inference.batch import Batch, Segment
@@ -248,13 +292,13 @@ def _inference(options: argparse.Namespace) -> Job:
     plan = read_plan(options)
     model = read_model(options, plan)
     if options.kind == PREFILL:
-        lengths = _lengths(options, PROMPT, model, 0)
+        lengths = _lengths(options.kind, "--prompt", options.prompt, model, 0)
         batches = [Batch.of([Segment(length) for length in lengths] * plan.batch)]
     else:
         steps = 1 if options.steps is None else options.steps
         if not 1 <= steps <= MOST_STEPS:
             raise UsageError(f"--steps is {steps}", remedy=f"give a number from 1 to {MOST_STEPS:,}")
-        lengths = _lengths(options, CONTEXT, model, steps)
+        lengths = _lengths(options.kind, "--context", options.context, model, steps)
         batches = [
             Batch.of([Segment(1, length + step) for length in lengths] * plan.batch) for step in range(steps)
         ]
@@ -264,51 +308,47 @@ def _inference(options: argparse.Namespace) -> Job:
     return Job(make_inference(model, plan, batches), plan, model.name, text, to_builtins(model), tokens)
 
 
-def _lengths(options: argparse.Namespace, option: Option, model: Model, more: int) -> tuple[int, ...]:
+def _lengths(kind: str, flag: str, lengths: Numbers, model: Model, more: int) -> tuple[int, ...]:
     from et_sim.workloads.inference.batch import check_length
 
-    lengths: tuple[int, ...] | None = option.of(options)
     if lengths is None:
-        raise UsageError(f"{options.kind} needs {option.flag}", remedy=f"add it, as in {option.flag} 2048")
+        raise UsageError(f"{kind} needs {flag}", remedy=f"add it, as in {flag} 2048")
     for length in lengths:
         if length < 1:
-            raise UsageError(f"{option.flag} has the length {length}", remedy="give tokens from 1 up")
+            raise UsageError(f"{flag} has the length {length}", remedy="give tokens from 1 up")
         check_length(model, length + more)
     return lengths
 
 
-def read_plan(options: argparse.Namespace, **usual: Any) -> Plan:
+def read_plan(options: Command, **usual: Any) -> Plan:
     """The plan that the options describe; `usual` stands where they are left out."""
     from et_sim.workloads.training.plan import Plan
 
-    chosen = usual
-    for field, option in plan_options():
-        if (value := option.of(options)) is not None:
-            chosen[field.name] = not field.default if option.kind is bool else value
+    chosen, values = usual, given(options, plan_options())
+    for field, name in zip(fields(Plan), plan_options(), strict=True):
+        if name in values:
+            chosen[field.name] = not field.default if values[name] is True else values[name]
     return Plan(**chosen)
 
 
-def read_model(options: argparse.Namespace, plan: Plan) -> Model:
+def read_model(options: Command, plan: Plan) -> Model:
     """The language model that the options describe."""
     from et_sim.workloads.models import configuration
 
-    given = {option.name: option.of(options) for option in (*CHANGES, *SHAPE)}
-    numbers = {name: value for name, value in given.items() if value is not None}
+    numbers, known = given(options, (*CHANGES, *SHAPE)), vars(options)["model"]
     for name, value in numbers.items():
         if value < 1:
             raise UsageError(f"--{name} is {value}", remedy="give a number from 1 up")
-    if options.model is None:
+    if known is None:
         return _of_numbers(numbers, plan.tensor)
-    for option in SHAPE:
-        if option.name in numbers:
-            raise UsageError(
-                f"{option.flag} is given, and --model {options.model} has its own",
-                remedy="leave it out, or leave out --model",
-            )
-    model = configuration.read_model(options.model)
+    for name in given(options, SHAPE):
+        raise UsageError(
+            f"--{name} is given, and --model {known} has its own", remedy="leave it out, or leave out --model"
+        )
+    model = configuration.read_model(known)
     if "layers" in numbers and len(set(model.windows)) > 1:
         raise UsageError(
-            f"--layers is given, and layers of {options.model} see windows of different sizes",
+            f"--layers is given, and layers of {known} see windows of different sizes",
             remedy="change both in its file",
         )
     return replace(model, **numbers)

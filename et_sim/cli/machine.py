@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
 from et_sim.basics.alignment import aligned
+from et_sim.basics.declared_options import Argument, Command
 from et_sim.basics.errors import UsageError
 
 if TYPE_CHECKING:
@@ -16,22 +16,19 @@ if TYPE_CHECKING:
 SYSTEM, NETWORK = "system.json", "network.yml"
 
 
-def add_parser(commands: Any) -> None:
-    """Register the command."""
-    parser = commands.add_parser(
-        "machine",
-        description="List the machines that --machine takes; with a name, say what one is and where its"
-        " figures are from; with --out, write the files that it stands for.",
-    )
-    parser.add_argument(
-        "name", metavar="NAME[:NPUS][,node=N][,cards=N]", nargs="?", help="a machine, such as h100-dgx:128"
-    )
-    parser.add_argument("--out", type=Path, metavar="DIR", help=f"write {SYSTEM} and {NETWORK} there")
-    parser.add_argument("--json", action="store_true", help="print as JSON")
-    parser.set_defaults(run=run)
+class Options(Command):
+    """List the machines that --machine takes; with a name, say what one is and where its figures are from;
+    with --out, write the files that it stands for.
+    """
+
+    name: Annotated[
+        str | None, "a machine, such as h100-dgx:128", "NAME[:NPUS][,node=N][,cards=N]", Argument()
+    ] = None
+    out: Annotated[Path | None, f"write {SYSTEM} and {NETWORK} there", "DIR"] = None
+    json: Annotated[bool, "print as JSON"] = False
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: Options) -> int:
     """List, describe or write."""
     from et_sim.machine.presets import entry, names, preset
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from et_sim.basics.declared_options import EITHER, Option
 from et_sim.basics.errors import UsageError, did_you_mean
-from et_sim.cli.jobs import JOBS, add_options, make_job, refuse_others
-from et_sim.cli.options import add_machine_option, ranks_of
+from et_sim.cli.jobs import JOBS, InferenceOptions, make_job, refuse_others
+from et_sim.cli.options import RanksOfMachine, ranks_of
 from et_sim.workloads.microbenchmarks import KINDS, make_microbenchmark
 
 if TYPE_CHECKING:
@@ -21,47 +21,39 @@ FILES_UNASKED = 4096  # with more ranks than this, a manifest is written unless 
 NO_SIZE = ("compute", "barrier")
 
 
-def add_parser(commands: Any) -> None:
-    """Register the command."""
-    parser = commands.add_parser(
-        "make",
-        description="Write the traces of a microbenchmark (one operation, or several in a chain), of one step"
-        " of training a language model, a convolutional network or a recommendation model, or of forward"
-        " passes of a language model: over prompts (prefill), or over a token of each sequence (decode).",
-        epilog=f"kinds: {', '.join((*KINDS, *JOBS))}",
-    )
-    parser.add_argument("kind", metavar="KIND", help="what to make, see below")
-    parser.add_argument("--ranks", type=int, help="how many ranks")
-    add_machine_option(parser)
-    parser.add_argument("--bytes", help="comm_size of each operation: 1024, 64KiB, 1.5GB, …")
-    parser.add_argument("--repeat", type=int, default=1, help="operations, each after the last (default: 1)")
-    parser.add_argument(
-        "--compute-us",
-        type=int,
-        default=0,
-        help="microseconds of computation before each operation; may overlap with the operation before",
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="PREFIX",
-        required=True,
-        help="write PREFIX.0.et, PREFIX.1.et, …, or PREFIX.workload.json and its templates",
-    )
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument(
-        "--manifest",
-        action="store_true",
-        help="write a workload manifest and a few templates; the default for a training job, for more than"
+class Options(InferenceOptions):
+    """Write the traces of a microbenchmark (one operation, or several in a chain), of one step of training a
+    language model, a convolutional network or a recommendation model, or of forward passes of a language
+    model: over prompts (prefill), or over a token of each sequence (decode).
+    """
+
+    epilog = f"kinds: {', '.join((*KINDS, *JOBS))}"
+
+    kind: Annotated[str, "what to make, see below", "KIND"]
+    ranks: Annotated[int | None, "how many ranks"] = None
+    machine: RanksOfMachine = None
+    bytes: Annotated[str | None, "comm_size of each operation: 1024, 64KiB, 1.5GB, …"] = None
+    repeat: Annotated[int, "operations, each after the last (default: 1)"] = 1
+    compute_us: Annotated[
+        int, "microseconds of computation before each operation; may overlap with the operation before"
+    ] = 0
+    output: Annotated[
+        str,
+        "write PREFIX.0.et, PREFIX.1.et, …, or PREFIX.workload.json and its templates",
+        "PREFIX",
+        Option("-o --output"),
+    ]
+    manifest: Annotated[
+        bool,
+        "write a workload manifest and a few templates; the default for a training job, for more than"
         f" {FILES_UNASKED:,} ranks, and if PREFIX ends in .workload.json",
-    )
-    form.add_argument("--files", action="store_true", help="write one trace file per rank")
-    parser.add_argument("--json", action="store_true", help="print what was written as JSON")
-    add_options(parser, has_passes=True)
-    parser.set_defaults(run=run)
+        EITHER,
+    ] = False
+    files: Annotated[bool, "write one trace file per rank", EITHER] = False
+    json: Annotated[bool, "print what was written as JSON"] = False
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: Options) -> int:
     """Make the workload and write it."""
     from et_sim.basics.units import format_bytes, parse_bytes
 
@@ -70,10 +62,9 @@ def run(options: argparse.Namespace) -> int:
         workload, description, facts = _made_job(options)
     else:
         size = parse_bytes(options.bytes) if options.bytes is not None else 0
-        _check(options, size)
         workload = make_microbenchmark(
             options.kind,
-            ranks=options.ranks,
+            ranks=_checked_ranks(options, size),
             size=size,
             repeat=options.repeat,
             compute_us=options.compute_us,
@@ -86,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _made_job(options: argparse.Namespace) -> tuple[Workload, str, dict[str, Any]]:
+def _made_job(options: Options) -> tuple[Workload, str, dict[str, Any]]:
     """(the job, what it is in words, its shape for programs)."""
     from dataclasses import asdict
 
@@ -103,7 +94,7 @@ def _made_job(options: argparse.Namespace) -> tuple[Workload, str, dict[str, Any
     return job.workload, job.text, {"model": job.model, "plan": asdict(job.plan), **job.more}
 
 
-def _write(options: argparse.Namespace, workload: Workload, contents: str) -> tuple[dict[str, Any], str]:
+def _write(options: Options, workload: Workload, contents: str) -> tuple[dict[str, Any], str]:
     """Write files or a manifest; returns what was written, for programs and for people."""
     from et_sim.trace import write_manifest
     from et_sim.trace.files import groups_path
@@ -147,7 +138,7 @@ def _write_files(workload: Workload, prefix: str) -> None:
         replace_all(progress.counted(files_of_ranks(workload, prefix), count, "files"), prefix)
 
 
-def _wants_manifest(options: argparse.Namespace, ranks: int) -> bool:
+def _wants_manifest(options: Options, ranks: int) -> bool:
     from et_sim.trace.manifest import ENDING
 
     named = options.output.endswith(ENDING)
@@ -163,7 +154,7 @@ def _wants_manifest(options: argparse.Namespace, ranks: int) -> bool:
     return bool(options.manifest or named or ranks > FILES_UNASKED or options.kind in JOBS)
 
 
-def _check(options: argparse.Namespace, size: int) -> None:
+def _checked_ranks(options: Options, size: int) -> int:
     """Refuse what could not be written, and a size too many or too few, before anything is made."""
     from et_sim.trace.manifest import MOST_RANKS
 
@@ -186,3 +177,4 @@ def _check(options: argparse.Namespace, size: int) -> None:
             remedy=f"repeat at most {MOST_NODES:,} times",
         )
     _wants_manifest(options, options.ranks)  # may refuse
+    return options.ranks

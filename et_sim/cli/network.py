@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
+from et_sim.basics.declared_options import Command
 from et_sim.basics.errors import UsageError
+from et_sim.cli.options import Json
 
 
-def add_parser(commands: Any) -> None:
-    """Register the command."""
-    parser = commands.add_parser(
-        "network",
-        description="Read a network file of any form and print what it describes: devices, links by tier, "
-        "diameter, bisection, the device of each rank, and the ways of some messages.",
-    )
-    parser.add_argument(
-        "file", metavar="FILE", help="network file: dimensions, a graph, or one of another tool"
-    )
-    parser.add_argument(
-        "--path",
-        action="append",
-        metavar="RANK:RANK",
-        help="show the way from one rank to another; repeatable",
-    )
-    parser.add_argument("--svg", type=Path, metavar="FILE", help="draw the network into this file")
-    parser.add_argument("--json", action="store_true", help="print data instead of text")
-    parser.set_defaults(run=run)
+class Options(Command):
+    """Read a network file of any form and print what it describes: devices, links by tier, diameter,
+    bisection, the device of each rank, and the ways of some messages.
+    """
+
+    file: Annotated[str, "network file: dimensions, a graph, or one of another tool", "FILE"]
+    path: Annotated[
+        Sequence[str] | None, "show the way from one rank to another; repeatable", "RANK:RANK"
+    ] = None
+    svg: Annotated[Path | None, "draw the network into this file", "FILE"] = None
+    json: Json = False
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: Options) -> int:
     """Describe the network, and draw it if that is asked for."""
     from et_sim.machine import read_network_alone
     from et_sim.network.description import as_text, describe

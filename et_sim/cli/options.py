@@ -1,14 +1,15 @@
-"""Options of runs on the command line: one for each field of `RunOptions`."""
+"""Options that commands share, such as those of runs, whose help is that of the fields of `RunOptions`."""
 
 from __future__ import annotations
 
-import argparse
 import math
+from collections.abc import Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Annotated, Any, Protocol
 
+from et_sim.basics.declared_options import Command, Hidden
 from et_sim.basics.errors import UsageError
-from et_sim.run.options import DEFAULTS, HELP, RunOptions
+from et_sim.run.options import HELP, RunOptions
 
 
 def parse_share(text: str, option: str) -> float:
@@ -26,43 +27,49 @@ def parse_share(text: str, option: str) -> float:
 
 
 OF_COMMANDS = ("other_profile",)  # what commands decide themselves
-NETWORK_MODEL = "--network-model"  # of a run; --model is the neural network's wherever a command has it
+
+System = Annotated[str | None, HELP["system"]]
+Network = Annotated[str | None, HELP["network"]]
+Machine = Annotated[str | None, HELP["machine"]]
+NetworkModel = Annotated[str | None, HELP["model"]]  # --model is the neural network's wherever there is one
+Profile = Annotated[str | None, HELP["profile"]]
+Fold = Annotated[bool, HELP["fold"]]
+Alone = Annotated[bool, HELP["alone"]]
+RanksOfMachine = Annotated[str | None, "as many ranks as this preset machine has NPUs", "NAME[:NPUS]"]
+Json = Annotated[bool, "print data instead of text"]
 
 
-def add_run_options(parser: argparse._ActionsContainer, *names: str) -> None:
-    """Add the options of these names, or all."""
-    for name in names or tuple(name for name in HELP if name not in OF_COMMANDS):
-        default: Any = DEFAULTS[name]
-        flag, text = NETWORK_MODEL if name == "model" else f"--{name}", HELP[name]
-        if default is True:
-            parser.add_argument(f"--no-{name}", dest=name, action="store_false", help=text)
-        elif default is False:
-            parser.add_argument(flag, action="store_true", help=text)
-        elif name == "detail":
-            parser.add_argument(flag, action="append", help=text)
-        else:
-            parser.add_argument(flag, default=default, help=text)
+class MachineOptions(Command):
+    """What a workload is simulated on."""
+
+    system: System = None
+    network: Network = None
+    memory: Annotated[str | None, HELP["memory"]] = None
+    groups: Annotated[str | None, HELP["groups"]] = None
+    machine: Machine = None
+    network_model: Annotated[NetworkModel, Hidden("--model")] = None
+    profile: Profile = None
 
 
-def add_short_names(parser: argparse.ArgumentParser, *names: str) -> None:
-    """Accept --model for --network-model, too, where no other model is meant; help shows one name."""
-    for name in names:
-        short, long = f"--{name}", f"network_{name}"
-        parser.add_argument(short, dest=long, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+class SimulationOptions(MachineOptions):
+    """All that a run can be asked for."""
+
+    fold: Fold = True
+    alone: Alone = False
+    retime: Annotated[bool, HELP["retime"]] = False
+    isolated: Annotated[bool, HELP["isolated"]] = False
+    detail: Annotated[Sequence[str] | None, HELP["detail"]] = None
 
 
-def add_machine_option(parser: argparse.ArgumentParser) -> None:
-    """Add the option of commands that only want to know how many ranks a machine has."""
-    parser.add_argument(
-        "--machine", metavar="NAME[:NPUS]", help="as many ranks as this preset machine has NPUs"
-    )
+class _Sized(Protocol):
+    ranks: int | None
+    machine: str | None
 
 
-def ranks_of(options: argparse.Namespace) -> int | None:
+def ranks_of(options: _Sized) -> int | None:
     """How many ranks are asked for; None: it is not given."""
     if options.machine is None:
-        ranks: int | None = options.ranks
-        return ranks
+        return options.ranks
     from et_sim.machine.presets import preset
 
     machine = preset(options.machine)
@@ -74,7 +81,7 @@ def ranks_of(options: argparse.Namespace) -> int | None:
     return machine.npus
 
 
-def run_options(options: argparse.Namespace, **others: Any) -> RunOptions:
+def run_options(options: Command, **others: Any) -> RunOptions:
     """What was given on the command line; `others` stand before what bears their names there."""
     given = {**vars(options), "model": getattr(options, "network_model", None), **others}
     known = {

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from et_sim.basics.declared_options import EITHER, Argument
 from et_sim.basics.errors import UsageError, did_you_mean
 from et_sim.basics.units import plural
 from et_sim.cli import jobs
-from et_sim.cli.options import parse_share
+from et_sim.cli.options import Json, parse_share
 from et_sim.cli.progress import printing
 
 if TYPE_CHECKING:
@@ -32,37 +32,32 @@ MEMORY = tuple(REMEDIES)
 WORKSPACE = "workspace"
 
 
-def add_parser(commands: Any) -> None:
-    """Register the command."""
-    parser = commands.add_parser(
-        "plan",
-        description="Check how a model is spread over ranks, and print what every stage of the pipeline"
-        " needs: memory, operations, traffic, and how long it has nothing to compute. Nothing is simulated.",
-    )
-    parser.add_argument(
-        "kind", metavar="KIND", nargs="?", default=jobs.LLM, help=f"{', '.join(KINDS)} (default: {jobs.LLM})"
-    )
-    limit = parser.add_mutually_exclusive_group()
-    limit.add_argument("--capacity", help="memory of a NPU, such as 80GiB: exit 1 if a stage needs more")
-    limit.add_argument(
-        "--machine",
-        metavar="NAME[:NPUS]",
-        help="the same of a preset machine, which also says how long kernels take; with NPUS, as many ranks"
+class Options(jobs.JobOptions):
+    """Check how a model is spread over ranks, and print what every stage of the pipeline needs: memory,
+    operations, traffic, and how long it has nothing to compute. Nothing is simulated.
+    """
+
+    kind: Annotated[str, f"{', '.join(KINDS)} (default: {jobs.LLM})", "KIND", Argument()] = jobs.LLM
+    capacity: Annotated[
+        str | None, "memory of a NPU, such as 80GiB: exit 1 if a stage needs more", EITHER
+    ] = None
+    machine: Annotated[
+        str | None,
+        "the same of a preset machine, which also says how long kernels take; with NPUS, as many ranks"
         " as the plan has",
-    )
-    parser.add_argument(
-        "--workspace",
-        metavar="SHARE",
-        default="0",
-        help="memory for workspace and fragmentation to assume, as a share of what is counted, such as 5%%"
+        "NAME[:NPUS]",
+        EITHER,
+    ] = None
+    workspace: Annotated[
+        str,
+        "memory for workspace and fragmentation to assume, as a share of what is counted, such as 5%%"
         " (default: 0, and said to be left out)",
-    )
-    parser.add_argument("--json", action="store_true", help="print data instead of text")
-    jobs.add_options(parser, has_passes=False)
-    parser.set_defaults(run=run)
+        "SHARE",
+    ] = "0"
+    json: Json = False
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: Options) -> int:
     """Print the figures; 1 if they do not fit the machine."""
     if options.kind not in KINDS:
         remedy = did_you_mean(options.kind, KINDS) or f"known: {', '.join(KINDS)}"
@@ -101,7 +96,7 @@ def _rates(figures: Figures, system: System | None) -> dict[str, Any] | None:
     return throughput(figures.step, peaks_of(system), figures.ranks, figures.ideal_ns, None)
 
 
-def _capacity(options: argparse.Namespace, system: System | None) -> int | None:
+def _capacity(options: Options, system: System | None) -> int | None:
     """The memory of an NPU; None: it is not known."""
     from et_sim.basics.units import parse_bytes
 
@@ -115,7 +110,7 @@ def _capacity(options: argparse.Namespace, system: System | None) -> int | None:
     return capacity
 
 
-def _check_machine(options: argparse.Namespace, figures: Figures) -> None:
+def _check_machine(options: Options, figures: Figures) -> None:
     """A number of NPUs that is given is that of ranks."""
     if options.machine is None or ":" not in options.machine:
         return
@@ -130,7 +125,7 @@ def _check_machine(options: argparse.Namespace, figures: Figures) -> None:
         )
 
 
-def _planned(options: argparse.Namespace, system: System | None) -> tuple[Figures, dict[str, Any]]:
+def _planned(options: Options, system: System | None) -> tuple[Figures, dict[str, Any]]:
     """The figures, and the model for programs."""
     from msgspec import to_builtins
 

@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
+from et_sim.basics.declared_options import Command, Option
 from et_sim.basics.errors import UsageError
 
 OF_RUNS = ("ranks", "window", "limit")  # options that a sweep has no use for
 
 
-def add_parser(commands: Any) -> None:
-    """Register the command."""
-    parser = commands.add_parser(
-        "report",
-        description="Write a run or a sweep as one HTML page that needs nothing else, not even a network."
-        " Runs of the best points of a sweep that were kept have pages of their own beside it.",
-    )
-    parser.add_argument("directory", metavar="RUN", help="directory that et-sim run, sweep or serve wrote")
-    parser.add_argument("--html", type=Path, metavar="FILE", required=True, help="the page to write")
-    parser.add_argument("--ranks", help='ranks of the timeline, such as "0-3,6" (default: one of each actor)')
-    parser.add_argument("--window", metavar="FROM:TO", help="its time, such as 10ms:20ms (default: all)")
-    parser.add_argument(
-        "--limit", type=int, metavar="N", help="draw at most about N nodes (default: 100000); more are merged"
-    )
-    parser.set_defaults(run=run)
+class Options(Command):
+    """Write a run or a sweep as one HTML page that needs nothing else, not even a network. Runs of the best
+    points of a sweep that were kept have pages of their own beside it.
+    """
+
+    directory: Annotated[str, "directory that et-sim run, sweep or serve wrote", "RUN"]
+    html: Annotated[Path, "the page to write", "FILE", Option()]
+    ranks: Annotated[str | None, 'ranks of the timeline, such as "0-3,6" (default: one of each actor)'] = None
+    window: Annotated[str | None, "its time, such as 10ms:20ms (default: all)", "FROM:TO"] = None
+    limit: Annotated[int | None, "draw at most about N nodes (default: 100000); more are merged", "N"] = None
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: Options) -> int:
     """Write the page."""
     from et_sim.views.run.directory import is_serving
     from et_sim.views.sweep.directory import is_sweep
@@ -55,14 +50,14 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _refuse_options(options: argparse.Namespace, description: str, remedy: str) -> None:
+def _refuse_options(options: Options, description: str, remedy: str) -> None:
     given = [f"--{name}" for name in OF_RUNS if getattr(options, name) is not None]
     if given:
         cause = f"this {description}, and {given[0]} is about a run"
         raise UsageError(cause, place=options.directory, remedy=remedy)
 
 
-def _write_serving(options: argparse.Namespace) -> int:
+def _write_serving(options: Options) -> int:
     """Write the page of what et-sim serve wrote."""
     _refuse_options(options, "is what et-sim serve wrote", "leave it out")
     from et_sim.basics.units import format_bytes
@@ -75,7 +70,7 @@ def _write_serving(options: argparse.Namespace) -> int:
     return 0
 
 
-def _write_sweep(options: argparse.Namespace) -> int:
+def _write_sweep(options: Options) -> int:
     """Write the page of a sweep, and before it those of the runs that it links to."""
     remedy = f"report a run in {options.directory}/runs, which et-sim sweep --keep writes"
     _refuse_options(options, "is a sweep", remedy)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-from et_sim.cli.options import add_run_options, add_short_names, run_options
+from et_sim.basics.declared_options import Hidden
+from et_sim.cli.options import SimulationOptions, run_options
 
 WORKLOAD_HELP = (
     "trace prefix: PREFIX for PREFIX.0.et, PREFIX.1.et, …; a workload manifest; "
@@ -15,30 +15,26 @@ WORKLOAD_HELP = (
 )
 
 
-def add_parser(commands: Any) -> None:
-    """Register the command."""
-    parser = commands.add_parser("run", description="Simulate a workload on a machine.")
-    parser.add_argument("workload", help=WORKLOAD_HELP)
-    add_run_options(parser)
-    parser.add_argument(
-        "--network-models",
-        metavar="LIST",
-        help="simulate on each of these network models in turn, and compare them: analytical,link",
-    )
-    add_short_names(parser, "model", "models")
-    parser.add_argument(
-        "--out",
-        type=Path,
-        help="directory to write (default: ./NAME.run, NAME being the last part of WORKLOAD)",
-    )
-    parser.add_argument("--ranks", help='write the rows of these ranks only, such as "0-3,6"')
-    parser.add_argument("--window", metavar="FROM:TO", help="write the rows of this time only: 10ms:20ms")
-    parser.add_argument("--compress", default="lz4", metavar="HOW", help="lz4 (default), zstd or none")
-    parser.add_argument("--json", action="store_true", help="print the content of summary.json")
-    parser.set_defaults(run=run)
+class Options(SimulationOptions):
+    """Simulate a workload on a machine."""
+
+    workload: Annotated[str, WORKLOAD_HELP]
+    network_models: Annotated[
+        str | None,
+        "simulate on each of these network models in turn, and compare them: analytical,link",
+        "LIST",
+        Hidden("--models"),
+    ] = None
+    out: Annotated[
+        Path | None, "directory to write (default: ./NAME.run, NAME being the last part of WORKLOAD)"
+    ] = None
+    ranks: Annotated[str | None, 'write the rows of these ranks only, such as "0-3,6"'] = None
+    window: Annotated[str | None, "write the rows of this time only: 10ms:20ms", "FROM:TO"] = None
+    compress: Annotated[str, "lz4 (default), zstd or none", "HOW"] = "lz4"
+    json: Annotated[bool, "print the content of summary.json"] = False
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: Options) -> int:
     """Simulate, write the directory, and print the summary."""
     from et_sim.timeline import OutputFilter, check_target
 
@@ -77,7 +73,7 @@ def _name(workload: str) -> str:
     return path.stem if kind_of(path) is Kind.JOBS else path.name.removesuffix(ENDING)
 
 
-def _models(options: argparse.Namespace) -> list[str]:
+def _models(options: Options) -> list[str]:
     """The models of `--network-models`, or none."""
     if options.network_models is None:
         return []

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from et_sim.basics.declared_options import Command, Group, Option
 from et_sim.basics.errors import UsageError
-from et_sim.cli.jobs import CHANGES, SERVE, plan_options, read_model, read_plan
-from et_sim.cli.options import add_run_options, run_options
+from et_sim.cli.jobs import SERVE, Layers, Sequence, Vocabulary, read_model, read_plan, with_plan
+from et_sim.cli.options import Fold, Machine, Network, NetworkModel, Profile, System, run_options
+from et_sim.serving.batcher import POLICIES
 
 if TYPE_CHECKING:
     from et_sim.run.options import RunOptions
@@ -20,67 +21,71 @@ if TYPE_CHECKING:
     from et_sim.serving.serve import Setup
 
 
-def add_parser(commands: Any) -> None:
-    """Register the command."""
-    parser = commands.add_parser(
-        "serve",
-        description="Serve requests with replicas of a language model, batch by batch. Every distinct forward"
-        " pass, and every transfer of a cache, is simulated on the machine.",
-    )
-    parser.add_argument(
-        "requests",
-        metavar="REQUESTS",
-        help="CSV file with the columns arrival_s, prompt_tokens, output_tokens; or"
+REPLICA = Group("the model, and a replica of it")
+SERVING = Group("how requests are served")
+MACHINE = Group("the machine")
+
+
+@with_plan(SERVE, REPLICA)
+class ReplicaOptions(Command):
+    """What requests are served with."""
+
+    model: Annotated[str, "one that et-sim knows, such as llama3-8b, or a config.json", Option(), REPLICA]
+    layers: Annotated[Layers, REPLICA] = None
+    sequence: Annotated[Sequence, REPLICA] = None
+    vocabulary: Annotated[Vocabulary, REPLICA] = None
+
+
+class Options(ReplicaOptions):
+    """Serve requests with replicas of a language model, batch by batch. Every distinct forward pass, and
+    every transfer of a cache, is simulated on the machine.
+    """
+
+    requests: Annotated[
+        str,
+        "CSV file with the columns arrival_s, prompt_tokens, output_tokens; or"
         " poisson:RATE,COUNT,PROMPT,OUTPUT",
-    )
-    parser.add_argument("--seed", type=int, help="of poisson (default: 0)")
-    _add_model(parser)
-    _add_serving(parser)
-    machine = parser.add_argument_group("the machine")
-    names = ("system", "network", "machine", "profile", "fold", "model")
-    add_run_options(machine, *names)
-    parser.add_argument("--out", type=Path, help="directory to write (default: ./NAME.serve)")
-    parser.add_argument("--json", action="store_true", help="print the content of summary.json")
-    parser.set_defaults(run=run)
+        "REQUESTS",
+    ]
+    seed: Annotated[int | None, "of poisson (default: 0)"] = None
+    out: Annotated[Path | None, "directory to write (default: ./NAME.serve)"] = None
+    json: Annotated[bool, "print the content of summary.json"] = False
+    replicas: Annotated[int | None, "replicas that do both, prompts and tokens (default: 1)", SERVING] = None
+    prefill_replicas: Annotated[int | None, "replicas that only work on prompts", SERVING] = None
+    decode_replicas: Annotated[
+        int | None,
+        "replicas that get their caches, for further tokens",
+        SERVING,
+    ] = None
+    decode_tp: Annotated[int | None, "of the latter (default: --tp)", SERVING] = None
+    policy: Annotated[str, f"{' or '.join(POLICIES)} (default: chunked)", SERVING] = "chunked"
+    max_batch: Annotated[int, "sequences that run at a time on a replica (default: 256)", SERVING] = 256
+    token_budget: Annotated[
+        int, "tokens of a batch; with prefill-first, of its prompts (default: 2048)", SERVING
+    ] = 2048
+    block: Annotated[int, "tokens whose cache is allocated together (default: 16)", SERVING] = 16
+    context_step: Annotated[
+        int, "round cached contexts up to so many tokens; 1: exact (default: 64)", SERVING
+    ] = 64
+    capacity: Annotated[
+        str | None, "memory of an NPU, such as 80GiB (default: what the machine says)", SERVING
+    ] = None
+    memory_share: Annotated[float, "of it, for weights and caches (default: 0.9)", SERVING] = 0.9
+    ttft: Annotated[
+        str | None, "the longest time to first token of a good request, such as 200ms", SERVING
+    ] = None
+    tpot: Annotated[
+        str | None, "the longest time per output token of a good request, such as 20ms", SERVING
+    ] = None
+    system: Annotated[System, MACHINE] = None
+    network: Annotated[Network, MACHINE] = None
+    machine: Annotated[Machine, MACHINE] = None
+    profile: Annotated[Profile, MACHINE] = None
+    fold: Annotated[Fold, MACHINE] = True
+    network_model: Annotated[NetworkModel, MACHINE] = None
 
 
-def _add_model(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("the model, and a replica of it")
-    group.add_argument(
-        "--model", required=True, help="one that et-sim knows, such as llama3-8b, or a config.json"
-    )
-    for option in (*CHANGES, *(option for _, option in plan_options())):
-        if SERVE in option.jobs:
-            option.add(group)
-
-
-def _add_serving(parser: argparse.ArgumentParser) -> None:
-    from et_sim.serving.batcher import POLICIES
-
-    group = parser.add_argument_group("how requests are served")
-    group.add_argument("--replicas", type=int, help="replicas that do both, prompts and tokens (default: 1)")
-    group.add_argument("--prefill-replicas", type=int, help="replicas that only work on prompts")
-    group.add_argument(
-        "--decode-replicas", type=int, help="replicas that get their caches, for further tokens"
-    )
-    group.add_argument("--decode-tp", type=int, help="of the latter (default: --tp)")
-    group.add_argument("--policy", default="chunked", help=f"{' or '.join(POLICIES)} (default: chunked)")
-    for option, default, text in (
-        ("--max-batch", 256, "sequences that run at a time on a replica"),
-        ("--token-budget", 2048, "tokens of a batch; with prefill-first, of its prompts"),
-        ("--block", 16, "tokens whose cache is allocated together"),
-        ("--context-step", 64, "round cached contexts up to so many tokens; 1: exact"),
-    ):
-        group.add_argument(option, type=int, default=default, help=f"{text} (default: {default})")
-    group.add_argument("--capacity", help="memory of an NPU, such as 80GiB (default: what the machine says)")
-    group.add_argument(
-        "--memory-share", type=float, default=0.9, help="of it, for weights and caches (default: 0.9)"
-    )
-    group.add_argument("--ttft", help="the longest time to first token of a good request, such as 200ms")
-    group.add_argument("--tpot", help="the longest time per output token of a good request, such as 20ms")
-
-
-def run(options: argparse.Namespace) -> int:
+def run(options: Options) -> int:
     """Serve, write the directory, and print the summary."""
     from et_sim.cli.progress import Progress
     from et_sim.serving.serve import serve
@@ -110,7 +115,7 @@ def _name(requests: str) -> str:
     return requests.partition(":")[0] if ":" in requests else Path(requests).stem
 
 
-def _read(options: argparse.Namespace) -> tuple[Any, Setup, RunOptions]:
+def _read(options: Options) -> tuple[Any, Setup, RunOptions]:
     """The model, how it is served, and the machine."""
     from et_sim.basics.units import parse_bytes, parse_time_ns
     from et_sim.serving.batcher import Policy
@@ -137,7 +142,7 @@ def _read(options: argparse.Namespace) -> tuple[Any, Setup, RunOptions]:
     return model, setup, run_options(options)
 
 
-def _replicas(options: argparse.Namespace) -> tuple[int, int]:
+def _replicas(options: Options) -> tuple[int, int]:
     """How many replicas, the last ones if there are several pools; and how many only for prompts."""
     prefill, decode, both = options.prefill_replicas, options.decode_replicas, options.replicas
     for option, value in (
@@ -166,7 +171,7 @@ def _replicas(options: argparse.Namespace) -> tuple[int, int]:
     return decode, prefill
 
 
-def _quantity(options: argparse.Namespace, name: str, parse: Callable[[str], float], remedy: str) -> int:
+def _quantity(options: Options, name: str, parse: Callable[[str], float], remedy: str) -> int:
     """What an option says; 0: nothing."""
     text = vars(options)[name]
     if text is None:

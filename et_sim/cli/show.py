@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
+from et_sim.basics.declared_options import Command
 from et_sim.basics.errors import UsageError
+from et_sim.cli.options import Json
 from et_sim.documents.recognise import Kind, kind_of
 from et_sim.views.view import VIEWS
 
@@ -31,26 +32,24 @@ IDEAL_NETWORK = {"topology": ["FullyConnected"], "bandwidth": [1e12], "latency":
 IDEAL_MEMORY = {"memory-type": "PER_NPU_MEMORY_EXPANSION", "remote-mem-latency": 0, "remote-mem-bw": 1e12}
 
 
-def add_parser(commands: Any) -> None:
-    """Register the command."""
-    parser = commands.add_parser(
-        "show",
-        description="Draw which pass of which micro-batch every rank works on: of a workload, with the times"
-        " that its traces give and a network that takes none; of a run, as it was.",
-        epilog='Kernels belong to passes by their names, which begin like "forward 3", "backward 3",'
-        ' "backward-inputs 3" or "backward-weights 3", perhaps with "chunk 1" behind it.',
+class Options(Command):
+    """Draw which pass of which micro-batch every rank works on: of a workload, with the times that its traces
+    give and a network that takes none; of a run, as it was.
+    """
+
+    epilog = (
+        'Kernels belong to passes by their names, which begin like "forward 3", "backward 3",'
+        ' "backward-inputs 3" or "backward-weights 3", perhaps with "chunk 1" behind it.'
     )
-    parser.add_argument(
-        "schedule_of", metavar="WORKLOAD", help="traces (their prefix), a manifest, or the directory of a run"
-    )
-    parser.add_argument("--groups", metavar="FILE", help="communicator groups of a workload (JSON)")
-    parser.add_argument("--svg", type=Path, metavar="FILE", help="draw it into an SVG file")
-    parser.add_argument("--png", type=Path, metavar="FILE", help="draw it into a PNG file")
-    parser.add_argument("--json", action="store_true", help="print data instead of text")
-    parser.set_defaults(run=run)
+
+    schedule_of: Annotated[str, "traces (their prefix), a manifest, or the directory of a run", "WORKLOAD"]
+    groups: Annotated[str | None, "communicator groups of a workload (JSON)", "FILE"] = None
+    svg: Annotated[Path | None, "draw it into an SVG file", "FILE"] = None
+    png: Annotated[Path | None, "draw it into a PNG file", "FILE"] = None
+    json: Json = False
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: Options) -> int:
     """Draw the schedule."""
     from et_sim.views import open_run
 
@@ -75,7 +74,7 @@ def _simulate(workload: str, groups: str | None, target: Path) -> None:
     simulate(workload, system=IDEAL_SYSTEM, network=network, memory=IDEAL_MEMORY, groups=groups).save(target)
 
 
-def _draw(options: argparse.Namespace, opened: RunDirectory, remark: str) -> int:
+def _draw(options: Options, opened: RunDirectory, remark: str) -> int:
     """As `et-sim inspect RUN schedule` does."""
     from et_sim.cli.inspect import present
     from et_sim.views.run.selection import EVERYTHING

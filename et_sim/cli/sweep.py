@@ -1,19 +1,18 @@
 """`et-sim sweep`: vary fields of a run's inputs, and compare all the runs that this makes.
 
-`et-sim search` finds the best of them without trying all.
+Not here: how the best of them are found without trying all (`search`).
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
+from et_sim.basics.declared_options import Command
 from et_sim.basics.errors import UsageError
 from et_sim.cli.progress import printing
 
@@ -23,66 +22,41 @@ if TYPE_CHECKING:
 WARNINGS_TOLD = 5
 
 
-def add_parser(commands: Any) -> None:
-    """Register both commands."""
-    parser = commands.add_parser(
-        "sweep",
-        description="Simulate a run at every point of some axes, each of which varies a field of its inputs,"
-        " and write one table of all points. What a directory already holds is not simulated again, so an"
-        " interrupted sweep goes on where it was. Exit status 1: no point could be completed.",
-    )
-    add_options(
-        parser,
-        "sweep",
-        "YAML file that describes the run and the axes",
-        "best:3, all, or their numbers, such as 0-3,6",
-    )
-    parser.add_argument("--yes", action="store_true", help="sweep even more than 10,000 points")
-    parser.set_defaults(run=run)
-    add_search(commands)
+WORKERS = "processes that simulate (default: one less than there are cores)"
+CLUSTER = "simulate on a Dask cluster: its scheduler's address, or its file"
+KEPT = "write the whole run of these points, too: {}, or their numbers, such as 0-3,6"
 
 
-def add_search(commands: Any) -> None:
-    """Register the command that looks for the best points."""
-    parser = commands.add_parser(
-        "search",
-        description="Find the points of a sweep with the least time, memory, energy, price or ranks, the most"
-        " tokens per second or MFU, or the best compromises of several of these. Plans that bounds rule out"
-        " are not simulated; where there are no bounds, Optuna chooses what is. What a directory already"
-        " holds is not simulated again."
-        " Exit status 1: no point is what was looked for.",
-    )
-    add_options(
-        parser,
-        "search",
-        "YAML file of a sweep that says what to search for, too",
-        "best:3 of what is found, all that were evaluated, or their numbers, such as 0-3,6",
-    )
-    parser.set_defaults(run=partial(run, searches=True))
-
-
-def add_options(parser: argparse.ArgumentParser, noun: str, spec: str, kept: str) -> None:
+class EvaluationOptions(Command):
     """Those of sweeps and searches."""
-    parser.add_argument("spec", metavar="SPEC", type=Path, help=spec)
-    parser.add_argument(
-        "--out", type=Path, metavar="DIR", help=f"directory to write (default: ./NAME.{noun})"
-    )
-    parser.add_argument(
-        "--workers",
-        type=int,
-        metavar="N",
-        help="processes that simulate (default: one less than there are cores)",
-    )
-    parser.add_argument(
-        "--dask", metavar="WHERE", help="simulate on a Dask cluster: its scheduler's address, or its file"
-    )
-    parser.add_argument(
-        "--keep", default="none", metavar="WHICH", help=f"write the whole run of these points, too: {kept}"
-    )
-    parser.add_argument("--json", action="store_true", help=f"print what inspect --json says of the {noun}")
+
+    spec: Path
+    out: Path | None
+    workers: Annotated[int | None, WORKERS, "N"] = None
+    dask: Annotated[str | None, CLUSTER, "WHERE"] = None
+    keep: str
+    json: bool
 
 
-def run(options: argparse.Namespace, *, searches: bool = False) -> int:
+class Options(EvaluationOptions):
+    """Simulate a run at every point of some axes, each of which varies a field of its inputs, and write one
+    table of all points. What a directory already holds is not simulated again, so an interrupted sweep goes
+    on where it was. Exit status 1: no point could be completed.
+    """
+
+    spec: Annotated[Path, "YAML file that describes the run and the axes", "SPEC"]
+    out: Annotated[Path | None, "directory to write (default: ./NAME.sweep)", "DIR"] = None
+    keep: Annotated[str, KEPT.format("best:3, all"), "WHICH"] = "none"
+    json: Annotated[bool, "print what inspect --json says of the sweep"] = False
+    yes: Annotated[bool, "sweep even more than 10,000 points"] = False
+
+
+def run(options: Options) -> int:
+    """Evaluate all points, write the tables, and print what they say."""
+    return evaluate(options, may_be_large=options.yes)
+
+
+def evaluate(options: EvaluationOptions, *, may_be_large: bool, searches: bool = False) -> int:
     """Evaluate, write the tables, and print what they say."""
     from et_sim.cli.inspect import show
     from et_sim.sweeps.journal import check_folder
@@ -94,14 +68,15 @@ def run(options: argparse.Namespace, *, searches: bool = False) -> int:
 
     if options.dask is not None and options.workers is not None:
         raise UsageError("--dask and --workers both say who simulates", remedy="leave one of them out")
-    plan = plan_sweep(options.spec, may_be_large=searches or options.yes, searches=searches)
+    plan = plan_sweep(options.spec, may_be_large=may_be_large, searches=searches)
     folder = options.out or Path(plan.name)
     check_folder(folder)
     if plan.sweep.search is not None and not searches:
         print("et-sim: all points are evaluated; the section search is for et-sim search", file=sys.stderr)
     with _resumable(folder), Progress() as progress:
-        given = {"workers": options.workers, "dask": options.dask, "keep": options.keep}
-        report = carry_out(plan, folder, **given, watch=progress)
+        report = carry_out(
+            plan, folder, workers=options.workers, dask=options.dask, keep=options.keep, watch=progress
+        )
     _tell(report, folder)
     is_success = report.complete if report.search is None else report.search.front
     with printing(0 if is_success else 1):

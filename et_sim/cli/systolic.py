@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from et_sim.basics.declared_options import Command, Option
 
 if TYPE_CHECKING:
     from et_sim.compute.systolic.files import Config
@@ -16,34 +17,24 @@ RULES = ("scale-sim", "corrected")
 LAYOUTS = ("conv", "gemm")
 
 
-def add_parser(commands: Any) -> None:
-    """Register the command."""
-    parser = commands.add_parser(
-        "systolic",
-        description="Read a topology and a configuration of SCALE-Sim, and print what each layer costs:"
-        " cycles, stalls, utilisation, and the words that move. Nothing is simulated word by word.",
-    )
-    parser.add_argument("topology", metavar="TOPOLOGY.csv", type=Path, help="the layers, one per row")
-    parser.add_argument(
-        "--config", "-c", metavar="CFG", type=Path, required=True, help="the array, an INI file"
-    )
-    parser.add_argument(
-        "--input-type",
-        "-i",
-        choices=LAYOUTS,
-        help="what the rows are: convolutions, or products M, N, K (default: by the number of columns)",
-    )
-    parser.add_argument(
-        "--rules", choices=RULES, default=RULES[0], help=f"whose rules are applied (default: {RULES[0]})"
-    )
-    parser.add_argument(
-        "--out", metavar="DIR", type=Path, help="write SCALE-Sim's three reports there, as CSV"
-    )
-    parser.add_argument("--json", action="store_true", help="print everything as JSON")
-    parser.set_defaults(run=run)
+class Options(Command):
+    """Read a topology and a configuration of SCALE-Sim, and print what each layer costs: cycles, stalls,
+    utilisation, and the words that move. Nothing is simulated word by word.
+    """
+
+    topology: Annotated[Path, "the layers, one per row", "TOPOLOGY.csv"]
+    config: Annotated[Path, "the array, an INI file", "CFG", Option("--config -c")]
+    input_type: Annotated[
+        str | None,
+        "what the rows are: convolutions, or products M, N, K (default: by the number of columns)",
+        Option("--input-type -i", choices=LAYOUTS),
+    ] = None
+    rules: Annotated[str, f"whose rules are applied (default: {RULES[0]})", Option(choices=RULES)] = RULES[0]
+    out: Annotated[Path | None, "write SCALE-Sim's three reports there, as CSV", "DIR"] = None
+    json: Annotated[bool, "print everything as JSON"] = False
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: Options) -> int:
     """Read, work out, write, print."""
     from et_sim.compute.systolic.files import Layout, parse_config, parse_topology
     from et_sim.compute.systolic.model import reports

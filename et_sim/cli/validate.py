@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from et_sim.basics.declared_options import Argument, Command
 
 if TYPE_CHECKING:
     from et_sim.validation.predictions import Prediction
@@ -14,35 +16,29 @@ WORST = 5
 PERCENT = (("e", "E %"), ("g", "G %"), ("mape", "MAPE %"), ("bias", "bias %"), ("largest", "largest %"))
 
 
-def add_parser(commands: Any) -> None:
-    """Register the command."""
-    parser = commands.add_parser(
-        "validate",
-        description="Predict every row of a file of measurements on the machine by name that its hardware is,"
-        " and say how far it is off: by system, kind and size.",
-    )
-    parser.add_argument(
-        "file",
-        type=Path,
-        nargs="?",
-        metavar="FILE",
-        help="tables.json, kernels.csv or iterations.json; without it, the measurements of et-sim itself",
-    )
-    parser.add_argument(
-        "--machine", metavar="NAME", help="this machine for all rows, whatever the tables name"
-    )
-    parser.add_argument("--table", action="append", metavar="NAME", help="only this table of the file")
-    parser.add_argument("--svg", type=Path, metavar="FILE", help="draw predicted by measured times")
-    parser.add_argument(
-        "--host-time",
-        metavar="TIME",
-        help="what the host takes to launch a kernel or collective of an iteration, such as 10us",
-    )
-    parser.add_argument("--json", action="store_true", help="print every row, and the errors, as JSON")
-    parser.set_defaults(run=run)
+class Options(Command):
+    """Predict every row of a file of measurements on the machine by name that its hardware is, and say how
+    far it is off: by system, kind and size.
+    """
+
+    file: Annotated[
+        Path | None,
+        "tables.json, kernels.csv or iterations.json; without it, the measurements of et-sim itself",
+        "FILE",
+        Argument(),
+    ] = None
+    machine: Annotated[str | None, "this machine for all rows, whatever the tables name", "NAME"] = None
+    table: Annotated[Sequence[str] | None, "only this table of the file", "NAME"] = None
+    svg: Annotated[Path | None, "draw predicted by measured times", "FILE"] = None
+    host_time: Annotated[
+        str | None,
+        "what the host takes to launch a kernel or collective of an iteration, such as 10us",
+        "TIME",
+    ] = None
+    json: Annotated[bool, "print every row, and the errors, as JSON"] = False
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: Options) -> int:
     """Predict and compare."""
     from et_sim.basics.errors import UsageError, did_you_mean
     from et_sim.cli.progress import Progress

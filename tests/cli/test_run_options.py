@@ -10,7 +10,8 @@ import pytest
 
 import et_sim
 from et_sim.api import run
-from et_sim.cli.options import add_run_options, run_options
+from et_sim.basics.declared_options import declare
+from et_sim.cli.options import SimulationOptions, run_options
 from et_sim.run.options import HELP, RunOptions
 
 NAMES = [field.name for field in fields(RunOptions)]
@@ -18,8 +19,8 @@ NAMES = [field.name for field in fields(RunOptions)]
 
 def parsed(*arguments: str) -> RunOptions:
     parser = argparse.ArgumentParser()
-    add_run_options(parser)
-    return run_options(parser.parse_args(arguments))
+    declare(parser, SimulationOptions)
+    return run_options(SimulationOptions(vars(parser.parse_args(arguments))))
 
 
 @pytest.mark.parametrize("call", [et_sim.simulate, run])

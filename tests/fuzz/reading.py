@@ -13,8 +13,7 @@ from inputs import Case
 
 from converters.cli import _parser as converter_parser
 from et_sim.basics.errors import EtSimError
-from et_sim.cli import _parser as simulator_parser
-from et_sim.cli import carry_out
+from et_sim.cli import carry_out, parser_of
 
 LONGEST_MESSAGE = 2500  # characters: cause, place and remedy, each of a line or some
 MOST_SECONDS = 15.0  # of the processor, for input of a few kB
@@ -23,7 +22,7 @@ MOST_SECONDS = 15.0  # of the processor, for input of a few kB
 def trouble_of(line: tuple[str, ...]) -> str:
     """What is wrong with how a command ended; empty: nothing."""
     program, *arguments = line
-    parser = simulator_parser(arguments) if program == "et-sim" else converter_parser()
+    parser = parser_of(arguments[:1]) if program == "et-sim" else converter_parser()
     began, output = time.process_time(), io.StringIO()
     try:
         with redirect_stdout(io.StringIO()), redirect_stderr(output):

@@ -1,0 +1,154 @@
+"""A command's arguments and options are fields of a class; of these, `argparse` is told here and only here.
+
+    class Options(Command):
+        "What --help says of the command."
+
+        workload: Annotated[str, "no default: an argument"]
+        svg: Annotated[Path | None, "an option, and what stands for its value in --help", "FILE"] = None
+        fold: Annotated[bool, "a flag; as it is True by default, it is called --no-fold"] = True
+
+A sequence is an option that may be given several times, or an argument of several words. What is given is an
+instance of the class. Not here: how wrong command lines are answered (`command_line`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from types import UnionType
+from typing import Annotated, Any, ClassVar, NamedTuple, get_args, get_origin, get_type_hints
+
+
+class Option(NamedTuple):
+    """An option, which is to say: something has to be given if there is no default."""
+
+    flags: str = ""  # in place of the field's name, as in "-o --output"
+    choices: Sequence[str] | None = None
+    parse: Callable[[str], Any] | None = None  # in place of the field's type
+    words: str | None = None  # of its value, as argparse counts them; "?": without any, the value is "-"
+
+
+class Argument(NamedTuple):
+    """An argument, which is to say: it may be left out if there is a default."""
+
+    choices: Sequence[str] | None = None
+    words: str | None = None
+
+
+class Group(NamedTuple):
+    """Options below a title of their own; those of the group without a title exclude each other."""
+
+    title: str = ""
+
+
+class Hidden(NamedTuple):
+    """Another name of an option, which help does not show."""
+
+    flag: str
+
+
+EITHER = Group()
+MISSING = object()  # a default
+
+
+class Command:
+    """What was given to a command; a class that derives from this declares it."""
+
+    about: ClassVar[str] = ""  # in the list of commands
+    description: ClassVar[str] = ""  # as it is laid out; without it, the docstring
+    epilog: ClassVar[str | None] = None
+    late: ClassVar[str] = ""  # an argument that need not be there, and may come behind options
+    free: ClassVar[str] = ""  # a list that words which look like unknown options belong to
+    commands: ClassVar[Mapping[str, Any]] = {}  # modules of those that it consists of
+    run: Callable[[Any], Any]
+    command: str
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        vars(self).update(values)
+
+
+def declare(parser: argparse.ArgumentParser, declared: type[Command]) -> None:
+    """Have a parser take the fields of a class."""
+    groups: dict[Group, Any] = {}
+    for name, hint in sorted(fields_of(declared).items(), key=_has_title):
+        target: Any = parser
+        for group in _of_type(Group, hint):
+            target = groups[group] = groups.get(group) or _group(parser, group)
+        names, settings = _as_argparse_has_it(name, hint, getattr(declared, name, MISSING))
+        target.add_argument(*names, **settings)
+        for hidden in _of_type(Hidden, hint):
+            unseen = {"default": argparse.SUPPRESS, "help": argparse.SUPPRESS}
+            target.add_argument(hidden.flag, **settings | unseen)
+
+
+def fields_of(declared: type[Command]) -> dict[str, Any]:
+    """The types of fields by name, with what is said of them in their `__metadata__`."""
+    hints = get_type_hints(declared, include_extras=True)
+    return {name: hint for name, hint in hints.items() if get_origin(hint) is Annotated}
+
+
+def _has_title(field: tuple[str, Any]) -> bool:
+    """Options below titles come last."""
+    return any(group.title for group in _of_type(Group, field[1]))
+
+
+def _of_type(kind: Any, hint: Any) -> list[Any]:
+    return [entry for entry in hint.__metadata__ if isinstance(entry, kind)]
+
+
+def _group(parser: argparse.ArgumentParser, group: Group) -> Any:
+    return parser.add_argument_group(group.title) if group.title else parser.add_mutually_exclusive_group()
+
+
+def _as_argparse_has_it(name: str, hint: Any, default: Any) -> tuple[Sequence[str], dict[str, Any]]:
+    """Names and keywords of `add_argument`."""
+    text, metavar = (*_of_type(str, hint), None)[:2]
+    kind, several = _kind(hint.__origin__)
+    if kind is bool:
+        flag, action = (f"no-{name}", "store_false") if default else (name, "store_true")
+        return [_flag(flag)], {"dest": name, "action": action, "help": text}
+    is_required = default is MISSING
+    usual = Argument() if is_required else Option()
+    (form,) = (*_of_type((Argument, Option), hint), usual)[:1]
+    settings = {"help": text, "metavar": metavar, "choices": form.choices, "nargs": form.words}
+    settings |= {"type": None if kind is str else kind, "default": None if is_required else default}
+    if isinstance(form, Argument):
+        words = ("+" if several else None) if is_required else ("*" if several else "?")
+        return [name], settings | {"nargs": form.words or words}
+    settings |= {"dest": name, "required": is_required, "type": form.parse or settings["type"]}
+    if form.words == "?":
+        settings["const"] = "-"
+    elif several and not form.words:
+        settings |= {"action": "append", "default": None if default is None else list(default)}
+        del settings["nargs"]
+    return form.flags.split() or [_flag(name)], settings
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _kind(hint: Any) -> tuple[Any, bool]:
+    """The type of a value, or of each of several."""
+    kind = get_args(hint)[0] if isinstance(hint, UnionType) else hint  # of "int | None"
+    return (get_args(kind)[0], True) if get_origin(kind) is Sequence else (kind, False)
+
+
+def add_version(parser: argparse.ArgumentParser) -> None:
+    """Have a program say its version."""
+    text = "show version, commit and date, and exit"
+    parser.add_argument("--version", action=_Version, nargs=0, help=text)
+
+
+class _Version(argparse.Action):
+    """Prints version and commit."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        """Nothing else is done."""
+        from et_sim.version import __version__, commit
+
+        revision = commit()
+        made_of = f" ({revision})" if revision else ""
+        sys.stdout.write(f"{parser.prog} {__version__}{made_of}\n")
+        parser.exit()

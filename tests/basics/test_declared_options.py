@@ -1,0 +1,113 @@
+"""Commands are classes whose fields are arguments and options; argparse is told of them in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import pytest
+
+from et_sim.basics.command_line import Parser
+from et_sim.basics.declared_options import EITHER, Argument, Command, Group, Hidden, Option
+from et_sim.basics.units import parse_bytes
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SIZES = Group("sizes")
+
+
+class Options(Command):
+    """Do something
+    with a file.
+    """
+
+    file: Annotated[Path, "the file"]
+    parts: Annotated[Sequence[int], "its parts", "PART", Argument()] = ()
+    level: Annotated[int, "how much", "N", Option("-l --level")]
+    kind: Annotated[str, "which", Option(choices=("a", "b"))] = "a"
+    size: Annotated[int | None, "how large", Option(parse=parse_bytes), SIZES] = None
+    name: Annotated[Sequence[str], "of it; repeatable", Hidden("--also-called")] = ()
+    fold: Annotated[bool, "do not fold"] = True
+    fast_one: Annotated[bool, "be fast", EITHER] = False
+    csv: Annotated[Path | None, "as CSV", "FILE", Option(words="?"), EITHER] = None
+    share: Annotated[float, "of all"] = 0.5
+    not_an_option: int
+
+
+class Derived(Options):
+    """Do more."""
+
+    kind: Annotated[str, "whatever"] = "c"
+
+
+def parsed(*words: str, declared: type[Options] = Options) -> Options:
+    parser = Parser(prog="it")
+    parser.declare(declared, len)
+    options = parser.parse_args(words)
+    assert isinstance(options, declared)
+    return options
+
+
+def test_what_is_left_out_is_the_default_of_the_field() -> None:
+    options = parsed("f", "-l1")
+    assert vars(options) == {
+        "file": Path("f"),
+        "parts": (),
+        "level": 1,
+        "kind": "a",
+        "size": None,
+        "name": [],
+        "fold": True,
+        "fast_one": False,
+        "csv": None,
+        "share": 0.5,
+        "run": len,
+    }
+
+
+def test_values_have_the_types_of_the_fields() -> None:
+    options = parsed(
+        "f", "1", "2", "--level=3", "--size=2KiB", "--no-fold", "--name=x", "--also-called=y", "--csv"
+    )
+    assert (options.parts, options.level, options.size, options.share) == ([1, 2], 3, 2048, 0.5)
+    assert (options.fold, options.name, options.csv) == (False, ["x", "y"], Path("-"))
+
+
+def test_fields_are_inherited_and_declared_anew() -> None:
+    assert parsed("f", "-l1", "--kind=d", declared=Derived).kind == "d"
+    assert parsed("f", "-l1", declared=Derived).kind == "c"
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (["f"], "the following arguments are required: -l/--level"),
+        (["f", "-l", "x"], "argument -l/--level: invalid int value: 'x'"),
+        (["f", "-l1", "--kind=c"], "there is no --kind 'c' (there are a, b"),
+        (["f", "-l1", "--fast-one", "--csv=x"], "argument --csv: not allowed with argument --fast-one"),
+        (["f", "-l1", "--siez=1"], "there is no option --siez (did you mean '--size'?"),
+    ],
+)
+def test_wrong_words_are_refused(words: list[str], answer: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parsed(*words)
+    assert ended.value.code == 2
+    assert answer in capsys.readouterr().err
+
+
+def test_help_has_the_docstring_the_groups_and_no_hidden_names() -> None:
+    parser = Parser(prog="it")
+    parser.declare(Options, len)
+    shown = parser.format_help()
+    assert "\nDo something with a file.\n" in shown
+    assert "\nsizes:\n  --size SIZE" in shown
+    assert "--also-called" not in shown
+    assert "not" not in shown.replace("do not fold", "")
+
+
+def test_argparse_is_told_of_options_in_one_place() -> None:
+    files = (
+        path for room in ("et_sim", "converters", "recorder") for path in (REPOSITORY / room).rglob("*.py")
+    )
+    telling = [path.name for path in files if ".add_argument(" in path.read_text(encoding="utf-8")]
+    assert sorted(telling) == ["declared_options.py", "ship.py"]  # of shipped machine code: no command
