@@ -59,7 +59,7 @@ class _IncompleteError(EtSimError):
 
     exit_status = 1
 
-    def __init__(self, cause: str, *, report: str, place: str = "", remedy: str = "") -> None:
+    def __init__(self, cause: str, *, report: str = "", place: str = "", remedy: str = "") -> None:
         super().__init__(cause, place=place, remedy=remedy)
         self.report = report
 

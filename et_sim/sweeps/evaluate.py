@@ -1,7 +1,7 @@
 """Points, simulated: from the design space and the values of its axes to the figures of a row, by a runner.
 
 `evaluate` is the only way in, for sweeps as for searches, on this machine and on others; the same values give
-the same row. A runner, this process (`Alone`) or others (`pool`, `cluster`), gives back every task once,
+the same row. A runner, this process (`Alone`) or others (`Beside`, `cluster`), gives back every task once,
 finished or lost, in any order. Not here: which points there are, and where rows go.
 """
 
@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Struct
 
 from et_sim.basics.errors import EtSimError, InputError
+from et_sim.run.workers import WorkerEndedError, WorkerPool
 from et_sim.sweeps.axes import Values
 from et_sim.sweeps.journal import Finished
 from et_sim.sweeps.space import Inputs, Space, Workshop
@@ -186,6 +189,40 @@ def attempt(evaluator: Evaluator, task: Task) -> Done:
     return Finished(task.digest, row, round(time.perf_counter() - begin, 6))
 
 
+def begin(space: Space) -> Callable[[Task], Done]:
+    """What a worker process does with tasks."""
+    return partial(attempt, Evaluator(space))
+
+
+class Beside(Struct, frozen=True):
+    """Other processes on this machine."""
+
+    pool: WorkerPool
+
+    @staticmethod
+    def of(space: Space, workers: int) -> Beside:
+        """As many as are asked for."""
+        return Beside(WorkerPool(begin, space, workers, MOST_ATTEMPTS))
+
+    def run(self, tasks: Sequence[Task]) -> Iterator[Sequence[Done]]:
+        """As they are done."""
+        with closing(self.pool.run(tasks)) as running:
+            for done in running:
+                yield [_done(tasks[number], result) for number, result in done]
+
+    def close(self) -> None:
+        """End them."""
+        self.pool.close()
+
+
+def _done(task: Task, result: Done | EtSimError) -> Done:
+    if isinstance(result, WorkerEndedError):
+        return Lost(task.digest, result.cause)
+    if isinstance(result, EtSimError):
+        raise result
+    return result
+
+
 class Alone(Struct, frozen=True):
     """This process, one point after the other."""
 
@@ -193,9 +230,9 @@ class Alone(Struct, frozen=True):
 
     def run(self, tasks: Sequence[Task]) -> Iterator[Sequence[Done]]:
         """Each by itself."""
-        evaluator = Evaluator(self.space)
+        do = begin(self.space)
         for task in tasks:
-            yield [attempt(evaluator, task)]
+            yield [do(task)]
 
     def close(self) -> None:
         """Nothing waits."""

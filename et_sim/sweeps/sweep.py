@@ -16,10 +16,10 @@ from typing import Any
 from msgspec import Struct, to_builtins
 
 from et_sim.basics.errors import UsageError
-from et_sim.sweeps.evaluate import COMPLETE, Alone, Runner
+from et_sim.run.workers import usual_workers
+from et_sim.sweeps.evaluate import COMPLETE, Alone, Beside, Runner
 from et_sim.sweeps.goal import Goal, SearchResult, front_of, goal_of
 from et_sim.sweeps.journal import Journal, check_folder
-from et_sim.sweeps.pool import WorkerPool, usual_workers
 from et_sim.sweeps.progress import Nobody, Progress, Watcher
 from et_sim.sweeps.search import search
 from et_sim.sweeps.space import Space
@@ -115,7 +115,7 @@ def runners(space: Space, workers: int | None, dask: str | None) -> Iterator[tup
 def _local(space: Space, workers: int) -> Runner:
     if workers < 1:
         raise UsageError(f"--workers is {workers}", remedy="give 1 or more")
-    return Alone(space) if workers == 1 else WorkerPool(space, workers)
+    return Alone(space) if workers == 1 else Beside.of(space, workers)
 
 
 def _cluster(space: Space, where: str) -> Runner:

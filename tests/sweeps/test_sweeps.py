@@ -22,10 +22,10 @@ from small_sweeps import SYSTEM, TEXT, WORKLOAD, spec, table_of, write
 
 import et_sim
 from et_sim.basics.errors import EtSimError, UsageError
+from et_sim.run.workers import ENDED
 from et_sim.sweeps import evaluate, journal, sweep
-from et_sim.sweeps.evaluate import Alone, Done, Evaluator, Finished, Task
+from et_sim.sweeps.evaluate import Alone, Beside, Done, Evaluator, Finished, Task
 from et_sim.sweeps.journal import Journal
-from et_sim.sweeps.pool import ENDED, WorkerPool
 from et_sim.sweeps.state import SweepPlan, parse_keep, plan_sweep
 from et_sim.sweeps.sweep import carry_out
 from et_sim.tables.sweep_tables import JOURNAL
@@ -301,7 +301,7 @@ def test_a_worker_that_dies_is_replaced_and_its_point_given_up_after_two_attempt
         encoding="utf-8",
     )
     monkeypatch.syspath_prepend(tmp_path)
-    done = [point for some in WorkerPool(plan.space, 1).run(_tasks(plan)) for point in some]
+    done = [point for some in Beside.of(plan.space, 1).run(_tasks(plan)) for point in some]
     assert sorted(finished.digest for finished in done) == sorted(point.digest for point in plan.points)
     assert [point for point in done if not isinstance(point, Finished)] == [evaluate.Lost(deadly, ENDED)]
 
