@@ -7,7 +7,6 @@ work of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import wraps
 from inspect import Signature, signature
 from pathlib import Path, PurePath
@@ -20,8 +19,6 @@ from et_sim.machine.model import TimeFactors
 from et_sim.machine.system import peaks_of
 from et_sim.machine.system_parts import CAPACITY, TRACKS
 from et_sim.network.registry import check_model
-from et_sim.plan.lowering import Lowering
-from et_sim.plan.mismatches import refuse_mismatches, rules_of
 from et_sim.plan.spilled import moved_in
 from et_sim.run.options import MACHINE, RunOptions
 from et_sim.run.result import Result
@@ -32,20 +29,19 @@ from et_sim.run.simulation import (
     Recorder,
     Task,
     Watcher,
+    carry_out,
     is_worth_a_look,
     prepare,
     profile_facts,
-    simulated_in_memory,
+    unchanged,
     unused_settings,
 )
 from et_sim.timeline import CausalEvents, MessageSpool, OutputFilter, Phases, PortRecord
 from et_sim.timeline.explained import doubt, is_changed
-from et_sim.timeline.out_of_memory import TooLarge, out_of_memory
 from et_sim.timeline.output_filter import EVERYTHING
 from et_sim.timeline.overload import overload
 from et_sim.timeline.scope import LINKS, MESSAGES, PATH, PHASES, PORTS, details_of, scope_of_machine
 from et_sim.trace import Workload
-from et_sim.trace.preflight import find_mismatches
 from et_sim.trace.tensors import remark_on_unannotated
 from et_sim.version import __version__
 
@@ -104,7 +100,7 @@ def execute(
     *,
     watch: Watcher | None = None,
     output_filter: OutputFilter = EVERYTHING,
-    change: Change = lambda machine: machine,
+    change: Change = unchanged,
 ) -> Result:
     """Carry out a run; one in which ranks never finish is returned like any other.
 
@@ -124,9 +120,6 @@ def execute(
     machine, layer_file = task.machine, task.layer_file
     chosen = task.network_model()
     output_filter.check_ranks(task.workload.ranks)
-    watch.stage("planning")
-    lowering = Lowering(task.workload, machine)
-    mismatches = find_mismatches(task.workload, machine.groups, rules_of(machine.system))
     recorder = Recorder(
         causal_events=CausalEvents() if PATH in details else None,
         phases=Phases() if PHASES in details or layer_file is not None else None,
@@ -134,15 +127,9 @@ def execute(
         links=LINKS in details,
         ports=PortRecord() if PORTS in details else None,
     )
-    lowering, outcome, moves = simulated_in_memory(
-        task.workload, lowering, chosen, options.fold, watch, recorder
-    )
-    if outcome.is_complete:  # what stands still is explained better by the stall
-        refuse_mismatches(mismatches)
-    full = out_of_memory(outcome, lowering.workload, machine.system.local_memory)
-    if full is not None and moves is not None and (node := moves.too_large_on(full.rank)):
-        full = replace(full, too_large=TooLarge(*node))
-    until_end = outcome if full is not None and full.stopped else None
+    carried = carry_out(task, options.fold, watch, recorder)
+    lowering, outcome, moves, full = carried.lowering, carried.outcome, carried.moves, carried.full
+    until_end = outcome if carried.is_stopped else None
     if full is not None and until_end is not None:
         watch.stage("simulating again until memory is full")
         network = machine.network_of(has_contention=chosen.HAS_CONTENTION)
@@ -158,14 +145,14 @@ def execute(
     if task.workload.jobs:
         from et_sim.run.isolated import jobs_as_dicts
 
-        manifest["jobs"] = jobs_as_dicts(task, chosen, options, watch, outcome)
+        manifest["jobs"] = jobs_as_dicts(workload, options, task, carried, watch)
     manifest["other_profile"] = None
     if options.other_profile and until_end is None and is_worth_a_look(task, outcome):
         from et_sim.run.other_profile import other_profile
 
         watch.stage("simulating the corrected profile, too")
         manifest["other_profile"] = other_profile(
-            workload, options, change, task, outcome, moves.workload if moves else task.workload
+            options, change, task, outcome, moves.workload if moves else task.workload
         )
     manifest["configuration"] = _configuration(task, options)
     manifest["detail"] = list(details if layer_file is None else details_of((*details, PHASES)))

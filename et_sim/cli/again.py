@@ -8,7 +8,7 @@ changes are verified, and how far they go (`et_sim.views.critical.verification`)
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +17,8 @@ from msgspec import Struct, to_builtins
 from et_sim.basics.errors import EtSimError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
-    from et_sim.machine import Machine
-    from et_sim.run.result import Result
-    from et_sim.views.critical.sensitivity import Parameter
+    from et_sim.cli.progress import Progress
+    from et_sim.run.variation import Ending
     from et_sim.views.run.directory import RunDirectory
 
 AGAIN = "simulate again with et-sim run"
@@ -36,6 +35,7 @@ class Again:
         from et_sim.machine import read_machine
         from et_sim.machine.scaling import figures
         from et_sim.run.options import RunOptions
+        from et_sim.run.variation import Variations
 
         command = run.manifest.get("command")
         if command is None:
@@ -46,37 +46,49 @@ class Again:
             )
         self._run = run
         files: dict[str, Any] = {name: str(run.path / path) for name, path in command["files"].items()}
-        self._workload = files.pop("workload")
+        workload = files.pop("workload")
         given: dict[str, Any] = {name: command.get(name) for name in ("machine", "profile")}
         given |= {name: bool(command.get(name, False)) for name in ("fold", "alone", "retime")}
-        self._options = RunOptions(**files, **given, model=run.manifest["model"])
+        options = RunOptions(**files, **given, model=run.manifest["model"])
+        self._variations = Variations(workload, options)
         try:
-            self.machine = read_machine(**self._options.parts, profile=command["profile"])
+            self.machine = read_machine(**options.parts, profile=command["profile"])
         except EtSimError as error:
             raise self._refused(f"its inputs cannot be read where they were: {error}") from None
         self.figures = figures(self.machine)
 
-    def scaled(self, figure: str, factor: float) -> tuple[Machine, float] | None:
-        """The machine with a figure multiplied, and by what in the end; None: there is no such figure, or it
-        is a whole number, and too coarse for that."""
+    def scaled(self, figure: str, factor: float) -> float | None:
+        """What a figure can be multiplied by to come near a factor; None: there is no such figure, or it is
+        a whole number, and too coarse for that."""
         scaled = self.figures[figure](factor) if figure in self.figures else None
-        return None if scaled is None or abs(scaled[1] - 1) < abs(factor - 1) / 2 else scaled
+        return None if scaled is None or abs(scaled[1] - 1) < abs(factor - 1) / 2 else scaled[1]
 
-    def simulate(self, machine: Machine) -> Result:
-        """The run on this machine."""
-        from et_sim import api
+    def makespans(self, changes: Sequence[tuple[str, float]], remedy: str) -> list[int]:
+        """Of the run with each of these figures multiplied; `remedy` is for one that does not complete."""
+        from et_sim.cli.progress import Progress
 
+        with Progress() as progress:
+            progress.stage("simulating again")
+            endings = progress.counted(self._endings(changes, progress), len(changes), "simulations")
+            makespans = []
+            for (name, factor), ending in zip(changes, endings, strict=True):
+                if ending.makespan_ns is None:
+                    multiple = self.scaled(name, factor)
+                    text = f"with {name} multiplied by {multiple:g}, the run does not complete"
+                    raise UsageError(text, remedy=remedy)
+                makespans.append(ending.makespan_ns)
+        return makespans
+
+    def _endings(self, changes: Sequence[tuple[str, float]], progress: Progress) -> Iterator[Ending]:
+        known = {(entry["file"], entry["sha256"]) for entry in self._run.manifest["inputs"]}
         try:
-            result = api.execute(self._workload, self._options, change=lambda _: machine)
+            changed = sorted(self._variations.inputs() - known)
+            if not changed:
+                yield from self._variations.with_figures(changes, progress.stage)
         except EtSimError as error:
             raise self._refused(f"cannot be simulated again: {error}") from None
-        known = {(entry["file"], entry["sha256"]) for entry in self._run.manifest["inputs"]}
-        for entry in result.manifest["inputs"]:
-            if (entry["file"], entry["sha256"]) not in known:
-                raise self._refused(
-                    f"{entry['file']} has changed since the run, so it cannot be simulated again"
-                )
-        return result
+        for file, _ in changed:
+            raise self._refused(f"{file} has changed since the run, so it cannot be simulated again")
 
     def _refused(self, reason: str) -> UsageError:
         return UsageError(reason, place=str(self._run.path), remedy=AGAIN)
@@ -99,11 +111,10 @@ def verify_text(directory: str, top: int | None, *, as_json: bool) -> str:
     again = Again(run)
     again.figures.pop(KERNELS, None)  # a sum over operations, which are not verified
 
-    def makespan(parameter: Parameter, multiple: float) -> tuple[int, float] | None:
-        scaled = again.scaled(parameter.name, multiple)
-        return None if scaled is None else (again.simulate(scaled[0]).makespan_ns, scaled[1])
+    def simulated(changes: Sequence[tuple[str, float]]) -> list[int]:
+        return again.makespans(changes, "give --top for fewer figures")
 
-    verified = verify(Sensitivities(path), makespan, top)
+    verified = verify(Sensitivities(path), again.scaled, simulated, top)
     if as_json:
         return json.dumps([entry.as_dict() for entry in verified], indent=2, ensure_ascii=False)
     has_library = again.machine.system.library is not None
@@ -133,17 +144,23 @@ def vary_text(directory: str, wanted: Sequence[str], top: int | None, *, as_json
     known = tuple(again.figures)
     most = MOST_FIGURES if top is None else top
     changes = [_asked_for(text, known) for text in wanted]
-    varied = []
-    for name, factor in changes or [(name, factor) for name in known[:most] for factor in FACTORS]:
-        scaled = again.scaled(name, factor)
-        if scaled is not None:
-            varied.append(_varied(again, name, *scaled, before))
-        elif wanted:
+    wishes = changes or [(name, factor) for name in known[:most] for factor in FACTORS]
+    multiples = [again.scaled(*wish) for wish in wishes]
+    for (name, factor), multiple in zip(wishes, multiples, strict=True):
+        if multiple is None and wanted:
             raise UsageError(
                 f"{name} is a whole number, and cannot be multiplied by {factor:g}: it is too small, or"
                 " at its limit",
                 remedy="give a factor that is farther from 1",
             )
+    possible = [
+        (wish, multiple) for wish, multiple in zip(wishes, multiples, strict=True) if multiple is not None
+    ]
+    makespans = again.makespans([wish for wish, _ in possible], "give another factor")
+    varied = [
+        Varied(name, multiple, makespan, makespan - before)
+        for ((name, _), multiple), makespan in zip(possible, makespans, strict=True)
+    ]
     if as_json:
         return json.dumps([to_builtins(entry) for entry in varied], indent=2, ensure_ascii=False)
     return "\n".join(_lines(varied, before, 0 if wanted else len(known) - most, len(known)))
@@ -165,16 +182,6 @@ def _asked_for(text: str, known: tuple[str, ...]) -> tuple[str, float]:
         remedy = did_you_mean(name, known) or f"figures: {', '.join(known)}"
         raise UsageError(f"the machine of this run has no figure {name!r} to change", remedy=remedy)
     return name, factor
-
-
-def _varied(again: Again, name: str, machine: Machine, multiple: float, before: int) -> Varied:
-    result = again.simulate(machine)
-    if not result.is_complete:
-        raise UsageError(
-            f"with {name} multiplied by {multiple:g}, the run does not complete",
-            remedy="give another factor",
-        )
-    return Varied(name, multiple, result.makespan_ns, result.makespan_ns - before)
 
 
 def _lines(varied: Sequence[Varied], before: int, hidden: int, known: int) -> list[str]:

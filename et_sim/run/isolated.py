@@ -5,7 +5,9 @@ A job alone has the NPUs and the start that it has beside the others; no other j
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,33 +15,53 @@ import numpy as np
 from et_sim.basics.unique import unique
 from et_sim.basics.units import rank_mask
 from et_sim.engine.outcome import Outcome
-from et_sim.engine.transport.network_seam import NetworkModel
 from et_sim.jobs.job_file import npus_text
 from et_sim.jobs.merging import only
 from et_sim.machine import Machine
 from et_sim.machine.model import Straggler
 from et_sim.plan.lowering import Lowering
 from et_sim.run.options import RunOptions
-from et_sim.run.simulation import Recorder, Task, Watcher, simulated_in_memory
+from et_sim.run.simulation import (
+    Carried,
+    Given,
+    Nobody,
+    Recorder,
+    Task,
+    Watcher,
+    prepare,
+    simulated_in_memory,
+)
+from et_sim.run.workers import in_order
 from et_sim.trace import Workload
 from et_sim.trace.workload import Job
 
 
 def times_alone(
-    task: Task, model: NetworkModel, may_fold: bool, watch: Watcher, together: Outcome
+    given: Given, options: RunOptions, task: Task, together: Carried, watch: Watcher
 ) -> list[int | None]:
     """How long each job takes alone; None: it cannot finish."""
     jobs = task.workload.jobs
     if len(jobs) == 1:
-        return [duration_ns(together, jobs[0])]
-    durations = []
-    for job in jobs:
-        watch.stage(f"simulating job {job.name} alone")
-        workload = only(task.workload, job)
-        lowering = Lowering(workload, _machine_of(task.machine, workload, job))
-        _, outcome, _ = simulated_in_memory(workload, lowering, model, may_fold, watch, Recorder())
-        durations.append(duration_ns(outcome, job))
-    return durations
+        return [duration_ns(together.outcome, jobs[0])]
+    here = partial(_time_alone, task, options.fold, watch)
+    seconds = together.seconds / len(jobs)
+    numbers = range(len(jobs))
+    return list(in_order(_others, (given, options), numbers, do=here, seconds=seconds, tell=watch.stage))
+
+
+def _others(inputs: tuple[Given, RunOptions]) -> Callable[[int], int | None]:
+    """What another process does with the numbers of jobs."""
+    return partial(_time_alone, prepare(*inputs), inputs[1].fold, Nobody())
+
+
+def _time_alone(task: Task, may_fold: bool, watch: Watcher, number: int) -> int | None:
+    job = task.workload.jobs[number]
+    watch.stage(f"simulating job {job.name} alone")
+    workload = only(task.workload, job)
+    lowering = Lowering(workload, _machine_of(task.machine, workload, job))
+    model = task.network_model()
+    _, outcome, _ = simulated_in_memory(workload, lowering, model, may_fold, watch, Recorder())
+    return duration_ns(outcome, job)
 
 
 def duration_ns(outcome: Outcome, job: Job) -> int | None:
@@ -49,10 +71,11 @@ def duration_ns(outcome: Outcome, job: Job) -> int | None:
 
 
 def jobs_as_dicts(
-    task: Task, model: NetworkModel, options: RunOptions, watch: Watcher, outcome: Outcome
+    given: Given, options: RunOptions, task: Task, together: Carried, watch: Watcher
 ) -> list[dict[str, Any]]:
     """What became of every job, and if that is asked for, how long it takes alone."""
-    isolated_ns = times_alone(task, model, options.fold, watch, outcome) if options.isolated else []
+    outcome = together.outcome
+    isolated_ns = times_alone(given, options, task, together, watch) if options.isolated else []
     entries = []
     for place, job in enumerate(task.workload.jobs):
         duration, by_itself = duration_ns(outcome, job), isolated_ns[place] if isolated_ns else None

@@ -24,26 +24,17 @@ from et_sim.plan.lowering import Lowering, assemble
 from et_sim.plan.members import Actors
 from et_sim.plan.tables import Plan
 from et_sim.run.options import RunOptions
-from et_sim.run.simulation import Change, Given, Task, fewest_actors, moves_needed, prepare
+from et_sim.run.simulation import Change, Task, fewest_actors, moves_needed
+from et_sim.run.variation import NOT_SIMULATED, REFUSED, Ending, Variations, ending_of
 from et_sim.trace import Workload
 
 # Messages and nodes that machine code simulates in a few seconds, and in half a minute.
 ALWAYS, AT_MOST = 3_000_000, 30_000_000
 MOST_NODES_LOWERED = 2_000_000
 LIKELIEST = Correction.CONCURRENT_COMMUNICATION  # most often, it is all of the difference
-COMPLETE, STALLED, REFUSED, NOT_SIMULATED = "complete", "stalled", "refused", "not simulated"
-
-
-class Tried(Struct, frozen=True):
-    """What became of the workload with other corrections."""
-
-    status: str
-    makespan_ns: int | None = None
-    reason: str = ""
 
 
 def other_profile(
-    workload: Given,
     options: RunOptions,
     change: Change,
     task: Task,
@@ -52,18 +43,16 @@ def other_profile(
 ) -> dict[str, Any]:
     """What the corrected profile gives, as plain values; `outcome` is that of `task`, whose workload may have
     been `simulated` with moves to remote memory."""
-    # Layer files are read for the machine; of anything else, what was read serves again.
-    given = workload if task.layer_file else task.workload
-    trials = _Trials(given, replace(options, model=task.model.name), change, outcome.plan, task, simulated)
-    now = _tried(outcome)
+    again = Variations(task.given, replace(options, model=task.model.name), change)
+    trials = _Trials(again, outcome.plan, task, simulated)
+    now = ending_of(outcome)
     missing = frozenset(Correction) - task.machine.system.behaviour.corrections
     try:
-        named = replace(options, profile=Profile.CORRECTED.value, model=task.model.name)
-        corrected = prepare(given, named, change)
+        corrected = again.task(profile=Profile.CORRECTED.value)
         tried = trials.simulated(corrected, max(ALWAYS, min(size_of(outcome.plan), AT_MOST)))
         missing &= corrected.machine.system.behaviour.corrections
     except EtSimError as error:
-        tried = Tried(REFUSED, reason=str(error))
+        tried = Ending(REFUSED, reason=str(error))
     acting = Acting((), is_measured=True)
     if tried.status != REFUSED and tried != now:
         acting = trials.acting(missing, now, tried)
@@ -80,7 +69,7 @@ def other_profile(
 class Acting(Struct, frozen=True):
     """Corrections that act, and what becomes of the workload with each alone."""
 
-    tried: tuple[tuple[Correction, Tried], ...]
+    tried: tuple[tuple[Correction, Ending], ...]
     is_measured: bool  # else they may act
 
 
@@ -89,33 +78,31 @@ class _Trials:
 
     def __init__(
         self,
-        workload: Given,
-        options: RunOptions,
-        change: Change,
+        again: Variations,
         plan: Plan,
         task: Task,
         simulated: Workload,
     ) -> None:
-        self._workload, self._options, self._change = workload, options, change
+        self._again = again
         self._simulated = simulated  # what the plan is of
         self._plan, self._has_contention = plan, task.network_model().HAS_CONTENTION
         self._actors = Actors(plan.actor_of_rank, plan.actors["rank"])
 
-    def simulated(self, task: Task, affordable: int, alike: int = 1) -> Tried:
+    def simulated(self, task: Task, affordable: int, alike: int = 1) -> Ending:
         """What becomes of it; `alike`: how many such simulations there are."""
         lowering, model = Lowering(task.workload, task.machine), task.network_model()
         outcome = self._outcome(lowering, model, affordable, alike)
         moves = outcome and moves_needed(task.workload, lowering, outcome)
         if moves:
             outcome = self._outcome(Lowering(moves.workload, task.machine), model, affordable, alike)
-        return _tried(outcome) if outcome else Tried(NOT_SIMULATED)
+        return ending_of(outcome) if outcome else Ending(NOT_SIMULATED)
 
     def _outcome(
         self, lowering: Lowering, model: NetworkModel, affordable: int, alike: int
     ) -> Outcome | None:
         """None: it would cost too much."""
         network = lowering.machine.network_of(has_contention=model.HAS_CONTENTION)
-        folded = fewest_actors(lowering, model, self._options.fold)
+        folded = fewest_actors(lowering, model, self._again.options.fold)
         for actors in (folded, Actors.one_per_rank(lowering.workload.ranks)):
             plan = assemble(lowering, actors)
             if size_of(plan) > affordable:
@@ -125,7 +112,7 @@ class _Trials:
                 return outcome
         raise AssertionError("only a folded run is given up")
 
-    def acting(self, missing: frozenset[Correction], now: Tried, corrected: Tried) -> Acting:
+    def acting(self, missing: frozenset[Correction], now: Ending, corrected: Ending) -> Acting:
         """Those of the missing corrections that make a difference by themselves; the one that makes all of
         it, if there is one."""
         if self._has_contention:  # messages cross all links on their way, in any profile
@@ -140,9 +127,9 @@ class _Trials:
         candidates = may_act(self._plan, missing, self._planned)
         if size * len(candidates) > ALWAYS:
             return Acting(
-                tuple((candidate, Tried(NOT_SIMULATED)) for candidate in candidates), is_measured=False
+                tuple((candidate, Ending(NOT_SIMULATED)) for candidate in candidates), is_measured=False
             )
-        acting: list[tuple[Correction, Tried]] = []
+        acting: list[tuple[Correction, Ending]] = []
         for candidate in candidates:
             result = self._alone(candidate, ALWAYS // len(candidates), len(candidates))
             if result == corrected:
@@ -150,11 +137,11 @@ class _Trials:
             acting += [(candidate, result)] * (result != now)
         return Acting(tuple(acting), is_measured=True)
 
-    def _alone(self, correction: Correction, affordable: int, alike: int) -> Tried:
+    def _alone(self, correction: Correction, affordable: int, alike: int) -> Ending:
         try:
             return self.simulated(self._with(frozenset({correction})), affordable, alike)
         except EtSimError as error:
-            return Tried(REFUSED, reason=str(error))
+            return Ending(REFUSED, reason=str(error))
 
     def _planned(self, more: frozenset[Correction]) -> Plan | None:
         """What the actors of the run would do; None: the machine or the workload is refused."""
@@ -166,13 +153,9 @@ class _Trials:
             return None
 
     def _with(self, more: frozenset[Correction]) -> Task:
-        return prepare(self._workload, self._options, self._change, more)
+        return self._again.task(corrections=more)
 
 
 def size_of(plan: Plan) -> int:
     """Messages and nodes to be simulated."""
     return expected_messages(plan) + int(plan.templates["nodes"][plan.actors["template"]].sum())
-
-
-def _tried(outcome: Outcome) -> Tried:
-    return Tried(COMPLETE, int(outcome.finish_ns.max())) if outcome.is_complete else Tried(STALLED)

@@ -5,6 +5,7 @@ Not here: what becomes of the outcome (`api`).
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from enum import StrEnum
@@ -29,12 +30,14 @@ from et_sim.network.registry import ModelChoice, choose_model, model_of
 from et_sim.plan.host import with_host
 from et_sim.plan.lowering import Lowering, assemble
 from et_sim.plan.members import Actors
+from et_sim.plan.mismatches import refuse_mismatches, rules_of
 from et_sim.plan.spilled import Spilled, spilled
 from et_sim.plan.tables import Plan
 from et_sim.run.options import RunOptions
 from et_sim.timeline import CausalEvents, MessageSpool, Phases, PortRecord
-from et_sim.timeline.out_of_memory import out_of_memory
+from et_sim.timeline.out_of_memory import OutOfMemory, TooLarge, out_of_memory
 from et_sim.trace import Workload, read_workload
+from et_sim.trace.preflight import find_mismatches
 from et_sim.trace.tensors import names_tensors
 
 if TYPE_CHECKING:
@@ -47,6 +50,11 @@ MOST_RANKS_EXPLAINED = 65_536
 Change = Callable[[Machine], Machine]
 SingleWorkload = str | Path | Workload
 Given = str | Path | Workload | Mapping[str, Any]  # a mapping: the keys of a job file
+
+
+def unchanged(machine: Machine) -> Machine:
+    """The machine as it was read."""
+    return machine
 
 
 class Watcher(Protocol):
@@ -86,6 +94,7 @@ class Task(Struct, frozen=True, eq=False):
     profile_given: str | None  # by an option or the workload, in place of what the system file says
     profile_named_by: NamedBy
     model: ModelChoice
+    given: SingleWorkload = ""  # the workload as it was read, or a layer file, which is read for the machine
 
     def network_model(self) -> NetworkModel:
         """The model on the machine's network; refuses what it cannot do."""
@@ -95,7 +104,7 @@ class Task(Struct, frozen=True, eq=False):
 def prepare(
     workload: Given,
     options: RunOptions,
-    change: Change = lambda machine: machine,
+    change: Change = unchanged,
     corrections: Collection[Correction] = (),
 ) -> Task:
     """Read what was given; `change` makes another machine of the one that was read.
@@ -122,13 +131,14 @@ def prepare(
             layer_file = LayerFileRun(workload, change(_named(machine, options, tracks=False)))
             machine = layer_file.machine
             model = choose_model(options.model, machine, is_preset=options.machine is not None)
-            return Task(layer_file.workload, machine, layer_file, profile, named_by, model)
+            return Task(layer_file.workload, machine, layer_file, profile, named_by, model, workload)
         if options.alone:
             from et_sim.run.single_ranks import read_alone
 
             workload = read_alone(workload)
         else:
             workload = read_workload(workload, machine.network.ranks)
+    given_workload = workload
     if workload.profile and named_by is NamedBy.NOBODY:
         profile, named_by = workload.profile, NamedBy.WORKLOAD
         machine = read_machine(**given, profile=profile)
@@ -145,7 +155,7 @@ def prepare(
         refuse_without_times(workload)
         machine = machine_alone(machine, workload.ranks)
     model = choose_model(options.model, machine, is_preset=options.machine is not None)
-    return Task(workload, machine, None, profile, named_by, model)
+    return Task(workload, machine, None, profile, named_by, model, given_workload)
 
 
 def _named(machine: Machine, options: RunOptions, *, tracks: bool) -> Machine:
@@ -298,6 +308,38 @@ def simulated_in_memory(
     watch.stage("simulating again with tensors in remote memory")
     lowering = Lowering(moves.workload, lowering.machine)
     return lowering, simulated(lowering, model, may_fold, watch, recorder), moves
+
+
+class Carried(Struct, frozen=True, eq=False):
+    """A run that went on to its end, and whether memory was enough for it."""
+
+    lowering: Lowering
+    outcome: Outcome
+    moves: Spilled | None
+    full: OutOfMemory | None
+    seconds: float  # that it took here
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the machine stops it where memory is full."""
+        return self.full is not None and self.full.stopped
+
+
+def carry_out(task: Task, may_fold: bool, watch: Watcher, recorder: Recorder) -> Carried:
+    """Simulate a task; refuses messages that do not match."""
+    workload, machine = task.workload, task.machine
+    model = task.network_model()
+    begin = time.perf_counter()
+    watch.stage("planning")
+    lowering = Lowering(workload, machine)
+    mismatches = find_mismatches(workload, machine.groups, rules_of(machine.system))
+    lowering, outcome, moves = simulated_in_memory(workload, lowering, model, may_fold, watch, recorder)
+    if outcome.is_complete:  # what stands still is explained better by the stall
+        refuse_mismatches(mismatches)
+    full = out_of_memory(outcome, lowering.workload, machine.system.local_memory)
+    if full is not None and moves is not None and (node := moves.too_large_on(full.rank)):
+        full = replace(full, too_large=TooLarge(*node))
+    return Carried(lowering, outcome, moves, full, time.perf_counter() - begin)
 
 
 def announced(packets: int) -> str:

@@ -10,6 +10,7 @@ Results do not depend on who works. Not here: any task.
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import socket
 import subprocess
@@ -72,18 +73,23 @@ def in_order(
         if number:
             seconds = (time.perf_counter() - start) / number
         left = tasks[number:]
-        if seconds * len(left) >= WORTH_SECONDS and (workers := _workers_for(len(left))):
-            yield from _beside(WorkerPool(begin, given, workers, 1), left, do, tell)
+        if seconds * len(left) >= WORTH_SECONDS and (pool := _pool(begin, given, len(left))):
+            yield from _beside(pool, left, do, tell)
             return
         yield do(task)
 
 
-def _workers_for(tasks: int) -> int:
-    """As many as there are processors, tasks and memory for, besides this process."""
+def _pool(begin: Begin[Any, Any, Any], given: Any, tasks: int) -> WorkerPool | None:
+    """As many workers as there are processors, tasks and memory for, besides this process; None: there are
+    none, or what is given cannot be sent to them."""
     from et_sim.engine.guards import available_bytes
 
     most = min(processors(), tasks) - 1
-    return most and min(most, available_bytes() // 2 // max(_memory_bytes(), 1))
+    workers = most and min(most, available_bytes() // 2 // max(_memory_bytes(), 1))
+    try:
+        return WorkerPool(pickle.dumps((begin, given)), workers, attempts=1) if workers else None
+    except (TypeError, AttributeError, pickle.PicklingError):
+        return None
 
 
 def _beside(
@@ -123,8 +129,7 @@ class _Worker(Struct, eq=False):
 class WorkerPool(Struct):
     """Some worker processes."""
 
-    begin: Begin[Any, Any, Any]
-    given: Any
+    opening: bytes  # how a worker begins and with what, pickled
     workers: int
     attempts: int = 2  # at a task, whose worker ends
     _idle: list[_Worker] = field(default_factory=list)
@@ -227,7 +232,7 @@ class WorkerPool(Struct):
             )
             connection: Connection[Any, Any] = Connection(ours.detach())
         with suppress(ConnectionError):  # it has ended: noticed when it is asked for results
-            connection.send((self.begin, self.given))
+            connection.send_bytes(self.opening)
         return _Worker(process, connection)
 
 

@@ -8,6 +8,7 @@ finished or lost, in any order. Not here: which points there are, and where rows
 from __future__ import annotations
 
 import json
+import pickle
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -202,7 +203,7 @@ class Beside(Struct, frozen=True):
     @staticmethod
     def of(space: Space, workers: int) -> Beside:
         """As many as are asked for."""
-        return Beside(WorkerPool(begin, space, workers, MOST_ATTEMPTS))
+        return Beside(WorkerPool(pickle.dumps((begin, space)), workers, MOST_ATTEMPTS))
 
     def run(self, tasks: Sequence[Task]) -> Iterator[Sequence[Done]]:
         """As they are done."""

@@ -23,6 +23,7 @@ from et_sim.machine.datatypes import datatype_named
 from et_sim.machine.presets import known_as, preset
 from et_sim.machine.readers import read_system_alone
 from et_sim.machine.roofline import SUSTAINED
+from et_sim.run.workers import in_order
 from et_sim.trace import TraceBuilder
 from et_sim.validation.iterations import Iteration
 from et_sim.validation.rows import Collective, Kernel, Row
@@ -98,9 +99,15 @@ def predictions(
     rows: Sequence[Row], machine: str | None = None, changes: Mapping[str, Any] = MappingProxyType({})
 ) -> Iterator[Prediction]:
     """Of all rows, in their order; `machine` stands before what tables name, and `changes` are keys of its
-    system that runs have besides."""
+    system that runs have besides. Simulations run beside each other."""
     named = cache(machine_named)
     kernels = _kernels(rows, machine, named)
+    runs = [
+        (row, name)
+        for row in rows
+        if isinstance(row.job, Collective | Iteration) and (name := machine or named(row.hardware))
+    ]
+    simulations = in_order(_simulating, dict(changes), runs)
     for number, row in enumerate(rows):
         name = machine or named(row.hardware)
         if row.job is None:
@@ -115,10 +122,20 @@ def predictions(
             else:
                 yield Prediction(row, name, time[0] / 1000, "modelled", _band(time[1], time[0]))
         else:
-            try:
-                yield _simulated(row, name, row.job, changes)
-            except EtSimError as error:
-                yield Prediction(row, name, None, str(error))
+            yield next(simulations)
+
+
+def _simulating(changes: Mapping[str, Any]) -> Callable[[tuple[Row, str]], Prediction]:
+    """What a process does with rows and the names of their machines."""
+
+    def predict(task: tuple[Row, str]) -> Prediction:
+        row, name = task
+        try:
+            return _simulated(row, name, changes)
+        except EtSimError as error:
+            return Prediction(row, name, None, str(error))
+
+    return predict
 
 
 def _kernels(
@@ -161,7 +178,8 @@ def _of_single_kernels(system: dict[str, Any]) -> dict[str, Any]:
     return {**system, "compute": compute}
 
 
-def _simulated(row: Row, name: str, job: Collective | Iteration, changes: Mapping[str, Any]) -> Prediction:
+def _simulated(row: Row, name: str, changes: Mapping[str, Any]) -> Prediction:
+    job: Any = row.job
     if isinstance(job, Collective):
         size = job.bytes // job.gpus if job.kind in SPREAD else job.bytes
         workload = make_microbenchmark(

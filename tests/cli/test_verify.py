@@ -16,7 +16,7 @@ from et_sim.timeline import write_run
 from et_sim.views import open_run
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.critical.record import PathRecord
-from et_sim.views.critical.sensitivity import Parameter, Sensitivities
+from et_sim.views.critical.sensitivity import Sensitivities
 from et_sim.views.critical.verification import FARTHEST, verification_lines, verify
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
@@ -116,11 +116,11 @@ def test_a_run_that_was_not_made_from_files_says_so(
 def test_what_is_not_as_predicted_is_told_with_its_reason(run: Path) -> None:
     result = Sensitivities(CriticalPath(PathRecord(open_run(run))))
 
-    def simulate(parameter: Parameter, multiple: float) -> tuple[int, float] | None:
+    def scale(figure: str, multiple: float) -> float | None:
         assert 1 / FARTHEST <= multiple <= FARTHEST
-        return (1, multiple) if parameter.name == "endpoint delay" else None
+        return multiple if figure == "endpoint delay" else None
 
-    several = verify(result, simulate)
+    several = verify(result, scale, lambda changes: [1] * len(changes))
     assert [change.is_as_predicted for change in several] == [False, False]
     lines = verification_lines(several)
     assert lines[1].split()[-2].startswith("-")

@@ -6,21 +6,22 @@ the command line to do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import format_ns, plural
-from et_sim.views.critical.sensitivity import Parameter, Sensitivities, Sensitivity, Side, parameters
+from et_sim.views.critical.sensitivity import Parameter, Sensitivities, Side, parameters
 from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.text import shortened, signed, terminal_width
 
 FARTHEST = 8.0  # times a parameter; ranges that go farther are verified up to there
 SMALLEST_CHANGE = 0.001
 MOST_PARAMETERS = 10
-# The makespan with a parameter multiplied, and by what in the end; None: it cannot be changed.
-Simulate = Callable[[Parameter, float], tuple[int, float] | None]
+FigureChange = tuple[str, float]  # a figure of the machine, and its factor
+Scale = Callable[[str, float], float | None]  # what the factor is in the end; None: it cannot be changed so
+Simulate = Callable[[Sequence[FigureChange]], Iterable[int]]  # makespans
 
 
 @quick_dataclass(frozen=True)
@@ -62,28 +63,32 @@ SHEET = Sheet(
 )
 
 
-def verify(sensitivities: Sensitivities, simulate: Simulate, top: int | None = None) -> list[Verified]:
+def verify(
+    sensitivities: Sensitivities, scale: Scale, simulate: Simulate, top: int | None = None
+) -> list[Verified]:
     """Simulate the ends of the ranges of the parameters that change the makespan most."""
     by_name = {parameter.name: parameter for parameter in parameters(sensitivities.path)}
-    every = sensitivities.all()[: MOST_PARAMETERS if top is None else top]
+    ends = [
+        (by_name[each.parameter], side, wanted, multiple)
+        for each in sensitivities.all()[: MOST_PARAMETERS if top is None else top]
+        for side in (each.worse, each.better)
+        if abs((wanted := _end_of(side)) - 1) >= SMALLEST_CHANGE
+        and (multiple := scale(each.parameter, wanted)) is not None
+    ]
+    makespans = simulate([(parameter.name, wanted) for parameter, _, wanted, _ in ends])
     return [
-        end for each in every for end in _both_ends(sensitivities, each, by_name[each.parameter], simulate)
+        _verified(sensitivities, parameter, side, multiple, makespan_ns)
+        for (parameter, side, _, multiple), makespan_ns in zip(ends, makespans, strict=True)
     ]
 
 
-def _both_ends(
-    sensitivities: Sensitivities, sensitivity: Sensitivity, parameter: Parameter, simulate: Simulate
-) -> Iterator[Verified]:
-    for side in (sensitivity.worse, sensitivity.better):
-        wanted = _end_of(side)
-        simulated = simulate(parameter, wanted) if abs(wanted - 1) >= SMALLEST_CHANGE else None
-        if simulated is None:
-            continue
-        makespan_ns, multiple = simulated
-        factor = 1 / multiple if parameter.is_rate else multiple
-        predicted = sensitivities.path.makespan_ns + side.slope_ns * (factor - 1)
-        rounding = sensitivities.rounding_ns(parameter, factor)
-        yield Verified(sensitivity.parameter, multiple, predicted, makespan_ns, rounding)
+def _verified(
+    sensitivities: Sensitivities, parameter: Parameter, side: Side, multiple: float, makespan_ns: int
+) -> Verified:
+    factor = 1 / multiple if parameter.is_rate else multiple
+    predicted = sensitivities.path.makespan_ns + side.slope_ns * (factor - 1)
+    rounding = sensitivities.rounding_ns(parameter, factor)
+    return Verified(parameter.name, multiple, predicted, makespan_ns, rounding)
 
 
 def _end_of(side: Side) -> float:

@@ -1,0 +1,138 @@
+"""Tasks that share nothing: results in their order, whoever works, and nobody is left behind."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from et_sim.basics import errors
+from et_sim.basics.errors import EtSimError, InputError, StallError
+from et_sim.run import workers
+from et_sim.run.workers import ENDED, WorkerPool, in_order
+
+REFUSED, DEADLY = (3, 5), 2
+
+
+def numbers_and_processes(given: int) -> Callable[[int], tuple[int, int]]:
+    """Numbers with something added, and the process that did it."""
+    return lambda number: (given + number, os.getpid())
+
+
+def refusing(given: int) -> Callable[[int], int]:
+    """Some numbers are refused."""
+
+    def do(number: int) -> int:
+        if number in REFUSED:
+            raise InputError(f"{given + number} is refused", place="here", remedy="give another")
+        return given + number
+
+    return do
+
+
+def deadly(owner: int) -> Callable[[int], int]:
+    """A number at which processes end that are not the owner."""
+
+    def do(number: int) -> int:
+        if number == DEADLY and os.getpid() != owner:
+            os._exit(9)
+        return number
+
+    return do
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """All workers that begin, on a machine with three processors, where everything is worth it."""
+    started, start = list[Any](), WorkerPool._start
+
+    def note(pool: WorkerPool) -> Any:
+        started.append(start(pool))
+        return started[-1]
+
+    monkeypatch.setattr(WorkerPool, "_start", note)
+    monkeypatch.setattr(workers, "WORTH_SECONDS", 0.0)
+    monkeypatch.setattr(workers, "processors", lambda: 3)
+    return started
+
+
+def _all_ended(started: list[Any]) -> bool:
+    return all(worker.process.poll() is not None for worker in started)
+
+
+def test_results_stand_in_the_order_of_tasks_whoever_works(started: list[Any]) -> None:
+    results = list(in_order(numbers_and_processes, 100, range(20)))
+    assert [number for number, _ in results] == list(range(100, 120))
+    at_work = {process for _, process in results}
+    assert {worker.process.pid for worker in started} <= at_work
+    assert os.getpid() in at_work
+    assert len(started) == 2
+    assert _all_ended(started)
+
+
+def test_what_is_soon_done_is_done_here(monkeypatch: pytest.MonkeyPatch, started: list[Any]) -> None:
+    monkeypatch.setattr(workers, "WORTH_SECONDS", 1e9)
+    assert {process for _, process in in_order(numbers_and_processes, 0, range(5))} == {os.getpid()}
+    assert not started
+
+
+def test_one_task_needs_no_other_process(started: list[Any]) -> None:
+    assert list(in_order(numbers_and_processes, 0, range(1))) == [(0, os.getpid())]
+    assert not started
+
+
+def test_what_cannot_be_sent_is_done_here(started: list[Any]) -> None:
+    given: Any = MappingProxyType({})
+    assert list(in_order(lambda _: str, given, range(3))) == ["0", "1", "2"]
+    assert not started
+
+
+def test_the_first_refusal_in_the_order_is_raised(started: list[Any]) -> None:
+    results = in_order(refusing, 10, [0, 1, 5, 3, 4, 6])
+    assert [next(results), next(results)] == [10, 11]
+    with pytest.raises(InputError) as refusal:
+        next(results)
+    assert str(refusal.value) == "here: 15 is refused (give another)"
+    assert started
+    assert _all_ended(started)
+
+
+def test_what_a_worker_that_dies_had_is_done_here_and_said(started: list[Any]) -> None:
+    told: list[str] = []
+    tasks = [DEADLY, DEADLY, *range(6)]
+    assert list(in_order(deadly, os.getpid(), tasks, tell=told.append)) == tasks
+    assert told[0] == f"{ENDED}: going on without it"
+    assert _all_ended(started)
+
+
+def test_an_interruption_leaves_nobody_behind(started: list[Any]) -> None:
+    def interrupted(_: int) -> tuple[int, int]:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        list(in_order(numbers_and_processes, 0, range(9), do=interrupted))
+    assert len(started) == 2
+    assert _all_ended(started)
+
+
+def test_whoever_stops_reading_leaves_nobody_behind(started: list[Any]) -> None:
+    results: Any = in_order(numbers_and_processes, 0, range(9))
+    next(results)
+    results.close()
+    assert _all_ended(started)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, EtSimError)],
+)
+def test_refusals_are_the_same_in_another_process(kind: type[EtSimError]) -> None:
+    error = kind("cause", place="place", remedy="remedy")
+    if isinstance(error, StallError):
+        error.report = "who waits for whom"
+    arrived = pickle.loads(pickle.dumps(error))
+    assert (type(arrived), vars(arrived), str(arrived)) == (kind, vars(error), str(error))
