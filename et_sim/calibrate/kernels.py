@@ -9,7 +9,7 @@ Not here: which figures a family has (`kernel_factors`), and what they mean (`co
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from et_sim.calibrate.kernel_factors import FAMILIES, Factor, Family, factors, o
 from et_sim.compute.device import Device
 from et_sim.compute.operations import Operation, Shape, read_shape
 from et_sim.machine.roofline import OTHER, Curve, Efficiency, RooflineDevice
+from et_sim.run.workers import in_order
 from et_sim.trace import TraceBuilder
 from et_sim.trace.columns import IntColumn, Trace
 
@@ -130,19 +131,40 @@ def left_out(
     Of products N and K are left out, of attention heads, of others their sizes. Values that are few are left
     out one by one, others every second. `device` is what was fitted to all, where other families matter.
     """
-    for family in FAMILIES:
-        which = kernels.of_family(family)
-        if not len(which):
-            continue
-        is_coarse = takes_few and _is_few(device, family, kernels, which)
-        for held, rest in _folds(kernels, family, which):
-            try:
-                fitted, _, _ = _fit_family(device, family, kernels, rest, is_coarse=is_coarse)
-            except InputError:
-                continue
-            yield from zip(
-                (kernels.rows[at] for at in held.tolist()), kernels.ratios(fitted, held).tolist(), strict=True
-            )
+    folds = [
+        _Fold(family, held, rest, takes_few and _is_few(device, family, kernels, which))
+        for family in FAMILIES
+        if len(which := kernels.of_family(family))
+        for held, rest in _folds(kernels, family, which)
+    ]
+    for fold, ratios in zip(folds, in_order(_judging, (device, kernels), folds), strict=True):
+        rows = (kernels.rows[at] for at in fold.held.tolist())
+        yield from zip(rows, ratios, strict=True) if ratios else ()
+
+
+class _Fold(Struct, frozen=True, eq=False):
+    """Rows that are left out, and those that are fitted to."""
+
+    family: Family
+    held: IntColumn
+    rest: IntColumn
+    is_coarse: bool
+
+
+def _judging(given: tuple[RooflineDevice, Kernels]) -> Callable[[_Fold], list[float]]:
+    """What a process does with rows that are left out: predicted by measured, or nothing where the others say
+    too little."""
+    device, kernels = given
+
+    def judge(fold: _Fold) -> list[float]:
+        try:
+            fitted, _, _ = _fit_family(device, fold.family, kernels, fold.rest, is_coarse=fold.is_coarse)
+        except InputError:
+            return []
+        ratios: list[float] = kernels.ratios(fitted, fold.held).tolist()
+        return ratios
+
+    return judge
 
 
 def _is_few(device: RooflineDevice, family: Family, kernels: Kernels, which: IntColumn) -> bool:

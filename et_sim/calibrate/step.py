@@ -22,6 +22,7 @@ from et_sim.basics.units import format_ns
 from et_sim.machine import Machine
 from et_sim.machine.model import TimeFactors, WorkKind
 from et_sim.run.options import RunOptions
+from et_sim.run.variation import Variations
 
 HOST_TIME, SOFTWARE_FACTOR = "host-time", "software-factor"
 NEAR = 0.0005  # of the measured time, where a search ends
@@ -104,16 +105,16 @@ class _Simulated:
         self, job: str, options: RunOptions, change: Callable[[float], Callable[[Machine], Machine]]
     ) -> None:
         self.runs = 0
+        variations = Variations(job, options)
 
         @cache
         def makespan(value: float) -> int:
             self.runs += 1
-            result = execute(job, options, change=change(value))
-            if result.stall:
-                raise result.stall.as_error()
-            if result.is_stopped:
-                raise result.why_stopped()
-            return int(result.makespan_ns)
+            ending = variations.ending(change(value))
+            if ending.makespan_ns is None:
+                result = execute(job, options, change=change(value))
+                raise result.stall.as_error() if result.stall else result.why_stopped()
+            return ending.makespan_ns
 
         self._makespan = makespan
 

@@ -19,8 +19,10 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
+from io import BytesIO
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from msgspec import Struct, field
@@ -79,6 +81,25 @@ def in_order(
         yield do(task)
 
 
+class _Pickler(pickle.Pickler):
+    """Sends mappings that nobody may change, too."""
+
+    def reducer_override(self, value: Any) -> Any:
+        """How a value is made anew."""
+        return (_unchangeable, (dict(value),)) if type(value) is MappingProxyType else NotImplemented
+
+
+def _unchangeable(content: dict[Any, Any]) -> MappingProxyType[Any, Any]:
+    return MappingProxyType(content)
+
+
+def pickled(value: Any) -> bytes:
+    """As a worker takes it."""
+    content = BytesIO()
+    _Pickler(content).dump(value)
+    return content.getvalue()
+
+
 def _pool(begin: Begin[Any, Any, Any], given: Any, tasks: int) -> WorkerPool | None:
     """As many workers as there are processors, tasks and memory for, besides this process; None: there are
     none, or what is given cannot be sent to them."""
@@ -87,7 +108,7 @@ def _pool(begin: Begin[Any, Any, Any], given: Any, tasks: int) -> WorkerPool | N
     most = min(processors(), tasks) - 1
     workers = most and min(most, available_bytes() // 2 // max(_memory_bytes(), 1))
     try:
-        return WorkerPool(pickle.dumps((begin, given)), workers, attempts=1) if workers else None
+        return WorkerPool(pickled((begin, given)), workers, attempts=1) if workers else None
     except (TypeError, AttributeError, pickle.PicklingError):
         return None
 

@@ -8,7 +8,6 @@ finished or lost, in any order. Not here: which points there are, and where rows
 from __future__ import annotations
 
 import json
-import pickle
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Struct
 
 from et_sim.basics.errors import EtSimError, InputError
-from et_sim.run.workers import WorkerEndedError, WorkerPool
+from et_sim.run.workers import WorkerEndedError, WorkerPool, pickled
 from et_sim.sweeps.axes import Values
 from et_sim.sweeps.journal import Finished
 from et_sim.sweeps.space import Inputs, Space, Workshop
@@ -203,7 +202,7 @@ class Beside(Struct, frozen=True):
     @staticmethod
     def of(space: Space, workers: int) -> Beside:
         """As many as are asked for."""
-        return Beside(WorkerPool(pickle.dumps((begin, space)), workers, MOST_ATTEMPTS))
+        return Beside(WorkerPool(pickled((begin, space)), workers, MOST_ATTEMPTS))
 
     def run(self, tasks: Sequence[Task]) -> Iterator[Sequence[Done]]:
         """As they are done."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -32,6 +32,12 @@ def refusing(given: int) -> Callable[[int], int]:
         return given + number
 
     return do
+
+
+def looked_up(given: Mapping[int, str]) -> Callable[[int], str]:
+    """Texts by their numbers, which nobody may change."""
+    assert isinstance(given, MappingProxyType)
+    return lambda number: given[number]
 
 
 def deadly(owner: int) -> Callable[[int], int]:
@@ -80,14 +86,19 @@ def test_what_is_soon_done_is_done_here(monkeypatch: pytest.MonkeyPatch, started
     assert not started
 
 
+def test_mappings_that_nobody_may_change_are_sent(started: list[Any]) -> None:
+    given = MappingProxyType({0: "a", 1: "b", 2: "c"})
+    assert list(in_order(looked_up, given, range(3))) == ["a", "b", "c"]
+    assert started
+
+
 def test_one_task_needs_no_other_process(started: list[Any]) -> None:
     assert list(in_order(numbers_and_processes, 0, range(1))) == [(0, os.getpid())]
     assert not started
 
 
 def test_what_cannot_be_sent_is_done_here(started: list[Any]) -> None:
-    given: Any = MappingProxyType({})
-    assert list(in_order(lambda _: str, given, range(3))) == ["0", "1", "2"]
+    assert list(in_order(lambda _: str, {}, range(3))) == ["0", "1", "2"]
     assert not started
 
 
