@@ -163,6 +163,7 @@ class Key(Struct, frozen=True):
     required: bool = False
     of: Any = None  # the class of the object, or of each entry, that the key holds
     most: int | None = None  # entries
+    may_be_empty: bool = False  # a text, or a list of objects
     records_defaults: bool = True  # of the object that it holds
     becomes: Callable[[Any], Any] | None = None  # what is made of the checked value
 
@@ -277,11 +278,12 @@ def build(
 ) -> T:
     """What checked values describe.
 
-    A class may have `more_keys` that are no fields, `complete(given, section, remarks)`, which gives values
-    for fields that follow from several keys, and `check(given, section, remarks)`.
+    A class may have the fields `place` and `section`, `more_keys` that are no fields,
+    `complete(given, section, remarks)`, which gives values for fields that follow from several keys, and
+    `check(given, section, remarks)`.
     """
     note_defaults(given, keys_of(of), section, remarks)
-    values = {"place": section.place, **given}
+    values = {"place": section.place, "section": section, **given}
     if hasattr(of, "complete"):
         values |= of.complete(given, section, remarks)
     try:

@@ -114,12 +114,14 @@ def _size(slot: Slot, value: Any) -> int:
     return size
 
 
-def _bits_per_s(slot: Slot, value: Any) -> int:
-    text = _text(slot, value)
+def _bandwidth_with_unit(slot: Slot, value: Any) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        raise slot.refusal(value, why="it has no unit")
     try:
-        return round(parse_bandwidth(text) * 8e9)
+        return parse_bandwidth(_text(slot, value))
     except UsageError as error:
-        raise slot.section.fault(f'key "{slot.key.name}": {error}', key=slot.key.name) from None
+        cause, remedy = f'key "{slot.key.name}": {error.cause}', f"allowed: {slot.key.allowed}"
+        raise slot.section.fault(cause, remedy, key=slot.key.name) from None
 
 
 def _picoseconds(slot: Slot, value: Any) -> float:
@@ -179,7 +181,7 @@ def _choices(slot: Slot, value: Any) -> tuple[str, ...]:
 
 
 def _text(slot: Slot, value: Any) -> str:
-    if isinstance(value, str) and value:
+    if isinstance(value, str) and (value or slot.key.may_be_empty):
         return value
     raise slot.refusal(value)
 
@@ -217,7 +219,7 @@ def _named(slot: Slot, value: Any) -> dict[str, Any]:
 def _objects(slot: Slot, value: Any) -> Any:
     """A tuple of what the entries describe; no two may have one name."""
     key, section = slot.key, slot.section
-    if value == []:
+    if value == [] and not key.may_be_empty:
         raise slot.refusal(
             value, why=f"it has no entry; {'' if key.required else 'leave the key out, or '}give one"
         )
@@ -257,12 +259,17 @@ RATE = Kind("bandwidth in GB/s", _BANDWIDTH, _quantity(parse_bandwidth))
 TIME = Kind("time", _range("a number", ', or a text with a unit such as "1.5us"'), _quantity(parse_time_ns))
 PICOSECONDS = replace(TIME, read=_picoseconds)  # at least one picosecond, or 0
 SIZE = Kind("size", _range("a number of bytes", ', or a text with a unit such as "64KiB"'), _size)
-BITS_PER_S = Kind("bandwidth with its unit", _word_or_text, _bits_per_s)
+_WITH_UNIT = "a bandwidth with its unit, such as 400Gbps, 50 GB/s or 1.8TB/s"
+BANDWIDTH_WITH_UNIT = Kind("bandwidth with its unit", lambda _: _WITH_UNIT, _bandwidth_with_unit)
+BITS_PER_S = replace(
+    BANDWIDTH_WITH_UNIT, read=lambda slot, value: round(_bandwidth_with_unit(slot, value) * 8e9)
+)
 _ON_OFF = "1 or true for on, 0 or false for off"
 SWITCH = Kind("on/off", lambda _: _ON_OFF, _switch)  # of the reference, which takes `false` for on
 FLAG = Kind("yes/no", lambda _: _ON_OFF, _flag)
 CHOICE = Kind("choice", _word_or_text, _choice)
 CHOICES = Kind("list of words", _with_words("a list with some of"), _choices)
+ANYTHING = Kind("anything", lambda _: "anything", lambda _, value: value)
 TEXT = Kind("text", _word_or_text, _text)
 _RANKS_FORM = 'ranks and ranges such as "0-3,6", or "0-14/2" for every second one'
 SOME_RANKS = Kind("some ranks", lambda _: _RANKS_FORM, _ranks)

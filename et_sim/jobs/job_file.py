@@ -114,10 +114,10 @@ class JobEntry:
     )
 
     @staticmethod
-    def complete(given: Mapping[str, Any], section: Section, _: Remarks) -> dict[str, Any]:
+    def complete(given: Mapping[str, Any], *_: Any) -> dict[str, Any]:
         """How it is placed."""
         placed, npus = given.get("npus", (PACKED, ()))
-        return {"section": section, "placed": placed, "npus": npus}
+        return {"placed": placed, "npus": npus}
 
     def check(self, *_: Any) -> None:
         """Random placements have a seed, and others none."""

@@ -8,6 +8,7 @@ Not here: the keys themselves; a test keeps the committed page equal to this one
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from textwrap import fill
 
@@ -26,6 +27,10 @@ from et_sim.machine.roofline import MemoryLevel
 from et_sim.machine.system import ALGORITHM_LIST
 from et_sim.machine.system_file import SYSTEM_KEYS
 from et_sim.machine.system_parts import Costs, Overlap, Straggler, Stream, TimeFactors
+from et_sim.machine.topology.generators import GENERATORS
+from et_sim.machine.topology.graph_file import GraphFile, Override, Reduction
+from et_sim.machine.topology.keys import Common
+from et_sim.machine.topology.listed import ListedLink
 from et_sim.machine.transports import Credits, LogGops, Marking
 from et_sim.machine.version_1 import LEVEL_KEYS, SYSTEM_1_KEYS
 
@@ -119,6 +124,28 @@ A network file with the one key `loggops` is for `--network-model loggops`, and 
 
 _CREDITS = """
 `credits` is for the packet model alone, in place of `protocol`. Without the key, nothing is known of flits:
+"""
+
+_GRAPH = """
+### Graphs
+
+A network file that describes [a graph](networks.md) has these keys:
+"""
+
+_GRAPH_LINKS = """
+Each entry of `links` of a graph:
+"""
+
+_OVERRIDES = """
+Each entry of `overrides` says which links it is about, and how they differ:
+"""
+
+_REDUCTIONS = """
+Each entry of `in-network` of a graph is about the switches of a tier, or those of a name:
+"""
+
+_GENERATORS = """
+All [generators](networks.md#generators) but `nested` take these keys:
 """
 
 _STRAGGLERS = """
@@ -350,6 +377,17 @@ def _of_model(name: str) -> KeyTable:
     return KeyTable(f"model {name}{_IN_SYSTEM}", text, keys_of(settings), DEFAULTED)
 
 
+def _generators() -> Iterator[KeyTable]:
+    """The keys that each takes besides the common ones."""
+    common = {key.name for key in keys_of(Common)}
+    for of in dict.fromkeys(GENERATORS.values()):
+        names = " and ".join(f"`{name}`" for name, made in GENERATORS.items() if made is of)
+        keys = tuple(key for key in keys_of(of) if key.name not in common)
+        if keys:
+            text = f"\n{names}: {of.__doc__.partition(chr(10))[0]}\n"
+            yield KeyTable(f"generator {names.replace('`', '')}{_IN_NETWORK}", text, keys)
+
+
 SYSTEM, NETWORK, MEMORY = "system file", "network file", "memory file"
 _IN_SYSTEM, _IN_NETWORK, _IN_MEMORY = (f", in the {file}" for file in (SYSTEM, NETWORK, MEMORY))
 TABLES = (
@@ -362,6 +400,12 @@ TABLES = (
     KeyTable(f"entry of in-network{_IN_NETWORK}", _REDUCERS, IN_NETWORK_KEYS),
     KeyTable(f"tcp of the protocol{_IN_NETWORK}", _TCP, TCP_KEYS),
     KeyTable(f"loggops{_IN_NETWORK}", _LOGGOPS, keys_of(LogGops), DEFAULTED),
+    KeyTable("network file of a graph", _GRAPH, keys_of(GraphFile)),
+    KeyTable(f"entry of links of a graph{_IN_NETWORK}", _GRAPH_LINKS, keys_of(ListedLink)),
+    KeyTable(f"entry of overrides{_IN_NETWORK}", _OVERRIDES, keys_of(Override)),
+    KeyTable(f"entry of in-network of a graph{_IN_NETWORK}", _REDUCTIONS, keys_of(Reduction)),
+    KeyTable(f"generators{_IN_NETWORK}", _GENERATORS, keys_of(Common)),
+    *_generators(),
     KeyTable(SYSTEM, _SYSTEM, SYSTEM_KEYS, WHOLE),
     KeyTable(f"compute{_IN_SYSTEM}", _COMPUTE, RULE_KEYS),
     KeyTable(f"where of compute{_IN_SYSTEM}", _WHERE, keys_of(Where)),

@@ -35,7 +35,6 @@ MOST_CHANNELS = 1 << 12
 MOST_NPUS = 1 << 24
 LONGEST = 1 << 40  # ns, of a constant of LogGOPS
 PS_PER_NS = 1000
-RATE = "A bandwidth with its unit."
 
 in_bytes = partial(count, unit="bytes")
 packet_size = partial(in_bytes, maximum=MOST_BYTES)
@@ -44,7 +43,7 @@ span = partial(picoseconds, above_minimum=True)  # above zero
 
 def rate(meaning: str, default: int = 0, **more: Any) -> Any:
     """A field in bits per second."""
-    return key(BITS_PER_S, f"{meaning} {RATE}", default, **more)
+    return key(BITS_PER_S, meaning, default, **more)
 
 
 class Completion(StrEnum):

@@ -56,7 +56,7 @@ def test_a_correction_and_a_key_say_what_each_profile_makes_of_them(told: Any) -
 
 
 def test_all_meanings_of_a_word_are_told(told: Any) -> None:
-    assert {meaning["kind"] for meaning in told("groups")} == {"file", "option", "table"}
+    assert {meaning["kind"] for meaning in told("groups")} == {"file", "key", "option", "table"}
     assert [meaning["place"] for meaning in told("waiting_ns")] == [
         "summary",
         "timeline.arrow",

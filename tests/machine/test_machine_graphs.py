@@ -186,8 +186,6 @@ REFUSED = [
     ({"links": [{"from": "npu*", "to": "s", "bandwidth": "0GB/s"}]}, "must be more than zero"),
     ({"links": [{"from": "npu*", "to": "s", "bandwidth": "-1GB/s"}]}, "cannot be understood"),
     ({"links": [{"from": "npu*", "to": "s", "bandwidth": 50}]}, "has no unit"),
-    ({"links": [{"from": "npu*", "to": "s", "bandwidth": "1GB/s", "latency": -1}]}, "not negative"),
-    ({"links": [{"from": "npu*", "to": "s"}]}, '"bandwidth" is missing'),
     ({"links": [{"from": "npu*", "to": "s", "bandwith": "1GB/s"}]}, "is not known"),
     ({"logical-dimensions": [3, 2]}, "3 x 2 = 6 do not make 4 NPUs"),
     ({"ranks": ["npu0", "npu1"]}, "2 devices are placed, and there are 4 NPUs"),
@@ -196,8 +194,6 @@ REFUSED = [
     ({"overrides": [{"device": "npu0", "failed": True}]}, "no way leads from rank 0 (npu0) to rank 1"),
     ({"overrides": [{"device": "npu0"}]}, "does not say how its links differ"),
     ({"routes": [{"path": ["npu0", "npu1"]}]}, "no link leads from npu0 to npu1"),
-    ({"routing": "shortst"}, "did you mean 'shortest'"),
-    ({"colour": 1}, 'key "colour" is not known'),
 ]
 
 
@@ -230,9 +226,7 @@ def test_what_is_wrong_is_said_in_a_sentence_with_its_line(
             {**RAILS, "inside": {**INSIDE, "generator": "ring"}},
             "allowed: switch, fully-conn",
         ),
-        ("ring", {}, '"npus" is missing'),
         ("rng", {"npus": 3}, "did you mean 'ring'"),
-        ("torus", {"sizes": [4, 0]}, "a list of whole numbers"),
     ],
 )
 def test_numbers_that_do_not_fit_are_refused(generator: str, keys: dict[str, Any], text: str) -> None:

@@ -2,76 +2,100 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any
 
+from et_sim.basics.quick_dataclass import quick_dataclass
+from et_sim.documents.keys import Key, Remarks, Section, Slot, key, read
+from et_sim.documents.kinds import CHOICE, choice
+from et_sim.documents.kinds import section as part
 from et_sim.machine.graph import NPU, GraphBuilder
 from et_sim.machine.topology import shapes
-from et_sim.machine.topology.fields import Fields
+from et_sim.machine.topology.keys import GENERATOR, whole
 from et_sim.machine.topology.shapes import NetworkPart, Place
 
 NPUS, RAILS, GATEWAYS = "npus", "rails", "gateways"
 
 
-def nested(build: GraphBuilder, fields: Fields, place: Place) -> NetworkPart:
+@quick_dataclass(frozen=True)
+class Nested:
     """Copies of an inner network, connected by an outer one.
 
     The outer network connects all NPUs (`npus`), or there is one for each place in the inner ones (`rails`),
     or it connects the inner ones as wholes, by their topmost switches (`gateways`).
     """
-    copies, attach = fields.whole("copies", least=2), fields.choice("attach", (NPUS, RAILS, GATEWAYS), NPUS)
-    inner = []
-    for copy in range(copies):
-        prefix = f"{place.prefix}group{copy}."
-        share = None
-        if place.given is not None:
-            size, rest = divmod(len(place.given), copies)
-            if rest:
-                cause = f"{len(place.given)} devices cannot be divided among {copies} copies"
-                raise fields.fault("copies", cause, f"give a divisor of {len(place.given)}")
-            share = place.given[copy * size : (copy + 1) * size]
-        inner.append(generate(build, fields.part("inner"), Place(prefix, place.tier, share)))
-    devices = [device for part in inner for device in part.devices]
-    rows = (tier for tier, kind in zip(build.tiers, build.kinds, strict=True) if kind != NPU)
-    tier = max(place.tier, 1 + max(rows, default=0))
-    outer = fields.part("outer")
-    inner_dimensions = inner[0].dimensions
-    if attach == GATEWAYS:
-        given = tuple(part.gateway for part in inner)
-        part = generate(build, outer, Place(place.prefix, tier, given))
-        return NetworkPart(devices, inner_dimensions + part.dimensions, part.gateway)
-    if attach == NPUS:
-        part = generate(build, outer, Place(place.prefix, tier, tuple(devices)))
-        return NetworkPart(devices, (*inner_dimensions, copies), part.gateway, groups=part.groups)
-    for at in range(len(inner[0].devices)):
-        given = tuple(part.devices[at] for part in inner)
-        part = generate(build, outer, Place(f"{place.prefix}rail{at}.", tier, given))
-    is_grid = bool(inner[0].grid) and bool(part.grid)
-    return NetworkPart(
-        devices,
-        inner_dimensions + part.dimensions,
-        part.gateway,
-        inner[0].grid + part.grid if is_grid else (),
+
+    section: Section
+    generator: str = key(GENERATOR, "What is made.", required=True)
+    copies: int = whole("Copies of the inner network.", minimum=2, required=True)
+    inner: dict[str, Any] = part(
+        "The generator of the inner network.", required=True, form="a generator and its numbers"
     )
+    outer: dict[str, Any] = part(
+        "The generator of the network around it.", required=True, form="a generator and its numbers"
+    )
+    attach: str = choice("What it connects.", NPUS, choices=(NPUS, RAILS, GATEWAYS))
+
+    def _generate(self, name: str, build: GraphBuilder, place: Place) -> NetworkPart:
+        return generate(build, self.section.entry(name, getattr(self, name)), place)
+
+    def make(self, build: GraphBuilder, place: Place) -> NetworkPart:
+        """Add it to a graph."""
+        copies = self.copies
+        inner = []
+        for copy in range(copies):
+            prefix = f"{place.prefix}group{copy}."
+            share = None
+            if place.given is not None:
+                size, rest = divmod(len(place.given), copies)
+                if rest:
+                    cause = f"{len(place.given)} devices cannot be divided among {copies} copies"
+                    raise self.section.fault(cause, f"give a divisor of {len(place.given)}", key="copies")
+                share = place.given[copy * size : (copy + 1) * size]
+            inner.append(self._generate("inner", build, Place(prefix, place.tier, share)))
+        devices = [device for part in inner for device in part.devices]
+        rows = (tier for tier, kind in zip(build.tiers, build.kinds, strict=True) if kind != NPU)
+        tier = max(place.tier, 1 + max(rows, default=0))
+        inner_dimensions = inner[0].dimensions
+        if self.attach == GATEWAYS:
+            given = tuple(part.gateway for part in inner)
+            part = self._generate("outer", build, Place(place.prefix, tier, given))
+            return NetworkPart(devices, inner_dimensions + part.dimensions, part.gateway)
+        if self.attach == NPUS:
+            part = self._generate("outer", build, Place(place.prefix, tier, tuple(devices)))
+            return NetworkPart(devices, (*inner_dimensions, copies), part.gateway, groups=part.groups)
+        for at in range(len(inner[0].devices)):
+            given = tuple(part.devices[at] for part in inner)
+            part = self._generate("outer", build, Place(f"{place.prefix}rail{at}.", tier, given))
+        is_grid = bool(inner[0].grid) and bool(part.grid)
+        return NetworkPart(
+            devices,
+            inner_dimensions + part.dimensions,
+            part.gateway,
+            inner[0].grid + part.grid if is_grid else (),
+        )
 
 
-GENERATORS: dict[str, Callable[[GraphBuilder, Fields, Place], NetworkPart]] = {
-    "ring": shapes.ring,
-    "mesh": shapes.mesh,
-    "torus": shapes.torus,
-    "fully-connected": shapes.fully_connected,
-    "hybrid-cube-mesh": shapes.hybrid_cube_mesh,
-    "switch": shapes.switch,
-    "star": shapes.switch,
-    "leaf-spine": shapes.leaf_spine,
-    "fat-tree": shapes.fat_tree,
-    "rail-optimised": shapes.rail_optimised,
-    "dragonfly": shapes.dragonfly,
-    "nested": nested,
+GENERATORS: dict[str, Any] = {
+    "ring": shapes.Ring,
+    "mesh": shapes.Mesh,
+    "torus": shapes.Mesh,
+    "fully-connected": shapes.FullyConnected,
+    "hybrid-cube-mesh": shapes.HybridCubeMesh,
+    "switch": shapes.Switch,
+    "star": shapes.Switch,
+    "leaf-spine": shapes.LeafSpine,
+    "fat-tree": shapes.FatTree,
+    "rail-optimised": shapes.Railed,
+    "dragonfly": shapes.Dragonfly,
+    "nested": Nested,
 }
+_NAME = Key("generator", CHOICE, "", choices=tuple(GENERATORS))
 
 
-def generate(build: GraphBuilder, fields: Fields, place: Place) -> NetworkPart:
+def generate(build: GraphBuilder, section: Section, place: Place) -> NetworkPart:
     """What the generator makes that an object names."""
-    part = GENERATORS[fields.choice("generator", tuple(GENERATORS))](build, fields, place)
-    fields.done()
+    if _NAME.name not in section.content:
+        raise section.fault(f'key "{_NAME.name}" is missing', f"allowed: {_NAME.allowed}")
+    name = Slot(_NAME, section, Remarks()).value(section.content[_NAME.name])
+    part: NetworkPart = read(GENERATORS[name], section, Remarks()).make(build, place)
     return part

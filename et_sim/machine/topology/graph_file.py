@@ -10,18 +10,21 @@ import math
 import re
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from et_sim.basics.errors import MachineError
-from et_sim.documents.keys import LinedSection, Remarks, Section, show
+from et_sim.basics.quick_dataclass import quick_dataclass
+from et_sim.documents.keys import LinedSection, Remarks, Section, inline, key, read, show
+from et_sim.documents.kinds import ANYTHING, BANDWIDTH_WITH_UNIT, choice, count, flag, sections, text, time
+from et_sim.documents.kinds import section as part
 from et_sim.machine.credits import read_credits
 from et_sim.machine.graph import (
     KINDS,
     NPU,
     SWITCH,
-    Figures,
     Graph,
     GraphBuilder,
     switches_suffice,
@@ -31,11 +34,20 @@ from et_sim.machine.model import GIB, GraphFabric, LogicalDimension, Network, Ra
 from et_sim.machine.protocol_keys import read_protocol
 from et_sim.machine.recognise import FORMATS
 from et_sim.machine.sources import Source
-from et_sim.machine.topology.fields import Fields
 from et_sim.machine.topology.generators import generate
-from et_sim.machine.topology.listed import add_devices, add_links, devices_named, set_tiers
+from et_sim.machine.topology.keys import (
+    MOST,
+    NAME_OR_NAMES,
+    NAMES,
+    OtherLinks,
+    like,
+    whole,
+    wholes,
+)
+from et_sim.machine.topology.listed import Lists, add_devices, add_links, devices_meant, set_tiers
 from et_sim.machine.topology.shapes import Place
 
+_AS_ABOVE = "an object, as without a graph"
 AUTO, SWITCHES, ALL = "auto", "switches", "all"
 
 
@@ -51,8 +63,8 @@ class _Made(Struct, frozen=True):
 def read_graph(source: Source, remarks: Remarks) -> Network:
     """The network of the graph that a file or dict describes."""
     build = GraphBuilder()
-    for key, text in source.imported.notices if source.imported is not None else ():
-        remarks.warn(source.place, key, text)
+    for notice in source.imported.notices if source.imported is not None else ():
+        remarks.warn(source.place, *notice)
     try:
         return _read(source, build, remarks)
     except MachineError as error:
@@ -61,67 +73,140 @@ def read_graph(source: Source, remarks: Remarks) -> Network:
         raise MachineError(error.cause, place=source.place, remedy=error.remedy) from None  # too large
 
 
+@quick_dataclass(frozen=True)
+class Override:
+    """Links by name, by their ends (`from`, `to`; `between`: either way), or all of a device."""
+
+    section: Section
+    link: str | None = text("The name of a link, or a pattern.", None)
+    device: str | None = text("All links of a device.", None)
+    between: tuple[str, ...] = key(NAMES, "The ends of links, either way.", ())
+    sources: tuple[str, ...] = key(NAME_OR_NAMES, "Where links begin.", (), name="from")
+    targets: tuple[str, ...] = key(NAME_OR_NAMES, "Where they end.", (), name="to")
+    bandwidth: float | None = key(BANDWIDTH_WITH_UNIT, "What it is then.", None)
+    latency_ns: float | None = time("What it is then.", None)
+    has_failed: bool = flag("Whether they are gone.", False, name="failed")
+
+
+@quick_dataclass(frozen=True)
+class Route:
+    """A way that messages take."""
+
+    section: Section
+    path: tuple[str, ...] = key(NAMES, "The devices on the way, an NPU first and last.", required=True)
+
+
+@quick_dataclass(frozen=True)
+class Reduction:
+    """Switches that reduce."""
+
+    section: Section
+    tier: int | None = whole("All switches of a tier, counted from 1.", None)
+    switches: str | None = text("The name of a switch, or a pattern.", None)
+    dimension: None = key(ANYTHING, "Only where keys have lists.", None, form="nothing")
+    rate: float = key(BANDWIDTH_WITH_UNIT, "What passes of reduced or copied data.", math.inf)
+    latency_ns: float = time("What a switch takes for a chunk besides.", 0.0)
+
+
+@quick_dataclass(frozen=True)
+class Import:
+    """The topology of another tool."""
+
+    path: str = text("Its file.", name="import", required=True)
+    format: str | None = choice("What it is of, if its content does not tell.", None, choices=tuple(FORMATS))
+
+
+@quick_dataclass(frozen=True)
+class GraphFile:
+    """The whole file."""
+
+    section: Section
+    graph: dict[str, Any] | None = part(
+        "What makes devices and links.", None, form="a generator and its numbers, or import: FILE"
+    )
+    lists: Lists = inline(Lists)
+    overrides: tuple[Override, ...] = sections("Links that differ.", (), of=Override, may_be_empty=True)
+    ranks: tuple[str, ...] | None = key(NAMES, "The NPU of each rank, also by patterns.", None)
+    routing: Routing | None = choice(
+        "Which ways messages take: `shortest` without the key, on meshes and tori `dimension-order`.",
+        None,
+        choices=Routing,
+    )
+    seed: int = count("Of ways that are chosen at random.", 0, maximum=MOST)
+    sizes: tuple[int, ...] | None = wholes(
+        "Along what collectives run, innermost first.", None, name="logical-dimensions"
+    )
+    forwarding: str = choice(
+        "Who forwards messages; `auto`: NPUs, too, if switches do not suffice.",
+        AUTO,
+        choices=(AUTO, SWITCHES, ALL),
+    )
+    routes: tuple[Route, ...] = sections("Ways between two NPUs.", (), of=Route, may_be_empty=True)
+    in_network: tuple[Reduction, ...] = sections("Switches that reduce.", (), of=Reduction, may_be_empty=True)
+    protocol: Any = key(
+        ANYTHING, "What packets are.", None, form=_AS_ABOVE
+    )  # checked by its reader, as is the next
+    credits: Any = key(ANYTHING, "What flits are.", None, form=_AS_ABOVE)
+
+
 def _read(source: Source, build: GraphBuilder, remarks: Remarks) -> Network:
     is_import = source.imported is not None and not source.imports  # then the file has other keys
-    fields = Fields(Section(source.place, source.content) if is_import else source.lined)
-    made = _make(source, build, fields)
-    kept = _overridden(build, fields)
-    ranks = _placed(build, fields)
+    section = Section(source.place, source.content) if is_import else source.lined
+    spec = read(GraphFile, section, remarks)
+    made = _make(source, build, spec)
+    kept = _overridden(build, spec)
+    ranks = _placed(build, spec)
     graph = build.built(kept, ranks)
-    _refuse_nothing(fields, graph)
-    is_whole = len(kept) == len(build.sources) and ranks is None and not fields.entries("links")
+    _refuse_nothing(section, graph)
+    is_whole = len(kept) == len(build.sources) and ranks is None and not spec.lists.links
     grid = made.grid if is_whole else ()
-    default = Routing.DIMENSION_ORDER if made.grid else Routing.SHORTEST
-    routing = Routing(fields.choice("routing", [routing.value for routing in Routing], default.value))
+    routing = spec.routing or (Routing.DIMENSION_ORDER if made.grid else Routing.SHORTEST)
     if routing is Routing.VALIANT and not made.groups:
         cause = "valiant sends messages by way of another group, and this network is no dragonfly"
-        raise fields.fault("routing", cause, "give shortest or ecmp, or generate a dragonfly")
-    seed = fields.whole("seed", 0, least=0)
-    sizes = _dimensions(fields, made.dimensions, len(graph.npus))
-    forwards = _forwarding(fields, graph)
-    routes = _routes(build, fields, graph)
-    protocol = read_protocol(source, remarks) if "protocol" in fields else None
+        raise section.fault(cause, "give shortest or ecmp, or generate a dragonfly", key="routing")
+    sizes = _dimensions(spec, made.dimensions, len(graph.npus))
+    forwards = _forwarding(spec, graph)
+    routes = _routes(build, spec, graph)
+    protocol = read_protocol(source, remarks) if "protocol" in section.content else None
     credits = None
-    if "credits" in fields:
+    if "credits" in section.content:
         credits = read_credits(source, graph.bytes_per_ns, graph.latency_ns, remarks)
-    reducers = _reducers(build, fields)
-    fields.done()
-    if routing is Routing.ECMP_NS3 and seed:
+    reducers = _reducers(build, spec)
+    if routing is Routing.ECMP_NS3 and spec.seed:
         remarks.warn(
             source.place, "seed", "no effect: the hash of ns-3 is seeded with the number of a switch"
         )
     groups = made.groups if routing is Routing.VALIANT else ()
     rails = made.rails if is_whole and sizes == made.dimensions and not routes else None
-    fabric = GraphFabric(graph, routing, seed, forwards, grid, routes, reducers, groups, rails)
+    fabric = GraphFabric(graph, routing, spec.seed, forwards, grid, routes, reducers, groups, rails)
     network = Network.of_graph(fabric, _logical(sizes, graph, made))
     return replace(network, protocol=protocol, credits=credits)
 
 
-def _make(source: Source, build: GraphBuilder, fields: Fields) -> _Made:
-    made = _Made()
-    if "graph" in fields:
-        part = fields.part("graph")
-        if "import" in part:
-            made = _imported(source, build, part)
+def _make(source: Source, build: GraphBuilder, spec: GraphFile) -> _Made:
+    made, is_import = _Made(), False
+    if spec.graph is not None:
+        section, is_import = spec.section.entry("graph", spec.graph), "import" in spec.graph
+        if is_import:
+            made = _imported(source, build, section)
         else:
-            generated = generate(build, part, Place())
+            generated = generate(build, section, Place())
             made = _Made(generated.dimensions, generated.grid, generated.groups, generated.rails)
-    add_devices(build, fields)
-    add_links(build, fields)
-    if "graph" not in fields or "import" in fields.part("graph"):
+    add_devices(build, spec.lists)
+    add_links(build, spec.lists)
+    if spec.graph is None or is_import:
         set_tiers(build)
     return made
 
 
-def _imported(source: Source, build: GraphBuilder, part: Fields) -> _Made:
-    part.text("import")
-    part.choice("format", ("", *FORMATS), "")
-    part.done()
+def _imported(source: Source, build: GraphBuilder, section: Section) -> _Made:
+    read(Import, section, Remarks())
     assert source.imported is not None
     imported, place = source.imported, source.imports[0][0] if source.imports else source.place
-    inner = Fields(_ImportedSection(place, imported.content, link_lines=imported.link_lines))
-    add_devices(build, inner)
-    add_links(build, inner)
+    listed = _ImportedSection(place, imported.content, link_lines=imported.link_lines)
+    lists = read(Lists, listed, Remarks())
+    add_devices(build, lists)
+    add_links(build, lists)
     return _Made(imported.dimensions)
 
 
@@ -139,68 +224,64 @@ class _ImportedSection(LinedSection, frozen=True):
         return f"{self.place}: {'.'.join(map(str, path))}" if path else self.place
 
 
-def _refuse_nothing(fields: Fields, graph: Graph) -> None:
+def _refuse_nothing(section: Section, graph: Graph) -> None:
     if len(graph.npus) < 2:
-        raise fields.fault(
-            "", f"the graph has {len(graph.npus)} NPUs", "describe two or more, and what links them"
-        )
+        cause = f"the graph has {len(graph.npus)} NPUs"
+        raise section.fault(cause, "describe two or more, and what links them")
     if not len(graph.sources):
-        raise fields.fault("", "the graph has no links", 'list them under "links", or name a generator')
+        raise section.fault("the graph has no links", 'list them under "links", or name a generator')
 
 
-def _overridden(build: GraphBuilder, fields: Fields) -> list[int]:
+def _overridden(build: GraphBuilder, spec: GraphFile) -> list[int]:
     """Change the figures of links that are named, and say which links are left."""
     failed: set[int] = set()
-    for entry in fields.parts("overrides"):
+    for entry in spec.overrides:
         chosen = _chosen(build, entry)
         if not chosen:
-            raise entry.fault("", "no link is meant by this", "et-sim network FILE --json has all names")
-        if entry.switch("failed"):
+            raise entry.section.fault("no link is meant by this", "et-sim network FILE --json has all names")
+        if entry.has_failed:
             failed.update(chosen)
-        elif "bandwidth" not in entry and "latency" not in entry:
+        elif entry.bandwidth is None and entry.latency_ns is None:
             cause = "the entry does not say how its links differ"
-            raise entry.fault("", cause, "give a bandwidth, a latency, or failed: true")
+            raise entry.section.fault(cause, "give a bandwidth, a latency, or failed: true")
+        other = OtherLinks(entry.bandwidth, entry.latency_ns)
         for link in chosen:
-            build.figures[link] = _changed(entry, build.figures[link])
-        entry.done()
+            build.figures[link] = like(other, build.figures[link])
     return [link for link in range(len(build.sources)) if link not in failed]
 
 
-def _changed(entry: Fields, figures: Figures) -> Figures:
-    return Figures(entry.bandwidth(figures.bytes_per_ns), entry.latency(figures.latency_ns))
-
-
-def _chosen(build: GraphBuilder, entry: Fields) -> list[int]:
-    """Links by name, by their ends (`from`, `to`; `between`: either way), or all of a device."""
-    if "link" in entry:
-        match = re.compile(fnmatch.translate(entry.text("link"))).match
-        name_given = entry.text("link")
-        return [row for name, row in build.link_names.items() if name == name_given or match(name)]
-    if "device" in entry:
-        mean = set(devices_named(build, entry, "device", entry.text("device")))
-        ends = zip(build.sources, build.targets, strict=True)
-        return [row for row, (source, target) in enumerate(ends) if source in mean or target in mean]
-    is_both = "between" in entry
-    given = entry.entries("between") if is_both else [entry.value("from"), entry.value("to")]
-    if len(given) != 2 or None in given:
+def _chosen(build: GraphBuilder, entry: Override) -> list[int]:
+    if entry.link is not None:
+        match = re.compile(fnmatch.translate(entry.link)).match
+        return [row for name, row in build.link_names.items() if name == entry.link or match(name)]
+    ends = list(enumerate(zip(build.sources, build.targets, strict=True)))
+    if entry.device is not None:
+        mean = set(devices_meant(build, entry.section, "device", (entry.device,)))
+        return [row for row, (source, target) in ends if source in mean or target in mean]
+    is_both = bool(entry.between)
+    given = [(name,) for name in entry.between] if is_both else [entry.sources, entry.targets]
+    if len(given) != 2 or () in given:
         cause = "the entry does not say which links it is about"
-        raise entry.fault("", cause, 'give "link", "device", "between" with two names, or "from" and "to"')
-    first, second = (set(devices_named(build, entry, "between", str(name))) for name in given)
-    rows = []
-    for row, (source, target) in enumerate(zip(build.sources, build.targets, strict=True)):
-        if (source in first and target in second) or (is_both and source in second and target in first):
-            rows.append(row)
-    return rows
+        remedy = 'give "link", "device", "between" with two names, or "from" and "to"'
+        raise entry.section.fault(cause, remedy)
+    keys = ("between", "between") if is_both else ("from", "to")
+    meant = (devices_meant(build, entry.section, key, names) for key, names in zip(keys, given, strict=True))
+    first, second = map(set, meant)
+    return [
+        row
+        for row, (source, target) in ends
+        if (source in first and target in second) or (is_both and source in second and target in first)
+    ]
 
 
-def _placed(build: GraphBuilder, fields: Fields) -> list[int] | None:
+def _placed(build: GraphBuilder, spec: GraphFile) -> list[int] | None:
     """The device of each rank; None: in the order in which the NPUs were made."""
-    if "ranks" not in fields:
+    if spec.ranks is None:
         return None
     npus = [number for number, kind in enumerate(build.kinds) if kind == NPU]
     devices = []
-    for name in map(str, fields.entries("ranks")):
-        devices += devices_named(build, fields, "ranks", name)
+    for name in spec.ranks:
+        devices += devices_meant(build, spec.section, "ranks", (name,))
     if sorted(devices) != npus:
         wrong = next(
             (device for device in devices if build.kinds[device] != NPU or devices.count(device) > 1), None
@@ -208,102 +289,98 @@ def _placed(build: GraphBuilder, fields: Fields) -> list[int] | None:
         cause = f"{len(devices)} devices are placed, and there are {len(npus)} NPUs"
         if wrong is not None:
             cause = f"{build.names[wrong]} is no NPU, or stands there twice"
-        raise fields.fault("ranks", cause, "list every NPU once, rank 0 first; patterns stand for several")
+        remedy = "list every NPU once, rank 0 first; patterns stand for several"
+        raise spec.section.fault(cause, remedy, key="ranks")
     return devices
 
 
-def _dimensions(fields: Fields, implied: tuple[int, ...], npus: int) -> tuple[int, ...]:
-    if "logical-dimensions" in fields:
-        sizes = fields.wholes("logical-dimensions")
-        if math.prod(sizes) != npus:
-            product = " x ".join(map(str, sizes))
-            cause = f"logical dimensions of {product} = {math.prod(sizes)} do not make {npus} NPUs"
-            raise fields.fault("logical-dimensions", cause, f"give numbers whose product is {npus}")
-        return sizes
+def _dimensions(spec: GraphFile, implied: tuple[int, ...], npus: int) -> tuple[int, ...]:
+    if spec.sizes is not None:
+        product = math.prod(spec.sizes)
+        if product != npus:
+            sizes = " x ".join(map(str, spec.sizes))
+            cause = f"logical dimensions of {sizes} = {product} do not make {npus} NPUs"
+            remedy = f"give numbers whose product is {npus}"
+            raise spec.section.fault(cause, remedy, key="logical-dimensions")
+        return spec.sizes
     return implied if math.prod(implied) == npus and implied else (npus,)
 
 
-def _forwarding(fields: Fields, graph: Graph) -> bool:
+def _forwarding(spec: GraphFile, graph: Graph) -> bool:
     """Whether NPUs forward messages of others; refuses pairs that cannot reach each other."""
-    wanted = fields.choice("forwarding", (AUTO, SWITCHES, ALL), AUTO)
-    forwards = wanted == ALL or (wanted == AUTO and not switches_suffice(graph))
+    forwards = spec.forwarding == ALL or (spec.forwarding == AUTO and not switches_suffice(graph))
     pair = unreachable_pair(graph, forwards)
     if pair is not None:
         source, target = pair
         names = [f"rank {rank} ({graph.names[graph.npus[rank]]})" for rank in (source, target)]
         remedy = "link them" if forwards else "link them through switches, or give forwarding: all"
-        raise fields.fault("", f"no way leads from {names[0]} to {names[1]}", remedy)
+        raise spec.section.fault(f"no way leads from {names[0]} to {names[1]}", remedy)
     return forwards
 
 
-def _routes(build: GraphBuilder, fields: Fields, graph: Graph) -> tuple[tuple[int, ...], ...]:
+def _routes(build: GraphBuilder, spec: GraphFile, graph: Graph) -> tuple[tuple[int, ...], ...]:
     """The links of each way that is given, from NPU to NPU."""
     link_of: dict[tuple[int, int], int] = {}
     for row, ends in enumerate(zip(graph.sources.tolist(), graph.targets.tolist(), strict=True)):
         link_of.setdefault(ends, row)
     routes: dict[tuple[int, int], tuple[int, ...]] = {}
-    for entry in fields.parts("routes"):
-        names = [str(name) for name in entry.entries("path")]
-        entry.done()
-        way = [devices_named(build, entry, "path", name)[0] for name in names]
+    for entry in spec.routes:
+        names, fault = entry.path, entry.section.fault
+        way = [devices_meant(build, entry.section, "path", (name,))[0] for name in names]
         if (
             len(way) < 2
             or len(set(way)) < len(way)
             or any(build.kinds[at] != NPU for at in (way[0], way[-1]))
         ):
             cause = f"{show(names)} is no way from an NPU to another"
-            raise entry.fault("", cause, "list each device on it once, the two NPUs first and last")
+            raise fault(cause, "list each device on it once, the two NPUs first and last")
         links = []
         for source, target in pairwise(way):
             if (source, target) not in link_of:
                 cause = f"no link leads from {build.names[source]} to {build.names[target]}"
-                raise entry.fault("path", cause, "list every device on the way")
+                raise fault(cause, "list every device on the way", key="path")
             links.append(link_of[source, target])
         if (way[0], way[-1]) in routes:
-            raise entry.fault(
-                "", f"a way from {names[0]} to {names[-1]} is already given", "keep one of them"
-            )
+            raise fault(f"a way from {names[0]} to {names[-1]} is already given", "keep one of them")
         routes[way[0], way[-1]] = tuple(links)
     return tuple(routes.values())
 
 
-def _reducers(build: GraphBuilder, fields: Fields) -> tuple[tuple[int, Reducer], ...]:
+def _reducers(build: GraphBuilder, spec: GraphFile) -> tuple[tuple[int, Reducer], ...]:
     """The switches that reduce, by name or by the row in which they stand."""
     reducers: dict[int, Reducer] = {}
-    for entry in fields.parts("in-network"):
+    for entry in spec.in_network:
         for device in _switches_meant(build, entry):
             if device in reducers:
                 cause = f"{build.names[device]} is meant by two entries"
-                raise entry.fault("", cause, "let each switch be meant by one")
-            reducers[device] = Reducer(entry.rate("rate", math.inf), entry.latency(0.0))
-        entry.done()
+                raise entry.section.fault(cause, "let each switch be meant by one")
+            reducers[device] = Reducer(entry.rate, entry.latency_ns)
     return tuple(sorted(reducers.items()))
 
 
-def _switches_meant(build: GraphBuilder, entry: Fields) -> list[int]:
-    if "tier" in entry and "switches" in entry:
+def _switches_meant(build: GraphBuilder, entry: Reduction) -> list[int]:
+    tier, name, fault = entry.tier, entry.switches, entry.section.fault
+    form = 'give "switches", a name or pattern, or "tier", counted from 1'
+    if tier is not None and name is not None:
         cause = '"tier" and "switches" both say which switches reduce'
-        raise entry.fault("switches", cause, "leave one of them out, or make two entries")
-    if "dimension" in entry:
+        raise fault(cause, "leave one of them out, or make two entries", key="switches")
+    if "dimension" in entry.section.content:
         cause = 'key "dimension" is for networks with a list per property, and this one is a graph'
-        raise entry.fault("dimension", cause, 'give "switches", a name or pattern, or "tier", counted from 1')
-    if "tier" in entry:
-        tier = entry.whole("tier")
+        raise fault(cause, form, key="dimension")
+    if tier is not None:
         switches = [
             row for row, kind in enumerate(build.kinds) if kind == SWITCH and build.tiers[row] == tier
         ]
         if not switches:
-            raise entry.fault("tier", f"no switch stands in tier {tier}", "tier 1 is nearest to the NPUs")
+            raise fault(f"no switch stands in tier {tier}", "tier 1 is nearest to the NPUs", key="tier")
         return switches
-    if "switches" not in entry:
-        remedy = 'give "switches", a name or pattern, or "tier", counted from 1'
-        raise entry.fault("", "the entry does not say which switches reduce", remedy)
-    name = entry.text("switches")
-    means = devices_named(build, entry, "switches", name)
+    if name is None:
+        raise fault("the entry does not say which switches reduce", form)
+    means = devices_meant(build, entry.section, "switches", (name,))
     switches = [row for row in means if build.kinds[row] == SWITCH]
     if not switches or (name in build.number and len(switches) < len(means)):
         cause = f"{build.names[means[0]]} is a {KINDS[build.kinds[means[0]]]}, and only switches reduce"
-        raise entry.fault("switches", cause, "name switches")
+        raise fault(cause, "name switches", key="switches")
     return switches
 
 

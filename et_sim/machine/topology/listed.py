@@ -5,88 +5,104 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Iterable
 
 from et_sim.basics.errors import did_you_mean
-from et_sim.documents.keys import show
+from et_sim.basics.quick_dataclass import quick_dataclass
+from et_sim.documents.keys import Section, inline, key, show
+from et_sim.documents.kinds import choice, flag, sections, text
 from et_sim.machine.graph import KINDS, NIC, NPU, SWITCH, GraphBuilder
-from et_sim.machine.topology.fields import Fields
+from et_sim.machine.topology.keys import NAME_OR_NAMES, NUMBER_OR_NAMES, Links
 
-LISTS = (("npus", NPU), ("switches", SWITCH), ("nics", NIC))
-ONE_NAME = {"npus": "npu", "switches": "switch", "nics": "nic"}
 PATTERN = re.compile(r"[*?\[]")
 
 
-def add_devices(build: GraphBuilder, fields: Fields) -> None:
+@quick_dataclass(frozen=True)
+class Device:
+    """One of a list of devices."""
+
+    section: Section
+    name: str = text("What it is called.", required=True)
+    kind: str = choice("What it is.", required=True, choices=KINDS)
+
+
+@quick_dataclass(frozen=True)
+class ListedLink:
+    """A link, or several that are alike."""
+
+    section: Section
+    sources: tuple[str, ...] = key(NAME_OR_NAMES, "Where it begins.", name="from", required=True)
+    targets: tuple[str, ...] = key(NAME_OR_NAMES, "Where it ends.", name="to", required=True)
+    links: Links = inline(Links)
+    is_one_way: bool = flag("Whether there is none back.", False, name="one-way")
+    name: str = text("What it is called, and `:back` of it the one back.", "", may_be_empty=True)
+
+
+@quick_dataclass(frozen=True)
+class Lists:
+    """Devices and links, one by one."""
+
+    section: Section
+    devices: tuple[Device, ...] = sections("Devices in order.", (), of=Device, may_be_empty=True)
+    npus: int | tuple[str, ...] = key(NUMBER_OR_NAMES, "NPUs.", ())
+    switches: int | tuple[str, ...] = key(NUMBER_OR_NAMES, "Switches.", ())
+    nics: int | tuple[str, ...] = key(NUMBER_OR_NAMES, "NICs.", ())
+    links: tuple[ListedLink, ...] = sections("Links.", (), of=ListedLink, may_be_empty=True)
+
+
+def add_devices(build: GraphBuilder, lists: Lists) -> None:
     """Those of the keys `devices`, `npus`, `switches` and `nics`."""
-    for entry in fields.parts("devices"):
-        kind = KINDS.index(entry.choice("kind", KINDS))
-        _add(build, entry, "name", entry.text("name"), kind)
-        entry.done()
-    for key, kind in LISTS:
-        given = fields.value(key, [])
-        if type(given) is int and given >= 0:
+    for entry in lists.devices:
+        _add(build, entry.section, "name", entry.name, KINDS.index(entry.kind))
+    named = (("npus", NPU), ("switches", SWITCH), ("nics", NIC))
+    for field, kind in named:
+        given = getattr(lists, field)
+        if isinstance(given, int):
             build.expect(devices=given)
-            given = [f"{ONE_NAME[key]}{number}" for number in range(given)]
-        if not isinstance(given, list):
-            raise fields.fault(key, f'key "{key}" is {show(given)}', "allowed: a number, or a list of names")
+            given = tuple(f"{KINDS[kind]}{number}" for number in range(given))
         for name in given:
-            if not isinstance(name, str | int) or isinstance(name, bool) or name == "":
-                raise fields.fault(key, f"{show(name)} is no name", "allowed: texts and whole numbers")
-            _add(build, fields, key, str(name), kind)
+            _add(build, lists.section, field, name, kind)
 
 
-def _add(build: GraphBuilder, fields: Fields, key: str, name: str, kind: int) -> None:
+def _add(build: GraphBuilder, section: Section, key: str, name: str, kind: int) -> None:
     try:
         build.device(name, kind, 0 if kind == NPU else 1)
     except KeyError:
-        raise fields.fault(key, f"two devices are named {show(name)}", "give each its own name") from None
+        cause = f"two devices are named {show(name)}"
+        raise section.fault(cause, "give each its own name", key=key) from None
 
 
-def add_links(build: GraphBuilder, fields: Fields) -> None:
+def add_links(build: GraphBuilder, lists: Lists) -> None:
     """Those of the key `links`, each way unless an entry says otherwise."""
-    for entry in fields.parts("links"):
-        ends = [_matching(build, entry, key) for key in ("from", "to")]
-        figures, one_way, name = entry.figures(), entry.switch("one-way"), entry.text("name", "")
-        entry.done()
-        build.expect(links=(len(ends[0]) * len(ends[1]) - len(set(ends[0]) & set(ends[1]))) * (2 - one_way))
-        pairs = [(source, target) for source in ends[0] for target in ends[1] if source != target]
+    for entry in lists.links:
+        sources = devices_meant(build, entry.section, "from", entry.sources)
+        targets = devices_meant(build, entry.section, "to", entry.targets)
+        count = len(sources) * len(targets) - len(set(sources) & set(targets))
+        build.expect(links=count * (2 - entry.is_one_way))
+        pairs = [(source, target) for source in sources for target in targets if source != target]
+        name, fault = entry.name, entry.section.fault
         if name and len(pairs) > 1:
-            raise entry.fault("name", f"{len(pairs)} links would be named {show(name)}", "leave it out")
+            raise fault(f"{len(pairs)} links would be named {show(name)}", "leave it out", key="name")
         if not pairs:
-            raise entry.fault("to", "the link leads from a device to itself", "name two devices")
-        for source, target in pairs:
-            _link(build, entry, source, target, name)(figures)
-            if not one_way:
-                _link(build, entry, target, source, f"{name}:back" if name else "")(figures)
-
-
-def _link(build: GraphBuilder, entry: Fields, source: int, target: int, name: str) -> Callable[..., None]:
-    def add(figures: object) -> None:
+            raise fault("the link leads from a device to itself", "name two devices", key="to")
+        figures = entry.links.figures
         try:
-            build.link(source, target, figures, name)  # type: ignore[arg-type]
+            for source, target in pairs:
+                build.link(source, target, figures, name)
+                if not entry.is_one_way:
+                    build.link(target, source, figures, f"{name}:back" if name else "")
         except KeyError as taken:
             cause = f"a link named {show(taken.args[0])} is already there"
-            raise entry.fault(
-                "", cause, 'give this one a "name", or raise the "count" of the other'
-            ) from None
-
-    return add
+            raise fault(cause, 'give this one a "name", or raise the "count" of the other') from None
 
 
-def _matching(build: GraphBuilder, entry: Fields, key: str) -> list[int]:
-    """The devices that a name or pattern means."""
-    given = entry.value(key)
-    if given is None:
-        raise entry.fault("", f'key "{key}" is missing', "name a device, or several with a pattern")
-    devices = []
-    for name in given if isinstance(given, list) else [given]:
-        devices += devices_named(build, entry, key, str(name))
+def devices_meant(build: GraphBuilder, section: Section, key: str, names: Iterable[str]) -> list[int]:
+    """The devices of names and patterns, each once; there must be one of each."""
+    devices = (device for name in names for device in _devices_named(build, section, key, name))
     return list(dict.fromkeys(devices))
 
 
-def devices_named(build: GraphBuilder, entry: Fields, key: str, name: str) -> list[int]:
-    """The devices of a name or pattern; there must be one."""
+def _devices_named(build: GraphBuilder, section: Section, key: str, name: str) -> list[int]:
     if name in build.number:
         return [build.number[name]]
     devices: list[int] = []
@@ -96,7 +112,7 @@ def devices_named(build: GraphBuilder, entry: Fields, key: str, name: str) -> li
     if not devices:
         near = did_you_mean(name, tuple(build.names[:5000]))
         remedy = near or f"there are {', '.join(build.names[:3])}, … {build.names[-1]}" if build.names else ""
-        raise entry.fault(key, f"no device is named {show(name)}", remedy or "list the devices first")
+        raise section.fault(f"no device is named {show(name)}", remedy or "list the devices first", key=key)
     return devices
 
 

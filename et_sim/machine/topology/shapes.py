@@ -11,9 +11,14 @@ from fractions import Fraction
 from msgspec import Struct
 from msgspec.structs import replace
 
+from et_sim.basics.errors import InputError
+from et_sim.basics.quick_dataclass import quick_dataclass
+from et_sim.documents.keys import inline, key
+from et_sim.documents.kinds import choice
+from et_sim.documents.kinds import section as part
 from et_sim.machine.graph import NIC, Figures, GraphBuilder
 from et_sim.machine.model import Rails, Shape
-from et_sim.machine.topology.fields import Fields
+from et_sim.machine.topology.keys import RATIO, Common, Links, OtherLinks, like, others, whole, wholes
 
 
 class Place(Struct, frozen=True):
@@ -43,39 +48,36 @@ class NetworkPart(Struct, frozen=True):
     groups: tuple[tuple[int, ...], ...] = ()  # devices of each, of a dragonfly
 
 
-def endpoints(build: GraphBuilder, fields: Fields, place: Place, count: int) -> Ends:
+def endpoints(build: GraphBuilder, common: Common, place: Place, count: int) -> Ends:
     """NPUs of the generator's own, or what it was given; with a NIC for each, if that is asked for."""
-    return behind_nics(build, fields, place, devices_of(build, fields, place, count))
+    return behind_nics(build, common, place, devices_of(build, common, place, count))
 
 
-def devices_of(build: GraphBuilder, fields: Fields, place: Place, count: int) -> list[int]:
+def devices_of(build: GraphBuilder, common: Common, place: Place, count: int) -> list[int]:
     """NPUs of the generator's own, or what it was given."""
     if place.given is None:
         return build.npus(count)
     if len(place.given) != count:
-        raise fields.fault(
-            "generator",
+        raise common.section.fault(
             f"it connects {count} devices, and there are {len(place.given)} to connect",
             "make the numbers of the inner and the outer network agree",
+            key="generator",
         )
     return list(place.given)
 
 
 def behind_nics(
-    build: GraphBuilder, fields: Fields, place: Place, devices: list[int], sharers: int = 1
+    build: GraphBuilder, common: Common, place: Place, devices: list[int], sharers: int = 1
 ) -> Ends:
     """Devices with a NIC for each `sharers` of them, if NICs are asked for."""
-    if "nic" not in fields:
+    if common.nic is None:
         return Ends(devices, devices, place.tier)
-    part = fields.part("nic")
-    figures = part.figures()
-    part.done()
     nics = [
         build.device(f"{place.prefix}nic{number}", NIC, place.tier)
         for number in range(len(devices) // sharers)
     ]
     for number, device in enumerate(devices):
-        build.cable(device, nics[number // sharers], figures)
+        build.cable(device, nics[number // sharers], common.nic.figures)
     return Ends(devices, nics, place.tier + 1)
 
 
@@ -86,28 +88,37 @@ CUBE_MESH = (
 )
 
 
-def ring(build: GraphBuilder, fields: Fields, place: Place) -> NetworkPart:
+@quick_dataclass(frozen=True)
+class Ring:
     """NPUs in a circle."""
-    return _grid(build, fields, place, (fields.whole("npus", least=2),), wraps=True)
+
+    common: Common = inline(Common)
+    npus: int = whole("NPUs in the circle.", minimum=2, required=True)
+
+    def make(self, build: GraphBuilder, place: Place) -> NetworkPart:
+        """Add it to a graph."""
+        return _grid(build, self.common, place, (self.npus,), wraps=True)
 
 
-def torus(build: GraphBuilder, fields: Fields, place: Place) -> NetworkPart:
-    """NPUs in circles along every dimension."""
-    return _grid(build, fields, place, fields.wholes("sizes"), wraps=True)
+@quick_dataclass(frozen=True)
+class Mesh:
+    """NPUs in rows along every dimension; of a torus, in circles."""
 
+    common: Common = inline(Common)
+    sizes: tuple[int, ...] = wholes("NPUs by dimension.", required=True)
 
-def mesh(build: GraphBuilder, fields: Fields, place: Place) -> NetworkPart:
-    """NPUs in rows along every dimension."""
-    return _grid(build, fields, place, fields.wholes("sizes"), wraps=False)
+    def make(self, build: GraphBuilder, place: Place) -> NetworkPart:
+        """Add it to a graph."""
+        return _grid(build, self.common, place, self.sizes, wraps=self.common.generator == "torus")
 
 
 def _grid(
-    build: GraphBuilder, fields: Fields, place: Place, sizes: tuple[int, ...], *, wraps: bool
+    build: GraphBuilder, common: Common, place: Place, sizes: tuple[int, ...], *, wraps: bool
 ) -> NetworkPart:
     """Links to higher coordinates come first: they win where both ways round are equally long."""
-    figures, count = fields.figures(), math.prod(sizes)
+    figures, count = common.links.figures, math.prod(sizes)
     build.expect(devices=count, links=count * len(sizes))
-    ends = endpoints(build, fields, place, count)
+    ends = endpoints(build, common, place, count)
     stride = 1
     for size in sizes:
         for towards in (1,) if wraps and size == 2 else (1, -1):
@@ -121,45 +132,73 @@ def _grid(
     return NetworkPart(ends.devices, sizes, ends.ports[0], grid)
 
 
-def fully_connected(build: GraphBuilder, fields: Fields, place: Place) -> NetworkPart:
+@quick_dataclass(frozen=True)
+class FullyConnected:
     """A link between any two NPUs."""
-    count, figures = fields.whole("npus", least=2), fields.figures()
-    build.expect(devices=count, links=count * (count - 1))
-    ends = endpoints(build, fields, place, count)
-    for port in ends.ports:
-        for other in ends.ports:
-            if port != other:
-                build.link(port, other, figures)
-    return NetworkPart(ends.devices, (count,), ends.ports[0])
+
+    common: Common = inline(Common)
+    npus: int = whole("NPUs.", minimum=2, required=True)
+
+    def make(self, build: GraphBuilder, place: Place) -> NetworkPart:
+        """Add it to a graph."""
+        build.expect(devices=self.npus, links=self.npus * (self.npus - 1))
+        ends = endpoints(build, self.common, place, self.npus)
+        for port in ends.ports:
+            for other in ends.ports:
+                if port != other:
+                    build.link(port, other, self.common.links.figures)
+        return NetworkPart(ends.devices, (self.npus,), ends.ports[0])
 
 
-def hybrid_cube_mesh(build: GraphBuilder, fields: Fields, place: Place) -> NetworkPart:
+@quick_dataclass(frozen=True)
+class HybridCubeMesh:
     """The eight NPUs of a DGX-1: two groups of four, and each NPU linked to its counterpart."""
-    figures = fields.figures()
-    ends = endpoints(build, fields, place, 8)
-    for first, second, count in CUBE_MESH:
-        of = replace(figures, bytes_per_ns=figures.bytes_per_ns * count)
-        build.cable(ends.ports[first], ends.ports[second], of)
-    return NetworkPart(ends.devices, (8,), ends.ports[0])
+
+    common: Common = inline(Common)
+
+    def make(self, build: GraphBuilder, place: Place) -> NetworkPart:
+        """Add it to a graph."""
+        figures = self.common.links.figures
+        ends = endpoints(build, self.common, place, 8)
+        for first, second, count in CUBE_MESH:
+            of = replace(figures, bytes_per_ns=figures.bytes_per_ns * count)
+            build.cable(ends.ports[first], ends.ports[second], of)
+        return NetworkPart(ends.devices, (8,), ends.ports[0])
 
 
 MESH, BEHIND_NICS = "fully-connected", "behind-nics"  # what a node is inside, besides a switch
 
 
-def switch(build: GraphBuilder, fields: Fields, place: Place) -> NetworkPart:
+@quick_dataclass(frozen=True)
+class Switch:
     """All behind one switch."""
-    count, figures = fields.whole("npus"), fields.figures()
-    ends = endpoints(build, fields, place, count)
-    (hub,) = build.switches(1, f"{place.prefix}switch", ends.tier)
-    for port in ends.ports:
-        build.cable(port, hub, figures)
-    return NetworkPart(ends.devices, (count,), hub)
+
+    common: Common = inline(Common)
+    npus: int = whole("NPUs.", required=True)
+
+    def make(self, build: GraphBuilder, place: Place) -> NetworkPart:
+        """Add it to a graph."""
+        ends = endpoints(build, self.common, place, self.npus)
+        (hub,) = build.switches(1, f"{place.prefix}switch", ends.tier)
+        for port in ends.ports:
+            build.cable(port, hub, self.common.links.figures)
+        return NetworkPart(ends.devices, (self.npus,), hub)
 
 
-def leaf_spine(build: GraphBuilder, fields: Fields, place: Place) -> NetworkPart:
+@quick_dataclass(frozen=True)
+class LeafSpine:
     """Leaves with NPUs, each linked to every spine."""
-    leaves, spines = fields.whole("leaves"), fields.whole("spines")
-    return _two_tiers(build, fields, place, (fields.whole("npus-per-leaf"), leaves), spines)
+
+    common: Common = inline(Common)
+    leaves: int = whole("Switches with NPUs.", required=True)
+    spines: int = whole("Switches above them.", required=True)
+    npus_per_leaf: int = whole("NPUs of a leaf.", required=True)
+    uplinks: OtherLinks | None = others("Links of leaves to spines, if unlike those of NPUs.")
+
+    def make(self, build: GraphBuilder, place: Place) -> NetworkPart:
+        """Add it to a graph."""
+        counts = self.npus_per_leaf, self.leaves
+        return _two_tiers(build, self.common, self.uplinks, place, counts, self.spines)
 
 
 def _leaves(
@@ -171,188 +210,243 @@ def _leaves(
     return rows
 
 
-def fat_tree(build: GraphBuilder, fields: Fields, place: Place) -> NetworkPart:
+@quick_dataclass(frozen=True)
+class FatTree:
     """By k: k pods of k/2 leaves and k/2 aggregation switches. By radix: as many NPUs as are asked for."""
-    if "k" in fields:
-        k = fields.whole("k", least=2)
-        if k % 2:
-            raise fields.fault("k", f"k is {k}", "give an even number: half of the ports go up")
-        return _three_tiers(build, fields, place, (k // 2, k // 2, k), k // 2, (k // 2) ** 2)
-    radix, tiers = fields.whole("radix", least=2), fields.whole("tiers", 2)
-    if tiers not in (2, 3):
-        raise fields.fault("tiers", f"a fat tree of {tiers} tiers cannot be made", "allowed: 2 or 3")
-    down, up = _split(fields, radix, fields.ratio("oversubscription"))
-    npus = fields.whole("npus", radix * down if tiers == 2 else radix * down * (radix - radix // 2))
-    if tiers == 2:
-        leaves = _divided(fields, npus, down, "NPUs by those of a leaf")
-        if leaves > radix:
-            raise fields.fault("npus", f"two tiers reach {radix * down} NPUs", "give 3 tiers, or fewer NPUs")
-        return _two_tiers(build, fields, place, (down, leaves), up)
-    middle = radix - radix // 2  # ports down of an aggregation switch
-    pods = _divided(fields, npus, down * middle, "NPUs by those of a pod")
-    if pods > radix:
+
+    common: Common = inline(Common)
+    k: int | None = whole("Ports of every switch; three tiers. In place of the next four.", None, minimum=2)
+    radix: int | None = whole("Ports of every switch.", None, minimum=2)
+    tiers: int = whole("Tiers of switches, 2 or 3.", 2, form="2 or 3", minimum=2, maximum=3)
+    oversubscription: Fraction = key(RATIO, "How much more a leaf has downwards than upwards.", Fraction(1))
+    npus: int | None = whole("NPUs; as many as there can be without the key.", None)
+    uplinks: OtherLinks | None = others("Links of leaves upwards, if unlike those of NPUs.")
+    core_links: OtherLinks | None = others("Links to the core, if unlike `uplinks`.")
+
+    def make(self, build: GraphBuilder, place: Place) -> NetworkPart:
+        """Add it to a graph."""
+        if self.k is not None:
+            half = self.k // 2
+            if self.k % 2:
+                raise self._fault("k", f"k is {self.k}", "give an even number: half of the ports go up")
+            return self._three_tiers(build, place, (half, half, self.k), half, half**2)
+        if self.radix is None:
+            raise self._fault("", 'keys "k" and "radix" are missing', "give one of them, an integer >= 2")
+        radix, (down, up) = self.radix, self._split(self.radix)
+        if self.tiers == 2:
+            leaves = self._divided(radix * down, down, "NPUs by those of a leaf")
+            if leaves > radix:
+                raise self._fault(
+                    "npus", f"two tiers reach {radix * down} NPUs", "give 3 tiers, or fewer NPUs"
+                )
+            return _two_tiers(build, self.common, self.uplinks, place, (down, leaves), up)
+        middle = radix - radix // 2  # ports down of an aggregation switch
         most = radix * down * middle
-        raise fields.fault("npus", f"three tiers of this radix reach {most} NPUs", "give fewer NPUs")
-    return _three_tiers(build, fields, place, (down, middle, pods), up, up * (radix // 2))
+        pods = self._divided(most, down * middle, "NPUs by those of a pod")
+        if pods > radix:
+            raise self._fault("npus", f"three tiers of this radix reach {most} NPUs", "give fewer NPUs")
+        return self._three_tiers(build, place, (down, middle, pods), up, up * (radix // 2))
 
+    def _fault(self, key: str, cause: str, remedy: str) -> InputError:
+        return self.common.section.fault(cause, remedy, key=key)
 
-def _split(fields: Fields, radix: int, ratio: Fraction) -> tuple[int, int]:
-    """How many ports of a leaf go down and up."""
-    up = Fraction(radix) / (1 + ratio)
-    if up.denominator != 1 or up < 1:
-        raise fields.fault(
-            "oversubscription" if "oversubscription" in fields else "radix",
-            f"{radix} ports cannot be split {ratio.numerator}:{ratio.denominator} between down and up",
-            "choose a radix that is a multiple of the two added up",
-        )
-    return radix - int(up), int(up)
+    def _split(self, radix: int) -> tuple[int, int]:
+        """How many ports of a leaf go down and up."""
+        ratio = self.oversubscription
+        up = Fraction(radix) / (1 + ratio)
+        if up.denominator != 1 or up < 1:
+            raise self._fault(
+                "oversubscription" if "oversubscription" in self.common.section.content else "radix",
+                f"{radix} ports cannot be split {ratio.numerator}:{ratio.denominator} between down and up",
+                "choose a radix that is a multiple of the two added up",
+            )
+        return radix - int(up), int(up)
 
+    def _divided(self, most: int, by: int, noun: str) -> int:
+        whole = most if self.npus is None else self.npus
+        if whole % by:
+            raise self._fault("npus", f"{whole} {noun}, {by}, do not divide", f"give a multiple of {by}")
+        return whole // by
 
-def _divided(fields: Fields, whole: int, by: int, noun: str) -> int:
-    if whole % by:
-        raise fields.fault("npus", f"{whole} {noun}, {by}, do not divide", f"give a multiple of {by}")
-    return whole // by
+    def _three_tiers(
+        self,
+        build: GraphBuilder,
+        place: Place,
+        counts: tuple[int, int, int],
+        aggregations: int,
+        cores: int,
+    ) -> NetworkPart:
+        """Core switches are dealt to the aggregation switches of a pod: the same ones in every pod."""
+        each, leaves, pods = counts
+        figures = self.common.links.figures
+        above = like(self.uplinks, figures)
+        top = like(self.core_links, above)
+        links = 2 * pods * (leaves * (each + aggregations) + cores)
+        build.expect(devices=each * leaves * pods + cores, links=links)
+        ends = endpoints(build, self.common, place, each * leaves * pods)
+        rows = _leaves(build, ends.ports, each, figures, place.prefix, ends.tier)
+        middle = build.switches(aggregations * pods, f"{place.prefix}agg", ends.tier + 1)
+        tops = build.switches(cores, f"{place.prefix}core", ends.tier + 2)
+        share = cores // aggregations
+        for pod in range(pods):
+            for leaf in rows[pod * leaves : (pod + 1) * leaves]:
+                for agg in middle[pod * aggregations : (pod + 1) * aggregations]:
+                    build.cable(leaf, agg, above)
+            for number in range(aggregations):
+                for core in tops[number * share : (number + 1) * share]:
+                    build.cable(middle[pod * aggregations + number], core, top)
+        return NetworkPart(ends.devices, (each, leaves, pods), tops[0])
 
 
 def _two_tiers(
-    build: GraphBuilder, fields: Fields, place: Place, counts: tuple[int, int], up: int
+    build: GraphBuilder,
+    common: Common,
+    uplinks: OtherLinks | None,
+    place: Place,
+    counts: tuple[int, int],
+    up: int,
 ) -> NetworkPart:
     each, leaves = counts
-    figures = fields.figures()
-    above = fields.figures_of("uplinks", figures)
+    figures = common.links.figures
     build.expect(devices=each * leaves + up, links=2 * leaves * (each + up))
-    ends = endpoints(build, fields, place, each * leaves)
+    ends = endpoints(build, common, place, each * leaves)
     rows = _leaves(build, ends.ports, each, figures, place.prefix, ends.tier)
     tops = build.switches(up, f"{place.prefix}spine", ends.tier + 1)
     for leaf in rows:
         for spine in tops:
-            build.cable(leaf, spine, above)
+            build.cable(leaf, spine, like(uplinks, figures))
     return NetworkPart(ends.devices, (each, leaves), tops[0])
 
 
-def _three_tiers(
-    build: GraphBuilder,
-    fields: Fields,
-    place: Place,
-    counts: tuple[int, int, int],
-    aggregations: int,
-    cores: int,
-) -> NetworkPart:
-    """Core switches are dealt to the aggregation switches of a pod: the same ones in every pod."""
-    each, leaves, pods = counts
-    figures = fields.figures()
-    above = fields.figures_of("uplinks", figures)
-    top = fields.figures_of("core-links", above)
-    links = 2 * pods * (leaves * (each + aggregations) + cores)
-    build.expect(devices=each * leaves * pods + cores, links=links)
-    ends = endpoints(build, fields, place, each * leaves * pods)
-    rows = _leaves(build, ends.ports, each, figures, place.prefix, ends.tier)
-    middle = build.switches(aggregations * pods, f"{place.prefix}agg", ends.tier + 1)
-    tops = build.switches(cores, f"{place.prefix}core", ends.tier + 2)
-    share = cores // aggregations
-    for pod in range(pods):
-        for leaf in rows[pod * leaves : (pod + 1) * leaves]:
-            for agg in middle[pod * aggregations : (pod + 1) * aggregations]:
-                build.cable(leaf, agg, above)
-        for number in range(aggregations):
-            for core in tops[number * share : (number + 1) * share]:
-                build.cable(middle[pod * aggregations + number], core, top)
-    return NetworkPart(ends.devices, (each, leaves, pods), tops[0])
+@quick_dataclass(frozen=True)
+class Inside:
+    """What connects the NPUs of a node."""
+
+    links: Links = inline(Links)
+    generator: str = choice("How.", "switch", choices=("switch", MESH, BEHIND_NICS))
 
 
-def rail_optimised(build: GraphBuilder, fields: Fields, place: Place) -> NetworkPart:
+@quick_dataclass(frozen=True)
+class Railed:
     """Nodes with a switch or links of all pairs inside; NPUs of the same place in their nodes share rails.
 
     Several NPUs of a node may share a NIC, and then a rail. `behind-nics`: a node's switch is reached by NICs
     only, as where a card and its NPUs are on one PCIe switch. Without spines, rails meet within the nodes
     only, and NPUs forward messages.
     """
-    nodes, each = fields.whole("nodes"), fields.whole("npus-per-node")
-    inside = fields.part("inside")
-    within, kind = inside.figures(), inside.choice("generator", ("switch", MESH, BEHIND_NICS), "switch")
-    inside.done()
-    sharers = fields.whole("npus-per-nic", 1)
-    if (sharers > 1 or kind == BEHIND_NICS) and "nic" not in fields:
-        raise fields.fault("npus-per-nic", "there are no NICs to be behind", "give the figures of `nic`")
-    if each % sharers:
-        cause = f"{each} NPUs of a node cannot be divided among NICs of {sharers}"
-        raise fields.fault("npus-per-nic", cause, f"give a divisor of {each}")
-    figures = fields.figures()
-    per_leaf = fields.whole("nodes-per-leaf", nodes)
-    spines = fields.whole("spines", 0, least=0)
-    up = fields.figures_of("uplinks", figures)
-    if nodes % per_leaf:
-        cause = f"{nodes} nodes cannot be divided among rail switches of {per_leaf}"
-        raise fields.fault("nodes-per-leaf", cause, f"give a divisor of {nodes}")
-    groups = nodes // per_leaf
-    if groups > 1 and not spines:
-        cause = f"each rail has {groups} switches and nothing above them"
-        raise fields.fault("nodes-per-leaf", cause, "give spines, or one switch for a whole rail")
-    devices = devices_of(build, fields, place, nodes * each)
-    tier = place.tier + ("nic" in fields)
-    if kind == MESH:
-        for number, device in enumerate(devices):
-            for other in devices[number + 1 : (number // each + 1) * each]:
-                build.cable(device, other, within)
-    else:  # before NICs: within a node, ways through its switch win ties
-        hubs = build.switches(nodes, f"{place.prefix}node-switch", tier)
-    if kind == "switch":
-        for number, device in enumerate(devices):
-            build.cable(device, hubs[number // each], within)
-    ends = behind_nics(build, fields, place, devices, sharers)
-    ports = each // sharers
-    if kind == BEHIND_NICS:
+
+    inside: Inside = part("What connects the NPUs of a node.", of=Inside, required=True)
+    common: Common = inline(Common)
+    nodes: int = whole("Nodes.", required=True)
+    npus_per_node: int = whole("NPUs of a node.", required=True)
+    npus_per_nic: int = whole("NPUs that share a NIC, and a rail.", 1)
+    nodes_per_leaf: int | None = whole("Nodes that share the switch of a rail; all without the key.", None)
+    spines: int = whole("Switches that connect the rails.", 0, minimum=0)
+    uplinks: OtherLinks | None = others("Links to spines, if unlike those of NPUs.")
+
+    def make(self, build: GraphBuilder, place: Place) -> NetworkPart:
+        """Add it to a graph."""
+        nodes, each, sharers, spines = self.nodes, self.npus_per_node, self.npus_per_nic, self.spines
+        within, kind = self.inside.links.figures, self.inside.generator
+        figures, per_leaf = self.common.links.figures, self.nodes_per_leaf or nodes
+        up = like(self.uplinks, figures)
+        self._check(per_leaf)
+        groups = nodes // per_leaf
+        devices = devices_of(build, self.common, place, nodes * each)
+        tier = place.tier + (self.common.nic is not None)
+        if kind == MESH:
+            for number, device in enumerate(devices):
+                for other in devices[number + 1 : (number // each + 1) * each]:
+                    build.cable(device, other, within)
+        else:  # before NICs: within a node, ways through its switch win ties
+            hubs = build.switches(nodes, f"{place.prefix}node-switch", tier)
+        if kind == "switch":
+            for number, device in enumerate(devices):
+                build.cable(device, hubs[number // each], within)
+        ends = behind_nics(build, self.common, place, devices, sharers)
+        ports = each // sharers
+        if kind == BEHIND_NICS:
+            for number, port in enumerate(ends.ports):
+                build.cable(port, hubs[number // ports], within)
+        rails = [
+            build.switches(groups, f"{place.prefix}rail{rail}-leaf", ends.tier + 1) for rail in range(ports)
+        ]
         for number, port in enumerate(ends.ports):
-            build.cable(port, hubs[number // ports], within)
-    rails = [build.switches(groups, f"{place.prefix}rail{rail}-leaf", ends.tier + 1) for rail in range(ports)]
-    for number, port in enumerate(ends.ports):
-        build.cable(port, rails[number % ports][number // ports // per_leaf], figures)
-    for spine in build.switches(spines, f"{place.prefix}spine", ends.tier + 2):
-        for rail in rails:
-            for leaf in rail:
-                build.cable(leaf, spine, up)
-    alike = None
-    if not spines and place.given is None:
-        alike = _alike(fields, (each, nodes), sharers, within, kind, figures)
-    return NetworkPart(ends.devices, (each, nodes), len(build.names) - 1, rails=alike)
+            build.cable(port, rails[number % ports][number // ports // per_leaf], figures)
+        for spine in build.switches(spines, f"{place.prefix}spine", ends.tier + 2):
+            for rail in rails:
+                for leaf in rail:
+                    build.cable(leaf, spine, up)
+        alike = None
+        if not spines and place.given is None:
+            alike = self._alike()
+        return NetworkPart(ends.devices, (each, nodes), len(build.names) - 1, rails=alike)
+
+    def _check(self, per_leaf: int) -> None:
+        nodes, each, sharers = self.nodes, self.npus_per_node, self.npus_per_nic
+        is_behind = self.inside.generator == BEHIND_NICS
+        key, cause, remedy = "npus-per-nic", "", ""
+        if (sharers > 1 or is_behind) and self.common.nic is None:
+            cause, remedy = "there are no NICs to be behind", "give the figures of `nic`"
+        elif each % sharers:
+            cause = f"{each} NPUs of a node cannot be divided among NICs of {sharers}"
+            remedy = f"give a divisor of {each}"
+        elif nodes % per_leaf:
+            key, remedy = "nodes-per-leaf", f"give a divisor of {nodes}"
+            cause = f"{nodes} nodes cannot be divided among rail switches of {per_leaf}"
+        elif nodes > per_leaf and not self.spines:
+            key, remedy = "nodes-per-leaf", "give spines, or one switch for a whole rail"
+            cause = f"each rail has {nodes // per_leaf} switches and nothing above them"
+        if cause:
+            raise self.common.section.fault(cause, remedy, key=key)
+
+    def _alike(self) -> Rails:
+        """The two dimensions that such a network is, but that NICs are shared."""
+        figures, kind, nic = self.common.links.figures, self.inside.generator, self.common.nic
+        to_nic = Figures(figures.bytes_per_ns, 0) if nic is None else nic.figures
+        shape = Shape.FULLY_CONNECTED if kind == MESH else Shape.SWITCH
+        counts, within = (self.npus_per_node, self.nodes), self.inside.links.figures
+        return Rails(counts, shape, self.npus_per_nic, within, to_nic, figures, kind == BEHIND_NICS)
 
 
-def _alike(
-    fields: Fields, counts: tuple[int, int], sharers: int, within: Figures, kind: str, figures: Figures
-) -> Rails:
-    """The two dimensions that such a network is, but that NICs are shared."""
-    to_nic = fields.part("nic").figures() if "nic" in fields else Figures(figures.bytes_per_ns, 0)
-    shape = Shape.FULLY_CONNECTED if kind == MESH else Shape.SWITCH
-    return Rails(counts, shape, sharers, within, to_nic, figures, kind == BEHIND_NICS)
-
-
-def dragonfly(build: GraphBuilder, fields: Fields, place: Place) -> NetworkPart:
+@quick_dataclass(frozen=True)
+class Dragonfly:
     """Groups of routers, all linked within a group, and every group to every other.
 
     The global links of a group are dealt to its routers in turn: the one to the group d further on belongs
     to router (d - 1) mod routers.
     """
-    groups, routers = fields.whole("groups", least=2), fields.whole("routers-per-group")
-    each, figures = fields.whole("npus-per-router"), fields.figures()
-    local = fields.figures_of("local-links", figures)
-    between = fields.figures_of("global-links", local)
-    ends = endpoints(build, fields, place, groups * routers * each)
-    rows = build.switches(groups * routers, f"{place.prefix}router", ends.tier)
-    for number, port in enumerate(ends.ports):
-        build.cable(port, rows[number // each], figures)
-    for group in range(groups):
-        first = group * routers
-        for router in range(routers):
-            for other in range(router + 1, routers):
-                build.cable(rows[first + router], rows[first + other], local)
-    for group in range(groups):
-        for other in range(group + 1, groups):
-            ahead = other - group
-            near = group * routers + (ahead - 1) % routers
-            far = other * routers + (groups - ahead - 1) % routers
-            build.cable(rows[near], rows[far], between)
-    of_group = [{*rows[group * routers : (group + 1) * routers]} for group in range(groups)]
-    for number, both in enumerate(zip(ends.devices, ends.ports, strict=True)):
-        of_group[number // (each * routers)].update(both)
-    members = tuple(tuple(sorted(devices)) for devices in of_group)
-    return NetworkPart(ends.devices, (each, routers, groups), rows[0], groups=members)
+
+    common: Common = inline(Common)
+    groups: int = whole("Groups.", minimum=2, required=True)
+    routers_per_group: int = whole("Routers of a group.", required=True)
+    npus_per_router: int = whole("NPUs of a router.", required=True)
+    local_links: OtherLinks | None = others("Links within a group, if unlike those of NPUs.")
+    global_links: OtherLinks | None = others("Links between groups, if unlike those within one.")
+
+    def make(self, build: GraphBuilder, place: Place) -> NetworkPart:
+        """Add it to a graph."""
+        groups, routers, each = self.groups, self.routers_per_group, self.npus_per_router
+        figures = self.common.links.figures
+        local = like(self.local_links, figures)
+        between = like(self.global_links, local)
+        ends = endpoints(build, self.common, place, groups * routers * each)
+        rows = build.switches(groups * routers, f"{place.prefix}router", ends.tier)
+        for number, port in enumerate(ends.ports):
+            build.cable(port, rows[number // each], figures)
+        for group in range(groups):
+            first = group * routers
+            for router in range(routers):
+                for other in range(router + 1, routers):
+                    build.cable(rows[first + router], rows[first + other], local)
+        for group in range(groups):
+            for other in range(group + 1, groups):
+                ahead = other - group
+                near = group * routers + (ahead - 1) % routers
+                far = other * routers + (groups - ahead - 1) % routers
+                build.cable(rows[near], rows[far], between)
+        of_group = [{*rows[group * routers : (group + 1) * routers]} for group in range(groups)]
+        for number, both in enumerate(zip(ends.devices, ends.ports, strict=True)):
+            of_group[number // (each * routers)].update(both)
+        members = tuple(tuple(sorted(devices)) for devices in of_group)
+        return NetworkPart(ends.devices, (each, routers, groups), rows[0], groups=members)
