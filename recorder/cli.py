@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from et_sim.basics.command_line import Parser, interruptible
-from et_sim.basics.declared_options import Argument, Command, Option, add_version
+from et_sim.basics.declared_options import Argument, Command, Count, Option, add_version
 from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.basics.terminal import visible_streams
 from et_sim.basics.units import parse_ranks, parse_time_ns
@@ -51,15 +51,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 class Options(Command):
     """Record a distributed PyTorch program without its devices: it runs on shapes alone, as some of its
-    ranks, and what comes out is a workload of all of them.
-    """
+    ranks, and what comes out is a workload of all of them."""
 
-    world: Annotated[int, "ranks of the job", "N", Option()]
+    world: Annotated[int, "ranks of the job", "N", Option(least=1)]
     ranks: Annotated[str, "ranks to record, as 0-3,8 (default: auto, one per role)", "LIST"] = AUTO
     output: Annotated[str, "the workload, NAME.workload.json", "FILE", Option("-o --output")]
-    local_world: Annotated[int | None, "ranks of a machine (default: 8, or all if fewer)", "N"] = None
-    step: Annotated[int | None, "only this training step, counted from 0 (default: everything)", "N"] = None
-    host_time: Annotated[str | None, "of the host for each operator, as 5us (default: none)", "TIME"] = None
+    local_world: Annotated[Count, "ranks of a machine (default: 8, or all if fewer)", "N"] = None
+    step: Annotated[
+        int | None, "only this training step, counted from 0 (default: everything)", "N", Option(least=0)
+    ] = None
+    host_time: Annotated[
+        float, "of the host for each operator, as 5us (default: none)", "TIME", Option(parse=parse_time_ns)
+    ] = 0
     expert_skew: Annotated[str, "how uneven experts are: zipf:S, or a JSON list (default: even)", "SKEW"] = ""
     expert_seed: Annotated[int, "which experts are busy, with zipf", "N"] = 0
     keep_roots: Annotated[bool, "broadcasts from their root, which tells ranks apart"] = False
@@ -77,14 +80,9 @@ def _record(options: Options) -> list[str]:
     from recorder.recorded import Routing
     from recorder.roles import fold
 
-    if options.world < 1:
-        raise UsageError(f"--world is {options.world}", remedy="give the number of ranks")
-    for name, value, least in (("--local-world", options.local_world, 1), ("--step", options.step, 0)):
-        if value is not None and value < least:
-            raise UsageError(f"{name} is {value}", remedy=f"give {least} or more")
     manifest_stem(options.output)
     check_torch(force=options.force)
-    host_ns = round(parse_time_ns(options.host_time)) if options.host_time else 0
+    host_ns = round(options.host_time)
     local = options.local_world or min(8, options.world)
     routing = Routing(options.expert_skew, options.expert_seed)
     _check_routing(routing)

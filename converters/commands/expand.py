@@ -1,4 +1,4 @@
-"""`et-convert expand`: a workload manifest to one ordinary trace file per rank."""
+"""`et-convert expand`: a workload manifest to one trace file per rank."""
 
 from __future__ import annotations
 
@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 
 class Options(Command):
     """Write the trace of every rank that a workload manifest describes, with ranks as peers and numbered
-    groups, which PREFIX.groups.json lists: files that other readers understand too.
-    """
-
-    about = "a workload manifest to one trace file per rank"
+    groups, which PREFIX.groups.json lists: files that other readers understand too."""
 
     manifest: Annotated[Path, "a .workload.json file", "MANIFEST"]
     output: Output

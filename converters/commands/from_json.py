@@ -7,21 +7,18 @@ from pathlib import Path
 from typing import Annotated
 
 from converters.commands import JsonReport, Output
-from et_sim.basics.declared_options import Command
+from et_sim.basics.declared_options import Command, Count
 from et_sim.basics.errors import UsageError
 
 
 class Options(Command):
     """Convert traces as JSON, one file per rank in rank order, to PREFIX.<rank>.et. The flavour is recognised
     by content: protobuf JSON (chakra_jsonizer), workload_graph, or the JSON lines of et-convert show; each
-    may be compressed with gzip.
-    """
-
-    about = "traces as JSON to trace files"
+    may be compressed with gzip."""
 
     inputs: Annotated[Sequence[Path], "a trace as JSON", "INPUT"]
     output: Output
-    ranks: Annotated[int | None, "how many ranks share a single INPUT (default: one)"] = None
+    ranks: Annotated[Count, "how many ranks share a single INPUT (default: one)"] = None
     drop_dangling: Annotated[bool, "leave out dependencies on nodes that are not in the file"] = False
     json: JsonReport = False
 
@@ -54,8 +51,6 @@ def run(options: Options) -> Iterator[str]:
 def _check_ranks(options: Options) -> None:
     if options.ranks is None:
         return
-    if options.ranks < 1:
-        raise UsageError(f"--ranks is {options.ranks}", remedy="ask for at least one rank")
     if len(options.inputs) not in (1, options.ranks):
         raise UsageError(
             f"{len(options.inputs)} inputs for {options.ranks} ranks",

@@ -1,4 +1,4 @@
-"""`et-convert gemm`: a list of matrix products to a layer file."""
+"""`et-convert gemm`: a list of matrix products (CSV) to a layer file."""
 
 from __future__ import annotations
 
@@ -20,10 +20,7 @@ _PEAK, _BANDWIDTH = 312.0, 2039.0  # of an A100 with 80 GB: 16-bit TFLOPS, GB/s
 class Options(Command):
     """Share the matrix products of a model between NPUs, time what each computes, and write the layer file.
     The list has the columns Layer,m,n,k and perhaps strategy; with --images, it is SCALE-Sim's list of
-    convolutions.
-    """
-
-    about = "a list of matrix products (CSV) to a layer file"
+    convolutions."""
 
     input: Annotated[Path, "the products; may be gzipped", "MODEL.csv"]
     output: Annotated[Path, "the layer file", "FILE", Option("-o --output")]

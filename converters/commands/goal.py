@@ -1,4 +1,4 @@
-"""`et-convert goal`: a GOAL text of LogGOPSim or ATLAHS to one trace file per rank."""
+"""`et-convert goal`: a GOAL text (LogGOPSim, ATLAHS) to traces."""
 
 from __future__ import annotations
 
@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 
 class Options(Command):
     """Convert the schedules of a GOAL text into PREFIX.<rank>.et, for `et-sim run --network-model loggops` or
-    any other model.
-    """
-
-    about = "a GOAL text (LogGOPSim, ATLAHS) to traces"
+    any other model."""
 
     input: Annotated[Path, "the schedules; may be gzipped", "FILE.goal"]
     output: Output

@@ -1,4 +1,4 @@
-"""`et-convert graph`: some nodes of a trace as a graph for GraphViz or for programs that read GraphML."""
+"""`et-convert graph`: some nodes of a trace for GraphViz, or as GraphML."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ MOST_NODES = 2000
 
 class Options(Command):
     """Write some nodes of one rank's trace, and the dependencies among them, as a graph."""
-
-    about = "some nodes of a trace for GraphViz, or as GraphML"
 
     input: WorkloadInput
     output: Annotated[Path, "FILE.dot or FILE.graphml", "FILE", Option("-o --output")]

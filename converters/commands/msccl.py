@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from converters.commands import JsonReport, Output
-from et_sim.basics.declared_options import Command
-from et_sim.basics.errors import UsageError
+from et_sim.basics.declared_options import Command, Option
+from et_sim.basics.units import parse_bytes
 
 if TYPE_CHECKING:
     from converters.msccl_xml import Algorithm
@@ -28,15 +28,18 @@ class Options(Command):
     "all-reduce-implementation-custom" or the like.
     """
 
-    about = "an MSCCL algorithm to the programs of a custom collective"
-
     input: Annotated[Path, "the algorithm; may be gzipped", "ALGO.xml"]
     output: Output
     bytes: Annotated[
-        str, "size of all chunks together: the vector, or what an all-gather ends with (default: 1MiB)"
-    ] = "1MiB"
+        int,
+        "size of all chunks together: the vector, or what an all-gather ends with (default: 1MiB)",
+        Option(parse=parse_bytes, least=1),
+    ] = 1 << 20
     reduce_micros: Annotated[
-        int, "microseconds of one reduction (default: 0, which a simulation takes as 1 ns)", "US"
+        int,
+        "microseconds of one reduction (default: 0, which a simulation takes as 1 ns)",
+        "US",
+        Option(least=0),
     ] = 0
     json: JsonReport = False
 
@@ -47,15 +50,10 @@ def run(options: Options) -> Iterator[str]:
     from converters.msccl_programs import Costs, chunk_bytes, programs
     from converters.msccl_xml import parse_algorithm
     from converters.report import report_lines
-    from et_sim.basics.units import parse_bytes
     from et_sim.trace import write_trace
     from et_sim.trace.disk import read_unpacked
 
-    if options.reduce_micros < 0:
-        raise UsageError(f"--reduce-micros is {options.reduce_micros}", remedy="give 0 or more microseconds")
-    size = parse_bytes(options.bytes)
-    if size < 1:
-        raise UsageError("--bytes is 0", remedy="give at least one byte")
+    size = options.bytes
     source = str(options.input)
     algorithm = parse_algorithm(read_unpacked(options.input), source)
     costs = Costs(chunk_bytes(size, algorithm.chunks), options.reduce_micros)

@@ -1,4 +1,4 @@
-"""`et-convert pytorch`: recordings of PyTorch (execution traces and Kineto timelines) to trace files."""
+"""`et-convert pytorch`: recordings of PyTorch (execution traces, Kineto timelines) to traces."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from converters.commands import JsonReport
-from et_sim.basics.declared_options import Argument, Command, Option
+from et_sim.basics.declared_options import Argument, Command, Count, Option
 from et_sim.basics.errors import UsageError, did_you_mean
 from et_sim.basics.files import exists, is_folder
 
@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 class Options(Command):
     """Convert what PyTorch recorded of a run: an execution trace (--host), a Kineto timeline (--device), or
     both of one rank; or a folder with the recordings of many ranks. Either of the two recordings is enough;
-    times come from the timeline only.
-    """
-
-    about = "recordings of PyTorch (execution traces, Kineto timelines) to traces"
+    times come from the timeline only."""
 
     input: Annotated[Path | None, "folder with recordings, or a single one", "DIR", Argument()] = None
     host: Annotated[Path | None, "execution trace of one rank", "ET.json"] = None
@@ -45,7 +42,7 @@ class Options(Command):
     ] = False
     report: Annotated[Path | None, "write the report as JSON", "FILE"] = None
     json: JsonReport = False
-    jobs: Annotated[int | None, "ranks to convert at once (default: processors)", "N"] = None
+    jobs: Annotated[Count, "ranks to convert at once (default: processors)", "N"] = None
 
 
 def run(options: Options) -> Iterator[str]:
@@ -58,8 +55,6 @@ def run(options: Options) -> Iterator[str]:
     from et_sim.basics.command_line import processors
     from et_sim.trace.disk import replace_all
 
-    if options.jobs is not None and options.jobs < 1:
-        raise UsageError(f"--jobs is {options.jobs}", remedy="give a number of processes, 1 or more")
     jobs, notes = _jobs(options)
     jobs = [replace(job, force=options.force) for job in jobs]
     total = sum(path.stat().st_size for job in jobs for path in job.inputs)

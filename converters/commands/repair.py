@@ -1,4 +1,4 @@
-"""`et-convert repair`: dependencies on nodes that are not there go; sizes of collectives are made even."""
+"""`et-convert repair`: drop dependencies on nodes that are not in the trace."""
 
 from __future__ import annotations
 
@@ -12,10 +12,7 @@ from et_sim.basics.errors import UsageError
 
 class Options(Command):
     """Rewrite traces that depend on nodes they do not hold, as the PyTorch converter of Chakra writes them.
-    Such dependencies are dropped and counted; nothing else changes, unless --even-sizes asks for it.
-    """
-
-    about = "drop dependencies on nodes that are not in the trace"
+    Such dependencies are dropped and counted; nothing else changes, unless --even-sizes asks for it."""
 
     prefix: Annotated[str, "traces to repair: PREFIX.0.et, PREFIX.1.et, …", "PREFIX"]
     output: Output

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import structs
 
 from converters.commands import MOST_FILES, EditedOutput, JsonReport, WorkloadInput
-from et_sim.basics.declared_options import Command, Option
+from et_sim.basics.declared_options import Command, Count, Option
 from et_sim.basics.errors import UsageError
+from et_sim.basics.units import parse_bytes
 
 if TYPE_CHECKING:
     from converters.editing.files import Input
@@ -24,15 +25,12 @@ if TYPE_CHECKING:
 
     _Plan = tuple[Input, GroupRules, Growth, GroupRule | None]  # the last: new replicas
 
-_BUCKET = "25MiB"
+_BUCKET = 25 << 20
 
 
 class Options(Command):
     """Let many ranks do what few were recorded to do: as replicas, or members of groups. Writes
-    PREFIX.workload.json and its templates, which stay few and small.
-    """
-
-    about = "a workload of few ranks to one of many"
+    PREFIX.workload.json and its templates, which stay few and small."""
 
     input: WorkloadInput
     output: EditedOutput
@@ -53,7 +51,7 @@ class Options(Command):
         "how ranks are counted, the innermost axis first (default: tp-cp-ep-dp-pp, as Megatron does)",
         "AXES",
     ] = None
-    replicas: Annotated[int | None, "so many copies of everything (default: 1)", "R"] = None
+    replicas: Annotated[Count, "so many copies of everything (default: 1)", "R"] = None
     group: Annotated[
         Sequence[str],
         "let a group, and all that are like it, have SIZE members; may be given several times",
@@ -68,14 +66,20 @@ class Options(Command):
         "R",
     ] = None
     gradients: Annotated[
-        str | None,
+        int | None,
+        Option(parse=parse_bytes),
         "bytes of gradients of a rank, which replicas reduce in each iteration while its backward pass"
         " makes them; 0: none",
         "SIZE",
     ] = None
-    bucket: Annotated[str | None, "bytes of one such all-reduce (default: 25MiB)", "SIZE"] = None
-    micro_batches: Annotated[
+    bucket: Annotated[
         int | None,
+        Option(parse=parse_bytes, least=1),
+        "bytes of one such all-reduce (default: 25MiB)",
+        "SIZE",
+    ] = None
+    micro_batches: Annotated[
+        Count,
         "equal backward passes in an iteration, the last of which completes the gradients (default: 1)",
         "N",
     ] = None
@@ -121,8 +125,6 @@ def _refuse_both(options: Options) -> None:
             f"{'--order' if options.order is not None else '--rank'} is given without --from",
             remedy="say how ranks are spread: --from tp=2,pp=2,dp=2",
         )
-    if not by_plan and options.replicas is not None and options.replicas < 1:
-        raise UsageError(f"--replicas is {options.replicas}", remedy="give a whole number, 1 or more")
     if not by_plan and not options.group and options.replicas in (None, 1):
         raise UsageError(
             "nothing says how to scale",
@@ -193,7 +195,6 @@ def _gradients(
 ) -> Gradients | None:
     """What new replicas reduce; `replicas` are ranks that do the same, if there was one replica."""
     from converters.editing.gradients import Gradients, backward_rows
-    from et_sim.basics.units import parse_bytes
 
     if options.gradients is None and (options.bucket is not None or options.micro_batches is not None):
         raise UsageError("nothing says how many gradients there are", remedy="give --gradients SIZE")
@@ -207,18 +208,15 @@ def _gradients(
             remedy="say how many bytes each rank reduces: --gradients SIZE (its weights times the bytes of"
             " each), or --gradients 0 if they shall stay apart",
         )
-    size, bucket = parse_bytes(options.gradients), parse_bytes(options.bucket or _BUCKET)
-    passes = 1 if options.micro_batches is None else options.micro_batches
     if replicas is None:
         raise UsageError(
             "--gradients are for replicas of a job that was one replica, and dp does not grow from 1",
             remedy="leave --gradients out: what the input reduces, it reduces among more replicas, too",
         )
-    if bucket < 1 or passes < 1:
-        raise UsageError(
-            "--bucket is 0 bytes" if bucket < 1 else f"--micro-batches is {passes}", remedy="give 1 or more"
-        )
-    return Gradients(size, bucket, passes, growth.add("dp", replicas)) if size else None
+    if options.gradients == 0:
+        return None
+    bucket, passes = options.bucket or _BUCKET, options.micro_batches or 1
+    return Gradients(options.gradients, bucket, passes, growth.add("dp", replicas))
 
 
 def _wanted(text: str) -> tuple[str, int]:

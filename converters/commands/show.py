@@ -1,4 +1,4 @@
-"""`et-convert show`: a trace as text, or as JSON lines that `et-convert json` reads back."""
+"""`et-convert show`: print a trace, one line per node."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
-from et_sim.basics.declared_options import Command
+from et_sim.basics.declared_options import Command, Option
 from et_sim.basics.errors import TraceError, UsageError
 from et_sim.basics.files import is_file
 
@@ -15,18 +15,14 @@ from et_sim.basics.files import is_file
 class Options(Command):
     """Print the trace of one rank, one line per node in the order of the file."""
 
-    about = "print a trace, one line per node"
-
     trace: Annotated[str, "PREFIX for PREFIX.<rank>.et, a manifest, or a file", "PREFIX_OR_FILE"]
     rank: Annotated[int | None, "which rank of PREFIX or manifest (default: 0)"] = None
-    limit: Annotated[int | None, "print only the first N nodes", "N"] = None
+    limit: Annotated[int | None, "print only the first N nodes", "N", Option(least=0)] = None
     json: Annotated[bool, "print JSON lines, which hold everything that the file says"] = False
 
 
 def run(options: Options) -> Iterator[str]:
     """Have the reader judge the file, then print its records one by one."""
-    if options.limit is not None and options.limit < 0:
-        raise UsageError(f"--limit is {options.limit}", remedy="give a number of nodes, 0 or more")
     import json
     from itertools import islice
 

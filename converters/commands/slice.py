@@ -1,4 +1,4 @@
-"""`et-convert slice`: some iterations, some time, some ranks of a workload."""
+"""`et-convert slice`: some iterations, some time or some ranks of a workload."""
 
 from __future__ import annotations
 
@@ -13,10 +13,7 @@ from et_sim.basics.errors import UsageError
 
 class Options(Command):
     """Write a part of a workload. Dependencies that lead out of it are bridged; communication whose partners
-    are not in it is refused, or left out with --drop-open.
-    """
-
-    about = "some iterations, some time or some ranks of a workload"
+    are not in it is refused, or left out with --drop-open."""
 
     input: WorkloadInput
     output: EditedOutput

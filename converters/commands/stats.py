@@ -1,4 +1,4 @@
-"""`et-convert stats`: what is in the traces of a workload, in figures."""
+"""`et-convert stats`: figures of a workload: nodes, depth, durations, communication."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 from converters.commands import WorkloadInput
-from et_sim.basics.declared_options import Command
+from et_sim.basics.declared_options import Command, Option
 from et_sim.basics.errors import UsageError
 
 if TYPE_CHECKING:
@@ -16,12 +16,10 @@ if TYPE_CHECKING:
 class Options(Command):
     """Count what is in the traces of all ranks together, or of each distinct trace."""
 
-    about = "figures of a workload: nodes, depth, durations, communication"
-
     input: WorkloadInput
     per_rank: Annotated[bool, "the figures of each distinct trace"] = False
     ranks: Annotated[str | None, 'only these ranks: "0-3,6"', "LIST"] = None
-    top: Annotated[int, "rows of each table (default: 10)", "N"] = 10
+    top: Annotated[int, "rows of each table (default: 10)", "N", Option(least=0)] = 10
     json: Annotated[bool, "print the figures as JSON, with all rows"] = False
 
 
@@ -34,8 +32,6 @@ def run(options: Options) -> Iterator[str]:
     from converters.files import watched
     from et_sim.basics.units import format_ranks
 
-    if options.top < 0:
-        raise UsageError(f"--top is {options.top}", remedy="give a number of rows, 0 or more")
     given = read_input(options.input, drop_dangling=True)
     ranks_of = _ranks_of_templates(given, options.ranks)
     parts = [

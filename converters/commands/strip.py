@@ -11,10 +11,7 @@ from et_sim.basics.declared_options import Command
 
 class Options(Command):
     """Remove computation that is marked is_cpu_op. What came after it comes after what it came after; its
-    time is lost, or kept in delays.
-    """
-
-    about = "traces without the operators of the host"
+    time is lost, or kept in delays."""
 
     input: WorkloadInput
     output: EditedOutput

@@ -1,4 +1,4 @@
-"""`et-convert text`: a layer file to a workload manifest, or to one trace file per rank."""
+"""`et-convert text`: a layer file (ASTRA-sim 1.0) to traces."""
 
 from __future__ import annotations
 
@@ -20,15 +20,12 @@ CHAKRA, ET_SIM = "chakra", "et-sim"
 
 class Options(Command):
     """Unroll the training loop of a layer file, the text workload of ASTRA-sim 1.0, into a trace that all
-    ranks run, and write a workload manifest, or one trace file per rank.
-    """
-
-    about = "a layer file (ASTRA-sim 1.0) to traces"
+    ranks run, and write a workload manifest, or one trace file per rank."""
 
     input: Annotated[Path, "the layers; may be gzipped", "LAYERFILE"]
     output: Annotated[str, "write PREFIX.workload.json and its template", "PREFIX", Option("-o --output")]
     ranks: Annotated[int, "how many ranks run it", Option()]
-    passes: Annotated[int, "passes of the training loop (default: 1)"] = 1
+    passes: Annotated[int, "passes of the training loop (default: 1)", Option(least=1)] = 1
     expand: Annotated[bool, "write PREFIX.0.et, PREFIX.1.et, … instead of a manifest"] = False
     flavour: Annotated[
         str,
@@ -64,8 +61,6 @@ def _check(options: Options) -> None:
     if not 1 <= options.ranks <= most:
         remedy = f"give 1 to {most:,} ranks" + ("; a manifest can have more" if is_many else "")
         raise UsageError(f"--ranks is {options.ranks:,}", remedy=remedy)
-    if options.passes < 1:
-        raise UsageError(f"--passes is {options.passes}", remedy="give at least one pass")
     if is_many and options.output.endswith(ENDING):
         raise UsageError(
             f"one file per rank cannot be called {options.output}", remedy=f"leave {ENDING} out of -o PREFIX"

@@ -1,4 +1,4 @@
-"""`et-convert unjson`: traces as JSON lines, from which `et-convert json` makes the same bytes again."""
+"""`et-convert unjson`: trace files to JSON lines, without loss."""
 
 from __future__ import annotations
 
@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 
 class Options(Command):
     """Write the traces of all ranks as JSON lines, PREFIX.<rank>.jsonl, from which et-convert json makes the
-    same files again, byte for byte.
-    """
-
-    about = "trace files to JSON lines, without loss"
+    same files again, byte for byte."""
 
     input: Annotated[str, "PREFIX for PREFIX.<rank>.et, or a file", "INPUT"]
     output: Annotated[str, "write PREFIX.0.jsonl, PREFIX.1.jsonl, …", "PREFIX", Option("-o --output")]

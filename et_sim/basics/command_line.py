@@ -127,9 +127,12 @@ class Parser(argparse.ArgumentParser):
 
 
 def add_commands(parsers: Any, modules: Mapping[str, Any]) -> None:
-    """Register commands: of each, a module has `Options`, which declares it, and `run`, which does it."""
+    """Register commands: of each, a module has `Options`, which declares it, and `run`, which does it.
+
+    The list of commands shows what the first line of the module's docstring says behind the command.
+    """
     for name, module in modules.items():
-        parser = parsers.add_parser(name, help=module.Options.about)
+        parser = parsers.add_parser(name, help=module.__doc__.splitlines()[0].partition("`: ")[2].rstrip("."))
         parser.declare(module.Options, getattr(module, "run", None))
 
 

@@ -16,8 +16,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import UnionType
 from typing import Annotated, Any, ClassVar, NamedTuple, get_args, get_origin, get_type_hints
+
+from et_sim.basics.errors import UsageError
 
 
 class Option(NamedTuple):
@@ -27,6 +30,7 @@ class Option(NamedTuple):
     choices: Sequence[str] | None = None
     parse: Callable[[str], Any] | None = None  # in place of the field's type
     words: str | None = None  # of its value, as argparse counts them; "?": without any, the value is "-"
+    least: int | None = None  # that a number may be
 
 
 class Argument(NamedTuple):
@@ -49,13 +53,13 @@ class Hidden(NamedTuple):
 
 
 EITHER = Group()
+Count = Annotated[int | None, Option(least=1)]
 MISSING = object()  # a default
 
 
 class Command:
     """What was given to a command; a class that derives from this declares it."""
 
-    about: ClassVar[str] = ""  # in the list of commands
     description: ClassVar[str] = ""  # as it is laid out; without it, the docstring
     epilog: ClassVar[str | None] = None
     late: ClassVar[str] = ""  # an argument that need not be there, and may come behind options
@@ -116,13 +120,26 @@ def _as_argparse_has_it(name: str, hint: Any, default: Any) -> tuple[Sequence[st
     if isinstance(form, Argument):
         words = ("+" if several else None) if is_required else ("*" if several else "?")
         return [name], settings | {"nargs": form.words or words}
+    flags = form.flags.split() or [_flag(name)]
     settings |= {"dest": name, "required": is_required, "type": form.parse or settings["type"]}
+    if form.least is not None:
+        settings["type"] = partial(_not_below, form.least, flags[-1], settings["type"])
     if form.words == "?":
         settings["const"] = "-"
     elif several and not form.words:
         settings |= {"action": "append", "default": None if default is None else list(default)}
         del settings["nargs"]
-    return form.flags.split() or [_flag(name)], settings
+    return flags, settings
+
+
+def _not_below(least: int, flag: str, parse: Callable[[str], Any], text: str) -> Any:
+    try:
+        value = parse(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"invalid {parse.__name__} value: {text!r}") from None
+    if value < least:
+        raise UsageError(f"{flag} is {text}", remedy=f"give {least} or more")
+    return value
 
 
 def _flag(name: str) -> str:

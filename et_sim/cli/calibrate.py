@@ -14,8 +14,7 @@ from et_sim.cli import calibrate_kernels, calibrate_nccl, calibrate_recording, c
 
 class Options(Command):
     """Fit a machine by name to what was measured on it. Says how far off it is, on what was fitted and on
-    what was left out. What is written is a machine that can be named: --machine machine.json:128.
-    """
+    what was left out. What is written is a machine that can be named: --machine machine.json:128."""
 
     commands: ClassVar[Mapping[str, Any]] = {
         "kernels": calibrate_kernels,

@@ -1,4 +1,4 @@
-"""`et-sim calibrate kernels`: fit what a machine's device makes of kernels to measured ones.
+"""`et-sim calibrate kernels`: fit a machine's device to measured kernels, a CSV of shapes and times.
 
 Not here: the fit (`et_sim.calibrate.kernels`), and how errors are shown (`calibrate_report`).
 """
@@ -22,10 +22,7 @@ Ratios = Sequence[tuple["Measured", float]]  # predicted by measured
 class Options(FitOptions):
     """Fit what a machine's device makes of kernels: parts of the peak by size of tile, what launches, tiles
     and splits take besides, and parts of the bandwidth. Rows are those that et-sim validate reads:
-    table,shape,us, with gpu and dtype in a JSON file beside it.
-    """
-
-    about = "kernels: a CSV of shapes and times"
+    table,shape,us, with gpu and dtype in a JSON file beside it."""
 
     file: Annotated[Path, "kernels as CSV", "FILE"]
     table: Annotated[Sequence[str], "only this table", "NAME"] = ()

@@ -1,4 +1,4 @@
-"""`et-sim calibrate nccl`: fit a machine's collective library to measured collectives.
+"""`et-sim calibrate nccl`: fit a machine's collective library to logs of nccl-tests or rccl-tests.
 
 Not here: the fit (`et_sim.calibrate.collective_library`).
 """
@@ -22,10 +22,7 @@ MIB = 1 << 20
 
 class Options(FitOptions):
     """Fit what a machine's collective library takes to measured collectives: launches, steps and bandwidth of
-    each protocol, the copy beside them, copies of all pairs, and groups on several nodes.
-    """
-
-    about = "collectives: logs of nccl-tests or rccl-tests"
+    each protocol, the copy beside them, copies of all pairs, and groups on several nodes."""
 
     logs: Annotated[Sequence[Path], "logs, CSV, or tables as JSON", "LOG"]
     graph: Annotated[

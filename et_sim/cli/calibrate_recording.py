@@ -21,10 +21,7 @@ if TYPE_CHECKING:
 
 class Options(FitOptions):
     """Fit what a machine's device makes of kernels to those of a recording that et-convert pytorch has made
-    traces of. Few shapes say few figures. Collectives become a table for et-sim calibrate nccl.
-    """
-
-    about = "kernels of a recorded job, and its collectives as a table"
+    traces of. Few shapes say few figures. Collectives become a table for et-sim calibrate nccl."""
 
     recording: Annotated[str, "the traces PREFIX.<rank>.et, or one of them", "PREFIX"]
     dtype: Annotated[str | None, "of kernels that are fitted (default: most time)", "NAME"] = None

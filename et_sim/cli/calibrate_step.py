@@ -1,4 +1,4 @@
-"""`et-sim calibrate step`: find the one figure with which a simulated job takes as long as was measured.
+"""`et-sim calibrate step`: fit one figure to one measured time of a whole job.
 
 Not here: the search (`et_sim.calibrate.step`).
 """
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from et_sim.basics.declared_options import EITHER, Option
+from et_sim.basics.units import parse_time_ns
 from et_sim.cli.calibrate_report import FitOptions, conclude
 from et_sim.cli.run import WORKLOAD_HELP
 
@@ -21,13 +22,10 @@ COMMON_HOST_NS = (1000.0, 20000.0)  # a launch of frameworks that launch kernel 
 class Options(FitOptions):
     """Find the one figure with which a job takes as long as was measured: the time that the host takes to
     launch a kernel, or a factor on the time of kernels. One number cannot tell the two apart, and the job
-    says nothing any more of how far off the machine is.
-    """
-
-    about = "one measured time of a whole job"
+    says nothing any more of how far off the machine is."""
 
     workload: Annotated[str, WORKLOAD_HELP, "JOB"]
-    measured: Annotated[str, "how long it took: 1.42s", "TIME", Option()]
+    measured: Annotated[float, "how long it took: 1.42s", "TIME", Option(parse=parse_time_ns, least=1)]
     machine: Annotated[str, "the machine that was measured", "NAME:NPUS", Option()]
     host_time: Annotated[bool, "find the host's time (default)", EITHER] = False
     software_factor: Annotated[bool, "find a factor on kernels", EITHER] = False
@@ -35,15 +33,12 @@ class Options(FitOptions):
 
 def run(options: Options) -> int:
     """Search, say what was found, and write the machine."""
-    from et_sim.basics.errors import UsageError
-    from et_sim.basics.units import format_ns, parse_time_ns
+    from et_sim.basics.units import format_ns
     from et_sim.calibrate.machine_file import calibrated_machine, files_text
     from et_sim.calibrate.step import HOST_TIME, find_host_time, find_software_factor
     from et_sim.run.options import RunOptions
 
-    measured_ns = parse_time_ns(options.measured)
-    if measured_ns <= 0:
-        raise UsageError(f"--measured is {options.measured}", remedy="give a time above 0: 1.42s")
+    measured_ns = options.measured
     find = find_software_factor if options.software_factor else find_host_time
     step = find(options.workload, RunOptions(machine=options.machine), measured_ns)
     facts = {

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.basics.units import plural
-from et_sim.cli.options import Alone, MachineOptions
+from et_sim.cli.options import MachineOptions
 from et_sim.cli.progress import printing
 from et_sim.cli.run import WORKLOAD_HELP
-from et_sim.run.options import MACHINE
+from et_sim.run.options import HELP, MACHINE
 
 if TYPE_CHECKING:
     from et_sim.machine import Machine
@@ -31,7 +31,7 @@ class Options(MachineOptions):
     """Check a workload, alone or together with a machine, without running it."""
 
     workload: Annotated[str, WORKLOAD_HELP]
-    alone: Alone = False
+    alone: Annotated[bool, HELP["alone"]] = False
     json: Annotated[bool, "print the findings as JSON"] = False
 
 

@@ -11,8 +11,7 @@ from et_sim.basics.declared_options import Command
 
 class Options(Command):
     """Try a network model, a Python file or module. Paths with one number must take one time, and random
-    programs must give the same nanoseconds folded, unfolded and again. Exit status 1 if they do not.
-    """
+    programs must give the same nanoseconds folded, unfolded and again. Exit status 1 if they do not."""
 
     model: Annotated[str, "a Python file, or the name of a module with a dot"]
     network: Annotated[Path | None, "on this network file, of at most 64 NPUs; else small ones"] = None

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from et_sim.basics.declared_options import Command, Option
+from et_sim.basics.declared_options import Command, Count, Option
 from et_sim.basics.errors import UsageError
-from et_sim.cli.options import RanksOfMachine, ranks_of
+from et_sim.cli.options import RanksOfMachine, Size, ranks_of
 
 if TYPE_CHECKING:
     from et_sim.collectives import Algorithm, CostFixes, StepProgram, TreeProgram
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 EXCHANGES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 OVER_A_TREE = ("reduce", "gather", "scatter", "broadcast", "barrier")
 TREE, DOUBLE_TREE, IN_NETWORK = "tree", "doubleBinaryTree", "inNetwork"
-LIBRARY, DEFAULT_BYTES = "library", "1MiB"
+LIBRARY, DEFAULT_BYTES = "library", 1 << 20
 PUT_IN = {
     "scatter": "{each} for each",
     "broadcast": "{each} for all",
@@ -33,8 +33,7 @@ MOST_LISTED = 1_000_000  # messages and pieces that are printed as JSON
 class Options(Command):
     """Show the steps of a collective algorithm in one group of ranks: who sends how much to whom. One chunk
     and one network dimension, as a simulation would send it. Or, as `library`, compare all that the
-    collective library of a machine may choose.
-    """
+    collective library of a machine may choose."""
 
     epilog = (
         "algorithms, as in the system file: ring, direct, direct<WINDOW>, halvingDoubling,"
@@ -47,13 +46,12 @@ class Options(Command):
     ranks: Annotated[int | None, "how many ranks take part"] = None
     machine: RanksOfMachine = None
     bytes: Annotated[
-        str | None,
-        "what each rank puts in: 1024, 64KiB, 1.5GB, … "
-        f"(default: {DEFAULT_BYTES}; of a {LIBRARY} 1 KiB to 1 GiB)",
+        Size,
+        f"what each rank puts in: 1024, 64KiB, 1.5GB, … (default: 1MiB; of a {LIBRARY} 1 KiB to 1 GiB)",
     ] = None
     dtype: Annotated[str | None, f"{LIBRARY}: of the numbers, as in int8", "TYPE"] = None
     svg: Annotated[Path | None, f"{LIBRARY}: draw times over sizes", "FILE"] = None
-    window: Annotated[int | None, "direct: talk to W others at a time", "W"] = None
+    window: Annotated[Count, "direct: talk to W others at a time", "W"] = None
     second_tree: Annotated[bool, f"{DOUBLE_TREE}: show the tree of every other chunk"] = False
     root: Annotated[int | None, f"{TREE}: the rank at its root (default: 0)", "RANK"] = None
     corrected: Annotated[bool, "as the corrected profile does it, not the reference"] = False
@@ -62,7 +60,6 @@ class Options(Command):
 
 def run(options: Options) -> int:
     """Lower the collective as a simulation would, and print what that means."""
-    from et_sim.basics.units import parse_bytes
     from et_sim.collectives import AS_REFERENCE, CORRECTED, InNetworkProgram, Operation, lower
     from et_sim.collectives.movement import movement
 
@@ -78,7 +75,7 @@ def run(options: Options) -> int:
     ranks = options.ranks = ranks_of(options)
     if ranks is None:
         raise UsageError("a collective needs a number of ranks", remedy="add --ranks, as in --ranks 8")
-    size = parse_bytes(options.bytes or DEFAULT_BYTES)
+    size = DEFAULT_BYTES if options.bytes is None else options.bytes
     algorithm = _algorithm(options)
     _check(options, ranks, algorithm, size)
     operation = Operation[options.type.upper()]
@@ -114,8 +111,6 @@ def _algorithm(options: Options) -> Algorithm:
     if options.window is not None:
         if name not in ("direct", "oneDirect"):
             raise UsageError(f"--window does not belong to {name}", remedy="use it with direct")
-        if options.window < 1:
-            raise UsageError(f"--window is {options.window}", remedy="talk to at least one rank at a time")
         name = f"{name}{options.window}"
     algorithm = OVER_TREE if name == TREE else parse_algorithm(name)
     if options.second_tree and (algorithm.family != DOUBLE_TREE or options.type != "all_reduce"):

@@ -179,7 +179,7 @@ class Question(Protocol):
     type: str
     machine: str | None
     ranks: int | None
-    bytes: str | None
+    bytes: int | None
     dtype: str | None
     svg: Path | None
     json: bool
@@ -232,11 +232,9 @@ def _library(options: Question) -> tuple[Library, int]:
     return library, machine.npus
 
 
-def _sizes(text: str | None) -> list[int]:
-    from et_sim.basics.units import parse_bytes
-
-    if text is not None:
-        return [max(parse_bytes(text), 1)]
+def _sizes(size: int | None) -> list[int]:
+    if size is not None:
+        return [max(size, 1)]
     sizes = [SMALLEST]
     while sizes[-1] < LARGEST:
         sizes.append(sizes[-1] * STEP)

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from et_sim.basics.declared_options import Command
+from et_sim.basics.declared_options import Command, Option
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import plural
 from et_sim.cli.options import parse_share
@@ -34,15 +34,14 @@ class Options(Command):
     """Compare run B with A: by operation, group, dimension (with --detail phases) and rank. Of two sweeps
     over the same axes, compare the points that both have; of two workloads, files of traces or manifests,
     what their ranks do. With --threshold, the exit status is 1 if B, or a point of it, is slower than A by
-    more than that, or stalled.
-    """
+    more than that, or stalled."""
 
     a: Annotated[str, "run, sweep or workload to compare with", "A"]
     b: Annotated[str, "run, sweep or workload that may be slower or faster", "B"]
     threshold: Annotated[
         str | None, "the most that B's makespan may be above A's, such as 2%% or 0.02", "SHARE"
     ] = None
-    top: Annotated[int, f"lines of each table (default: {ROWS})", "N"] = ROWS
+    top: Annotated[int, f"lines of each table (default: {ROWS})", "N", Option(least=1)] = ROWS
     json: Annotated[bool, "print data instead of text, with everything in it"] = False
     html: Annotated[Path | None, "write the comparison as an HTML page", "FILE"] = None
     svg: Annotated[Path | None, "draw both timelines on one axis, as SVG, into a file", "FILE"] = None
@@ -52,8 +51,6 @@ class Options(Command):
 def run(options: Options) -> int:
     """Print the comparison."""
     threshold = None if options.threshold is None else parse_share(options.threshold, "threshold")
-    if options.top < 1:
-        raise UsageError(f"cannot show {options.top} lines", place="--top", remedy="give a number from 1")
     if are_workloads(options.a, options.b):
         return _compare_workloads(options)
     from et_sim.views import open_run

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 class Options(Command):
     """Look at versions, computer and cache, and simulate five runs with known results. Exit status 1 if
-    something is wrong.
-    """
+    something is wrong."""
 
     json: Json = False
 

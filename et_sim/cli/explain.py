@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
 class Options(Command):
     """Say what a key of an input file, a correction, a table or column of a run, a part of a rank's time, or
-    an option means, each of its meanings if it has several. Without KEY: list all.
-    """
+    an option means, each of its meanings if it has several. Without KEY: list all."""
 
     free = "key"  # the name of an option is one
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from et_sim.basics.declared_options import Command
+from et_sim.basics.declared_options import Command, Count
 from et_sim.basics.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ class Options(Command):
     chrome: Annotated[Path | None, "Chrome trace events (.json, .json.gz)", "FILE"] = None
     ranks: Annotated[str | None, 'which ranks, such as "0-3,6" (default: one of each actor)'] = None
     window: Annotated[str | None, "which time, such as 10ms:20ms (default: all)", "FROM:TO"] = None
-    limit: Annotated[int | None, "at most N nodes, in proportion of all (default: 200000)", "N"] = None
+    limit: Annotated[Count, "at most N nodes, in proportion of all (default: 200000)", "N"] = None
 
 
 def run(options: Options) -> int:
@@ -30,8 +30,6 @@ def run(options: Options) -> int:
         raise UsageError(
             "nothing to write", remedy=f"et-sim export {options.directory} --perfetto timeline.pftrace"
         )
-    if options.limit is not None and options.limit < 1:
-        raise UsageError(f"--limit is {options.limit}", remedy="show at least one node")
     from et_sim.cli.progress import Progress
     from et_sim.views import open_run
     from et_sim.views.drawing.nodes import ALWAYS

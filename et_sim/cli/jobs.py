@@ -12,7 +12,7 @@ from dataclasses import fields, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
-from et_sim.basics.declared_options import Command, Group, Option, fields_of
+from et_sim.basics.declared_options import Command, Count, Group, Option, fields_of
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import plural
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from et_sim.workloads.training.plan import Plan
 
 Declared = TypeVar("Declared", bound=Command)
-Numbers = tuple[int, ...] | None
 
 LLM, TRANSFORMER = "llm", "transformer"  # the second is one whose numbers are given, not a known model
 CNN, DLRM = "cnn", "dlrm"  # every rank has all dense weights
@@ -55,6 +54,9 @@ def whole_numbers(text: str) -> tuple[int, ...]:
         raise argparse.ArgumentTypeError(f"{text!r} (give whole numbers, as in 7,8,8,7)") from None
 
 
+Numbers = Annotated[tuple[int, ...] | None, Option(parse=whole_numbers)]
+
+
 class Of(NamedTuple):
     """The kinds of jobs that have an option."""
 
@@ -67,9 +69,9 @@ RECOMMENDATION = Group("a recommendation model, where it differs from --model")
 PASSES = Group("forward passes of inference")
 TRAINING, LEARNS, PROMPTS, TOKENS = Of(LANGUAGE), Of((DLRM,)), Of((PREFILL,)), Of((DECODE,))
 
-Layers = Annotated[int | None, "layers of the model", Of(OF_MODELS)]
-Sequence = Annotated[int | None, "tokens of a sequence", Of(OF_MODELS)]
-Vocabulary = Annotated[int | None, "words that the model knows", Of(OF_MODELS)]
+Layers = Annotated[Count, "layers of the model", Of(OF_MODELS)]
+Sequence = Annotated[Count, "tokens of a sequence", Of(OF_MODELS)]
+Vocabulary = Annotated[Count, "words that the model knows", Of(OF_MODELS)]
 CHANGES = ("layers", "sequence", "vocabulary")
 SHAPE = ("hidden", "heads", "width")
 
@@ -120,10 +122,10 @@ class ModelOptions(Command):
     layers: Annotated[Layers, MODEL] = None
     sequence: Annotated[Sequence, MODEL] = None
     vocabulary: Annotated[Vocabulary, MODEL] = None
-    hidden: Annotated[int | None, "width of the model", MODEL, TRAINING] = None
-    heads: Annotated[int | None, "heads of attention (default: of 64 channels each)", MODEL, TRAINING] = None
+    hidden: Annotated[Count, "width of the model", MODEL, TRAINING] = None
+    heads: Annotated[Count, "heads of attention (default: of 64 channels each)", MODEL, TRAINING] = None
     width: Annotated[
-        int | None, "width of the feed-forward part (default: 4 times that of the model)", MODEL, TRAINING
+        Count, "width of the feed-forward part (default: 4 times that of the model)", MODEL, TRAINING
     ] = None
 
 
@@ -140,27 +142,18 @@ class JobOptions(PlannedOptions):
     pooling: Annotated[int | None, "rows of each table that a sample names", RECOMMENDATION, LEARNS] = None
     dense_features: Annotated[int | None, "inputs of the bottom network", RECOMMENDATION, LEARNS] = None
     bottom: Annotated[
-        Numbers,
-        "hidden layers of the bottom network, as in 512,256",
-        Option(parse=whole_numbers),
-        RECOMMENDATION,
-        LEARNS,
+        Numbers, "hidden layers of the bottom network, as in 512,256", RECOMMENDATION, LEARNS
     ] = None
-    top: Annotated[
-        Numbers, "hidden layers of the top network", Option(parse=whole_numbers), RECOMMENDATION, LEARNS
-    ] = None
+    top: Annotated[Numbers, "hidden layers of the top network", RECOMMENDATION, LEARNS] = None
 
 
 class InferenceOptions(JobOptions):
     """Those of forward passes, too."""
 
-    prompt: Annotated[
-        Numbers, "tokens of each prompt, as in 512,2048", Option(parse=whole_numbers), PASSES, PROMPTS
-    ] = None
+    prompt: Annotated[Numbers, "tokens of each prompt, as in 512,2048", PASSES, PROMPTS] = None
     context: Annotated[
         Numbers,
         "tokens of each sequence that are cached before its next token, as in 512,2048",
-        Option(parse=whole_numbers),
         PASSES,
         TOKENS,
     ] = None
@@ -336,9 +329,6 @@ def read_model(options: Command, plan: Plan) -> Model:
     from et_sim.workloads.models import configuration
 
     numbers, known = given(options, (*CHANGES, *SHAPE)), vars(options)["model"]
-    for name, value in numbers.items():
-        if value < 1:
-            raise UsageError(f"--{name} is {value}", remedy="give a number from 1 up")
     if known is None:
         return _of_numbers(numbers, plan.tensor)
     for name in given(options, SHAPE):

@@ -18,8 +18,7 @@ SYSTEM, NETWORK = "system.json", "network.yml"
 
 class Options(Command):
     """List the machines that --machine takes; with a name, say what one is and where its figures are from;
-    with --out, write the files that it stands for.
-    """
+    with --out, write the files that it stands for."""
 
     name: Annotated[
         str | None, "a machine, such as h100-dgx:128", "NAME[:NPUS][,node=N][,cards=N]", Argument()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from et_sim.basics.declared_options import EITHER, Option
 from et_sim.basics.errors import UsageError, did_you_mean
 from et_sim.cli.jobs import JOBS, InferenceOptions, make_job, refuse_others
-from et_sim.cli.options import RanksOfMachine, ranks_of
+from et_sim.cli.options import RanksOfMachine, Size, ranks_of
 from et_sim.workloads.microbenchmarks import KINDS, make_microbenchmark
 
 if TYPE_CHECKING:
@@ -24,15 +24,14 @@ NO_SIZE = ("compute", "barrier")
 class Options(InferenceOptions):
     """Write the traces of a microbenchmark (one operation, or several in a chain), of one step of training a
     language model, a convolutional network or a recommendation model, or of forward passes of a language
-    model: over prompts (prefill), or over a token of each sequence (decode).
-    """
+    model: over prompts (prefill), or over a token of each sequence (decode)."""
 
     epilog = f"kinds: {', '.join((*KINDS, *JOBS))}"
 
     kind: Annotated[str, "what to make, see below", "KIND"]
     ranks: Annotated[int | None, "how many ranks"] = None
     machine: RanksOfMachine = None
-    bytes: Annotated[str | None, "comm_size of each operation: 1024, 64KiB, 1.5GB, …"] = None
+    bytes: Annotated[Size, "comm_size of each operation: 1024, 64KiB, 1.5GB, …"] = None
     repeat: Annotated[int, "operations, each after the last (default: 1)"] = 1
     compute_us: Annotated[
         int, "microseconds of computation before each operation; may overlap with the operation before"
@@ -55,13 +54,13 @@ class Options(InferenceOptions):
 
 def run(options: Options) -> int:
     """Make the workload and write it."""
-    from et_sim.basics.units import format_bytes, parse_bytes
+    from et_sim.basics.units import format_bytes
 
     options.ranks = ranks_of(options)
     if options.kind in JOBS:
         workload, description, facts = _made_job(options)
     else:
-        size = parse_bytes(options.bytes) if options.bytes is not None else 0
+        size = options.bytes or 0
         workload = make_microbenchmark(
             options.kind,
             ranks=_checked_ranks(options, size),

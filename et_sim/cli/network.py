@@ -14,8 +14,7 @@ from et_sim.cli.options import Json
 
 class Options(Command):
     """Read a network file of any form and print what it describes: devices, links by tier, diameter,
-    bisection, the device of each rank, and the ways of some messages.
-    """
+    bisection, the device of each rank, and the ways of some messages."""
 
     file: Annotated[str, "network file: dimensions, a graph, or one of another tool", "FILE"]
     path: Annotated[

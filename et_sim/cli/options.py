@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Annotated, Any, Protocol
 
-from et_sim.basics.declared_options import Command, Hidden
+from et_sim.basics.declared_options import Command, Hidden, Option
 from et_sim.basics.errors import UsageError
+from et_sim.basics.units import parse_bytes
 from et_sim.run.options import HELP, RunOptions
 
 
@@ -28,34 +29,28 @@ def parse_share(text: str, option: str) -> float:
 
 OF_COMMANDS = ("other_profile",)  # what commands decide themselves
 
-System = Annotated[str | None, HELP["system"]]
-Network = Annotated[str | None, HELP["network"]]
-Machine = Annotated[str | None, HELP["machine"]]
-NetworkModel = Annotated[str | None, HELP["model"]]  # --model is the neural network's wherever there is one
-Profile = Annotated[str | None, HELP["profile"]]
-Fold = Annotated[bool, HELP["fold"]]
-Alone = Annotated[bool, HELP["alone"]]
 RanksOfMachine = Annotated[str | None, "as many ranks as this preset machine has NPUs", "NAME[:NPUS]"]
+Size = Annotated[int | None, Option(parse=parse_bytes)]
 Json = Annotated[bool, "print data instead of text"]
 
 
 class MachineOptions(Command):
     """What a workload is simulated on."""
 
-    system: System = None
-    network: Network = None
+    system: Annotated[str | None, HELP["system"]] = None
+    network: Annotated[str | None, HELP["network"]] = None
     memory: Annotated[str | None, HELP["memory"]] = None
     groups: Annotated[str | None, HELP["groups"]] = None
-    machine: Machine = None
-    network_model: Annotated[NetworkModel, Hidden("--model")] = None
-    profile: Profile = None
+    machine: Annotated[str | None, HELP["machine"]] = None
+    network_model: Annotated[str | None, HELP["model"], Hidden("--model")] = None
+    profile: Annotated[str | None, HELP["profile"]] = None
 
 
 class SimulationOptions(MachineOptions):
     """All that a run can be asked for."""
 
-    fold: Fold = True
-    alone: Alone = False
+    fold: Annotated[bool, HELP["fold"]] = True
+    alone: Annotated[bool, HELP["alone"]] = False
     retime: Annotated[bool, HELP["retime"]] = False
     isolated: Annotated[bool, HELP["isolated"]] = False
     detail: Annotated[Sequence[str] | None, HELP["detail"]] = None

@@ -6,9 +6,9 @@ import json
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
-from et_sim.basics.declared_options import EITHER, Argument
+from et_sim.basics.declared_options import EITHER, Argument, Option
 from et_sim.basics.errors import UsageError, did_you_mean
-from et_sim.basics.units import plural
+from et_sim.basics.units import parse_bytes, plural
 from et_sim.cli import jobs
 from et_sim.cli.options import Json, parse_share
 from et_sim.cli.progress import printing
@@ -34,12 +34,14 @@ WORKSPACE = "workspace"
 
 class Options(jobs.JobOptions):
     """Check how a model is spread over ranks, and print what every stage of the pipeline needs: memory,
-    operations, traffic, and how long it has nothing to compute. Nothing is simulated.
-    """
+    operations, traffic, and how long it has nothing to compute. Nothing is simulated."""
 
     kind: Annotated[str, f"{', '.join(KINDS)} (default: {jobs.LLM})", "KIND", Argument()] = jobs.LLM
     capacity: Annotated[
-        str | None, "memory of a NPU, such as 80GiB: exit 1 if a stage needs more", EITHER
+        int | None,
+        "memory of a NPU, such as 80GiB: exit 1 if a stage needs more",
+        Option(parse=parse_bytes, least=1),
+        EITHER,
     ] = None
     machine: Annotated[
         str | None,
@@ -63,7 +65,8 @@ def run(options: Options) -> int:
         remedy = did_you_mean(options.kind, KINDS) or f"known: {', '.join(KINDS)}"
         raise UsageError(f"there is nothing called {options.kind!r} to plan", remedy=remedy)
     system = _system(options.machine)
-    capacity = _capacity(options, system)
+    memory = None if system is None else system.local_memory
+    capacity = options.capacity if memory is None else memory.capacity_bytes
     figures, model = _planned(options, system)
     figures = figures.with_workspace(parse_share(options.workspace, "--workspace"))
     _check_machine(options, figures)
@@ -94,20 +97,6 @@ def _rates(figures: Figures, system: System | None) -> dict[str, Any] | None:
     from et_sim.timeline.recorded import throughput
 
     return throughput(figures.step, peaks_of(system), figures.ranks, figures.ideal_ns, None)
-
-
-def _capacity(options: Options, system: System | None) -> int | None:
-    """The memory of an NPU; None: it is not known."""
-    from et_sim.basics.units import parse_bytes
-
-    if system is not None:
-        return None if system.local_memory is None else system.local_memory.capacity_bytes
-    if options.capacity is None:
-        return None
-    capacity = parse_bytes(options.capacity)
-    if capacity < 1:
-        raise UsageError(f"--capacity is {options.capacity}", remedy="give a size such as 80GiB")
-    return capacity
 
 
 def _check_machine(options: Options, figures: Figures) -> None:

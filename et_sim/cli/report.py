@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from et_sim.basics.declared_options import Command, Option
+from et_sim.basics.declared_options import Command, Count, Option
 from et_sim.basics.errors import UsageError
 
 OF_RUNS = ("ranks", "window", "limit")  # options that a sweep has no use for
@@ -14,14 +14,13 @@ OF_RUNS = ("ranks", "window", "limit")  # options that a sweep has no use for
 
 class Options(Command):
     """Write a run or a sweep as one HTML page that needs nothing else, not even a network. Runs of the best
-    points of a sweep that were kept have pages of their own beside it.
-    """
+    points of a sweep that were kept have pages of their own beside it."""
 
     directory: Annotated[str, "directory that et-sim run, sweep or serve wrote", "RUN"]
     html: Annotated[Path, "the page to write", "FILE", Option()]
     ranks: Annotated[str | None, 'ranks of the timeline, such as "0-3,6" (default: one of each actor)'] = None
     window: Annotated[str | None, "its time, such as 10ms:20ms (default: all)", "FROM:TO"] = None
-    limit: Annotated[int | None, "draw at most about N nodes (default: 100000); more are merged", "N"] = None
+    limit: Annotated[Count, "draw at most about N nodes (default: 100000); more are merged", "N"] = None
 
 
 def run(options: Options) -> int:
@@ -33,8 +32,6 @@ def run(options: Options) -> int:
         return _write_sweep(options)
     if is_serving(options.directory):
         return _write_serving(options)
-    if options.limit is not None and options.limit < 1:
-        raise UsageError(f"--limit is {options.limit}", remedy="draw at least one node")
     from et_sim.basics.units import format_bytes
     from et_sim.views import open_run
     from et_sim.views.drawing.nodes import ALWAYS

@@ -12,8 +12,7 @@ class Options(EvaluationOptions):
     """Find the points of a sweep with the least time, memory, energy, price or ranks, the most tokens per
     second or MFU, or the best compromises of several of these. Plans that bounds rule out are not simulated;
     where there are no bounds, Optuna chooses what is. What a directory already holds is not simulated again.
-    Exit status 1: no point is what was looked for.
-    """
+    Exit status 1: no point is what was looked for."""
 
     spec: Annotated[Path, "YAML file of a sweep that says what to search for, too", "SPEC"]
     out: Annotated[Path | None, "directory to write (default: ./NAME.search)", "DIR"] = None

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from et_sim.basics.declared_options import Command, Group, Option
+from et_sim.basics.declared_options import Command, Count, Group, Option
 from et_sim.basics.errors import UsageError
+from et_sim.basics.units import parse_bytes, parse_time_ns
 from et_sim.cli.jobs import SERVE, Layers, Sequence, Vocabulary, read_model, read_plan, with_plan
-from et_sim.cli.options import Fold, Machine, Network, NetworkModel, Profile, System, run_options
+from et_sim.cli.options import run_options
+from et_sim.run.options import HELP
 from et_sim.serving.batcher import POLICIES
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from et_sim.serving.serve import Setup
 
 
+Time = Annotated[float | None, Option(parse=parse_time_ns, least=1)]
 REPLICA = Group("the model, and a replica of it")
 SERVING = Group("how requests are served")
 MACHINE = Group("the machine")
@@ -38,8 +40,7 @@ class ReplicaOptions(Command):
 
 class Options(ReplicaOptions):
     """Serve requests with replicas of a language model, batch by batch. Every distinct forward pass, and
-    every transfer of a cache, is simulated on the machine.
-    """
+    every transfer of a cache, is simulated on the machine."""
 
     requests: Annotated[
         str,
@@ -50,10 +51,10 @@ class Options(ReplicaOptions):
     seed: Annotated[int | None, "of poisson (default: 0)"] = None
     out: Annotated[Path | None, "directory to write (default: ./NAME.serve)"] = None
     json: Annotated[bool, "print the content of summary.json"] = False
-    replicas: Annotated[int | None, "replicas that do both, prompts and tokens (default: 1)", SERVING] = None
-    prefill_replicas: Annotated[int | None, "replicas that only work on prompts", SERVING] = None
+    replicas: Annotated[Count, "replicas that do both, prompts and tokens (default: 1)", SERVING] = None
+    prefill_replicas: Annotated[Count, "replicas that only work on prompts", SERVING] = None
     decode_replicas: Annotated[
-        int | None,
+        Count,
         "replicas that get their caches, for further tokens",
         SERVING,
     ] = None
@@ -68,21 +69,20 @@ class Options(ReplicaOptions):
         int, "round cached contexts up to so many tokens; 1: exact (default: 64)", SERVING
     ] = 64
     capacity: Annotated[
-        str | None, "memory of an NPU, such as 80GiB (default: what the machine says)", SERVING
+        int | None,
+        Option(parse=parse_bytes, least=1),
+        "memory of an NPU, such as 80GiB (default: what the machine says)",
+        SERVING,
     ] = None
     memory_share: Annotated[float, "of it, for weights and caches (default: 0.9)", SERVING] = 0.9
-    ttft: Annotated[
-        str | None, "the longest time to first token of a good request, such as 200ms", SERVING
-    ] = None
-    tpot: Annotated[
-        str | None, "the longest time per output token of a good request, such as 20ms", SERVING
-    ] = None
-    system: Annotated[System, MACHINE] = None
-    network: Annotated[Network, MACHINE] = None
-    machine: Annotated[Machine, MACHINE] = None
-    profile: Annotated[Profile, MACHINE] = None
-    fold: Annotated[Fold, MACHINE] = True
-    network_model: Annotated[NetworkModel, MACHINE] = None
+    ttft: Annotated[Time, "the longest time to first token of a good request, such as 200ms", SERVING] = None
+    tpot: Annotated[Time, "the longest time per output token of a good request, such as 20ms", SERVING] = None
+    system: Annotated[str | None, HELP["system"], MACHINE] = None
+    network: Annotated[str | None, HELP["network"], MACHINE] = None
+    machine: Annotated[str | None, HELP["machine"], MACHINE] = None
+    profile: Annotated[str | None, HELP["profile"], MACHINE] = None
+    fold: Annotated[bool, HELP["fold"], MACHINE] = True
+    network_model: Annotated[str | None, HELP["model"], MACHINE] = None
 
 
 def run(options: Options) -> int:
@@ -117,7 +117,6 @@ def _name(requests: str) -> str:
 
 def _read(options: Options) -> tuple[Any, Setup, RunOptions]:
     """The model, how it is served, and the machine."""
-    from et_sim.basics.units import parse_bytes, parse_time_ns
     from et_sim.serving.batcher import Policy
     from et_sim.serving.results import Objectives
     from et_sim.serving.serve import Setup
@@ -126,7 +125,6 @@ def _read(options: Options) -> tuple[Any, Setup, RunOptions]:
     model = read_model(options, plan)
     policy = Policy(options.policy, options.max_batch, options.token_budget, options.block)
     replicas, prefill = _replicas(options)
-    limits = (_quantity(options, name, parse_time_ns, "a time such as 200ms") for name in ("ttft", "tpot"))
     setup = Setup(
         plan=plan,
         replicas=replicas,
@@ -135,9 +133,9 @@ def _read(options: Options) -> tuple[Any, Setup, RunOptions]:
         policy=policy,
         context_step=options.context_step,
         memory_share=options.memory_share,
-        capacity_bytes=_quantity(options, "capacity", parse_bytes, "a size such as 80GiB"),
+        capacity_bytes=options.capacity or 0,
         seed=options.seed,
-        objectives=Objectives(*limits),
+        objectives=Objectives(int(options.ttft or 0), int(options.tpot or 0)),
     )
     return model, setup, run_options(options)
 
@@ -145,13 +143,6 @@ def _read(options: Options) -> tuple[Any, Setup, RunOptions]:
 def _replicas(options: Options) -> tuple[int, int]:
     """How many replicas, the last ones if there are several pools; and how many only for prompts."""
     prefill, decode, both = options.prefill_replicas, options.decode_replicas, options.replicas
-    for option, value in (
-        ("--replicas", both),
-        ("--prefill-replicas", prefill),
-        ("--decode-replicas", decode),
-    ):
-        if value is not None and value < 1:
-            raise UsageError(f"{option} is {value}", remedy="give a number from 1 up")
     if prefill is None and decode is None:
         if options.decode_tp is not None:
             raise UsageError(
@@ -169,17 +160,6 @@ def _replicas(options: Options) -> tuple[int, int]:
             remedy="give both --prefill-replicas and --decode-replicas",
         )
     return decode, prefill
-
-
-def _quantity(options: Options, name: str, parse: Callable[[str], float], remedy: str) -> int:
-    """What an option says; 0: nothing."""
-    text = vars(options)[name]
-    if text is None:
-        return 0
-    quantity = int(parse(text))
-    if quantity < 1:
-        raise UsageError(f"--{name} is {text}", remedy=f"give {remedy}")
-    return quantity
 
 
 def _warn(serving: Serving) -> None:

@@ -34,8 +34,7 @@ IDEAL_MEMORY = {"memory-type": "PER_NPU_MEMORY_EXPANSION", "remote-mem-latency":
 
 class Options(Command):
     """Draw which pass of which micro-batch every rank works on: of a workload, with the times that its traces
-    give and a network that takes none; of a run, as it was.
-    """
+    give and a network that takes none; of a run, as it was."""
 
     epilog = (
         'Kernels belong to passes by their names, which begin like "forward 3", "backward 3",'

@@ -16,8 +16,7 @@ SCREEN = Path("-")
 class Options(Command):
     """Ask a run's tables a question in SQL (DuckDB's dialect). Tables: timeline, actors, ranks, run, and
     phases, layers, memory, path where the run holds them; of et-sim serve: requests, iterations; of a sweep:
-    sweep, times.
-    """
+    sweep, times."""
 
     directory: Annotated[str, "directory that et-sim run, serve or sweep wrote", "RUN"]
     query: Annotated[str, 'such as "SELECT kind, count(*) FROM timeline GROUP BY kind"', "QUERY"]

@@ -41,8 +41,7 @@ class EvaluationOptions(Command):
 class Options(EvaluationOptions):
     """Simulate a run at every point of some axes, each of which varies a field of its inputs, and write one
     table of all points. What a directory already holds is not simulated again, so an interrupted sweep goes
-    on where it was. Exit status 1: no point could be completed.
-    """
+    on where it was. Exit status 1: no point could be completed."""
 
     spec: Annotated[Path, "YAML file that describes the run and the axes", "SPEC"]
     out: Annotated[Path | None, "directory to write (default: ./NAME.sweep)", "DIR"] = None

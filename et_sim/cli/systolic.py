@@ -19,8 +19,7 @@ LAYOUTS = ("conv", "gemm")
 
 class Options(Command):
     """Read a topology and a configuration of SCALE-Sim, and print what each layer costs: cycles, stalls,
-    utilisation, and the words that move. Nothing is simulated word by word.
-    """
+    utilisation, and the words that move. Nothing is simulated word by word."""
 
     topology: Annotated[Path, "the layers, one per row", "TOPOLOGY.csv"]
     config: Annotated[Path, "the array, an INI file", "CFG", Option("--config -c")]

@@ -18,8 +18,7 @@ PERCENT = (("e", "E %"), ("g", "G %"), ("mape", "MAPE %"), ("bias", "bias %"), (
 
 class Options(Command):
     """Predict every row of a file of measurements on the machine by name that its hardware is, and say how
-    far it is off: by system, kind and size.
-    """
+    far it is off: by system, kind and size."""
 
     file: Annotated[
         Path | None,

@@ -10,6 +10,7 @@ import pytest
 
 from et_sim.basics.command_line import Parser
 from et_sim.basics.declared_options import EITHER, Argument, Command, Group, Hidden, Option
+from et_sim.basics.errors import UsageError
 from et_sim.basics.units import parse_bytes
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -25,7 +26,7 @@ class Options(Command):
     parts: Annotated[Sequence[int], "its parts", "PART", Argument()] = ()
     level: Annotated[int, "how much", "N", Option("-l --level")]
     kind: Annotated[str, "which", Option(choices=("a", "b"))] = "a"
-    size: Annotated[int | None, "how large", Option(parse=parse_bytes), SIZES] = None
+    size: Annotated[int | None, "how large", Option(parse=parse_bytes, least=1), SIZES] = None
     name: Annotated[Sequence[str], "of it; repeatable", Hidden("--also-called")] = ()
     fold: Annotated[bool, "do not fold"] = True
     fast_one: Annotated[bool, "be fast", EITHER] = False
@@ -93,6 +94,12 @@ def test_wrong_words_are_refused(words: list[str], answer: str, capsys: pytest.C
         parsed(*words)
     assert ended.value.code == 2
     assert answer in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", ["--size=0", "--size=many"])
+def test_values_that_cannot_be_are_refused_as_elsewhere(words: str) -> None:
+    with pytest.raises(UsageError, match=r"--size is 0 \(give 1 or more\)|size 'many' cannot be understood"):
+        parsed("f", "-l1", words)
 
 
 def test_help_has_the_docstring_the_groups_and_no_hidden_names() -> None:
