@@ -18,7 +18,7 @@ from et_sim.engine.transport.network_seam import NetworkModel
 from et_sim.machine import Network, read_machine
 from et_sim.network.registry import model_named
 from et_sim.plan import build_plan
-from et_sim.plan.tables import Plan
+from et_sim.plan.records import Plan
 from et_sim.timeline import MessageSpool
 
 REPEATS = 3

@@ -31,7 +31,7 @@ ALLOWED: dict[str, set[str]] = {
     "collectives": set(),
     "compute": {"machine", "trace"},
     "memory": {"machine", "trace"},
-    "network": {"machine", "plan.tables", "plan.splitmix", "fold.path_keys", "engine"},
+    "network": {"machine", "plan.records", "plan.splitmix", "fold.path_keys", "engine"},
     "plan": {"trace", "machine", "collectives", "compute", "memory"},
     "fold": {"plan", "machine", "memory", "compute", "trace"},
     "engine": {"plan", "fold", "machine", "trace"},  # trace: to name nodes in a stall
@@ -131,7 +131,7 @@ def _imports(module: str, path: Path) -> Iterator[Import]:
 
 
 def _room(dotted: str) -> str:
-    """`et_sim.plan.tables.NODE` is of room `plan`; `converters.…` is one room; "" is the facade."""
+    """`et_sim.plan.records.NODE` is of room `plan`; `converters.…` is one room; "" is the facade."""
     parts = dotted.split(".")
     if parts[0] in ("converters", "recorder"):
         return parts[0]
@@ -250,7 +250,7 @@ def test_the_simulator_never_imports_the_converters_or_the_recorder() -> None:
         ("views", "et_sim.engine.driver.Outcome", False),
         ("views", "et_sim.basics.units.format_ns", True),
         ("trace", "et_sim.machine.read_machine", False),
-        ("network", "et_sim.plan.tables.STEP", True),
+        ("network", "et_sim.plan.records.STEP", True),
         ("network", "et_sim.plan.lowering.build_plan", False),
         ("layerfile", "converters.report.plural", False),
         ("converters", "et_sim.engine.run_plan", False),

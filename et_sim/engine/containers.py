@@ -16,7 +16,7 @@ import numpy as np
 
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
-from et_sim.plan.tables import record, table, zeros
+from et_sim.plan.records import record, table, zeros
 
 NONE = -1  # no row
 SMALLEST_POOL = 256

@@ -36,7 +36,7 @@ from et_sim.engine.transport.network_seam import NetworkModel, network_tables, p
 from et_sim.machine.model import Network
 from et_sim.plan.expected import expected_messages
 from et_sim.plan.fractions import in_fractions
-from et_sim.plan.tables import Plan
+from et_sim.plan.records import Plan
 
 FEWEST_EVENTS, MOST_EVENTS = 20_000, 1 << 40  # until Python takes a look
 SECONDS_BETWEEN_REPORTS = 0.3

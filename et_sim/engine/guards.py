@@ -20,7 +20,7 @@ from et_sim.engine.state import kinds
 from et_sim.engine.state.cause_tables import CAUSAL_EVENT
 from et_sim.engine.transport.network_seam import NetworkModel
 from et_sim.machine.model import Network
-from et_sim.plan.tables import Plan
+from et_sim.plan.records import Plan
 
 BUFFERED = 2  # times what one event may need
 EVENTS_FOR_NOTHING = 1_000_000  # in one instant

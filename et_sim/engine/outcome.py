@@ -19,7 +19,7 @@ from et_sim.engine.state.run import Run
 from et_sim.engine.state.traffic_tables import PER_LINK
 from et_sim.engine.transport.network_seam import NetworkModel
 from et_sim.machine.model import Network
-from et_sim.plan.tables import Plan
+from et_sim.plan.records import Plan
 
 
 class Ports(Struct, frozen=True, eq=False):

@@ -22,7 +22,7 @@ from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.state.traffic_tables import POOLS as TRAFFIC_POOLS
 from et_sim.engine.transport.network_seam import Needs, NetworkModel
 from et_sim.machine.corrections import Correction
-from et_sim.plan.tables import FIRST_FACTOR, LANES, UNLIMITED_LANES, Action, Plan, most_of_a_template
+from et_sim.plan.records import FIRST_FACTOR, LANES, UNLIMITED_LANES, Action, Plan, most_of_a_template
 
 ROWS_PER_THING = 4
 COMPLETIONS_PER_EVENT = 2  # an arrival may complete a node at either end

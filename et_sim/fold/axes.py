@@ -26,8 +26,8 @@ from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.unique import unique_rows
 from et_sim.fold.path_keys import MessageColumns, PathKeys, are_alike, steps_along
 from et_sim.plan.lowering import Lowering
+from et_sim.plan.records import NO_AXIS
 from et_sim.plan.splitmix import splitmix64
-from et_sim.plan.tables import NO_AXIS
 
 
 def rotations(words: Any, seed: int) -> Any:

@@ -40,9 +40,9 @@ from et_sim.fold.shapes import shapes_of_templates
 from et_sim.memory import NO_SERVER
 from et_sim.plan.lowering import Lowering
 from et_sim.plan.members import Actors
+from et_sim.plan.records import NO_AXIS, Action
 from et_sim.plan.splitmix import splitmix64
 from et_sim.plan.switch_tables import can_be_folded
-from et_sim.plan.tables import NO_AXIS, Action
 
 
 def sizes_of_ranks(lowering: Lowering) -> Any:

@@ -44,7 +44,7 @@ from et_sim.network.fabric import (
     note_leg,
 )
 from et_sim.network.fabrics import fabric_of
-from et_sim.plan.tables import Plan, record, table
+from et_sim.plan.records import Plan, record, table
 
 HAS_CONTENTION = False
 REACHES_SWITCHES = True

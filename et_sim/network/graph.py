@@ -23,7 +23,7 @@ from et_sim.network.fabric import NONE, Hop, Leg, Wires, refuse_slow
 from et_sim.network.paths import LinkPaths
 from et_sim.network.route_tables import FAR, RouteTables, route_tables
 from et_sim.network.routes import FIRST_PORTS, MOST_PORTS, ports_of_flow, stop_after
-from et_sim.plan.tables import record, table
+from et_sim.plan.records import record, table
 
 TO = "->"  # in the names of links
 SPEED = record(("bytes_per_ns", "f8"), ("latency_ns", "f8"))

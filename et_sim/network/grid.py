@@ -23,7 +23,7 @@ from et_sim.engine.state.resources import ResourceTable, sendings
 from et_sim.machine.model import AT_SWITCH, Dimension, GridFabric, Network, Shape, UnevenLink
 from et_sim.network.fabric import NONE, Hop, Leg, Wires, leg_ns_by_links, refuse_slow, slowest_of_links
 from et_sim.network.paths import GridPaths
-from et_sim.plan.tables import record, table
+from et_sim.plan.records import record, table
 
 RING, FULLY_CONNECTED, SWITCH = 0, 1, 2
 SHAPE_CODE = {Shape.RING: RING, Shape.FULLY_CONNECTED: FULLY_CONNECTED, Shape.SWITCH: SWITCH}

@@ -23,7 +23,7 @@ from et_sim.machine.model import LevelFabric, Network
 from et_sim.network.fabric import NONE, Leg, refuse_slow
 from et_sim.network.grid import RING, SHAPE_CODE, SWITCH
 from et_sim.network.paths import LevelPaths
-from et_sim.plan.tables import record, table
+from et_sim.plan.records import record, table
 
 # Points on a message's way, and on that through the memory.
 LATENCY_PASSED, LINKS_PASSED, CARDS_PASSED, ROUTER_PASSED, ARRIVED, MEMORY_REACHED, MEMORY_PASSED = range(7)

@@ -42,7 +42,7 @@ from et_sim.machine.model import GraphFabric, LevelFabric, Network, Routing
 from et_sim.network.fabric import WAY_FIELDS, is_wired_to_itself, next_ports, set_out, take_hop
 from et_sim.network.fabrics import fabric_of
 from et_sim.network.route_tables import MOST_BYTES_OF_TABLE
-from et_sim.plan.tables import Plan, record, table
+from et_sim.plan.records import Plan, record, table
 
 HAS_CONTENTION = True
 REACHES_SWITCHES = True

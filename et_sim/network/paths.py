@@ -22,8 +22,8 @@ from et_sim.fold.path_keys import MessageColumns, PathKeys, SharedLinks
 from et_sim.machine.model import AT_SWITCH, Dimension, GridFabric, Level, LevelFabric, Shape, strides_of
 from et_sim.network.fabric import WAY_FIELDS, is_wired_to_itself, set_out, take_hop
 from et_sim.network.routes import FIRST_PORTS
+from et_sim.plan.records import record, table
 from et_sim.plan.splitmix import splitmix64
-from et_sim.plan.tables import record, table
 
 Tier = TypeVar("Tier", Dimension, Level)
 WALKER = record(*WAY_FIELDS, ("target", "i4"))

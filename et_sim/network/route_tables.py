@@ -22,7 +22,7 @@ from et_sim.compiled.entry_points import entry
 from et_sim.compiled.tables_by_reference import Tables
 from et_sim.machine.graph import NPU
 from et_sim.machine.model import GraphFabric, Network, Routing
-from et_sim.plan.tables import record, table
+from et_sim.plan.records import record, table
 
 NONE = -1
 FAR = 255  # more links than any way has

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any
 
 from et_sim.machine.transports import PS_PER_NS
-from et_sim.plan.tables import record, table
+from et_sim.plan.records import record, table
 
 KINDS = {"bool": "u1", "int": "i8", "float": "f8"}
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from et_sim.basics.unique import unique
 from et_sim.machine.corrections import Correction
-from et_sim.plan.tables import Action, Lane, Plan, equal_rows, most_of_a_template
+from et_sim.plan.records import Action, Lane, Plan, equal_rows, most_of_a_template
 
 NOT_COMPARED = ("corrections", "notices", "compute", "tensors", "pool_units")
 SCHEDULED = (Action.DELAY, Action.MEMORY)  # these never end while their rank issues other nodes

@@ -13,7 +13,7 @@ from et_sim.basics.errors import MachineError
 from et_sim.collectives import IN_NETWORK, RING, TREE, Algorithm, Operation, parse_algorithm
 from et_sim.machine.model import GridFabric, Machine, Notice
 from et_sim.machine.switch_trees import SwitchTrees
-from et_sim.plan import tables
+from et_sim.plan import records
 from et_sim.plan.axes import Axes
 from et_sim.plan.groups import GroupShape, GroupTable
 
@@ -54,7 +54,7 @@ class SwitchReach:
     def algorithm(self, operation: Operation, axis: int, group: GroupShape) -> Algorithm:
         """In-network if switches that reduce reach all members along an axis; else a ring, with a notice."""
         self._check(operation)
-        is_of_system = axis != tables.NO_AXIS and not self._row_of[axis].in_group
+        is_of_system = axis != records.NO_AXIS and not self._row_of[axis].in_group
         place = (axis, "" if is_of_system else group.name)
         if place not in self._reached:
             self._reached[place] = self._are_reached(*place)
@@ -84,7 +84,7 @@ class SwitchReach:
 
     def _are_reached(self, axis: int, name: str) -> bool:
         """Whether there is a tree for every line along an axis, or for every group of a name."""
-        if axis == tables.NO_AXIS or self._row_of[axis].in_group:
+        if axis == records.NO_AXIS or self._row_of[axis].in_group:
             return all(self.trees.over(line) is not None for line in self.lines(axis, name))
         if isinstance(self._network.fabric, GridFabric) and axis != self._row_of.of_system:
             return any(number == axis for number, _ in self._network.reducers)
@@ -101,7 +101,7 @@ class SwitchReach:
 
     def lines_of(self, axis: int, members: Any) -> Any:
         """The members of each line along an axis of groups, whose members are in the last two places."""
-        return members if axis == tables.NO_AXIS else self._row_of.lines(axis, members)
+        return members if axis == records.NO_AXIS else self._row_of.lines(axis, members)
 
     def _instead(self, operation: Operation, axis: int, name: str) -> Algorithm:
         instead = TREE if operation is Operation.BROADCAST else RING
@@ -149,7 +149,7 @@ class AlgorithmChoice:
             return self._along_own_sides(operation, group, names)
         if not group.spans_system:
             if IN_NETWORK.family in names:
-                return (self._switches.algorithm(operation, tables.NO_AXIS, group),)
+                return (self._switches.algorithm(operation, records.NO_AXIS, group),)
             return (parse_algorithm(names[0] if len(names) == 1 else "ring"),)
         chosen: list[Algorithm] = []
         for dimension, name in enumerate(names):

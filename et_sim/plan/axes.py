@@ -23,10 +23,10 @@ from msgspec.structs import replace
 from et_sim.basics.errors import MachineError
 from et_sim.collectives import RING, Algorithm, CostFixes, Operation
 from et_sim.machine.model import Machine
-from et_sim.plan import tables
+from et_sim.plan import records
 from et_sim.plan.groups import GroupShape, GroupTable
 from et_sim.plan.layout import Layout, Ring, Side, rings_through, sides_of_system
-from et_sim.plan.tables import NO_AXIS
+from et_sim.plan.records import NO_AXIS
 
 # Sub-groups as listed pay this fixed time per endpoint transfer, whatever the system file says.
 SUBGROUP_ENDPOINT_NS = 10
@@ -112,7 +112,7 @@ class Axes:
         if not group.spans_system:
             if group.members == 1:
                 return None
-            return tables.NO_AXIS if group.is_as_listed else self.of_all(group)
+            return records.NO_AXIS if group.is_as_listed else self.of_all(group)
         if involved is None or group.listed:
             involved = (True,) * self.of_system
         chosen = [d for d in self._real if d < len(involved) and involved[d]]
@@ -142,10 +142,10 @@ class Axes:
         first, slot = [], 0
         for axis in self._rows:
             slot += axis.in_group
-            begin = tables.IN_GROUP if axis.in_group else tables.IN_SYSTEM
+            begin = records.IN_GROUP if axis.in_group else records.IN_SYSTEM
             bounds = (begin, slot * axis.in_group, self._endpoint_ns)
             first.append((axis.stride, axis.members, *bounds))
-        out = tables.table(tables.AXIS, len(first) + len(of_groups))
+        out = records.table(records.AXIS, len(first) + len(of_groups))
         columns = np.array(first + of_groups, np.int64).T
         names = ("stride", "members", "members_first", "slot", "endpoint_ns")
         for name, column in zip(names, columns, strict=True):
@@ -155,7 +155,7 @@ class Axes:
 
     def _orders(self, axes: Any) -> Any:
         """Say in the axis table where orders begin; returns the orders: places by position, and back."""
-        axes["order_first"] = tables.NO_ORDER
+        axes["order_first"] = records.NO_ORDER
         orders, count = [np.zeros(0, np.int64)], 0
         for row, axis in enumerate(self._rows):
             if axis.ring:

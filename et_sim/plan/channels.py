@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from et_sim.basics.errors import TraceError
 from et_sim.basics.unique import unique
-from et_sim.plan import tables
+from et_sim.plan import records
 from et_sim.plan.members import Actors
 from et_sim.trace.columns import TAG_RANGE, NodeKind, Trace
 from et_sim.trace.stack import Stack, stacks
@@ -62,7 +62,7 @@ def _endpoints(stack: Stack, relative: Sequence[bool], ranks: int) -> list[Endpo
     is_send = trace.kind[rows] == NodeKind.SEND
     peer = np.where(is_send, trace.comm_dst[rows], trace.comm_src[rows]).astype(np.int64)
     peer = np.where(np.array(relative, np.bool_)[of], peer % ranks, peer)
-    first, slot = tables.in_order_of_first((of << _PEER_BITS) + peer)
+    first, slot = records.in_order_of_first((of << _PEER_BITS) + peer)
     tag, size, peer = trace.comm_tag[rows] % TAG_RANGE, trace.comm_bytes[rows], peer[first]
     bounds = np.searchsorted(of, np.arange(len(stack) + 1)).tolist()
     slots = np.searchsorted(first, bounds).tolist()
@@ -231,7 +231,7 @@ class ChannelTables:
         keys = np.concatenate(self._keys) if self._keys else np.empty((0, 5), np.int64)
         first, of_endpoint = _distinct(keys)
         unique = keys[first]
-        channels = tables.table(tables.CHANNEL, len(unique))
+        channels = records.table(records.CHANNEL, len(unique))
         for column, name in enumerate(("source", "target", "tag", "bytes")):
             channels[name] = unique[:, column]
         channels["handshake"] = _distinct(unique[:, [0, 1, 2, 4]])[1]  # whatever the bytes

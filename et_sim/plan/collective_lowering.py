@@ -26,7 +26,7 @@ from et_sim.collectives.uneven import check_knows_sizes
 from et_sim.machine.collective_library import Choice
 from et_sim.machine.corrections import Correction
 from et_sim.machine.model import Machine, System
-from et_sim.plan import tables
+from et_sim.plan import records
 from et_sim.plan.algorithms import AlgorithmChoice, SwitchReach
 from et_sim.plan.axes import Axes, Way, Ways
 from et_sim.plan.custom import CustomTables
@@ -62,7 +62,7 @@ from et_sim.plan.phases import (
     split_whole,
 )
 from et_sim.plan.programs import CustomProgram, OwnSizes, ProgramKey, ProgramRows, check_bytes
-from et_sim.plan.tables import QueueCursor
+from et_sim.plan.records import QueueCursor
 
 if TYPE_CHECKING:
     from et_sim.plan.library_phases import LibraryPhases, PacedPhase
@@ -243,7 +243,7 @@ class CollectiveTables:
         for way in visited:
             check_knows_sizes(way.algorithm, way.members, len(held), self._accounting)
             row = way.axis_of(Operation.ALL_TO_ALL, self._accounting, turn)
-            axis = None if row == tables.NO_AXIS else self.axes[row]
+            axis = None if row == records.NO_AXIS else self.axes[row]
             line = line_of(axis, len(held), axis.ring or None if axis else None)
             phase, held = pass_along(held, line)
             step = PhaseStep(self._part(way), Operation.ALL_TO_ALL, phase.most, phase.most, QueueCursor.NEXT)
@@ -329,7 +329,7 @@ class CollectiveTables:
         self._customs.compare(prefix, group, request.operation, request.size)
         phase = (
             self._programs.add(program, -1),
-            tables.NO_AXIS,
+            records.NO_AXIS,
             0,
             0,
             int(QueueCursor.NONE),
@@ -348,7 +348,7 @@ class CollectiveTables:
         if self._choice.is_left_to_switches(request.operation):
             axis = self.axes.in_one_dimension(axis)
         algorithm = self._choice.of_tree(request.operation, axis, request.group)
-        if axis != tables.NO_AXIS:
+        if axis != records.NO_AXIS:
             stride, members = self.axes[axis][:2]
             root = root // stride % members
         phase_lists = []
@@ -391,7 +391,7 @@ class CollectiveTables:
 
     def collectives(self) -> np.ndarray:
         """The collective table, but for the numbers of chunks in all programs (`first_sequence`)."""
-        return tables.filled(tables.COLLECTIVE, [(*values, 0) for values in self._collectives])
+        return records.filled(records.COLLECTIVE, [(*values, 0) for values in self._collectives])
 
     @property
     def library_choices(self) -> tuple[str, ...]:
@@ -413,11 +413,11 @@ class CollectiveTables:
 
     def chunk_plans(self) -> np.ndarray:
         """The table of chunks that have the same phases."""
-        return tables.filled(tables.CHUNK_PLAN, self._chunk_plans)
+        return records.filled(records.CHUNK_PLAN, self._chunk_plans)
 
     def phases(self) -> np.ndarray:
         """The phase table."""
-        return tables.filled(tables.PHASE, self._phases)
+        return records.filled(records.PHASE, self._phases)
 
     def programs(self) -> dict[str, Any]:
         """The program, step, transfer and tree tables."""

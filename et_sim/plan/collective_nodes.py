@@ -19,7 +19,7 @@ from et_sim.machine.model import System
 from et_sim.plan.collective_lowering import CollectiveRequest, CollectiveTables, Loads
 from et_sim.plan.exchanges import PLAIN
 from et_sim.plan.groups import GroupTable, OwnGroups
-from et_sim.plan.tables import Action
+from et_sim.plan.records import Action
 from et_sim.trace.columns import CollectiveKind, Trace
 from et_sim.trace.order import in_program_order
 from et_sim.trace.preflight.pairs import sorted_groups

@@ -18,11 +18,11 @@ from et_sim.basics.units import exact_bytes
 from et_sim.collectives import Operation
 from et_sim.compute import Treatment, recorded_ns
 from et_sim.machine.model import Notice
-from et_sim.plan import tables
+from et_sim.plan import records
 from et_sim.plan.channels import WORKLOAD, ChannelTables, Endpoints, check_peers, find_endpoints, rank_place
 from et_sim.plan.groups import GroupTable
 from et_sim.plan.nodes import TemplateTables
-from et_sim.plan.tables import Action
+from et_sim.plan.records import Action
 from et_sim.trace.columns import NodeKind, Trace
 from et_sim.trace.files import read_workload
 
@@ -109,7 +109,7 @@ class CustomTables:
 
     def finish(self, channels: ChannelTables) -> Any:
         """The member table; adds the members' channels."""
-        out = tables.table(tables.CUSTOM, len(self._members))
+        out = records.table(records.CUSTOM, len(self._members))
         for row, member in zip(out, self._members, strict=True):
             row.template = member.template
             row.channel_first = channels.add_custom(
@@ -134,7 +134,7 @@ def _received_bytes(operation: Operation, members: int, size: int) -> tuple[int,
 
 
 def _lower(trace: Trace) -> Any:
-    nodes = tables.table(tables.NODE, len(trace))
+    nodes = records.table(records.NODE, len(trace))
     kinds = (NodeKind.COMP, NodeKind.SEND, NodeKind.RECV)
     strange = np.flatnonzero(~np.isin(trace.kind, [int(kind) for kind in kinds]))
     if len(strange):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.plan.tables import Action, Plan
+from et_sim.plan.records import Action, Plan
 
 
 def expected_messages(plan: Plan) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 from et_sim.basics.errors import InputError
 from et_sim.basics.units import format_ns
-from et_sim.plan.tables import NO_REDUCTION, Plan
+from et_sim.plan.records import NO_REDUCTION, Plan
 
 LATEST = 1 << 62  # units of time
 

@@ -20,9 +20,9 @@ from msgspec import Struct
 from et_sim.basics.errors import TraceError, did_you_mean
 from et_sim.basics.group_names import group_key
 from et_sim.machine.model import LogicalGrid
-from et_sim.plan import tables
+from et_sim.plan import records
 from et_sim.plan.layout import Layout, classes_of_groups, sides_of_group
-from et_sim.plan.tables import UsedGroup
+from et_sim.plan.records import UsedGroup
 from et_sim.trace.group_rule import GroupRule
 from et_sim.trace.process_groups import ALL_RANKS
 from et_sim.trace.workload import Workload
@@ -227,7 +227,7 @@ class GroupTable:
 
     def tables(self, axes: Any, queue_sets: Callable[[GroupShape], int]) -> tuple[Any, Any]:
         """The group table but for `first_member`, and the ranks of all but the first group in a row."""
-        out = tables.table(tables.GROUP, len(self._members))
+        out = records.table(records.GROUP, len(self._members))
         for row in range(len(out)):
             out[row].members = len(self._members[row])
             out[row].members_first, out[row].axis = self._first[row], axes[row]

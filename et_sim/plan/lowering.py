@@ -21,7 +21,7 @@ from et_sim.machine.corrections import Correction
 from et_sim.machine.model import LocalMemory, LogicalGrid, Machine, QueueOrder, StreamPolicy, System, WhenFull
 from et_sim.machine.system_parts import CAPACITY
 from et_sim.memory import NO_SERVER, memory_model
-from et_sim.plan import tables
+from et_sim.plan import records
 from et_sim.plan.channels import ChannelTables, endpoints_of_templates, lowest_ranks
 from et_sim.plan.collective_lowering import CollectiveTables
 from et_sim.plan.collective_nodes import CustomChoice, lower_collectives
@@ -31,10 +31,10 @@ from et_sim.plan.groups import GroupTable, layout_classes
 from et_sim.plan.members import Actors, MemberTables
 from et_sim.plan.nodes import NodeRules, TemplateTables, TooLittleSaid, lower_nodes
 from et_sim.plan.pool_tables import JointRequests, pool_tables, refuse_unequal_requests
+from et_sim.plan.records import Plan, Version1Rules, WaitingOrder
 from et_sim.plan.straggler_variants import StragglerVariants
 from et_sim.plan.streams import StreamLanes, TemplatePart, occupation_of, slowing_of
 from et_sim.plan.switch_tables import switch_tables
-from et_sim.plan.tables import Plan, Version1Rules, WaitingOrder
 from et_sim.trace.stack import Stack, for_each_stack
 from et_sim.trace.tensors import TensorUses, tensor_uses
 from et_sim.trace.workload import Workload
@@ -177,7 +177,7 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
     groups, group_ranks = lowering.groups.tables(group_axes, lowering.collectives.queue_sets)
     members, actor_members, group_members = member_tables.finish(groups, len(group_ranks))
     programs = lowering.collectives.programs()
-    actor_table = tables.table(tables.ACTOR, len(actors))
+    actor_table = records.table(records.ACTOR, len(actors))
     actor_table["template"] = workload.template_of_rank[actors.representative]
     actor_table["rank"] = actors.representative
     actor_table["channel_first"] = channel_first
@@ -291,7 +291,7 @@ def _most_bytes(programs: dict[str, Any]) -> int:
 
 def _numbered(collectives: Any, nodes: Any) -> Any:
     """Give every collective sequence numbers for as many of its like as any program has in a group."""
-    issued = nodes[nodes["action"] == tables.Action.COLLECTIVE]
+    issued = nodes[nodes["action"] == records.Action.COLLECTIVE]
     most = np.zeros(len(collectives), np.int64)
     np.maximum.at(most, issued["detail"], issued["occurrence"].astype(np.int64) + 1)
     numbers = most * collectives["chunks"]
@@ -302,7 +302,7 @@ def _numbered(collectives: Any, nodes: Any) -> Any:
 def _bus(system: System, most_bytes: int) -> Any:
     """The shared memory bus as a table of one row, or of none."""
     if system.shared_bus is None:
-        return tables.table(tables.BUS, 0)
+        return records.table(records.BUS, 0)
     slowest = max(
         system.shared_bus.gap_per_byte * most_bytes, system.local_reduction_delay * (most_bytes // 100)
     )
@@ -313,7 +313,7 @@ def _bus(system: System, most_bytes: int) -> Any:
             place="system configuration",
             remedy='correct "G" (ns per byte) or "local-reduction-delay" (ns per 100 bytes)',
         )
-    bus = tables.table(tables.BUS, 1)
+    bus = records.table(records.BUS, 1)
     row = bus[0]
     row.latency_ns, row.overhead_ns = system.shared_bus.latency, system.shared_bus.overhead
     row.gap_ns, row.reduction_delay_ns = system.shared_bus.gap, system.local_reduction_delay

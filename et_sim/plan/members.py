@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from et_sim.basics.errors import TraceError
 from et_sim.basics.unique import unique
-from et_sim.plan import tables
+from et_sim.plan import records
 from et_sim.plan.groups import WHOLE_SYSTEM, GroupTable
 from et_sim.trace.workload import Workload
 
@@ -45,7 +45,7 @@ class Actors(Struct, frozen=True, eq=False):
     @staticmethod
     def of_classes(classes: Any, link_classes: Any = None) -> Actors:
         """One actor per distinct value of `classes`, numbered by lowest rank."""
-        first, of_rank = tables.in_order_of_first(classes)
+        first, of_rank = records.in_order_of_first(classes)
         return Actors(of_rank.astype(np.int32), first.astype(np.int64), link_classes)
 
 
@@ -102,7 +102,7 @@ class MemberTables:
         for row in range(1, len(self._groups)):
             at = self._groups.first_member(row)
             group_members[at : at + len(self._groups.members(row))] = self._rows_of_members(row)
-        members = tables.table(tables.MEMBER, self._next)
+        members = records.table(records.MEMBER, self._next)
         for row, first in self._spanning_first.items():
             span = slice(first, first + len(self._actors))
             members["actor"][span] = np.arange(len(self._actors))

@@ -15,7 +15,7 @@ from et_sim.basics.units import format_ranks, plural
 from et_sim.collectives import Operation
 from et_sim.machine.corrections import Correction
 from et_sim.machine.model import System
-from et_sim.plan.tables import Action, Plan
+from et_sim.plan.records import Action, Plan
 from et_sim.trace.columns import RowColumn
 from et_sim.trace.order import issue_order
 from et_sim.trace.preflight import Problem, Rules

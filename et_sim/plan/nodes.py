@@ -21,8 +21,8 @@ from et_sim.compute import ComputeModel, Durations, Replay, Treatment, is_record
 from et_sim.machine.corrections import Correction
 from et_sim.machine.model import Notice, System
 from et_sim.memory import MemoryModel
-from et_sim.plan import tables
-from et_sim.plan.tables import Action, Lane
+from et_sim.plan import records
+from et_sim.plan.records import Action, Lane
 from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
 from et_sim.trace.preflight.check import Fault, attribute_faults, communication_faults, value_faults
 from et_sim.trace.splits import bytes_put_in
@@ -111,7 +111,7 @@ def lower_nodes(stack: Stack, rules: NodeRules, rank: int, place: str) -> tuple[
     `rank` runs one of them, or is to the machine as those that run them.
     """
     trace = stack.trace
-    table = tables.table(tables.NODE, len(trace))
+    table = records.table(records.NODE, len(trace))
     nodes = table.view(np.ndarray)  # whose columns are found faster
     processors = np.zeros(len(trace), np.float32)
     _lower(nodes, processors, stack, rules, rank, place)
@@ -322,7 +322,7 @@ class TemplateTables:
         """(template table, where lanes begin in each, node table, children)."""
         parts = [*self._parts, *self._others]
         sizes = np.concatenate([part.sizes for part in parts])
-        templates = tables.table(tables.TEMPLATE, len(sizes))
+        templates = records.table(records.TEMPLATE, len(sizes))
         templates["nodes"], templates["node_first"] = sizes, np.cumsum(sizes) - sizes
         child_first = 0
         for part in parts:

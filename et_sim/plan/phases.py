@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from et_sim.collectives import OVER_A_TREE, Operation
 from et_sim.machine.model import AllReducePlan
-from et_sim.plan.tables import QueueCursor
+from et_sim.plan.records import QueueCursor
 
 
 class PhasePart(Struct, frozen=True):

@@ -28,7 +28,7 @@ from et_sim.collectives import (
 from et_sim.collectives.trees import BY_SUBTREE
 from et_sim.collectives.uneven import uneven_exchange
 from et_sim.compute import reduction_ns
-from et_sim.plan import tables
+from et_sim.plan import records
 from et_sim.plan.axes import Axes
 
 ABSENT = -1
@@ -46,8 +46,8 @@ Program = StepProgram | TreeProgram | InNetworkProgram | CustomProgram
 
 def program_tables(programs: Sequence[tuple[Program, int]], local_mem_bw: float) -> dict[str, Any]:
     """The tables of programs, each with the dimension it runs along, by their names in the plan."""
-    rows = tables.table(tables.PROGRAM, len(programs))
-    steps, trees, transfers = _Column(tables.STEP), _Column(tables.TREE), _Column(tables.TRANSFER)
+    rows = records.table(records.PROGRAM, len(programs))
+    steps, trees, transfers = _Column(records.STEP), _Column(records.TREE), _Column(records.TRANSFER)
     for row, (program, dimension) in zip(rows, programs, strict=True):
         row.dimension = dimension
         row.tree_first = row.custom_first = ABSENT
@@ -103,7 +103,7 @@ def _fill_tree(row: Any, program: TreeProgram, trees: _Column) -> None:
     row.members, row.sends, row.start_transfers = program.members, program.messages, 1
     row.goes_up, row.goes_down, row.trees = program.goes_up, program.goes_down, program.trees
     row.step_period = row.transfer_period = 1
-    places = np.zeros(len(program.parent), tables.TREE)
+    places = np.zeros(len(program.parent), records.TREE)
     for name in ("parent", "left", "right", "up_bytes", "down_bytes"):
         places[name] = getattr(program, name)
     is_leaf = (program.left == ABSENT) & (program.right == ABSENT)
@@ -117,10 +117,10 @@ def _fill_in_network(row: Any, program: InNetworkProgram, trees: _Column) -> Non
     row.start_transfers = row.trees = row.step_period = row.transfer_period = 1
     for name in ("up_fixed", "up_each", "down_fixed", "down_each"):
         setattr(row, name, getattr(program, name))
-    places = np.zeros(program.members, tables.TREE)
+    places = np.zeros(program.members, records.TREE)
     for name in ("parent", "left", "right"):
         places[name] = ABSENT
-    places["up_reduction_ns"] = places["down_reduction_ns"] = tables.NO_REDUCTION
+    places["up_reduction_ns"] = places["down_reduction_ns"] = records.NO_REDUCTION
     places["up_bytes"] = program.up_fixed + program.up_each
     places["down_bytes"] = program.down_fixed + program.down_each
     row.goes_up = row.goes_down = True
@@ -134,20 +134,20 @@ def _fill_in_network(row: Any, program: InNetworkProgram, trees: _Column) -> Non
 
 
 def _transfers(pattern: Transfers, local_mem_bw: float) -> Any:
-    out = np.zeros(len(pattern.size), tables.TRANSFER)
+    out = np.zeros(len(pattern.size), records.TRANSFER)
     out["bytes"], out["inward"], out["returns"] = pattern.size, pattern.inward, pattern.returns
     if pattern.time_ns is None:
         out["reduction_ns"] = _marked(pattern.reduces)
         _charge(out, "reduction_ns", "bytes", local_mem_bw)
     else:
-        out["reduction_ns"] = np.where(pattern.time_ns > 0, pattern.time_ns, tables.NO_REDUCTION)
+        out["reduction_ns"] = np.where(pattern.time_ns > 0, pattern.time_ns, records.NO_REDUCTION)
     return out
 
 
 def _steps(program: StepProgram) -> Any:
     sizes = program.own
     blocks = 1 if sizes is None else len(sizes.sent)
-    out = np.zeros(blocks * len(program.distance), tables.STEP)
+    out = np.zeros(blocks * len(program.distance), records.STEP)
     out["distance"] = np.tile(program.distance, blocks)
     out["bytes"] = program.message_bytes if sizes is None else sizes.sent.reshape(-1)
     out["incoming"] = 0 if sizes is None else sizes.received.reshape(-1)
@@ -156,12 +156,12 @@ def _steps(program: StepProgram) -> Any:
 
 def _marked(reduces: Any) -> Any:
     """Where there will be a reduction (0), and where not."""
-    return np.where(reduces, 0, tables.NO_REDUCTION)
+    return np.where(reduces, 0, records.NO_REDUCTION)
 
 
 def _charge(rows: Any, time: str, size: str, local_mem_bw: float) -> None:
     """Fill in the times of the reductions that are marked."""
-    reduces = rows[time] != tables.NO_REDUCTION
+    reduces = rows[time] != records.NO_REDUCTION
     rows[time][reduces] = reduction_ns(rows[size][reduces], local_mem_bw)
     if rows[time].max(initial=0) > LONGEST_NS:
         raise MachineError(
@@ -224,7 +224,7 @@ class ProgramRows:
         if sizes is not None:
             key = replace(key, own=self._own_numbers.setdefault(sizes.key, len(self._own_numbers)))
         if key not in self._rows:
-            dimension = SEVERAL if key.axis == tables.NO_AXIS else self._axes[key.axis].dimension
+            dimension = SEVERAL if key.axis == records.NO_AXIS else self._axes[key.axis].dimension
             self._rows[key] = self.add(self._lowered(key, sizes), dimension)
         return self._rows[key]
 
@@ -237,14 +237,14 @@ class ProgramRows:
         if key not in self._paced:
             if self._axes.is_ring(axis):
                 program = replace(program, peer=Peer.AHEAD)
-            dimension = SEVERAL if axis == tables.NO_AXIS else self._axes[axis].dimension
+            dimension = SEVERAL if axis == records.NO_AXIS else self._axes[axis].dimension
             self._paced[key] = self.add(program, dimension)
         return self._paced[key]
 
     def _lowered(
         self, key: ProgramKey, sizes: OwnSizes | None
     ) -> StepProgram | TreeProgram | InNetworkProgram:
-        subgroup = key.axis == tables.NO_AXIS
+        subgroup = key.axis == records.NO_AXIS
         check_bytes(key.operation, key.size * key.members if key.operation in BY_SUBTREE else key.size)
         if sizes is None:
             program = lower(

@@ -23,7 +23,7 @@ from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.unique import unique
 from et_sim.machine.model import LocalMemory, System, WhenFull
 from et_sim.plan.lowering import Lowering
-from et_sim.plan.tables import UNLIMITED, Action
+from et_sim.plan.records import UNLIMITED, Action
 from et_sim.trace.columns import IntColumn, Trace
 from et_sim.trace.order import program_order
 from et_sim.trace.tensors import tensor_uses

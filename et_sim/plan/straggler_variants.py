@@ -20,9 +20,9 @@ from et_sim.basics.errors import MachineError, did_you_mean
 from et_sim.basics.unique import unique
 from et_sim.basics.units import LONGEST_NS, format_ns, rank_mask
 from et_sim.machine.model import Notice, Straggler, TimeFactors, WorkKind
+from et_sim.plan.records import Action
 from et_sim.plan.splitmix import splitmix64, uniform
 from et_sim.plan.streams import is_named
-from et_sim.plan.tables import Action
 from et_sim.trace.columns import BoolColumn, NodeKind, RowColumn, Trace
 from et_sim.trace.workload import Workload
 

@@ -25,8 +25,8 @@ from et_sim.basics.unique import unique
 from et_sim.basics.units import format_ns
 from et_sim.compute import Treatment
 from et_sim.machine.model import Notice, SlowedWork, Stream, StreamWork
-from et_sim.plan import tables
-from et_sim.plan.tables import FIRST_FACTOR, LANES, Action, lane_limits
+from et_sim.plan import records
+from et_sim.plan.records import FIRST_FACTOR, LANES, Action, lane_limits
 from et_sim.trace.columns import BoolColumn, NodeKind, Trace
 
 
@@ -180,7 +180,7 @@ def slowing_of(parts: Sequence[TemplatePart], nodes: int, overlap: tuple[SlowedW
                     remedy="give a factor with fewer decimals, or correct the durations in the traces",
                 )
             factors[part.rows][concerned] = FIRST_FACTOR + number
-    slowdowns = tables.table(tables.SLOWDOWN, len(overlap))
+    slowdowns = records.table(records.SLOWDOWN, len(overlap))
     for row, slowed in zip(slowdowns, overlap, strict=True):
         row.alone, row.beside = slowed.factor.numerator, slowed.factor.denominator
     return factors, slowdowns
@@ -193,7 +193,7 @@ def occupation_of(parts: Sequence[TemplatePart], nodes: int, of_kernels: Any, he
 
     Empty where none holds any, or no kernel minds.
     """
-    nothing = np.zeros(0, np.int16), tables.table(tables.SLOWDOWN, 0)
+    nothing = np.zeros(0, np.int16), records.table(records.SLOWDOWN, 0)
     if not held.any():
         return nothing
     occupation, processors = np.zeros(nodes, np.int16), list[int]()
@@ -213,7 +213,7 @@ def occupation_of(parts: Sequence[TemplatePart], nodes: int, of_kernels: Any, he
                 occupation[part.rows][kernels[of_kernel == number]] = row
     if not processors:
         return nothing
-    slowdowns = tables.table(tables.SLOWDOWN, len(processors))
+    slowdowns = records.table(records.SLOWDOWN, len(processors))
     for row, number in zip(slowdowns, processors, strict=True):
         row.alone, row.beside, row.each = number, number - number // 2, 1
     return occupation, slowdowns

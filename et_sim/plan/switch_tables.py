@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from et_sim.basics.unique import unique
 from et_sim.machine.model import LogicalGrid
 from et_sim.machine.switch_trees import NOBODY, SwitchTree
-from et_sim.plan import tables
+from et_sim.plan import records
 from et_sim.plan.collective_lowering import CollectiveTables
 from et_sim.plan.groups import GroupTable
 from et_sim.plan.members import Actors
@@ -78,7 +78,7 @@ class SwitchTables:
         first = groups.first_member(row)
         members = self._group_members[first : first + len(ranks)]
         lines = collectives.switches.lines_of(axis, np.stack((ranks, members))[:, None])
-        slot = 0 if axis == tables.NO_AXIS else int(self._slots[axis])
+        slot = 0 if axis == records.NO_AXIS else int(self._slots[axis])
         base = len(self._actors) * self._axes + slot * self._usages
         for line, of_line in zip(*lines, strict=True):
             if self._own[base + of_line[0]] != NOBODY:
@@ -122,8 +122,8 @@ class SwitchTables:
     def finish(self) -> dict[str, Any]:
         """The tables by their names in the plan."""
         return {
-            "switches": tables.filled(tables.SWITCH, self._switches),
-            "branches": tables.filled(tables.BRANCH, self._branches),
+            "switches": records.filled(records.SWITCH, self._switches),
+            "branches": records.filled(records.BRANCH, self._branches),
             "own_branches": self._own if self._switches else self._own[:0],
         }
 

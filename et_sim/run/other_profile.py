@@ -22,7 +22,7 @@ from et_sim.plan.acting import CONDITIONS, may_act
 from et_sim.plan.expected import expected_messages
 from et_sim.plan.lowering import Lowering, assemble
 from et_sim.plan.members import Actors
-from et_sim.plan.tables import Plan
+from et_sim.plan.records import Plan
 from et_sim.run.options import RunOptions
 from et_sim.run.simulation import Change, Task, fewest_actors, moves_needed
 from et_sim.run.variation import NOT_SIMULATED, REFUSED, Ending, Variations, ending_of

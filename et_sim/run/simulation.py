@@ -31,8 +31,8 @@ from et_sim.plan.host import with_host
 from et_sim.plan.lowering import Lowering, assemble
 from et_sim.plan.members import Actors
 from et_sim.plan.mismatches import refuse_mismatches, rules_of
+from et_sim.plan.records import Plan
 from et_sim.plan.spilled import Spilled, spilled
-from et_sim.plan.tables import Plan
 from et_sim.run.options import RunOptions
 from et_sim.timeline import CausalEvents, MessageSpool, Phases, PortRecord
 from et_sim.timeline.out_of_memory import OutOfMemory, TooLarge, out_of_memory

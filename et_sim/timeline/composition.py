@@ -27,7 +27,7 @@ from et_sim.machine.accuracy import (
     TABLES,
     Accuracy,
 )
-from et_sim.plan.tables import Action, Plan
+from et_sim.plan.records import Action, Plan
 from et_sim.timeline.rows import KIND_NAMES, Rows
 from et_sim.timeline.statistics import ACTIVITY_OF, Statistics
 from et_sim.trace.workload import Workload

@@ -19,7 +19,7 @@ from msgspec import Struct
 from et_sim.machine.model import Network
 from et_sim.network.levels import LevelTables, next_leg
 from et_sim.network.levels import tables as level_tables
-from et_sim.plan.tables import REQUEST_BYTES, Plan
+from et_sim.plan.records import REQUEST_BYTES, Plan
 
 
 def bytes_sent(plan: Plan, network: Network, logged: Iterable[Any]) -> list[int]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from et_sim.basics.unique import unique
 from et_sim.memory import Accesses, Changes, changes, classes_of, lifetimes
-from et_sim.plan.tables import Plan
+from et_sim.plan.records import Plan
 from et_sim.timeline.rows import Rows
 from et_sim.trace.order import settle
 

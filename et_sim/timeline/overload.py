@@ -21,7 +21,7 @@ from et_sim.basics.unique import unique
 from et_sim.basics.units import format_ns, format_ranks
 from et_sim.engine.outcome import Outcome
 from et_sim.machine.model import GraphFabric, GridFabric, LevelFabric, Network, Shape, bytes_per_ns
-from et_sim.plan.tables import Action, Plan
+from et_sim.plan.records import Action, Plan
 from et_sim.timeline.own_bytes import ByteDirection, Phases, by_members, differs_by_member, received, together
 
 MOST_LETTERS = 40  # of a list of ranks

@@ -16,7 +16,7 @@ import numpy as np
 
 from et_sim.basics.unique import groups_of
 from et_sim.engine.outcome import Outcome
-from et_sim.plan.tables import IN_GROUP, NO_AXIS, Action, Plan
+from et_sim.plan.records import IN_GROUP, NO_AXIS, Action, Plan
 
 
 class ByteDirection(IntEnum):

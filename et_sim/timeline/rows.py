@@ -16,7 +16,7 @@ from et_sim.basics.group_names import shown_group
 from et_sim.compute import Treatment, Utilisation
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.state.run import NONE
-from et_sim.plan.tables import LANES, Action, Lane
+from et_sim.plan.records import LANES, Action, Lane
 from et_sim.tables.declaration import COPY, OPAQUE_KINDS
 from et_sim.timeline.waiting.nodes import Issued
 from et_sim.timeline.waiting.waits import COMMUNICATION, Waited, Waits

@@ -17,7 +17,7 @@ from msgspec import Struct
 from et_sim.basics.intervals import COMPUTE, COPY, HOST, MEMORY, TRANSFER, WAITING, Spent
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.engine.outcome import Outcome
-from et_sim.plan.tables import Lane
+from et_sim.plan.records import Lane
 from et_sim.tables.declaration import COPY as COPY_KIND
 from et_sim.timeline.content import Nullable
 from et_sim.timeline.rows import COMMUNICATION_KINDS, KIND_NAMES, Rows

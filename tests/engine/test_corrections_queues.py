@@ -26,7 +26,7 @@ from et_sim.machine.model import AllReducePlan
 from et_sim.network import analytical
 from et_sim.plan import build_plan
 from et_sim.plan.phases import PhasePart, Rules, plan_phases
-from et_sim.plan.tables import Plan, record
+from et_sim.plan.records import Plan, record
 from et_sim.trace import TraceBuilder, Workload
 
 MIB = 1 << 20

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from et_sim.plan.tables import STEP, equal_rows, filled
+from et_sim.plan.records import STEP, equal_rows, filled
 
 ROWS = st.lists(st.tuples(*[st.integers(-1, 1)] * len(STEP.names or ())), max_size=6)
 

@@ -17,7 +17,7 @@ from et_sim import TraceBuilder
 from et_sim.basics.errors import UsageError
 from et_sim.engine.observe import queues as observed
 from et_sim.engine.state.queue_tables import PER_PORT, WIDTH, Queues, new_queues
-from et_sim.plan.tables import table
+from et_sim.plan.records import table
 from et_sim.run.result import Result
 from et_sim.views.view import view_text
 

@@ -15,7 +15,7 @@ from et_sim.collectives import Operation
 from et_sim.machine.model import AllReducePlan, DimensionOrder, QueueOrder
 from et_sim.plan.dimension_order import SCATTERING_EVERYWHERE, OrderedDimension, routes
 from et_sim.plan.phases import PhasePart, PhaseStep, Rules, bytes_to_cut, plan_phases, split_into_chunks
-from et_sim.plan.tables import QueueCursor
+from et_sim.plan.records import QueueCursor
 
 
 class Cursors:

@@ -28,7 +28,7 @@ from et_sim.engine.state.run import (
     setting_of,
 )
 from et_sim.machine.corrections import Correction
-from et_sim.plan.tables import IN_GROUP, NO_AXIS, QueueCursor
+from et_sim.plan.records import IN_GROUP, NO_AXIS, QueueCursor
 
 ROOT_FIRST = 1 << 14  # in `Run.chunk_queue`: the phase uses the tree whose root is its first member
 GROUP_COUNTERS = setting_of(Correction.GROUP_COUNTERS)

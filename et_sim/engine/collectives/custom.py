@@ -16,7 +16,7 @@ from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import CUSTOM_DONE, CUSTOM_MESSAGE
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.point_to_point import post_receive, send
-from et_sim.plan.tables import Action
+from et_sim.plan.records import Action
 
 SEND, RECEIVE = int(Action.SEND), int(Action.RECEIVE)
 

@@ -24,7 +24,7 @@ from et_sim.engine.state.kinds import AT_SWITCH, BRANCH_FREE, STEP, SWITCH_DONE
 from et_sim.engine.state.phase_key import PHASE_BITS, PROGRAM_MASK
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.network_seam import DOWN, UP, pass_branch, switch_done_ns
-from et_sim.plan.tables import IN_SYSTEM
+from et_sim.plan.records import IN_SYSTEM
 
 FROM_SWITCH = TO_LEFT
 

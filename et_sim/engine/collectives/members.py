@@ -6,7 +6,7 @@ from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.state.run import Run
-from et_sim.plan.tables import IN_GROUP
+from et_sim.plan.records import IN_GROUP
 
 
 @works_on_tables

@@ -23,7 +23,7 @@ from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import ADMIT
 from et_sim.engine.state.run import NONE, QUEUE_ORDER, RUNNING_LIMIT, Run, setting_of
 from et_sim.machine.corrections import Correction
-from et_sim.plan.tables import WaitingOrder
+from et_sim.plan.records import WaitingOrder
 from et_sim.trace.columns import CollectiveKind
 
 PRIORITY, ALTERNATING = int(WaitingOrder.PRIORITY), int(WaitingOrder.ALTERNATING)

@@ -23,7 +23,7 @@ from et_sim.engine.state.kinds import ASKED_STEP, INJECT_STEP, STEP
 from et_sim.engine.state.phase_key import PHASE_BITS, PHASE_KEY_BITS, PROGRAM_MASK
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.network_seam import inject
-from et_sim.plan.tables import REQUEST_BYTES
+from et_sim.plan.records import REQUEST_BYTES
 
 # With rendezvous, two more kinds of things wait under the key of a step.
 OFFERED, ASKED = 1 << 29, 1 << 30

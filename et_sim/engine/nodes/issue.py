@@ -30,7 +30,7 @@ from et_sim.engine.state.run import NONE, Run, setting_of
 from et_sim.engine.transport.network_seam import take_time
 from et_sim.engine.transport.point_to_point import post_receive, send
 from et_sim.machine.corrections import Correction
-from et_sim.plan.tables import Action
+from et_sim.plan.records import Action
 
 DELAY, COLLECTIVE, SEND = int(Action.DELAY), int(Action.COLLECTIVE), int(Action.SEND)
 RECEIVE, MEMORY = int(Action.RECEIVE), int(Action.MEMORY)

@@ -15,7 +15,7 @@ from et_sim.engine.calendar.clock import schedule_own
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import SLOWED_DONE
 from et_sim.engine.state.run import NONE, Run
-from et_sim.plan.tables import FIRST_FACTOR
+from et_sim.plan.records import FIRST_FACTOR
 
 
 @works_on_tables

@@ -28,7 +28,7 @@ from et_sim.engine.state.queue_tables import (
     Queues,
 )
 from et_sim.engine.state.run import Run
-from et_sim.plan.tables import table
+from et_sim.plan.records import table
 
 PS_PER_NS = 1000
 

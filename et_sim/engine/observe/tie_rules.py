@@ -30,7 +30,7 @@ from et_sim.engine.observe.ties import (
 )
 from et_sim.engine.state.lanes import can_issue, lane_row
 from et_sim.engine.state.run import LANES_IN_USE, NONE, QUEUE_ORDER, RUNNING_LIMIT, Run
-from et_sim.plan.tables import Action, Lane
+from et_sim.plan.records import Action, Lane
 
 COLLECTIVE, COLLECTIVE_LANE = int(Action.COLLECTIVE), int(Lane.COLLECTIVE)
 

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from et_sim.basics.units import exact_bytes
 from et_sim.engine.outcome import Outcome
-from et_sim.engine.stall.collectives import Lag
 from et_sim.engine.stall.graph import WaitGraph
+from et_sim.engine.stall.laggards import Lag
 from et_sim.engine.stall.report import Stall, actors_note, dead_end_lines, job_lines, remedies
 from et_sim.engine.stall.state import Chunk, NodeAt, StalledState, Vertex, operation, ranks_text
 from et_sim.engine.stall.waits import KnotHop, Wait, WaitDescriber

@@ -12,10 +12,10 @@ from typing import Any
 
 import networkx as nx
 
-from et_sim.engine.stall.collectives import Collectives, Laggard
+from et_sim.engine.stall.laggards import Collectives, Laggard
 from et_sim.engine.stall.messages import OpenMessages
 from et_sim.engine.stall.state import Chunk, NodeAt, SharedPhase, StalledState, Vertex
-from et_sim.plan.tables import Action
+from et_sim.plan.records import Action
 from et_sim.trace.preflight.cycles import shortest_cycle
 
 # A shortest cycle is sought through this many vertices of the knot.

@@ -4,7 +4,7 @@ With rendezvous, a send is held until its target posts a receive from the same r
 
 A channel with more sends than receives is where a mismatched message ended up; the nearest one shares
 both ends and the tag, then both ends, then the sender or the receiver. Not here: messages inside
-collectives (`collectives`).
+collectives (`laggards`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from et_sim.basics.units import exact_bytes
 from et_sim.engine.stall.state import NodeAt, StalledState
 from et_sim.engine.state.kinds import CUSTOM_DONE, CUSTOM_MESSAGE
 from et_sim.engine.state.run import NONE
-from et_sim.plan.tables import Action
+from et_sim.plan.records import Action
 
 Ends = tuple[int, int, int, int]  # source, target, tag, bytes
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.compiled.tables_by_reference import Tables
-from et_sim.plan.tables import UNLIMITED, Plan, record, table
+from et_sim.plan.records import UNLIMITED, Plan, record, table
 
 NONE = -1
 MOST_QUEUE_SLOTS = 64  # places of a queue that are remembered one by one

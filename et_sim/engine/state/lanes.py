@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.state.run import Run
-from et_sim.plan.tables import UNLIMITED
+from et_sim.plan.records import UNLIMITED
 
 
 @works_on_tables

@@ -14,7 +14,7 @@ from et_sim.basics.errors import MachineError
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.compiled.tables_by_reference import Tables
 from et_sim.engine.state.traffic_tables import FEWEST_SLICES, MOST_SLICES, SLICES_IN_ALL
-from et_sim.plan.tables import record, table
+from et_sim.plan.records import record, table
 
 WIDTH, PER_PORT, WAY = range(3)  # of `Queues.grid`
 PAUSES_LOGGED, FLOWS_LOGGED = range(2)  # of `Queues.logged`

@@ -6,7 +6,7 @@ A number of -1 in a field that names a row stands for none. Not here: how many r
 from __future__ import annotations
 
 from et_sim.engine.containers import FREE
-from et_sim.plan.tables import record
+from et_sim.plan.records import record
 
 # To notice ties: when something was noted, with the group and origin of what happened then, and its part.
 MOMENT = record(("ns", "i8"), ("group", "i8"), ("origin", "i8"))

@@ -61,7 +61,7 @@ from et_sim.engine.state.records import (
 )
 from et_sim.engine.state.traffic_tables import Traffic
 from et_sim.machine.corrections import Correction
-from et_sim.plan.tables import Plan, equal_rows, record, table
+from et_sim.plan.records import Plan, equal_rows, record, table
 
 NEVER = 1 << 62
 FEWEST_TURNS = 1 << 12

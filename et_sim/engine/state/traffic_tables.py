@@ -13,7 +13,7 @@ import numpy as np
 
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.compiled.tables_by_reference import Tables
-from et_sim.plan.tables import record, table
+from et_sim.plan.records import record, table
 
 LOGGED_AT_ONCE = 1 << 16
 MOST_SLICES, FEWEST_SLICES = 128, 4  # of a link

@@ -32,7 +32,7 @@ from et_sim.fold.path_keys import PathKeys
 from et_sim.machine.corrections import Correction
 from et_sim.machine.model import Network, Notice
 from et_sim.plan.expected import expected_packets
-from et_sim.plan.tables import Plan
+from et_sim.plan.records import Plan
 
 PLENTY = 1 << 40
 UP, DOWN = 0, 1  # over a branch of a tree of switches

@@ -29,7 +29,7 @@ from et_sim.engine.state.kinds import (
 )
 from et_sim.engine.state.run import NONE, RENDEZVOUS, Run
 from et_sim.engine.transport.network_seam import inject, is_eager, receive_posted
-from et_sim.plan.tables import REQUEST_BYTES
+from et_sim.plan.records import REQUEST_BYTES
 
 
 @works_on_tables

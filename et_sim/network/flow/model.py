@@ -58,7 +58,7 @@ from et_sim.network.flow.shares import plan_end, set_rates
 from et_sim.network.link import arrive_at_once
 from et_sim.network.paths import LinkPaths
 from et_sim.network.settings import settings_row
-from et_sim.plan.tables import Plan, table
+from et_sim.plan.records import Plan, table
 
 
 def goes_back(protocol: Protocol | None) -> bool:

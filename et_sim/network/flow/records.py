@@ -13,7 +13,7 @@ from __future__ import annotations
 from et_sim.engine.containers import FREE, QUEUE
 from et_sim.engine.state.records import MESSAGE_FIELDS
 from et_sim.network.fabric import WAY_FIELDS
-from et_sim.plan.tables import record
+from et_sim.plan.records import record
 
 STATE = record(
     ("head", "i4"),  # messages that begin when all else in this nanosecond has happened

@@ -47,7 +47,7 @@ from et_sim.network.loggops.operations import (
     take_first,
 )
 from et_sim.network.settings import settings_row
-from et_sim.plan.tables import Plan, record, table
+from et_sim.plan.records import Plan, record, table
 
 STATE = record(
     ("waiting", "i4"),  # operations in the heap

@@ -44,12 +44,12 @@ from et_sim.network.packet.kernel import EVENTS_AT_ONCE, PACKETS_PER_EVENT, go_o
 from et_sim.network.packet.randomness import streams_of_ns3
 from et_sim.network.packet.records import FLOW, MESSAGE, NEVER, PACKET, SENDING, STATE
 from et_sim.network.packet.repeats import looks_anew, pictures
-from et_sim.network.packet.roce import tables as roce
-from et_sim.network.packet.roce.tables import RoceTables
+from et_sim.network.packet.roce import transport as roce
+from et_sim.network.packet.roce.transport import RoceTables
 from et_sim.network.packet.setup import check_protocol
-from et_sim.network.packet.tcp import tables as tcp
-from et_sim.network.packet.tcp.tables import MOST_RECEIVES, TcpTables
-from et_sim.plan.tables import Plan, table
+from et_sim.network.packet.tcp import transport as tcp
+from et_sim.network.packet.tcp.transport import MOST_RECEIVES, TcpTables
+from et_sim.plan.records import Plan, table
 
 
 def ports_in_a_circle(tables: Any) -> list[int]:

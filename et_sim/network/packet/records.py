@@ -9,7 +9,7 @@ from __future__ import annotations
 from et_sim.engine.containers import FREE, QUEUE
 from et_sim.engine.state.records import MESSAGE_FIELDS
 from et_sim.network.fabric import WAY_FIELDS
-from et_sim.plan.tables import lines, record
+from et_sim.plan.records import lines, record
 
 DATA, ACKNOWLEDGEMENT, NEGATIVE, PAUSE, RESUME = range(5)  # what packets are
 NEVER = 2**63 - 1

@@ -21,7 +21,7 @@ from et_sim.network.packet.records import DEVICE, NEVER, PORT
 from et_sim.network.route_tables import NONE, route_tables
 from et_sim.network.routes import routes_of
 from et_sim.network.settings import settings_row
-from et_sim.plan.tables import table
+from et_sim.plan.records import table
 
 MASK = 0xFFFFFFFF
 NS3_HEADROOM, PACKETS_IN_HEADROOM = 3, 5

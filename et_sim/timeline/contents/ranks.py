@@ -17,7 +17,7 @@ from et_sim.basics.unique import unique
 from et_sim.basics.units import format_ranks, strided_ranks
 from et_sim.memory import CLASSES
 from et_sim.plan.channels import Endpoints, find_endpoints
-from et_sim.plan.tables import Plan
+from et_sim.plan.records import Plan
 from et_sim.tables.collective_tables import PHASES_OF_LAYERS
 from et_sim.tables.declaration import CAPACITY
 from et_sim.timeline.content import Block, Nullable, TableContent, Texts, whole

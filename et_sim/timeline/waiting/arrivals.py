@@ -18,7 +18,7 @@ from msgspec import Struct
 from et_sim.basics.unique import unique
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.state.run import NONE
-from et_sim.plan.tables import IN_GROUP, NO_AXIS, Action, Plan
+from et_sim.plan.records import IN_GROUP, NO_AXIS, Action, Plan
 from et_sim.timeline.waiting.nodes import issued
 
 WHOLE = -1  # scope of a collective that connects its whole group

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.state.run import NONE
-from et_sim.plan.tables import Action
+from et_sim.plan.records import Action
 
 
 class Slowest(Struct, frozen=True):

@@ -14,7 +14,7 @@ from et_sim.engine.state.resources import ResourceTable, sendings
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.network_seam import Needs
 from et_sim.machine.model import Network
-from et_sim.plan.tables import Plan
+from et_sim.plan.records import Plan
 
 HAS_CONTENTION = False
 DELAY_NS = 1234

@@ -22,7 +22,7 @@ from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.message_pool import new_message
 from et_sim.engine.transport.network_seam import Needs
 from et_sim.machine.model import Network
-from et_sim.plan.tables import Plan, record, table
+from et_sim.plan.records import Plan, record, table
 
 HAS_CONTENTION = True
 BYTES_PER_NS = 50.0

@@ -54,7 +54,7 @@ from et_sim.network.packet.credit.router import (
     time_of,
     wake,
 )
-from et_sim.plan.tables import Plan, record, table
+from et_sim.plan.records import Plan, record, table
 
 SETTINGS = record(
     ("free_flits", FREE),

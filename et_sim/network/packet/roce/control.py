@@ -24,7 +24,7 @@ from typing import Any
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.containers import QUEUE
 from et_sim.network.packet.ports import rate_ps, ring_at, stop, wake_at
-from et_sim.plan.tables import record
+from et_sim.plan.records import record
 
 NO_CONTROL, DCQCN, HPCC, TIMELY, DCTCP = range(5)
 MOST_HOPS = 5  # of which HPCC's headers have room for figures

@@ -7,7 +7,7 @@ which each message is a part. Positions are counted in bytes from its beginning.
 from __future__ import annotations
 
 from et_sim.engine.containers import QUEUE
-from et_sim.plan.tables import record
+from et_sim.plan.records import record
 
 NEWRENO, RENO, CUBIC, DCTCP = range(4)
 CLOSED, OPENING, OPEN = range(3)

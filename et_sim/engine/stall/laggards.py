@@ -18,7 +18,7 @@ from msgspec import Struct
 from et_sim.engine.stall.state import Chunk, NodeAt, SharedPhase, StalledState, Vertex
 from et_sim.engine.state.run import NONE
 from et_sim.machine.corrections import Correction
-from et_sim.plan.tables import IN_GROUP, IN_SYSTEM, Action
+from et_sim.plan.records import IN_GROUP, IN_SYSTEM, Action
 
 
 class Lag(StrEnum):

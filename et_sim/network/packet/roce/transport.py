@@ -28,7 +28,7 @@ from et_sim.network.packet.roce.control import DCQCN, HPCC, MOST_HOPS, NIC, NO_C
 from et_sim.network.packet.roce.control import TIMERS as TIMERS
 from et_sim.network.packet.roce.pairs import timer_of
 from et_sim.network.settings import settings_row
-from et_sim.plan.tables import table
+from et_sim.plan.records import table
 
 
 @works_on_tables

@@ -33,7 +33,7 @@ from et_sim.network.packet.tcp.records import (
 )
 from et_sim.network.packet.tcp.records import TIMERS as TIMERS
 from et_sim.network.settings import settings_row
-from et_sim.plan.tables import table
+from et_sim.plan.records import table
 
 MOST_RECEIVES = 64  # that one message may end
 
