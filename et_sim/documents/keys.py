@@ -163,7 +163,7 @@ class Key(Struct, frozen=True):
     required: bool = False
     of: Any = None  # the class of the object, or of each entry, that the key holds
     most: int | None = None  # entries
-    may_be_empty: bool = False  # a text, or a list of objects
+    may_be_empty: bool = False  # a text or a list
     records_defaults: bool = True  # of the object that it holds
     becomes: Callable[[Any], Any] | None = None  # what is made of the checked value
 

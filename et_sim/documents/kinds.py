@@ -63,7 +63,7 @@ def _integer(slot: Slot, value: Any) -> int:
 
 
 def _counts(slot: Slot, value: Any) -> tuple[int, ...]:
-    if not isinstance(value, list) or not value:
+    if not isinstance(value, list) or not (value or slot.key.may_be_empty):
         raise slot.refusal(value)
     return tuple(_integer(replace(slot, index=index), number) for index, number in enumerate(value))
 

@@ -7,13 +7,28 @@ The keys are the options of `et-sim make`, without the hyphens before them. Not 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import Field, fields, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from et_sim.basics.errors import InputError, did_you_mean
+from et_sim.basics.errors import InputError, UsageError, did_you_mean
 from et_sim.basics.files import is_file
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import parse_bytes
+from et_sim.documents.keys import (
+    Key,
+    Kind,
+    Remarks,
+    Section,
+    Slot,
+    check_names,
+    key,
+    keys_of,
+    read,
+    read_keys,
+)
+from et_sim.documents.kinds import COUNT, COUNTS, FLAG, NUMBER, SIZE, TEXT, count, text
 from et_sim.workloads.microbenchmarks import KINDS, make_microbenchmark
 from et_sim.workloads.training.plan import Plan
 
@@ -24,73 +39,119 @@ if TYPE_CHECKING:
 LLM, CNN, DLRM = "llm", "cnn", "dlrm"
 JOBS = (LLM, CNN, DLRM)
 MAKE, PLAN = "make", "plan"
-_OF_MODELS = ("layers", "sequence", "vocabulary")
-_OF_MICROBENCHMARKS = ("ranks", "bytes", "repeat", "compute-us")
 IMAGES = 32  # of a rank, as et-sim make has it
-_PLACE = "workload"
+_PLACE, _MODEL = "workload", "a name that et-sim knows, or a file"
+_KIND_OF = ((bool, FLAG), (str, TEXT), (tuple, COUNTS), (int, COUNT), (float, NUMBER))
 
 
-def keys_of(recipe: Mapping[str, Any]) -> tuple[str, ...]:
-    """The keys that a recipe of its kind may have."""
-    kind = recipe.get(MAKE)
-    if kind not in JOBS:
-        return (MAKE, *_OF_MICROBENCHMARKS)
-    return (MAKE, "model", PLAN, *(_OF_MODELS if kind == LLM else ()))
-
-
-def plan_keys() -> tuple[str, ...]:
+@cache
+def plan_keys() -> tuple[Key, ...]:
     """The keys of a plan."""
-    return tuple(field.metadata["flag"].lstrip("-") for field in fields(Plan))
+    return tuple(map(_plan_key, fields(Plan)))
 
 
-def check_recipe(recipe: Mapping[str, Any]) -> None:
+def _plan_key(option: Field[Any]) -> Key:
+    kind = next(kind for of, kind in _KIND_OF if isinstance(option.default, of))
+    least = option.metadata["least"] if kind is COUNT else 0
+    name = option.metadata["flag"].lstrip("-")
+    return Key(name, kind, option.metadata["help"], minimum=least, may_be_empty=True)
+
+
+def _plan(slot: Slot, value: Any) -> dict[str, Any]:
+    """The fields of a plan that are given; an option may say that something is left out."""
+    if not isinstance(value, dict):
+        raise slot.refusal(value)
+    given = read_keys(slot.section.entry(PLAN, value), plan_keys(), slot.remarks)
+    named = {option.metadata["flag"].lstrip("-"): option for option in fields(Plan)}
+    options = [(named[key], value) for key, value in given.items()]
+    return {
+        option.name: value != option.default if isinstance(option.default, bool) else value
+        for option, value in options
+    }
+
+
+def _bytes(slot: Slot, value: Any) -> int:
+    try:
+        return parse_bytes(value)
+    except UsageError:
+        raise slot.refusal(value) from None
+
+
+BYTES = Kind("bytes", SIZE.allowed, _bytes)
+PLANNED = Kind("plan", lambda _: "an object, as in plan: {tp: 8, dp: 2}", _plan)
+
+
+@quick_dataclass(frozen=True)
+class _Microbenchmark:
+    make: str = text("The collective.", required=True)
+    ranks: int = count("How many ranks take part.", required=True)
+    size: int = key(BYTES, "Of each operation.", 0, name="bytes")
+    repeat: int = count("How many there are.", 1)
+    compute_us: int = count("A kernel before each.", 0, unit="us")
+
+
+@quick_dataclass(frozen=True)
+class _Training:
+    make: str = text("`cnn` or `dlrm`.", required=True)
+    model: str | None = text("Which one.", None, form=_MODEL)
+    plan: dict[str, Any] = key(PLANNED, "How it is spread.", {})
+
+
+@quick_dataclass(frozen=True)
+class _LanguageModel:
+    make: str = text("`llm`.", required=True)
+    model: str = text("Which one.", required=True, form=_MODEL)
+    plan: dict[str, Any] = key(PLANNED, "How it is spread.", {})
+    layers: int | None = count("In place of the model's.", None, minimum=1)
+    sequence: int | None = count("In place of the model's.", None, minimum=1)
+    vocabulary: int | None = count("In place of the model's.", None, minimum=1)
+
+
+_FORMS = {LLM: _LanguageModel, CNN: _Training, DLRM: _Training}
+
+
+def recipe_keys(recipe: Mapping[str, Any]) -> tuple[Key, ...]:
+    """The keys that a recipe of its kind may have."""
+    return keys_of(_FORMS.get(recipe.get(MAKE, ""), _Microbenchmark))
+
+
+def check_recipe(recipe: Mapping[str, Any]) -> Section:
     """Refuse what is no recipe, whatever its values are."""
     kind = recipe.get(MAKE)
     known: tuple[str, ...] = (*KINDS, *JOBS)
     if kind not in known:
         remedy = did_you_mean(str(kind), known) or f"known: {', '.join(known)}"
         raise InputError(f"there is nothing called {kind!r} to make", place=_PLACE, remedy=remedy)
-    _refuse_unknown(recipe, keys_of(recipe), f"a workload of kind {kind}")
-    plan = recipe.get(PLAN, {})
-    if not isinstance(plan, Mapping):
-        raise InputError("the plan is no object", place=_PLACE, remedy="write it as in plan: {tp: 8, dp: 2}")
-    _refuse_unknown(plan, plan_keys(), "a plan")
-
-
-def _refuse_unknown(content: Mapping[str, Any], known: tuple[str, ...], section: str) -> None:
-    for key in content:
-        if key not in known:
-            remedy = did_you_mean(str(key), known) or f"known: {', '.join(known)}"
-            raise InputError(f"{section} has no key {key!r}", place=_PLACE, remedy=remedy)
+    section = Section(_PLACE, dict(recipe), error_type=InputError)
+    check_names(section, recipe_keys(recipe), Remarks())
+    check_names(section.entry(PLAN, recipe.get(PLAN, {})), plan_keys(), Remarks())
+    return section
 
 
 def make(recipe: Mapping[str, Any], folder: Path) -> Workload:
     """The workload of a recipe; files that it names are looked for in the folder first."""
-    check_recipe(recipe)
-    kind = str(recipe[MAKE])
+    section, kind = check_recipe(recipe), str(recipe[MAKE])
     if kind == LLM:
         from et_sim.workloads.training.step import make_training
 
         return make_training(*model_and_plan(recipe, folder))
+    if kind not in JOBS:
+        spec = read(_Microbenchmark, section, Remarks())
+        size, repeat, compute_us = spec.size, spec.repeat, spec.compute_us
+        return make_microbenchmark(kind, ranks=spec.ranks, size=size, repeat=repeat, compute_us=compute_us)
+    job = read(_Training, section, Remarks())
     if kind == CNN:
         from et_sim.workloads.convolution import make_convolution_training, read_network
 
-        name, network = read_network(_model_of(recipe, folder))
-        return make_convolution_training(network, _plan(recipe, micro_batches=1, batch=IMAGES), name)
-    if kind == DLRM:
-        from et_sim.workloads.recommendation import USUAL, make_dlrm_training, read_dlrm
+        if job.model is None:
+            raise section.fault('key "model" is missing', f"allowed: {_MODEL}")
+        name, network = read_network(_beside(job.model, folder))
+        plan = Plan(**{"micro_batches": 1, "batch": IMAGES} | job.plan)
+        return make_convolution_training(network, plan, name)
+    from et_sim.workloads.recommendation import USUAL, make_dlrm_training, read_dlrm
 
-        name, model = read_dlrm(_model_of(recipe, folder) if "model" in recipe else USUAL)
-        return make_dlrm_training(model, _plan(recipe, micro_batches=1, batch=model.batch), name)
-    if "ranks" not in recipe:
-        raise InputError(f"{kind} needs a number of ranks", place=_PLACE, remedy="add ranks")
-    return make_microbenchmark(
-        kind,
-        ranks=_whole(recipe, "ranks", 0),
-        size=parse_bytes(recipe.get("bytes", 0)),
-        repeat=_whole(recipe, "repeat", 1),
-        compute_us=_whole(recipe, "compute-us", 0),
-    )
+    name, model = read_dlrm(USUAL if job.model is None else _beside(job.model, folder))
+    return make_dlrm_training(model, Plan(**{"micro_batches": 1, "batch": model.batch} | job.plan), name)
 
 
 def is_language_model(recipe: Mapping[str, Any]) -> bool:
@@ -102,58 +163,10 @@ def model_and_plan(recipe: Mapping[str, Any], folder: Path) -> tuple[Model, Plan
     """The language model of a recipe, and its plan."""
     from et_sim.workloads.models.configuration import read_model
 
-    check_recipe(recipe)
-    changes: dict[str, Any] = {name: _whole(recipe, name, 1) for name in _OF_MODELS if name in recipe}
-    for name, value in changes.items():
-        if value < 1:
-            raise InputError(f"{name} is {value}", place=_PLACE, remedy="give a number from 1 up")
-    return replace(read_model(_model_of(recipe, folder)), **changes), _plan(recipe)
+    spec = read(_LanguageModel, check_recipe(recipe), Remarks())
+    numbers = {name: getattr(spec, name) for name in ("layers", "sequence", "vocabulary") if name in recipe}
+    return replace(read_model(_beside(spec.model, folder)), **numbers), Plan(**spec.plan)
 
 
-def _model_of(recipe: Mapping[str, Any], folder: Path) -> str:
-    model = recipe.get("model")
-    if not isinstance(model, str):
-        raise InputError(
-            f"{recipe[MAKE]} needs a model",
-            place=_PLACE,
-            remedy="add model, a name that et-sim knows or a file",
-        )
+def _beside(model: str, folder: Path) -> str:
     return str(folder / model) if is_file(folder / model) else model
-
-
-def _plan(recipe: Mapping[str, Any], **usual: Any) -> Plan:
-    """The plan of a recipe; `usual` stands where its keys are left out."""
-    given, chosen = recipe.get(PLAN, {}), usual
-    for plan_field in fields(Plan):
-        key = plan_field.metadata["flag"].lstrip("-")
-        if key not in given:
-            continue
-        value = given[key]
-        if isinstance(plan_field.default, bool):
-            if not isinstance(value, bool):
-                raise _no(f"plan.{key}", value, "true or false")
-            chosen[plan_field.name] = (
-                value != plan_field.default
-            )  # an option may say that something is left out
-        elif isinstance(plan_field.default, tuple):
-            if not isinstance(value, list) or not all(type(part) is int for part in value):
-                raise _no(f"plan.{key}", value, "a list of whole numbers")
-            chosen[plan_field.name] = tuple(value)
-        elif isinstance(plan_field.default, float) and type(value) is int:
-            chosen[plan_field.name] = float(value)
-        elif type(value) is not type(plan_field.default):
-            raise _no(f"plan.{key}", value, "a text" if isinstance(plan_field.default, str) else "a number")
-        else:
-            chosen[plan_field.name] = value
-    return Plan(**chosen)
-
-
-def _whole(recipe: Mapping[str, Any], name: str, usual: int) -> int:
-    value = recipe.get(name, usual)
-    if type(value) is not int:
-        raise _no(name, value, "a whole number")
-    return value
-
-
-def _no(key: str, value: Any, wanted: str) -> InputError:
-    return InputError(f"{key} is {value!r}", place=_PLACE, remedy=f"give {wanted}")

@@ -26,7 +26,7 @@ from et_sim.run.simulation import is_layer_file
 from et_sim.sweeps.axes import Axis, Values
 from et_sim.sweeps.digests import NamedFiles, digest_of, program_digest
 from et_sim.sweeps.fields import Field, check_field, with_value
-from et_sim.sweeps.recipes import MAKE, PLAN, check_recipe, keys_of, make, plan_keys
+from et_sim.sweeps.recipes import MAKE, PLAN, check_recipe, make, plan_keys, recipe_keys
 from et_sim.sweeps.spec import Sweep
 from et_sim.trace import Workload, read_workload
 
@@ -173,8 +173,9 @@ def _check_axis(space: Space, axis: Axis, sweep: Sweep) -> None:
         if isinstance(source, Source):
             check_field(axis.field, source.content)
         else:
-            inner = axis.field.path[:1] == (PLAN,) and PLAN in keys_of(source)
-            known = plan_keys() if inner else keys_of(source)
+            names = [key.name for key in recipe_keys(source)]
+            inner = axis.field.path[:1] == (PLAN,) and PLAN in names
+            known = [key.name for key in plan_keys()] if inner else names
             at = Field("workload.plan", axis.field.path[1:]) if inner else axis.field
             check_field(at, source.get(PLAN, {}) if inner else source, known)
     except EtSimError as error:
