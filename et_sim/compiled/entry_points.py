@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar
 from et_sim.basics.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
-    from et_sim.compiled.orders import Order
+    from et_sim.compiled.compile_queue import Order
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -187,7 +187,7 @@ class Entry(Generic[Parameters, Result]):
             if watch:
                 watch.compiling(self.what)
             return None
-        from et_sim.compiled.orders import wait_for
+        from et_sim.compiled.compile_queue import wait_for
 
         try:
             reason = wait_for(wanted, functools.partial(watch.waiting, self.what) if watch else None)
@@ -199,7 +199,7 @@ class Entry(Generic[Parameters, Result]):
 
     def ordered(self, arguments: tuple[Any, ...], is_urgent: bool) -> Order | None:
         """Order the machine code for such arguments, unless that was done; None: it cannot be made."""
-        from et_sim.compiled.orders import Order, order, search_paths
+        from et_sim.compiled.compile_queue import Order, order, search_paths
         from et_sim.compiled.signature import signature_of
         from et_sim.compiled.store import code_path
 

@@ -20,7 +20,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
-from et_sim.compiled.orders import Order, locked, orders
+from et_sim.compiled.compile_queue import Order, locked, orders
 from et_sim.compiled.shipped import ARCHIVE, member, write_archive
 from et_sim.compiled.store import SETTINGS, cache_directory
 

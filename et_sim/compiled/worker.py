@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from et_sim.compiled.orders import FAILED, PATIENT, WORKER, Order, locked, note_progress, orders
+from et_sim.compiled.compile_queue import FAILED, PATIENT, WORKER, Order, locked, note_progress, orders
 from et_sim.compiled.shipped import finished
 from et_sim.compiled.store import read_code, write_code, write_whole
 

@@ -26,8 +26,8 @@ from msgspec import Struct
 from et_sim.basics.command_line import processors
 from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.basics.units import format_bytes, parse_ranks, plural
+from et_sim.compiled.compile_queue import FAILED, failure
 from et_sim.compiled.entry_points import choice
-from et_sim.compiled.orders import FAILED, failure
 from et_sim.compiled.shipped import what_came
 from et_sim.compiled.store import ENDING, cache_directory, chosen_root, size_of, versions_in
 from et_sim.version import __version__

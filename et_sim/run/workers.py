@@ -29,7 +29,7 @@ from msgspec import Struct, field
 
 from et_sim.basics.command_line import processors
 from et_sim.basics.errors import EtSimError, UsageError
-from et_sim.compiled.orders import search_paths
+from et_sim.compiled.compile_queue import search_paths
 
 PROGRAM = "et_sim.run.workers"
 PACKAGE = Path(__file__).parents[1]

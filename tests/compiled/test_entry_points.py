@@ -15,9 +15,9 @@ import pytest
 from programs import FOLDER, REPOSITORY, finish, run, start, wait_until_made
 
 from et_sim.basics.errors import UsageError
-from et_sim.compiled import orders
+from et_sim.compiled import compile_queue
+from et_sim.compiled.compile_queue import URGENT, WORKER, Order, failure
 from et_sim.compiled.entry_points import MEANWHILE_SECONDS, SHORT_SECONDS, Entry, choice
-from et_sim.compiled.orders import URGENT, WORKER, Order, failure
 from et_sim.compiled.signature import signature_of
 from et_sim.compiled.store import read_code
 
@@ -154,7 +154,7 @@ def test_what_goes_on_with_machine_code_waits_only_if_it_is_very_long(
     seen: list[Any] = []
     monkeypatch.setattr(Entry, "_found", lambda *_, **__: None)
     monkeypatch.setattr(Entry, "ordered", lambda _self, _arguments, is_urgent: seen.append(is_urgent) or 1)
-    monkeypatch.setattr(orders, "wait_for", lambda *_: seen.append("waits"))
+    monkeypatch.setattr(compile_queue, "wait_for", lambda *_: seen.append("waits"))
     entry: Any = Entry(lambda _: 7, "a run", lambda *_: seconds)
     call = entry.lasting(lambda: seconds) if goes_on else entry
     assert RUN(entry, call.args[0] if goes_on else None, np.array([1])) == 7

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from et_sim.basics.errors import EtSimError, MachineError, TraceError
-from et_sim.compiled.orders import FAILED, failure
+from et_sim.compiled.compile_queue import FAILED, failure
 from et_sim.documents import limits
 from et_sim.documents.keys import show
 from et_sim.documents.limits import MOST_DEVICES, MOST_DIGITS, MOST_LINKS

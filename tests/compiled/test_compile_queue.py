@@ -6,7 +6,15 @@ import os
 import pickle
 from pathlib import Path
 
-from et_sim.compiled.orders import PATIENT, PROGRESS, URGENT, Order, note_progress, noted_progress, orders
+from et_sim.compiled.compile_queue import (
+    PATIENT,
+    PROGRESS,
+    URGENT,
+    Order,
+    note_progress,
+    noted_progress,
+    orders,
+)
 
 
 def test_the_oldest_comes_first_and_nobody_waits_behind_what_was_ordered_later(tmp_path: Path) -> None:
