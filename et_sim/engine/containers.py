@@ -224,7 +224,7 @@ def grow_pool(pool: Any, free: Any, reserve: int) -> Any:
 
 def empty_index(rows: int) -> Any:
     """A hash index for a pool of this many rows."""
-    return np.full(1 << (2 * rows - 1).bit_length(), NONE, np.int32)
+    return np.full(1 << max(rows - 1, 0).bit_length(), NONE, np.int32)
 
 
 def chain_rows(pool: Any, index: Any, rows: Any, homes: Any) -> None:

@@ -170,7 +170,7 @@ def grow_pools(run: Run, reserve: Reserve, model: NetworkModel) -> Run:
         changes["chunks"] = longer(run.chunks, rows)
     beside = dict(BESIDE)
     if len(run.turns):
-        beside |= {"stamps": "events", "chunk_marks": "chunks"}
+        beside |= {"stamps": "events", "chunk_marks": "chunks", "running_marks": "running"}
     if run.repeats[0].is_on:
         beside |= {"chunk_turns": "chunks"}
     if len(run.phase_log):

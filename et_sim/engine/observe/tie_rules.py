@@ -96,10 +96,10 @@ def node_ready(run: Run, row: int, lane_number: int, node: int) -> None:
     """A node becomes ready on a lane, of that row, that holds few nodes at a time."""
     if not is_watched(run):
         return
-    clock, lane = run.clock[0], run.lanes[row]
+    clock, lane = run.clock[0], run.lane_marks[row]
     if may_change_places(clock, lane.issued):
-        holds_one = run.plan.lane_limits[lane_number] == 1
-        came_later_anyway = holds_one and lane.issued_freed and lane.busy and node > lane.issued_node
+        is_full = run.plan.lane_limits[lane_number] == 1 and run.lanes[row].busy
+        came_later_anyway = is_full and lane.issued_freed and node > lane.issued_node
         clock.ties += not came_later_anyway
     if not in_group(clock, lane.readied):
         note_moment(clock, lane.readied)
@@ -116,11 +116,11 @@ def node_starts(run: Run, actor_row: int, node: int, lane: int, is_limited: int)
     actor, row = run.plan.actors[actor_row], lane_row(run, actor_row, lane)
     if is_limited:
         if run.plan.lane_limits[lane] > 1:
-            _note_others(run, run.lanes[row])
-        _note_issue(run, run.lanes[row], node, run.nodes[actor.node_first + node].ready_ns)
+            _note_others(run, run.lane_marks[row])
+        _note_issue(run, row, node, run.nodes[actor.node_first + node].ready_ns)
     _needs_lane(run, row, run.node_marks[actor.node_first + node])
     if run.plan.nodes[run.plan.templates[actor.template].node_first + node].action == COLLECTIVE:
-        _note_beside(run, run.lanes[lane_row(run, actor_row, COLLECTIVE_LANE)])  # on whichever lane
+        _note_beside(run, run.lane_marks[lane_row(run, actor_row, COLLECTIVE_LANE)])  # on whichever lane
 
 
 @works_on_tables
@@ -131,11 +131,11 @@ def _note_others(run: Run, lane: Any) -> None:
 
 
 @works_on_tables
-def _note_issue(run: Run, lane: Any, node: int, ready_ns: int) -> None:
+def _note_issue(run: Run, row: int, node: int, ready_ns: int) -> None:
     """A node is issued on a lane that holds few nodes at a time."""
-    clock = run.clock[0]
+    clock, lane = run.clock[0], run.lane_marks[row]
     apart = in_group(clock, lane.readied) and (lane.readied_apart or lane.readied.origin != clock.origin)
-    clock.ties += apart and ready_ns == clock.now and lane.ready > 0
+    clock.ties += apart and ready_ns == clock.now and run.lanes[row].ready > 0
     note_moment(clock, lane.issued)
     lane.issued_node = node
     lane.issued_freed = lane.freed.ns == clock.now and not may_change_places(clock, lane.freed)
@@ -144,7 +144,7 @@ def _note_issue(run: Run, lane: Any, node: int, ready_ns: int) -> None:
 @works_on_tables
 def _needs_lane(run: Run, row: int, mark: Any) -> None:
     """A node that was ready is issued on a lane that has room: what it does needs both."""
-    clock, lane, kind = run.clock[0], run.lanes[row], KINDS * row + OF_LANE
+    clock, lane, kind = run.clock[0], run.lane_marks[row], KINDS * row + OF_LANE
     if may_change_places(clock, lane.freed):
         clock.origin = mixed(mixed(lane.freed.origin, clock.origin), kind)
     if may_change_places(clock, mark.mark):
@@ -163,7 +163,7 @@ def _note_beside(run: Run, lane: Any) -> None:
 def node_ends(run: Run, actor_row: int, _node: int, lane: int) -> None:
     """A node is done: its lane has room, and another part of the event begins."""
     if is_watched(run):
-        clock, freed = run.clock[0], run.lanes[lane_row(run, actor_row, lane)]
+        clock, freed = run.clock[0], run.lane_marks[lane_row(run, actor_row, lane)]
         if run.plan.lane_limits[lane] > 1:  # which of its places is free follows from the order
             clock.ties += may_change_places(clock, freed.freed)
         note_moment(clock, freed.freed)
@@ -178,7 +178,7 @@ def issue_pass_ends(run: Run, actor_row: int) -> None:
     """
     if not is_watched(run):
         return
-    clock, actor, leaves = run.clock[0], run.actors[actor_row], 0
+    clock, actor, leaves = run.clock[0], run.actor_marks[actor_row], 0
     for lane in range(run.plan.settings[LANES_IN_USE]):
         leaves |= int(can_issue(run, actor_row, lane))
     if not in_group(clock, actor.passed):
@@ -207,7 +207,7 @@ def chunk_queued(run: Run, chunk_row: int) -> None:
     if not is_watched(run):
         return
     clock, chunk, marks = run.clock[0], run.chunks[chunk_row], run.chunk_marks[chunk_row]
-    queue, limit = run.queues[chunk.queue], run.plan.settings[RUNNING_LIMIT]
+    queue, is_full = run.queue_marks[chunk.queue], _is_full(run, chunk.queue)
     marks.half_tried_ns = marks.half_done_ns = NONE
     marks.mark.ns = marks.turn_ns = marks.posted.ns = NONE
     second = may_change_places(clock, queue.joined)
@@ -217,14 +217,20 @@ def chunk_queued(run: Run, chunk_row: int) -> None:
     overtakes = may_change_places(clock, queue.started) and (
         queue.started_priority < chunk.priority or run.plan.settings[QUEUE_ORDER] != 0
     )
-    clock.ties += (queue.joined_apart and queue.running >= limit) or overtakes
+    clock.ties += (queue.joined_apart and is_full) or overtakes
     note_moment(clock, queue.joined)
 
 
 @works_on_tables
 def queue_considered(run: Run, queue_row: int) -> None:
     """A queue may start chunks: which ones needs all that has happened to it."""
-    contribute(run, run.queues[queue_row].mark, KINDS * queue_row + OF_QUEUE)
+    if is_watched(run):
+        contribute(run, run.queue_marks[queue_row].mark, KINDS * queue_row + OF_QUEUE)
+
+
+@works_on_tables
+def _is_full(run: Run, queue_row: int) -> bool:
+    return run.queues[queue_row].running >= run.plan.settings[RUNNING_LIMIT]
 
 
 @works_on_tables
@@ -233,7 +239,7 @@ def chunk_starts(run: Run, chunk_row: int) -> None:
     if not is_watched(run):
         return
     clock, chunk = run.clock[0], run.chunks[chunk_row]
-    queue, priority = run.queues[chunk.queue], chunk.priority
+    queue, priority = run.queue_marks[chunk.queue], chunk.priority
     next_priority = priority if chunk.next == NONE else run.chunks[chunk.next].priority
     second = may_change_places(clock, queue.started)
     clock.ties += second and chunk.queued_ns < clock.now
@@ -289,13 +295,14 @@ def transfer_done(run: Run, chunk_row: int) -> None:
 def collective_starts(run: Run, running_row: int) -> None:
     """A collective is issued; none of its chunks is done."""
     if is_watched(run):
-        run.running[running_row].mark.ns = NONE
+        run.running_marks[running_row].mark.ns = NONE
 
 
 @works_on_tables
 def chunk_done(run: Run, running_row: int) -> None:
     """A chunk of a collective is done."""
-    contribute(run, run.running[running_row].mark, OF_CHUNK)
+    if is_watched(run):
+        contribute(run, run.running_marks[running_row].mark, OF_CHUNK)
 
 
 @works_on_tables

@@ -98,7 +98,7 @@ def begin_entry(run: Run, actor_row: int, which: int) -> None:
     """The event is an entry, about `which` chunk, of the actor's bucket that is being drained."""
     if not is_watched(run):
         return
-    clock, actor = run.clock[0], run.actors[actor_row]
+    clock, actor = run.clock[0], run.actor_marks[actor_row]
     if actor.entry_ns != clock.posted.ns or actor.entry_group != clock.posted.group:
         actor.entry_ns = clock.posted.ns
         actor.entry_group = clock.posted.group
@@ -154,7 +154,7 @@ def links_differ(run: Run) -> None:
 
 @works_on_tables
 def _begin(run: Run, actor_row: int, is_bucket: bool) -> None:
-    clock, actor = run.clock[0], run.actors[actor_row]
+    clock, actor = run.clock[0], run.actor_marks[actor_row]
     if actor.group_ns != clock.now:
         actor.group_ns = clock.now
         actor.group = 0

@@ -81,10 +81,12 @@ LANE_STATE = record(
     ("ready", "i4"),
     ("busy", "i4"),
     ("last", "i4"),
-    ("issued_node", "i4"),
-    ("issued", MOMENT),  # this and what follows: to notice ties
+)
+LANE_MARKS = record(  # to notice ties
+    ("issued", MOMENT),
     ("readied", MOMENT),
     ("freed", MOMENT),
+    ("issued_node", "i4"),
     ("issued_freed", "i4"),
     ("readied_apart", "i4"),
 )
@@ -97,8 +99,12 @@ ACTOR_STATE = record(
     ("running", "i4"),
     ("issuing", "i4"),  # 1 while an issue pass is under way
     ("deferred", "i4"),  # nodes that became ready during the pass
+    ("turns_to", "i4"),  # this and the next one: as in `CHUNK_TURNS`
+    ("turned", "i8"),
     ("messages", "i8"),  # delivered to it, or sent by it point to point
-    ("group_ns", "i8"),  # this and what follows: to notice ties
+)
+ACTOR_MARKS = record(  # to notice ties
+    ("group_ns", "i8"),
     ("group", "i8"),
     ("cluster_ns", "i8"),
     ("entry_ns", "i8"),
@@ -108,8 +114,6 @@ ACTOR_STATE = record(
     ("passed_leaving", "i4"),
     ("passed_left", "i4"),
     ("cluster_is_bucket", "i4"),
-    ("turned", "i8"),  # this and what follows: as in `CHUNK_TURNS`
-    ("turns_to", "i4"),
 )
 MEMBER_STATE = record(
     ("next_sequence", "i8"),
@@ -127,8 +131,8 @@ RUNNING = record(
     ("chunks", "i4"),
     ("remaining", "i4"),
     ("next", "i4"),
-    ("mark", MARK),  # to notice ties
 )
+RUNNING_MARKS = record(("mark", MARK))  # to notice ties
 CHUNK = record(  # what every message needs comes first, and is a line of the cache
     ("phase_key", "i8"),  # of the phase that it is in
     ("actor", "i4"),
@@ -220,7 +224,9 @@ QUEUE = record(
     ("tail", "i4"),
     ("waiting", "i4"),
     ("running", "i4"),
-    ("joined", MOMENT),  # this and what follows: to notice ties
+)
+QUEUE_MARKS = record(  # to notice ties
+    ("joined", MOMENT),
     ("joined_apart", "i8"),
     ("started", MOMENT),
     ("started_priority", "i8"),

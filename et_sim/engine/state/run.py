@@ -18,6 +18,7 @@ from et_sim.engine.containers import LARGEST_POOL
 from et_sim.engine.containers import NONE as NONE
 from et_sim.engine.state.cause_tables import Causes, new_causes
 from et_sim.engine.state.records import (
+    ACTOR_MARKS,
     ACTOR_STATE,
     BRANCH_STATE,
     BUCKET,
@@ -35,6 +36,7 @@ from et_sim.engine.state.records import (
     EVENT,
     JOIN,
     JOINT_STATE,
+    LANE_MARKS,
     LANE_STATE,
     MARK,
     MEMBER_STATE,
@@ -45,9 +47,11 @@ from et_sim.engine.state.records import (
     PHASE_LOG,
     POOL_STATE,
     QUEUE,
+    QUEUE_MARKS,
     REPEATS,
     REQUEST,
     RUNNING,
+    RUNNING_MARKS,
     SERVER,
     SLOT,
     SLOWED_ACTOR,
@@ -141,17 +145,21 @@ class Run(Tables):
     slowed_actors: Any
     ready: Any
     lanes: Any
+    lane_marks: Any  # where actors stand for several ranks: this and the other marks
     actors: Any
+    actor_marks: Any
     members: Any
     running: Any
+    running_marks: Any
     chunks: Any
-    chunk_marks: Any  # per chunk; only where actors stand for several ranks
+    chunk_marks: Any
     chunk_turns: Any  # per chunk, where a search for periods goes on
     chunk_times: Any  # per chunk, where phases are logged
     chunk_index: Any
     chunk_queue: Any
     free_blocks: Any
     queues: Any
+    queue_marks: Any
     cursors: Any
     channels: Any
     handshakes: Any
@@ -254,9 +262,12 @@ def new_run(
         "slowed_actors": _idle(SLOWED_ACTOR, actors if len(plan.slowing) else 0, "head"),
         "ready": np.empty(len(nodes), np.int32),
         "lanes": _idle(LANE_STATE, actors * lanes, "last"),
-        "actors": _idle(ACTOR_STATE, actors, "finish_ns", "deferred", "group_ns"),
+        "lane_marks": _idle(LANE_MARKS, actors * lanes * plan.is_folded),
+        "actors": _idle(ACTOR_STATE, actors, "finish_ns", "deferred"),
+        "actor_marks": _idle(ACTOR_MARKS, actors * plan.is_folded, "group_ns"),
         "members": members,
         "running": table(RUNNING, 0),
+        "running_marks": table(RUNNING_MARKS, 0),
         "chunks": table(CHUNK, 0),
         "chunk_marks": table(CHUNK_MARKS, 0),
         "chunk_turns": table(CHUNK_TURNS, 0),
@@ -265,6 +276,7 @@ def new_run(
         "chunk_queue": np.empty((0, max(int(plan.collectives["phases"].max(initial=1)), 1)), np.int16),
         "free_blocks": np.full(BLOCK_SIZES, NONE, np.int32),
         "queues": queues,
+        "queue_marks": _idle(QUEUE_MARKS, len(queues) * plan.is_folded),
         "cursors": cursors,
         "channels": _idle(WAITING_FIFO, len(plan.channels), "head", "tail"),
         "handshakes": _idle(WAITING_FIFO, plan.handshakes, "head", "tail"),
