@@ -26,6 +26,8 @@ from et_sim.plan.records import FIRST_FACTOR, LANES, UNLIMITED_LANES, Action, Pl
 
 ROWS_PER_THING = 4
 COMPLETIONS_PER_EVENT = 2  # an arrival may complete a node at either end
+MOST_CHUNKS_AT_FIRST, MOST_CHUNKS_BESIDE = 1 << 20, 1 << 16
+EVENTS_AT_A_LOOK = 1 << 10  # for which there should be room
 TRANSFERS_OF_A_TREE = 4  # a tree that starts posts up to two receives, each perhaps in an event of its own
 CAUSAL_EVENTS_OF_A_NODE, CAUSAL_EVENTS_OF_A_THING = 8, 6
 MESSAGE_TIMES = ("ready_ns", "sent_ns", "start_ns", "left_ns", "arrived_ns", "waited_ns")
@@ -167,7 +169,9 @@ def grow_pools(run: Run, reserve: Reserve, model: NetworkModel) -> Run:
             changes[name] = grow_pool(getattr(run, name), clock[free], rows)
     if clock.chunks_top + reserve.chunks > len(run.chunks):
         rows = max(2 * len(run.chunks), clock.chunks_top + spare(reserve.chunks), SMALLEST_POOL)
-        changes["chunks"] = longer(run.chunks, rows)
+        of_all = len(run.actors) * reserve.chunks // COMPLETIONS_PER_EVENT  # if all ranks start at once
+        of_all += min(EVENTS_AT_A_LOOK * reserve.chunks, MOST_CHUNKS_BESIDE)
+        changes["chunks"] = longer(run.chunks, max(rows, min(of_all, MOST_CHUNKS_AT_FIRST)))
     beside = dict(BESIDE)
     if len(run.turns):
         beside |= {"stamps": "events", "chunk_marks": "chunks", "running_marks": "running"}
