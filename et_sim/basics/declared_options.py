@@ -121,9 +121,9 @@ def _as_argparse_has_it(name: str, hint: Any, default: Any) -> tuple[Sequence[st
         words = ("+" if several else None) if is_required else ("*" if several else "?")
         return [name], settings | {"nargs": form.words or words}
     flags = form.flags.split() or [_flag(name)]
-    settings |= {"dest": name, "required": is_required, "type": form.parse or settings["type"]}
-    if form.least is not None:
-        settings["type"] = partial(_not_below, form.least, flags[-1], settings["type"])
+    settings |= {"dest": name, "required": is_required}
+    if form.parse or form.least is not None:
+        settings["type"] = partial(_read, form, kind, flags[-1])
     if form.words == "?":
         settings["const"] = "-"
     elif several and not form.words:
@@ -132,13 +132,16 @@ def _as_argparse_has_it(name: str, hint: Any, default: Any) -> tuple[Sequence[st
     return flags, settings
 
 
-def _not_below(least: int, flag: str, parse: Callable[[str], Any], text: str) -> Any:
+def _read(option: Option, kind: Any, flag: str, text: str) -> Any:
+    """A value that is read in a way of its own, or may not be small; refusals name the option."""
     try:
-        value = parse(text)
+        value = (option.parse or kind)(text)
+    except UsageError as error:
+        raise UsageError(error.cause, place=flag, remedy=error.remedy) from None
     except ValueError:
-        raise argparse.ArgumentTypeError(f"invalid {parse.__name__} value: {text!r}") from None
-    if value < least:
-        raise UsageError(f"{flag} is {text}", remedy=f"give {least} or more")
+        raise argparse.ArgumentTypeError(f"invalid {kind.__name__} value: {text!r}") from None
+    if option.least is not None and value < option.least:
+        raise UsageError(f"{flag} is {text}", remedy=f"give {option.least} or more")
     return value
 
 

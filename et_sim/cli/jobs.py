@@ -6,7 +6,6 @@ a recommendation model, and what forward passes work on. Not here: what is done 
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from types import MappingProxyType
@@ -51,7 +50,7 @@ def whole_numbers(text: str) -> tuple[int, ...]:
     try:
         return tuple(int(word) for word in text.split(","))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} (give whole numbers, as in 7,8,8,7)") from None
+        raise UsageError(f"{text!r}", remedy="give whole numbers, as in 7,8,8,7") from None
 
 
 Numbers = Annotated[tuple[int, ...] | None, Option(parse=whole_numbers)]
