@@ -41,7 +41,7 @@ def _lists(slot: Slot, value: Any) -> list[list[str]]:
 
 
 INPUT = of_type("file or object", "the path of a file, or an object with its keys", str, dict)
-ANY_NUMBER = of_type("number", "a number", int, float)
+ANY_NUMBER = of_type("any number", "a number", int, float)
 LIST = of_type("list", "a list", list)
 OBJECT_OF_ANY = of_type("object", "an object", dict)
 NAMES = Kind("list of texts", lambda _: "a list of texts", _names)
@@ -76,7 +76,7 @@ class RangeSpec:
 
     first: int | float = key(ANY_NUMBER, "The first number.", name="from", required=True)
     last: int | float = key(ANY_NUMBER, "The last number.", name="to", required=True)
-    count: int | None = key(of_type("whole number", "a whole number", int), "How many.", None)
+    count: int | None = key(of_type("any whole number", "a whole number", int), "How many.", None)
     scale: str = choice("How they are spread.", SCALES[0], choices=SCALES)
 
 

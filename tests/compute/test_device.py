@@ -178,7 +178,6 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"tiles": [[8, 8, 8]]}, 'key "tiles" has no effect without "processors"'),
     ({"tiles": [[8, 8, 8, 1.5]], "processors": 4}, 'key "tiles" is [[8, 8, 8, 1.5]]'),
     ({"split-time": 5}, 'key "split-time" has no effect without "split-k"'),
-    ({"memory": [{"name": "A", "bandwidth": 0}]}, 'key "bandwidth" is 0'),
     ({"memory": [{"name": "A", "bandwidth": 1}, {"name": "B", "bandwidth": 1}]}, "is not smaller than"),
     ({"model": "rooflin"}, "did you mean 'roofline'?"),
     ({"pekas": {}}, "did you mean 'peaks'?"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,34 +39,30 @@ from et_sim.documents.kinds import (
     text,
     time,
 )
-from et_sim.jobs.job_file import GROUPS, NAME, NPUS, SEED, START, WORKLOAD, JobEntry, Jobs
-from et_sim.machine.collective_library_keys import LIBRARY_KEYS
-from et_sim.machine.memory import MEMORY_KEYS, PoolStage
-from et_sim.machine.network_file import IN_NETWORK_KEYS, LINK_KEYS, NETWORK_KEYS
-from et_sim.machine.protocol_presets import PACKET_KEYS, PROTOCOL_KEYS, TCP_KEYS
-from et_sim.machine.roofline import RooflineDevice
+from et_sim.jobs.job_file import GROUPS, NAME, NPUS, SEED, START, WORKLOAD, Jobs
+from et_sim.machine import reference_page
 from et_sim.machine.system import PREFIX
-from et_sim.machine.system_file import SYSTEM_KEYS
-from et_sim.machine.system_parts import Costs, Overlap, Straggler, Stream, TimeFactors
-from et_sim.machine.systolic import ClockedArray
 from et_sim.machine.topology.generators import GENERATORS
-from et_sim.machine.topology.graph_file import GraphFile, Import, Override, Reduction, Route
-from et_sim.machine.topology.keys import NAME_OR_NAMES, NAMES, NUMBER_OR_NAMES, RATIO, Links, OtherLinks
-from et_sim.machine.topology.listed import Device, ListedLink
-from et_sim.machine.topology.shapes import Inside
-from et_sim.machine.transports import Credits, LogGops, Marking
-from et_sim.machine.version_1 import LEVEL_KEYS, SYSTEM_1_KEYS
-from et_sim.trace.group_rule import GroupRule
-from et_sim.trace.manifest import Manifest, Template
-from et_sim.trace.workload import Step
+from et_sim.machine.topology.graph_file import GraphFile, Import
+from et_sim.machine.topology.keys import NAME_OR_NAMES, NAMES, NUMBER_OR_NAMES, RATIO
+from et_sim.sweeps.recipes import BYTES, plan_keys, recipe_keys
+from et_sim.sweeps.spec import AxisSpec, SweepSpec
+from et_sim.trace.manifest import Manifest
 
-TABLES = (SYSTEM_KEYS, NETWORK_KEYS, MEMORY_KEYS, LIBRARY_KEYS, LINK_KEYS, IN_NETWORK_KEYS)
-TABLES += (PROTOCOL_KEYS, PACKET_KEYS, TCP_KEYS, LEVEL_KEYS, SYSTEM_1_KEYS)
-CLASSES: list[Any] = [Costs, Credits, LogGops, Marking, Overlap, PoolStage, Straggler, Stream, TimeFactors]
-CLASSES += [ClockedArray, RooflineDevice, Manifest, Template, GroupRule, Step, Jobs, JobEntry]
-CLASSES += [GraphFile, Import, Override, Reduction, Route, Device, ListedLink, Links, OtherLinks, Inside]
-CLASSES += dict.fromkeys(GENERATORS.values())
-DOCUMENTS = {of.__name__: keys_of(of) for of in CLASSES} | {str(at): keys for at, keys in enumerate(TABLES)}
+
+def nested(of: Any) -> Iterator[tuple[str, tuple[Key, ...]]]:
+    """A class and those of what its keys hold."""
+    yield of.__name__, keys_of(of)
+    for key in keys_of(of):
+        if key.of is not None:
+            yield from nested(key.of)
+
+
+DOCUMENTS = {f"{at} {table.name}": table.keys for at, table in enumerate(reference_page.TABLES)}
+for whole_document in (Manifest, Jobs, GraphFile, Import, SweepSpec, AxisSpec, *GENERATORS.values()):
+    DOCUMENTS |= dict(nested(whole_document))
+DOCUMENTS |= {kind: recipe_keys({"make": kind}) for kind in ("llm", "cnn", "all_reduce")}
+DOCUMENTS["plan"] = plan_keys()
 KEYS = [key for keys in DOCUMENTS.values() for key in keys]
 HUGE = 10**400
 NUMBERS: list[Any] = [True, None, [1], -4, float("inf"), float("nan"), HUGE, "ten", {}]
@@ -87,7 +84,8 @@ WRONG = {
     PREFIX.name: [*TEXTS, "a"],
     OBJECT.name: [1, "a", None, [{}]],
     NAMED.name: [1, "a", None, [{}]],
-    OBJECTS.name: [{}, "3", [3], None],
+    OBJECTS.name: [{}, "3", [3], None, []],
+    BYTES.name: [*NUMBERS, "x"],
     BANDWIDTH_WITH_UNIT.name: [*TEXTS, 5, 1.5, "10", "fast", "0GB/s", "-1GB/s"],
     RATIO.name: [True, None, "x", "1:0", 0, -1, []],
     **{
@@ -96,6 +94,13 @@ WRONG = {
     },
     NAMES.name: [None, "a", 3, {}, [None], [True], [""]],
 }
+
+
+def out_of_range(key: Key) -> list[Any]:
+    if key.kind not in (INTEGER, COUNT, NUMBER, TIME, PICOSECONDS, RATE, BANDWIDTH):
+        return []
+    lowest = [key.minimum] if key.above_minimum else []
+    return [*lowest, key.minimum - 1, 2 * key.maximum + 2, *([] if key.below is None else [key.below])]
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
@@ -112,8 +117,8 @@ def test_a_key_that_no_document_has_and_one_that_is_missing_are_refused(name: st
 
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: key.name)
 def test_what_a_key_cannot_be_is_refused_with_what_is_allowed(key: Key) -> None:
-    for value in WRONG.get(key.kind.name, ()):
-        if value == "" and key.may_be_empty:
+    for value in (*WRONG.get(key.kind.name, ()), *out_of_range(key)):
+        if value in ("", []) and key.may_be_empty:
             continue
         with pytest.raises(MachineError) as caught:
             Slot(key, Section("<file>", {}), Remarks()).value(value)

@@ -348,7 +348,6 @@ def test_links_carry_each_byte_once() -> None:
     ("net", "keys", "said"),
     [
         (switch(rate=0), {}, '"rate" is 0'),
-        (switch(rate=-1), {}, '"rate" is -1'),
         (switch() | {"topology": ["Ring"]}, {}, "dimension 0 is a Ring, which has no switch"),
         (switch() | {"in-network": [{"dimension": 1}]}, {}, 'key "dimension" is 1, and the network has 1'),
         (switch() | {"in-network": [{"dimension": 0}] * 2}, {}, "dimension 0 stands there twice"),

@@ -371,7 +371,6 @@ def test_where_a_library_is_not_known_rings_run_and_a_warning_says_so() -> None:
         ({"name": "nccl-2.30", "rings": {"on-a-node": [12]}}, '"rings": "on-a-node" is [12]'),
         ({"name": "nccl-2.30", "calibration": {"bandwidth-ll": 0}}, '"bandwidth-ll" is 0'),
         ({"name": "nccl-2.30", "calibration": {"bandwith": 1}}, 'key "bandwith" is not known'),
-        ({"gpu": "hopper"}, 'key "name" is missing'),
         ({"name": "nccl-2.30", "choices": {"all_to_all": []}}, "\"choices\": 'all_to_all' is not known"),
         ({"name": "nccl-2.30", "choices": {"reduce": [[1, 2, "ring"]]}}, '"reduce" holds'),
     ],

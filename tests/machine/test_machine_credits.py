@@ -161,8 +161,6 @@ def test_what_is_wrong_with_a_file_of_garnet_is_said_with_its_line(
 @pytest.mark.parametrize(
     ("given", "wanted"),
     [
-        (torus(flit=0), 'key "flit" is 0'),
-        (torus(flits=64), 'key "flits" is not known'),
         (torus(flit=64, packet=32), "a flit of 64 bytes is longer than a packet"),
         (torus(cycle="0.0001ns"), "not a whole number of picoseconds"),
         ({**torus(), "protocol": {"preset": "roce"}}, "exclude each other"),

@@ -76,9 +76,7 @@ WRONG = [
     ("stragglers", entry, text)
     for entry, text in (
         ({"ranks": "3"}, "the entry says nothing about its ranks"),
-        ({"compute": 2}, 'key "ranks" is missing'),
         ({"ranks": "3", "computee": 2}, "did you mean 'compute'?"),
-        ({"ranks": "3", "compute": 0}, 'key "compute" is 0 (allowed: a number > 0)'),
         ({"ranks": "3", "delay": 0.5}, "no whole number of nanoseconds"),
         ({"ranks": "3", "delay": 2**60}, "is 1152921504606846976: more than 9007199254740992"),
         ({"ranks": "3", "jitter": 1}, "a number >= 0 and < 1"),
@@ -95,17 +93,12 @@ WRONG += [
     for entry, text in (
         ({}, "the entry gives no factor (give at least one of kernels, copies, operators, launches"),
         ({"ranks": "3"}, "the entry gives no factor"),
-        ({"speed": 2}, 'key "speed" is not known (known keys: ranks, name, kernels'),
-        ({"kernels": -0.5}, 'key "kernels" is -0.5 (allowed: a number >= 0)'),
         ({"kernels": 2, "ranks": "0-3,8-20"}, "names rank 20, and the network has 16 NPUs"),
     )
 ]
 WRONG += [
     ("streams", entry, text)
     for entry, text in (
-        ({"name": "a"}, 'key "takes" is missing'),
-        ({"name": "a", "takes": []}, 'key "takes" is [] (allowed: a list with some of kernels, copies'),
-        ({"name": "a", "takes": "kernels"}, 'key "takes" is "kernels" (allowed: a list'),
         ({"name": "a", "takes": ["kernel"]}, "index 0 is \"kernel\" (did you mean 'kernels'?"),
         ({"name": "a", "takes": ["kernels"], "at-a-time": 0}, "nothing on the stream would ever start"),
         ({"name": "a", "takes": ["kernels"], "at_a_time": 2}, "did you mean 'at-a-time'?"),
@@ -127,8 +120,6 @@ def test_a_wrong_entry_is_refused_with_its_index(key: str, entry: Any, text: str
     ("overlap", "text"),
     [
         ({"kernel": 2}, "did you mean 'kernels'?"),
-        ({"kernels": 0.9}, 'key "kernels" is 0.9 (allowed: a number >= 1)'),
-        ({"kernels": 11}, 'key "kernels" is 11: more than 10'),
         ({"kernels": 1.2345}, 'key "kernels" is 1.2345, with more than three decimals (round it'),
     ],
 )

@@ -353,18 +353,12 @@ def test_a_member_that_never_asks_is_named() -> None:
 
 BAD: list[tuple[dict[str, Any], str]] = [
     (pool(NIC | {"count": 3}), 'key "count" is 3, among which 4 NPUs cannot be parted evenly'),
-    (pool(NIC | {"count": 0}), 'key "count" is 0'),
-    (pool(NIC | {"bandwidth": 0}), 'key "bandwidth" is 0'),
     (pool({"name": "nic", "count": 4, "load": 3}), 'key "store" is missing'),
     (pool({"name": "nic", "count": 4}), 'key "bandwidth" is missing'),
-    (pool({"name": "nic", "bandwidth": 4}), 'key "count" is missing'),
     (pool(NIC | {"load": 1, "store": 2}), 'key "bandwidth" has no effect'),
     (pool(NIC | {"bandwith": 4}), "did you mean 'bandwidth'?"),
     (pool(NIC, NIC), 'index 0 is called "nic", too'),
-    (pool(), 'key "stages" is []'),
     (pool(*[NIC | {"name": str(at)} for at in range(65)]), 'key "stages" has 65 entries'),
-    (pool(NIC, chunk=0), 'key "chunk" is 0'),
-    (pool(NIC, chunk="64 KB/s"), 'key "chunk" is "64 KB/s"'),
     ({"memory-type": "HIERARCHICAL_POOL", "chunk": 4}, 'key "stages" is missing'),
     ({"memory-type": "HIERARCHICAL_POOL", "stages": [NIC]}, 'key "chunk" is missing'),
     (pool(NIC, **{"remote-mem-bw": 4}), 'key "remote-mem-bw" means nothing to HIERARCHICAL_POOL'),

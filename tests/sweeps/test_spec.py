@@ -17,8 +17,6 @@ from et_sim.sweeps.state import plan_sweep
 
 WRONG = [
     ("axes:", "axis:", "line 5: key \"axis\" is not known (did you mean 'axes'?)"),
-    ("network: net", "netwrok: net", "line 4: key \"netwrok\" is not known (did you mean 'network'?)"),
-    ("values: [25", "value: [25", "key \"value\" is not known (did you mean 'values'?)"),
     ("bandwidth[0]", "bandwith[0]", "network has no key 'bandwith' (did you mean 'bandwidth'?)"),
     ("bandwidth[0]", "bandwidth[1]", "network.bandwidth has 1 entries (there are [0] to [0])"),
     ("bandwidth[0]", "bandwidth[0][0]", "network.bandwidth[0] is a number, no list"),
@@ -68,12 +66,9 @@ WRONG = [
     ("system.preferred-dataset-splits", "workload.plan.tp", "has no key 'plan'"),
     ("base:", "zip: [[bandwidth, split]]\nbase:", "did you mean 'splits'"),
     ("base:", "zip: [[bandwidth]]\nbase:", "fewer than two axes"),
-    ("base:", "sample: {points: 0}\nbase:", 'key "points" is 0 (allowed: an integer >= 1)'),
     ("base:", "sample: {points: 4, method: sobol}\nbase:", "allowed: random or latin-hypercube"),
-    ("base:", "sample: {points: x}\nbase:", 'key "points" is "x" (allowed: an integer >= 1)'),
     ("base:", "constraints: [splits > bandwith]\nbase:", "did you mean 'bandwidth'"),
     ("base:", "constraints: [splits > 99]\nbase:", "no combination of the axes meets the constraints"),
-    ("base:", "base: 1\nbasis:", 'key "basis" is not known'),
     ("base:", "base: {}\nbase:", '"base" is given more than once'),
     ("base:", "- base:", "not valid YAML"),
 ]

@@ -198,10 +198,6 @@ def _small() -> dict[str, Any]:
     [
         ({"gem": {}}, 'key "gem" is not known'),
         ({"gemm": 5}, 'key "gemm" is 5'),
-        ({"gemm": {"random": -1}}, 'key "random" is -1'),
-        ({"gemm": {"common": 4}}, 'key "common" is 4: more than 3'),
-        ({"gemm": {"basis": "known"}}, 'key "basis" is "known"'),
-        ({"gemm": {"sigma": 1}}, 'key "sigma" is not known'),
         ({"device": 5}, 'key "device" is 5'),
         (5, 'key "accuracy" is 5'),
     ],
