@@ -19,6 +19,9 @@ from typing import Any
 from msgspec import Struct
 
 from et_sim.basics.errors import InputError
+from et_sim.basics.quick_dataclass import quick_dataclass
+from et_sim.documents.keys import key
+from et_sim.documents.kinds import choice, of_type
 from et_sim.sweeps.expressions import Condition
 from et_sim.sweeps.fields import Field
 
@@ -29,13 +32,18 @@ MOST_VALUES = 1_000_000
 SCALES = ("linear", "logarithmic")
 
 
-class Range(Struct, frozen=True):
+_NUMBER = of_type("any number", "a number", int, float)
+_MANY = of_type("any whole number", "a whole number", int)
+
+
+@quick_dataclass(frozen=True)
+class Range:
     """Numbers from one to another, both included; whole ones if both ends are."""
 
-    first: int | float
-    last: int | float
-    count: int | None  # None: as many as a sample asks for
-    is_logarithmic: bool
+    first: int | float = key(_NUMBER, "The first number.", name="from", required=True)
+    last: int | float = key(_NUMBER, "The last number.", name="to", required=True)
+    count: int | None = key(_MANY, "How many; without it, as many as a sample asks for.", None)
+    scale: str = choice("How they are spread.", SCALES[0], choices=SCALES)
 
     def __post_init__(self) -> None:
         ends = f"from {self.first} to {self.last}"
@@ -49,6 +57,11 @@ class Range(Struct, frozen=True):
             )
         if self.count is not None and not 1 <= self.count <= MOST_VALUES:
             raise InputError(f"a range has a count of {self.count}", remedy=f"give 1 to {MOST_VALUES:,}")
+
+    @property
+    def is_logarithmic(self) -> bool:
+        """Whether equal steps multiply."""
+        return self.scale == SCALES[1]
 
     @property
     def is_whole(self) -> bool:

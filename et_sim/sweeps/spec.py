@@ -17,7 +17,7 @@ from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import Kind, Remarks, Section, Slot, key, line_of, read, show
 from et_sim.documents.kinds import choice, count, of_type, section, text
 from et_sim.machine.texts import parse_yaml
-from et_sim.sweeps.axes import METHODS, MOST_CANDIDATES, SCALES, Axis, Range, Values, admitted, grid, sample
+from et_sim.sweeps.axes import METHODS, MOST_CANDIDATES, Axis, Range, Values, admitted, grid, sample
 from et_sim.sweeps.expressions import Condition, parse_condition
 from et_sim.sweeps.fields import Field, parse_field
 from et_sim.tables.sweep_tables import FIGURES, NUMBER
@@ -41,7 +41,6 @@ def _lists(slot: Slot, value: Any) -> list[list[str]]:
 
 
 INPUT = of_type("file or object", "the path of a file, or an object with its keys", str, dict)
-ANY_NUMBER = of_type("any number", "a number", int, float)
 LIST = of_type("list", "a list", list)
 OBJECT_OF_ANY = of_type("object", "an object", dict)
 NAMES = Kind("list of texts", lambda _: "a list of texts", _names)
@@ -71,22 +70,12 @@ class BaseSpec:
 
 
 @quick_dataclass(frozen=True)
-class RangeSpec:
-    """Numbers from one to another."""
-
-    first: int | float = key(ANY_NUMBER, "The first number.", name="from", required=True)
-    last: int | float = key(ANY_NUMBER, "The last number.", name="to", required=True)
-    count: int | None = key(of_type("any whole number", "a whole number", int), "How many.", None)
-    scale: str = choice("How they are spread.", SCALES[0], choices=SCALES)
-
-
-@quick_dataclass(frozen=True)
 class AxisSpec:
     """An axis; one that is just a list is short for `values`."""
 
     field: str | None = text("The field that changes; without it, the axis has its name.", None)
     values: list[Any] | None = key(LIST, "Its values.", None)
-    range: RangeSpec | None = section("Its values, as a range.", None, of=RangeSpec)
+    range: Range | None = section("Its values, as a range.", None, of=Range)
 
 
 @quick_dataclass(frozen=True)
@@ -263,13 +252,9 @@ def _axis(name: str, given: Any, text: Text, section: Section) -> Axis:
             if not spec.values:
                 raise InputError(f"axis {name!r} has no values", remedy="list at least one")
             return Axis(name, field, tuple(spec.values))
-        assert spec.range is not None
-        limits = spec.range
         if not field.path:
             raise InputError(f"axis {name!r} has a range, and {field} is no number", remedy="list its values")
-        return Axis(
-            name, field, range=Range(limits.first, limits.last, limits.count, limits.scale == SCALES[1])
-        )
+        return Axis(name, field, range=spec.range)
     except InputError as error:
         raise _placed(error, place) from None
 

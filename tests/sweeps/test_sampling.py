@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from et_sim.basics.errors import InputError
-from et_sim.sweeps.axes import METHODS, Axis, Range, admitted, grid, sample
+from et_sim.sweeps.axes import METHODS, SCALES, Axis, Range, admitted, grid, sample
 from et_sim.sweeps.expressions import parse_condition
 from et_sim.sweeps.fields import Field
 
@@ -47,11 +47,11 @@ def test_a_grid_too_large_to_list_is_refused_at_once() -> None:
 @pytest.mark.parametrize(
     ("range_", "values"),
     [
-        (Range(1, 64, 7, True), (1, 2, 4, 8, 16, 32, 64)),
-        (Range(1, 4, 4, False), (1, 2, 3, 4)),
-        (Range(1, 3, 9, False), (1, 2, 3)),
-        (Range(0.0, 1.0, 3, False), (0.0, 0.5, 1.0)),
-        (Range(5, 5, 1, False), (5,)),
+        (Range(1, 64, 7, "logarithmic"), (1, 2, 4, 8, 16, 32, 64)),
+        (Range(1, 4, 4, "linear"), (1, 2, 3, 4)),
+        (Range(1, 3, 9, "linear"), (1, 2, 3)),
+        (Range(0.0, 1.0, 3, "linear"), (0.0, 0.5, 1.0)),
+        (Range(5, 5, 1, "linear"), (5,)),
     ],
 )
 def test_ranges(range_: Range, values: tuple[float, ...]) -> None:
@@ -63,8 +63,8 @@ def test_samples_stay_in_their_ranges_and_repeat(
     method: str, points: int, seed: int, logarithmic: bool
 ) -> None:
     axes = [
-        Axis("r", FIELD, range=Range(0.5, 200.0, None, logarithmic)),
-        Axis("n", FIELD, range=Range(1, 9, None, logarithmic)),
+        Axis("r", FIELD, range=Range(0.5, 200.0, None, SCALES[logarithmic])),
+        Axis("n", FIELD, range=Range(1, 9, None, SCALES[logarithmic])),
         _axis("l", "a", "b", "c"),
     ]
     result = list(sample(axes, method, points, seed))
@@ -75,7 +75,7 @@ def test_samples_stay_in_their_ranges_and_repeat(
 
 @given(st.integers(1, 60), st.integers(0, 5))
 def test_a_latin_hypercube_has_one_point_in_each_part_of_each_axis(points: int, seed: int) -> None:
-    axes = [Axis(name, FIELD, range=Range(0.0, 1.0, None, False)) for name in "ab"]
+    axes = [Axis(name, FIELD, range=Range(0.0, 1.0, None, "linear")) for name in "ab"]
     for column in zip(*sample(axes, "latin-hypercube", points, seed), strict=True):
         assert sorted(math.floor(value * points) for value in column) == list(range(points))
 
