@@ -120,7 +120,7 @@ def goal_of(sweep: Sweep) -> Goal:
     if spec is None:
         raise InputError(
             "does not say what to look for",
-            place=sweep.text.place,
+            place=sweep.section.place,
             remedy="add search, as in search: {minimise: [makespan_ns]}",
         )
     names = [axis.name for axis in sweep.axes]
@@ -145,7 +145,7 @@ def goal_of(sweep: Sweep) -> Goal:
         if spec.keep is not None and len(ladder) == 1:
             raise InputError("keep says what a ladder hands on, and there is none", remedy="leave it out")
     except EtSimError as error:
-        place = sweep.text.at("search", at)
+        place = sweep.section.at("search", at)
         raise InputError(f"search: {error.cause}", place=place, remedy=error.remedy) from None
     return Goal(
         (*spec.minimise, *spec.maximise),

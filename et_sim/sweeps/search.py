@@ -268,7 +268,7 @@ class _Rung(Struct):
         if goal.method == BOUNDS and not has_bounds:
             raise InputError(
                 "search: no bounds are known of these points",
-                place=self.state.plan.sweep.text.at("search", "method"),
+                place=self.state.plan.sweep.section.at("search", "method"),
                 remedy="they are of workloads of kind llm: take the method optuna",
             )
         if has_bounds:
@@ -277,7 +277,7 @@ class _Rung(Struct):
             why = "optuna rules no point out" if goal.method else "no bounds are known of these points"
             raise InputError(
                 f"search: {why}, so nothing says when it may end",
-                place=self.state.plan.sweep.text.at("search"),
+                place=self.state.plan.sweep.section.at("search"),
                 remedy="add a budget, such as budget: 50",
             )
         return ByOptuna(goal, self.state.plan.sweep.axes, points), OPTUNA

@@ -152,11 +152,11 @@ def _check_names(space: Space, sweep: Sweep) -> None:
             try:
                 check(word)
             except EtSimError as error:
-                raise _placed(error, sweep.text.at("base", name)) from None
+                raise _placed(error, sweep.section.at("base", name)) from None
 
 
 def _check_axis(space: Space, axis: Axis, sweep: Sweep) -> None:
-    root, place = axis.field.root, sweep.text.at("axes", axis.name)
+    root, place = axis.field.root, sweep.section.at("axes", axis.name)
     first = next((value for (name, _), value in space.loaded.items() if name == root), None)
     try:
         source = space.base.get(root) if first is None else first
@@ -190,9 +190,11 @@ def _load(name: str, given: Any, sweep: Sweep, path: tuple[str, ...]) -> Loaded:
         if not isinstance(given, str | dict):
             raise InputError(f"the {name} is {given!r}", remedy="name a file, or write its keys here")
         source = load(str(sweep.folder / given) if isinstance(given, str) else given, ROLES[name])
-        return replace(source, place=f"{name} of {sweep.text.place}") if isinstance(given, dict) else source
+        return (
+            replace(source, place=f"{name} of {sweep.section.place}") if isinstance(given, dict) else source
+        )
     except EtSimError as error:
-        raise _placed(error, sweep.text.at(*path)) from None
+        raise _placed(error, sweep.section.at(*path)) from None
 
 
 def _load_workload(given: Any, folder: Path) -> GivenWorkload | dict[str, Any]:

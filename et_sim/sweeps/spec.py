@@ -14,7 +14,7 @@ from msgspec import Struct
 from et_sim.basics.errors import InputError, UsageError, did_you_mean
 from et_sim.basics.files import is_folder
 from et_sim.basics.quick_dataclass import quick_dataclass
-from et_sim.documents.keys import Kind, Remarks, Section, Slot, key, line_of, read, show
+from et_sim.documents.keys import Kind, Remarks, Section, Slot, key, read, show
 from et_sim.documents.kinds import choice, count, of_type, section, text
 from et_sim.machine.texts import parse_yaml
 from et_sim.sweeps.axes import METHODS, MOST_CANDIDATES, Axis, Range, Values, admitted, grid, sample
@@ -114,27 +114,8 @@ class SweepSpec:
     search: SearchSpec | None = section("What a search looks for.", None, of=SearchSpec)
 
 
-class Text(Struct, frozen=True):
-    """Where things stand, for refusals."""
-
-    place: str
-    content: str | None = None  # of a file
-
-    def at(self, *path: str | int) -> str:
-        """The place of what a path of keys leads to, with its line if there are lines."""
-        return self.place if self.content is None else f"{self.place}: line {line_of(self.content, path)}"
-
-    def section(self, content: dict[str, Any]) -> Section:
-        """The whole, to be read; keys without a value are not there."""
-        whole = {
-            key: _without_nothing(value) if key in ("base", "sample", "search") else value
-            for key, value in content.items()
-            if value is not None
-        }
-        return Section(self.place, whole, error_type=InputError).lined
-
-
 def _without_nothing(value: Any) -> Any:
+    """An object without keys that have no value."""
     is_object = isinstance(value, dict)
     return {key: entry for key, entry in value.items() if entry is not None} if is_object else value
 
@@ -142,7 +123,7 @@ def _without_nothing(value: Any) -> Any:
 class Sweep(Struct, frozen=True):
     """What is to be varied, and how."""
 
-    text: Text
+    section: Section  # the whole
     folder: Path  # that files are named from
     base: BaseSpec
     axes: tuple[Axis, ...]
@@ -161,10 +142,10 @@ class Sweep(Struct, frozen=True):
             )
             points = admitted(candidates, self.axes, self.conditions)
         except InputError as error:
-            raise _placed(error, self.text.place) from None
+            raise _placed(error, self.section.place) from None
         if not points:
             raise InputError(
-                "no combination of the axes meets the constraints", place=self.text.at("constraints")
+                "no combination of the axes meets the constraints", place=self.section.at("constraints")
             )
         return points
 
@@ -172,7 +153,7 @@ class Sweep(Struct, frozen=True):
 def read_spec(given: Given) -> Sweep:
     """The sweep of a file, or of a dict with the keys of one."""
     if isinstance(given, Mapping):
-        return _sweep(dict(given), Text(NAMELESS), Path())
+        return _sweep(dict(given), NAMELESS, Path())
     path = Path(given)
     try:
         content = path.read_text(encoding="utf-8-sig")
@@ -186,49 +167,49 @@ def read_spec(given: Given) -> Sweep:
         raise InputError(
             "is no description of a sweep", place=str(path), remedy='give it the keys "base" and "axes"'
         )
-    return _sweep(parsed, Text(str(path), content), path.parent)
+    return _sweep(parsed, str(path), path.parent)
 
 
 def _reason(error: Exception) -> str:
     return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
 
 
-def _sweep(content: dict[str, Any], text: Text, folder: Path) -> Sweep:
-    section = text.section(content)
+def _sweep(content: dict[str, Any], place: str, folder: Path) -> Sweep:
+    content = _without_nothing(content)
+    content |= {key: _without_nothing(content[key]) for key in ("base", "sample", "search") if key in content}
+    section = Section(place, content, error_type=InputError).lined
     spec = read(SweepSpec, section, Remarks())
     if not spec.axes:
-        raise InputError("has no axes", place=text.at("axes"), remedy="name a field and its values")
-    axes = tuple(_axis(name, given, text, section) for name, given in spec.axes.items())
-    _refuse_twice(axes, text)
-    _check_base(spec.base, axes, text)
-    _check_zip(spec, text)
+        raise section.fault("has no axes", "name a field and its values", key="axes")
+    axes = tuple(_axis(name, given, section) for name, given in spec.axes.items())
+    _refuse_twice(axes, section)
+    _check_base(spec.base, axes, section)
+    _check_zip(spec, section)
     if spec.sample is not None and spec.zip:
-        raise InputError(
-            "a sample takes every axis by itself", place=text.at("zip"), remedy="leave zip or sample out"
-        )
+        raise section.fault("a sample takes every axis by itself", "leave zip or sample out", key="zip")
     return Sweep(
-        text,
+        section,
         folder,
         spec.base,
         axes,
         tuple(map(tuple, spec.zip)),
         spec.sample,
-        _conditions(spec, axes, text),
+        _conditions(spec, axes, section),
         spec.search,
     )
 
 
-def _conditions(spec: SweepSpec, axes: tuple[Axis, ...], text: Text) -> tuple[Condition, ...]:
+def _conditions(spec: SweepSpec, axes: tuple[Axis, ...], section: Section) -> tuple[Condition, ...]:
     conditions = []
     for number, constraint in enumerate(spec.constraints):
         try:
             conditions.append(parse_condition(constraint, [axis.name for axis in axes]))
         except InputError as error:
-            raise _placed(error, text.at("constraints", number)) from None
+            raise _placed(error, section.at("constraints", number)) from None
     return tuple(conditions)
 
 
-def _axis(name: str, given: Any, text: Text, section: Section) -> Axis:
+def _axis(name: str, given: Any, section: Section) -> Axis:
     if isinstance(given, list):
         spec = AxisSpec(values=given)
     elif isinstance(given, dict):
@@ -236,8 +217,8 @@ def _axis(name: str, given: Any, text: Text, section: Section) -> Axis:
         spec = read(AxisSpec, inner, Remarks())
     else:
         cause = f"axis {name!r} is {show(given)}"
-        raise InputError(cause, place=text.at("axes", name), remedy="give a list of values, or an object")
-    place = text.at("axes", name)
+        raise InputError(cause, place=section.at("axes", name), remedy="give a list of values, or an object")
+    place = section.at("axes", name)
     try:
         if name.lower() in _COLUMNS:  # SQL does not tell capital letters from small ones
             raise InputError(
@@ -259,14 +240,14 @@ def _axis(name: str, given: Any, text: Text, section: Section) -> Axis:
         raise _placed(error, place) from None
 
 
-def _refuse_twice(axes: tuple[Axis, ...], text: Text) -> None:
+def _refuse_twice(axes: tuple[Axis, ...], section: Section) -> None:
     """One field has one axis, and one name; of a whole input and its fields, the input is taken first."""
     for number, axis in enumerate(axes):
         for other in axes[:number]:
             if axis.name.lower() == other.name.lower():
                 raise InputError(
                     f"two axes have one name but for capital letters: {other.name} and {axis.name}",
-                    place=text.at("axes", axis.name),
+                    place=section.at("axes", axis.name),
                     remedy="rename one of them: SQL cannot tell them apart",
                 )
             pair: tuple[Field, Field] = (axis.field, other.field)
@@ -274,34 +255,34 @@ def _refuse_twice(axes: tuple[Axis, ...], text: Text) -> None:
             if overlap and (pair[0] == pair[1] or all(field.path for field in pair)):
                 raise InputError(
                     f"two axes change one field: {other.name} and {axis.name} ({axis.field})",
-                    place=text.at("axes", axis.name),
+                    place=section.at("axes", axis.name),
                     remedy="leave one of them out",
                 )
 
 
-def _check_base(base: BaseSpec, axes: tuple[Axis, ...], text: Text) -> None:
+def _check_base(base: BaseSpec, axes: tuple[Axis, ...], section: Section) -> None:
     """What a run needs must be there, or an axis."""
     varied = {axis.field.root for axis in axes if not axis.field.path}
     has_machine = base.machine is not None or "machine" in varied
     for name in _ALWAYS_READ:
         if getattr(base, name) is None and name not in varied and not (has_machine and name != "workload"):
             remedy = f'add "{name}" to base' + ("" if name == "workload" else ', or a "machine" by its name')
-            raise InputError(f"the {name} is missing", place=text.at("base"), remedy=remedy)
+            raise InputError(f"the {name} is missing", place=section.at("base"), remedy=remedy)
     for axis in axes:
         root = axis.field.root
         there = getattr(base, root) is not None or root in varied
         if axis.field.path and not there and not (has_machine and root in ("system", "network")):
             raise InputError(
                 f"axis {axis.name!r} changes the {root}, and there is none",
-                place=text.at("axes", axis.name),
+                place=section.at("axes", axis.name),
                 remedy=f'add "{root}" to base',
             )
 
 
-def _check_zip(spec: SweepSpec, text: Text) -> None:
+def _check_zip(spec: SweepSpec, section: Section) -> None:
     seen: set[str] = set()
     for number, names in enumerate(spec.zip):
-        place = text.at("zip", number)
+        place = section.at("zip", number)
         if len(names) < 2:
             raise InputError(
                 "a zip names fewer than two axes", place=place, remedy="name those that advance together"

@@ -73,7 +73,7 @@ class SweepPlan(Struct, frozen=True):
     @property
     def name(self) -> str:
         """The default name of its directory."""
-        return f"{Path(self.sweep.text.place).stem}.{'sweep' if self.goal is None else 'search'}"
+        return f"{Path(self.sweep.section.place).stem}.{'sweep' if self.goal is None else 'search'}"
 
     def named(self, point: Point) -> dict[str, Any]:
         """The values of the axes at a point."""
@@ -82,7 +82,7 @@ class SweepPlan(Struct, frozen=True):
     @property
     def description(self) -> str | None:
         """The name of its file, if it has one."""
-        place = self.sweep.text.place
+        place = self.sweep.section.place
         return None if place == NAMELESS else Path(place).name
 
     def on_model(self, model: str | None, points: Iterable[Point]) -> SweepPlan:
@@ -100,7 +100,7 @@ def plan_sweep(given: Given, *, may_be_large: bool = False, searches: bool = Fal
     if len(values) > MOST_UNASKED and not may_be_large and not searches:
         raise UsageError(
             f"this sweep has {len(values):,} points",
-            place=sweep.text.place,
+            place=sweep.section.place,
             remedy=f"more than {MOST_UNASKED:,} are evaluated only with --yes",
         )
     space = open_space(sweep)

@@ -190,7 +190,9 @@ def sweep(
     of which points the whole run is written ("best:3", "all"). Nothing is evaluated before `table` is read.
     """
     plan = plan_sweep(spec, may_be_large=True)
-    folder = Path(out) if out is not None else None if plan.sweep.text.place == NAMELESS else Path(plan.name)
+    folder = (
+        Path(out) if out is not None else None if plan.sweep.section.place == NAMELESS else Path(plan.name)
+    )
     if folder is None and keep != NOTHING:
         raise UsageError("runs are kept in the directory of a sweep", remedy="give out, a directory")
     if folder is not None:
