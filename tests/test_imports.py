@@ -79,7 +79,8 @@ ALLOWED: dict[str, set[str]] = {
         "workloads",
     },
     "doctor": {"api", "fold.path_keys", "machine", "network.registry", "run", "trace"},
-    "explain": {"machine", "tables", "views.summary.parts"},
+    "reference_page": {"jobs", "machine", "sweeps", "trace"},
+    "explain": {"machine", "reference_page", "tables", "views.summary.parts"},
     "cli": {
         "api",
         "calibrate",

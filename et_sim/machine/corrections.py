@@ -4,7 +4,7 @@ The reference profile mends none, so that its nanoseconds are the reference's; t
 all. Whatever the reference aborts or hangs on is no switch: both profiles do something sane there.
 
 Not here: which of them a profile makes (`profiles`), what a switch changes (the room that simulates the
-thing), and the page for users (`reference_page`).
+thing), and the page for users (`et_sim.reference_page`).
 """
 
 from __future__ import annotations

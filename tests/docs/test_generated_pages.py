@@ -10,7 +10,7 @@ import pytest
 import timeline_page
 from transcripts import REPOSITORY
 
-from et_sim.machine import reference_page
+from et_sim import reference_page
 from et_sim.tables.declaration import Column
 
 WITHIN = 0.065  # of the link model, where the library runs what is simulated
@@ -24,7 +24,7 @@ WITHIN = 0.065  # of the link model, where the library runs what is simulated
         (
             "configuration.md",
             reference_page.configuration_page,
-            "-m et_sim.machine.reference_page docs/configuration.md",
+            "-m et_sim.reference_page docs/configuration.md",
         ),
         pytest.param("dgx-1.md", dgx_1_page.page, "tests/docs/dgx_1_page.py", marks=pytest.mark.deep),
     ],

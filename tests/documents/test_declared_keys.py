@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from et_sim import reference_page
 from et_sim.basics.errors import InputError, MachineError, TraceError
 from et_sim.documents.keys import Key, Remarks, Section, Slot, inline, keys_of, made, read, read_keys
 from et_sim.documents.kinds import (
@@ -40,7 +41,6 @@ from et_sim.documents.kinds import (
     time,
 )
 from et_sim.jobs.job_file import GROUPS, NAME, NPUS, SEED, START, WORKLOAD, Jobs
-from et_sim.machine import reference_page
 from et_sim.machine.system import PREFIX
 from et_sim.machine.topology.generators import GENERATORS
 from et_sim.machine.topology.graph_file import GraphFile, Import

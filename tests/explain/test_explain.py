@@ -10,7 +10,7 @@ import pytest
 from et_sim.cli import main
 from et_sim.documents.unused_keys import UNUSED_KEYS
 from et_sim.machine.corrections import Correction
-from et_sim.machine.reference_page import TABLES
+from et_sim.reference_page import TABLES
 from et_sim.tables.registry import all_tables
 from et_sim.views.summary.parts import PARTS
 

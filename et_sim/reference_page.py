@@ -1,6 +1,6 @@
 """Generate the users' page on configuration files, `docs/configuration.md`, from the declared keys.
 
-    python -m et_sim.machine.reference_page docs/configuration.md
+    python -m et_sim.reference_page docs/configuration.md
 
 Not here: the keys themselves; a test keeps the committed page equal to this one's output.
 """
@@ -17,6 +17,7 @@ from msgspec import Struct
 from et_sim.basics.lazy_names import loaded
 from et_sim.documents.keys import Key, keys_of, show
 from et_sim.documents.unused_keys import UNUSED_KEYS
+from et_sim.jobs.job_file import JobEntry
 from et_sim.machine.accuracy import ACCURACY_KEYS, DEFAULTS, EXCHANGES, OPERATIONS, TERM_KEYS
 from et_sim.machine.collective_library_keys import LIBRARY_KEYS
 from et_sim.machine.compute_rules import MODELS, RULE_KEYS, Where
@@ -33,12 +34,18 @@ from et_sim.machine.topology.keys import Common
 from et_sim.machine.topology.listed import ListedLink
 from et_sim.machine.transports import Credits, LogGops, Marking
 from et_sim.machine.version_1 import LEVEL_KEYS, SYSTEM_1_KEYS
+from et_sim.sweeps.axes import Range
+from et_sim.sweeps.recipes import plan_keys, recipe_keys
+from et_sim.sweeps.spec import AxisSpec, BaseSpec, SampleSpec, SearchSpec, SweepSpec
+from et_sim.trace.group_rule import GroupRule
+from et_sim.trace.manifest import Manifest, Template
+from et_sim.trace.workload import Step
 
 WIDTH = 110  # of lines of text
 _OPENING = """\
 # Configuration files
 
-<!-- Generated from the declared keys: python -m et_sim.machine.reference_page docs/configuration.md -->
+<!-- Generated from the declared keys: python -m et_sim.reference_page docs/configuration.md -->
 
 A machine is described by two files, and by two more where they are needed. They are the files of
 ASTRA-sim 2.x and can be used unchanged, as can [those of ASTRA-sim 1.0](#files-of-astra-sim-10).
@@ -293,6 +300,68 @@ The last keys were options of the command line; `units-count`, `links-count`, `l
 """
 
 
+_JOBS = """
+## Job file
+
+The keys of each job in the list `jobs` of a [job file](jobs.md):
+"""
+
+_MANIFEST = """
+## Workload manifest
+
+What a [manifest](workloads.md) says of ranks and their traces:
+"""
+
+_TEMPLATES = """
+Each entry of `templates`:
+"""
+
+_RULES = """
+Each rule in `groups`:
+"""
+
+_STEP = """
+The object `step` says what all ranks do together:
+"""
+
+_SWEEP = """
+## Sweep
+
+The keys of a [sweep](sweeps.md):
+"""
+
+_BASE = """
+The keys of `base`; each file may be an object with its keys instead:
+"""
+
+_AXES = """
+Each entry of `axes` that is no list:
+"""
+
+_RANGE = """
+The keys of its `range`:
+"""
+
+_SAMPLE = """
+The keys of `sample`:
+"""
+
+_SEARCH = """
+The keys of `search`, which says what a [search](search.md) looks for:
+"""
+
+_MADE = """
+A workload of `base` may be made. With `make: llm`:
+"""
+
+_MICROBENCHMARK = """
+With `make` and the name of a collective:
+"""
+
+_PLAN = """
+The keys of `plan` are options of `et-sim make llm`:
+"""
+
 WHOLE = ("unit", "default", "allowed", "meaning", "in the reference")
 DEFAULTED = WHOLE[:-1]  # of keys that no other version is compared with
 ENTRY = ("unit", "allowed", "meaning")
@@ -423,6 +492,20 @@ TABLES = (
     KeyTable(f"entry of stages{_IN_MEMORY}", _STAGES, keys_of(PoolStage)),
     KeyTable("network file of ASTRA-sim 1.0", f"{GROUPS}\n{_ignored_table()}\n{_VERSION_1}", LEVEL_KEYS),
     KeyTable("system file of ASTRA-sim 1.0", _SYSTEM_1, SYSTEM_1_KEYS, DEFAULTED),
+    KeyTable("manifest", _MANIFEST, keys_of(Manifest)),
+    KeyTable("entry of templates, in the manifest", _TEMPLATES, keys_of(Template)),
+    KeyTable("rule of groups, in the manifest", _RULES, keys_of(GroupRule)),
+    KeyTable("step, in the manifest", _STEP, keys_of(Step)),
+    KeyTable("entry of jobs, in the job file", _JOBS, keys_of(JobEntry)),
+    KeyTable("sweep", _SWEEP, keys_of(SweepSpec)),
+    KeyTable("base of a sweep", _BASE, keys_of(BaseSpec)),
+    KeyTable("axis of a sweep", _AXES, keys_of(AxisSpec)),
+    KeyTable("range of a sweep", _RANGE, keys_of(Range)),
+    KeyTable("sample of a sweep", _SAMPLE, keys_of(SampleSpec)),
+    KeyTable("search", _SEARCH, keys_of(SearchSpec)),
+    KeyTable("workload of a sweep", _MADE, recipe_keys({"make": "llm"})),
+    KeyTable("workload of a sweep", _MICROBENCHMARK, recipe_keys({"make": "all_reduce"})),
+    KeyTable("plan of a sweep", _PLAN, plan_keys()),
 )
 
 
