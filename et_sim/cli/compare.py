@@ -39,7 +39,10 @@ class Options(Command):
     a: Annotated[str, "run, sweep or workload to compare with", "A"]
     b: Annotated[str, "run, sweep or workload that may be slower or faster", "B"]
     threshold: Annotated[
-        str | None, "the most that B's makespan may be above A's, such as 2%% or 0.02", "SHARE"
+        float | None,
+        Option(parse=parse_share),
+        "the most that B's makespan may be above A's, such as 2%% or 0.02",
+        "SHARE",
     ] = None
     top: Annotated[int, f"lines of each table (default: {ROWS})", "N", Option(least=1)] = ROWS
     json: Annotated[bool, "print data instead of text, with everything in it"] = False
@@ -50,7 +53,6 @@ class Options(Command):
 
 def run(options: Options) -> int:
     """Print the comparison."""
-    threshold = None if options.threshold is None else parse_share(options.threshold, "threshold")
     if are_workloads(options.a, options.b):
         return _compare_workloads(options)
     from et_sim.views import open_run
@@ -71,9 +73,9 @@ def run(options: Options) -> int:
             f"sweeps cannot be compared with --{files[0]}", remedy="compare two of their runs (sweep --keep)"
         )
     if sweeps:
-        return _compare_sweeps(options, threshold)
+        return _compare_sweeps(options)
     comparison = compare(open_run(options.a), open_run(options.b))
-    status = SLOWER if threshold is not None and comparison.exceeds(threshold) else 0
+    status = SLOWER if options.threshold is not None and comparison.exceeds(options.threshold) else 0
     with printing(status):
         if files:
             _write(comparison, options)
@@ -112,13 +114,13 @@ def _write(comparison: Comparison, options: Options) -> None:
         print(f"{options.html}: {format_bytes(size)}; open it in a browser")
 
 
-def _compare_sweeps(options: Options, threshold: float | None) -> int:
+def _compare_sweeps(options: Options) -> int:
     from et_sim.views.sweep.comparison import compare_sweeps, sweep_comparison_lines
     from et_sim.views.sweep.directory import open_sweep
     from et_sim.views.text import terminal_width
 
     comparison = compare_sweeps(open_sweep(options.a), open_sweep(options.b))
-    status = SLOWER if threshold is not None and comparison.exceeds(threshold) else 0
+    status = SLOWER if options.threshold is not None and comparison.exceeds(options.threshold) else 0
     with printing(status):
         if options.json:
             print(json.dumps(comparison.as_dict(), indent=2, ensure_ascii=False))

@@ -111,8 +111,9 @@ def plan_options(group: Group = PLAN) -> dict[str, Any]:
     return hints
 
 
+@with_plan(LLM, PLAN)
 class ModelOptions(Command):
-    """What is trained, and what presets are changed in."""
+    """What is trained, and how it is spread."""
 
     kind: str
     model: Annotated[
@@ -128,12 +129,7 @@ class ModelOptions(Command):
     ] = None
 
 
-@with_plan(LLM, PLAN)
-class PlannedOptions(ModelOptions):
-    """How a job is spread, too."""
-
-
-class JobOptions(PlannedOptions):
+class JobOptions(ModelOptions):
     """Those of all kinds of training."""
 
     tables: Annotated[int | None, "embedding tables, spread over the ranks", RECOMMENDATION, LEARNS] = None

@@ -13,8 +13,8 @@ from et_sim.basics.units import parse_bytes
 from et_sim.run.options import HELP, RunOptions
 
 
-def parse_share(text: str, option: str) -> float:
-    """The number; `what` is asked for."""
+def parse_share(text: str) -> float:
+    """Of 2% or 0.02."""
     number, percent = text.strip().removesuffix("%").strip(), text.strip().endswith("%")
     try:
         share = float(number) / (100 if percent else 1)
@@ -22,7 +22,7 @@ def parse_share(text: str, option: str) -> float:
         share = math.nan
     if not (math.isfinite(share) and share >= 0):
         raise UsageError(
-            f"{option} {text!r} cannot be understood", remedy="give a share from 0 on, such as 2% or 0.02"
+            f"share {text!r} cannot be understood", remedy="give a share from 0 on, such as 2% or 0.02"
         )
     return share
 

@@ -51,11 +51,12 @@ class Options(jobs.JobOptions):
         EITHER,
     ] = None
     workspace: Annotated[
-        str,
+        float,
+        Option(parse=parse_share),
         "memory for workspace and fragmentation to assume, as a share of what is counted, such as 5%%"
         " (default: 0, and said to be left out)",
         "SHARE",
-    ] = "0"
+    ] = 0
     json: Json = False
 
 
@@ -68,7 +69,7 @@ def run(options: Options) -> int:
     memory = None if system is None else system.local_memory
     capacity = options.capacity if memory is None else memory.capacity_bytes
     figures, model = _planned(options, system)
-    figures = figures.with_workspace(parse_share(options.workspace, "--workspace"))
+    figures = figures.with_workspace(options.workspace)
     _check_machine(options, figures)
     rates = _rates(figures, system)
     lines = as_text(figures, capacity, rates, options.machine, options.workspace)
@@ -176,7 +177,11 @@ def as_data(
 
 
 def as_text(
-    figures: Figures, capacity: int | None, rates: dict[str, Any] | None, machine: str | None, workspace: str
+    figures: Figures,
+    capacity: int | None,
+    rates: dict[str, Any] | None,
+    machine: str | None,
+    workspace: float,
 ) -> list[str]:
     """The figures for people."""
     from et_sim.basics.units import format_ns
@@ -256,12 +261,12 @@ def _has_workspace(figures: Figures) -> bool:
     return any(stage.memory.workspace for stage in figures.stages)
 
 
-def _scope(figures: Figures, machine: str | None, workspace: str) -> dict[str, list[str]]:
+def _scope(figures: Figures, machine: str | None, workspace: float) -> dict[str, list[str]]:
     """What the figures of a plan include, whatever is planned."""
     timed = "at these rates" if machine is None else f"as {machine} times them"
     memory, lacking = f"memory with gradients of {plural(figures.plan.sum_bytes, 'byte')}", []
     if _has_workspace(figures):
-        memory += f", and {workspace} of workspace and fragmentation as assumed"
+        memory += f", and {100 * workspace:g}% of workspace and fragmentation as assumed"
     else:
         lacking.append("workspace and fragmentation, unless --workspace says how much")
     return {
