@@ -39,11 +39,11 @@ class Meaning(Struct, frozen=True):
 
 def of_keys() -> Iterator[Meaning]:
     """Every key of every file, those without effect too, and the values that have names."""
+    yield Meaning("groups", "file", "groups file", plain(GROUPS.partition("```\n\n")[2]), also=("group",))
     for file in TABLES:
         for key in file.keys:
             example = _example(key, file.text)
             yield Meaning(key.name, "key", file.name, plain(key.meaning), _facts(key) | example)
-    yield Meaning("groups", "file", "groups file", plain(GROUPS.partition("```\n\n")[2]), also=("group",))
     for name, why in UNUSED_KEYS.items():
         yield Meaning(name, "key without effect", "any other input file", f"Accepted with a warning: {why}.")
     for file in TABLES:

@@ -337,7 +337,7 @@ class Railed:
 
     inside: Inside = part("What connects the NPUs of a node.", of=Inside, required=True)
     common: Common = inline(Common)
-    nodes: int = whole("Nodes.", required=True)
+    nodes: int = whole("How many nodes there are.", required=True)
     npus_per_node: int = whole("NPUs of a node.", required=True)
     npus_per_nic: int = whole("NPUs that share a NIC, and a rail.", 1)
     nodes_per_leaf: int | None = whole("Nodes that share the switch of a rail; all without the key.", None)
@@ -418,7 +418,7 @@ class Dragonfly:
     """
 
     common: Common = inline(Common)
-    groups: int = whole("Groups.", minimum=2, required=True)
+    groups: int = whole("How many groups there are.", minimum=2, required=True)
     routers_per_group: int = whole("Routers of a group.", required=True)
     npus_per_router: int = whole("NPUs of a router.", required=True)
     local_links: OtherLinks | None = others("Links within a group, if unlike those of NPUs.")
