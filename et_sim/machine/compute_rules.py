@@ -160,9 +160,8 @@ RULE_KEYS = (
     Key(
         MODEL,
         TEXT,
-        f"What times the kernels: {', '.join(f'`{name}`' for name in MODELS)}, or `module:class` of "
-        "[a model of yours](extending.md#compute-models-and-memory-models). `replay` takes recorded times, "
-        "and has no other keys.",
+        f"What times the kernels: {', '.join(f'`{name}`' for name in MODELS)}. The last one takes their "
+        "recorded times, and has no other keys.",
         required=True,
     ),
     Key(
@@ -192,25 +191,13 @@ def _rules(slot: Slot, value: Any) -> tuple[ComputeRule, ...]:
 def _rule(section: Section, remarks: Remarks) -> ComputeRule:
     """A rule's own keys, and those of its model beside them."""
     model = section.content.get(MODEL)
-    settings = _settings_of(model, section) if isinstance(model, str) else Recorded
+    if isinstance(model, str) and model not in MODELS:
+        remedy = f"{nearest(model, tuple(MODELS))} allowed: {', '.join(MODELS)}".strip()
+        raise section.fault(f'key "{MODEL}" is {show(model)}', remedy)
+    settings = loaded(MODELS[model]) if isinstance(model, str) else Recorded
     given = read_keys(section, (*RULE_KEYS, *keys_of(settings)), remarks)
     built = build(settings, given, section, remarks)
     return ComputeRule(built, given.get(LABEL, given[MODEL]), given.get(WHERE), section.place)
-
-
-def _settings_of(model: str, section: Section) -> Any:
-    """The class whose fields are the keys of a model; one of the user's has a name with a colon."""
-    try:
-        settings = loaded(MODELS.get(model, model)) if model in MODELS or ":" in model else None
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
-        remedy = "name the module and the class, as in models:Mine, so that Python finds them"
-        raise section.fault(f'key "{MODEL}" is {show(model)}: {error}', remedy) from None
-    if hasattr(settings, "timer"):
-        return settings
-    remedy = (
-        f"{nearest(model, tuple(MODELS))} allowed: {', '.join(MODELS)}, or module:class of a model of yours"
-    )
-    raise section.fault(f'key "{MODEL}" is {show(model)}', remedy.strip())
 
 
 COMPUTE = Kind(

@@ -74,14 +74,6 @@ class SizedKernels(NamedTuple):
         return Durations(ns, np.full(len(rows), Treatment.MODELLED, np.uint8), utilisation=used)
 
 
-def test_a_model_of_yours_is_one_module() -> None:
-    mine = {"model": f"{__name__}:Sized", "label": "mine", "where": {"attribute": "tensor_size"}}
-    assert timed_by(simulated([{**mine, "rate": 500}]))[2:4] == ["mine", "mine"]
-    for model in (f"{__name__}:Sizes", "no_module:Sized", ":Sized", f"{__name__}:simulated"):
-        with pytest.raises(EtSimError, match=f'"model" is "{model}"'):
-            simulated([{**mine, "model": model}])
-
-
 def test_a_new_model_is_one_module_and_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compute_rules, "MODELS", {**compute_rules.MODELS, "sized": f"{__name__}:Sized"})
     result = simulated([{"model": "sized", "rate": 500, "where": {"attribute": "tensor_size"}}])
