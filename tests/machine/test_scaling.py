@@ -42,7 +42,7 @@ MACHINES: dict[str, dict[str, Any]] = {
     "credits": {"system": SYSTEM, "network": GRID | {"credits": {"flit": 64, "packet": 1000}}},
     "uneven": {
         "system": SYSTEM,
-        "network": GRID | {"links": [{"dimension": 1, "from": 3, "to": 5, "latency": 900}]},
+        "network": GRID | {"links": [{"dimension": 1, "from": 3, "to": "switch", "latency": 900}]},
     },
     "levels": {
         "system": SYSTEM,
