@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from io import BytesIO
 from multiprocessing.connection import Connection, wait
@@ -121,12 +121,12 @@ def _beside(
     try:
         for number, task in enumerate(tasks):
             while number not in arrived and (some := next(running, None)) is not None:
-                arrived.update(some)
+                kept = [done for done in some if not isinstance(done[1], WorkerEndedError)]
+                arrived.update(kept)
+                if len(kept) < len(some):
+                    tell(f"{ENDED}: going on without it")
+                    running.close()
             result = arrived.pop(number) if number in arrived else do(task)
-            if isinstance(result, WorkerEndedError):
-                tell(f"{result}: going on without it")
-                running.close()
-                result = do(task)
             if isinstance(result, EtSimError):
                 raise result
             yield result
@@ -140,6 +140,7 @@ class _Worker(Struct, eq=False):
     connection: Connection[Any, Any]
     tasks: deque[Numbered] = field(default_factory=deque)  # the first one is under way
     done: int = 0
+    is_robbed: bool = False  # of a task that was sent: its result is of no interest
 
     def end(self) -> None:
         self.connection.close()
@@ -165,11 +166,10 @@ class WorkerPool(Struct):
         in_vain = 0
         try:
             while left or working:
-                self._engage(working, left, keep=do is not None)
+                self._engage(working, left)
                 done: list[Numbered] = []
-                if do is not None and left:
-                    number, task = left.popleft()
-                    done.append((number, _attempted(do, task)))
+                if do is not None and (own := left.popleft() if left else _robbed(working.values())):
+                    done.append((own[0], _attempted(do, own[1])))
                 for ready in wait(list(working), 0 if done else None):
                     worker = working[ready]
                     received = _received(worker)
@@ -188,30 +188,23 @@ class WorkerPool(Struct):
                             left.extendleft(reversed(worker.tasks))
                             worker.tasks.clear()
                         else:
-                            self._feed(worker, left, keep=do is not None)
+                            _feed(worker, left)
                     if received is None or not worker.tasks:
                         del working[ready]
-                        self._leave(worker, may_stay=received is not None and memory <= LARGEST_BYTES)
+                        is_large = received is None or memory > LARGEST_BYTES
+                        self._leave(worker, may_stay=not (is_large or worker.is_robbed))
                 if done:
                     yield done
         finally:
             for worker in working.values():
                 worker.end()
 
-    def _engage(self, working: dict[Any, _Worker], left: deque[Numbered], *, keep: bool) -> None:
+    def _engage(self, working: dict[Any, _Worker], left: deque[Numbered]) -> None:
         """As many workers as there are to be, if there is work for them."""
-        while len(left) > keep and len(working) < self.workers:
+        while left and len(working) < self.workers:
             worker = self._idle.pop() if self._idle else self._start()
             working[worker.connection] = worker
-            self._feed(worker, left, keep=keep)
-
-    def _feed(self, worker: _Worker, left: deque[Numbered], *, keep: bool) -> None:
-        """What this process can do at once is kept for it."""
-        while len(worker.tasks) < AHEAD and len(left) > keep * (self.workers if worker.tasks else 1):
-            task = left.popleft()
-            worker.tasks.append(task)
-            with suppress(ConnectionError):
-                worker.connection.send(task[1])
+            _feed(worker, left)
 
     def _given_back(self, worker: _Worker, left: deque[Numbered], attempts: Counter[int]) -> list[Numbered]:
         """Tasks of a worker that ended are done again, but what it was at only so often."""
@@ -255,6 +248,24 @@ class WorkerPool(Struct):
         with suppress(ConnectionError):  # it has ended: noticed when it is asked for results
             connection.send_bytes(self.opening)
         return _Worker(process, connection)
+
+
+def _feed(worker: _Worker, left: deque[Numbered]) -> None:
+    while left and len(worker.tasks) < AHEAD and not worker.is_robbed:
+        task = left.popleft()
+        worker.tasks.append(task)
+        with suppress(ConnectionError):
+            worker.connection.send(task[1])
+
+
+def _robbed(workers: Iterable[_Worker]) -> Numbered | None:
+    """The first task that a worker has not begun, for this process, which has nothing else to do."""
+    waiting = [worker for worker in workers if len(worker.tasks) > 1]
+    if not waiting:
+        return None
+    worker = min(waiting, key=lambda worker: worker.tasks[-1][0])
+    worker.is_robbed = True
+    return worker.tasks.pop()
 
 
 def _attempted(do: Callable[[Any], Any], task: Any) -> Any:
