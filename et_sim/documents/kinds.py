@@ -63,8 +63,11 @@ def _integer(slot: Slot, value: Any) -> int:
 
 
 def _counts(slot: Slot, value: Any) -> tuple[int, ...]:
-    if not isinstance(value, list) or not (value or slot.key.may_be_empty):
+    key = slot.key
+    if not isinstance(value, list) or not (value or key.may_be_empty):
         raise slot.refusal(value)
+    if all(type(number) is int and key.minimum <= number <= key.maximum for number in value):  # soon said
+        return tuple(value)
     return tuple(_integer(replace(slot, index=index), number) for index, number in enumerate(value))
 
 

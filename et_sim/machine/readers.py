@@ -7,6 +7,7 @@ custom collectives name (`et_sim.plan` reads those).
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,8 @@ from et_sim.basics.errors import MachineError, UsageError
 from et_sim.basics.group_names import group_key
 from et_sim.basics.units import plural
 from et_sim.collectives.names import FAMILIES, spans_all
-from et_sim.documents.keys import Remarks, entry_place, nearest, show
+from et_sim.documents.keys import Key, Remarks, Section, Slot, entry_place, nearest, show
+from et_sim.documents.kinds import COUNTS
 from et_sim.machine.collective_library_keys import NAME as LIBRARY
 from et_sim.machine.collective_library_keys import names_library, read_library, without_library
 from et_sim.machine.corrections import Correction
@@ -100,20 +102,13 @@ def _key(name: str, place: str) -> str:
 
 
 def _members(name: str, members: Any, ranks: int, place: str) -> tuple[int, ...]:
-    form = f"allowed: a list of different ranks, each an integer from 0 to {ranks - 1}"
-    called = f"group {show(name)}"
-    if not isinstance(members, list):
-        raise MachineError(f"{called} is {show(members)}, not a list", place=place, remedy=form)
-    if not members:
-        raise MachineError(f"{called} is empty", place=place, remedy=form)
-    seen: dict[int, None] = {}
-    for index, rank in enumerate(members):
-        if isinstance(rank, bool) or not isinstance(rank, int) or not 0 <= rank < ranks:
-            raise MachineError(f"{called} index {index} is {show(rank)}", place=place, remedy=form)
-        if rank in seen:
-            raise MachineError(f"{called} has rank {rank} twice", place=place, remedy=form)
-        seen[rank] = None
-    return tuple(seen)
+    form = f"a list of different ranks, each an integer from 0 to {ranks - 1}"
+    slot = Slot(Key(name, COUNTS, "", maximum=ranks - 1, form=form), Section(place, {}), Remarks())
+    numbers: tuple[int, ...] = slot.value(members)
+    if len(set(numbers)) < len(numbers):
+        twice = Counter(numbers).most_common(1)[0][0]
+        raise slot.refusal(members, why=f"it has rank {twice} twice")
+    return numbers
 
 
 NAME = "rings"

@@ -119,7 +119,7 @@ FORMS = 'allowed: NPUs such as 0-7 or "0-14/2", a list of them, or packed, sprea
         ),
         ("jobs:\n  - { name: a, workload: other.yaml }\n", 2, "as its workload a job file", "list its jobs"),
         (ONE + "groups: none.json\n", 4, 'job "a" has a groups file that cannot be used: none.json', ""),
-        (ONE + "groups: bad.groups.json\n", 4, 'group "1" index 1 is 4', "an integer from 0 to 3"),
+        (ONE + "groups: bad.groups.json\n", 4, 'key "1" index 1 is 4', "an integer from 0 to 3"),
         (
             "jobs:\n" + GOOD + "  - { name: b, workload: four }\n  - { name: c, workload: four }\n",
             4,
