@@ -33,6 +33,7 @@ from et_sim.compiled.compile_queue import search_paths
 
 PROGRAM = "et_sim.run.workers"
 PACKAGE = Path(__file__).parents[1]
+IS_POSIX = os.name == "posix"  # elsewhere, processes do not inherit sockets
 AHEAD = 2  # tasks that a worker has at once, so that it never waits for the next one
 LARGEST_BYTES = 2 << 30  # of a worker; one that is larger after a task is replaced
 MOST_STARTS = 3  # of workers in a row that end without having done anything
@@ -105,7 +106,7 @@ def _pool(begin: Begin[Any, Any, Any], given: Any, tasks: int) -> WorkerPool | N
     none, or what is given cannot be sent to them."""
     from et_sim.engine.guards import available_bytes
 
-    most = min(processors(), tasks) - 1
+    most = min(processors(), tasks) - 1 if IS_POSIX else 0
     workers = most and min(most, available_bytes() // 2 // max(_memory_bytes(), 1))
     try:
         return WorkerPool(pickled((begin, given)), workers, attempts=1) if workers else None

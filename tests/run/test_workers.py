@@ -92,6 +92,14 @@ def test_mappings_that_nobody_may_change_are_sent(started: list[Any]) -> None:
     assert started
 
 
+def test_where_processes_inherit_no_sockets_this_one_works(
+    monkeypatch: pytest.MonkeyPatch, started: list[Any]
+) -> None:
+    monkeypatch.setattr(workers, "IS_POSIX", False)
+    assert {process for _, process in in_order(numbers_and_processes, 0, range(5))} == {os.getpid()}
+    assert not started
+
+
 def test_one_task_needs_no_other_process(started: list[Any]) -> None:
     assert list(in_order(numbers_and_processes, 0, range(1))) == [(0, os.getpid())]
     assert not started
