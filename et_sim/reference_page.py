@@ -48,9 +48,9 @@ _OPENING = """\
 <!-- Generated from the declared keys: python -m et_sim.reference_page docs/configuration.md -->
 
 A machine is described by two files, and by two more where they are needed. They are the files of
-ASTRA-sim 2.x and can be used unchanged, as can [those of ASTRA-sim 1.0](#files-of-astra-sim-10). What runs may
-be described by a [manifest](#workload-manifest), several workloads side by side by a [job file](#job-file),
-and many runs by a [sweep](#sweep).
+ASTRA-sim 2.x and can be used unchanged, as can [those of ASTRA-sim 1.0](#files-of-astra-sim-10). What runs
+may be described by a [manifest](#workload-manifest), several workloads side by side by a
+[job file](#job-file), and many runs by a [sweep](#sweep).
 
 | file | option | format | says |
 |---|---|---|---|
