@@ -150,7 +150,7 @@ def read_network(source: Section, remarks: Remarks, *, may_be_plain: bool = Fals
     check_names(source, NETWORK_KEYS, remarks)
     if may_be_plain and isinstance(source.content.get("topology"), str):
         source = structs.replace(source, content=source.content | {"topology": [source.content["topology"]]})
-    lists = {key.name: _list(key, source) for key in DIMENSION_KEYS}
+    lists = {key.name: listed(key, source) for key in DIMENSION_KEYS}
     _check_lengths(lists, source)
     dimensions = tuple(
         made(
@@ -196,7 +196,7 @@ def _reducers(
     return tuple(sorted(reducers.items()))
 
 
-def _list(key: Key, source: Section) -> list[Any]:
+def listed(key: Key, source: Section) -> list[Any]:
     """The key's list, one entry per dimension."""
     form = f"allowed: a list with one entry per dimension, each {key.allowed}"
     if key.name not in source.content:

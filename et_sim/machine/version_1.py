@@ -29,6 +29,7 @@ from et_sim.documents.keys import (
     show,
 )
 from et_sim.documents.kinds import CHOICE, COUNT, FLAG, INTEGER, NUMBER, TEXT
+from et_sim.machine.network_file import listed
 from et_sim.machine.networks import MOST_RANKS, Level, Network, Shape
 from et_sim.machine.profiles import Profile, behaviour_of
 from et_sim.machine.system import (
@@ -85,15 +86,11 @@ def _column(key: Key, section: Section, count: int, remarks: Remarks) -> list[An
 
     Entries beyond the last dimension are not read, as in 1.0.
     """
-    form = f"allowed: a list with one entry per dimension, each {key.allowed}"
-    if key.name not in section.content:
-        if key.required:
-            raise section.fault(f'key "{key.name}" is missing', form)
+    if key.name not in section.content and not key.required:
         return []
-    entries = section.content[key.name]
-    if not isinstance(entries, list):
-        raise section.fault(f'key "{key.name}" is {show(entries)}', form)
+    entries = listed(key, section)
     if len(entries) < count:
+        form = f"allowed: a list with one entry per dimension, each {key.allowed}"
         entered = f"{len(entries)} {'entry' if len(entries) == 1 else 'entries'}"
         raise section.fault(f'key "{key.name}" has {entered}, and "dimensions-count" is {count}', form)
     if len(entries) > count:
