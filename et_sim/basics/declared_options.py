@@ -141,7 +141,8 @@ def _read(option: Option, kind: Any, flag: str, text: str) -> Any:
     except ValueError:
         raise argparse.ArgumentTypeError(f"invalid {kind.__name__} value: {text!r}") from None
     if option.least is not None and value < option.least:
-        raise UsageError(f"{flag} is {text}", remedy=f"give {option.least} or more")
+        remedy = "give more than 0" if option.parse else f"give {option.least} or more"
+        raise UsageError(f"{flag} is {text}", remedy=remedy)
     return value
 
 

@@ -100,7 +100,7 @@ def test_wrong_words_are_refused(words: list[str], answer: str, capsys: pytest.C
 @pytest.mark.parametrize("words", ["--size=0", "--size=many"])
 def test_values_that_cannot_be_are_refused_as_elsewhere(words: str) -> None:
     with pytest.raises(
-        UsageError, match=r"--size is 0 \(give 1 or more\)|--size: size 'many' cannot be understood"
+        UsageError, match=r"--size is 0 \(give more than 0\)|--size: size 'many' cannot be understood"
     ):
         parsed("f", "-l1", words)
 

@@ -58,7 +58,7 @@ def test_the_software_factor_multiplies_kernels(
         (("--measured", "1us"), "a host's time cannot be less than nothing"),
         (("--measured", "1us", "--software-factor"), "kernels do not explain it"),
         (("--measured", "1h"), "cannot be understood"),
-        (("--measured", "0s"), "give a time above 0"),
+        (("--measured", "0s"), "--measured is 0s (give more than 0)"),
         (("--measured", "1000s"), "something else is missing"),
     ],
 )

@@ -136,7 +136,7 @@ def test_kernels_are_of_the_backward_pass_that_launched_them(tmp_path: Path) -> 
     [
         (["--to", "dp=4"], "say how many bytes each rank reduces: --gradients SIZE"),
         (["--to", "dp=4", "--bucket", "1MB"], "nothing says how many gradients there are"),
-        (["--to", "dp=4", "--gradients", "1MB", "--bucket", "0"], "--bucket is 0 (give 1 or more)"),
+        (["--to", "dp=4", "--gradients", "1MB", "--bucket", "0"], "--bucket is 0 (give more than 0)"),
         (["--to", "dp=4", "--gradients", "1MB", "--micro-batches", "0"], "--micro-batches is 0"),
         (["--to", "dp=4", "--gradients", "some"], "some"),
         (["--from", "dp=2", "--to", "dp=4", "--gradients", "1MB"], "dp does not grow from 1"),
