@@ -141,7 +141,7 @@ def options_of(program: Parser) -> Iterator[tuple[str, tuple[str, ...]]]:
     of_program = (action for action in program._actions if isinstance(action, argparse._SubParsersAction))
     for command, parser in next(of_program).choices.items():
         for action in parser._actions:
-            if action.option_strings and action.dest != "help":
+            if action.option_strings and action.dest != "help" and action.help != argparse.SUPPRESS:
                 default = "" if action.default in (None, True, False) else str(action.default)
                 allowed = ", ".join(map(str, action.choices or ()))
                 yield command, (action.option_strings[-1], action.help or "", default, allowed)

@@ -35,6 +35,10 @@ def test_every_declared_word_is_found(told: Any) -> None:
     assert {part.text for part in PARTS} | {"--no-fold", "--perfetto", "--top"} <= names
 
 
+def test_options_that_help_does_not_show_are_not_explained(told: Any) -> None:
+    assert not [meaning for meaning in told() if "SUPPRESS" in str(meaning)]
+
+
 def test_words_of_jobs_and_of_the_network_are_explained(told: Any) -> None:
     assert {meaning["kind"] for meaning in told("jobs")} == {"file", "table"}
     assert [meaning["kind"] for meaning in told("slowdown")] == ["column"]
