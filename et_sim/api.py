@@ -38,8 +38,8 @@ from et_sim.run.simulation import (
 )
 from et_sim.timeline import CausalEvents, MessageSpool, OutputFilter, Phases, PortRecord
 from et_sim.timeline.explained import doubt, is_changed
+from et_sim.timeline.network_load import overload
 from et_sim.timeline.output_filter import EVERYTHING
-from et_sim.timeline.overload import overload
 from et_sim.timeline.scope import LINKS, MESSAGES, PATH, PHASES, PORTS, details_of, scope_of_machine
 from et_sim.trace import Workload
 from et_sim.trace.tensors import remark_on_unannotated

@@ -15,8 +15,7 @@ from et_sim.basics.errors import UsageError, did_you_mean
 from et_sim.documents.keys import Key, show
 from et_sim.documents.kinds import CHOICE, TEXT
 from et_sim.documents.unused_keys import UNUSED_KEYS
-from et_sim.machine.corrections import CORRECTION_NOTES, Correction
-from et_sim.machine.profiles import Profile, behaviour_of
+from et_sim.machine.corrections import CORRECTION_NOTES, Correction, Profile, behaviour_of
 from et_sim.reference_page import GROUPS, SYSTEM, TABLES
 from et_sim.tables.rank_tables import ACTORS
 from et_sim.tables.registry import all_tables

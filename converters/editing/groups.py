@@ -22,11 +22,11 @@ from converters.editing.plans import PlanChange
 from et_sim.basics.errors import TraceError, UsageError, did_you_mean
 from et_sim.basics.group_names import group_key
 from et_sim.basics.unique import unique
-from et_sim.documents.json_text import parse_json
+from et_sim.documents.reading import parse_json
 from et_sim.trace import GroupRule, Trace, Workload
 from et_sim.trace.columns import NodeKind
 from et_sim.trace.disk import read_unpacked
-from et_sim.trace.process_groups import ALL_RANKS, read_process_groups
+from et_sim.trace.group_attributes import ALL_RANKS, read_process_groups
 
 _WRAPPED = 2  # characters before and behind the JSON text in a node
 GroupsFile = Mapping[str, tuple[int, ...]]

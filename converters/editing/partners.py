@@ -32,7 +32,7 @@ from et_sim.basics.units import plural
 from et_sim.trace import Trace, Workload
 from et_sim.trace.columns import TAG_RANGE, CollectiveKind, NodeKind, collective_name
 from et_sim.trace.disk import read_unpacked
-from et_sim.trace.splits import has_splits
+from et_sim.trace.group_attributes import has_splits
 
 _EMPTY = np.zeros(0, np.int64)
 

@@ -30,7 +30,7 @@ from et_sim.basics.units import plural
 from et_sim.trace import Trace, Workload
 from et_sim.trace.builder_nodes import ROOT_COLUMN
 from et_sim.trace.columns import CollectiveKind, NodeKind
-from et_sim.trace.splits import ATTRIBUTE, has_splits
+from et_sim.trace.group_attributes import ATTRIBUTE, has_splits
 
 _CONSTANT = frozenset(
     (

@@ -42,8 +42,7 @@ from converters.pytorch.wire_rows import (
 from et_sim.basics.protobuf_fields import delimited, varint
 from et_sim.basics.unique import unique
 from et_sim.trace.columns import CollectiveKind, NodeKind
-from et_sim.trace.process_groups import process_group_text
-from et_sim.trace.splits import split_text
+from et_sim.trace.group_attributes import process_group_text, split_text
 
 _ROWS = 1 << 14  # written at a time
 _NUMBERS = (

@@ -15,9 +15,8 @@ from pathlib import Path
 from plots import Axis, Line, lines
 from study_page import table, write_study
 
-from et_sim.validation.iterations import Iteration
 from et_sim.validation.predictions import predictions
-from et_sim.validation.rows import Row, read_rows
+from et_sim.validation.rows import Iteration, Row, read_rows
 
 FOLDER = Path(__file__).parent
 PAGE, ROWS = FOLDER / "iterations.md", FOLDER / "iterations.json"

@@ -1,6 +1,6 @@
 """Names of communicator groups: what counts as one name, and what means all ranks.
 
-Not here: members (`et_sim.machine.readers`, `et_sim.trace.process_groups`).
+Not here: members (`et_sim.machine.readers`, `et_sim.trace.group_attributes`).
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from et_sim.machine.collective_library import Call
 from et_sim.machine.datatypes import datatype_named
 from et_sim.trace.columns import BoolColumn, CollectiveKind, NodeKind, Trace
 from et_sim.trace.files import read_trace, traces_of
-from et_sim.trace.process_groups import read_process_groups
+from et_sim.trace.group_attributes import read_process_groups
 from et_sim.validation.rows import Errors, size_of_kernel
 
 SHAPED, SIZED, BARE = "with shapes", "with bytes only", "without figures"

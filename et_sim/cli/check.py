@@ -75,9 +75,14 @@ def _workload(
     options: Options, ranks: int | None, machine: Machine | None
 ) -> tuple[Workload, Machine | None]:
     """The workload; a layer file may divide dimensions of the machine."""
-    from et_sim.run.layer_files import LayerFileRun, workload_without_machine
+    from et_sim.run.other_inputs import (
+        LayerFileRun,
+        machine_alone,
+        read_alone,
+        refuse_without_times,
+        workload_without_machine,
+    )
     from et_sim.run.simulation import is_layer_file, merged
-    from et_sim.run.single_ranks import machine_alone, read_alone, refuse_without_times
     from et_sim.trace import Workload, read_workload
 
     path = options.workload

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Protocol, TextIO
 
 from et_sim.basics.declared_options import Argument, Command, Option
 from et_sim.basics.errors import UsageError
-from et_sim.basics.terminal import is_live
+from et_sim.basics.terminal import console_of, is_live, visible
 from et_sim.cli.options import Json
 from et_sim.views.view import DRAWN, VIEWS, View
 
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
 
 OF_RUNS = ("csv", "ranks", "job", "window", "verify", "vary")  # options that a sweep has no use for
 DRAW = f"draw a sweep, or the view, as {{form}} into a file (views: {', '.join(DRAWN)})"
+
+# Bars are coloured by what they stand for, in pairs for the colour-blind; no meaning is in colour alone.
+STYLES: Mapping[str, str] = MappingProxyType(
+    {"█+": "blue", "▒+": "yellow", "░+": "cyan", "·{2,}": "dim"}
+    | {r"(?m)^(?:STALLED|OUT OF MEMORY|warning|PROBLEM)\b": "bold red", r"(?m)^makespan\b": "bold"}
+)
 SERVING_TOO = ("svg", "png", "top")  # and serving neither
 
 
@@ -188,9 +195,17 @@ def show(text: str) -> None:
     if not is_live(sys.stdout):
         print(text)
         return
-    from et_sim.views.terminal import write_styled
-
     write_styled(text, sys.stdout)
+
+
+def write_styled(text: str, stream: TextIO) -> None:
+    """Write lines as they are, with colours."""
+    from rich.text import Text
+
+    styled = Text(visible(text))
+    for pattern, style in STYLES.items():
+        styled.highlight_regex(pattern, style)
+    console_of(stream).print(styled, soft_wrap=True)
 
 
 def _ranks_of_job(options: Options, job: str) -> str:

@@ -58,8 +58,7 @@ def _write_serving(options: Options) -> int:
     """Write the page of what et-sim serve wrote."""
     _refuse_options(options, "is what et-sim serve wrote", "leave it out")
     from et_sim.basics.units import format_bytes
-    from et_sim.views.report.page import write_page
-    from et_sim.views.report.serving_page import serving_report
+    from et_sim.views.report.page import serving_report, write_page
     from et_sim.views.run.directory import open_serving
 
     size = write_page(serving_report(open_serving(options.directory)), options.html)

@@ -59,8 +59,7 @@ def evaluate(options: EvaluationOptions, *, may_be_large: bool, searches: bool =
     """Evaluate, write the tables, and print what they say."""
     from et_sim.cli.inspect import show
     from et_sim.sweeps.journal import check_folder
-    from et_sim.sweeps.progress import Progress
-    from et_sim.sweeps.state import plan_sweep
+    from et_sim.sweeps.state import Progress, plan_sweep
     from et_sim.sweeps.sweep import carry_out
     from et_sim.views.sweep.directory import open_sweep
     from et_sim.views.sweep.summary import sweep_json, sweep_text

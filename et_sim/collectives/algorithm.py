@@ -3,17 +3,37 @@
 Names are the reference's: `ring`, `direct`, `direct4` (a window of four), `halvingDoubling`, and the
 `one…` forms, which treat the whole system as a single group in rank order. Collectives with a root, and
 barriers, go over a tree that no name chooses.
+
+All-to-alls in which every pair of members has bytes of its own have the program of the plain one, message by
+message, and sizes for each member. Where it relays (ring), members send on what those behind them have for
+those ahead of them; here is whose piece each message carries.
+
+Members are rows of tables that have a line of `members` for each group along an axis: `to_ahead[r, j]` are
+the bytes of r for the member j places ahead on its line, and `ahead[r, j]` is the row of that member.
+Not here: what pairs have on an axis of several (`et_sim.plan.exchanges`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from msgspec.structs import replace
 
 from et_sim.basics.errors import MachineError
 from et_sim.collectives.halving_doubling import halving_doubling
 from et_sim.collectives.names import Name, parse_name, spellings
-from et_sim.collectives.program import AS_REFERENCE, OVER_A_TREE, CostFixes, Operation, Phase, StepProgram
+from et_sim.collectives.program import (
+    AS_REFERENCE,
+    OVER_A_TREE,
+    CostFixes,
+    Operation,
+    OwnBytes,
+    Phase,
+    StepProgram,
+)
 from et_sim.collectives.shifts import direct, ring
 from et_sim.collectives.trees import (
     IN_NETWORK_OPERATIONS,
@@ -81,3 +101,65 @@ def lower(
     if algorithm == TREE:
         return rooted_tree(phase)
     return PROGRAMS[algorithm.family](phase)
+
+
+KNOWN = ("direct", "ring")
+MOST_MESSAGES = 1 << 24  # of all members, in one phase of a chunk
+
+
+def uneven_exchange(
+    algorithm: Algorithm, to_ahead: Any, ahead: Any, *, subgroup: bool, fixes: CostFixes
+) -> StepProgram:
+    """The plain program with the sizes of each member, clockwise and anticlockwise."""
+    algorithm = algorithm.used_for(Operation.ALL_TO_ALL, fixes)
+    rows, members = ahead.shape
+    size = int(to_ahead.max(initial=0)) * members
+    program = lower(algorithm, Operation.ALL_TO_ALL, members, size, subgroup=subgroup, fixes=fixes)
+    assert isinstance(program, StepProgram)
+    sizes_of_way = _relayed if algorithm.family == "ring" else _straight
+    sent = np.empty((rows, 2, program.sends), np.int64)
+    received = np.empty_like(sent)
+    for way in range(2):
+        # Anticlockwise, the member j places ahead is the one that was j places behind.
+        turned = [0, *range(members - 1, 0, -1)] if way else list(range(members))
+        sent[:, way], received[:, way] = sizes_of_way(to_ahead[:, turned], ahead[:, turned])
+    blocks = 2 * rows
+    own_bytes = OwnBytes(sent.reshape(blocks, -1), received.reshape(blocks, -1))
+    distance = np.resize(program.distance, program.sends)
+    largest = sent.max(axis=(0, 1), initial=0)
+    return replace(program, distance=distance, message_bytes=largest, own=own_bytes)
+
+
+def check_knows_sizes(algorithm: Algorithm, members: int, ranks: int, fixes: CostFixes) -> None:
+    """Refuse algorithms in which it is not said whose bytes a message carries, and too many messages."""
+    family = algorithm.used_for(Operation.ALL_TO_ALL, fixes).family
+    messages = ranks * (members * (members - 1) // 2 if family == "ring" else members - 1)
+    if family in KNOWN and messages > MOST_MESSAGES:
+        raise MachineError(
+            f"{family} makes {messages:,} messages of an all-to-all with bytes for each pair of {members}"
+            f" members, and {MOST_MESSAGES:,} are the most",
+            place='system key "all-to-all-implementation"',
+            remedy="use direct, more dimensions, or smaller groups",
+        )
+    if family not in KNOWN:
+        raise MachineError(
+            f"{algorithm.family} cannot do an all-to-all with bytes for each pair",
+            place='system key "all-to-all-implementation"',
+            remedy="use direct or ring for all-to-all",
+        )
+
+
+def _straight(to_ahead: Any, ahead: Any) -> tuple[Any, Any]:
+    """Step d sends to the member d + 1 ahead, and receives from the one as far behind."""
+    members = ahead.shape[1]
+    distance = np.arange(1, members)
+    return to_ahead[:, distance], to_ahead[ahead[:, members - distance], distance]
+
+
+def _relayed(to_ahead: Any, ahead: Any) -> tuple[Any, Any]:
+    """In lap k, a member sends what the one k places behind has for those ahead, the next one first."""
+    members = ahead.shape[1]
+    lap = np.concatenate([np.full(members - 1 - k, k) for k in range(members - 1)])
+    place = np.concatenate([np.arange(members - 1 - k) for k in range(members - 1)])
+    sent = to_ahead[ahead[:, (members - lap) % members], lap + 1 + place]
+    return sent, sent[ahead[:, members - 1]]

@@ -1,15 +1,132 @@
-"""Machine code that Python can call, without Numba.
+"""Machine code that Python can call, without Numba; and an object file put into memory without LLVM.
 
-Not here: where it comes from (`store`, `build`), and putting it into memory (`placed`, `llvm`).
+LLVM takes a tenth of a short run to be loaded. It is not needed for the files that it writes for x86-64 and
+Linux in its large code model: every place that depends on where the code lies is a 64-bit address. The file
+is copied as a whole; its sections stay where they are. All other object files LLVM places (`llvm`).
+
+Not here: where machine code comes from (`store`, `build`).
 """
 
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+import mmap
+import struct
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
-from et_sim.compiled.placed import placed
 from et_sim.compiled.signature import word_types, words_of
+
+HEAD = struct.Struct("<16sHHIQQQIHHHHHH")
+SECTION = struct.Struct("<IIQQQQIIQQ")
+SYMBOL = struct.Struct("<IBBHQQ")
+RELOCATION = struct.Struct("<QQq")
+ADDRESS = struct.Struct("<Q")
+ELF_64_LITTLE, X86_64 = b"\x7fELF\x02\x01", 62
+SYMBOLS, RELOCATIONS, NO_BITS = 2, 4, 8  # kinds of sections
+WRITABLE, IN_MEMORY = 1, 2  # flags of sections
+UNDEFINED, RESERVED = 0, 0xFF00  # in place of a symbol's section
+WHOLE_ADDRESS = 1  # the kind of relocation
+
+
+class _Section(NamedTuple):
+    name: int
+    kind: int
+    flags: int
+    address: int
+    offset: int
+    size: int
+    link: int
+    info: int
+    alignment: int
+    entry_size: int
+
+
+class _OtherError(Exception):
+    """A file that is not of this kind."""
+
+
+class Placed:
+    """Machine code in memory, for as long as this lives."""
+
+    def __init__(self, content: bytes) -> None:
+        sections = _sections(content)
+        self._memory = mmap.mmap(-1, len(content), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self._memory.write(content)
+        base = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
+        places = [section.offset for section in sections]
+        library = ctypes.CDLL(None)
+        self._addresses: dict[str, int] = {}
+        addresses: list[int | None] = []
+        for name, section, value in _symbols(content, sections):
+            if section == UNDEFINED:
+                addresses.append(ctypes.cast(getattr(library, name), ctypes.c_void_p).value if name else None)
+            elif section < RESERVED:
+                self._addresses[name] = base + places[section] + value
+                addresses.append(self._addresses[name])
+            else:
+                addresses.append(None)  # that of a source file's name, for one
+        for place, symbol, addend in _open_places(content, sections):
+            address = addresses[symbol]
+            if address is None:
+                raise _OtherError
+            ADDRESS.pack_into(self._memory, place, address + addend)
+        if library.mprotect(
+            ctypes.c_void_p(base), ctypes.c_size_t(len(content)), mmap.PROT_READ | mmap.PROT_EXEC
+        ):
+            raise _OtherError
+
+    def address(self, symbol: str) -> int:
+        """Where a function begins; 0: it is not there."""
+        return self._addresses.get(symbol, 0)
+
+
+def placed(content: bytes) -> Placed | None:
+    """Put an object file into memory; None: it is of another kind."""
+    if not content.startswith(ELF_64_LITTLE):
+        return None
+    try:
+        return Placed(content)
+    except (_OtherError, AttributeError, IndexError, OSError, struct.error):
+        return None
+
+
+def _sections(content: bytes) -> list[_Section]:
+    head = HEAD.unpack_from(content)
+    if head[2] != X86_64:
+        raise _OtherError
+    first, count = head[6], head[12]
+    found = [_Section(*SECTION.unpack_from(content, first + row * SECTION.size)) for row in range(count)]
+    for section in found:
+        if section.flags & IN_MEMORY and section.size:
+            is_aligned = section.offset % (section.alignment or 1) == 0
+            if section.kind == NO_BITS or section.flags & WRITABLE or not is_aligned:
+                raise _OtherError
+    return found
+
+
+def _symbols(content: bytes, sections: list[_Section]) -> Iterator[tuple[str, int, int]]:
+    """Name, section, and where in it."""
+    for table in sections:
+        if table.kind == SYMBOLS:
+            names = sections[table.link].offset
+            for name, _, _, section, value, _ in SYMBOL.iter_unpack(_bytes_of(content, table)):
+                begin = names + name
+                yield content[begin : content.index(b"\0", begin)].decode(), section, value
+
+
+def _open_places(content: bytes, sections: list[_Section]) -> Iterator[tuple[int, int, int]]:
+    """Where in the file an address is missing, of which symbol, and how far from it."""
+    for table in sections:
+        if table.kind == RELOCATIONS and sections[table.info].flags & IN_MEMORY:
+            for place, kind, addend in RELOCATION.iter_unpack(_bytes_of(content, table)):
+                if kind & 0xFFFFFFFF != WHOLE_ADDRESS:
+                    raise _OtherError
+                yield sections[table.info].offset + place, kind >> 32, addend
+
+
+def _bytes_of(content: bytes, section: _Section) -> bytes:
+    return content[section.offset : section.offset + section.size]
 
 
 class Native:

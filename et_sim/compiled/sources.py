@@ -20,7 +20,6 @@ COMPILERS = (
     "lean_lower",
     "llvm",
     "native",
-    "placed",
     "reachable",
     "shortcuts",
     "signature",

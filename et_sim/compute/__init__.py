@@ -1,8 +1,15 @@
 """How long local work takes: one module per compute model, behind one seam; and reductions."""
 
 from et_sim.compute.model import ComputeModel, Durations, Treatment, Utilisation
-from et_sim.compute.registry import Replay, compute_model, is_recorded, kernel_times, recorded_ns
-from et_sim.compute.roofline import Roofline, reduction_ns
+from et_sim.compute.registry import (
+    Replay,
+    Roofline,
+    compute_model,
+    is_recorded,
+    kernel_times,
+    recorded_ns,
+    reduction_ns,
+)
 from et_sim.machine.datatypes import datatype_named
 
 __all__ = [

@@ -38,8 +38,7 @@ from et_sim.engine.observe import facade as observe
 from et_sim.engine.repeats.search import look, looks_anew
 from et_sim.engine.state import kinds
 from et_sim.engine.state.run import LATEST, NONE, Run
-from et_sim.engine.transport.message_pool import release_message
-from et_sim.engine.transport.network_seam import network_event, rows_left
+from et_sim.engine.transport.network_seam import network_event, release_message, rows_left
 from et_sim.engine.transport.point_to_point import message_asked, send_now
 
 GOES_ON = -1

@@ -28,7 +28,7 @@ from et_sim.trace import TraceBuilder, Workload, read_workload
 from et_sim.trace.builder_nodes import ROOT_COLUMN
 from et_sim.trace.columns import NodeKind, RowColumn, Trace
 from et_sim.trace.expansion import Expansion, with_distances
-from et_sim.trace.process_groups import ALL_RANKS, process_group_text, read_process_groups
+from et_sim.trace.group_attributes import ALL_RANKS, process_group_text, read_process_groups
 from et_sim.trace.workload import Job
 
 

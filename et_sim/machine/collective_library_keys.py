@@ -22,9 +22,8 @@ from et_sim.machine.collective_library.candidates import (
 from et_sim.machine.collective_library.channels import CARD_EFFICIENCY, Channels, Wires, speed_between
 from et_sim.machine.collective_library.choice import MOST, Library, Logged
 from et_sim.machine.collective_library.constants import ALGORITHMS, LIBRARIES, PROTOCOL_NAMES
-from et_sim.machine.corrections import Correction
+from et_sim.machine.corrections import Correction, Profile
 from et_sim.machine.networks import Dimension, Network, Shape
-from et_sim.machine.profiles import Profile
 from et_sim.machine.system import Implementations, System
 
 NAME, NO_LIBRARY = "library", "none"

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.basics.errors import MachineError, did_you_mean
-from et_sim.documents.limits import MOST_DEVICES, whole_number
+from et_sim.documents.reading import MOST_DEVICES, whole_number
 from et_sim.machine.recognise import Imported
 
 TORUS, SWITCH = "Torus3D", "NV_Switch"

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from et_sim.basics.errors import MachineError
 from et_sim.basics.unique import unique
 from et_sim.basics.units import format_bandwidth, format_ns
-from et_sim.documents.limits import MOST_DEVICES, MOST_LINKS
+from et_sim.documents.reading import MOST_DEVICES, MOST_LINKS
 
 
 class LinkClass(Struct, frozen=True):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from et_sim.basics.errors import MachineError
-from et_sim.documents.limits import MOST_DEVICES, MOST_LINKS, read_bounded, whole_number
+from et_sim.documents.reading import MOST_DEVICES, MOST_LINKS, read_bounded, whole_number
 from et_sim.machine.garnet_file import import_garnet
 from et_sim.machine.recognise import GARNET, GRAPHML, HTSIM, NODE_LINK, NS3, Imported, format_of, is_node_link
 

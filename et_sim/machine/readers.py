@@ -23,7 +23,7 @@ from et_sim.documents.keys import Key, Remarks, Section, Slot, entry_place, near
 from et_sim.documents.kinds import COUNTS
 from et_sim.machine.collective_library_keys import NAME as LIBRARY
 from et_sim.machine.collective_library_keys import names_library, read_library, without_library
-from et_sim.machine.corrections import Correction
+from et_sim.machine.corrections import DEFAULT, Correction, Profile
 from et_sim.machine.memory import read_memory
 from et_sim.machine.model import (
     Implementations,
@@ -37,7 +37,6 @@ from et_sim.machine.model import (
     WhenFull,
 )
 from et_sim.machine.network_file import read_network
-from et_sim.machine.profiles import DEFAULT, Profile
 from et_sim.machine.recognise import Role, is_graph, is_hierarchy, is_loggops, is_version_1
 from et_sim.machine.sources import Given, Source, as_given, load
 from et_sim.machine.system_file import read_system

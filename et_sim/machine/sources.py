@@ -21,9 +21,8 @@ from msgspec.structs import replace
 
 from et_sim.basics.errors import MachineError, UsageError, did_you_mean
 from et_sim.basics.files import is_folder
-from et_sim.documents.json_text import TOO_MANY_DIGITS
 from et_sim.documents.keys import Section
-from et_sim.documents.limits import MOST_DIGITS, read_bounded
+from et_sim.documents.reading import MOST_DIGITS, TOO_MANY_DIGITS, read_bounded
 from et_sim.machine.recognise import (
     FORMATS,
     Imported,

@@ -27,7 +27,7 @@ from et_sim.documents.kinds import (
 from et_sim.machine.accuracy import ACCURACY_KEYS, Accuracy
 from et_sim.machine.collective_library import Library
 from et_sim.machine.compute_rules import COMPUTE, ComputeRule
-from et_sim.machine.profiles import DEFAULT, Behaviour, behaviour_of
+from et_sim.machine.corrections import DEFAULT, Behaviour, behaviour_of
 from et_sim.machine.roofline import ANY, RooflineDevice
 from et_sim.machine.system_parts import (
     NOT_KNOWN,

@@ -18,8 +18,7 @@ from et_sim.documents.kinds import CHOICE, FLAG, NUMBER, SWITCH, TEXT
 from et_sim.machine.accuracy import read_accuracy
 from et_sim.machine.collective_library_keys import LIBRARY_KEY
 from et_sim.machine.compute_rules import NAME as COMPUTE
-from et_sim.machine.corrections import Correction
-from et_sim.machine.profiles import DEFAULT, Profile, behaviour_of
+from et_sim.machine.corrections import DEFAULT, Correction, Profile, behaviour_of
 from et_sim.machine.system import (
     COLLECTIVES,
     CUSTOM_KEYS,

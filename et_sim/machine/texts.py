@@ -9,9 +9,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from et_sim.basics.errors import MachineError
-from et_sim.documents import json_text
-from et_sim.documents.json_text import NESTED_TOO_DEEPLY, TOO_MANY_DIGITS
-from et_sim.documents.limits import DEEPEST, MOST_DIGITS, MOST_VALUES
+from et_sim.documents import reading
+from et_sim.documents.reading import DEEPEST, MOST_DIGITS, MOST_VALUES, NESTED_TOO_DEEPLY, TOO_MANY_DIGITS
 
 if TYPE_CHECKING:
     import yaml
@@ -24,7 +23,7 @@ _NOT_FINITE = re.compile(r"([-+]?)\.(inf|Inf|INF|nan|NaN|NAN)", re.ASCII)
 
 def parse_json(text: str, place: str) -> Any:
     """The value of a JSON text."""
-    return json_text.parse_json(text, place, MachineError)
+    return reading.parse_json(text, place, MachineError)
 
 
 def parse_yaml(text: str, place: str) -> Any:
@@ -106,7 +105,7 @@ def _value_of(node: yaml.Node, place: str, known: dict[int, Any]) -> Any:
         names = [str(key.value) for key, _ in node.value]
         if len(set(names)) < len(names):
             again = next(at for at, name in enumerate(names) if name in names[:at])
-            raise json_text.repeated(names, _at_line(place, node.value[again][0]), MachineError)
+            raise reading.repeated(names, _at_line(place, node.value[again][0]), MachineError)
         value = {
             name: _value_of(entry, place, known) for name, (_, entry) in zip(names, node.value, strict=True)
         }

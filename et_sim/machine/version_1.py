@@ -29,9 +29,9 @@ from et_sim.documents.keys import (
     show,
 )
 from et_sim.documents.kinds import CHOICE, COUNT, FLAG, INTEGER, NUMBER, TEXT
+from et_sim.machine.corrections import Profile, behaviour_of
 from et_sim.machine.network_file import listed
 from et_sim.machine.networks import MOST_RANKS, Level, Network, Shape
-from et_sim.machine.profiles import Profile, behaviour_of
 from et_sim.machine.system import (
     ALGORITHM_LIST,
     COLLECTIVES,

@@ -34,8 +34,7 @@ from et_sim.engine.state.kinds import NETWORK
 from et_sim.engine.state.records import MARK, MESSAGE_FIELDS, MOMENT
 from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.run import Run, setting_of
-from et_sim.engine.transport.message_pool import message_leaves_at, new_message
-from et_sim.engine.transport.network_seam import Needs
+from et_sim.engine.transport.network_seam import Needs, message_leaves_at, new_message
 from et_sim.fold.path_keys import PathKeys
 from et_sim.machine.corrections import Correction
 from et_sim.machine.model import GraphFabric, LevelFabric, Network, Routing

@@ -16,8 +16,8 @@ from et_sim.basics.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from et_sim.engine.transport.network_seam import NetworkModel
+    from et_sim.machine.corrections import Behaviour
     from et_sim.machine.model import Machine, Network
-    from et_sim.machine.profiles import Behaviour
 
 MODELS = {
     "analytical": "et_sim.network.analytical",

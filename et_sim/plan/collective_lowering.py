@@ -22,7 +22,7 @@ from et_sim.collectives import (
     CostFixes,
     Operation,
 )
-from et_sim.collectives.uneven import check_knows_sizes
+from et_sim.collectives.algorithm import check_knows_sizes
 from et_sim.machine.collective_library import Choice
 from et_sim.machine.corrections import Correction
 from et_sim.machine.model import Machine, System

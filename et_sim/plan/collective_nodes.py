@@ -21,9 +21,9 @@ from et_sim.plan.exchanges import PLAIN
 from et_sim.plan.groups import GroupTable, OwnGroups
 from et_sim.plan.records import Action
 from et_sim.trace.columns import CollectiveKind, Trace
+from et_sim.trace.group_attributes import read_process_groups
 from et_sim.trace.order import in_program_order
 from et_sim.trace.preflight.pairs import sorted_groups
-from et_sim.trace.process_groups import read_process_groups
 from et_sim.trace.stack import Stack
 
 NATIVE, UNSAID, ALONE = -1, -1, -1

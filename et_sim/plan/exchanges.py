@@ -8,8 +8,8 @@ Chunks split what every pair has evenly. Phases go the way of the plain all-to-a
 sends each member of its line all that it holds for ranks at that member's place, whosever it was. With equal
 bytes for all pairs, these are the messages of the plain one.
 
-Not here: the messages of a phase (`et_sim.collectives.uneven`), in which order a chunk visits dimensions, and
-what a trace may say (`trace.splits`).
+Not here: the messages of a phase (`et_sim.collectives.algorithm`), in which order a chunk visits dimensions,
+and what a trace may say (`trace.group_attributes`).
 """
 
 from __future__ import annotations
@@ -26,9 +26,14 @@ from et_sim.plan.axes import Axis
 from et_sim.plan.groups import WHOLE_SYSTEM, GroupTable
 from et_sim.plan.phases import Chunks
 from et_sim.trace.columns import IntColumn, Trace
+from et_sim.trace.group_attributes import (
+    ATTRIBUTE,
+    has_splits,
+    read_process_groups,
+    sizes_of_texts,
+    split_faults,
+)
 from et_sim.trace.order import edges, fits_row_order, issue_order
-from et_sim.trace.process_groups import read_process_groups
-from et_sim.trace.splits import ATTRIBUTE, has_splits, sizes_of_texts, split_faults
 from et_sim.trace.workload import Workload
 
 

@@ -23,8 +23,8 @@ from et_sim.machine.model import LogicalGrid
 from et_sim.plan import records
 from et_sim.plan.layout import Layout, classes_of_groups, sides_of_group
 from et_sim.plan.records import UsedGroup
+from et_sim.trace.group_attributes import ALL_RANKS
 from et_sim.trace.group_rule import GroupRule
-from et_sim.trace.process_groups import ALL_RANKS
 from et_sim.trace.workload import Workload
 
 WHOLE_SYSTEM = ""

@@ -24,8 +24,8 @@ from et_sim.memory import MemoryModel
 from et_sim.plan import records
 from et_sim.plan.records import Action, Lane
 from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
+from et_sim.trace.group_attributes import bytes_put_in
 from et_sim.trace.preflight.check import Fault, attribute_faults, communication_faults, value_faults
-from et_sim.trace.splits import bytes_put_in
 from et_sim.trace.stack import Stack
 
 

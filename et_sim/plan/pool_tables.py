@@ -21,7 +21,7 @@ from et_sim.memory.registry import per_npu, tiers_of
 from et_sim.plan.groups import GroupTable
 from et_sim.plan.records import Action, record, table
 from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
-from et_sim.trace.process_groups import read_process_groups
+from et_sim.trace.group_attributes import read_process_groups
 from et_sim.trace.stack import Stack
 
 LOADS, STORES = 0, 1

@@ -25,8 +25,8 @@ from et_sim.collectives import (
     TreeProgram,
     lower,
 )
+from et_sim.collectives.algorithm import uneven_exchange
 from et_sim.collectives.trees import BY_SUBTREE
-from et_sim.collectives.uneven import uneven_exchange
 from et_sim.compute import reduction_ns
 from et_sim.plan import records
 from et_sim.plan.axes import Axes

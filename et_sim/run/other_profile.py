@@ -16,8 +16,7 @@ from et_sim.basics.errors import EtSimError
 from et_sim.engine.driver import run_plan
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.transport.network_seam import NetworkModel
-from et_sim.machine.corrections import Correction
-from et_sim.machine.profiles import Profile
+from et_sim.machine.corrections import Correction, Profile
 from et_sim.plan.acting import CONDITIONS, may_act
 from et_sim.plan.expected import expected_messages
 from et_sim.plan.lowering import Lowering, assemble

@@ -21,9 +21,8 @@ from et_sim.engine.outcome import Outcome
 from et_sim.engine.transport.network_seam import NetworkModel, packets_expected
 from et_sim.fold import fold as fold_ranks
 from et_sim.machine import Machine, Network, Notice, read_machine
-from et_sim.machine.corrections import Correction
+from et_sim.machine.corrections import Correction, Profile
 from et_sim.machine.model import LayerSettings, WhenFull
-from et_sim.machine.profiles import Profile
 from et_sim.machine.sources import Source
 from et_sim.machine.system_parts import CAPACITY, TRACKS
 from et_sim.network.registry import ModelChoice, choose_model, model_of
@@ -41,7 +40,7 @@ from et_sim.trace.preflight import find_mismatches
 from et_sim.trace.tensors import names_tensors
 
 if TYPE_CHECKING:
-    from et_sim.run.layer_files import LayerFileRun
+    from et_sim.run.other_inputs import LayerFileRun
 
 ALONE = "simulating every rank by itself"
 PACKETS_IN_A_SECOND = 500_000  # on trees, compiled; on stars, more
@@ -126,14 +125,14 @@ def prepare(
                     place=str(workload),
                     remedy="leave out --alone",
                 )
-            from et_sim.run.layer_files import LayerFileRun
+            from et_sim.run.other_inputs import LayerFileRun
 
             layer_file = LayerFileRun(workload, change(_named(machine, options, tracks=False)))
             machine = layer_file.machine
             model = choose_model(options.model, machine, is_preset=options.machine is not None)
             return Task(layer_file.workload, machine, layer_file, profile, named_by, model, workload)
         if options.alone:
-            from et_sim.run.single_ranks import read_alone
+            from et_sim.run.other_inputs import read_alone
 
             workload = read_alone(workload)
         else:
@@ -150,7 +149,7 @@ def prepare(
     if workload.jobs:
         machine = replace(machine, groups=workload.job_groups)
     if options.alone:
-        from et_sim.run.single_ranks import machine_alone, refuse_without_times
+        from et_sim.run.other_inputs import machine_alone, refuse_without_times
 
         refuse_without_times(workload)
         machine = machine_alone(machine, workload.ranks)

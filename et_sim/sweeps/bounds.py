@@ -25,7 +25,7 @@ from et_sim.sweeps.space import Inputs, Space
 from et_sim.tables.sweep_tables import OF_STEPS
 from et_sim.timeline.recorded import throughput
 from et_sim.trace.workload import Step
-from et_sim.workloads.job import PROFILE
+from et_sim.workloads.rank import PROFILE
 from et_sim.workloads.training.bounds import KernelTimes, bounds_of
 from et_sim.workloads.training.operations import datatype_of, model_operations, tokens_of
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from et_sim.basics.errors import InputError
 from et_sim.basics.files import is_file
-from et_sim.documents.json_text import parse_json
+from et_sim.documents.reading import parse_json
 from et_sim.machine.texts import parse_yaml
 from et_sim.version import __version__
 

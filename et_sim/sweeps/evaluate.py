@@ -24,7 +24,7 @@ from et_sim.sweeps.axes import Values
 from et_sim.sweeps.journal import Finished
 from et_sim.sweeps.space import Inputs, Space, Workshop
 from et_sim.tables.sweep_tables import MADE_OF, OF_STEPS
-from et_sim.timeline.bottleneck import bottleneck
+from et_sim.timeline.network_load import bottleneck
 
 if TYPE_CHECKING:
     from et_sim.run.result import Result

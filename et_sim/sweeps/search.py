@@ -20,8 +20,7 @@ from et_sim.sweeps.bounds import Bound, bounds_of_points
 from et_sim.sweeps.evaluate import Runner
 from et_sim.sweeps.goal import BOUNDS, OPTUNA, Goal, SearchResult, Values, bounded, front_of, least_dominated
 from et_sim.sweeps.journal import Journal, Point
-from et_sim.sweeps.progress import Watcher
-from et_sim.sweeps.state import State, SweepPlan
+from et_sim.sweeps.state import State, SweepPlan, Watcher
 
 SMALLEST = 1e-30  # of bounds that others are divided by
 FIRST_AT_RANDOM = 10  # points that Optuna's sampler wants to see before it believes anything

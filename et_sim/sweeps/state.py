@@ -1,14 +1,19 @@
 """The points of a sweep, and what is known of them so far: rows in a journal, and whole runs that are kept.
 
+How far the sweep is, on stderr, too: silent for the first second, then a line or a bar, kept up to date.
+
 Not here: which points are evaluated (`sweep`, `search`), and what one evaluation is (`evaluate`).
 """
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Protocol, Self
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -16,13 +21,13 @@ from msgspec.structs import replace
 from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.basics.files import exists
 from et_sim.basics.quick_dataclass import quick_dataclass
+from et_sim.basics.terminal import Estimate, Status, StatusLine
 from et_sim.basics.units import parse_ranks
 from et_sim.sweeps.axes import Values as OfAxes
 from et_sim.sweeps.digests import digest_of
 from et_sim.sweeps.evaluate import COMPLETE, FAILED, REFUSED, Done, Lost, Runner, Task, refused
 from et_sim.sweeps.goal import Goal, Values, goal_of
 from et_sim.sweeps.journal import Finished, Journal, Point, table_of, times_of, write_tables
-from et_sim.sweeps.progress import Watcher
 from et_sim.sweeps.space import Space, open_space
 from et_sim.sweeps.spec import NAMELESS, Given, Sweep, read_spec
 from et_sim.tables.sweep_tables import FILES, RUNS, TABLE
@@ -238,3 +243,74 @@ def _is_incomplete(result: Done) -> bool:
 def _distinct(points: Iterable[Point]) -> list[Point]:
     """The first of each digest."""
     return list({point.digest: point for point in reversed(list(points))}.values())[::-1]
+
+
+SILENT_SECONDS = 1.0
+SECONDS_BETWEEN_UPDATES = 0.5
+SECONDS_BETWEEN_LINES = 10.0
+
+
+class Watcher(Protocol):
+    """Receives the progress of a sweep."""
+
+    def begin(self, stage: str, total: int) -> None:
+        """So many points are going to be evaluated."""
+
+    def add(self, done: int, failed: int) -> None:
+        """More points are done; some of them are not complete."""
+
+
+class Nobody:
+    """Watches nothing."""
+
+    def begin(self, stage: str, total: int) -> None: ...
+    def add(self, done: int, failed: int) -> None: ...
+
+
+class Progress:
+    """Shows it; use as a context manager."""
+
+    def __init__(self) -> None:
+        self._stage, self._total, self._done, self._failed = "", 0, 0, 0
+        self._begin = time.monotonic()
+        self._estimate = Estimate()
+        self._line = StatusLine()
+        self._finished = threading.Event()
+        self._thread = threading.Thread(target=self._keep_showing, daemon=True)
+
+    def begin(self, stage: str, total: int) -> None:
+        """Another part of the work begins."""
+        self._stage, self._total, self._done, self._failed = stage, total, 0, 0
+        self._begin, self._estimate = time.monotonic(), Estimate()
+
+    def add(self, done: int, failed: int) -> None:
+        """So many more."""
+        self._done += done
+        self._failed += failed
+        self._estimate.add(self._done / max(self._total, 1), time.monotonic())
+
+    def _keep_showing(self) -> None:
+        pause = SILENT_SECONDS
+        while not self._finished.wait(pause):
+            if self._stage:
+                self._line.show(self._status(time.monotonic()))
+            pause = SECONDS_BETWEEN_UPDATES if self._line.is_live else SECONDS_BETWEEN_LINES
+
+    def _status(self, now: float) -> Status:
+        share, left, elapsed = self._done / max(self._total, 1), self._estimate.left(now), now - self._begin
+        failed = f", {self._failed:,} of them not complete" if self._failed else ""
+        detail = f"{self._done:,} of {self._total:,} points{failed}"
+        ending = "" if left is None else f", about {left:.0f} s left"
+        plain = f"et-sim: {elapsed:.0f} s · {self._stage} · {share:.0%} · {detail}{ending}"
+        return Status(plain, self._stage, share, elapsed, left, detail)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._finished.set()
+        self._thread.join()
+        self._line.clear()

@@ -20,11 +20,10 @@ from et_sim.run.workers import usual_workers
 from et_sim.sweeps.evaluate import COMPLETE, Alone, Beside, Runner
 from et_sim.sweeps.goal import Goal, SearchResult, front_of, goal_of
 from et_sim.sweeps.journal import Journal, check_folder
-from et_sim.sweeps.progress import Nobody, Progress, Watcher
 from et_sim.sweeps.search import search
 from et_sim.sweeps.space import Space
 from et_sim.sweeps.spec import NAMELESS, Given
-from et_sim.sweeps.state import NOTHING, State, SweepPlan, parse_keep, plan_sweep
+from et_sim.sweeps.state import NOTHING, Nobody, Progress, State, SweepPlan, Watcher, parse_keep, plan_sweep
 from et_sim.views.sweep.directory import open_sweep
 
 

@@ -23,7 +23,7 @@ from et_sim.engine.state.run import NONE
 from et_sim.machine.model import System, WorkKind
 from et_sim.plan.records import Action
 from et_sim.plan.straggler_variants import of_kind
-from et_sim.timeline.waiting.nodes import Issued, issued
+from et_sim.timeline.waiting.arrivals import Issued, issued
 from et_sim.timeline.waiting.waits import COMMUNICATION, Waited, Waits
 from et_sim.trace.columns import NodeKind
 from et_sim.trace.workload import Workload

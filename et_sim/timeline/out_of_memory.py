@@ -21,8 +21,7 @@ from et_sim.basics.units import exact_bytes, format_bytes, format_ns, format_ran
 from et_sim.engine.outcome import Outcome
 from et_sim.machine.model import LocalMemory, WhenFull
 from et_sim.memory import CLASSES, Changes
-from et_sim.timeline.measurement import Measurement
-from et_sim.timeline.memory import MemorySource
+from et_sim.timeline.measurement import Measurement, MemorySource
 from et_sim.timeline.rows import Rows
 from et_sim.trace.workload import Workload
 

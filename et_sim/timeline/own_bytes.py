@@ -3,7 +3,7 @@
 Phases of that kind are trees, custom programs, parts that switches reduce, and exchanges with bytes for each
 pair. Which of two trees a chunk takes follows from the run: the one in which a member has less counts.
 
-Not here: what all members send alike, and what ports can carry of it (`overload`).
+Not here: what all members send alike, and what ports can carry of it (`network_load`).
 """
 
 from __future__ import annotations

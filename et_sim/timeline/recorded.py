@@ -20,15 +20,15 @@ from et_sim.engine.outcome import Outcome, Ports
 from et_sim.machine.accuracy import Accuracy
 from et_sim.machine.roofline import ANY
 from et_sim.plan.spilled import Moved
-from et_sim.timeline.bottleneck import bottleneck, why_unknown
 from et_sim.timeline.content import Nullable, rows_of
 from et_sim.timeline.explained import explained
 from et_sim.timeline.measurement import Measurement
+from et_sim.timeline.network_load import bottleneck, why_unknown
 from et_sim.timeline.out_of_memory import OutOfMemory
 from et_sim.timeline.scope import scope
 from et_sim.timeline.spool import CausalEvents, MessageSpool, Phases, PortRecord
 from et_sim.timeline.statistics import Statistics
-from et_sim.timeline.waiting.nodes import slowest, waited_for_most
+from et_sim.timeline.waiting.arrivals import slowest, waited_for_most
 from et_sim.trace.workload import Step, Workload
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from et_sim.engine.outcome import Outcome
 from et_sim.engine.state.run import NONE
 from et_sim.plan.records import LANES, Action, Lane
 from et_sim.tables.declaration import COPY, OPAQUE_KINDS
-from et_sim.timeline.waiting.nodes import Issued
+from et_sim.timeline.waiting.arrivals import Issued
 from et_sim.timeline.waiting.waits import COMMUNICATION, Waited, Waits
 from et_sim.trace.columns import CollectiveKind, NodeKind
 from et_sim.trace.stack import stacks

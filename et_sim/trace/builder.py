@@ -45,8 +45,7 @@ from et_sim.trace.columns import (
     RowColumn,
     Trace,
 )
-from et_sim.trace.process_groups import process_group_text
-from et_sim.trace.splits import split_text
+from et_sim.trace.group_attributes import process_group_text, split_text
 from et_sim.trace.tensors import Words, as_lists
 
 Tensors = Mapping[str, int]  # name -> bytes

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from et_sim.basics.errors import TraceError
 from et_sim.basics.files import draft_folder
-from et_sim.documents.limits import ungzipped
+from et_sim.documents.reading import ungzipped
 
 _GZIP = b"\x1f\x8b"
 _MANIFEST = ".workload.json"

@@ -17,7 +17,7 @@ from msgspec import structs
 
 from et_sim.basics.errors import TraceError
 from et_sim.trace.columns import NodeKind, RowColumn, Trace
-from et_sim.trace.process_groups import read_process_groups
+from et_sim.trace.group_attributes import read_process_groups
 from et_sim.trace.workload import Workload
 
 

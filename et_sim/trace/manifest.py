@@ -25,9 +25,9 @@ from et_sim.basics.errors import TraceError
 from et_sim.basics.files import is_file
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import format_ranks, strided_ranks
-from et_sim.documents.json_text import parse_json
 from et_sim.documents.keys import Remarks, Section, key, read, show
 from et_sim.documents.kinds import NAMED, SOME_RANKS, choice, count, section, sections, text
+from et_sim.documents.reading import parse_json
 from et_sim.trace.columns import RowColumn, Trace
 from et_sim.trace.decoded_files import DecodedFiles
 from et_sim.trace.disk import read_bytes, replace_all, unpacked

@@ -25,8 +25,7 @@ from et_sim.machine.readers import read_system_alone
 from et_sim.machine.roofline import SUSTAINED
 from et_sim.run.workers import in_order
 from et_sim.trace import TraceBuilder
-from et_sim.validation.iterations import Iteration
-from et_sim.validation.rows import Collective, Kernel, Row
+from et_sim.validation.rows import Collective, Iteration, Kernel, Row
 from et_sim.workloads import make_training
 from et_sim.workloads.microbenchmarks import make_microbenchmark
 

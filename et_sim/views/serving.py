@@ -1,6 +1,6 @@
 """A serving for people: its summary, and what happened over time.
 
-Not here: the same as a page (`report.serving_page`).
+Not here: the same as a page (`report.page`).
 """
 
 from __future__ import annotations

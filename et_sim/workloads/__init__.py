@@ -15,10 +15,9 @@ if TYPE_CHECKING:
     from et_sim.workloads.convolution import make_convolution_training, read_network
     from et_sim.workloads.inference.batch import Batch, Segment
     from et_sim.workloads.inference.forward import make_inference
-    from et_sim.workloads.job import make_workload
     from et_sim.workloads.models.configuration import read_model
     from et_sim.workloads.models.model import Model
-    from et_sim.workloads.rank import Rank
+    from et_sim.workloads.rank import Rank, make_workload
     from et_sim.workloads.recommendation import make_dlrm_training, read_dlrm
     from et_sim.workloads.training.plan import Plan
     from et_sim.workloads.training.step import make_training
@@ -48,10 +47,9 @@ __getattr__, __dir__ = lazy_names(
         "convolution": ("make_convolution_training", "read_network"),
         "inference.batch": ("Batch", "Segment"),
         "inference.forward": ("make_inference",),
-        "job": ("make_workload",),
         "models.configuration": ("read_model",),
         "models.model": ("Model",),
-        "rank": ("Rank",),
+        "rank": ("Rank", "make_workload"),
         "recommendation": ("make_dlrm_training", "read_dlrm"),
         "training.plan": ("Plan",),
         "training.step": ("make_training",),

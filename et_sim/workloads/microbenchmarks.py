@@ -51,7 +51,7 @@ def make_microbenchmark(
     import numpy as np
 
     from et_sim.trace.workload import Workload
-    from et_sim.workloads.job import PROFILE
+    from et_sim.workloads.rank import PROFILE
 
     turns = _TURNS.get(kind, (_collective(kind, dtype),) if kind != "compute" else (_nothing,))
     templates = [_chain(repeat, compute_us, size, turn) for turn in turns]

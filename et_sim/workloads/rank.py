@@ -11,10 +11,9 @@ and collectives go to the stream "main" unless they name another one; messages g
 `after` or, if that is left out, after what came last in "main", and nothing waits for them unless it says so.
 Each operation returns the nodes that later ones may name in `after`; sums of them are nodes, too.
 
-What a program asks about places is remembered: ranks to which the answers are the same do the same. So a
-program runs once for all ranks that it does not tell apart.
-
-Not here: which ranks these are (`job`).
+What a program asks about places is remembered: ranks to which the answers are the same do the same, and share
+a template in the workload (`make_workload`). The program runs for the lowest rank that has none yet, so the
+cost grows with the number of different ranks.
 """
 
 from __future__ import annotations
@@ -23,9 +22,13 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from et_sim.basics.errors import UsageError
 from et_sim.trace.builder import TraceBuilder
+from et_sim.trace.columns import Trace
 from et_sim.trace.group_rule import GroupRule
+from et_sim.trace.workload import Workload
 from et_sim.workloads.axes import Axes
 from et_sim.workloads.recording import Nodes, Recording
 
@@ -319,3 +322,39 @@ class Rank:
 
 def _joined(first: Nodes, second: Nodes) -> Nodes:
     return tuple(dict.fromkeys((*first, *second)))
+
+
+PROFILE = "corrected"  # what is made here has no results of the reference to repeat
+
+
+Program = Callable[[Rank], object]
+
+
+def make_workload(axes: Axes, program: Program, *, source: str = "<program>") -> Workload:
+    """The workload in which every rank does what the program says of it."""
+    ranks = np.arange(axes.ranks, dtype=np.int32)
+    of_rank = np.full(axes.ranks, -1, np.int32)
+    rules: dict[str, GroupRule] = {}
+    known: dict[bytes, int] = {}
+    templates: list[Trace] = []
+    at = 0
+    while at < axes.ranks:
+        rank = Rank(axes, at, rules, source)
+        program(rank)
+        alike = of_rank < 0
+        for question, answer in rank.questions.values():
+            alike &= question(ranks) == answer
+        number = known.setdefault(rank.recording.content, len(templates))
+        if number == len(templates):
+            templates.append(rank.recording.trace())
+        of_rank[alike] = number
+        left = np.flatnonzero(of_rank[at:] < 0)
+        at = at + int(left[0]) if len(left) else axes.ranks
+    return Workload(
+        tuple(templates),
+        of_rank,
+        source,
+        relative_peers=(True,) * len(templates),
+        group_rules=rules,
+        profile=PROFILE,
+    )

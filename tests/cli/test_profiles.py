@@ -13,7 +13,7 @@ import et_sim
 from converters.cli import main as convert
 from et_sim.basics.errors import TraceError
 from et_sim.cli import main
-from et_sim.machine.profiles import Profile
+from et_sim.machine.corrections import Profile
 from et_sim.trace.manifest import PROFILES
 from et_sim.trace.manifest import read_manifest as read
 

@@ -192,7 +192,7 @@ def test_rows_without_a_time_are_counted(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_plans_of_tables_are_those_of_their_columns() -> None:
-    from et_sim.validation.iterations import iterations_of
+    from et_sim.validation.rows import iterations_of
 
     ((_, row),) = iterations_of(ITERATIONS)
     assert row is not None

@@ -16,7 +16,7 @@ from small_program import quadrupled_sum
 
 from et_sim.compiled import build, native
 from et_sim.compiled.llvm import bitcode, object_code
-from et_sim.compiled.placed import placed
+from et_sim.compiled.native import placed
 from et_sim.compiled.signature import signature_of
 from et_sim.compiled.store import processor
 

@@ -21,11 +21,10 @@ from hypothesis import strategies as st
 
 from et_sim.basics.errors import TraceError
 from et_sim.trace import encode_trace
+from et_sim.trace.goal import columns as goal_columns
 from et_sim.trace.goal import file as goal_file
-from et_sim.trace.goal import messages as goal_messages
-from et_sim.trace.goal.columns import columns_of
+from et_sim.trace.goal.columns import MOST_UNMATCHED, columns_of
 from et_sim.trace.goal.file import schedules
-from et_sim.trace.goal.messages import MOST_UNMATCHED
 from et_sim.trace.goal.schedule import Totals
 
 MIXED = rank_texts(
@@ -160,7 +159,7 @@ def test_the_first_message_without_a_partner_is_named_however_many_are_kept(
     wanted = min((first[channel] for channel, left in surplus.items() if left), default=None)
     for most in (1, MOST_UNMATCHED):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(goal_messages, "MOST_UNMATCHED", most)
+            patch.setattr(goal_columns, "MOST_UNMATCHED", most)
             expected: Any = (
                 nullcontext() if wanted is None else pytest.raises(TraceError, match=f"line {wanted}: ")
             )

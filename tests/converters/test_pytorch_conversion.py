@@ -19,7 +19,7 @@ from converters.pytorch.columns import NONE
 from converters.pytorch.graph import Role
 from et_sim.trace import Trace, Workload, decode
 from et_sim.trace.columns import CollectiveKind, NodeKind
-from et_sim.trace.process_groups import read_process_groups
+from et_sim.trace.group_attributes import read_process_groups
 from et_sim.trace.schema import messages
 
 DLRM = {"allreduce": "all_reduce", "all_to_all": "all_to_all", "all_to_allv": "all_to_all"}

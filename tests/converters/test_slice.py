@@ -27,8 +27,8 @@ from et_sim.trace import (
     write_trace,
     write_workload,
 )
+from et_sim.trace.group_attributes import read_process_groups
 from et_sim.trace.preflight import find_problems
-from et_sim.trace.process_groups import read_process_groups
 
 
 def steps(rank: int, ranks: int, *, iterations: int = 3, group: str = "") -> Trace:

@@ -13,8 +13,8 @@ from converters.cli import main
 from converters.pytorch.communication import Communication, Values, from_nccl, from_record
 from et_sim.trace import GroupRule, TraceBuilder, Workload, read_trace, read_workload, write_manifest
 from et_sim.trace import write_workload as write
+from et_sim.trace.group_attributes import split_text
 from et_sim.trace.preflight import find_problems
-from et_sim.trace.splits import split_text
 
 ROWS = ([0, 96, 1664], [5, 0, 0], [240, 240, 240])
 

@@ -6,7 +6,7 @@ import re
 
 from transcripts import REPOSITORY
 
-from et_sim.cli.network_picture import topology_picture
+from et_sim.cli.network import topology_picture
 from et_sim.machine import read_network_alone
 from et_sim.machine.texts import parse_yaml
 

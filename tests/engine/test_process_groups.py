@@ -10,7 +10,7 @@ from machines import network, simulate, system
 from et_sim.basics.errors import TraceError
 from et_sim.run.result import Result
 from et_sim.trace import TraceBuilder
-from et_sim.trace.process_groups import process_group_text, read_process_groups
+from et_sim.trace.group_attributes import process_group_text, read_process_groups
 
 MIB = 1 << 20
 RING = network(["Ring"], [4])

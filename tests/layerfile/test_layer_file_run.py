@@ -15,7 +15,7 @@ import et_sim
 from et_sim.cli import main
 from et_sim.layerfile import read_layer_file
 from et_sim.machine import read_machine
-from et_sim.run.layer_files import LayerFileRun
+from et_sim.run.other_inputs import LayerFileRun
 from et_sim.timeline import write_run
 from et_sim.views import open_run
 from et_sim.views.summary.layers import Layers, write_csv

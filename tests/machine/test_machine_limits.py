@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from et_sim.basics.errors import EtSimError, MachineError, TraceError
 from et_sim.compiled.compile_queue import FAILED, failure
-from et_sim.documents import limits
+from et_sim.documents import reading
 from et_sim.documents.keys import show
-from et_sim.documents.limits import MOST_DEVICES, MOST_DIGITS, MOST_LINKS
+from et_sim.documents.reading import MOST_DEVICES, MOST_DIGITS, MOST_LINKS
 from et_sim.machine.readers import read_network_alone, read_system_alone
 from et_sim.machine.texts import parse_json, parse_yaml
 from et_sim.trace.disk import unpacked
@@ -121,7 +121,7 @@ def test_what_is_shown_is_what_stands_in_the_file_as_far_as_it_is_shown(value: A
 def test_gzip_that_unpacks_to_far_more_than_data_do_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "MOST_UNPACKED", 1 << 18)
+    monkeypatch.setattr(reading, "MOST_UNPACKED", 1 << 18)
     packed = gzip.compress(bytes(1 << 20)) * 2
     with pytest.raises(TraceError, match=r"unpack to more than [0-9,]+ \(the limit is 200 times that"):
         unpacked(packed, "trace.et")

@@ -10,8 +10,8 @@ import pytest
 
 from et_sim.basics.errors import MachineError, UsageError
 from et_sim.machine import read_machine, read_network_alone, read_system_alone
+from et_sim.machine.corrections import Profile
 from et_sim.machine.model import DimensionOrder, QueueOrder, Shape
-from et_sim.machine.profiles import Profile
 
 NETWORK = {
     "topology-name": "Hierarchical",

@@ -24,7 +24,7 @@ from et_sim.basics.errors import UsageError
 from et_sim.machine import read_network_alone
 from et_sim.machine.model import GraphFabric, LogicalDimension, Network, Shape, bytes_per_ns
 from et_sim.machine.presets import entry, names, preset
-from et_sim.timeline import overload
+from et_sim.timeline import network_load
 from et_sim.trace import TraceBuilder, Workload
 from et_sim.workloads.microbenchmarks import make_microbenchmark
 
@@ -215,7 +215,7 @@ def test_bursts_of_millions_of_ranks_that_take_hours_are_told_apart() -> None:
     actor = np.array([0, 0, 0, last, last])
     start = np.array([0, 3, hours, 2, hours])
     end = np.array([5, 4, hours + 7, hours, hours + 1])
-    begin, until, first = overload._bursts(actor, start, end)
+    begin, until, first = network_load._bursts(actor, start, end)
     assert begin.tolist() == [0, hours, 2]
     assert until.tolist() == [5, hours + 7, hours + 1]
     assert first.tolist() == [0, 2, 3]

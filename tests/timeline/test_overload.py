@@ -16,7 +16,7 @@ from et_sim.api import run
 from et_sim.basics.errors import EtSimError
 from et_sim.machine import read_network_alone
 from et_sim.run.result import Result
-from et_sim.timeline.overload import Overload, overload
+from et_sim.timeline.network_load import Overload, overload
 from et_sim.trace import TraceBuilder, Workload
 
 MIB = 1 << 20

@@ -14,7 +14,7 @@ from trace_oracle import assert_same_trace
 from et_sim.basics.errors import TraceError
 from et_sim.trace import GroupRule, TraceBuilder, Workload, read_workload, write_workload
 from et_sim.trace.expansion import expanded
-from et_sim.trace.process_groups import process_group_text
+from et_sim.trace.group_attributes import process_group_text
 
 
 def template(group: str = "tensor", distance: int = 1) -> TraceBuilder:

@@ -19,8 +19,8 @@ from et_sim.cli import main
 from et_sim.trace import Workload, encode_trace
 from et_sim.trace.columns import CollectiveKind
 from et_sim.trace.encode import encode_several
+from et_sim.trace.group_attributes import has_splits
 from et_sim.trace.preflight import find_problems
-from et_sim.trace.splits import has_splits
 from et_sim.workloads import make_workload
 from et_sim.workloads.models.model import Attention, Experts, FeedForward, Model
 from et_sim.workloads.training.figures import figures

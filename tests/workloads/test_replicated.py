@@ -24,7 +24,7 @@ from et_sim.workloads import (
 )
 from et_sim.workloads.convolution import Network, layers_of, network_names
 from et_sim.workloads.kernels import Kernel
-from et_sim.workloads.presets import preset_names
+from et_sim.workloads.models import preset_names
 from et_sim.workloads.recommendation import PRESETS, Dlrm, changed
 
 PLAN = Plan(data=4, micro_batches=1, batch=2)

@@ -4,8 +4,7 @@
 from terminals that these would obey. Not here: the words.
 """
 
-from et_sim.basics.terminal.status import Estimate, Status
-from et_sim.basics.terminal.status_line import StatusLine
+from et_sim.basics.terminal.status import Estimate, Status, StatusLine
 from et_sim.basics.terminal.streams import console_of, is_live, visible, visible_streams
 
 __all__ = ["Estimate", "Status", "StatusLine", "console_of", "is_live", "visible", "visible_streams"]

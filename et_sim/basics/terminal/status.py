@@ -1,8 +1,18 @@
-"""The text that reports how far a task is, and when it will be done."""
+"""How far a task is, on stderr: bars with an estimate on a terminal, elsewhere a line now and then.
+
+rich is loaded when there are bars to draw. Not here: what is said, and how often.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import sys
+import threading
+from typing import TYPE_CHECKING, NamedTuple
+
+from et_sim.basics.terminal.streams import console_of, is_live, visible
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 class Status(NamedTuple):
@@ -44,3 +54,93 @@ class Estimate:
     def left(self, now: float) -> float | None:
         """Seconds from now; None as long as nobody can tell, and when the time is up."""
         return self._end - now if self._end is not None and self._end >= now else None
+
+
+WIDEST = 24  # cells of a bar
+
+
+class Bars:
+    """The bars, until they are removed."""
+
+    def __init__(self, console: Console) -> None:
+        from rich.progress import BarColumn, Progress, TaskID, TextColumn
+        from rich.table import Column
+
+        rest = Column(ratio=1, no_wrap=True, overflow="ellipsis")
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(min(WIDEST, console.width // 5)),
+            TextColumn("{task.fields[figures]}"),
+            TextColumn("{task.fields[detail]}", style="dim", table_column=rest),
+            console=console,
+            auto_refresh=False,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+            expand=True,
+        )
+        self._progress.start()
+        console.show_cursor(True)  # a process that is killed must not leave a terminal without one
+        self._stage = ""
+        self._task = TaskID(-1)
+
+    def show(self, status: Status) -> None:
+        """Draw this stage's bar, below those that are done."""
+        if status.stage != self._stage:
+            self._end_stage()
+            self._task = self._progress.add_task(
+                status.stage, total=None, figures="", detail="", visible=False
+            )
+            self._stage = status.stage
+        figures = [] if status.share is None else [f"{status.share:.0%}"]
+        figures.append(f"{status.elapsed:.0f} s")
+        if status.left is not None:
+            figures.append(f"about {status.left:.0f} s left")
+        self._progress.update(
+            self._task,
+            total=None if status.share is None else 1.0,
+            completed=status.share or 0.0,
+            figures=" · ".join(figures),
+            detail=visible(status.detail),
+            visible=True,
+        )
+        self._progress.refresh()
+
+    def _end_stage(self) -> None:
+        if self._stage:
+            self._progress.update(self._task, total=1.0, completed=1.0, figures="done", detail="")
+
+    def remove(self) -> None:
+        """Leave the terminal as it was."""
+        self._progress.stop()
+
+
+class StatusLine:
+    """The line, or the bars."""
+
+    def __init__(self) -> None:
+        self._bars: Bars | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def is_live(self) -> bool:
+        """Whether what is shown is rewritten in its place."""
+        return is_live(sys.stderr)
+
+    def show(self, status: Status) -> None:
+        """Say this now."""
+        with self._lock:
+            if not self.is_live:
+                sys.stderr.write(status.plain + "\n")
+                sys.stderr.flush()
+                return
+            if self._bars is None:
+                self._bars = Bars(console_of(sys.stderr))
+            self._bars.show(status)
+
+    def clear(self) -> None:
+        """Remove it from a terminal."""
+        with self._lock:
+            if self._bars is not None:
+                self._bars.remove()
+                self._bars = None

@@ -24,7 +24,7 @@ from et_sim.basics.units import plural, rank_ranges
 from et_sim.engine.outcome import Outcome, Ports
 from et_sim.engine.state.kinds import ASKED_MESSAGE, MESSAGE
 from et_sim.engine.state.run import NONE, Run
-from et_sim.engine.transport.message_pool import LOWEST_31_BITS
+from et_sim.engine.transport.network_seam import LOWEST_31_BITS
 from et_sim.plan.records import Action, Plan
 from et_sim.trace.columns import NodeKind, Trace, collective_name
 from et_sim.trace.preflight.cycles import find_knots

@@ -1,11 +1,11 @@
-"""The seam to network models: what the engine asks of one.
+"""The seam to network models: what the engine asks of one, and the pool of messages under way.
 
 A model is a module. Python asks it for what `NetworkModel` lists, which also says what holds where the module
 leaves something out. Compiled code calls the functions below, each of which stands for the function of that
 name in the module of the model's tables (`Run.network`), so that a run compiles one model only.
 
 A model gives every message an arrival: it schedules the event (kind, a, b, c) itself, or keeps the message in
-the pool (`message_pool`) and returns its row from `network_event` when it is there. What else it needs is its
+the pool (`new_message`) and returns its row from `network_event` when it is there. What else it needs is its
 own: tables in its dataclass, of which `grown` makes longer ones between events while `rows_left` tells how
 many rows the shortest has, and events of kinds `NETWORK` + 0, 1, … . An event that may be overtaken by
 another one carries a version: the model compares it with its own and drops what is stale.
@@ -23,11 +23,12 @@ from msgspec import Struct
 
 from et_sim.basics.errors import UsageError
 from et_sim.compiled.tables_by_reference import Tables, chosen_by_tables, works_on_tables
-from et_sim.engine.calendar.clock import schedule_own
+from et_sim.engine.calendar.clock import schedule, schedule_own
+from et_sim.engine.containers import NONE, give_row, take_row
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import NODE_DONE
 from et_sim.engine.state.resources import ResourceTable
-from et_sim.engine.state.run import NONE, Run, setting_of
+from et_sim.engine.state.run import Run, setting_of
 from et_sim.fold.path_keys import PathKeys
 from et_sim.machine.corrections import Correction
 from et_sim.machine.model import Network, Notice
@@ -225,3 +226,33 @@ rows_left = chosen_by_tables("rows_left", "network", _plenty)
 pass_branch = chosen_by_tables("pass_branch", "network", _inject_over_branch)
 # (run, switch, size): when a switch that has a whole chunk will have made of it what it passes on.
 switch_done_ns = chosen_by_tables("switch_done_ns", "network", _switch_in_turn)
+
+
+LOWEST_31_BITS = (1 << 31) - 1
+
+
+@works_on_tables
+def new_message(run: Run, target: int, size: int, kind: int, a: int, b: int, c: int, done: int) -> int:
+    """A message that sets out; the model's own fields are not yet set."""
+    row = take_row(run.messages, run.clock[0].free_messages)
+    message = run.messages[row]
+    message.target, message.bytes = target, size
+    message.kind, message.a, message.b, message.c = kind, a, b, c
+    message.done = done
+    observe.message_sets_out(run, row)
+    return row
+
+
+@works_on_tables
+def message_leaves_at(run: Run, message: Any, time: int, cause: int, caused_ns: int) -> None:
+    """The engine hears, once and if it wants to, when the last byte of a message has left its source."""
+    if message.done != NONE:
+        observe.next_event_follows(run, cause, caused_ns)
+        schedule(run, time, message.done, message.c & LOWEST_31_BITS, message.b, 0)
+        message.done = NONE
+
+
+@works_on_tables
+def release_message(run: Run, row: int) -> None:
+    """Give back a message that has arrived."""
+    give_row(run.messages, run.clock[0].free_messages, row)

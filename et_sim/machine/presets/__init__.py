@@ -18,8 +18,8 @@ from msgspec import Struct
 
 from et_sim.basics.errors import MachineError, UsageError, did_you_mean
 from et_sim.basics.units import parse_bandwidth
-from et_sim.documents.json_text import parse_json
-from et_sim.machine.profiles import Profile
+from et_sim.documents.reading import parse_json
+from et_sim.machine.corrections import Profile
 
 _NAME = re.compile(r"([^:]*)(?::([0-9]{1,12}))?((?:,[a-z]+=[0-9]{1,9})*)", re.ASCII)
 _OPTIONS = ("node", "cards")

@@ -35,8 +35,7 @@ from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import NETWORK
 from et_sim.engine.state.resources import NOBODY, ResourceTable
 from et_sim.engine.state.run import NONE, Run
-from et_sim.engine.transport.message_pool import message_leaves_at, new_message
-from et_sim.engine.transport.network_seam import Needs
+from et_sim.engine.transport.network_seam import Needs, message_leaves_at, new_message
 from et_sim.machine.model import GraphFabric, GridFabric, Network, Notice
 from et_sim.machine.transports import Completion, Protocol
 from et_sim.network import link

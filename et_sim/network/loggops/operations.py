@@ -22,7 +22,7 @@ from et_sim.engine.containers import join, leave
 from et_sim.engine.state.kinds import CUSTOM_MESSAGE, MESSAGE, NETWORK, NODE_DONE
 from et_sim.engine.state.lanes import is_unlimited
 from et_sim.engine.state.run import NONE, Run
-from et_sim.engine.transport.message_pool import LOWEST_31_BITS, new_message, release_message
+from et_sim.engine.transport.network_seam import LOWEST_31_BITS, new_message, release_message
 from et_sim.machine.transports import LogGopsRules
 from et_sim.plan.records import Action, Lane
 

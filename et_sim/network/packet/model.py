@@ -29,8 +29,7 @@ from et_sim.engine.state.kinds import NETWORK
 from et_sim.engine.state.queue_tables import Queues, new_queues, no_queues
 from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.run import NONE, Run
-from et_sim.engine.transport.message_pool import LOWEST_31_BITS, message_leaves_at, new_message
-from et_sim.engine.transport.network_seam import Needs
+from et_sim.engine.transport.network_seam import LOWEST_31_BITS, Needs, message_leaves_at, new_message
 from et_sim.machine.model import GridFabric, Network
 from et_sim.machine.protocol_presets import DEFAULT_PRESET, PRESETS
 from et_sim.machine.transports import PS_PER_NS, Protocol

@@ -21,7 +21,7 @@ from et_sim.plan.records import Plan
 from et_sim.tables.collective_tables import PHASES_OF_LAYERS
 from et_sim.tables.declaration import CAPACITY
 from et_sim.timeline.content import Block, Nullable, TableContent, Texts, whole
-from et_sim.timeline.memory import EVENTS, MemorySource, events_of, until_next
+from et_sim.timeline.measurement import EVENTS, MemorySource, events_of, until_next
 from et_sim.timeline.recorded import RecordedRun
 from et_sim.trace.group_rule import GroupRule
 

@@ -19,8 +19,7 @@ from et_sim.basics.unique import groups_of
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.state.run import NONE
 from et_sim.plan.records import Action
-from et_sim.timeline.waiting.arrivals import CollectiveArrivals, arrivals
-from et_sim.timeline.waiting.nodes import Issued, issued
+from et_sim.timeline.waiting.arrivals import CollectiveArrivals, Issued, arrivals, issued
 
 COMMUNICATION = (Action.COLLECTIVE, Action.SEND, Action.RECEIVE)
 

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from et_sim.basics.errors import TraceError
-from et_sim.documents.limits import Ungzipped
+from et_sim.documents.reading import Ungzipped
 from et_sim.trace.columns import Trace
 from et_sim.trace.goal.columns import columns_of
 from et_sim.trace.goal.schedule import Reading, Totals

@@ -22,8 +22,7 @@ import numpy as np
 
 from et_sim.basics.errors import TraceError, did_you_mean
 from et_sim.trace.columns import ATTRIBUTES, BIT, TAG_RANGE, NodeKind, Trace
-from et_sim.trace.goal.columns import CALC_CODE, RECEIVE_CODE, SEND_CODE, Columns
-from et_sim.trace.goal.messages import Messages
+from et_sim.trace.goal.columns import CALC_CODE, RECEIVE_CODE, SEND_CODE, Columns, Messages
 from et_sim.trace.goal.statements import (
     CALC,
     IREQUIRES,

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from et_sim.basics.errors import TraceError, did_you_mean
-from et_sim.documents.limits import whole_number
+from et_sim.documents.reading import whole_number
 
 CALC, SEND, RECEIVE = "calc", "send", "recv"
 REQUIRES, IREQUIRES = "requires", "irequires"

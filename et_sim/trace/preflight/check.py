@@ -28,12 +28,12 @@ from msgspec.structs import replace
 
 from et_sim.basics.units import MOST_BYTES, format_bytes, format_ranks, parse_ranks, plural
 from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
+from et_sim.trace.group_attributes import has_splits, split_faults
 from et_sim.trace.order import edges
 from et_sim.trace.preflight.collectives import PLAIN_RULES, Rules, check_collectives
 from et_sim.trace.preflight.cycles import find_knots
 from et_sim.trace.preflight.messages import check_messages
 from et_sim.trace.preflight.problem import REPAIR_FIRST, Problem, TemplateIndex, of_ranks
-from et_sim.trace.splits import has_splits, split_faults
 from et_sim.trace.workload import Workload
 
 

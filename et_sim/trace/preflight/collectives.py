@@ -22,6 +22,13 @@ from et_sim.basics.group_names import group_key
 from et_sim.basics.unique import unique
 from et_sim.basics.units import format_ranks, plural
 from et_sim.trace.columns import CollectiveKind, NodeKind, RowColumn, Trace
+from et_sim.trace.group_attributes import (
+    ALL_RANKS,
+    ATTRIBUTE,
+    has_splits,
+    read_process_groups,
+    sizes_of_texts,
+)
 from et_sim.trace.group_rule import NO_GROUP
 from et_sim.trace.order import in_program_order
 from et_sim.trace.preflight.pairs import sorted_groups
@@ -35,8 +42,6 @@ from et_sim.trace.preflight.streams import (
     check_waiting,
     follows_rule,
 )
-from et_sim.trace.process_groups import ALL_RANKS, read_process_groups
-from et_sim.trace.splits import ATTRIBUTE, has_splits, sizes_of_texts
 from et_sim.trace.stack import Stack, stacks
 
 

@@ -2,7 +2,7 @@
 
 Of many devices in a row, neighbours are one mark, and what leads between the same two marks is one line.
 
-Not here: what lines look like (`network`, and `et_sim.cli.network_picture`).
+Not here: what lines look like (`network`, and `et_sim.cli.network`).
 """
 
 from __future__ import annotations

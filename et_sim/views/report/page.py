@@ -1,11 +1,12 @@
-"""The whole page: its parts in order, with style and script inside.
+"""Whole pages, of runs and of what serving wrote: their parts in order, with style and script inside.
 
-A policy in the page forbids it to load anything. Not here: what the parts say.
+A policy in the page forbids it to load anything. Not here: what the parts of a run's page say, and what
+serving wrote as text (`views.serving`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from et_sim.basics.units import format_ns, plural
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.critical.record import PathRecord
 from et_sim.views.drawing.nodes import ALWAYS
-from et_sim.views.drawing.scene import COLOURS, LIGHTER
+from et_sim.views.drawing.scene import COLOURS, LEFT, LIGHTER, PIXELS, TOP, Scene
 from et_sim.views.markup import section, tag, text
 from et_sim.views.report.critical import critical_section
 from et_sim.views.report.origins import configuration_section, coverage_section, machine_section
@@ -40,6 +41,8 @@ from et_sim.views.report.times import (
 )
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Window, recorded_part
+from et_sim.views.serving import LATENCIES, SLICE_SHEET, SLICES, Slice, facts, in_short, latencies, slices_of
+from et_sim.views.summary.sentences import scope_text
 from et_sim.views.summary.stalls import stall_remarks, stall_sections
 
 MOST_ENTRIES = 200  # of each list
@@ -185,3 +188,61 @@ def write_report(run: RunDirectory, target: Path, ranks: str | None, window: Win
 def write_page(page: str, target: Path) -> int:
     """Write a page of any kind; returns how many bytes it has."""
     return write_file(target, page.encode("utf-8", "replace"))
+
+
+HEIGHT, GAP = 70, 26
+CAME, DONE, LEFT_OVER = "#56b4e9", "#0072b2", "#e69f00"
+FINE = 8  # bars of the picture for a row of the table
+
+
+def serving_report(run: RunDirectory) -> str:
+    """The page as text."""
+    summary = run.summary
+    short, limits = in_short(summary), scope_text(summary.get("scope"))
+    listed = "".join(
+        tag("div", tag("dt", text(name)) + tag("dd", text(fact))) for name, fact in facts(summary)
+    )
+    headline = section(
+        "headline",
+        "Overview",
+        tag("p", f"{text(short[0].upper() + short[1:])}.", class_="short"),
+        tag("p", f"includes {text(limits)}", class_="note") if limits else "",
+        tag("dl", listed, class_="facts"),
+    )
+    picture = tag("div", load_picture(slices_of(run, SLICES * FINE)), class_="picture")
+    sections = (
+        headline,
+        section("latencies", "Latencies", LATENCIES.table(latencies(summary))),
+        section("load", "Load over time", picture, SLICE_SHEET.table(slices_of(run))),
+    )
+    npus, name = plural(summary["npus"], "NPU"), run.path.resolve().name
+    machine = summary["machine"] or "files"
+    return page_of(
+        sections,
+        heading=name,
+        subtitle=f"{summary['model']}, {summary['network_model']} network; machine: {machine} ({npus})",
+        version=run.manifest.get("et_sim", ""),
+    )
+
+
+def load_picture(slices: Sequence[Slice]) -> str:
+    """Requests that come, that are done, and that are under way, as bars over time."""
+    whole = max(slices[-1].end_ns, 1)
+    lanes = (
+        ("came", CAME, [piece.arrived for piece in slices]),
+        ("done", DONE, [piece.done for piece in slices]),
+        ("under way", LEFT_OVER, [piece.under_way for piece in slices]),
+    )
+    scene, bottom = Scene(), TOP + (HEIGHT + GAP) * len(lanes)
+    scene.axis((0, whole), bottom - GAP)
+    for at, (name, colour, counts) in enumerate(lanes):
+        most, y = max(*counts, 1), TOP + (HEIGHT + GAP) * at + HEIGHT
+        scene.label(f"{name}, up to {most:,}", y)
+        shape = ""
+        for piece, count in zip(slices, counts, strict=True):
+            x, width = (PIXELS * of / whole for of in (piece.start_ns, piece.end_ns - piece.start_ns))
+            high = HEIGHT * count / most
+            shape += f"M{LEFT + x:.1f} {y - high:.1f}h{width:.1f}v{high:.1f}h{-width:.1f}z"
+        scene.path(shape, fill=colour)
+    scene.legend([(colour, name) for name, colour, _ in lanes], bottom + 4)
+    return scene.svg(bottom + 20)

@@ -34,11 +34,10 @@ from et_sim.trace.builder import TraceBuilder
 from et_sim.trace.workload import Workload
 from et_sim.workloads.axes import Axes
 from et_sim.workloads.inference.batch import Batch, Load, cached_values, check
-from et_sim.workloads.job import PROFILE, make_workload
 from et_sim.workloads.kernels import Kernel, element_wise, linear, product
 from et_sim.workloads.models.model import Attention, Experts, FeedForward, Latent, Model
 from et_sim.workloads.pipeline import Direction
-from et_sim.workloads.rank import Rank
+from et_sim.workloads.rank import PROFILE, Rank, make_workload
 from et_sim.workloads.training.plan import EXPERT, PIPELINE, TENSOR, Plan
 from et_sim.workloads.training.work import Work
 

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from et_sim.basics.errors import UsageError, brief, did_you_mean
-from et_sim.workloads import presets
+from et_sim.workloads import models
 from et_sim.workloads.models.model import Attention, Experts, FeedForward, Latent, Model
 
 PRESETS = Path(__file__).parent / "presets"
@@ -114,12 +114,12 @@ def _refuse_windows(keys: _Keys) -> None:
 
 def preset_names() -> tuple[str, ...]:
     """The models whose dimensions come with et-sim."""
-    return presets.preset_names(PRESETS)
+    return models.preset_names(PRESETS)
 
 
 def read_model(name: str) -> Model:
     """A preset by its name, or the model that a file describes."""
-    stem, path, content = presets.content_of(PRESETS, name, "config.json")
+    stem, path, content = models.content_of(PRESETS, name, "config.json")
     return model_of(content, str(path), stem)
 
 

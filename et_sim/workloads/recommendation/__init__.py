@@ -18,11 +18,10 @@ import msgspec
 from et_sim.basics.errors import UsageError
 from et_sim.trace import shapes
 from et_sim.trace.workload import Workload
-from et_sim.workloads.job import make_workload
 from et_sim.workloads.kernels import Kernel, product
+from et_sim.workloads.models import converted, read_preset
 from et_sim.workloads.pipeline import Direction, Pass, pass_label
-from et_sim.workloads.presets import converted, read_preset
-from et_sim.workloads.rank import Rank
+from et_sim.workloads.rank import Rank, make_workload
 from et_sim.workloads.training.chain import ChainLayer, dense_layer, run_backward, run_forward
 from et_sim.workloads.training.plan import DATA, Plan
 from et_sim.workloads.training.replicas import Replicas

@@ -14,10 +14,9 @@ from msgspec.structs import replace
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import plural
 from et_sim.trace.workload import Workload
-from et_sim.workloads.job import Program, make_workload
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.pipeline import Direction, Pass, Shape, pass_label, schedule
-from et_sim.workloads.rank import MAIN, Rank
+from et_sim.workloads.rank import MAIN, Program, Rank, make_workload
 from et_sim.workloads.recording import MOST_NODES, Nodes
 from et_sim.workloads.training.layers import Layers
 from et_sim.workloads.training.operations import step_of

@@ -19,8 +19,7 @@ from et_sim.engine.state.kinds import NETWORK
 from et_sim.engine.state.records import MESSAGE_FIELDS
 from et_sim.engine.state.resources import ResourceTable, sendings
 from et_sim.engine.state.run import NONE, Run
-from et_sim.engine.transport.message_pool import new_message
-from et_sim.engine.transport.network_seam import Needs
+from et_sim.engine.transport.network_seam import Needs, new_message
 from et_sim.machine.model import Network
 from et_sim.plan.records import Plan, record, table
 

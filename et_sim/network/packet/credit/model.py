@@ -33,8 +33,7 @@ from et_sim.engine.state.queue_tables import Queues, new_queues, no_queues
 from et_sim.engine.state.records import MESSAGE_FIELDS
 from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.run import NONE, Run
-from et_sim.engine.transport.message_pool import message_leaves_at, new_message
-from et_sim.engine.transport.network_seam import Needs
+from et_sim.engine.transport.network_seam import Needs, message_leaves_at, new_message
 from et_sim.machine.credits import cycles_of_flit, cycles_of_wire, filled_in, most_carried
 from et_sim.machine.model import Network
 from et_sim.machine.transports import Credits

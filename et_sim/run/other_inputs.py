@@ -1,7 +1,13 @@
-"""Runs of layer files: the text workloads of ASTRA-sim 1.0, straight onto a machine.
+"""Runs of other inputs than traces of all ranks: layer files, and ranks by themselves.
 
-A layer file becomes one trace, which all ranks run (`et_sim.layerfile`); afterwards, what the trace's nodes
-took is added up by layer, as 1.0 does it. Not here: the layer files themselves, and any simulation.
+A layer file, a text workload of ASTRA-sim 1.0, becomes one trace, which all ranks run (`et_sim.layerfile`);
+afterwards, what the trace's nodes took is added up by layer, as 1.0 does it.
+
+One rank of many can be simulated without the others, and several of them side by side, none waiting for
+another: communication takes its recorded time. The network carries nothing, so it has as many NPUs as there
+are traces.
+
+Not here: layer files themselves, what replayed communication does in a plan (`plan.nodes`), any simulation.
 """
 
 from __future__ import annotations
@@ -10,15 +16,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from msgspec import structs
 
-from et_sim.basics.errors import MachineError, UsageError
+from et_sim.basics.errors import MachineError, TraceError, UsageError
 from et_sim.engine.outcome import Outcome
-from et_sim.machine import Machine
+from et_sim.machine import Machine, Notice, read_network_alone
 from et_sim.machine.model import Implementations, Network
 from et_sim.machine.version_1 import price_of
 from et_sim.timeline import Phases
 from et_sim.timeline.layers import LayerOfNode, LayerRun, bytes_sent
-from et_sim.trace import Workload
+from et_sim.trace import Workload, read_workload
+from et_sim.trace.columns import NodeKind
+from et_sim.trace.files import read_traces, traces_of
 
 NO_LAYER = -1
 
@@ -105,3 +114,43 @@ def _cut(machine: Machine, sizes: tuple[int, ...], level_of: tuple[int, ...]) ->
         lists[name] = names
     system = replace(machine.system, implementations=Implementations(**lists))
     return replace(machine, network=cut, system=system)
+
+
+def read_alone(path: str | Path) -> Workload:
+    """The traces that are there: of a prefix all files, whichever ranks they are of, or a single file."""
+    files = traces_of(path)
+    if not files:
+        return read_workload(path)
+    workload = read_traces(list(files.values()), str(path))
+    if list(files) == list(range(len(files))):
+        return workload
+    ranks = ", ".join(f"{at} is rank {rank} of {path.name}" for at, (rank, path) in enumerate(files.items()))
+    return structs.replace(workload, notices=(*workload.notices, f"ranks are numbered anew: {ranks}"))
+
+
+def refuse_without_times(workload: Workload) -> None:
+    """Raise if nothing of what a trace communicates has a recorded time: it would take none."""
+    for trace in workload.templates:
+        communicates = np.isin(trace.kind, (NodeKind.SEND, NodeKind.RECV, NodeKind.COLL))
+        if communicates.any() and not (trace.duration_us | trace.duration_ns)[communicates].any():
+            raise TraceError(
+                "none of its sends, receives and collectives has a recorded time, and --alone needs them",
+                place=trace.source,
+                remedy="simulate all ranks together, or convert it with its timeline (--device)",
+            )
+
+
+def machine_alone(machine: Machine, ranks: int) -> Machine:
+    """The machine without communication."""
+    network = machine.network
+    if network.ranks != ranks:
+        one_ring = {"topology": ["Ring"], "npus_count": [ranks], "bandwidth": [1.0], "latency": [0.0]}
+        network = read_network_alone(one_ring)
+    notice = Notice("", "alone", "every rank runs by itself: communication takes its recorded time")
+    return replace(
+        machine,
+        network=network,
+        system=replace(machine.system, replay_communication=True),
+        groups={},
+        warnings=(*machine.warnings, notice),
+    )
