@@ -16,7 +16,7 @@ from et_sim.engine.collectives.matching import chunk_of, forget, make_known
 from et_sim.engine.collectives.queues import insert, pump, remove
 from et_sim.engine.containers import give_row, take_row
 from et_sim.engine.observe import facade as observe
-from et_sim.engine.state.kinds import PHASE_BITS, PHASE_KEY_BITS
+from et_sim.engine.state.records import PHASE_BITS, PHASE_KEY_BITS
 from et_sim.engine.state.run import (
     NONE,
     QUEUE_ROWS,

@@ -20,7 +20,8 @@ from et_sim.engine.collectives.bus import cross_endpoint
 from et_sim.engine.collectives.trees import START, TO_LEFT, post_receive
 from et_sim.engine.containers import give_row, join, leave, take_row
 from et_sim.engine.observe import facade as observe
-from et_sim.engine.state.kinds import AT_SWITCH, BRANCH_FREE, PHASE_BITS, PROGRAM_MASK, STEP, SWITCH_DONE
+from et_sim.engine.state.kinds import AT_SWITCH, BRANCH_FREE, STEP, SWITCH_DONE
+from et_sim.engine.state.records import PHASE_BITS, PROGRAM_MASK
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.network_seam import DOWN, UP, pass_branch, switch_done_ns
 from et_sim.plan.records import IN_SYSTEM

@@ -14,7 +14,8 @@ from et_sim.engine.collectives.members import expects
 from et_sim.engine.collectives.unexpected import keep_unexpected, seen_from_other_direction
 from et_sim.engine.containers import chain, join_after, unchain
 from et_sim.engine.observe import facade as observe
-from et_sim.engine.state.kinds import PHASE_BITS, PHASE_KEY_BITS, PROGRAM_MASK, STEP
+from et_sim.engine.state.kinds import STEP
+from et_sim.engine.state.records import PHASE_BITS, PHASE_KEY_BITS, PROGRAM_MASK
 from et_sim.engine.state.run import ARRIVALS_BY_SENDER, NONE, Run
 
 

@@ -19,7 +19,8 @@ from et_sim.engine.calendar.clock import schedule
 from et_sim.engine.collectives.members import member_at, rank_at
 from et_sim.engine.containers import chain, give_row, take_row, unchain
 from et_sim.engine.observe import facade as observe
-from et_sim.engine.state.kinds import ASKED_STEP, INJECT_STEP, PHASE_BITS, PHASE_KEY_BITS, PROGRAM_MASK, STEP
+from et_sim.engine.state.kinds import ASKED_STEP, INJECT_STEP, STEP
+from et_sim.engine.state.records import PHASE_BITS, PHASE_KEY_BITS, PROGRAM_MASK
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.network_seam import inject
 from et_sim.plan.records import REQUEST_BYTES

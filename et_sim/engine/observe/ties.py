@@ -27,7 +27,7 @@ from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.state import kinds
-from et_sim.engine.state.kinds import PHASE_BITS, PROGRAM_MASK
+from et_sim.engine.state.records import PHASE_BITS, PROGRAM_MASK
 from et_sim.engine.state.run import NONE, Run
 
 ANYBODY = 0  # the origin of what happens at the very beginning

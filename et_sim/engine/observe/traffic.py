@@ -22,7 +22,8 @@ from et_sim.engine.observe.link_slices import (
     note_waiting,
 )
 from et_sim.engine.observe.ties import is_watched
-from et_sim.engine.state.kinds import LATE_RECEIVE, MESSAGE, PHASE_BITS
+from et_sim.engine.state.kinds import LATE_RECEIVE, MESSAGE
+from et_sim.engine.state.records import PHASE_BITS
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.state.traffic_tables import Sent
 

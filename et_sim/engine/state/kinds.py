@@ -1,10 +1,4 @@
-"""Numbers that events and messages carry: kinds of events, and the key of a phase of a chunk.
-
-Of the kinds, the first group stands in time slots, the second in the buckets of actors. A key is one number:
-a chunk's sequence, its program and its phase.
-"""
-
-from __future__ import annotations
+"""Kinds of events. The first group stands in time slots, the second in the buckets of actors."""
 
 OPENS_BUCKET = 64  # added to the kind of an event of the second group that stands in a slot for its bucket
 START = 21  # an actor that starts late: a actor
@@ -39,8 +33,3 @@ BUS_RECEIVED = 18  # a side of a bus has received: a side
 BUS_PROCESSED = 19  # a side of a bus has processed a request: a side
 ADMIT = 20  # nothing else was left to happen: a queue may go over its limit: a queue
 CUSTOM_DONE = 15  # a node of a custom collective is done: a chunk, b node
-
-
-PHASE_BITS = 8
-PHASE_KEY_BITS = 28
-PROGRAM_MASK = (1 << (PHASE_KEY_BITS - PHASE_BITS)) - 1

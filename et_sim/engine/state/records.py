@@ -8,6 +8,11 @@ from __future__ import annotations
 from et_sim.engine.containers import FREE
 from et_sim.plan.records import record
 
+# The key of a phase of a chunk is one number: its sequence, its program and its phase.
+PHASE_BITS = 8
+PHASE_KEY_BITS = 28
+PROGRAM_MASK = (1 << (PHASE_KEY_BITS - PHASE_BITS)) - 1
+
 # To notice ties: when something was noted, with the group and origin of what happened then, and its part.
 MOMENT = record(("ns", "i8"), ("group", "i8"), ("origin", "i8"))
 MARK = record(("ns", "i8"), ("group", "i8"), ("origin", "i8"), ("part", "i8"))

@@ -12,7 +12,8 @@ import numpy as np
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.containers import NONE, give_row, join, join_after, leave, take_out, take_row, unchain
 from et_sim.engine.observe import facade as observe
-from et_sim.engine.state.kinds import ASKED_STEP, PHASE_BITS, PROGRAM_MASK, STEP
+from et_sim.engine.state.kinds import ASKED_STEP, STEP
+from et_sim.engine.state.records import PHASE_BITS, PROGRAM_MASK
 from et_sim.engine.state.run import Run
 from et_sim.network.fabric import next_ports, set_out, take_hop
 from et_sim.network.routes import ports_back

@@ -17,7 +17,8 @@ import numpy as np
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.containers import longer
-from et_sim.engine.state.kinds import PHASE_KEY_BITS, STEP
+from et_sim.engine.state.kinds import STEP
+from et_sim.engine.state.records import PHASE_KEY_BITS
 from et_sim.engine.state.run import NONE
 from et_sim.machine.transports import Protocol
 from et_sim.network.packet.records import NEVER

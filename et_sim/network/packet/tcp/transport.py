@@ -17,7 +17,8 @@ from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.calendar.clock import schedule
 from et_sim.engine.containers import FREE, NONE, grow_pool, longer
 from et_sim.engine.observe import facade as observe
-from et_sim.engine.state.kinds import PHASE_BITS, PROGRAM_MASK, STEP
+from et_sim.engine.state.kinds import STEP
+from et_sim.engine.state.records import PHASE_BITS, PROGRAM_MASK
 from et_sim.engine.state.run import Run
 from et_sim.engine.transport.network_seam import release_message
 from et_sim.machine.transports import PS_PER_NS, Protocol
