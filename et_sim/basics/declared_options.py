@@ -126,9 +126,11 @@ def _as_argparse_has_it(name: str, hint: Any, default: Any) -> tuple[Sequence[st
         settings["type"] = partial(_read, form, kind, flags[-1])
     if form.words == "?":
         settings["const"] = "-"
-    elif several and not form.words:
-        settings |= {"action": "append", "default": None if default is None else list(default)}
-        del settings["nargs"]
+    elif several:
+        action = "extend" if form.words else "append"
+        settings |= {"action": action, "default": None if default is None else list(default)}
+        if not form.words:
+            del settings["nargs"]
     return flags, settings
 
 

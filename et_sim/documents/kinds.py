@@ -243,7 +243,7 @@ def _objects(slot: Slot, value: Any) -> Any:
         made = read(key.of, inner, slot.remarks)
         name = getattr(made, "name", None) if is_named else index
         if name in entries:
-            cause = f'index {list(entries).index(name)} is called "{name}", too'
+            cause = f'is called "{name}", as is index {list(entries).index(name)} of "{key.name}"'
             raise inner.fault(cause, "give each its own name")
         entries[name] = made
     return tuple(entries.values())

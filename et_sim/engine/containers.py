@@ -10,17 +10,20 @@ Not here: which of them there are (`state`, and the tables of network models).
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
 
 from et_sim.basics.quick_dataclass import quick_dataclass
+from et_sim.basics.units import format_bytes
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.plan.records import record, table, zeros
 
 NONE = -1  # no row
 SMALLEST_POOL = 256
 LARGEST_POOL = 2**31 - 1
+LARGE_BYTES = 1 << 30  # of an array: the system may promise what it has not
 QUEUE = record(("head", "i4"), ("tail", "i4"))
 FREE = record(("head", "i4"), ("rows", "i4"))  # rows of a pool that are not in use, and how many
 
@@ -192,10 +195,25 @@ def _move(heap: Heap, before: int, now: int) -> None:
     heap.place[moved.row] = now
 
 
+def available_bytes() -> int:
+    """How much memory there is to take."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:  # noqa: PTH123
+            for line in file:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except (OSError, ValueError):
+        pass
+    return int(os.sysconf("SC_PAGE_SIZE")) * int(os.sysconf("SC_PHYS_PAGES"))
+
+
 def longer(array: Any, rows: int, empty: int = 0) -> Any:
     """The same with more rows, if there are to be more."""
     if rows == len(array):
         return array
+    size = rows * array.nbytes // max(len(array), 1)
+    if size > LARGE_BYTES and size > available_bytes():
+        raise MemoryError(f"Unable to allocate {format_bytes(size)}")
     larger = zeros((rows, *array.shape[1:]), array.dtype)
     if empty:
         larger[...] = empty

@@ -9,13 +9,13 @@ Not here: runs in which nothing is left to happen too early (`stall`).
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
 
 from et_sim.basics.errors import StallError, UsageError
 from et_sim.basics.units import format_bytes
+from et_sim.engine.containers import available_bytes
 from et_sim.engine.state import kinds
 from et_sim.engine.state.cause_tables import CAUSAL_EVENT
 from et_sim.engine.transport.network_seam import NetworkModel
@@ -94,18 +94,6 @@ def check_record(events_at_once: int) -> None:
             place="--detail path",
             remedy="leave it out, record --detail phases instead, or simulate a smaller part of the job",
         )
-
-
-def available_bytes() -> int:
-    """How much memory there is to take."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:  # noqa: PTH123
-            for line in file:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024
-    except (OSError, ValueError):
-        pass
-    return int(os.sysconf("SC_PAGE_SIZE")) * int(os.sysconf("SC_PHYS_PAGES"))
 
 
 def _check_streams(plan: Plan, network: Network, model: NetworkModel) -> None:

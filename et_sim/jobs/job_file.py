@@ -65,8 +65,9 @@ def _npus(slot: Slot, value: Any) -> tuple[str, tuple[int, ...]]:
             raise slot.refusal(value, why=f"there is no NPU beyond {slot.key.maximum}")
         return GIVEN, tuple(npu for piece in pieces for npu in piece)
     is_list = isinstance(value, Sequence) or hasattr(value, "tolist")
-    listed = [value] if hasattr(value, "__index__") else list(value) if is_list else value
-    return GIVEN, COUNTS.read(slot, listed)
+    if hasattr(value, "__index__"):
+        return GIVEN, (COUNT.read(slot, value),)
+    return GIVEN, COUNTS.read(slot, list(value) if is_list else value)
 
 
 def _start(slot: Slot, value: Any) -> int:

@@ -104,7 +104,7 @@ def pickled(value: Any) -> bytes:
 def _pool(begin: Begin[Any, Any, Any], given: Any, tasks: int) -> WorkerPool | None:
     """As many workers as there are processors, tasks and memory for, besides this process; None: there are
     none, or what is given cannot be sent to them."""
-    from et_sim.engine.guards import available_bytes
+    from et_sim.engine.containers import available_bytes
 
     most = min(processors(), tasks) - 1 if IS_POSIX else 0
     workers = most and min(most, available_bytes() // 2 // max(_memory_bytes(), 1))
@@ -239,12 +239,16 @@ class WorkerPool(Struct):
                 "PYTHONPATH": os.pathsep.join((str(PACKAGE.parent), *search_paths())),
             }
             descriptor = theirs.fileno()
-            process = subprocess.Popen(
-                [sys.executable, "-P", "-m", PROGRAM, str(descriptor)],
-                stdin=subprocess.DEVNULL,
-                pass_fds=(descriptor,),
-                env=environment,
-            )
+            blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # for the worker, see `main`
+            try:
+                process = subprocess.Popen(
+                    [sys.executable, "-P", "-m", PROGRAM, str(descriptor)],
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=(descriptor,),
+                    env=environment,
+                )
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
             connection: Connection[Any, Any] = Connection(ours.detach())
         with suppress(ConnectionError):  # it has ended: noticed when it is asked for results
             connection.send_bytes(self.opening)

@@ -32,6 +32,7 @@ class Options(Command):
     fold: Annotated[bool, "do not fold"] = True
     fast_one: Annotated[bool, "be fast", EITHER] = False
     csv: Annotated[Path | None, "as CSV", "FILE", Option(words="?"), EITHER] = None
+    change: Annotated[Sequence[str] | None, "what changes", Option(words="*")] = None
     share: Annotated[float, "of all"] = 0.5
     not_an_option: int
 
@@ -50,6 +51,11 @@ def parsed(*words: str, declared: type[Options] = Options) -> Options:
     return options
 
 
+def test_an_option_of_several_words_keeps_all_that_it_is_given() -> None:
+    assert parsed("f", "-l1", "--change", "a", "b", "--change", "c").change == ["a", "b", "c"]
+    assert parsed("f", "-l1", "--change").change == []
+
+
 def test_what_is_left_out_is_the_default_of_the_field() -> None:
     options = parsed("f", "-l1")
     assert vars(options) == {
@@ -58,6 +64,7 @@ def test_what_is_left_out_is_the_default_of_the_field() -> None:
         "level": 1,
         "kind": "a",
         "size": None,
+        "change": None,
         "name": [],
         "fold": True,
         "fast_one": False,

@@ -181,7 +181,7 @@ def test_a_class_is_made_of_its_keys_and_stated_defaults_are_recorded() -> None:
         ({"entries": [{"name": "a"}] * 3}, '<file>: key "entries" has 3 entries (allowed: at most 2)'),
         (
             {"entries": [{"name": "a"}] * 2},
-            '<file>: "entries" index 1: index 0 is called "a", too (give each its own name)',
+            '<file>: "entries" index 1: is called "a", as is index 0 of "entries" (give each its own name)',
         ),
     ],
 )

@@ -5,12 +5,13 @@ from __future__ import annotations
 import resource
 from pathlib import Path
 
+import numpy as np
 import pytest
 from machines import RING_2, network, system
 
 import et_sim
 from et_sim.basics.errors import UsageError
-from et_sim.engine import guards
+from et_sim.engine import containers, guards
 from et_sim.trace import TraceBuilder, Workload
 
 STATM = Path("/proc/self/statm")
@@ -33,7 +34,16 @@ def test_a_hundred_runs_take_no_more_memory_than_a_few() -> None:
 
 
 def test_there_is_some_memory() -> None:
-    assert guards.available_bytes() > 1 << 20
+    assert containers.available_bytes() > 1 << 20
+
+
+def test_a_pool_that_would_not_fit_is_refused_and_a_small_one_is_not_asked_about(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(containers, "available_bytes", lambda: 1 << 20)
+    assert len(containers.longer(np.zeros(8), 1 << 20)) == 1 << 20
+    with pytest.raises(MemoryError, match="Unable to allocate 8 GiB"):
+        containers.longer(np.zeros(8), 1 << 30)
 
 
 def test_a_record_that_does_not_fit_is_refused_before_the_run(monkeypatch: pytest.MonkeyPatch) -> None:

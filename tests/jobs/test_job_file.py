@@ -100,7 +100,7 @@ FORMS = 'allowed: NPUs such as 0-7 or "0-14/2", a list of them, or packed, sprea
         (
             "jobs:\n" + GOOD + "  - { name: good, workload: four, npus: 4-7 }\n",
             3,
-            'index 0 is called "good", too',
+            'is called "good", as is index 0 of "jobs"',
             "give each its own name",
         ),
         ("jobs:\n  - { workload: four }\n", 2, 'key "name" is missing', "a letter, then letters"),

@@ -103,7 +103,7 @@ WRONG += [
         ({"name": "a", "takes": ["kernels"], "at-a-time": 0}, "nothing on the stream would ever start"),
         ({"name": "a", "takes": ["kernels"], "at_a_time": 2}, "did you mean 'at-a-time'?"),
         ({"name": "a", "takes": ["kernels"], "group": "1"}, 'the entry takes no collectives (add "coll'),
-        ({"name": "first", "takes": ["copies"]}, 'index 0 is called "first", too'),
+        ({"name": "first", "takes": ["copies"]}, 'is called "first", as is index 0 of "streams"'),
     )
 ]
 

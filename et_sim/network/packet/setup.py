@@ -54,6 +54,9 @@ def largest_window(network: Network, ports: Any, protocol: Protocol) -> tuple[in
     return longest, most
 
 
+MOST_BITS_PER_S = 2**53  # whole numbers in a double
+
+
 def ports_of(network: Network, protocol: Protocol) -> Any:
     """Every link, idle."""
     assert isinstance(network.fabric, GraphFabric)
@@ -65,7 +68,15 @@ def ports_of(network: Network, protocol: Protocol) -> Any:
         ports[name]["head"] = ports[name]["tail"] = NONE
     ports["free_ps"], ports["free_order"] = NONE, NONE
     ports["delay_ps"] = np.rint(wires.latency_ns * PS_PER_NS)
-    ports["bits_per_s"] = np.rint(wires.bytes_per_ns * 8e9)
+    bits_per_s = np.rint(wires.bytes_per_ns * 8e9)
+    if (bits_per_s > MOST_BITS_PER_S).any():
+        raise MachineError(
+            f"a link of {bits_per_s.max() / 1e9:g} Gbps: packets are counted on up to "
+            f"{MOST_BITS_PER_S / 1e9:g} Gbps",
+            place=PLACE,
+            remedy="correct its bandwidth",
+        )
+    ports["bits_per_s"] = bits_per_s
     ports["device"], ports["to"] = wires.sources, wires.targets
     ports["is_host"] = wires.kinds[wires.sources] == NPU
     ports["at_host"] = wires.kinds[wires.targets] == NPU
