@@ -357,7 +357,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     (pool({"name": "nic", "count": 4}), 'key "bandwidth" is missing'),
     (pool(NIC | {"load": 1, "store": 2}), 'key "bandwidth" has no effect'),
     (pool(NIC | {"bandwith": 4}), "did you mean 'bandwidth'?"),
-    (pool(NIC, NIC), 'index 0 is called "nic", too'),
+    (pool(NIC, NIC), 'is called "nic", as is index 0'),
     (pool(*[NIC | {"name": str(at)} for at in range(65)]), 'key "stages" has 65 entries'),
     ({"memory-type": "HIERARCHICAL_POOL", "chunk": 4}, 'key "stages" is missing'),
     ({"memory-type": "HIERARCHICAL_POOL", "stages": [NIC]}, 'key "chunk" is missing'),
