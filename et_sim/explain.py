@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from et_sim.basics.errors import UsageError, did_you_mean
 from et_sim.documents.keys import Key, show
+from et_sim.documents.keys_without_effect import UNUSED_KEYS
 from et_sim.documents.kinds import CHOICE, TEXT
-from et_sim.documents.unused_keys import UNUSED_KEYS
 from et_sim.machine.corrections import CORRECTION_NOTES, Correction, Profile, behaviour_of
 from et_sim.reference_page import GROUPS, SYSTEM, TABLES
 from et_sim.tables.rank_tables import ACTORS

@@ -16,14 +16,14 @@ from msgspec import Struct
 
 from et_sim.basics.lazy_names import loaded
 from et_sim.documents.keys import Key, keys_of, show
-from et_sim.documents.unused_keys import UNUSED_KEYS
+from et_sim.documents.keys_without_effect import UNUSED_KEYS
 from et_sim.jobs.job_file import JobEntry
 from et_sim.machine.accuracy import ACCURACY_KEYS, DEFAULTS, EXCHANGES, OPERATIONS, TERM_KEYS
 from et_sim.machine.collective_library_keys import LIBRARY_KEYS
 from et_sim.machine.compute_rules import MODELS, RULE_KEYS, Where
-from et_sim.machine.memory import MEMORY_KEYS, PoolStage
 from et_sim.machine.network_file import IN_NETWORK_KEYS, LINK_KEYS, NETWORK_KEYS
 from et_sim.machine.protocol_presets import PACKET_KEYS, PROTOCOL_KEYS, TCP_KEYS
+from et_sim.machine.remote_memory import MEMORY_KEYS, PoolStage
 from et_sim.machine.roofline import MemoryLevel
 from et_sim.machine.system import ALGORITHM_LIST
 from et_sim.machine.system_file import SYSTEM_KEYS

@@ -159,9 +159,9 @@ def _read_parts(options: Options, ranks: int, problems: list[Problem]) -> dict[s
     """Check the other files of an incomplete or unsound machine, each by itself; returns the groups."""
     from et_sim.documents.keys import Remarks
     from et_sim.machine import read_system_alone
-    from et_sim.machine.memory import read_memory
     from et_sim.machine.readers import read_groups
     from et_sim.machine.recognise import Role
+    from et_sim.machine.remote_memory import read_memory
     from et_sim.machine.sources import load
 
     if system := options.system:

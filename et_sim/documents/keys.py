@@ -342,7 +342,7 @@ def check_names(section: Section, table: tuple[Key, ...], remarks: Remarks) -> N
     for name in section.content:
         if name in known:
             continue
-        from et_sim.documents.unused_keys import UNUSED_KEYS
+        from et_sim.documents.keys_without_effect import UNUSED_KEYS
 
         if name in UNUSED_KEYS and section.error_type is MachineError:
             remarks.warn(section.at(name), name, f"no effect: it {UNUSED_KEYS[name]}")

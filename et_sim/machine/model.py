@@ -13,7 +13,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from et_sim.documents.keys import Notice
-from et_sim.machine.memory import MemoryKind, RemoteMemory
 from et_sim.machine.networks import (
     AT_SWITCH,
     FRACTION_BITS,
@@ -35,6 +34,7 @@ from et_sim.machine.networks import (
     bytes_per_ns,
     strides_of,
 )
+from et_sim.machine.remote_memory import MemoryKind, RemoteMemory
 from et_sim.machine.system import (
     AllReducePlan,
     DimensionOrder,

@@ -24,7 +24,6 @@ from et_sim.documents.kinds import COUNTS
 from et_sim.machine.collective_library_keys import NAME as LIBRARY
 from et_sim.machine.collective_library_keys import names_library, read_library, without_library
 from et_sim.machine.corrections import DEFAULT, Correction, Profile
-from et_sim.machine.memory import read_memory
 from et_sim.machine.model import (
     Implementations,
     LayerSettings,
@@ -38,6 +37,7 @@ from et_sim.machine.model import (
 )
 from et_sim.machine.network_file import read_network
 from et_sim.machine.recognise import Role, is_graph, is_hierarchy, is_loggops, is_version_1
+from et_sim.machine.remote_memory import read_memory
 from et_sim.machine.sources import Given, Source, as_given, load
 from et_sim.machine.system_file import read_system
 from et_sim.machine.texts import parse_yaml

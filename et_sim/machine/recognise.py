@@ -15,8 +15,8 @@ from msgspec import Struct, field
 
 from et_sim.basics.errors import MachineError
 from et_sim.machine.corrections import Profile
-from et_sim.machine.memory import MEMORY_KEYS
 from et_sim.machine.network_file import NETWORK_KEYS
+from et_sim.machine.remote_memory import MEMORY_KEYS
 from et_sim.machine.system import COLLECTIVES
 from et_sim.machine.system_file import SYSTEM_KEYS
 

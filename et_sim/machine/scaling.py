@@ -17,8 +17,8 @@ from typing import Any
 from msgspec import Struct, structs
 
 from et_sim.machine.graph import Figures, link_classes
-from et_sim.machine.memory import stage_name
 from et_sim.machine.model import GraphFabric, LevelFabric, Machine, Network, TimeFactors, WorkKind
+from et_sim.machine.remote_memory import stage_name
 from et_sim.machine.switch_trees import switch_kinds
 
 Scaled = tuple[Machine, float] | None

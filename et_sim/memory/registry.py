@@ -16,8 +16,8 @@ from msgspec import Struct
 
 from et_sim.basics.unique import unique
 from et_sim.basics.units import LONGEST_NS
-from et_sim.machine.memory import MemoryPool, PoolStage
 from et_sim.machine.model import Machine, MemoryKind, RemoteMemory
+from et_sim.machine.remote_memory import MemoryPool, PoolStage
 from et_sim.trace.columns import IntColumn, NodeKind, RowColumn, Trace
 
 NO_SERVER = -1

@@ -16,7 +16,7 @@ from msgspec import Struct
 from et_sim.basics.errors import TraceError
 from et_sim.basics.unique import unique
 from et_sim.basics.units import format_bytes
-from et_sim.machine.memory import MemoryPool
+from et_sim.machine.remote_memory import MemoryPool
 from et_sim.memory.registry import per_npu, tiers_of
 from et_sim.plan.groups import GroupTable
 from et_sim.plan.records import Action, record, table

@@ -15,8 +15,8 @@ from msgspec import Struct
 from et_sim.basics.errors import InputError, did_you_mean
 from et_sim.documents.keys import Key
 from et_sim.documents.kinds import OBJECT
-from et_sim.machine.memory import MEMORY_KEYS
 from et_sim.machine.network_file import NETWORK_KEYS
+from et_sim.machine.remote_memory import MEMORY_KEYS
 from et_sim.machine.system import NAMED_SWITCHES
 from et_sim.machine.system_file import SYSTEM_KEYS
 from et_sim.machine.version_1 import LEVEL_KEYS, SYSTEM_1_KEYS

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from et_sim.cli import main
-from et_sim.documents.unused_keys import UNUSED_KEYS
+from et_sim.documents.keys_without_effect import UNUSED_KEYS
 from et_sim.machine.corrections import Correction
 from et_sim.reference_page import TABLES
 from et_sim.tables.registry import all_tables

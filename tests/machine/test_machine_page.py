@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from et_sim.machine import read_machine, read_network_alone
-from et_sim.machine.memory import MEMORY_KEYS
 from et_sim.machine.network_file import NETWORK_KEYS
+from et_sim.machine.remote_memory import MEMORY_KEYS
 from et_sim.machine.system_file import SYSTEM_KEYS
 from et_sim.reference_page import configuration_page
 

@@ -14,8 +14,8 @@ from machines import RING_4
 
 from et_sim.basics.errors import MachineError
 from et_sim.machine import Shape, read_machine
-from et_sim.machine.memory import MEMORY_KEYS
 from et_sim.machine.network_file import NETWORK_KEYS
+from et_sim.machine.remote_memory import MEMORY_KEYS
 from et_sim.machine.system_file import SYSTEM_KEYS
 from et_sim.machine.texts import parse_json, parse_yaml
 

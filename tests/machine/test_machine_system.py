@@ -8,7 +8,7 @@ import pytest
 from machines import RING_4
 
 from et_sim.basics.errors import MachineError, UsageError
-from et_sim.documents.unused_keys import UNUSED_KEYS
+from et_sim.documents.keys_without_effect import UNUSED_KEYS
 from et_sim.machine import AllReducePlan, Machine, SharedBus, StreamPolicy, read_machine
 from et_sim.machine.system_file import SYSTEM_KEYS
 

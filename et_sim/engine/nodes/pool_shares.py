@@ -19,7 +19,7 @@ from et_sim.engine.calendar.clock import schedule, schedule_at_end, schedule_own
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import NODE_DONE, POOL_END, POOL_SHARE
 from et_sim.engine.state.run import NONE, Run
-from et_sim.machine.memory import MOST_STAGES
+from et_sim.machine.remote_memory import MOST_STAGES
 from et_sim.plan.pool_tables import STORES
 
 

@@ -16,7 +16,7 @@ from et_sim.basics.unique import groups_of
 from et_sim.engine.state.cause_tables import CauseKind
 from et_sim.engine.state.run import NONE
 from et_sim.engine.state.traffic_tables import Sent
-from et_sim.machine.memory import stage_name
+from et_sim.machine.remote_memory import stage_name
 from et_sim.plan.records import IN_GROUP, NO_AXIS, Plan
 from et_sim.tables.collective_tables import PHASES_OF_LAYERS
 from et_sim.tables.declaration import SHARED_LINKS

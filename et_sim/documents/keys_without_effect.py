@@ -1,7 +1,7 @@
 """Keys that files for ASTRA-sim carry, and that change nothing here: accepted, with a warning that says why.
 
 Names that stand neither here nor among the keys of a document are refused: they are slips of the pen, or ask
-for what et-sim does not do. Not here: keys without effect that a document declares (`Key.ignored`).
+for what et-sim does not do (`keys`). Not here: keys without effect that a document declares (`Key.ignored`).
 """
 
 from __future__ import annotations

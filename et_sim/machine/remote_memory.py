@@ -1,6 +1,6 @@
 """Remote memory, declared: figures of one memory, or a pool behind stages; and the file that says them.
 
-Each field with a key is that key of the memory file. Not here: local memory (the system file), and how
+Each field with a key is that key of the memory file. Not here: local memory (`system_parts`), and how
 requests queue and what they cost (`et_sim.memory`).
 """
 
