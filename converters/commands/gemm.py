@@ -25,17 +25,15 @@ class Options(Command):
     input: Annotated[Path, "the products; may be gzipped", "MODEL.csv"]
     output: Annotated[Path, "the layer file", "FILE", Option("-o --output")]
     ranks: Annotated[int, "NPUs that share the work", Option()]
-    packages: Annotated[int, "packages that they come in (default: 1)"] = 1
+    packages: Annotated[int, "packages that they come in"] = 1
     images: Annotated[
         int | None, "the list has convolutions, in SCALE-Sim's columns, of N images in all", "N"
     ] = None
-    strategy: Annotated[str, "of products whose line names none, such as MODEL (default: DATA)"] = "DATA"
-    value_bytes: Annotated[int, "bytes of a value (default: 2)"] = 2
-    update: Annotated[int, "ns after each collective (default: 100)", "NS"] = 100
+    strategy: Annotated[str, "of products whose line names none, such as MODEL"] = "DATA"
+    value_bytes: Annotated[int, "bytes of a value"] = 2
+    update: Annotated[int, "ns after each collective", "NS"] = 100
     last_bottom_layer: Annotated[str, "with EMBEDDING: the bottom MLP's last layer", "NAME"] = ""
-    compute: Annotated[
-        str, "what times the products (default: roofline)", Option(choices=("roofline", "systolic"))
-    ] = "roofline"
+    compute: Annotated[str, "what times the products", Option(choices=("roofline", "systolic"))] = "roofline"
     config: Annotated[Path | None, "with systolic: the array, a configuration of SCALE-Sim", "CFG"] = None
     clock_ghz: Annotated[float | None, "with systolic: cycles per nanosecond (default: 1)"] = None
     tflops: Annotated[

@@ -21,14 +21,14 @@ class Options(Command):
 
     input: WorkloadInput
     output: Annotated[Path, "FILE.dot or FILE.graphml", "FILE", Option("-o --output")]
-    rank: Annotated[int, "whose trace (default: 0)"] = 0
+    rank: Annotated[int, "whose trace"] = 0
     nodes: Annotated[str | None, 'the nodes with these ids: "0-49,70"', "LIST"] = None
     window: Annotated[
         str | None, 'nodes recorded to start in this time of the trace: "10ms:20ms"', "BEGIN:END"
     ] = None
     around: Annotated[int | None, "the nodes near this one", "ID"] = None
-    steps: Annotated[int, "how many dependencies away --around goes (default: 2)"] = 2
-    most: Annotated[int, f"most nodes (default: {MOST_NODES})"] = MOST_NODES
+    steps: Annotated[int, "how many dependencies away --around goes"] = 2
+    most: Annotated[int, "most nodes"] = MOST_NODES
 
 
 def run(options: Options) -> Iterator[str]:

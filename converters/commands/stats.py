@@ -19,7 +19,7 @@ class Options(Command):
     input: WorkloadInput
     per_rank: Annotated[bool, "the figures of each distinct trace"] = False
     ranks: Annotated[str | None, 'only these ranks: "0-3,6"', "LIST"] = None
-    top: Annotated[int, "rows of each table (default: 10)", "N", Option(least=0)] = 10
+    top: Annotated[int, "rows of each table", "N", Option(least=0)] = 10
     json: Annotated[bool, "print the figures as JSON, with all rows"] = False
 
 

@@ -25,12 +25,12 @@ class Options(Command):
     input: Annotated[Path, "the layers; may be gzipped", "LAYERFILE"]
     output: Annotated[str, "write PREFIX.workload.json and its template", "PREFIX", Option("-o --output")]
     ranks: Annotated[int, "how many ranks run it", Option()]
-    passes: Annotated[int, "passes of the training loop (default: 1)", Option(least=1)] = 1
+    passes: Annotated[int, "passes of the training loop", Option(least=1)] = 1
     expand: Annotated[bool, "write PREFIX.0.et, PREFIX.1.et, … instead of a manifest"] = False
     flavour: Annotated[
         str,
         "et-sim: the loop of ASTRA-sim 1.0; chakra: what the text converter of Chakra writes, one file"
-        " per rank (default: et-sim)",
+        " per rank",
         Option(choices=(ET_SIM, CHAKRA)),
     ] = ET_SIM
     json: JsonReport = False

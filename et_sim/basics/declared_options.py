@@ -14,9 +14,11 @@ instance of the class. Not here: how wrong command lines are answered (`command_
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, ClassVar, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -55,6 +57,7 @@ class Hidden(NamedTuple):
 EITHER = Group()
 Count = Annotated[int | None, Option(least=1)]
 MISSING = object()  # a default
+PREFIX = "PREFIX"  # stands for how names of files begin
 
 
 class Command:
@@ -115,15 +118,18 @@ def _as_argparse_has_it(name: str, hint: Any, default: Any) -> tuple[Sequence[st
     is_required = default is MISSING
     usual = Argument() if is_required else Option()
     (form,) = (*_of_type((Argument, Option), hint), usual)[:1]
-    settings = {"help": text, "metavar": metavar, "choices": form.choices, "nargs": form.words}
-    settings |= {"type": None if kind is str else kind, "default": None if is_required else default}
+    settings = {"help": _with_default(text, default), "metavar": metavar, "choices": form.choices}
+    settings |= {"nargs": form.words, "default": None if is_required else default}
     if isinstance(form, Argument):
         words = ("+" if several else None) if is_required else ("*" if several else "?")
-        return [name], settings | {"nargs": form.words or words}
+        value = partial(_read, Option(), kind, metavar == PREFIX, metavar or name)
+        return [name], settings | {"nargs": form.words or words, "type": value}
     flags = form.flags.split() or [_flag(name)]
-    settings |= {"dest": name, "required": is_required}
-    if form.parse or form.least is not None:
-        settings["type"] = partial(_read, form, kind, flags[-1])
+    settings |= {
+        "dest": name,
+        "required": is_required,
+        "type": partial(_read, form, kind, metavar == PREFIX, flags[-1]),
+    }
     if form.words == "?":
         settings["const"] = "-"
     elif several:
@@ -134,17 +140,28 @@ def _as_argparse_has_it(name: str, hint: Any, default: Any) -> tuple[Sequence[st
     return flags, settings
 
 
-def _read(option: Option, kind: Any, flag: str, text: str) -> Any:
-    """A value that is read in a way of its own, or may not be small; refusals name the option."""
+def _with_default(text: str | None, default: Any) -> str | None:
+    """What help says of a value, and what it is if none is given, unless that is told already."""
+    is_value = isinstance(default, int | float | str | Path) and default != ""
+    return f"{text} (default: {default})" if is_value and "default" not in (text or "") else text
+
+
+def _read(option: Option, kind: Any, is_prefix: bool, name: str, text: str) -> Any:
+    """A value; refusals name its option or argument."""
+    if not text and (kind is Path or is_prefix):
+        raise UsageError(f"{name} is empty", remedy="give the name of a file or directory")
     try:
         value = (option.parse or kind)(text)
+        if not math.isfinite(value if kind is float else 0):
+            raise ValueError
     except UsageError as error:
-        raise UsageError(error.cause, place=flag, remedy=error.remedy) from None
+        raise UsageError(error.cause, place=name, remedy=error.remedy) from None
     except ValueError:
-        raise argparse.ArgumentTypeError(f"invalid {kind.__name__} value: {text!r}") from None
+        remedy = f"give a {'whole ' * (kind is int)}number"
+        raise UsageError(f"{name} is {text!r}", remedy=remedy) from None
     if option.least is not None and value < option.least:
         remedy = "give more than 0" if option.parse else f"give {option.least} or more"
-        raise UsageError(f"{flag} is {text}", remedy=remedy)
+        raise UsageError(f"{name} is {text}", remedy=remedy)
     return value
 
 

@@ -15,8 +15,8 @@ class Options(Command):
 
     model: Annotated[str, "a Python file, or the name of a module with a dot"]
     network: Annotated[Path | None, "on this network file, of at most 64 NPUs; else small ones"] = None
-    programs: Annotated[int, "random programs for each network (default: 10)"] = 10
-    seed: Annotated[int, "of the programs (default: 1)"] = 1
+    programs: Annotated[int, "random programs for each network"] = 10
+    seed: Annotated[int, "of the programs"] = 1
 
 
 def run(options: Options) -> int:

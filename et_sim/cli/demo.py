@@ -16,7 +16,7 @@ TRACES, STEP, RUN = "traces", "step", "run"
 class Options(Command):
     """Write a small training step and a machine as files, simulate it, and show the result."""
 
-    out: Annotated[Path, "directory to write (default: et-sim-demo)"] = Path("et-sim-demo")
+    out: Annotated[Path, "directory to write"] = Path("et-sim-demo")
 
 
 def run(options: Options) -> int:

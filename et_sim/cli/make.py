@@ -32,7 +32,7 @@ class Options(InferenceOptions):
     ranks: Annotated[int | None, "how many ranks"] = None
     machine: RanksOfMachine = None
     bytes: Annotated[Size, "comm_size of each operation: 1024, 64KiB, 1.5GB, …"] = None
-    repeat: Annotated[int, "operations, each after the last (default: 1)"] = 1
+    repeat: Annotated[int, "operations, each after the last"] = 1
     compute_us: Annotated[
         int, "microseconds of computation before each operation; may overlap with the operation before"
     ] = 0

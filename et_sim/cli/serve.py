@@ -59,22 +59,18 @@ class Options(ReplicaOptions):
         SERVING,
     ] = None
     decode_tp: Annotated[int | None, "of the latter (default: --tp)", SERVING] = None
-    policy: Annotated[str, f"{' or '.join(POLICIES)} (default: chunked)", SERVING] = "chunked"
-    max_batch: Annotated[int, "sequences that run at a time on a replica (default: 256)", SERVING] = 256
-    token_budget: Annotated[
-        int, "tokens of a batch; with prefill-first, of its prompts (default: 2048)", SERVING
-    ] = 2048
-    block: Annotated[int, "tokens whose cache is allocated together (default: 16)", SERVING] = 16
-    context_step: Annotated[
-        int, "round cached contexts up to so many tokens; 1: exact (default: 64)", SERVING
-    ] = 64
+    policy: Annotated[str, " or ".join(POLICIES), SERVING] = "chunked"
+    max_batch: Annotated[int, "sequences that run at a time on a replica", SERVING] = 256
+    token_budget: Annotated[int, "tokens of a batch; with prefill-first, of its prompts", SERVING] = 2048
+    block: Annotated[int, "tokens whose cache is allocated together", SERVING] = 16
+    context_step: Annotated[int, "round cached contexts up to so many tokens; 1: exact", SERVING] = 64
     capacity: Annotated[
         int | None,
         Option(parse=parse_bytes, least=1),
         "memory of an NPU, such as 80GiB (default: what the machine says)",
         SERVING,
     ] = None
-    memory_share: Annotated[float, "of it, for weights and caches (default: 0.9)", SERVING] = 0.9
+    memory_share: Annotated[float, "of it, for weights and caches", SERVING] = 0.9
     ttft: Annotated[Time, "the longest time to first token of a good request, such as 200ms", SERVING] = None
     tpot: Annotated[Time, "the longest time per output token of a good request, such as 20ms", SERVING] = None
     system: Annotated[str | None, HELP["system"], MACHINE] = None

@@ -292,8 +292,7 @@ class Progress:
     def _keep_showing(self) -> None:
         pause = SILENT_SECONDS
         while not self._finished.wait(pause):
-            if self._stage:
-                self._line.show(self._status(time.monotonic()))
+            self._line.show(self._status(time.monotonic()))
             pause = SECONDS_BETWEEN_UPDATES if self._line.is_live else SECONDS_BETWEEN_LINES
 
     def _status(self, now: float) -> Status:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -34,6 +35,7 @@ class Options(Command):
     csv: Annotated[Path | None, "as CSV", "FILE", Option(words="?"), EITHER] = None
     change: Annotated[Sequence[str] | None, "what changes", Option(words="*")] = None
     share: Annotated[float, "of all"] = 0.5
+    output: Annotated[str, "where to (default: here)", "PREFIX"] = "x"
     not_an_option: int
 
 
@@ -70,6 +72,7 @@ def test_what_is_left_out_is_the_default_of_the_field() -> None:
         "fast_one": False,
         "csv": None,
         "share": 0.5,
+        "output": "x",
         "run": len,
     }
 
@@ -91,7 +94,6 @@ def test_fields_are_inherited_and_declared_anew() -> None:
     ("words", "answer"),
     [
         (["f"], "the following arguments are required: -l/--level"),
-        (["f", "-l", "x"], "argument -l/--level: invalid int value: 'x'"),
         (["f", "-l1", "--kind=c"], "there is no --kind 'c' (there are a, b"),
         (["f", "-l1", "--fast-one", "--csv=x"], "argument --csv: not allowed with argument --fast-one"),
         (["f", "-l1", "--siez=1"], "there is no option --siez (did you mean '--size'?"),
@@ -104,12 +106,33 @@ def test_wrong_words_are_refused(words: list[str], answer: str, capsys: pytest.C
     assert answer in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", ["--size=0", "--size=many"])
-def test_values_that_cannot_be_are_refused_as_elsewhere(words: str) -> None:
-    with pytest.raises(
-        UsageError, match=r"--size is 0 \(give more than 0\)|--size: size 'many' cannot be understood"
-    ):
-        parsed("f", "-l1", words)
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (["f", "-l1", "--size=0"], "--size is 0 (give more than 0)"),
+        (["f", "-l1", "--size=many"], "--size: size 'many' cannot be understood"),
+        (["f", "-l", "x"], "--level is 'x' (give a whole number)"),
+        (["f", "x", "-l1"], "PART is 'x' (give a whole number)"),
+        (["f", "-l1", "--share=half"], "--share is 'half' (give a number)"),
+        (["f", "-l1", "--share=nan"], "--share is 'nan' (give a number)"),
+        (["f", "-l1", "--share=-inf"], "--share is '-inf' (give a number)"),
+        (["", "-l1"], "file is empty (give the name of a file or directory)"),
+        (["f", "-l1", "--csv="], "--csv is empty (give the name of a file or directory)"),
+        (["f", "-l1", "--output="], "--output is empty (give the name of a file or directory)"),
+    ],
+)
+def test_values_that_cannot_be_are_refused_as_elsewhere(words: list[str], answer: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(answer)):
+        parsed(*words)
+
+
+def test_help_says_the_default_of_the_field_unless_it_is_explained() -> None:
+    parser = Parser(prog="it")
+    parser.declare(Options, len)
+    shown = " ".join(parser.format_help().split())
+    for told in ("which (default: a)", "of all (default: 0.5)", "where to (default: here)"):
+        assert told in shown
+    assert "None" not in shown
 
 
 def test_help_has_the_docstring_the_groups_and_no_hidden_names() -> None:

@@ -19,6 +19,7 @@ progress.SILENT_SECONDS = progress.SECONDS_BETWEEN_UPDATES = progress.SECONDS_BE
 now = [0.0]
 progress.time = SimpleNamespace(monotonic=lambda: now[0])
 with progress.Progress() as shown:
+    time.sleep(0.3)  # before there is a stage
     shown.stage("planning")
     time.sleep(0.3)
     shown.stage("simulating")

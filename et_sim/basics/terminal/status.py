@@ -128,7 +128,9 @@ class StatusLine:
         return is_live(sys.stderr)
 
     def show(self, status: Status) -> None:
-        """Say this now."""
+        """Say this now; nothing before there is a stage."""
+        if not status.stage:
+            return
         with self._lock:
             if not self.is_live:
                 sys.stderr.write(status.plain + "\n")
