@@ -10,6 +10,8 @@ from typing import Any
 
 from et_sim.basics.errors import UsageError
 
+CALLS_PER_FIGURE = 20  # fits that have not ended by then creep: waves of tiles leave steps in what is fitted
+
 
 def least_squares(
     residuals: Callable[[Any], Sequence[float]],
@@ -30,4 +32,7 @@ def least_squares(
     above = [value + most for value in start]
     above = [min(pair) for pair in zip(above, highest or above, strict=True)]
     bounds = ([value - most for value in start], above)
-    return optimize.least_squares(residuals, list(start), bounds=bounds, loss="soft_l1", f_scale=loss)
+    most_calls = CALLS_PER_FIGURE * len(start)
+    return optimize.least_squares(
+        residuals, list(start), bounds=bounds, loss="soft_l1", f_scale=loss, max_nfev=most_calls
+    )
