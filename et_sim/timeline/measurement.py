@@ -200,11 +200,9 @@ class Measurement:
 
     def blocks(self) -> Iterator[Rows]:
         """All rows, measured on their way: a pass that writes the timeline need not be repeated."""
-        actors, memory = self.source.actors, self.memory
+        actors = self.source.actors
         counter = CoverageCounter(self.ranks_per_actor, self._names_tensors)
         kernels, occupation = KernelFigures.of(actors), Occupation(actors, self._outcome.end_ns)
-        is_known = memory is not None and bool(memory.names)  # else no node names a tensor
-        peak = np.full(actors, 0 if is_known else -1, np.int64)
         is_new = self._figures is None
         for first, until in self.source.spans():
             for rows in self._pieces(first, until):
@@ -212,36 +210,30 @@ class Measurement:
                     occupation.add(rows)
                     counter.add(rows)
                     kernels.add(rows)
-                    if memory is not None and is_known:
-                        peak += peaks(self._changes(memory, first, until, rows)[1], actors)
                 yield rows
         if is_new:
             plan = self._outcome.plan
             total = int((plan.templates["nodes"][plan.actors["template"]] * self.ranks_per_actor).sum())
-            statistics = combine(self._outcome, occupation.figures(), kernels, peak)
+            statistics = combine(self._outcome, occupation.figures(), kernels, self._peaks())
             self._figures = statistics, counter.as_dict(self._workload, total)
 
-    def changes_of_memory(self) -> Iterator[tuple[Rows, Changes]]:
-        """Changes of local memory, and the rows of their nodes, without utilisation, if memory is tracked."""
+    def changes_of_memory(self) -> Iterator[Changes]:
+        """Changes of local memory, if it is tracked; their nodes are rows of the plan's table of nodes."""
         assert self.memory is not None
+        outcome, last_ns = self._until_end or self._outcome, self._outcome.end_ns
         for first, until in self.source.spans():
-            yield self._changes(self.memory, first, until)
+            changes = self.memory.changes(outcome.nodes, first, until)
+            yield changes if self._until_end is None else changes.where(changes.time_ns <= last_ns)
 
-    def _changes(
-        self, memory: MemorySource, first: int, until: int, rows: Rows | None = None
-    ) -> tuple[Rows, Changes]:
-        """Of some actors; `rows`: theirs, if they are known."""
-        if self._until_end is None:
-            rows = self.source.rows(first, until, with_utilisation=False) if rows is None else rows
-            return rows, memory.changes(rows)
-        rows = self._to_come.rows(first, until, with_utilisation=False)
-        changes = memory.changes(rows)
-        return rows, changes.where(changes.time_ns <= self._outcome.end_ns)
-
-    @cached_property
-    def _to_come(self) -> TimelineSource:
-        assert self._until_end is not None
-        return TimelineSource(self._until_end, self._workload)
+    def _peaks(self) -> Any:
+        """The most bytes alive at any time, per actor; -1 where no node names a tensor."""
+        actors = self.source.actors
+        if self.memory is None or not self.memory.names:
+            return np.full(actors, -1, np.int64)
+        most = np.zeros(actors, np.int64)
+        for part in self.changes_of_memory():
+            most += peaks(part, actors)
+        return most
 
     def _pieces(self, first: int, until: int) -> Iterator[Rows]:
         """Rows of actors; where memory is tracked, all of them at once, because tensors live long."""
@@ -262,43 +254,54 @@ GIVEN, WRITTEN, RELEASED = range(3)
 
 
 class MemorySource:
-    """Makes changes of memory from blocks of rows, if memory is tracked."""
+    """Makes changes of memory from the times of nodes, if memory is tracked."""
 
     def __init__(self, plan: Plan) -> None:
+        self._actors = plan.actors
         number: dict[str, int] = {}
-        tensor, sizes, is_write, counts = [], [], [], []
-        nodes_of_template = plan.templates["nodes"][: len(plan.tensors)].tolist()
-        for uses, nodes in zip(plan.tensors, nodes_of_template, strict=True):
+        tensor, sizes, is_write, rows = [], [], [], []
+        first_rows = plan.templates["node_first"][: len(plan.tensors)]
+        for uses, first_row in zip(plan.tensors, first_rows.tolist(), strict=True):
             of_text = np.zeros(len(uses.names), np.int32)
             for text in unique(uses.tensor).tolist():
                 of_text[text] = number.setdefault(uses.names[text], len(number))
             tensor.append(of_text[uses.tensor])
             sizes.append(uses.bytes)
             is_write.append(uses.is_write)
-            counts.append(np.bincount(uses.row, minlength=nodes))
+            rows.append(first_row + uses.row)
         self.names = tuple(number)
         self.classes = classes_of(self.names)  # indices into CLASSES
         self._tensor, self._bytes, self._is_write = (np.concatenate(c) for c in (tensor, sizes, is_write))
-        self._count = np.concatenate(counts)
-        self._first = np.cumsum(self._count) - self._count
-        self._place = _places(plan)
+        self._node = np.concatenate(rows)  # of each use: a row of the plan's table of nodes
+        self._place = _places(plan)[self._node]
+        self._first_row = first_rows
+        self._uses = np.array(list(map(len, rows)))  # of each template
+        self._first = np.cumsum(self._uses) - self._uses
 
-    def changes(self, rows: Rows) -> Changes:
-        """What becomes alive and what is released in a block that holds all rows of its actors."""
-        done = np.flatnonzero(rows.end_ns >= 0)
-        count = self._count[rows.at[done]]
-        node = np.repeat(done, count)
-        begin = np.cumsum(count) - count
-        use = np.repeat(self._first[rows.at[done]] - begin, count) + np.arange(len(node))
+    def changes(self, nodes: Any, first: int, until: int) -> Changes:
+        """What becomes alive and what is released on some actors, by the states of their nodes.
+
+        The nodes of the changes are rows of the plan's table.
+        """
+        template = self._actors["template"][first:until]
+        count = self._uses[template]
+        use = np.arange(count.sum()) + np.repeat(self._first[template] - (np.cumsum(count) - count), count)
+        shift = self._actors["node_first"][first:until] - self._first_row[template]
+        owner, state = np.repeat(np.arange(first, until, dtype=np.int32), count), np.repeat(shift, count)
+        state += self._node[use]
+        end = nodes["end_ns"][state]
+        if (end < 0).any():
+            done = np.flatnonzero(end >= 0)
+            owner, use, state, end = owner[done], use[done], state[done], end[done]
         accesses = Accesses(
-            owner=rows.actor[node],
+            owner=owner,
             tensor=self._tensor[use],
             bytes=self._bytes[use],
             is_write=self._is_write[use],
-            node=node,
-            start_ns=rows.start_ns[node],
-            end_ns=rows.end_ns[node],
-            place=self._place[rows.at[node]],
+            node=self._node[use],
+            start_ns=nodes["start_ns"][state],
+            end_ns=end,
+            place=self._place[use],
         )
         return changes(lifetimes(accesses))
 

@@ -22,7 +22,6 @@ from et_sim.engine.outcome import Outcome
 from et_sim.machine.model import LocalMemory, WhenFull
 from et_sim.memory import CLASSES, Changes
 from et_sim.timeline.measurement import Measurement, MemorySource
-from et_sim.timeline.rows import Rows
 from et_sim.trace.workload import Workload
 
 LARGEST = 20  # tensors named
@@ -118,8 +117,8 @@ def out_of_memory(outcome: Outcome, workload: Workload, memory: LocalMemory | No
     measurement = Measurement(outcome, workload)
     first_ns: int | None = None
     actors: list[int] = []
-    first: tuple[Rows, Changes] | None = None
-    for rows, changes in measurement.changes_of_memory():
+    first: Changes | None = None
+    for changes in measurement.changes_of_memory():
         over = changes.where(changes.alive_bytes > memory.capacity_bytes)
         if not len(over.owner):
             continue
@@ -127,7 +126,7 @@ def out_of_memory(outcome: Outcome, workload: Workload, memory: LocalMemory | No
         if first_ns is not None and earliest > first_ns:
             continue
         if first_ns is None or earliest < first_ns:
-            first_ns, actors, first = earliest, [], (rows, changes)
+            first_ns, actors, first = earliest, [], changes
         actors += unique(over.owner[over.time_ns == earliest]).tolist()
     if first_ns is None or first is None:
         return None
@@ -135,11 +134,10 @@ def out_of_memory(outcome: Outcome, workload: Workload, memory: LocalMemory | No
     assert source is not None
     ranks = np.flatnonzero(np.isin(outcome.plan.actor_of_rank, actors))
     text = format_ranks(ranks.tolist())
-    return _described(*first, measurement, source, memory, first_ns, actors[0], text)
+    return _described(first, measurement, source, memory, first_ns, actors[0], text)
 
 
 def _described(
-    rows: Rows,
     changes: Changes,
     measurement: Measurement,
     source: MemorySource,
@@ -159,8 +157,8 @@ def _described(
             tensor_class=CLASSES[source.classes[tensor]],
             bytes=int(of_actor.delta_bytes[row]),
             since_ns=int(of_actor.time_ns[row]),
-            node=None if node < 0 else int(rows.node_id[node]),
-            node_name=None if node < 0 else measurement.source.names[rows.name[node]],
+            node=None if node < 0 else int(measurement.source.ids[node]),
+            node_name=None if node < 0 else measurement.source.name(node),
         )
 
     every = sorted(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -84,13 +85,16 @@ class TimelineSource:
         self._plan = outcome.plan
         self._workload = workload
         self.actors = len(outcome.plan.actors)
-        index: dict[str, int] = {}
-        self._name_maps = [
-            np.array([index.setdefault(name, len(index)) for name in trace.names], np.int32)
-            for trace in workload.templates
-        ]
-        self.names = tuple(index)
         self.waits = Waits(outcome)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Of nodes, each once."""
+        return tuple(dict.fromkeys(chain.from_iterable(trace.names for trace in self._workload.templates)))
+
+    def name(self, at: int) -> str:
+        """That of a node, by its row of the plan."""
+        return self.names[int(self._names[at])]
 
     @cached_property
     def library_choices(self) -> tuple[str, ...]:
@@ -144,13 +148,8 @@ class TimelineSource:
         end_actor: int,
         begin: int = 0,
         end: int | None = None,
-        *,
-        with_utilisation: bool = True,
     ) -> Rows:
-        """The issued nodes of some actors; of the rows that these have, from `begin` to `end`.
-
-        Finding out how kernels use the machine times all of them again; who does not ask for it saves that.
-        """
+        """The issued nodes of some actors; of the rows that these have, from `begin` to `end`."""
         plan, actors = self._plan, np.arange(first_actor, end_actor, dtype=np.int32)
         template = plan.actors["template"][actors]
         counts = plan.templates["nodes"][template]
@@ -175,11 +174,9 @@ class TimelineSource:
             these = at = at[issued]
             owner, state = owner[issued], state[issued]
             base = base if len(actors) == 1 else base[issued]
-        return self._describe(owner, base, at, these, state, with_utilisation=with_utilisation)
+        return self._describe(owner, base, at, these, state)
 
-    def _describe(
-        self, actor: Any, base: Any, at: Any, these: Any, state: Any, *, with_utilisation: bool
-    ) -> Rows:
+    def _describe(self, actor: Any, base: Any, at: Any, these: Any, state: Any) -> Rows:
         """Rows of nodes, which are `at` in the plan's table (`these` selects the same), by their actors.
 
         `base` is where that table has the first node of an actor's template.
@@ -197,7 +194,7 @@ class TimelineSource:
         return Rows(
             actor=actor,
             at=at,
-            node_id=self._ids[these],
+            node_id=self.ids[these],
             name=self._names[these],
             kind=self._kinds[these],
             lane=self._lanes_of(nodes["lane"], these),
@@ -214,12 +211,12 @@ class TimelineSource:
             tag=tag,
             **waited._asdict(),
             start_cause=cause,
-            start_cause_node=self._ids[base + cause_row],
+            start_cause_node=self.ids[base + cause_row],
             end_cause=(sender != NONE).view(np.int8),  # OWN or MESSAGE
             end_cause_actor=sender,
             end_cause_node=sender_node,
             has_end_node=sender_row != NONE,
-            utilisation=self._utilisation_of(at, nodes, state) if with_utilisation else None,
+            utilisation=self._utilisation_of(at, nodes, state),
         )
 
     @property
@@ -273,8 +270,13 @@ class TimelineSource:
 
     @cached_property
     def _names(self) -> Any:
-        pairs = zip(self._name_maps, self._workload.templates, strict=True)
-        return np.concatenate([of_name[trace.name] for of_name, trace in pairs])
+        number_of = {name: number for number, name in enumerate(self.names)}.__getitem__
+        return np.concatenate(
+            [
+                np.fromiter(map(number_of, trace.names), np.int32, len(trace.names))[trace.name]
+                for trace in self._workload.templates
+            ]
+        )
 
     @cached_property
     def _kinds(self) -> Any:
@@ -321,7 +323,8 @@ class TimelineSource:
         return used.slowed(nodes["duration_ns"], np.maximum(state["end_ns"] - state["start_ns"], 0))
 
     @cached_property
-    def _ids(self) -> Any:
+    def ids(self) -> Any:
+        """Of the nodes of all templates, as traces have them."""
         return self._of_template("node_id", np.uint64)
 
     def rows_of_plan(self, actor: Any, row: Any) -> Any:
@@ -330,7 +333,7 @@ class TimelineSource:
 
     def node_ids(self, actor: Any, row: Any) -> Any:
         """The ids that traces give to nodes of actors."""
-        return self._ids[self.rows_of_plan(actor, row)]
+        return self.ids[self.rows_of_plan(actor, row)]
 
     def _start_cause(self, state: Any) -> tuple[Any, Any]:
         """What let a node start: its last parent, or the node that freed its lane."""

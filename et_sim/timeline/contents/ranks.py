@@ -216,14 +216,15 @@ def memory_content(run: RecordedRun) -> TableContent | None:
 
 
 def _memory_blocks(run: RecordedRun, source: MemorySource) -> Iterator[Block]:
-    for rows, changes in run.measurement.changes_of_memory():
+    ids = run.measurement.source.ids
+    for changes in run.measurement.changes_of_memory():
         columns = {
             "actor": changes.owner,
             "time_ns": changes.time_ns,
             "event": Texts(events_of(changes), EVENTS),
             "tensor": Texts(changes.tensor, source.names),
             "class": Texts(source.classes[changes.tensor], CLASSES),
-            "node": Nullable(rows.node_id[changes.node], changes.node < 0),
+            "node": Nullable(ids[changes.node], changes.node < 0),
             "delta_bytes": changes.delta_bytes,
             "alive_bytes": changes.alive_bytes,
         }
