@@ -11,18 +11,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from et_sim.basics.unique import unique
 from et_sim.engine.calendar.clock import bucket_home, slot_home
 from et_sim.engine.collectives.matching import chunk_home
 from et_sim.engine.collectives.unexpected import unexpected_home
 from et_sim.engine.containers import SMALLEST_POOL, chain_rows, empty_index, grow_pool, longer, spare
 from et_sim.engine.state.cause_tables import POOLS
 from et_sim.engine.state.queue_tables import PAUSES_LOGGED
-from et_sim.engine.state.run import NONE, Run
+from et_sim.engine.state.run import NONE, Run, most_slowed
 from et_sim.engine.state.traffic_tables import POOLS as TRAFFIC_POOLS
 from et_sim.engine.transport.network_seam import Needs, NetworkModel
 from et_sim.machine.corrections import Correction
-from et_sim.plan.records import FIRST_FACTOR, LANES, UNLIMITED_LANES, Action, Plan, most_of_a_template
+from et_sim.plan.records import LANES, UNLIMITED_LANES, Action, Plan, most_of_a_template
 
 ROWS_PER_THING = 4
 COMPLETIONS_PER_EVENT = 2  # an arrival may complete a node at either end
@@ -87,7 +86,7 @@ def reserve_per_event(plan: Plan, needs: Needs) -> Reserve:
     receives = most_of_a_template(plan, plan.nodes["action"] == Action.RECEIVE)
     most_joint = int(plan.joint_requests["members"].max(initial=0))
     branches = int(plan.switches["branches"].max(initial=0))
-    nodes = _most_freed_at_once(plan) + _most_on_streams(plan) + _most_slowed(plan)
+    nodes = _most_freed_at_once(plan) + _most_on_streams(plan) + most_slowed(plan)
     things = receives + (nodes + 1) * (most_joint + 1) + custom + started * transfers + branches + 16
     blocks = np.array([1 << (max(count, 1) - 1).bit_length() for count in chunks.tolist()], np.int64)
     completions = COMPLETIONS_PER_EVENT * (len(plan.actors) if plan.version_1.starts_together else 1)
@@ -127,15 +126,6 @@ def _most_on_streams(plan: Plan) -> int:
     """The most nodes that may be on the machine's own streams."""
     places = int(plan.lane_limits[LANES:].sum(dtype=np.int64))
     return min(places, most_of_a_template(plan, plan.nodes["lane"] >= LANES)) if places else 0
-
-
-def _most_slowed(plan: Plan) -> int:
-    """The most nodes whose end may be planned anew in one event."""
-    if not len(plan.slowing):
-        return 0
-    slowed = plan.slowing >= FIRST_FACTOR
-    places = int(plan.lane_limits[unique(plan.nodes["lane"][slowed])].sum(dtype=np.int64))
-    return min(places, most_of_a_template(plan, slowed))
 
 
 def _most_at_once(plan: Plan, of_collective: Any) -> int:

@@ -43,19 +43,19 @@ def node_done(run: Run, actor_row: int, plan_row: int) -> None:
 @works_on_tables
 def take_slowed_time(run: Run, actor_row: int, node: int, plan_row: int) -> None:
     """A node that takes longer beside communication is issued."""
-    row = run.plan.actors[actor_row].node_first + node
-    slowed, actor = run.slowed_nodes[row], run.slowed_actors[actor_row]
-    slowed.factor = run.plan.slowing[plan_row] - FIRST_FACTOR
+    actor = run.slowed_actors[actor_row]
+    row = actor.free
+    slowed = run.slowed_nodes[row]
+    actor.free = slowed.after
+    slowed.node, slowed.factor = node, run.plan.slowing[plan_row] - FIRST_FACTOR
     slowed.left = run.plan.nodes[plan_row].duration_ns * run.plan.slowdowns[slowed.factor].alone
     slowed.since_ns = run.clock[0].now
-    slowed.before, slowed.after = NONE, actor.head
-    if actor.head != NONE:
-        run.slowed_nodes[run.plan.actors[actor_row].node_first + actor.head].before = node
-    actor.head = node
+    slowed.after = actor.head
+    actor.head = row
     observe.slowing_changes(run, actor_row)
-    observe.slowed_starts(run, row)
+    observe.slowed_starts(run, run.plan.actors[actor_row].node_first + node)
     slowed.ends_ns, slowed.version = NONE, 0
-    _plan_end(run, actor_row, node)
+    _plan_end(run, actor_row, row)
 
 
 @works_on_tables
@@ -63,38 +63,40 @@ def plan_ends(run: Run, actor_row: int) -> None:
     """All that could be issued has been: plan ends anew if communication began or ended."""
     if len(run.plan.slowing) == 0:
         return
-    actor, first, now = run.slowed_actors[actor_row], run.plan.actors[actor_row].node_first, run.clock[0].now
+    actor, now = run.slowed_actors[actor_row], run.clock[0].now
     beside = actor.under_way if run.plan.slowdowns[0].each else int(actor.under_way > 0)
     if beside == actor.beside:
         return
-    node = actor.head
-    while node != NONE:
-        slowed = run.slowed_nodes[first + node]
+    row = actor.head
+    while row != NONE:
+        slowed = run.slowed_nodes[row]
         slowed.left -= (now - slowed.since_ns) * _rate(run, actor_row, slowed.factor)
         slowed.since_ns = now
-        node = slowed.after
+        row = slowed.after
     actor.beside = beside
-    node = actor.head
-    while node != NONE:
-        if run.slowed_nodes[first + node].ends_ns > now:
-            _plan_end(run, actor_row, node)
-        node = run.slowed_nodes[first + node].after
+    row = actor.head
+    while row != NONE:
+        if run.slowed_nodes[row].ends_ns > now:
+            _plan_end(run, actor_row, row)
+        row = run.slowed_nodes[row].after
 
 
 @works_on_tables
 def ends_now(run: Run, actor_row: int, node: int, version: int) -> bool:
     """Whether the end of a node that was planned with this version holds; then it is off the list."""
-    first = run.plan.actors[actor_row].node_first
-    slowed = run.slowed_nodes[first + node]
-    if version != slowed.version:
+    actor = run.slowed_actors[actor_row]
+    before, row = NONE, actor.head
+    while row != NONE and run.slowed_nodes[row].node != node:
+        before, row = row, run.slowed_nodes[row].after
+    if row == NONE or run.slowed_nodes[row].version != version:
         return False
-    if slowed.before == NONE:
-        run.slowed_actors[actor_row].head = slowed.after
+    after = run.slowed_nodes[row].after
+    if before == NONE:
+        actor.head = after
     else:
-        run.slowed_nodes[first + slowed.before].after = slowed.after
-    if slowed.after != NONE:
-        run.slowed_nodes[first + slowed.after].before = slowed.before
-    slowed.version = NONE
+        run.slowed_nodes[before].after = after
+    run.slowed_nodes[row].after = actor.free
+    actor.free = row
     return True
 
 
@@ -110,8 +112,7 @@ def _rate(run: Run, actor_row: int, factor: int) -> int:
 
 
 @works_on_tables
-def _plan_end(run: Run, actor_row: int, node: int) -> None:
-    row = run.plan.actors[actor_row].node_first + node
+def _plan_end(run: Run, actor_row: int, row: int) -> None:
     slowed, now = run.slowed_nodes[row], run.clock[0].now
     rate = _rate(run, actor_row, slowed.factor)
     ends = now + (slowed.left + rate - 1) // rate
@@ -119,5 +120,5 @@ def _plan_end(run: Run, actor_row: int, node: int) -> None:
         return
     slowed.ends_ns = ends
     slowed.version += 1
-    observe.slowed_end_planned(run, row, ends)
-    schedule_own(run, actor_row, ends - now, SLOWED_DONE, actor_row, node, slowed.version)
+    observe.slowed_end_planned(run, run.plan.actors[actor_row].node_first + slowed.node, ends)
+    schedule_own(run, actor_row, ends - now, SLOWED_DONE, actor_row, slowed.node, slowed.version)

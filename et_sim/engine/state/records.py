@@ -305,16 +305,17 @@ SLOWED_ACTOR = record(
     ("under_way", "i4"),  # how much communication slows others
     ("beside", "i4"),  # how much of that counted when ends were planned
     ("head", "i4"),  # nodes under way that are slowed
+    ("free", "i4"),  # rows for more
     ("mark", MARK),  # to notice ties
 )
 SLOWED_NODE = record(
     ("left", "i8"),  # units of work, at `since_ns`
     ("since_ns", "i8"),
     ("ends_ns", "i8"),  # as planned
-    ("version", "i4"),  # of the plan; NONE: it has ended
+    ("version", "i4"),  # of the plan
     ("factor", "i4"),
-    ("before", "i4"),  # in the list of the actor
-    ("after", "i4"),
+    ("node", "i4"),
+    ("after", "i4"),  # in the list of the actor, or of its free rows
 )
 SERVER = record(("busy", "i4"), ("head", "i4"), ("tail", "i4"))
 REQUEST = record(  # to a memory pool; its row is that of its node

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.basics.quick_dataclass import quick_dataclass
+from et_sim.basics.unique import unique
 from et_sim.compiled.tables_by_reference import Tables
 from et_sim.engine.containers import LARGEST_POOL
 from et_sim.engine.containers import NONE as NONE
@@ -65,7 +66,7 @@ from et_sim.engine.state.records import (
 )
 from et_sim.engine.state.traffic_tables import Traffic
 from et_sim.machine.corrections import Correction
-from et_sim.plan.records import Plan, equal_rows, record, table
+from et_sim.plan.records import FIRST_FACTOR, Plan, equal_rows, most_of_a_template, record, table
 
 NEVER = 1 << 62
 FEWEST_TURNS = 1 << 12
@@ -141,7 +142,7 @@ class Run(Tables):
     unexpected: Any
     unexpected_index: Any
     nodes: Any
-    slowed_nodes: Any  # per node, if the plan slows any
+    slowed_nodes: Any  # under way, if the plan slows any: as many rows per actor as may be at a time
     slowed_actors: Any
     ready: Any
     lanes: Any
@@ -258,8 +259,7 @@ def new_run(
         "unexpected": table(UNEXPECTED, 0),
         "unexpected_index": np.full(1, NONE, np.int32),
         "nodes": nodes,
-        "slowed_nodes": table(SLOWED_NODE, len(nodes) if len(plan.slowing) else 0),
-        "slowed_actors": _idle(SLOWED_ACTOR, actors if len(plan.slowing) else 0, "head"),
+        **_slowed(plan),
         "ready": np.empty(len(nodes), np.int32),
         "lanes": _idle(LANE_STATE, actors * lanes, "last"),
         "lane_marks": _idle(LANE_MARKS, actors * lanes * plan.is_folded),
@@ -313,6 +313,25 @@ def _idle(dtype: np.dtype[Any], rows: int, *fields: str) -> Any:
         if dtype[name] in (MOMENT, MARK):
             made[name]["ns"] = NONE
     return made
+
+
+def _slowed(plan: Plan) -> dict[str, Any]:
+    """What is known of nodes that take longer beside communication; all rows of an actor are free."""
+    at_once, count = most_slowed(plan), len(plan.actors) if len(plan.slowing) else 0
+    actors, nodes = _idle(SLOWED_ACTOR, count, "head"), table(SLOWED_NODE, count * at_once)
+    actors["free"] = np.arange(count) * at_once
+    nodes["after"] = np.arange(1, len(nodes) + 1)
+    nodes["after"][at_once - 1 :: max(at_once, 1)] = NONE
+    return {"slowed_nodes": nodes, "slowed_actors": actors}
+
+
+def most_slowed(plan: Plan) -> int:
+    """The most nodes of an actor that may take longer beside communication at a time."""
+    if not len(plan.slowing):
+        return 0
+    slowed = plan.slowing >= FIRST_FACTOR
+    places = int(plan.lane_limits[unique(plan.nodes["lane"][slowed])].sum(dtype=np.int64))
+    return min(places, most_of_a_template(plan, slowed))
 
 
 def _repeats(plan: Plan, *, is_searched: bool) -> dict[str, Any]:
