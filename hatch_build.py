@@ -1,6 +1,7 @@
 """Puts commit and date into wheels, for `et-sim --version`, and compiled code into those of a release.
 
 A release names the folder that `python -m et_sim.compiled.ship` filled: `ET_SIM_SHIPPED=FOLDER pip wheel .`
+It needs LLVM in place of Numba, which is its extra `compile`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,20 @@ from typing import Any
 from zipfile import ZipFile
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
+
+SHIPPED, ARCHIVE, READER = "ET_SIM_SHIPPED", "bitcode.zip", "requires.txt"
+
+
+class Needs(MetadataHookInterface):
+    """What is installed beside et-sim."""
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        """A release needs what reads its code; all others need the compiler."""
+        compiler, named = self.config["compiler"], os.environ.get(SHIPPED)
+        reader = (Path(named) / READER).read_text(encoding="utf-8").strip() if named else ""
+        metadata["dependencies"] = [*self.config["dependencies"], reader or compiler]
+        metadata["optional-dependencies"]["compile"] = [compiler]
 
 
 class Hook(BuildHookInterface[Any]):
@@ -38,14 +53,14 @@ class Hook(BuildHookInterface[Any]):
 
     def _archive(self) -> dict[str, str]:
         """The archive of a release, and its place in the wheel."""
-        named = os.environ.get("ET_SIM_SHIPPED")
+        named = os.environ.get(SHIPPED)
         if not named:
             return {}
-        path = Path(named).absolute() / "bitcode.zip"
+        path = Path(named).absolute() / ARCHIVE
         if not path.is_file():
-            raise ValueError(f"ET_SIM_SHIPPED: there is no archive in {named}")
+            raise ValueError(f"{SHIPPED}: there is no archive in {named}")
         sources = runpy.run_path(str(Path(self.root) / "et_sim" / "compiled" / "sources.py"))
         with ZipFile(path) as file:
             if file.comment.decode() != sources["source_digest"]():
-                raise ValueError(f"ET_SIM_SHIPPED: {path} is of other sources")
+                raise ValueError(f"{SHIPPED}: {path} is of other sources")
         return {str(path): f"et_sim/compiled/{path.name}"}

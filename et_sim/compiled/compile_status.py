@@ -48,7 +48,7 @@ class CompileStatus:
 
     def failed(self, what: str, reason: str) -> None:
         """There will be none: everything is interpreted."""
-        self._line(f"{what} cannot be compiled, and is interpreted, which takes longer: {reason}")
+        self._line(f"{what}: interpreted, not compiled, which takes longer: {reason}")
 
     def _line(self, text: str) -> None:
         self._status.clear()

@@ -17,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -53,6 +54,7 @@ def main() -> None:
                 sys.stdout.write(f"{order.path.name} {len(made):,} bytes\n")
                 sys.stdout.flush()
         write_archive(folder / ARCHIVE, members)
+    (folder / "requires.txt").write_text(f"llvmlite>={version('llvmlite')}\n", encoding="utf-8")  # reads it
 
 
 def _ordered_by(programs: Iterator[list[str]]) -> list[Order]:

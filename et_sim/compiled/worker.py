@@ -23,6 +23,8 @@ from et_sim.compiled.store import read_code, write_code, write_whole
 if TYPE_CHECKING:
     from et_sim.compiled.build import MachineCode
 
+NO_COMPILER = "numba is not installed (pip install 'et-sim[compile]')"
+
 
 def main(directory: Path) -> None:
     """Work off what is ordered, unless another process does."""
@@ -61,10 +63,14 @@ def make(wanted: Order, is_patient: bool) -> None:
         made = compiled(wanted, lambda share: note_progress(wanted.path, share))
         write_code(wanted.path, made.symbol, made.returns, made.content)
         wanted.path.with_suffix(FAILED).unlink(missing_ok=True)
-    except Exception:
-        reason = traceback.format_exc()
-        sys.stderr.write(reason)
+    except Exception as error:
+        reason = NO_COMPILER if _lacks_compiler(error) else traceback.format_exc()
+        sys.stderr.write(reason + "\n")
         write_whole(wanted.path.with_suffix(FAILED), reason.encode())
+
+
+def _lacks_compiler(error: Exception) -> bool:
+    return isinstance(error, ModuleNotFoundError) and error.name == "numba"
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 from zipfile import ZipFile
 
+import llvmlite
 import llvmlite.binding
 import pytest
 from programs import FOLDER, REPOSITORY, Said, run, wait_until_made
@@ -20,7 +21,7 @@ from et_sim.compiled import shipped
 from et_sim.compiled.entry_points import SHIPPED_SECONDS
 from et_sim.compiled.llvm import bitcode, object_code
 
-NO_NUMBA = "raise ImportError('there is no Numba here')\n"
+NO_NUMBA = "raise ModuleNotFoundError('there is no Numba here', name='numba')\n"
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +110,14 @@ def test_bitcode_of_one_family_is_refused() -> None:
         object_code(code)
 
 
+def test_what_did_not_come_along_is_interpreted_without_numba_and_it_is_said_what_to_install(
+    installed: Path,
+) -> None:
+    output = _run_in(installed, ET_SIM_COMPILE="now")
+    assert (output.was_compiled, output.result) == (False, 12)
+    assert "takes longer: numba is not installed (pip install 'et-sim[compile]')" in output.errors
+
+
 @pytest.mark.deep
 def test_nothing_is_taken_while_numbas_settings_are_changed(archive: Path, installed: Path) -> None:
     _bring(archive, installed)
@@ -156,17 +165,24 @@ def test_what_cannot_be_used_is_said(spoil: Any, why: str, archive: Path, tmp_pa
     assert not shipped.names_in(copy)
 
 
-def _forced_into_the_wheel(folder: Path | None, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What the build hook adds, beside the commit; Hatchling itself is not needed for it."""
+def _hook(name: str, folder: Path | None, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A hook of the build; Hatchling itself is not needed for it."""
     if folder is None:
         monkeypatch.delenv("ET_SIM_SHIPPED", raising=False)
     else:
         monkeypatch.setenv("ET_SIM_SHIPPED", str(folder))
     interface: Any = ModuleType("interface")
-    interface.BuildHookInterface = {Any: object}
-    monkeypatch.setitem(sys.modules, "hatchling.builders.hooks.plugin.interface", interface)
-    hook = runpy.run_path(str(REPOSITORY / "hatch_build.py"))["Hook"]()
+    interface.BuildHookInterface, interface.MetadataHookInterface = {Any: object}, object
+    for module in ("hatchling.builders.hooks.plugin.interface", "hatchling.metadata.plugin.interface"):
+        monkeypatch.setitem(sys.modules, module, interface)
+    hook = runpy.run_path(str(REPOSITORY / "hatch_build.py"))[name]()
     hook.root = str(REPOSITORY)
+    return hook
+
+
+def _forced_into_the_wheel(folder: Path | None, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the build hook adds, beside the commit."""
+    hook = _hook("Hook", folder, monkeypatch)
     data: dict[str, Any] = {"force_include": {}}
     hook.initialize("standard", data)
     hook.finalize("standard", data, "")
@@ -180,6 +196,17 @@ def test_a_release_wheel_has_the_archive_and_nothing_else_of_its_folder(
     (tmp_path / "quadrupled_sum-0123.code").write_text("of a cache")
     result = _forced_into_the_wheel(tmp_path, monkeypatch)
     assert result == [f"et_sim/compiled/{shipped.ARCHIVE}"]
+
+
+def test_a_release_wheel_needs_what_reads_its_code_and_any_other_the_compiler(
+    archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder, needed in ((archive.parent, f"llvmlite>={llvmlite.__version__}"), (None, "numba>=1")):
+        hook, metadata = _hook("Needs", folder, monkeypatch), {"optional-dependencies": {"dev": ["pytest"]}}
+        hook.config = {"compiler": "numba>=1", "dependencies": ["numpy"]}
+        hook.update(metadata)
+        extras = {"dev": ["pytest"], "compile": ["numba>=1"]}
+        assert metadata == {"dependencies": ["numpy", needed], "optional-dependencies": extras}
 
 
 def test_any_other_wheel_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
