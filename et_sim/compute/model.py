@@ -163,15 +163,25 @@ class Utilisation:
 
     def slowed(self, nominal_ns: IntColumn, actual_ns: IntColumn) -> Utilisation:
         """The same kernels where they take other times than the model says."""
+        slower = np.flatnonzero(nominal_ns != actual_ns)
+        if not len(slower):
+            return self
+        nominal_ns, actual_ns = nominal_ns[slower], actual_ns[slower]
         ratio = np.where(actual_ns > 0, nominal_ns / np.maximum(actual_ns, 1), 1.0)
         longer = np.where(ratio > 0, 1 / np.where(ratio > 0, ratio, 1.0), 1.0)
+
+        def changed(column: FloatColumn, factor: FloatColumn) -> FloatColumn:
+            column = column.copy()
+            column[slower] *= factor
+            return column
+
         return replace(
             self,
-            compute=self.compute * ratio,
-            memory=self.memory * ratio,
-            arithmetic_ns=self.arithmetic_ns * longer,
-            traffic_ns=self.traffic_ns * longer,
-            launch_ns=self.launch_ns * longer,
+            compute=changed(self.compute, ratio),
+            memory=changed(self.memory, ratio),
+            arithmetic_ns=changed(self.arithmetic_ns, longer),
+            traffic_ns=changed(self.traffic_ns, longer),
+            launch_ns=changed(self.launch_ns, longer),
         )
 
     def spread(self, rows: IntColumn, count: int) -> Utilisation:

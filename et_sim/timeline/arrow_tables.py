@@ -26,6 +26,7 @@ class FilledTable:
         self._columns = [column for column in table.columns if column.name not in content.without]
         self._blocks, self._kept = content.blocks, kept
         self._dictionaries: dict[str, _Dictionary] = {}
+        self._latest: dict[str, tuple[Any, Any]] = {}
 
     def batches(self) -> Iterator[Any]:
         """The rows, block by block; only once."""
@@ -34,8 +35,15 @@ class FilledTable:
             if mask is not None and not mask.any():
                 continue
             columns = (block if mask is None else block.where(mask)).columns
-            arrays = [self._array(columns[column.name], column) for column in self._columns]
+            arrays = [self._shared_array(columns[column.name], column) for column in self._columns]
             yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _shared_array(self, values: Any, column: Column) -> Any:
+        """The array of a column, which may be the very one of the block before."""
+        latest = self._latest.get(column.name)
+        if latest is None or latest[0] is not values:
+            latest = self._latest[column.name] = values, self._array(values, column)
+        return latest[1]
 
     def _array(self, values: Any, column: Column) -> Any:
         if isinstance(values, Texts):

@@ -29,7 +29,7 @@ from et_sim.machine.accuracy import (
 )
 from et_sim.plan.records import Action, Plan
 from et_sim.timeline.rows import KIND_NAMES, Rows
-from et_sim.timeline.statistics import ACTIVITY_OF, Statistics
+from et_sim.timeline.statistics import Statistics
 from et_sim.trace.workload import Workload
 
 MEASURED = "measured"  # what bounds a kernel of a table, in the words of `Utilisation`
@@ -71,7 +71,7 @@ class _Time:
 
     def add(self, rows: Rows) -> None:
         """Take a piece."""
-        kind = ACTIVITY_OF[rows.kind, rows.lane]
+        kind = rows.activity
         self._kernels.append(self._of_kernels(rows, np.flatnonzero((kind == COMPUTE) | (kind == COPY))))
         self._transfers.append(self._of_transfers(rows, np.flatnonzero(kind == TRANSFER)))
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct, field
 
 from et_sim.basics.uncertainty import Composition
-from et_sim.basics.unique import unique
+from et_sim.basics.unique import sums_of, unique
 from et_sim.engine.outcome import Outcome
 from et_sim.machine.accuracy import Accuracy
 from et_sim.memory import Accesses, Changes, changes, classes_of, lifetimes, peaks
@@ -35,6 +35,15 @@ IS_COMMUNICATION = np.isin(KIND_NAMES, COMMUNICATION_KINDS)
 AS_RECORDED = slice(TREATMENT_NAMES.index("replayed"), TREATMENT_NAMES.index("defaulted") + 1)
 
 
+class _Counted(NamedTuple):
+    """What there is of everything in some rows."""
+
+    nodes: Any  # by treatment and kind
+    bytes: Any  # by kind
+    timed_by: dict[str, int]
+    without_tensors: int
+
+
 class CoverageCounter(Struct):
     """Adds up blocks of rows; every row counts once per rank its actor stands for."""
 
@@ -44,33 +53,42 @@ class CoverageCounter(Struct):
     bytes: Any = field(default_factory=lambda: np.zeros(len(KIND_NAMES), np.int64))
     without_tensors: int = 0
     timed_by: dict[str, int] = field(default_factory=dict)  # kernels by the model that timed them
+    latest: tuple[Any, _Counted] | None = None  # the last block, by its rows of the plan
 
     def add(self, rows: Rows) -> None:
-        """Count a block."""
-        weight = self.ranks_of_actor[rows.actor]
-        if len(weight) and (weight == weight[0]).all():
-            places = rows.treatment * np.int64(len(KIND_NAMES)) + rows.kind
-            counted = np.bincount(places, minlength=self.nodes.size).reshape(self.nodes.shape)
-            self.nodes += counted * weight[0]
-            for kind in np.flatnonzero(counted.sum(axis=0)):
-                self.bytes[kind] += rows.bytes[rows.kind == kind].sum() * weight[0]
-        else:
-            np.add.at(self.nodes, (rows.treatment, rows.kind), weight)
-            np.add.at(self.bytes, rows.kind, weight * rows.bytes)
-        self._count_models(rows, weight)
-        if self.names_tensors is not None:
-            self.without_tensors += int(weight[~self.names_tensors[rows.at]].sum())
-
-    def _count_models(self, rows: Rows, weight: Any) -> None:
-        """Which models timed kernels."""
-        if rows.utilisation is None:
+        """Count a block; what one shares with the one before is counted once."""
+        if not len(rows.actor):
             return
-        labels = rows.utilisation.timed_by
-        counts = np.zeros(len(labels.texts), np.int64)
-        np.add.at(counts, labels.codes, weight)
-        for text, count in zip(labels.texts[1:], counts[1:].tolist(), strict=True):
+        of_actors = self.ranks_of_actor[rows.actor[0] : rows.actor[-1] + 1]
+        ranks = int(of_actors[0])
+        if (of_actors != ranks).any():
+            self._add(self._counted(rows, self.ranks_of_actor[rows.actor]), 1)
+            return
+        if self.latest is None or self.latest[0] is not rows.at:
+            self.latest = rows.at, self._counted(rows, np.ones(len(rows.at), np.int64))
+        self._add(self.latest[1], ranks)
+
+    def _counted(self, rows: Rows, weight: Any) -> _Counted:
+        """A block by itself."""
+        shape = self.nodes.shape
+        nodes = sums_of(rows.treatment * np.int64(shape[1]) + rows.kind, weight, self.nodes.size)
+        timed_by, without = {}, 0
+        if rows.utilisation is not None:
+            labels = rows.utilisation.timed_by
+            counts = sums_of(labels.codes, weight, len(labels.texts)).tolist()
+            timed_by = dict(zip(labels.texts[1:], counts[1:], strict=True))
+        if self.names_tensors is not None:
+            without = int(weight[~self.names_tensors[rows.at]].sum())
+        of_kinds = sums_of(rows.kind, weight * rows.bytes, len(KIND_NAMES))
+        return _Counted(nodes.reshape(shape), of_kinds, timed_by, without)
+
+    def _add(self, counted: _Counted, times: int) -> None:
+        self.nodes += counted.nodes * times
+        self.bytes += counted.bytes * times
+        self.without_tensors += counted.without_tensors * times
+        for text, count in counted.timed_by.items():
             if count:
-                self.timed_by[text] = self.timed_by.get(text, 0) + count
+                self.timed_by[text] = self.timed_by.get(text, 0) + count * times
 
     def as_dict(self, workload: Workload, total_nodes: int) -> dict[str, Any]:
         """The coverage part of the summary."""

@@ -13,14 +13,16 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
+from et_sim.basics import intervals
 from et_sim.basics.group_names import shown_group
+from et_sim.basics.intervals import COMPUTE, HOST, MEMORY, TRANSFER
 from et_sim.compute import Treatment, Utilisation
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.state.run import NONE
 from et_sim.plan.records import LANES, Action, Lane
 from et_sim.tables.declaration import COPY, OPAQUE_KINDS
 from et_sim.timeline.waiting.arrivals import Issued
-from et_sim.timeline.waiting.waits import COMMUNICATION, Waited, Waits
+from et_sim.timeline.waiting.waits import Waited, Waits
 from et_sim.trace.columns import CollectiveKind, NodeKind
 from et_sim.trace.stack import stacks
 from et_sim.trace.workload import Workload
@@ -33,7 +35,6 @@ TREATMENT_NAMES = ("modelled", "replayed", "defaulted", "instant")
 START_CAUSES = ("begin", "dependency", "lane")
 END_CAUSES = ("own", "message")
 ROWS_AT_ONCE = 1 << 16  # more are slower
-IS_COMMUNICATION = np.isin(np.arange(len(Action)), COMMUNICATION)  # by action
 BEGIN, DEPENDENCY, LANE = range(3)
 OWN, MESSAGE = range(2)
 
@@ -42,6 +43,7 @@ COLLECTIVE_NAMES = tuple(kind.name.lower() for kind in CollectiveKind)
 UNNAMED_KIND = "communication"  # a collective that nobody knows the type of
 HOST_KIND_NAMES = ("host", "gap")  # what the trace calls computation and no device does
 KIND_NAMES = NODE_KIND_NAMES + COLLECTIVE_NAMES + HOST_KIND_NAMES + OPAQUE_KINDS + (UNNAMED_KIND, COPY)
+MEMORY_KINDS = ("memory_load", "memory_store")
 COMMUNICATION_KINDS = ("send", "receive", *COLLECTIVE_NAMES, UNNAMED_KIND)
 
 
@@ -54,6 +56,7 @@ class Rows(Struct, frozen=True, eq=False):
     name: Any  # index into TimelineSource.names
     kind: Any  # index into KIND_NAMES
     lane: Any
+    activity: Any  # what of an actor's time it counts as (`basics.intervals`)
     stream: Any  # index into TimelineSource.stream_names
     recorded_on: Any  # index into TimelineSource.recorded_names
     treatment: Any
@@ -77,6 +80,18 @@ class Rows(Struct, frozen=True, eq=False):
     utilisation: Utilisation | None  # NaN: not a kernel timed by the roofline; None: no row is
 
 
+class _Shared(Struct, frozen=True, eq=False):
+    """What nodes of the plan are, whoever runs them: made once for actors of one template."""
+
+    base: Any  # where the plan's table has the first node of their template
+    columns: dict[str, Any]  # of `Rows`
+    duration_ns: Any
+    utilisation: Utilisation | None
+    collectives: tuple[Any, Any]  # which of them are, and their records in the plan
+    messages: tuple[Any, Any]  # likewise
+    communication: tuple[Any, Any]  # both
+
+
 class TimelineSource:
     """Makes timeline rows from an outcome, a block of actors at a time."""
 
@@ -86,6 +101,7 @@ class TimelineSource:
         self._workload = workload
         self.actors = len(outcome.plan.actors)
         self.waits = Waits(outcome)
+        self._latest: tuple[Any, _Shared] | None = None
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -103,11 +119,10 @@ class TimelineSource:
 
     def choices_of(self, at: Any) -> Any:
         """Of nodes, by their rows of the plan: an index into `library_choices`."""
-        nodes = self._plan.nodes[at]
-        is_collective = nodes["action"] == Action.COLLECTIVE
-        return np.where(
-            is_collective, self._choice_of_collective[np.where(is_collective, nodes["detail"], 0)], 0
-        )
+        choices, nodes = np.zeros(len(at), np.int32), self._plan.nodes
+        which = np.flatnonzero(nodes["action"][at] == Action.COLLECTIVE)
+        choices[which] = self._choice_of_collective[nodes["detail"][at[which]]]
+        return choices
 
     @cached_property
     def _choice_of_collective(self) -> Any:
@@ -142,81 +157,89 @@ class TimelineSource:
         for begin in range(0, rows, ROWS_AT_ONCE):
             yield self.rows(first_actor, end_actor, begin, min(begin + ROWS_AT_ONCE, rows))
 
-    def rows(
-        self,
-        first_actor: int,
-        end_actor: int,
-        begin: int = 0,
-        end: int | None = None,
-    ) -> Rows:
+    def rows(self, first_actor: int, end_actor: int, begin: int = 0, end: int | None = None) -> Rows:
         """The issued nodes of some actors; of the rows that these have, from `begin` to `end`."""
-        plan, actors = self._plan, np.arange(first_actor, end_actor, dtype=np.int32)
-        template = plan.actors["template"][actors]
+        plan = self._plan
+        template = plan.actors["template"][first_actor:end_actor]
         counts = plan.templates["nodes"][template]
-        end = int(counts.sum()) if end is None else end
+        behind = np.cumsum(counts)
+        end = int(behind[-1]) if end is None else end
+        before = behind - counts
+        counts = np.clip(np.minimum(behind, end) - np.maximum(before, begin), 0, None)
+        actor = np.repeat(np.arange(first_actor, end_actor, dtype=np.int32), counts)
         state_first = int(plan.actors["node_first"][first_actor])
         state = self._outcome.nodes[state_first + begin : state_first + end]
-        if len(actors) == 1:
-            owner = np.full(end - begin, first_actor, np.int32)
-            base: Any = int(plan.templates["node_first"][template[0]])
-            these: Any = slice(base + begin, base + end)
-            at = np.arange(base + begin, base + end)
-        else:
-            owner = np.repeat(actors, counts)[begin:end]
-            first = plan.templates["node_first"][template]
-            base = first[owner - first_actor]
-            row = np.arange(state_first + begin, state_first + end) - plan.actors["node_first"][owner]
-            these = at = base + row
-            if np.array_equal(first[1:], first[:-1] + counts[:-1]):  # these need not be copied
-                these = slice(int(first[0]) + begin, int(first[0]) + end)
-        issued = state["start_ns"] != NONE
-        if not issued.all():  # a run that completes issues everything, and copying it takes time
-            these = at = at[issued]
-            owner, state = owner[issued], state[issued]
-            base = base if len(actors) == 1 else base[issued]
-        return self._describe(owner, base, at, these, state)
+        issued, key = state["start_ns"] != NONE, (template.tobytes(), begin, end)
+        is_whole = bool(issued.all())
+        if is_whole and self._latest is not None and self._latest[0] == key:
+            return self._described(actor, self._latest[1], state)
+        base = np.repeat(plan.templates["node_first"][template], counts)
+        at = base + (np.arange(begin, end) - np.repeat(before, counts))
+        if not is_whole:
+            return self._described(actor[issued], self._shared(base[issued], at[issued]), state[issued])
+        self._latest = key, self._shared(base, at)
+        return self._described(actor, self._latest[1], state)
 
-    def _describe(self, actor: Any, base: Any, at: Any, these: Any, state: Any) -> Rows:
-        """Rows of nodes, which are `at` in the plan's table (`these` selects the same), by their actors.
-
-        `base` is where that table has the first node of an actor's template.
-        """
+    def _shared(self, base: Any, at: Any) -> _Shared:
+        """What the nodes at these rows of the plan's table are, where that has their templates at `base`."""
+        is_contiguous = len(at) > 0 and bool((at[1:] == at[:-1] + 1).all())
+        these: Any = slice(int(at[0]), int(at[-1]) + 1) if is_contiguous else at  # which need not be copied
         nodes = np.asarray(self._plan.nodes)[these]
-        group, sequence = self._collective_columns(actor, nodes, state)
-        peer, tag = self._message_columns(actor, nodes)
-        waited = self._waited(actor, nodes, at - base)
+        action, kind = nodes["action"], self._kinds[these]
+        lane = self._lanes_of(nodes["lane"], these)
+        columns = {
+            "at": at,
+            "node_id": self.ids[these],
+            "name": self._names[these],
+            "kind": kind,
+            "lane": lane,
+            "activity": ACTIVITY_OF[kind, lane],
+            "stream": np.maximum(nodes["lane"].astype(np.int32) - LANES, NONE),
+            "recorded_on": self._recorded[0][these],
+            "treatment": np.ascontiguousarray(nodes["treatment"]),
+            "bytes": np.ascontiguousarray(nodes["bytes"]),
+        }
+        used = self._utilisation and self._utilisation.take(these)
+        of_groups, of_pairs = (
+            action == Action.COLLECTIVE,
+            (action == Action.SEND) | (action == Action.RECEIVE),
+        )
+        which = (np.flatnonzero(mask) for mask in (of_groups, of_pairs, of_groups | of_pairs))
+        duration = np.ascontiguousarray(nodes["duration_ns"])
+        return _Shared(base, columns, duration, used, *((rows, nodes[rows]) for rows in which))
+
+    def _described(self, actor: Any, shared: _Shared, state: Any) -> Rows:
+        """Rows of nodes, by their actors and states."""
+        group, sequence = self._collective_columns(actor, shared, state)
+        peer, tag = self._message_columns(actor, shared)
         cause, cause_row = self._start_cause(state)
         sender, sender_row = np.ascontiguousarray(state["message_from"]), state["message_node"]
         sent = np.flatnonzero(sender_row != NONE)
         sender_node = np.zeros(len(actor), np.uint64)
         if len(sent):
             sender_node[sent] = self.node_ids(sender[sent], sender_row[sent])
+        start, end = np.ascontiguousarray(state["start_ns"]), np.ascontiguousarray(state["end_ns"])
+        used = shared.utilisation
+        if used is not None and len(self._plan.slowdowns):  # they may have taken longer than planned
+            used = used.slowed(shared.duration_ns, np.maximum(end - start, 0))
         return Rows(
             actor=actor,
-            at=at,
-            node_id=self.ids[these],
-            name=self._names[these],
-            kind=self._kinds[these],
-            lane=self._lanes_of(nodes["lane"], these),
-            stream=np.maximum(nodes["lane"].astype(np.int32) - LANES, NONE),
-            recorded_on=self._recorded[0][these],
-            treatment=nodes["treatment"],
+            **shared.columns,
             ready_ns=state["ready_ns"],
-            start_ns=np.ascontiguousarray(state["start_ns"]),
-            end_ns=np.ascontiguousarray(state["end_ns"]),
-            bytes=nodes["bytes"],
+            start_ns=start,
+            end_ns=end,
             group=group,
             sequence=sequence,
             peer=peer,
             tag=tag,
-            **waited._asdict(),
+            **self._waited(actor, shared)._asdict(),
             start_cause=cause,
-            start_cause_node=self.ids[base + cause_row],
+            start_cause_node=self.ids[shared.base + cause_row],
             end_cause=(sender != NONE).view(np.int8),  # OWN or MESSAGE
             end_cause_actor=sender,
             end_cause_node=sender_node,
             has_end_node=sender_row != NONE,
-            utilisation=self._utilisation_of(at, nodes, state),
+            utilisation=used,
         )
 
     @property
@@ -315,13 +338,6 @@ class TimelineSource:
             parts.append(used.slowed(priced.ns, nodes["duration_ns"][timed]).spread(timed, len(trace)))
         return Utilisation.joined(parts) if is_known else None
 
-    def _utilisation_of(self, at: Any, nodes: Any, state: Any) -> Utilisation | None:
-        """Of nodes at these rows, which may have taken longer than planned."""
-        used = self._utilisation and self._utilisation.take(at)
-        if used is None or not len(self._plan.slowdowns):
-            return used
-        return used.slowed(nodes["duration_ns"], np.maximum(state["end_ns"] - state["start_ns"], 0))
-
     @cached_property
     def ids(self) -> Any:
         """Of the nodes of all templates, as traces have them."""
@@ -345,39 +361,50 @@ class TimelineSource:
         row[waited_for_lane] = freed[waited_for_lane]
         return cause, row
 
-    def _collective_columns(self, actor: Any, nodes: Any, state: Any) -> tuple[Any, Any]:
+    def _collective_columns(self, actor: Any, shared: _Shared, state: Any) -> tuple[Any, Any]:
         plan = self._plan
         group = np.full(len(actor), NONE, np.int32)
-        which = np.flatnonzero(nodes["action"] == Action.COLLECTIVE)
-        if not len(which):
-            return group, state["sequence"]
-        member_at = plan.actors["first_member"][actor[which]] + nodes["member"][which]
-        group[which] = plan.members["group"][plan.actor_members[member_at]]
+        which, nodes = shared.collectives
+        if len(which):
+            member_at = plan.actors["first_member"][actor[which]] + nodes["member"]
+            group[which] = plan.members["group"][plan.actor_members[member_at]]
         return group, state["sequence"]
 
-    def _message_columns(self, actor: Any, nodes: Any) -> tuple[Any, Any]:
+    def _message_columns(self, actor: Any, shared: _Shared) -> tuple[Any, Any]:
         plan = self._plan
         peer, tag = np.full(len(actor), NONE, np.int32), np.full(len(actor), NONE, np.int64)
-        sends = nodes["action"] == Action.SEND
-        which = np.flatnonzero(sends | (nodes["action"] == Action.RECEIVE))
-        if not len(which):
-            return peer, tag
-        channel = plan.channels[
-            plan.actor_channels[plan.actors["channel_first"][actor[which]] + nodes["detail"][which]]
-        ]
-        peer[which] = plan.actor_of_rank[
-            np.where(sends[which], channel["target"], channel["source"]).astype(np.int64)
-        ]
-        tag[which] = channel["tag"]
+        which, nodes = shared.messages
+        if len(which):
+            first = plan.actors["channel_first"][actor[which]]
+            channel = plan.channels[plan.actor_channels[first + nodes["detail"]]]
+            other = np.where(nodes["action"] == Action.SEND, channel["target"], channel["source"])
+            peer[which] = plan.actor_of_rank[other.astype(np.int64)]
+            tag[which] = channel["tag"]
         return peer, tag
 
-    def _waited(self, actor: Any, nodes: Any, row: Any) -> Waited:
+    def _waited(self, actor: Any, shared: _Shared) -> Waited:
         queued, waiting = np.full((2, len(actor)), NONE, np.int64)
         waited = Waited(queued, waiting, np.full(len(actor), NONE, np.int32))
-        which = np.flatnonzero(IS_COMMUNICATION[nodes["action"]])
+        which, nodes = shared.communication
         if len(which):
-            state_row = self._plan.actors["node_first"][actor[which]] + row[which]
-            waits_of_some = self.waits.of(Issued(actor[which], nodes[which], state_row))
+            actors, row = actor[which], (shared.columns["at"] - shared.base)[which]
+            state_row = self._plan.actors["node_first"][actors] + row
+            waits_of_some = self.waits.of(Issued(actors, nodes, state_row))
             for column, values in zip(waited, waits_of_some, strict=True):
                 column[which] = values
         return waited
+
+
+def _activities() -> Any:
+    """What a row counts as, by its kind and lane."""
+    of_kind = np.full(len(KIND_NAMES), HOST, np.int8)
+    of_kind[np.isin(KIND_NAMES, COMMUNICATION_KINDS)] = TRANSFER
+    of_kind[np.isin(KIND_NAMES, MEMORY_KINDS)] = MEMORY
+    of_kind[KIND_NAMES.index("compute")] = COMPUTE
+    of_kind[KIND_NAMES.index(COPY)] = intervals.COPY
+    table = np.repeat(of_kind[:, None], len(Lane), axis=1)
+    table[:, Lane.CPU] = HOST
+    return table
+
+
+ACTIVITY_OF = _activities()

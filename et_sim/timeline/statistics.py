@@ -17,12 +17,8 @@ from msgspec import Struct
 from et_sim.basics.intervals import COMPUTE, COPY, HOST, MEMORY, TRANSFER, WAITING, Spent
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.engine.outcome import Outcome
-from et_sim.plan.records import Lane
-from et_sim.tables.declaration import COPY as COPY_KIND
 from et_sim.timeline.content import Nullable
-from et_sim.timeline.rows import COMMUNICATION_KINDS, KIND_NAMES, Rows
-
-MEMORY_KINDS = ("memory_load", "memory_store")
+from et_sim.timeline.rows import Rows
 
 
 class KernelFigures(Struct):
@@ -50,13 +46,12 @@ class KernelFigures(Struct):
         if used is None:
             return
         timed = np.flatnonzero(~np.isnan(used.compute) & (rows.end_ns >= 0))
-        actor, used = rows.actor[timed], used.take(timed)
-        duration = (rows.end_ns - rows.start_ns)[timed]
+        actor, duration = rows.actor[timed].astype(np.intp), (rows.end_ns - rows.start_ns)[timed]
         np.add.at(self.time_ns, actor, duration)
-        np.add.at(self.compute_bound_ns, actor, np.where(used.is_memory_bound, 0, duration))
+        np.add.at(self.compute_bound_ns, actor, np.where(used.is_memory_bound[timed], 0, duration))
         for total, figure in zip(self.weighted, (used.compute, used.memory, used.intensity), strict=True):
             # Row after row, so that the sum does not depend on how actors are put into blocks.
-            total += np.bincount(actor, weights=figure * duration, minlength=self.actors)
+            total += np.bincount(actor, weights=figure[timed] * duration, minlength=self.actors)
 
     def columns(self) -> dict[str, Any]:
         """Averages per actor; NaN where no time was spent in such kernels."""
@@ -148,25 +143,9 @@ class Occupation:
             end = np.where(end < 0, self._end_ns, end)  # what never ended is still under way
         admitted = rows.start_ns + np.maximum(rows.queued_ns, 0)
         moved = admitted + np.maximum(rows.waiting_ns, 0)
-        kind = ACTIVITY_OF[rows.kind, rows.lane]
-        self._spent.add(rows.actor, kind, rows.start_ns, end, admitted, moved)
+        self._spent.add(rows.actor, rows.activity, rows.start_ns, end, admitted, moved)
 
     def figures(self) -> Spent:
         """When all rows are there."""
         self._spent.close()
         return self._spent
-
-
-def _activities() -> Any:
-    """What a row counts as, by its kind and lane."""
-    of_kind = np.full(len(KIND_NAMES), HOST, np.int8)
-    of_kind[np.isin(KIND_NAMES, COMMUNICATION_KINDS)] = TRANSFER
-    of_kind[np.isin(KIND_NAMES, MEMORY_KINDS)] = MEMORY
-    of_kind[KIND_NAMES.index("compute")] = COMPUTE
-    of_kind[KIND_NAMES.index(COPY_KIND)] = COPY
-    table = np.repeat(of_kind[:, None], len(Lane), axis=1)
-    table[:, Lane.CPU] = HOST
-    return table
-
-
-ACTIVITY_OF = _activities()

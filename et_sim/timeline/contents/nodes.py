@@ -37,16 +37,53 @@ def timeline_content(run: RecordedRun) -> TableContent:
     streams = () if run.measurement.source.stream_names else ("stream",)
     parts = () if run.measurement.has_rules else PARTS
     recorded = () if run.measurement.source.recorded_names else ("recorded_on",)
-    blocks = (_block(rows, run.measurement.source) for rows in run.measurement.blocks())
-    return TableContent(blocks, without=(*streams, *recorded, *parts))
+    blocks = _Blocks(run.measurement.source)
+    return TableContent(map(blocks.block, run.measurement.blocks()), without=(*streams, *recorded, *parts))
 
 
-def _block(rows: Rows, source: TimelineSource) -> Block:
+class _Blocks:
+    """Blocks of the table; what the rows of one share with those of the one before is made once."""
+
+    def __init__(self, source: TimelineSource) -> None:
+        self._source = source
+        self._at: Any = None
+        self._shared: dict[str, Any] = {}
+
+    def block(self, rows: Rows) -> Block:
+        """That of some rows."""
+        if rows.at is not self._at:
+            self._at, self._shared = rows.at, _shared(rows, self._source)
+        never_ended, end_cause = rows.end_ns < 0, rows.end_cause
+        if never_ended.any():
+            end_cause = np.where(never_ended, np.int8(NONE), end_cause)
+        columns = {
+            **self._shared,
+            "actor": rows.actor,
+            "ready_ns": rows.ready_ns,
+            "start_ns": rows.start_ns,
+            "end_ns": rows.end_ns,
+            "group": Texts(rows.group, self._source.group_names),
+            "sequence": rows.sequence,
+            "peer": rows.peer,
+            "tag": rows.tag,
+            "queued_ns": rows.queued_ns,
+            "waiting_ns": rows.waiting_ns,
+            "waits_for": rows.waits_for,
+            "start_cause": Texts(rows.start_cause, START_CAUSES),
+            "start_cause_node": Nullable(rows.start_cause_node, rows.start_cause == BEGIN),
+            "end_cause": Texts(end_cause, END_CAUSES),
+            "end_cause_actor": Nullable(rows.end_cause_actor, rows.end_cause != MESSAGE),
+            "end_cause_node": Nullable(rows.end_cause_node, ~rows.has_end_node),
+            **_utilisation(rows),
+            **_figures_of_parts(rows),
+        }
+        return Block(columns, rows.actor, rows.start_ns, rows.end_ns)
+
+
+def _shared(rows: Rows, source: TimelineSource) -> dict[str, Any]:
+    """Columns that say what nodes are, whoever runs them and however long they take."""
     streams, recorded = source.stream_names, source.recorded_names
-    never_ended = rows.end_ns < 0
-    end_cause = np.where(never_ended, np.int8(NONE), rows.end_cause) if never_ended.any() else rows.end_cause
-    columns = {
-        "actor": rows.actor,
+    return {
         "node": rows.node_id,
         "name": Texts(rows.name, source.names),
         "kind": Texts(rows.kind, KIND_NAMES),
@@ -54,27 +91,10 @@ def _block(rows: Rows, source: TimelineSource) -> Block:
         **({"stream": Texts(rows.stream, streams)} if streams else {}),
         **({"recorded_on": Texts(rows.recorded_on, recorded)} if recorded else {}),
         "treatment": Texts(rows.treatment.astype(np.int8), TREATMENT_NAMES),
-        "ready_ns": rows.ready_ns,
-        "start_ns": rows.start_ns,
-        "end_ns": rows.end_ns,
         "bytes": rows.bytes,
-        "group": Texts(rows.group, source.group_names),
-        "sequence": rows.sequence,
-        "peer": rows.peer,
-        "tag": rows.tag,
-        "queued_ns": rows.queued_ns,
-        "waiting_ns": rows.waiting_ns,
-        "waits_for": rows.waits_for,
-        "start_cause": Texts(rows.start_cause, START_CAUSES),
-        "start_cause_node": Nullable(rows.start_cause_node, rows.start_cause == BEGIN),
-        "end_cause": Texts(end_cause, END_CAUSES),
-        "end_cause_actor": Nullable(rows.end_cause_actor, rows.end_cause != MESSAGE),
-        "end_cause_node": Nullable(rows.end_cause_node, ~rows.has_end_node),
-        **_utilisation(rows),
         "timed_by": _timed_by(rows, source),
-        **_parts(rows),
+        **_words_of_parts(rows),
     }
-    return Block(columns, rows.actor, rows.start_ns, rows.end_ns)
 
 
 def _timed_by(rows: Rows, source: TimelineSource) -> Texts:
@@ -97,18 +117,19 @@ def _nothing(rows: Rows, kind: type) -> Nullable:
     return Nullable(np.zeros(len(rows.actor), kind), np.ones(len(rows.actor), np.bool_))
 
 
-def _parts(rows: Rows) -> dict[str, Any]:
-    """What the times of kernels consist of, and which figures set them."""
-    used = rows.utilisation
-    if used is None:
-        nothing = _nothing(rows, np.float64)
-        nobody = Texts(np.full(len(rows.actor), NONE, np.int32), ())
-        return {**dict.fromkeys(PART_FIGURES, nothing), **dict.fromkeys(PART_WORDS, nobody)}
-    words = {name: getattr(used, name) for name in PART_WORDS}
-    return {
-        **{name: getattr(used, name) for name in PART_FIGURES},
-        **{name: Texts(word.codes.astype(np.int32) - 1, word.texts[1:]) for name, word in words.items()},
-    }
+def _figures_of_parts(rows: Rows) -> dict[str, Any]:
+    """What the times of kernels consist of."""
+    if rows.utilisation is None:
+        return dict.fromkeys(PART_FIGURES, _nothing(rows, np.float64))
+    return {name: getattr(rows.utilisation, name) for name in PART_FIGURES}
+
+
+def _words_of_parts(rows: Rows) -> dict[str, Texts]:
+    """Which figures set the times of kernels."""
+    if rows.utilisation is None:
+        return dict.fromkeys(PART_WORDS, Texts(np.full(len(rows.actor), NONE, np.int32), ()))
+    words = {name: getattr(rows.utilisation, name) for name in PART_WORDS}
+    return {name: Texts(word.codes.astype(np.int32) - 1, word.texts[1:]) for name, word in words.items()}
 
 
 def _utilisation(rows: Rows) -> dict[str, Any]:
