@@ -9,19 +9,18 @@ that mix letters and digits, or in C++ names, are part of the word: `sm80_xmma_g
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from et_sim.views.run.columns import Words
 
 _WORD = re.compile(r"\S+")
-_NUMBER = re.compile(r"(?<![0-9A-Za-z])[0-9]{1,18}(?![0-9A-Za-z])")
+_NUMBER = re.compile(r"(?<![0-9A-Za-z])([0-9]{1,18})(?![0-9A-Za-z])")
 _IDENTIFIER = re.compile(r"[A-Za-z][0-9]|[0-9][A-Za-z]|[<>&*]|::")
 MANY = 32  # values: numbers of things, even with gaps
-Spans = tuple[tuple[int, int], ...]
-Skeleton = tuple[str, ...]  # what stands between the numbers
+Skeleton = tuple[str, ...]  # what stands between numbers
+Numbered = tuple[int, Sequence[str]]  # which name it is, and its numbers
 
 
 def stems_of(names: Words, beside: Iterable[str | None] = ()) -> Words:
@@ -37,34 +36,44 @@ def stems_of(names: Words, beside: Iterable[str | None] = ()) -> Words:
 
 def stems(names: Sequence[str], beside: Sequence[str] = ()) -> list[str]:
     """The stem of every name."""
-    spans: dict[str, Spans] = {}  # of the words of names, which are few
-    taken_apart = {name: _taken_apart(name, spans) for name in (*names, *beside)}
-    values: dict[Skeleton, list[set[int]]] = {}
-    for skeleton, numbers in taken_apart.values():
-        sets = values.setdefault(skeleton, [set() for _ in numbers])
-        for known, number in zip(sets, numbers, strict=True):
-            known.add(int(number))
-    counts = {skeleton: tuple(map(_is_counter, sets)) for skeleton, sets in values.items()}
-    return [_stem(*taken_apart[name], counts) for name in names]
+    stem_of_name = [*names, *beside]
+    for skeleton, named in _taken_apart(stem_of_name).items():
+        columns = zip(*(numbers for _, numbers in named), strict=True)
+        counts = [_is_counter(set(map(int, set(values)))) for values in columns]
+        common = "#".join(skeleton) if all(counts) else None
+        for place, numbers in named:
+            stem_of_name[place] = _stem(skeleton, numbers, counts) if common is None else common
+    return stem_of_name[: len(names)]
 
 
-def _taken_apart(name: str, spans: dict[str, Spans]) -> tuple[Skeleton, tuple[str, ...]]:
-    """What stands between the numbers that may be counters, and these."""
-    spans_of_numbers = []
-    for word in _WORD.finditer(name):
-        if (spans_of_word := spans.get(word[0])) is None:
-            spans_of_word = spans[word[0]] = _numbers(word[0])
-        spans_of_numbers += [(word.start() + first, word.start() + end) for first, end in spans_of_word]
-    ends = [0, *(place for span in spans_of_numbers for place in span), len(name)]
-    pieces = [name[first:end] for first, end in pairwise(ends)]
-    return tuple(pieces[::2]), tuple(pieces[1::2])
+def _taken_apart(names: Sequence[str]) -> dict[Skeleton, list[Numbered]]:
+    """Names by what stands between the numbers that may be counters, with these."""
+    by_texts: dict[Skeleton, list[Numbered]] = {}
+    for place, name in enumerate(names):
+        pieces = _NUMBER.split(name)
+        by_texts.setdefault(tuple(pieces[::2]), []).append((place, pieces[1::2]))
+    by_skeleton: dict[Skeleton, list[Numbered]] = {}
+    for texts, named in by_texts.items():
+        may_count = _may_count(texts)
+        if all(may_count):
+            by_skeleton.setdefault(texts, []).extend(named)
+            continue
+        for place, numbers in named:
+            skeleton, counters = [texts[0]], []
+            for is_apart, number, text in zip(may_count, numbers, texts[1:], strict=True):
+                if is_apart:
+                    counters.append(number)
+                    skeleton.append(text)
+                else:
+                    skeleton[-1] += number + text
+            by_skeleton.setdefault(tuple(skeleton), []).append((place, counters))
+    return by_skeleton
 
 
-def _numbers(word: str) -> Spans:
-    """Where in a word there are numbers that may be counters."""
-    if _IDENTIFIER.search(word):
-        return ()
-    return tuple(number.span() for number in _NUMBER.finditer(word))
+def _may_count(texts: Skeleton) -> list[bool]:
+    """Whether each of the numbers between some texts is no part of an identifier."""
+    words = [word[0] for word in _WORD.finditer("0".join(texts))]
+    return [not _IDENTIFIER.search(word) for word in words for _ in _NUMBER.findall(word)]
 
 
 def _is_counter(values: set[int]) -> bool:
@@ -73,6 +82,6 @@ def _is_counter(values: set[int]) -> bool:
     return len(values) >= MANY or (len(values) > 1 and 2 * len(values) > span)
 
 
-def _stem(skeleton: Skeleton, numbers: tuple[str, ...], counts: Mapping[Skeleton, tuple[bool, ...]]) -> str:
-    shown = ("#" if counter else number for counter, number in zip(counts[skeleton], numbers, strict=True))
+def _stem(skeleton: Skeleton, numbers: Sequence[str], counts: Sequence[bool]) -> str:
+    shown = ("#" if counter else number for counter, number in zip(counts, numbers, strict=True))
     return "".join(piece for pair in zip(skeleton, (*shown, ""), strict=True) for piece in pair)

@@ -61,12 +61,15 @@ class RunGroups:
         unknown = len(self._texts)
         number = [NO_GROUP if text is None else self._number.get(text, unknown) for text in texts]
         of_code = np.array(number, np.int64)[code]
-        keys = actor.astype(np.int64) * unknown + of_code
-        has_group = of_code != NO_GROUP
-        at = np.minimum(np.searchsorted(self.keys, keys), max(len(self.keys) - 1, 0))
-        if (of_code == unknown).any() or (has_group.any() and (self.keys[at] != keys)[has_group].any()):
+        at, in_group = np.full(len(of_code), NO_GROUP, np.int64), np.flatnonzero(of_code != NO_GROUP)
+        if not len(in_group):
+            return at
+        of_code = of_code[in_group]
+        keys = actor[in_group].astype(np.int64) * unknown + of_code
+        at[in_group] = known = np.minimum(np.searchsorted(self.keys, keys), max(len(self.keys) - 1, 0))
+        if (of_code == unknown).any() or (self.keys[known] != keys).any():
             raise UsageError("lacks groups that the timeline names", place=self._place, remedy=AGAIN)
-        return np.where(has_group, at, NO_GROUP)
+        return at
 
     def together(self, actor: Any, code: Any, texts: Sequence[Text]) -> Words:
         """What rows are called where ranks of an actor are not told apart: `1 or 2`."""

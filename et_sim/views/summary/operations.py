@@ -215,8 +215,8 @@ def _time_by_words(
     duration = np.where(times.completed & shown, cut.end - cut.start, 0)
     for column in WORDS:
         texts = words(rows[column])
-        total = np.zeros((keys, len(texts.texts)), np.int64)
-        np.add.at(total, (key_of_row, texts.codes), duration)
+        size = len(texts.texts)
+        total = total_by(key_of_row * size + texts.codes, keys * size, duration).reshape(keys, size)
         for key, word in zip(*np.nonzero(total[:, :-1]), strict=True):
             times_of[key][column][str(texts.texts[word])] = int(total[key, word])
     return times_of
