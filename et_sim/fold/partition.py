@@ -276,22 +276,14 @@ class _PointToPoint:
 def _peers_of_ranks(lowering: Lowering) -> tuple[Any, Any, Any]:
     """(rank, slot, peer) of everything any rank sends to or receives from."""
     workload = lowering.workload
-    owners, slots, peers = [], [], []
-    order = np.argsort(workload.template_of_rank, kind="stable")
-    ends = np.searchsorted(workload.template_of_rank[order], np.arange(len(workload.templates) + 1))
-    for template, endpoints in enumerate(lowering.endpoints):
-        count = len(endpoints.peers)
-        mine = order[ends[template] : ends[template + 1]].astype(np.int64)
-        if count and len(mine):
-            owner = np.repeat(mine, count)
-            peer = np.tile(endpoints.peers, len(mine))
-            owners.append(owner)
-            slots.append(np.tile(np.arange(count), len(mine)))
-            peers.append((peer + owner) % workload.ranks if endpoints.relative else peer)
-    if not owners:
-        nothing = np.zeros(0, np.int64)
-        return nothing, nothing, nothing
-    return np.concatenate(owners), np.concatenate(slots), np.concatenate(peers)
+    endpoints = lowering.endpoints
+    rank = np.argsort(workload.template_of_rank, kind="stable")
+    template = workload.template_of_rank[rank]
+    count = endpoints.slots[template]
+    of = np.repeat(np.arange(len(rank)), count)
+    slot = np.arange(len(of)) - (np.cumsum(count) - count)[of]
+    owner, peer = rank[of], endpoints.peers[endpoints.slot_first[template[of]] + slot]
+    return owner, slot, np.where(endpoints.relative[template[of]], (peer + owner) % workload.ranks, peer)
 
 
 def _slots_back(owner: Any, slot: Any, peer: Any, ranks: int) -> Any:

@@ -14,6 +14,7 @@ import numpy as np
 
 from et_sim.compute import Treatment, Utilisation
 from et_sim.plan.lowering import Lowering
+from et_sim.plan.splitmix import splitmix64
 from et_sim.trace.columns import NodeKind
 
 # Node columns that say what a program does; where its children and details stand in other tables follows.
@@ -56,18 +57,18 @@ def _fingerprints(lowering: Lowering) -> list[tuple[int, ...]]:
     """A few sums of each template, and a number for its names, which tell apart what does the same."""
     first, count = lowering.templates["node_first"], lowering.templates["nodes"]
     nodes = np.asarray(lowering.nodes)
-    place = np.arange(1, len(nodes) + 1) - np.repeat(first, count)
+    place = splitmix64(np.arange(len(nodes)) - np.repeat(first, count), 0).view(np.int64)
     sums = []
     with np.errstate(over="ignore"):
         for name in ("duration_ns", "bytes"):
             before = np.concatenate(([0], np.cumsum(nodes[name] * place)))
             sums.append(before[first + count] - before[first])
-    columns = (count.tolist(), *(column.tolist() for column in sums))
+    endpoints = lowering.endpoints
+    columns = [column.tolist() for column in (count, *sums, endpoints.counts, endpoints.slots)]
+    names = (names for stack in lowering.workload.stacks() for names in stack.names)
     return [
-        (*figures, len(endpoints.rows), len(endpoints.peers), hash(trace.names))
-        for *figures, endpoints, trace in zip(
-            *columns, lowering.endpoints, lowering.workload.templates, strict=False
-        )
+        (*figures, hash(names_of_template))
+        for *figures, names_of_template in zip(*columns, names, strict=False)
     ]
 
 

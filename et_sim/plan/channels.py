@@ -15,8 +15,7 @@ source actor's representative and the rank that this one sends to.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from msgspec import Struct
@@ -26,7 +25,7 @@ from et_sim.basics.unique import unique
 from et_sim.plan import records
 from et_sim.plan.members import Actors
 from et_sim.trace.columns import TAG_RANGE, NodeKind, Trace
-from et_sim.trace.stack import Stack, stacks
+from et_sim.trace.stack import Stack, stack_of
 from et_sim.trace.workload import Workload
 
 _PEER_BITS = 33
@@ -48,57 +47,103 @@ class Endpoints(Struct, frozen=True, eq=False):
         return (self.peers + rank) % ranks if self.relative else self.peers
 
 
+class EndpointTable(Sequence[Endpoints]):
+    """The endpoints of every template; all of them as columns, by template."""
+
+    def __init__(self, parts: Sequence[tuple[Any, ...]], relative: Any) -> None:
+        """`parts`: counts of endpoints, counts of peers, columns of endpoints, peers; of some templates."""
+        self.counts, self.slots, self.rows, self.is_send, self.slot, self.tag, self.bytes, self.peers = (
+            np.concatenate(column) for column in zip(*parts, strict=True)
+        )
+        self.first, self.slot_first = (np.cumsum(counts) - counts for counts in (self.counts, self.slots))
+        self.relative = relative  # which templates name peers by their distance
+
+    @staticmethod
+    def nothing(templates: int) -> EndpointTable:
+        """That of templates that do not communicate."""
+        none, nobody = np.zeros(templates, np.int64), np.zeros(0, np.int64)
+        part = (none, none, nobody, nobody > 0, nobody, nobody, nobody, nobody)
+        return EndpointTable([part], np.zeros(templates, np.bool_))
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    @overload
+    def __getitem__(self, template: int) -> Endpoints: ...
+    @overload
+    def __getitem__(self, template: slice) -> Sequence[Endpoints]: ...
+    def __getitem__(self, template: int | slice) -> Endpoints | Sequence[Endpoints]:
+        if isinstance(template, slice):
+            return [self[number] for number in range(*template.indices(len(self)))]
+        if not 0 <= template < len(self):
+            raise IndexError(template)
+        first, slot_first = int(self.first[template]), int(self.slot_first[template])
+        which = slice(first, first + int(self.counts[template]))
+        return Endpoints(
+            rows=self.rows[which],
+            is_send=self.is_send[which],
+            slot=self.slot[which],
+            tag=self.tag[which],
+            bytes=self.bytes[which],
+            peers=self.peers[slot_first : slot_first + int(self.slots[template])],
+            relative=bool(self.relative[template]),
+        )
+
+    def of(self, templates: Any) -> tuple[Any, Any]:
+        """(where the endpoints of these templates stand, one template after the other; which it is of)."""
+        counts = self.counts[templates]
+        which = np.repeat(np.arange(len(templates)), counts)
+        before = self.first[templates] - (np.cumsum(counts) - counts)
+        return np.arange(len(which)) + before[which], which
+
+
 def find_endpoints(trace: Trace, relative: bool = False, ranks: int = 1) -> Endpoints:
     """The sends and receives of a template; distances are taken modulo the number of ranks."""
-    return _endpoints(next(stacks([trace])), [relative], ranks)[0]
+    is_relative = np.array([relative])
+    return EndpointTable([_endpoints(stack_of([trace]), is_relative, ranks)], is_relative)[0]
 
 
-def _endpoints(stack: Stack, relative: Sequence[bool], ranks: int) -> list[Endpoints]:
-    """Those of each of the traces; `relative`: whether it names peers by their distance."""
+def _endpoints(stack: Stack, relative: Any, ranks: int) -> tuple[Any, ...]:
+    """Those of the traces, as `EndpointTable` takes them; `relative`: which name peers by their distance."""
     trace = stack.trace
     messages = (trace.kind == NodeKind.SEND) | (trace.kind == NodeKind.RECV)
     rows = np.flatnonzero(messages & ~trace.is_unsized)
     of = stack.of_row[rows]
     is_send = trace.kind[rows] == NodeKind.SEND
     peer = np.where(is_send, trace.comm_dst[rows], trace.comm_src[rows]).astype(np.int64)
-    peer = np.where(np.array(relative, np.bool_)[of], peer % ranks, peer)
+    peer = np.where(relative[of], peer % ranks, peer)
     first, slot = records.in_order_of_first((of << _PEER_BITS) + peer)
-    tag, size, peer = trace.comm_tag[rows] % TAG_RANGE, trace.comm_bytes[rows], peer[first]
-    bounds = np.searchsorted(of, np.arange(len(stack) + 1)).tolist()
-    slots = np.searchsorted(first, bounds).tolist()
-    return [
-        Endpoints(
-            rows=rows[begin:end] - int(row),
-            is_send=is_send[begin:end],
-            slot=slot[begin:end] - of_slot,
-            tag=tag[begin:end],
-            bytes=size[begin:end],
-            peers=peer[of_slot:until],
-            relative=is_relative,
-        )
-        for row, (begin, end), (of_slot, until), is_relative in zip(
-            stack.first[:-1].tolist(), pairwise(bounds), pairwise(slots), relative, strict=True
-        )
-    ]
+    bounds = np.searchsorted(of, np.arange(len(stack) + 1))
+    slots = np.searchsorted(first, bounds)
+    return (
+        np.diff(bounds),
+        np.diff(slots),
+        rows - stack.first[of],
+        is_send,
+        slot - slots[of],
+        trace.comm_tag[rows] % TAG_RANGE,
+        trace.comm_bytes[rows],
+        peer[first],
+    )
 
 
-def endpoints_of_templates(workload: Workload, *, communicates: bool) -> list[Endpoints]:
+def endpoints_of_templates(workload: Workload, *, communicates: bool) -> EndpointTable:
     """The checked endpoints of every template of a workload; none if nobody communicates."""
-    if not communicates:
-        nobody = np.zeros(0, np.int64)
-        nothing = Endpoints(nobody, nobody > 0, nobody, nobody, nobody, nobody, relative=False)
-        return [nothing] * len(workload.templates)
-    lowest = lowest_ranks(workload)
-    every: list[Endpoints] = []
-    for stack in stacks(workload.templates):
-        relative = [workload.has_relative_peers(template) for template in stack.numbers]
-        every += _endpoints(stack, relative, workload.ranks)
-        for template in _doubtful(workload, stack, lowest):
-            trace, endpoints, rank = workload.templates[template], every[template], int(lowest[template])
+    if not communicates or not len(workload.templates):
+        return EndpointTable.nothing(len(workload.templates))
+    lowest, relative, parts = lowest_ranks(workload), workload.are_relative, []
+    for stack in workload.stacks():
+        parts.append(_endpoints(stack, stack.share(relative), workload.ranks))
+        doubtful = _doubtful(workload, stack, lowest)
+        of_stack = EndpointTable(parts[-1:], stack.share(relative)) if doubtful else None
+        for template in doubtful:
+            assert of_stack is not None
+            endpoints = of_stack[template - stack.number]
+            trace, rank = workload.templates[template], int(lowest[template])
             if not endpoints.relative:
                 check_peers(trace, rank_place(rank, trace), endpoints, workload.ranks)
             _check_own_end(workload, template, endpoints, rank)
-    return every
+    return EndpointTable(parts, relative)
 
 
 def _doubtful(workload: Workload, stack: Stack, lowest: Any) -> list[int]:
@@ -109,8 +154,8 @@ def _doubtful(workload: Workload, stack: Stack, lowest: Any) -> list[int]:
     peer = np.where(is_send, trace.comm_dst, trace.comm_src)
     named_end = np.where(is_send, trace.comm_src, trace.comm_dst)
     given = np.where(is_send, trace.has("comm_src"), trace.has("comm_dst"))
-    runs = np.bincount(workload.template_of_rank, minlength=len(workload.templates))[stack.numbers]
-    rank = np.where(runs == 1, lowest[stack.numbers], -1)  # of several ranks, each is another end
+    runs = stack.share(workload.ranks_per_template)
+    rank = np.where(runs == 1, stack.share(lowest), -1)  # of several ranks, each is another end
     is_right = (peer >= 0) & (peer < workload.ranks) & (~given | (named_end == stack.spread(rank)))
     return [stack.number + at for at in unique(stack.of_row[messages & ~is_right]).tolist()]
 
@@ -169,7 +214,7 @@ WORKLOAD = 0  # the space of the workload's own messages
 class ChannelTables:
     """Collects the sends and receives of programs; `finish` says which channel each one uses."""
 
-    def __init__(self, workload: Workload, endpoints: list[Endpoints], actors: Actors) -> None:
+    def __init__(self, workload: Workload, endpoints: EndpointTable, actors: Actors) -> None:
         self._workload = workload
         self._endpoints = endpoints
         self._actors = actors
@@ -177,31 +222,33 @@ class ChannelTables:
         self._keys: list[Any] = []
         self._count = 0
 
-    def add_actor(self, actor: int) -> int:
-        """Add what an actor sends and receives; returns where its channels begin."""
-        rank = int(self._actors.representative[actor])
-        endpoints = self._endpoints[int(self._workload.template_of_rank[rank])]
-        if not len(endpoints.rows):
-            return self._count
-        peers = endpoints.ranks(rank, self._workload.ranks)
-        if self._actors.is_folded:
-            incoming = np.array([self._as_sent(rank, int(peer)) for peer in peers], np.int64)
-        else:
-            incoming = np.stack((peers, np.full(len(peers), rank)), axis=1)
-        outgoing = np.stack((np.full(len(peers), rank), peers), axis=1)
-        ends = np.where(endpoints.is_send[:, None], outgoing[endpoints.slot], incoming[endpoints.slot])
-        return self._add(ends, endpoints, WORKLOAD)
+    def add_actors(self) -> Any:
+        """Add what the actors send and receive; returns where the channels of each begin."""
+        endpoints, ranks = self._endpoints, self._workload.ranks
+        template = self._workload.template_of_rank[self._actors.representative]
+        at, actor = endpoints.of(template)
+        rank, is_send = self._actors.representative.astype(np.int64)[actor], endpoints.is_send[at]
+        peer = endpoints.peers[endpoints.slot_first[template][actor] + endpoints.slot[at]]
+        peer = np.where(endpoints.relative[template][actor], (peer + rank) % ranks, peer)
+        ends = np.stack((np.where(is_send, rank, peer), np.where(is_send, peer, rank)), axis=1)
+        received = np.flatnonzero(~is_send)
+        if self._actors.is_folded and len(received):
+            pairs, which = np.unique(ends[received], axis=0, return_inverse=True)
+            as_sent = [self._as_sent(to, source) for source, to in pairs.tolist()]
+            ends[received] = np.array(as_sent, np.int64).reshape(-1, 2)[which.reshape(-1)]
+        first = self._count + np.cumsum(endpoints.counts[template]) - endpoints.counts[template]
+        self._add(ends, endpoints.tag[at], endpoints.bytes[at], WORKLOAD)
+        return first
 
     def add_custom(self, rank: int, endpoints: Endpoints, members: Any, space: int) -> int:
         """The same for a program of a custom collective, whose peers are places among `members`."""
         peers = members[endpoints.peers][endpoints.slot]
         is_send = endpoints.is_send
         ends = np.stack((np.where(is_send, rank, peers), np.where(is_send, peers, rank)), axis=1)
-        return self._add(ends, endpoints, space)
+        return self._add(ends, endpoints.tag, endpoints.bytes, space)
 
-    def _add(self, ends: Any, endpoints: Endpoints, space: int) -> int:
-        spaces = np.full(len(ends), space)
-        rest = np.stack((endpoints.tag, endpoints.bytes, spaces), axis=1)
+    def _add(self, ends: Any, tag: Any, size: Any, space: int) -> int:
+        rest = np.stack((tag, size, np.full(len(ends), space)), axis=1)
         self._keys.append(np.concatenate((ends, rest), axis=1))
         first = self._count
         self._count += len(ends)

@@ -99,23 +99,23 @@ def lower_collectives(
     `lowest`: of each template, any rank that runs it; to the others, a name means a group of that shape, too.
     """
     trace = stack.trace
-    used: list[list[str]] = [[] for _ in stack.traces]
+    used: list[list[str]] = [[] for _ in stack.heads]
     own_groups = {
-        at: read_process_groups(trace) for at, trace in enumerate(stack.traces) if trace.metadata_text
+        at: read_process_groups(stack.traces[at]) for at, head in enumerate(stack.heads) if head.metadata_text
     }
     rows = np.flatnonzero(nodes["action"] == Action.COLLECTIVE)
     if not len(rows):
         return used
-    template, texts_of_rows = stack.of_row[rows], _Own(stack, rows)
+    template = stack.of_row[rows]
     exchanges = _exchanges(stack, rows, template, collectives)
     datatypes = np.zeros((2, len(rows)), np.int64)
     if collectives.minds_datatypes:
-        datatypes[:] = texts_of_rows.column("datatype"), trace.datatype[rows]
+        datatypes[:] = stack.own_texts["datatype"][rows], trace.datatype[rows]
     signature = _signature(trace, rows, template, custom)
     signature[SIZE, exchanges != PLAIN] = 0  # members put in different amounts
     before = _planned_before(trace, rows, template, collectives)
     in_order = signature.copy()
-    in_order[GROUP] = texts_of_rows.column("group")
+    in_order[GROUP] = stack.own_texts["group"][rows]
     order, first = sorted_groups(template, before, *in_order, datatypes[0], exchanges)
     at = order[first]
     details, members = np.full((2, len(first)), UNSAID, np.int64)
@@ -207,17 +207,6 @@ def _lower(
         datatype=datatype_named(trace.datatypes[alike.datatype]) or "",
     )
     return _Lowered(request, collectives.add(request), group, is_rule)
-
-
-class _Own(NamedTuple):
-    """Collectives of a stack, with the numbers that their own traces give to texts."""
-
-    stack: Stack
-    rows: Any
-
-    def column(self, name: str) -> Any:
-        """Of each, the number of a text."""
-        return np.concatenate([getattr(trace, name) for trace in self.stack.traces])[self.rows]
 
 
 def _exchanges(stack: Stack, rows: Any, template: Any, collectives: CollectiveTables) -> Any:

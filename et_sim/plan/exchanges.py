@@ -135,10 +135,12 @@ class Exchanges:
         self._number: dict[tuple[int, ...], int] = {}  # by the texts of all members
         self.numbers: list[Any] = [None] * len(workload.templates)
         programs: dict[str, dict[int, _Program]] = {}  # by canonical name of a group, then by template
-        for template in unique(workload.template_of_rank).tolist() if communicates else ():
-            trace = workload.templates[template]
-            if has_splits(trace).any():
-                self._read(template, trace, trace.source or workload.source, programs)
+        used = workload.ranks_per_template > 0
+        for stack in workload.stacks() if communicates else ():
+            for at in unique(stack.of_row[has_splits(stack.trace)]).tolist():
+                if used[stack.number + at]:
+                    trace = stack.traces[at]
+                    self._read(stack.number + at, trace, trace.source or workload.source, programs)
         for name in sorted(programs):
             self._match(name, programs[name])
 

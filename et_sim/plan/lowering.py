@@ -101,10 +101,10 @@ class Lowering:
         processors: list[Any] = []  # that kernels are spread over, by stack
 
         def lower(stack: Stack) -> None:
-            lowest = self.lowest_rank[stack.numbers]
-            rank, places = int(lowest[0]), [trace.source or workload.source for trace in stack.traces]
+            lowest = stack.share(self.lowest_rank)
+            rank, places = int(lowest[0]), [head.source or workload.source for head in stack.heads]
             nodes, of_kernels = lower_nodes(stack, rules, rank, places[0])
-            self.too_little.add(stack, rank, ranks_of[stack.numbers], places)
+            self.too_little.add(stack, rank, stack.share(ranks_of), places)
             self.streams.assign(nodes, stack.trace)
             if self.variants.change_times:
                 for number, trace, rows in stack.parts():
@@ -126,22 +126,27 @@ class Lowering:
             *self.compute.notices(),
         ]
         self.templates, self.lane_first, self.nodes, self.children = templates.finish()
-        every = np.asarray(self.nodes)
-        parts = [  # of all templates but custom collectives, which are behind
-            TemplatePart(trace, every[first : first + len(trace)], first)
-            for trace, first in zip(workload.templates, self.templates["node_first"].tolist(), strict=False)
-        ]
+        held = self.collectives.processors_held
         if system.overlap:
-            self.slowing, self.slowdowns = slowing_of(parts, len(self.nodes), system.overlap)
+            self.slowing, self.slowdowns = slowing_of(self._parts(), len(self.nodes), system.overlap)
         else:
-            held = self.collectives.processors_held
             self.slowing, self.slowdowns = occupation_of(
-                parts, len(self.nodes), np.concatenate(processors), held
+                self._parts() if held.any() else (), len(self.nodes), np.concatenate(processors), held
             )
         self.tensors = _tensors(workload) if machine.system.track_local_mem else ()
         refuse_too_much_at_start(system.local_memory, self.tensors, "system configuration")
         ranks = np.arange(machine.network.ranks, dtype=np.int32)
         self.memory_server = memory.server_of_ranks(ranks) if memory else np.full_like(ranks, NO_SERVER)
+
+    def _parts(self) -> list[TemplatePart]:
+        """All templates but those of custom collectives, which are behind."""
+        nodes = np.asarray(self.nodes)
+        return [
+            TemplatePart(trace, nodes[first : first + len(trace)], first)
+            for trace, first in zip(
+                self.workload.templates, self.templates["node_first"].tolist(), strict=False
+            )
+        ]
 
     @property
     def inputs(self) -> tuple[tuple[str, str], ...]:
@@ -169,7 +174,7 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
     workload, machine, system = lowering.workload, lowering.machine, lowering.machine.system
     channel_tables = ChannelTables(workload, lowering.endpoints, actors)
     # Channels of the actors come first, so that an actor's place in them is its channel_first.
-    channel_first = [channel_tables.add_actor(actor) for actor in range(len(actors))]
+    channel_first = channel_tables.add_actors()
     customs = lowering.customs.finish(channel_tables)
     channels, actor_channels = channel_tables.finish()
     member_tables = MemberTables(workload, actors, lowering.groups, lowering.used_groups)

@@ -146,10 +146,9 @@ class JointRequests:
         Of each template: the lowest rank that runs it, the groups that it uses, and its place.
         """
         asks = unique(stack.of_row[nodes["action"] == Action.MEMORY]).tolist()
-        every = list(stack.parts())
         for at in asks:
-            _, trace, rows = every[at]
-            self._lower(nodes[rows], trace, int(lowest[at]), pool, used[at], places[at])
+            rows = stack.rows(at)
+            self._lower(nodes[rows], stack.traces[at], int(lowest[at]), pool, used[at], places[at])
 
     def _lower(
         self, nodes: Any, trace: Trace, rank: int, pool: MemoryPool | None, used: list[str], place: str

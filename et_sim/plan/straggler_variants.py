@@ -180,7 +180,7 @@ class StragglerVariants:
         self._factor: Any | None = None  # per rank
         self._time_factors = FactorTable(time_factors, workload.ranks)
         of_factors = self._time_factors.classes()
-        start = np.array([trace.start_ns for trace in workload.templates], np.int64)
+        start = workload.starts_ns
         if start.any():
             self.start_ns = start[workload.template_of_rank]
         if stragglers:
@@ -219,7 +219,9 @@ class StragglerVariants:
         relative = workload.relative_peers
         self.workload = replace(
             workload,
-            templates=tuple(workload.templates[old] for old in template),
+            templates=workload.templates
+            if template == [*range(len(workload.templates))]
+            else tuple(workload.templates[old] for old in template),
             template_of_rank=of_rank.reshape(-1).astype(np.int32),
             relative_peers=tuple(relative[old] for old in template) if relative else (),
         )

@@ -45,7 +45,7 @@ class Hops(Struct, frozen=True, eq=False):
 
 def explained(outcome: Outcome, workload: Workload, waits: Waits) -> dict[str, Any] | None:
     """What the longest path consists of; None where no trace has gaps, or the run did not complete."""
-    if not outcome.is_complete or not any(trace.is_gap.any() for trace in workload.templates):
+    if not outcome.is_complete or not any(stack.trace.is_gap.any() for stack in workload.stacks()):
         return None
     hops, end = _Walk(outcome, waits).hops(), int(outcome.finish_ns.max())
     took = hops.until_ns - hops.since_ns
@@ -102,7 +102,8 @@ def is_changed(outcome: Outcome, workload: Workload, system: System) -> bool:
         return True
     if system.replay_only or system.replay_communication:
         return False
-    return any(((trace.kind == NodeKind.COLL) & ~trace.is_unsized).any() for trace in workload.templates)
+    traces = (stack.trace for stack in workload.stacks())
+    return any(((trace.kind == NodeKind.COLL) & ~trace.is_unsized).any() for trace in traces)
 
 
 class _Walk:

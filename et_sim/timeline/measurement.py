@@ -26,6 +26,7 @@ from et_sim.plan.records import Plan
 from et_sim.timeline.composition import composition
 from et_sim.timeline.rows import COMMUNICATION_KINDS, KIND_NAMES, TREATMENT_NAMES, Rows, TimelineSource
 from et_sim.timeline.statistics import KernelFigures, Occupation, Statistics, combine
+from et_sim.trace.columns import NodeKind
 from et_sim.trace.group_attributes import count_metadata
 from et_sim.trace.order import settle
 from et_sim.trace.tensors import unannotated
@@ -117,21 +118,26 @@ def _ranks_of_template(workload: Workload) -> Any:
 
 def _ignored_metadata(workload: Workload) -> int:
     """METADATA nodes that describe no process groups, over all ranks."""
-    counts = np.array([count_metadata(trace)[1] for trace in workload.templates], np.int64)
-    return int(counts @ _ranks_of_template(workload))
+    ranks_of_template, count = _ranks_of_template(workload), 0
+    for stack in workload.stacks():
+        for at in unique(stack.of_row[stack.trace.kind == NodeKind.METADATA]).tolist():
+            count += count_metadata(stack.traces[at])[1] * int(ranks_of_template[stack.number + at])
+    return count
 
 
 def _ignored_attributes(workload: Workload, tracks_memory: bool) -> dict[str, int]:
     """Attributes that no model reads: name -> nodes that carry it, over all ranks."""
     ranks_of_template = _ranks_of_template(workload)
     total: dict[str, int] = {}
-    for ranks, trace in zip(ranks_of_template, workload.templates, strict=True):
-        for name, count in trace.ignored_attributes.items():
-            total[name] = total.get(name, 0) + count * int(ranks)
-        if not tracks_memory and len(trace.tensors):
-            outputs = int(trace.tensors.is_output.sum())
-            for name, count in (("inputs", len(trace.tensors) - outputs), ("outputs", outputs)):
-                total[name] = total.get(name, 0) + count * int(ranks)
+    for stack in workload.stacks():
+        has_tensors = not tracks_memory and not unannotated(stack.trace).all()
+        for at, (number, head) in enumerate(zip(stack.numbers, stack.heads, strict=True)):
+            counts = [*head.ignored_attributes.items()]
+            if has_tensors and len(tensors := stack.traces[at].tensors):
+                outputs = int(tensors.is_output.sum())
+                counts += [("inputs", len(tensors) - outputs), ("outputs", outputs)]
+            for name, count in counts:
+                total[name] = total.get(name, 0) + count * int(ranks_of_template[number])
     return dict(sorted(total.items()))
 
 
@@ -264,7 +270,7 @@ class Measurement:
         """Which nodes of the templates name tensors; None if memory is not tracked."""
         if not self._outcome.plan.tensors:
             return None
-        return np.concatenate([~unannotated(trace) for trace in self._workload.templates])
+        return np.concatenate([~unannotated(stack.trace) for stack in self._workload.stacks()])
 
 
 EVENTS = ("given", "written", "released")

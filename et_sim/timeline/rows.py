@@ -23,7 +23,7 @@ from et_sim.plan.records import LANES, Action, Lane
 from et_sim.tables.declaration import COPY, OPAQUE_KINDS
 from et_sim.timeline.waiting.arrivals import Issued
 from et_sim.timeline.waiting.waits import Waited, Waits
-from et_sim.trace.columns import CollectiveKind, NodeKind
+from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
 from et_sim.trace.stack import stacks
 from et_sim.trace.workload import Workload
 
@@ -106,7 +106,7 @@ class TimelineSource:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Of nodes, each once."""
-        return tuple(dict.fromkeys(chain.from_iterable(trace.names for trace in self._workload.templates)))
+        return tuple(dict.fromkeys(chain.from_iterable(stack.trace.names for stack in self._workload.stacks())))
 
     def name(self, at: int) -> str:
         """That of a node, by its row of the plan."""
@@ -256,9 +256,9 @@ class TimelineSource:
     def _recorded(self) -> tuple[Any, tuple[str, ...]]:
         """Where nodes of the templates were recorded, NONE if nobody says; and what that is called."""
         index: dict[str, int] = {}
-        names_of_nodes = np.full(sum(map(len, self._workload.templates)), NONE, np.int32)
+        names_of_nodes = np.full(self._workload.nodes_per_template.sum(), NONE, np.int32)
         first = 0
-        for trace in self._workload.templates:
+        for trace in self._recorded_traces():
             for word, attribute, values in (
                 ("thread", "tid", trace.thread),
                 ("stream", "stream", trace.stream),
@@ -271,6 +271,12 @@ class TimelineSource:
                 names_of_nodes[first + given] = np.array(names, np.int32)[which]
             first += len(trace)
         return names_of_nodes, tuple(index)
+
+    def _recorded_traces(self) -> Iterator[Trace]:
+        """All templates, in stacks where nothing says where it was recorded."""
+        for stack in self._workload.stacks():
+            is_recorded = any(stack.trace.has(attribute).any() for attribute in ("tid", "stream"))
+            yield from stack.traces if is_recorded else [stack.trace]
 
     def _lanes_of(self, lane: Any, these: Any) -> Any:
         """Where nodes are shown; those on streams, where they would be without."""
@@ -288,16 +294,17 @@ class TimelineSource:
         return np.where(is_cpu, np.uint8(Lane.CPU), plain)
 
     def _of_template(self, column: str, dtype: Any) -> Any:
-        parts = [getattr(template, column) for template in self._workload.templates]
+        parts = [getattr(stack.trace, column) for stack in self._workload.stacks()]
         return (np.concatenate(parts) if len(parts) > 1 else parts[0]).astype(dtype, copy=False)
 
     @cached_property
     def _names(self) -> Any:
         number_of = {name: number for number, name in enumerate(self.names)}.__getitem__
+        traces = [stack.trace for stack in self._workload.stacks()]
         return np.concatenate(
             [
                 np.fromiter(map(number_of, trace.names), np.int32, len(trace.names))[trace.name]
-                for trace in self._workload.templates
+                for trace in traces
             ]
         )
 
@@ -309,7 +316,7 @@ class TimelineSource:
         opaque = np.flatnonzero(kind > NodeKind.COLL)
         first, last = KIND_NAMES.index(OPAQUE_KINDS[0]), KIND_NAMES.index(OPAQUE_KINDS[-1])
         kinds[opaque] = np.minimum(first + kind[opaque] - NodeKind.STORAGE, last)
-        is_typed = np.concatenate([trace.has("comm_type") for trace in self._workload.templates])
+        is_typed = np.concatenate([stack.trace.has("comm_type") for stack in self._workload.stacks()])
         kinds[(kind == NodeKind.COLL) & ~is_typed] = KIND_NAMES.index(UNNAMED_KIND)
         computes, is_gap = kind == NodeKind.COMP, self._of_template("is_gap", np.bool_)
         kinds[computes & self._of_template("is_copy", np.bool_)] = KIND_NAMES.index(COPY)

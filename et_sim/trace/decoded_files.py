@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from et_sim.basics.errors import TraceError
-from et_sim.trace.columns import Trace
+from et_sim.trace.stack import Stack, Templates
 
 _BYTES_AT_ONCE = 1 << 20  # of small files that are decoded together: more are slower
 
@@ -19,7 +19,7 @@ class DecodedFiles:
 
     def __init__(self, drop_dangling: bool) -> None:
         self._drop_dangling = drop_dangling
-        self._traces: list[Trace] = []
+        self._stacks: list[Stack] = []
         self._contents: list[bytes] = []
         self._sources: list[str] = []
         self._bytes = 0
@@ -32,10 +32,10 @@ class DecodedFiles:
         self._sources.append(source)
         self._bytes += len(content)
 
-    def finish(self) -> tuple[Trace, ...]:
+    def finish(self) -> Templates:
         """The traces of all files."""
         self._decode()
-        return tuple(self._traces)
+        return Templates(stacks=self._stacks)
 
     @contextmanager
     def decoding_after_errors(self) -> Iterator[None]:
@@ -47,7 +47,9 @@ class DecodedFiles:
             raise
 
     def _decode(self) -> None:
+        if not self._contents:
+            return
         from et_sim.trace.wire import decode_several
 
-        self._traces += decode_several(self._contents, self._sources, drop_dangling=self._drop_dangling)
+        self._stacks.append(decode_several(self._contents, self._sources, drop_dangling=self._drop_dangling))
         self._contents, self._sources, self._bytes = [], [], 0

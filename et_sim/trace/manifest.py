@@ -228,7 +228,7 @@ def _template_of_rank(manifest: Manifest, place: str) -> RowColumn:
 
 def _read_templates(
     path: Path, entries: Sequence[Template], drop_dangling: bool
-) -> tuple[tuple[Trace, ...], list[tuple[str, str]]]:
+) -> tuple[Sequence[Trace], list[tuple[str, str]]]:
     """(the traces, each file with its hash)."""
     files = DecodedFiles(drop_dangling)
     places: dict[Path, int] = {}
@@ -251,7 +251,9 @@ def _read_templates(
         places[file] = len(places)
         files.add(content, str(file))
     decoded = files.finish()
-    return tuple(decoded[places[path.parent / entry.file]] for entry in entries), inputs
+    of_entry = [places[path.parent / entry.file] for entry in entries]
+    is_once = of_entry == [*range(len(decoded))]
+    return decoded if is_once else tuple(decoded[place] for place in of_entry), inputs
 
 
 def _shortened(text: str) -> str:

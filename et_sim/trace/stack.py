@@ -3,41 +3,76 @@
 Where a job has many small traces that all differ, calls take longer than the work. What stands in a stack is
 looked up by columns; in words, things are told of the trace itself, which is why metadata and lists of
 tensors are left out here. Traces of many nodes are stacked by themselves, without copying them.
+
+Readers make rows of several traces at once (`Block`), and a trace of its own only where somebody asks for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from itertools import accumulate, chain, pairwise
-from typing import Any
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, chain
+from typing import Any, overload
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field, structs
 
 from et_sim.basics.errors import EtSimError
-from et_sim.trace.columns import ATTRIBUTES, BIT, TEXT_ATTRIBUTES, IntColumn, Trace, no_tensor_lists
+from et_sim.trace.columns import (
+    ATTRIBUTES,
+    BIT,
+    TEXT_ATTRIBUTES,
+    IntColumn,
+    RowColumn,
+    TensorLists,
+    Trace,
+    no_tensor_lists,
+)
 
 ROWS_AT_ONCE = 1 << 15  # more leave the processor's cache
+MOST_ROWS_KEPT = 1 << 19  # in stacks that are copies of traces
 OF_EVERY_NODE = ("node_id", "kind", "name", "duration_us", "involved_count", "present")
 PER_NODE = (*OF_EVERY_NODE, *(attribute.column for attribute in ATTRIBUTES))
+
+
+class TraceHead(Struct, frozen=True, eq=False):
+    """What is said of a trace, and not of its nodes; as in `Trace`."""
+
+    source: str = ""
+    version: str = ""
+    start_ns: int = 0
+    metadata_text: dict[int, str] = field(default_factory=dict)
+    ignored_attributes: dict[str, int] = field(default_factory=dict)
+    dropped_dependencies: int = 0
+
+    @staticmethod
+    def of(trace: Trace) -> TraceHead:
+        """That of a trace."""
+        return TraceHead(*(getattr(trace, name) for name in TraceHead.__struct_fields__))
 
 
 class Stack(Struct, frozen=True, eq=False):
     """Rows of all traces, one after the other; ids ascend within a trace only."""
 
     trace: Trace  # all of them; its texts are those of all, each once, and names as they come
-    traces: tuple[Trace, ...]
+    traces: Sequence[Trace]
     number: int  # of the first of them, among all that were to be stacked
     first: IntColumn  # row of each, and the end of the last
+    heads: Sequence[TraceHead]
+    names: Sequence[tuple[str, ...]]  # of each
+    own_texts: Mapping[str, RowColumn]  # columns of texts, as each of the traces numbers them
 
     def __len__(self) -> int:
-        return len(self.traces)
+        return len(self.heads)
 
     @property
     def numbers(self) -> range:
         """Of the traces, among all that were to be stacked."""
         return range(self.number, self.number + len(self))
+
+    def share(self, values: Any) -> Any:
+        """Of what is known of all that were to be stacked, that of its own traces."""
+        return values[self.number : self.number + len(self)]
 
     @property
     def of_row(self) -> IntColumn:
@@ -53,29 +88,178 @@ class Stack(Struct, frozen=True, eq=False):
         at = int(np.searchsorted(self.first, row, side="right")) - 1
         return at, row - int(self.first[at])
 
+    def rows(self, at: int) -> slice:
+        """Those of one of the traces."""
+        return slice(int(self.first[at]), int(self.first[at + 1]))
+
     def parts(self) -> Iterator[tuple[int, Trace, slice]]:
         """The number of each trace, the trace, and its rows."""
-        bounds = pairwise(self.first.tolist())
-        for number, trace, (begin, end) in zip(self.numbers, self.traces, bounds, strict=True):
-            yield number, trace, slice(begin, end)
+        for at, (number, trace) in enumerate(zip(self.numbers, self.traces, strict=True)):
+            yield number, trace, self.rows(at)
 
     def apart(self) -> Iterator[Stack]:
         """A stack for each trace."""
         for number, trace in zip(self.numbers, self.traces, strict=True):
-            yield _stacked(number, [trace])
+            yield stack_of([trace], number)
 
 
-def stacks(traces: Sequence[Trace], alike: Sequence[Any] = ()) -> Iterator[Stack]:
+class Block(Struct, frozen=True, eq=False):
+    """Rows of several traces, as a reader makes them: columns of all, one trace after the other."""
+
+    columns: Mapping[str, Any]  # texts and names as each of the traces numbers them
+    first: IntColumn  # row of each, and the end of the last
+    data_start: IntColumn  # over all rows
+    data_deps: RowColumn  # rows of the same trace
+    ctrl_start: IntColumn
+    ctrl_deps: RowColumn
+    names: Sequence[tuple[str, ...]]
+    heads: Sequence[TraceHead]
+    texts: Mapping[str, Sequence[tuple[str, ...]]]  # of those attributes that any node may have
+    tensors: Callable[[int], TensorLists] | None = None  # of one of them; None: there are none
+
+    def trace(self, at: int) -> Trace:
+        """One of them."""
+        begin, end = self.first[at : at + 2].tolist()
+        data_start, ctrl_start = self.data_start[begin : end + 1], self.ctrl_start[begin : end + 1]
+        columns: dict[str, Any] = {name: column[begin:end] for name, column in self.columns.items()}
+        columns |= {name: texts[at] for name, texts in self.texts.items()}
+        return Trace(
+            **columns,
+            data_start=data_start - data_start[0],
+            data_deps=self.data_deps[data_start[0] : data_start[-1]],
+            ctrl_start=ctrl_start - ctrl_start[0],
+            ctrl_deps=self.ctrl_deps[ctrl_start[0] : ctrl_start[-1]],
+            names=self.names[at],
+            tensors=self.tensors(at) if self.tensors else no_tensor_lists(),
+            **structs.asdict(self.heads[at]),
+        )
+
+    def stack(self, number: int = 0) -> Stack:
+        """All of them as one."""
+        if len(self.heads) == 1:
+            return stack_of([self.trace(0)], number)
+        own = {text.column: self.columns[text.column] for text in TEXT_ATTRIBUTES}
+        return Stack(_whole(self), _Made(self), number, self.first, self.heads, self.names, own)
+
+    @staticmethod
+    def of(traces: Sequence[Trace]) -> Block:
+        """Copies of traces' rows."""
+
+        def joined(name: str) -> Any:
+            return np.concatenate([getattr(trace, name) for trace in traces])
+
+        columns: dict[str, Any] = {name: joined(name) for name in OF_EVERY_NODE}
+        given = int(np.bitwise_or.reduce(columns["present"]))
+        first = np.array([0, *accumulate(map(len, traces))], np.int64)
+        for attribute in ATTRIBUTES:  # what no node carries is 0 everywhere
+            is_given = attribute.texts or given & BIT[attribute.name]
+            columns[attribute.column] = (
+                joined(attribute.column) if is_given else np.zeros(first[-1], attribute.dtype)
+            )
+        starts = {}
+        for kind in ("data_start", "ctrl_start"):
+            ends = [0, *accumulate(int(getattr(trace, kind)[-1]) for trace in traces)]
+            behind = np.concatenate([getattr(trace, kind)[1:] for trace in traces])
+            behind += np.repeat(np.array(ends[:-1], np.int64), np.diff(first))
+            starts[kind] = np.concatenate((np.zeros(1, np.int64), behind))
+        return Block(
+            columns,
+            first,
+            starts["data_start"],
+            joined("data_deps"),
+            starts["ctrl_start"],
+            joined("ctrl_deps"),
+            [trace.names for trace in traces],
+            [TraceHead.of(trace) for trace in traces],
+            {text.texts: [getattr(trace, text.texts) for trace in traces] for text in TEXT_ATTRIBUTES},
+            [trace.tensors for trace in traces].__getitem__,
+        )
+
+
+class _Made(Sequence[Trace]):
+    """The traces of a block, each made when somebody asks for it."""
+
+    def __init__(self, block: Block) -> None:
+        self._block = block
+        self._known: dict[int, Trace] = {}
+
+    def __len__(self) -> int:
+        return len(self._block.heads)
+
+    @overload
+    def __getitem__(self, at: int) -> Trace: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Trace]: ...
+    def __getitem__(self, at: int | slice) -> Trace | Sequence[Trace]:
+        if isinstance(at, slice):
+            return [self[number] for number in range(*at.indices(len(self)))]
+        if not 0 <= at < len(self):
+            raise IndexError(at)
+        if at not in self._known:
+            self._known[at] = self._block.trace(at)
+        return self._known[at]
+
+
+class Templates(Sequence[Trace]):
+    """Traces whose stacks are made once."""
+
+    def __init__(self, traces: Iterable[Trace] = (), stacks: Iterable[Stack] = ()) -> None:
+        """`stacks`: of traces that a reader made together, instead of these traces."""
+        self._traces, self._stacks = tuple(traces), _numbered(stacks)
+        self._ends = [stack.number + len(stack) for stack in self._stacks]
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else len(self._traces)
+
+    @overload
+    def __getitem__(self, at: int) -> Trace: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Trace]: ...
+    def __getitem__(self, at: int | slice) -> Trace | Sequence[Trace]:
+        if not self._ends:
+            return self._traces[at]
+        if isinstance(at, slice):
+            return tuple(self[number] for number in range(*at.indices(len(self))))
+        at = at + len(self) if at < 0 else at
+        if not 0 <= at < len(self):
+            raise IndexError(at)
+        stack = self._stacks[bisect_right(self._ends, at)]
+        return stack.traces[at - stack.number]
+
+    def stacks(self) -> tuple[Stack, ...] | Iterator[Stack]:
+        """All of them, in their order; copies of very many rows are not kept."""
+        if self._stacks or not self._traces:
+            return self._stacks
+        if sum(map(len, self._traces)) > MOST_ROWS_KEPT:
+            return _stacks_of(self._traces)
+        self._stacks = tuple(_stacks_of(self._traces))
+        return self._stacks
+
+
+def _numbered(stacks: Iterable[Stack]) -> tuple[Stack, ...]:
+    """Stacks of traces that follow those of the one before."""
+    every: list[Stack] = []
+    for stack in filter(len, stacks):
+        number = every[-1].number + len(every[-1]) if every else 0
+        every.append(structs.replace(stack, number=number))
+    return tuple(every)
+
+
+def stacks(traces: Sequence[Trace], alike: Sequence[Any] = ()) -> Iterable[Stack]:
     """All traces, in their order; `alike`: something for each, which those of a stack have in common."""
+    return _stacks_of(traces, alike) if alike or not isinstance(traces, Templates) else traces.stacks()
+
+
+def _stacks_of(traces: Sequence[Trace], alike: Sequence[Any] = ()) -> Iterator[Stack]:
     begin = rows = 0
     for number, trace in enumerate(traces):
         is_other = bool(alike) and number > begin and alike[number] != alike[begin]
         if number > begin and (is_other or rows + len(trace) > ROWS_AT_ONCE):
-            yield _stacked(begin, traces[begin:number])
+            yield stack_of(traces[begin:number], begin)
             begin, rows = number, 0
         rows += len(trace)
     if begin < len(traces):
-        yield _stacked(begin, traces[begin:])
+        yield stack_of(traces[begin:], begin)
 
 
 def for_each_stack(traces: Sequence[Trace], work: Callable[[Stack], None], alike: Sequence[Any] = ()) -> None:
@@ -90,52 +274,42 @@ def for_each_stack(traces: Sequence[Trace], work: Callable[[Stack], None], alike
                 work(part)
 
 
-def _stacked(number: int, traces: Sequence[Trace]) -> Stack:
-    first = np.array([0, *accumulate(map(len, traces))], np.int64)
-    whole = traces[0] if len(traces) == 1 else _joined(traces, first)
-    return Stack(whole, tuple(traces), number, first)
+def stack_of(traces: Sequence[Trace], number: int = 0) -> Stack:
+    """Some traces as one, copied unless there is but one."""
+    if len(traces) > 1:
+        return structs.replace(Block.of(traces).stack(), number=number, traces=traces)
+    (trace,) = traces
+    own = {text.column: getattr(trace, text.column) for text in TEXT_ATTRIBUTES}
+    first = np.array([0, len(trace)], np.int64)
+    return Stack(trace, traces, number, first, [TraceHead.of(trace)], [trace.names], own)
 
 
-def _joined(traces: Sequence[Trace], first: IntColumn) -> Trace:
-    def joined(name: str) -> Any:
-        return np.concatenate([getattr(trace, name) for trace in traces])
-
-    columns: dict[str, Any] = {name: joined(name) for name in OF_EVERY_NODE}
-    given = int(np.bitwise_or.reduce(columns["present"]))
-    for attribute in ATTRIBUTES:  # what no node carries is 0 everywhere
-        is_given = attribute.texts or given & BIT[attribute.name]
-        columns[attribute.column] = (
-            joined(attribute.column) if is_given else np.zeros(first[-1], attribute.dtype)
-        )
-    sizes = np.diff(first)
-    before = [0, *accumulate(len(trace.names) for trace in traces)]
-    columns["name"] += np.repeat(np.array(before[:-1], np.int32), sizes)
-    columns["names"] = tuple(chain.from_iterable(trace.names for trace in traces))
+def _whole(block: Block) -> Trace:
+    """Columns of all traces as those of one."""
+    columns, sizes = dict[str, Any](block.columns), np.diff(block.first)
+    columns["name"] = block.columns["name"] + np.repeat(_before(block.names), sizes)
+    columns["names"] = tuple(chain.from_iterable(block.names))
     for text in TEXT_ATTRIBUTES:
-        columns[text.column], columns[text.texts] = _same_texts(
-            columns[text.column], [getattr(trace, text.texts) for trace in traces], sizes
-        )
+        if text.texts in block.texts:
+            columns[text.column], columns[text.texts] = _same_texts(
+                block.columns[text.column], block.texts[text.texts], sizes
+            )
     for kind in ("data", "ctrl"):
-        starts = [getattr(trace, f"{kind}_start") for trace in traces]
-        rows = [getattr(trace, f"{kind}_deps") for trace in traces]
-        counts = np.array(list(map(len, rows)), np.int64)
-        behind = np.concatenate([start[1:] for start in starts])
-        behind += np.repeat(np.cumsum(counts) - counts, sizes)
-        columns[f"{kind}_start"] = np.concatenate((np.zeros(1, np.int64), behind))
-        columns[f"{kind}_deps"] = np.concatenate(rows) + np.repeat(first[:-1], counts).astype(np.int32)
-    return replace(
-        traces[0],
-        **columns,
-        metadata_text={},
-        ignored_attributes={},
-        tensors=no_tensor_lists(),
-        source="",
-    )
+        counts = np.diff(getattr(block, f"{kind}_start")[block.first])
+        before = np.repeat(block.first[:-1], counts).astype(np.int32)
+        columns[f"{kind}_deps"] = getattr(block, f"{kind}_deps") + before
+    return Trace(**columns, data_start=block.data_start, ctrl_start=block.ctrl_start)
 
 
-def _same_texts(column: Any, texts: list[tuple[str, ...]], sizes: Any) -> tuple[Any, tuple[str, ...]]:
+def _before(texts: Sequence[tuple[str, ...]]) -> RowColumn:
+    """How many there are before those of each trace."""
+    counts = np.array([*map(len, texts)], np.int32)
+    before: RowColumn = np.cumsum(counts, dtype=np.int32) - counts
+    return before
+
+
+def _same_texts(column: Any, texts: Sequence[tuple[str, ...]], sizes: Any) -> tuple[Any, tuple[str, ...]]:
     """A column with one number for each text, the empty one first."""
     numbers = {"": 0}
     place = np.array([numbers.setdefault(text, len(numbers)) for of in texts for text in of], np.int32)
-    counts = np.array(list(map(len, texts)), np.int64)
-    return place[column + np.repeat(np.cumsum(counts) - counts, sizes)], tuple(numbers)
+    return place[column + np.repeat(_before(texts), sizes)], tuple(numbers)

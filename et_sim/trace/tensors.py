@@ -115,16 +115,22 @@ def unannotated(trace: Trace) -> Any:
 
 def names_tensors(workload: Workload) -> bool:
     """Whether any node says what it reads or writes."""
-    return any(len(trace.tensors) for trace in workload.templates)
+    return any(
+        len(trace.tensors)
+        for stack in workload.stacks()
+        if not unannotated(stack.trace).all()
+        for trace in stack.traces
+    )
 
 
 def remark_on_unannotated(workload: Workload) -> str:
     """A warning for whoever tracks memory; empty if every node says what it reads and writes."""
     nodes, without = 0, 0
     ranks_of_template = np.bincount(workload.template_of_rank, minlength=len(workload.templates))
-    for ranks, trace in zip(ranks_of_template.tolist(), workload.templates, strict=True):
-        nodes += ranks * len(trace)
-        without += ranks * int(unannotated(trace).sum())
+    for stack in workload.stacks():
+        ranks = stack.spread(stack.share(ranks_of_template))
+        nodes += int(ranks.sum())
+        without += int(ranks[unannotated(stack.trace)].sum())
     if not without:
         return ""
     if without == nodes:

@@ -12,8 +12,9 @@ checks that need more than one node (`preflight`).
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -39,6 +40,7 @@ from et_sim.trace.columns import (
     Trace,
     no_tensor_lists,
 )
+from et_sim.trace.stack import Block, Stack, TraceHead, stack_of
 from et_sim.trace.wire_errors import explain, old_format, old_format_error
 from et_sim.trace.wire_layout import DecodeBuffers, NameTable, intern_spans, join_spans, name_table
 
@@ -62,12 +64,12 @@ def decode(
     A dependency on a node that is not in the file is an error; with `drop_dangling` it is left
     out and counted in `Trace.dropped_dependencies`.
     """
-    return _decoded([content], [source], drop_dangling)[0]
+    return _decoded([content], [source], drop_dangling).traces[0]
 
 
 def decode_several(
     contents: Sequence[bytes], sources: Sequence[str], *, drop_dangling: bool = False
-) -> list[Trace]:
+) -> Stack:
     """Read several files, for which it takes as few calls as for one; refuses the first bad one."""
     if len(contents) > 1:
         try:
@@ -75,12 +77,12 @@ def decode_several(
         except TraceError:
             pass  # by itself, the file tells where the mistake is
     every = zip(contents, sources, strict=True)
-    return [decode(content, source, drop_dangling=drop_dangling) for content, source in every]
+    return stack_of([decode(content, source, drop_dangling=drop_dangling) for content, source in every])
 
 
 def _decoded(
     contents: Sequence[bytes | npt.NDArray[np.uint8]], sources: Sequence[str], drop_dangling: bool
-) -> list[Trace]:
+) -> Stack:
     for content, source in zip(contents, sources, strict=True):
         if len(content) == 0:
             raise TraceError("is empty", place=source, remedy="a trace has at least a GlobalMetadata record")
@@ -93,18 +95,18 @@ def _decoded(
         if old_format(version):
             raise old_format_error(source)
     files = _Files(buffers, sources[0])
-    traces = []
-    for number, (content, source) in enumerate(zip(contents, sources, strict=True)):
-        head = {
-            "version": versions[number].decode(),
-            "source": source,
-            "start_ns": _start_ns(content, source),
-        }
-        trace = files.trace(number, head)
-        if not files.is_plain[number]:
-            trace = _resolved(*_in_id_order(trace, files.dependency_ids(number)), drop_dangling)
-        traces.append(trace)
-    return traces
+    block = files.block(
+        sources, [version.decode() for version in versions], map(_start_ns, contents, sources)
+    )
+    if all(files.is_plain):
+        return block.stack()
+    traces = [
+        block.trace(number)
+        if is_plain
+        else _resolved(*_in_id_order(block.trace(number), files.dependency_ids(number)), drop_dangling)
+        for number, is_plain in enumerate(files.is_plain)
+    ]
+    return Block.of(traces).stack() if len(traces) > 1 else stack_of(traces)
 
 
 def _start_ns(content: bytes | npt.NDArray[np.uint8], source: str) -> int:
@@ -157,7 +159,7 @@ class _Files:
 
     def __init__(self, buffers: DecodeBuffers, source: str) -> None:
         """`source`: the first file, to which errors refer."""
-        self._buffers, self._source = buffers, source
+        self._buffers = buffers
         nodes = int(buffers.registers[at.NODES])
         wide, narrow, small = buffers.wide[:, :nodes], buffers.narrow[:, :nodes], buffers.small[:, :nodes]
         self._columns: dict[str, Any] = {
@@ -173,7 +175,9 @@ class _Files:
         }
         if nodes <= _MOST_IN_MEMORY_AT_HAND:
             self._columns = _without_room(self._columns)
-        self._starts = (buffers.wide[at.DATA_START, : nodes + 1], buffers.wide[at.CTRL_START, : nodes + 1])
+        self._starts = tuple(
+            buffers.wide[number, : nodes + 1].copy() for number in (at.DATA_START, at.CTRL_START)
+        )
         self._dependencies: tuple[Ids, Ids] = (
             buffers.data_deps[: int(self._starts[0][-1])].view(np.uint64),
             buffers.ctrl_deps[: int(self._starts[1][-1])].view(np.uint64),
@@ -186,11 +190,28 @@ class _Files:
             ]
             for number, (text, table) in enumerate(zip(TEXT_ATTRIBUTES, buffers.tables, strict=True))
         }
-        self._texts["names"] = self._of_files(_strings(buffers, buffers.names, source, "node name"), 1)
+        self._names = self._of_files(_strings(buffers, buffers.names, source, "node name"), 1)
         self._metadata = self._of_rows(_texts(buffers, source))
         self._ignored = self._of_files(_ignored(buffers, source), 0)
         self._tensors = _tensor_lists(buffers, source)
         self._rows, self.is_plain = self._plain_rows()
+
+    def block(self, sources: Iterable[str], versions: Iterable[str], starts_ns: Iterable[int]) -> Block:
+        """All traces; of plain ones, dependencies are rows."""
+        (data_start, ctrl_start), (data, ctrl) = self._starts, self._rows
+        heads = [*map(TraceHead, sources, versions, starts_ns, self._metadata, map(dict, self._ignored))]
+        return Block(
+            self._columns,
+            self._buffers.first_row,
+            data_start,
+            data,
+            ctrl_start,
+            ctrl,
+            self._names,
+            heads,
+            self._texts,
+            partial(_tensors_of, self._tensors, self._first) if len(self._tensors) else None,
+        )
 
     def _of_files(self, items: tuple[Item, ...], of: int) -> list[tuple[Item, ...]]:
         """By file, what is listed file after file, as `DecodeBuffers.named` says."""
@@ -222,40 +243,22 @@ class _Files:
             offsets.append(offset.astype(np.int32))
         return (offsets[0], offsets[1]), is_plain.tolist()
 
-    def trace(self, number: int, head: dict[str, Any]) -> Trace:
-        """A file's trace; `said`: what stands in its head. Of a plain one, dependencies are rows."""
-        first, end = self._first[number], self._first[number + 1]
-        (data_start, ctrl_start), (data, ctrl) = self._starts, self._rows
-        data_start, ctrl_start = data_start[first : end + 1], ctrl_start[first : end + 1]
-        columns: dict[str, Any] = {name: column[first:end] for name, column in self._columns.items()}
-        columns |= {name: texts[number] for name, texts in self._texts.items()} | head
-        return Trace(
-            **columns,
-            data_start=data_start - data_start[0],
-            data_deps=data[data_start[0] : data_start[-1]],
-            ctrl_start=ctrl_start - ctrl_start[0],
-            ctrl_deps=ctrl[ctrl_start[0] : ctrl_start[-1]],
-            metadata_text=self._metadata[number],
-            ignored_attributes=dict(self._ignored[number]),
-            tensors=self._tensors_of(first, end),
-        )
-
-    def _tensors_of(self, first: int, end: int) -> TensorLists:
-        every = self._tensors
-        if not len(every):
-            return every
-        begin, stop = np.searchsorted(every.row, (first, end))
-        start = every.start[begin : stop + 1]
-        row, words = every.row[begin:stop] - np.int32(first), every.words[start[0] : start[-1]]
-        return _in_row_order(
-            TensorLists(row, every.is_output[begin:stop], start - start[0], words, every.texts), row
-        )
-
     def dependency_ids(self, number: int) -> tuple[Ids, Ids]:
         """A file's dependencies as they stand there: of data, and of control."""
         bounds = self._first[number : number + 2]
         (data_begin, data_end), (ctrl_begin, ctrl_end) = (start[bounds].tolist() for start in self._starts)
         return self._dependencies[0][data_begin:data_end], self._dependencies[1][ctrl_begin:ctrl_end]
+
+
+def _tensors_of(every: TensorLists, first_row: Sequence[int], number: int) -> TensorLists:
+    """Those of one file, with its own rows."""
+    first, end = first_row[number], first_row[number + 1]
+    begin, stop = np.searchsorted(every.row, (first, end))
+    start = every.start[begin : stop + 1]
+    row, words = every.row[begin:stop] - np.int32(first), every.words[start[0] : start[-1]]
+    return _in_row_order(
+        TensorLists(row, every.is_output[begin:stop], start - start[0], words, every.texts), row
+    )
 
 
 def _without_room(columns: dict[str, Any]) -> dict[str, Any]:

@@ -12,20 +12,22 @@ counted for a model (`et_sim.workloads.training.operations`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct, field
+from msgspec.structs import force_setattr
 
 from et_sim.basics.errors import TraceError
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import key, keys_of
 from et_sim.documents.kinds import INTEGER, text
-from et_sim.trace.columns import RowColumn, Trace
+from et_sim.trace.columns import BoolColumn, RowColumn, Trace
 from et_sim.trace.group_rule import GroupRule
+from et_sim.trace.stack import Stack, Templates
 
 _number = partial(key, INTEGER, minimum=1, maximum=10**30)
 
@@ -73,7 +75,7 @@ class Job(Struct, frozen=True, eq=False):
 class Workload(Struct, frozen=True, eq=False):
     """`templates[template_of_rank[r]]` is the trace of rank r."""
 
-    templates: tuple[Trace, ...]
+    templates: Sequence[Trace]
     template_of_rank: RowColumn
     source: str = "<python>"
     # (path, content hash) of every file read, for the run's manifest.
@@ -97,6 +99,8 @@ class Workload(Struct, frozen=True, eq=False):
     step: Step | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.templates, Templates):
+            force_setattr(self, "templates", Templates(self.templates))
         _check_templates(self)
         _check_groups(self)
 
@@ -113,8 +117,22 @@ class Workload(Struct, frozen=True, eq=False):
     @property
     def nodes(self) -> int:
         """Nodes of all ranks together."""
-        sizes = np.array([len(trace) for trace in self.templates], np.int64)
-        return int(sizes @ self.ranks_per_template)
+        return int(self.nodes_per_template @ self.ranks_per_template)
+
+    @property
+    def nodes_per_template(self) -> npt.NDArray[np.int64]:
+        """How many nodes each template has."""
+        return np.concatenate([np.zeros(0, np.int64), *(np.diff(stack.first) for stack in self.stacks())])
+
+    @property
+    def starts_ns(self) -> npt.NDArray[np.int64]:
+        """When each template begins, after the first rank."""
+        return np.array([head.start_ns for stack in self.stacks() for head in stack.heads], np.int64)
+
+    def stacks(self) -> Iterable[Stack]:
+        """All templates, as few."""
+        assert isinstance(self.templates, Templates)
+        return self.templates.stacks()
 
     def is_idle(self, rank: int) -> bool:
         """Whether there are jobs, and the rank has none."""
@@ -123,7 +141,7 @@ class Workload(Struct, frozen=True, eq=False):
     @property
     def late_ns(self) -> int:
         """How much later than its first rank the last one begins; of several jobs, the largest such span."""
-        starts = np.array([trace.start_ns for trace in self.templates], np.int64)
+        starts = self.starts_ns
         if not self.jobs:
             return int(starts.max(initial=0))
         of_rank = starts[self.template_of_rank]
@@ -136,6 +154,12 @@ class Workload(Struct, frozen=True, eq=False):
     def has_relative_peers(self, template: int) -> bool:
         """Whether a template names its peers by their distance."""
         return bool(self.relative_peers) and self.relative_peers[template]
+
+    @property
+    def are_relative(self) -> BoolColumn:
+        """Which templates name their peers by their distance."""
+        relative: BoolColumn = np.array(self.relative_peers or [False] * len(self.templates), np.bool_)
+        return relative
 
     @staticmethod
     def of(traces: Sequence[Trace], source: str = "<python>") -> Workload:

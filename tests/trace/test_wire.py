@@ -456,7 +456,7 @@ def test_small_files_take_no_memory_for_what_none_of_their_nodes_says() -> None:
     several = [TraceBuilder() for _ in range(3)]
     for micros, builder in enumerate(several):
         builder.compute("kernel", micros=micros, num_ops=7)
-    traces = decode_several([encode_trace(builder.build()) for builder in several], ["a", "b", "c"])
+    traces = decode_several([encode_trace(builder.build()) for builder in several], ["a", "b", "c"]).traces
     assert [trace.num_ops.tolist() for trace in traces] == [[7]] * 3
     for trace in traces:
         assert np.shares_memory(trace.stream, trace.comm_bytes)

@@ -24,8 +24,9 @@ from et_sim.basics.errors import TraceError
 from et_sim.documents.reading import Ungzipped
 from et_sim.trace.columns import Trace
 from et_sim.trace.goal.columns import columns_of
-from et_sim.trace.goal.schedule import Reading, Totals
+from et_sim.trace.goal.schedule import Part, Reading, Totals
 from et_sim.trace.goal.statements import statements
+from et_sim.trace.stack import Templates
 from et_sim.trace.workload import Workload
 
 _BYTES_AT_ONCE = 1 << 20
@@ -35,7 +36,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 def read_goal(path: Path, ranks: int | None) -> Workload:
     """The workload of a file, which has so many ranks."""
     totals = Totals()
-    of_rank = dict(schedules(path, totals))
+    parts = [*_parts(path, totals)]
     if ranks is not None and ranks != totals.ranks:
         raise TraceError(
             f"there are schedules of {totals.ranks} ranks, and {ranks} are wanted",
@@ -44,8 +45,11 @@ def read_goal(path: Path, ranks: int | None) -> Workload:
         )
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    traces = tuple(of_rank[rank] for rank in range(totals.ranks))
-    return Workload(traces, np.arange(totals.ranks, dtype=np.int32), str(path), ((str(path), digest),))
+    templates = Templates(stacks=[stack for _, stack in parts])
+    order = np.argsort([rank for numbers, _ in parts for rank in numbers])
+    if 2 * len(parts) > totals.ranks or (order[1:] < order[:-1]).any():
+        templates = Templates(templates[place] for place in order.tolist())
+    return Workload(templates, np.arange(totals.ranks, dtype=np.int32), str(path), ((str(path), digest),))
 
 
 Progress = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
@@ -53,6 +57,11 @@ Progress = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 
 def schedules(path: Path, totals: Totals, progress: Progress | None = None) -> Iterator[tuple[int, Trace]]:
     """(rank, trace) of a file that may be gzipped; `progress` hears how much of it has been read."""
+    for ranks, stack in _parts(path, totals, progress):
+        yield from zip(ranks, stack.traces, strict=True)
+
+
+def _parts(path: Path, totals: Totals, progress: Progress | None = None) -> Iterator[Part]:
     source = str(path)
     try:
         watched = progress(path.name, path.stat().st_size) if progress else nullcontext(lambda _: None)
@@ -70,9 +79,7 @@ def schedules(path: Path, totals: Totals, progress: Progress | None = None) -> I
         raise TraceError(f"cannot be read: {reason}", place=source, remedy="name a readable file") from None
 
 
-def _schedules(
-    file: BinaryIO, path: Path, totals: Totals, watch: Callable[[int], None]
-) -> Iterator[tuple[int, Trace]]:
+def _schedules(file: BinaryIO, path: Path, totals: Totals, watch: Callable[[int], None]) -> Iterator[Part]:
     is_packed = file.read(2) == b"\x1f\x8b"
     file.seek(0)
     content: BinaryIO | Ungzipped = file
@@ -89,7 +96,7 @@ def _schedules(
         columns = columns_of(ranks, line)
         if columns is None or not reading.accepts(columns):
             break
-        yield from reading.columns(columns)
+        yield reading.columns(columns)
         line += ranks.count(b"\n")
         if not part:
             reading.check_end()

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import reduce
 from graphlib import CycleError, TopologicalSorter
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -36,8 +36,10 @@ from et_sim.trace.goal.statements import (
     Statement,
     at,
 )
+from et_sim.trace.stack import Block, Stack, TraceHead
 
 MOST_RANKS = 2**31 - 1
+Part = tuple[list[int], Stack]  # ranks, and their traces
 KINDS = {CALC: NodeKind.COMP, SEND: NodeKind.SEND, RECEIVE: NodeKind.RECV}
 _PRESENT = {
     CALC: ("is_cpu_op", "duration_ns", "concurrent"),
@@ -97,15 +99,15 @@ class Reading:
         is_known = max(numbers, default=0) < ranks and int(columns.peer.max(initial=0)) < ranks
         return is_declared and is_new and is_known and int(columns.tag.max(initial=0)) < TAG_RANGE
 
-    def columns(self, columns: Columns) -> Iterator[tuple[int, Trace]]:
+    def columns(self, columns: Columns) -> Part:
         """The traces of ranks that are accepted."""
         self.totals.ranks = columns.declared or self.totals.ranks
         self.totals.add(columns)
         self.messages.add(columns)
         self.done.update(columns.rank.tolist())
-        yield from _traces(columns, self.source)
+        return _part(columns, self.source)
 
-    def statements(self, given: Iterable[Statement]) -> Iterator[tuple[int, Trace]]:
+    def statements(self, given: Iterable[Statement]) -> Iterator[Part]:
         """The traces of ranks that are read statement by statement."""
         source, totals = self.source, self.totals
         rank: _Rank | None = None
@@ -126,7 +128,7 @@ class Reading:
                 self.done.add(rank.number)
                 columns = _columns(rank, source)
                 self.messages.add(columns)
-                yield from _traces(columns, source)
+                yield _part(columns, source)
                 rank = None
         if rank is not None:
             raise TraceError(
@@ -142,7 +144,8 @@ class Reading:
 def traces(given: Iterable[Statement], source: str, totals: Totals) -> Iterator[tuple[int, Trace]]:
     """(rank, trace), in the order of the file; `totals` are complete when all have been taken."""
     reading = Reading(source, totals)
-    yield from reading.statements(given)
+    for ranks, stack in reading.statements(given):
+        yield from zip(ranks, stack.traces, strict=True)
     reading.check_end()
 
 
@@ -245,8 +248,8 @@ def _columns(rank: _Rank, source: str) -> Columns:
     )
 
 
-def _traces(columns: Columns, source: str) -> Iterator[tuple[int, Trace]]:
-    """A trace for each rank."""
+def _part(columns: Columns, source: str) -> Part:
+    """Ranks, and a trace for each."""
     code, size, peer = columns.code, columns.size, columns.peer.astype(np.int32)
     is_calc, count = code == CALC_CODE, len(code)
     name, names = _names(columns)
@@ -268,22 +271,19 @@ def _traces(columns: Columns, source: str) -> Iterator[tuple[int, Trace]]:
         "duration_ns": np.where(is_calc, size, 0),
         "is_concurrent": np.ones(count, bool),
     }
-    no_start, no_deps = np.zeros(count + 1, np.int64), np.zeros(0, np.int32)
-    bounds = pairwise(columns.first.tolist())
-    for rank, (begin, end), own in zip(columns.rank.tolist(), bounds, names, strict=True):
-        after = columns.after_start[begin : end + 1]
-        yield (
-            rank,
-            Trace(
-                **{column: values[begin:end] for column, values in of_node.items()},
-                data_start=after - after[0],
-                data_deps=columns.after[after[0] : after[-1]],
-                ctrl_start=no_start[: end - begin + 1],
-                ctrl_deps=no_deps,
-                names=own,
-                source=f"{source}, rank {rank}",
-            ),
-        )
+    ranks = columns.rank.tolist()
+    block = Block(
+        of_node,
+        columns.first,
+        columns.after_start,
+        columns.after,
+        np.zeros(count + 1, np.int64),
+        np.zeros(0, np.int32),
+        names,
+        [TraceHead(f"{source}, rank {rank}") for rank in ranks],
+        {},
+    )
+    return ranks, block.stack()
 
 
 def _names(columns: Columns) -> tuple[Any, list[tuple[str, ...]]]:

@@ -42,7 +42,7 @@ from et_sim.trace.preflight.streams import (
     check_waiting,
     follows_rule,
 )
-from et_sim.trace.stack import Stack, stacks
+from et_sim.trace.stack import Stack
 
 
 def check_split_lengths(
@@ -101,13 +101,12 @@ def check_collectives(
     described = _described_groups(index, ranks, problems)
     sequences: _Sequences = defaultdict(dict)
     started: dict[int, RowColumn] = {}
-    templates = index.used_templates()
-    for stack in stacks([index.workload.templates[template] for template in templates]):
-        numbers = templates[stack.number : stack.number + len(stack)]
-        rows = np.flatnonzero((stack.trace.kind == NodeKind.COLL) & ~stack.trace.is_unsized)
+    for stack in index.workload.stacks():
+        is_used = stack.spread(stack.share(index.counts) > 0)
+        rows = np.flatnonzero((stack.trace.kind == NodeKind.COLL) & ~stack.trace.is_unsized & is_used)
         if len(rows):
-            problems += _empty(index, stack, numbers, rows)
-            started |= _sort_into_streams(stack, numbers, rows, rules, described, sequences)
+            problems += _empty(index, stack, rows)
+            started |= _sort_into_streams(stack, rows, rules, described, sequences)
     for stream in sorted({stream._replace(is_broadcast=False) for stream in sequences}):
         problems += _check_group(index, stream, sequences, ranks, groups)
     if rules.any_order and rules.side_by_side:
@@ -144,7 +143,10 @@ def _described_groups(
 ) -> dict[int, dict[str, tuple[int, ...]]]:
     """Per template, the groups that its trace describes; what cannot be used becomes a problem."""
     groups_of_templates: dict[int, dict[str, tuple[int, ...]]] = {}
-    for template in index.used_templates():
+    heads = (
+        (stack.number + at, head) for stack in index.workload.stacks() for at, head in enumerate(stack.heads)
+    )
+    for template in [template for template, head in heads if head.metadata_text and index.counts[template]]:
         users = index.ranks_of(template)
         groups_of_templates[template] = {}
         try:
@@ -166,7 +168,6 @@ def _described_groups(
 
 def _sort_into_streams(
     stack: Stack,
-    templates: list[int],
     rows: Any,
     rules: Rules,
     described: Mapping[int, Mapping[str, tuple[int, ...]]],
@@ -185,14 +186,14 @@ def _sort_into_streams(
     shown = list(number)
     for begin, end in pairwise([*first.tolist(), len(order)]):
         chosen = order[begin:end]
-        template, key = templates[of[chosen[0]]], shown[group[chosen[0]]]
-        members = tuple(sorted(described[template].get(key, ())))
+        template, key = stack.number + int(of[chosen[0]]), shown[group[chosen[0]]]
+        members = tuple(sorted(described.get(template, {}).get(key, ())))
         stream = Stream(key, bool(apart[chosen[0]]), members)
         sequences[stream][template] = Sequence(own_row[chosen], content[chosen])
     bounds = np.searchsorted(of, np.arange(len(stack) + 1)).tolist()
     return {
         template: own_row[begin:end]
-        for template, (begin, end) in zip(templates, pairwise(bounds), strict=True)
+        for template, (begin, end) in zip(stack.numbers, pairwise(bounds), strict=True)
         if begin < end
     }
 
@@ -217,7 +218,7 @@ def _roots(trace: Trace, rows: Any, kinds: Any) -> Any:
     return roots
 
 
-def _empty(index: TemplateIndex, stack: Stack, templates: list[int], rows: Any) -> list[Problem]:
+def _empty(index: TemplateIndex, stack: Stack, rows: Any) -> list[Problem]:
     """Collectives of 0 bytes; a barrier has none to move, and a rank with splits may send none."""
     trace = stack.trace
     given = trace.has("comm_size", rows)
@@ -226,7 +227,7 @@ def _empty(index: TemplateIndex, stack: Stack, templates: list[int], rows: Any) 
     of = np.searchsorted(stack.first, empty, side="right") - 1
     problems = []
     for at in unique(of).tolist():
-        empty_here, users = empty[of == at], index.ranks_of(templates[at])
+        empty_here, users = empty[of == at], index.ranks_of(stack.number + at)
         more = f", and {plural(len(empty_here) - 1, 'more node')} likewise" if len(empty_here) > 1 else ""
         node = stack.traces[at].describe(int(empty_here[0] - stack.first[at]))
         text = f"{index.place(users)}: {node} is a collective of 0 bytes{more}"

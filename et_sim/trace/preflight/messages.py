@@ -19,6 +19,7 @@ from et_sim.basics.units import exact_bytes, format_ranks, plural
 from et_sim.trace.columns import NodeKind
 from et_sim.trace.preflight.pairs import (
     Ends,
+    EndsOf,
     bundle_bounds,
     endpoints,
     ends_of_templates,
@@ -26,11 +27,11 @@ from et_sim.trace.preflight.pairs import (
     message_rows,
     pair_keys,
     peers_of,
+    rows_of_templates,
     sorted_groups,
     split_key,
 )
 from et_sim.trace.preflight.problem import SPELLED_OUT, Problem, TemplateIndex, not_spelled_out
-from et_sim.trace.stack import stacks
 
 _EXPLAINED = 10_000  # so many pairs of ranks that do not understand each other are looked into
 _NO_MATCH = "with sends and receives that do not match"
@@ -40,38 +41,35 @@ def check_messages(index: TemplateIndex, ranks: int) -> list[Problem]:
     """Peers that do not exist, messages to oneself, empty messages, and unmatched ones."""
     problems: list[Problem] = []
     sound = ends_of_templates(index, index.used_templates())
+    exists = np.ones(len(sound.template), np.bool_)  # whom an end names
     for template in _doubtful(index, sound, ranks):
         ends = sound[template]
         problems += _outside(index, template, ends, ranks)
         problems += _foreign(index, template, message_rows(index.workload.templates[template]))
         problems += _to_oneself(index, template, ends)
         problems += _empty(index, template, ends)
-        sound[template] = ends.only((ends.peer >= 0) & (ends.peer < _peers(index, template, ranks)))
+        exists[sound.rows(template)] = (ends.peer >= 0) & (ends.peer < _peers(index, template, ranks))
+    sound = sound.only(exists)
     if sound:
         problems += _unmatched(index, sound)
     return problems
 
 
-def _doubtful(index: TemplateIndex, ends_of: dict[int, Ends], ranks: int) -> list[int]:
+def _doubtful(index: TemplateIndex, ends_of: EndsOf, ranks: int) -> list[int]:
     """Templates that need a look of their own: all but those of one rank that are certainly right."""
-    templates = [template for template in ends_of if _is_of_one_rank(index, template)]
-    doubtful = set(ends_of) - set(templates)
-    for stack in stacks([index.workload.templates[template] for template in templates]):
-        numbers = np.array(templates)[stack.number : stack.number + len(stack)]
-        lowest_rank = np.array([int(index.ranks_of(template)[0]) for template in numbers.tolist()])
-        trace, rows = stack.trace, message_rows(stack.trace)
-        of = stack.of_row[rows]
+    are_of_one_rank = (index.counts == 1) & ~index.workload.are_relative
+    are_doubtful = ~are_of_one_rank
+    for stack, rows, of in rows_of_templates(index.workload, are_of_one_rank):
+        lowest_rank = index.ranks[np.minimum(stack.share(index.first), len(index.ranks) - 1)]
+        trace = stack.trace
         is_send, peer, _, size = endpoints(trace, rows, False, ranks)
         is_given = np.where(is_send, trace.has("comm_src", rows), trace.has("comm_dst", rows))
         own_end = np.where(is_send, trace.comm_src[rows], trace.comm_dst[rows])
         is_right = (peer >= 0) & (peer < ranks) & (peer != lowest_rank[of]) & (size > 0)
-        doubtful.update(numbers[of[~is_right | (is_given & (own_end != lowest_rank[of]))]].tolist())
-    return [template for template in ends_of if template in doubtful]
-
-
-def _is_of_one_rank(index: TemplateIndex, template: int) -> bool:
-    """Whether one rank runs it, which names its peers by their ranks."""
-    return len(index.ranks_of(template)) == 1 and not index.workload.has_relative_peers(template)
+        is_wrong = ~is_right | (is_given & (own_end != lowest_rank[of]))
+        are_doubtful[stack.number + of[is_wrong]] = True
+    doubtful: list[int] = ends_of.templates[are_doubtful[ends_of.templates]].tolist()
+    return doubtful
 
 
 def _peers(index: TemplateIndex, template: int, ranks: int) -> int:
@@ -79,7 +77,7 @@ def _peers(index: TemplateIndex, template: int, ranks: int) -> int:
     return index.workload.ranks if index.workload.has_relative_peers(template) else ranks
 
 
-def _unmatched(index: TemplateIndex, sound: dict[int, Ends]) -> list[Problem]:
+def _unmatched(index: TemplateIndex, sound: EndsOf) -> list[Problem]:
     pairs = find_pairs(index, sound)
     differing = pairs.key[pairs.send != pairs.receive]
     if not len(differing):
@@ -92,7 +90,7 @@ def _unmatched(index: TemplateIndex, sound: dict[int, Ends]) -> list[Problem]:
     return problems
 
 
-def _channels(index: TemplateIndex, sound: dict[int, Ends], wanted: Any) -> Channels:
+def _channels(index: TemplateIndex, sound: EndsOf, wanted: Any) -> Channels:
     """All endpoints of the wanted pairs of ranks, sorted into channels."""
     columns: dict[str, list[Any]] = {name: [] for name in ("key", *Ends._fields)}
     for template, ends in sound.items():

@@ -9,16 +9,17 @@ Not here: what to say about ranks that do not (`messages`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct
 
+from et_sim.basics.unique import unique
 from et_sim.trace.columns import TAG_RANGE, NodeKind, Trace
 from et_sim.trace.preflight.problem import TemplateIndex
-from et_sim.trace.stack import stacks
+from et_sim.trace.stack import Stack
+from et_sim.trace.workload import Workload
 
 _RANK_BITS = 31
 
@@ -36,6 +37,35 @@ class Ends(NamedTuple):
     def only(self, which: Any) -> Ends:
         """Some of them."""
         return Ends(*(column[which] for column in self))
+
+
+class EndsOf(Mapping[int, Ends]):
+    """The endpoints of those templates that have any, by template, ascending."""
+
+    def __init__(self, template: Any, every: Ends) -> None:
+        """`template`: of each endpoint."""
+        self.template, self.every = template, every
+        self.templates, self._first = np.unique(template, return_index=True)
+
+    def __len__(self) -> int:
+        return len(self.templates)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.templates.tolist())
+
+    def __getitem__(self, template: int) -> Ends:
+        return self.every.only(self.rows(template))
+
+    def rows(self, template: int) -> slice:
+        """Where those of a template stand."""
+        begin, end = np.searchsorted(self.template, (template, template + 1)).tolist()
+        if begin == end:
+            raise KeyError(template)
+        return slice(begin, end)
+
+    def only(self, which: Any) -> EndsOf:
+        """Some of them."""
+        return EndsOf(self.template[which], self.every.only(which))
 
 
 class Pairs(Struct, frozen=True):
@@ -63,25 +93,31 @@ def endpoints(trace: Trace, rows: Any, are_distances: Any, ranks: int) -> tuple[
     return is_send, peer, trace.comm_tag[rows] % TAG_RANGE, trace.comm_bytes[rows]
 
 
-def ends_of_templates(index: TemplateIndex, templates: Sequence[int]) -> dict[int, Ends]:
+def rows_of_templates(workload: Workload, are_wanted: Any) -> Iterator[tuple[Stack, Any, Any]]:
+    """Stacks, message rows of their templates that are wanted, and which of the stack's each is of."""
+    for stack in workload.stacks():
+        rows, of = message_rows(stack.trace), stack.of_row
+        rows = rows[stack.share(are_wanted)[of[rows]]]
+        yield stack, rows, of[rows]
+
+
+def ends_of_templates(index: TemplateIndex, templates: Sequence[int]) -> EndsOf:
     """The endpoints of those templates that have any, each once."""
-    workload = index.workload
-    ends: dict[int, Ends] = {}
-    for stack in stacks([workload.templates[template] for template in templates]):
-        rows = message_rows(stack.trace)
-        numbers = templates[stack.number : stack.number + len(stack)]
-        are_distances = np.array([workload.has_relative_peers(template) for template in numbers])
-        of = stack.of_row[rows]
-        is_send, peer, tag, size = endpoints(stack.trace, rows, are_distances[of], workload.ranks)
+    workload, parts = index.workload, []
+    are_wanted = np.zeros(len(workload.templates), np.bool_)
+    are_wanted[np.array(templates, np.int64)] = True
+    for stack, rows, of in rows_of_templates(workload, are_wanted):
+        are_distances = stack.share(workload.are_relative)[of]
+        is_send, peer, tag, size = endpoints(stack.trace, rows, are_distances, workload.ranks)
         order, first = sorted_groups(of, is_send.astype(np.int64), peer, tag, size)
         count = np.diff(np.append(first, len(order)))
         at = order[first]  # the sort is stable: the lowest row of each group
-        every = Ends(rows[at] - stack.first[of[at]], is_send[at], peer[at], tag[at], size[at], count)
-        bounds = np.searchsorted(of[at], np.arange(len(stack) + 1)).tolist()
-        for template, (begin, end) in zip(numbers, pairwise(bounds), strict=True):
-            if begin < end:
-                ends[template] = every.only(slice(begin, end))
-    return ends
+        own_row = rows[at] - stack.first[of[at]]
+        parts.append((of[at] + stack.number, own_row, is_send[at], peer[at], tag[at], size[at], count))
+    if not parts:
+        return EndsOf(np.zeros(0, np.int64), Ends(*np.zeros((6, 0), np.int64)))
+    template, *every = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return EndsOf(template, Ends(*every))
 
 
 def sorted_groups(*keys: Any) -> tuple[Any, Any]:
@@ -116,22 +152,18 @@ def split_key(key: Any) -> tuple[Any, Any]:
     return key >> _RANK_BITS, key & ((1 << _RANK_BITS) - 1)
 
 
-def find_pairs(index: TemplateIndex, ends_of: dict[int, Ends]) -> Pairs:
+def find_pairs(index: TemplateIndex, ends_of: EndsOf) -> Pairs:
     """Every pair of ranks that exchange anything, with the bundles on both sides."""
-    templates = np.array(list(ends_of), np.int64)
-    sizes = [len(ends.row) for ends in ends_of.values()]
-    every = Ends(*(np.concatenate(column) for column in zip(*ends_of.values(), strict=True)))
-    of = np.repeat(np.arange(len(templates)), sizes)
-    bounds = bundle_bounds(of, every.is_send, every.peer)
+    every = ends_of.every
+    bounds = bundle_bounds(ends_of.template, every.is_send, every.peer)
     number, part = _bundle_numbers(every, bounds), np.arange(len(bounds) - 1)
-    of, is_send, peer = (column[bounds[:-1]] for column in (of, every.is_send, every.peer))
-    users = [index.ranks_of(template) for template in templates.tolist()]
-    count = np.array(list(map(len, users)), np.int64)
-    each = np.repeat(part, count[of])  # every bundle, once for each rank that has it
-    turn = np.arange(len(each)) - np.repeat(np.cumsum(count[of]) - count[of], count[of])
-    rank = np.concatenate(users)[(np.cumsum(count) - count)[of[each]] + turn]
-    are_distances = np.array([index.workload.has_relative_peers(template) for template in templates.tolist()])
-    other = np.where(are_distances[of[each]], (rank + peer[each]) % index.workload.ranks, peer[each])
+    of, is_send, peer = (column[bounds[:-1]] for column in (ends_of.template, every.is_send, every.peer))
+    count = index.counts[of]
+    each = np.repeat(part, count)  # every bundle, once for each rank that has it
+    turn = np.arange(len(each)) - np.repeat(np.cumsum(count) - count, count)
+    rank = index.ranks[index.first[of[each]] + turn]
+    are_distances = index.workload.are_relative[of[each]]
+    other = np.where(are_distances, (rank + peer[each]) % index.workload.ranks, peer[each])
     key = np.where(is_send[each], rank << _RANK_BITS | other, other << _RANK_BITS | rank)
     sides = {}
     for sends in (True, False):
@@ -158,11 +190,19 @@ def bundle_bounds(*columns: Any) -> Any:
 
 def _bundle_numbers(ends: Ends, bounds: Any) -> Any:
     """Equal bundles have equal numbers, in all templates."""
-    numbers: dict[bytes, int] = {}
-    content = np.stack((ends.tag, ends.size, ends.count.astype(np.int64)), axis=1)
-    text, width = content.tobytes(), content.itemsize * 3
-    bytes_of = pairwise((bounds * width).tolist())
-    return np.array([numbers.setdefault(text[a:b], len(numbers)) for a, b in bytes_of], np.int64)
+    order, first = sorted_groups(ends.tag, ends.size, ends.count)
+    content = np.empty(len(order), np.int64)
+    content[order] = np.repeat(np.arange(len(first)), np.diff(np.append(first, len(order))))
+    numbers, sizes = np.empty(len(bounds) - 1, np.int64), np.diff(bounds)
+    known = 0
+    for size in unique(sizes).tolist():
+        bundles = np.flatnonzero(sizes == size)
+        columns = [content[bounds[bundles] + at] for at in range(size)]
+        order, first = sorted_groups(*columns)
+        counts = np.diff(np.append(first, len(order)))
+        numbers[bundles[order]] = known + np.repeat(np.arange(len(first)), counts)
+        known += len(first)
+    return numbers
 
 
 def _sorted(key: Any, *columns: Any) -> tuple[Any, ...]:

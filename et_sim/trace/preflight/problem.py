@@ -62,15 +62,17 @@ class TemplateIndex:
         of_rank = np.asarray(workload.template_of_rank, np.int64)
         counts = np.bincount(of_rank, minlength=len(workload.templates))
         by_template = np.argsort(of_rank, kind="stable")
-        self._ranks = np.split(by_template, np.cumsum(counts)[:-1]) if len(counts) else []
+        self.ranks, self.counts = by_template, counts  # in the order of templates; how many run each
+        self.first = np.cumsum(counts) - counts  # of the ranks of each
 
     def ranks_of(self, template: int) -> Any:
         """The ranks that run a template, ascending."""
-        return self._ranks[template]
+        return self.ranks[self.first[template] : self.first[template] + self.counts[template]]
 
     def used_templates(self) -> list[int]:
         """Templates that at least one rank runs."""
-        return [index for index, ranks in enumerate(self._ranks) if len(ranks)]
+        used: list[int] = np.flatnonzero(self.counts).tolist()
+        return used
 
     def file_of(self, rank: int) -> str:
         """The name of a rank's trace file, as far as it is known."""
@@ -91,7 +93,7 @@ class TemplateIndex:
     def _sources(self, ranks: Any) -> int:
         """How many files the traces of some ranks come from."""
         templates = unique(self.workload.template_of_rank[ranks]).tolist()
-        return len({self.file_of(int(self._ranks[template][0])) for template in templates})
+        return len({self.file_of(int(self.ranks_of(template)[0])) for template in templates})
 
 
 def as_array(ranks: Iterable[int]) -> Any:
