@@ -122,7 +122,7 @@ class _Walk:
         state = self._outcome.nodes
         row = nodes.state_row - self._outcome.plan.actors["node_first"][nodes.actor]
         came = state["start_ns"][nodes.state_row] + np.maximum(waits.queued_ns, 0)
-        of_group = np.flatnonzero(nodes.nodes["action"] == Action.COLLECTIVE)
+        of_group = np.flatnonzero(self._outcome.plan.nodes["action"][nodes.at] == Action.COLLECTIVE)
         keys = nodes.actor, state["sequence"][nodes.state_row], came
         self._coming.update(_pairs([key[of_group] for key in keys], [row[of_group]], single=True))
         waited = np.flatnonzero(waits.waiting_ns > 0)

@@ -22,7 +22,7 @@ from et_sim.engine.state.run import NONE
 from et_sim.plan.records import LANES, Action, Lane
 from et_sim.tables.declaration import COPY, OPAQUE_KINDS
 from et_sim.timeline.waiting.arrivals import Issued
-from et_sim.timeline.waiting.waits import Waited, Waits
+from et_sim.timeline.waiting.waits import Waited, Waits, peers_and_tags
 from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
 from et_sim.trace.stack import stacks
 from et_sim.trace.workload import Workload
@@ -87,9 +87,9 @@ class _Shared(Struct, frozen=True, eq=False):
     columns: dict[str, Any]  # of `Rows`
     duration_ns: Any
     utilisation: Utilisation | None
-    collectives: tuple[Any, Any]  # which of them are, and their records in the plan
-    messages: tuple[Any, Any]  # likewise
-    communication: tuple[Any, Any]  # both
+    collectives: tuple[Any, Any]  # which of them are, and which members of their actors run them
+    messages: tuple[Any, Any, Any]  # which of them are, which of these are sends, and their channels
+    communication: Any  # which of them are any of both
 
 
 class TimelineSource:
@@ -204,9 +204,16 @@ class TimelineSource:
             action == Action.COLLECTIVE,
             (action == Action.SEND) | (action == Action.RECEIVE),
         )
-        which = (np.flatnonzero(mask) for mask in (of_groups, of_pairs, of_groups | of_pairs))
-        duration = np.ascontiguousarray(nodes["duration_ns"])
-        return _Shared(base, columns, duration, used, *((rows, nodes[rows]) for rows in which))
+        collectives, messages = np.flatnonzero(of_groups), np.flatnonzero(of_pairs)
+        return _Shared(
+            base,
+            columns,
+            np.ascontiguousarray(nodes["duration_ns"]),
+            used,
+            (collectives, nodes["member"][collectives]),
+            (messages, action[messages] == Action.SEND, nodes["detail"][messages]),
+            np.flatnonzero(of_groups | of_pairs),
+        )
 
     def _described(self, actor: Any, shared: _Shared, state: Any) -> Rows:
         """Rows of nodes, by their actors and states."""
@@ -371,32 +378,27 @@ class TimelineSource:
     def _collective_columns(self, actor: Any, shared: _Shared, state: Any) -> tuple[Any, Any]:
         plan = self._plan
         group = np.full(len(actor), NONE, np.int32)
-        which, nodes = shared.collectives
+        which, member = shared.collectives
         if len(which):
-            member_at = plan.actors["first_member"][actor[which]] + nodes["member"]
+            member_at = plan.actors["first_member"][actor[which]] + member
             group[which] = plan.members["group"][plan.actor_members[member_at]]
         return group, state["sequence"]
 
     def _message_columns(self, actor: Any, shared: _Shared) -> tuple[Any, Any]:
-        plan = self._plan
         peer, tag = np.full(len(actor), NONE, np.int32), np.full(len(actor), NONE, np.int64)
-        which, nodes = shared.messages
+        which, is_send, channel = shared.messages
         if len(which):
-            first = plan.actors["channel_first"][actor[which]]
-            channel = plan.channels[plan.actor_channels[first + nodes["detail"]]]
-            other = np.where(nodes["action"] == Action.SEND, channel["target"], channel["source"])
-            peer[which] = plan.actor_of_rank[other.astype(np.int64)]
-            tag[which] = channel["tag"]
+            peer[which], tag[which] = peers_and_tags(self._plan, actor[which], channel, is_send)
         return peer, tag
 
     def _waited(self, actor: Any, shared: _Shared) -> Waited:
         queued, waiting = np.full((2, len(actor)), NONE, np.int64)
         waited = Waited(queued, waiting, np.full(len(actor), NONE, np.int32))
-        which, nodes = shared.communication
+        which, at = shared.communication, shared.columns["at"]
         if len(which):
-            actors, row = actor[which], (shared.columns["at"] - shared.base)[which]
+            actors, row = actor[which], (at - shared.base)[which]
             state_row = self._plan.actors["node_first"][actors] + row
-            waits_of_some = self.waits.of(Issued(actors, nodes, state_row))
+            waits_of_some = self.waits.of(Issued(actors, at[which], state_row))
             for column, values in zip(waited, waits_of_some, strict=True):
                 column[which] = values
         return waited

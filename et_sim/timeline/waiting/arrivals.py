@@ -65,7 +65,7 @@ class Issued(NamedTuple):
     """Nodes that were issued: their actors, rows of the plan's table of nodes, and rows of the node state."""
 
     actor: Any
-    nodes: Any
+    at: Any
     state_row: Any
 
     def where(self, rows: Any) -> Issued:
@@ -75,8 +75,8 @@ class Issued(NamedTuple):
 
 def issued(outcome: Outcome, actions: Iterable[Action]) -> Iterator[Issued]:
     """All that do one of these things, template after template."""
-    plan, table = outcome.plan, np.asarray(outcome.plan.nodes)
-    rows = np.flatnonzero(np.isin(table["action"], list(actions)))
+    plan, start = outcome.plan, np.asarray(outcome.nodes)["start_ns"]
+    rows = np.flatnonzero(np.isin(np.arange(len(Action)), list(actions))[np.asarray(plan.nodes)["action"]])
     first = plan.templates["node_first"]
     begin, end = np.searchsorted(rows, (first, first + plan.templates["nodes"]))
     template = plan.actors["template"]
@@ -95,8 +95,9 @@ def issued(outcome: Outcome, actions: Iterable[Action]) -> Iterator[Issued]:
         shift = begin[template[batch]] - (np.cumsum(count) - count)
         row = rows[np.arange(len(actor)) + np.repeat(shift, count)]
         state_row = plan.actors["node_first"][actor] + row - first[template[actor]]
-        is_issued = np.flatnonzero(outcome.nodes["start_ns"][state_row] != NONE)
-        yield Issued(actor[is_issued], table[row[is_issued]], state_row[is_issued])
+        every = Issued(actor, row, state_row)
+        is_issued = start[state_row] != NONE
+        yield every if is_issued.all() else every.where(is_issued)
 
 
 WHOLE = -1  # scope of a collective that connects its whole group
@@ -288,8 +289,8 @@ def arrivals(outcome: Outcome) -> CollectiveArrivals:
     plan, state = outcome.plan, outcome.nodes
     parts = [np.zeros((3, 0), np.int64)]
     for nodes in issued(outcome, (Action.COLLECTIVE,)):
-        usage = plan.actors["first_member"][nodes.actor] + nodes.nodes["member"]
-        parts.append(np.stack((nodes.state_row, plan.actor_members[usage], nodes.nodes["detail"])))
+        usage = plan.actors["first_member"][nodes.actor] + plan.nodes["member"][nodes.at]
+        parts.append(np.stack((nodes.state_row, plan.actor_members[usage], plan.nodes["detail"][nodes.at])))
     state_row, member, collective = np.concatenate(parts, axis=1).astype(np.int64)
     order = np.argsort(member, kind="stable")
     state_row, member, collective = state_row[order], member[order], collective[order]

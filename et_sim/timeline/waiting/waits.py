@@ -18,7 +18,7 @@ import numpy as np
 from et_sim.basics.unique import groups_of
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.state.run import NONE
-from et_sim.plan.records import Action
+from et_sim.plan.records import Action, Plan
 from et_sim.timeline.waiting.arrivals import CollectiveArrivals, Issued, arrivals, issued
 
 COMMUNICATION = (Action.COLLECTIVE, Action.SEND, Action.RECEIVE)
@@ -33,17 +33,26 @@ class Waited(NamedTuple):
     waits_for: Any
 
 
+def peers_and_tags(plan: Plan, actor: Any, own_channel: Any, is_send: Any) -> tuple[Any, Any]:
+    """Of sends and receives of actors, on the channels that these number so: the other actor, and the tag."""
+    channels = np.asarray(plan.channels)
+    channel = plan.actor_channels[np.asarray(plan.actors)["channel_first"][actor] + own_channel]
+    rank = np.where(is_send, channels["target"][channel], channels["source"][channel])
+    return plan.actor_of_rank[rank.astype(np.int64)], channels["tag"][channel]
+
+
 class Waits:
     """What the communication of a run waited for."""
 
     def __init__(self, outcome: Outcome) -> None:
         self._outcome, self._plan = outcome, outcome.plan
+        self._actions = np.ascontiguousarray(np.asarray(outcome.plan.nodes)["action"])
 
     def of(self, nodes: Issued) -> Waited:
         """What became of nodes before their bytes moved."""
         queued, waiting = np.full((2, len(nodes.actor)), NONE, np.int64)
         awaited = np.full(len(nodes.actor), NONE, np.int32)
-        action = nodes.nodes["action"]
+        action = self._actions[nodes.at]
         of_groups = np.flatnonzero(action == Action.COLLECTIVE)
         if len(of_groups):
             arrived, state_row = self._arrivals, nodes.state_row[of_groups]
@@ -54,7 +63,8 @@ class Waits:
         of_pairs = np.flatnonzero((action == Action.RECEIVE) | (action == Action.SEND))
         if len(of_pairs):
             queued[of_pairs] = 0
-            waiting[of_pairs], awaited[of_pairs] = self._of_pairs(nodes.where(of_pairs))
+            pairs = nodes.where(of_pairs) if len(of_groups) else nodes
+            waiting[of_pairs], awaited[of_pairs] = self._of_pairs(pairs)
         awaited[waiting <= 0] = NONE
         return Waited(queued, waiting, awaited)
 
@@ -70,7 +80,7 @@ class Waits:
             _, waiting, awaited = self.of(every)
             waits = np.flatnonzero(waiting > 0)
             waiting_nodes, waiting, awaited = every.where(waits), waiting[waits], awaited[waits]
-            of_groups = np.flatnonzero(waiting_nodes.nodes["action"] == Action.COLLECTIVE)
+            of_groups = np.flatnonzero(self._actions[waiting_nodes.at] == Action.COLLECTIVE)
             if len(of_groups):
                 rows = self._arrivals.rows(waiting_nodes.state_row[of_groups])
                 awaited[of_groups] = lowest[self._arrivals.arrival[rows]]
@@ -88,27 +98,24 @@ class Waits:
 
     def _of_pairs(self, nodes: Issued) -> tuple[Any, Any]:
         """How long sends and receives waited for each other, and who is at the other end."""
-        state = self._outcome.nodes[nodes.state_row]
-        start = state["start_ns"]
-        end = np.where(state["end_ns"] == NONE, self._outcome.end_ns, state["end_ns"])
-        is_send = nodes.nodes["action"] == Action.SEND
-        channel = self._plan.channels[
-            self._plan.actor_channels[self._plan.actors["channel_first"][nodes.actor] + nodes.nodes["detail"]]
-        ]
-        peer = np.where(is_send, channel["target"], channel["source"]).astype(np.int64)
-        came = np.where(
-            state["end_ns"] == NONE, end, start
-        )  # who waits for one that never came waits to the end
-        came[is_send] = self._receives_posted(nodes.state_row[is_send], start[is_send], end[is_send])
-        known = ~is_send & (state["message_node"] != NONE)
-        sends = self._plan.actors["node_first"][state["message_from"][known]] + state["message_node"][known]
-        came[known] = self._outcome.nodes["start_ns"][sends]
-        return np.clip(came, start, end) - start, self._plan.actor_of_rank[peer]
+        state, rows = np.asarray(self._outcome.nodes), nodes.state_row
+        start, ended, sent = state["start_ns"][rows], state["end_ns"][rows], state["message_node"][rows]
+        never = ended == NONE
+        end = np.where(never, self._outcome.end_ns, ended)
+        is_send = self._actions[nodes.at] == Action.SEND
+        channel = np.asarray(self._plan.nodes)["detail"][nodes.at]
+        peer, _ = peers_and_tags(self._plan, nodes.actor, channel, is_send)
+        # A receive of what never came waits to the end.
+        came = np.where(never & ~is_send, end, start)
+        if self._plan.rendezvous:
+            came[is_send] = self._receives_posted(rows[is_send], end[is_send])
+        known = np.flatnonzero(~is_send & (sent != NONE))
+        sends = self._plan.actors["node_first"][state["message_from"][rows[known]]] + sent[known]
+        came[known] = state["start_ns"][sends]
+        return np.clip(came, start, end) - start, peer
 
-    def _receives_posted(self, sends: Any, start: Any, end: Any) -> Any:
-        """When the receives of sends were posted, if these wait for that."""
-        if not self._plan.rendezvous:
-            return start
+    def _receives_posted(self, sends: Any, end: Any) -> Any:
+        """When the receives of sends, which wait for that, were posted."""
         known, posted = self._posted
         if not len(known):
             return end
