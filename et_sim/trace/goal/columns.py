@@ -86,24 +86,27 @@ class _Lines:
         data = np.frombuffer(b"\n" + content + b"\n" * _BLANKS_BEHIND, np.uint8)
         classes = _classes()[data]
         _require(classes.all())
-        edges = np.flatnonzero(np.diff((classes <= _PUNCTUATION).view(np.int8))) + 1
+        is_in_word = classes <= _PUNCTUATION
+        edges = np.flatnonzero(is_in_word[1:] != is_in_word[:-1]) + 1
         self.data, self.begin, self.end = data, edges[::2], edges[1::2]
         self.length = self.end - self.begin
         every = np.ndarray(len(data) - 8, np.dtype("<u8"), data, strides=(1,))
         self.low = self._cut(every[self.begin], self.length)
-        self.high = self._cut(every[np.minimum(self.begin + 8, len(every) - 1)], self.length - 8)
+        self.high = np.zeros(len(self.begin), np.uint64)
+        is_long = np.flatnonzero(self.length > 8)
+        self.high[is_long] = self._cut(every[self.begin[is_long] + 8], self.length[is_long] - 8)
         newlines = np.flatnonzero(classes[:-_BLANKS_BEHIND] == _NEWLINE)
         first = np.searchsorted(self.begin, newlines)
         count = np.diff(np.append(first, len(self.begin)))
         self.line = np.flatnonzero(count)  # counted from 0
         self.first, self.count = first[self.line], count[self.line]
-        self.punctuation = int((classes == _PUNCTUATION).sum())
+        self.punctuation = np.count_nonzero(classes == _PUNCTUATION)
 
     @staticmethod
     def _cut(words: Any, length: Any) -> Any:
         """The first bytes of each."""
         masks = np.array([(1 << 8 * size) - 1 for size in range(9)], np.uint64)
-        return words & masks[np.clip(length, 0, 8)]
+        return words & masks[np.minimum(np.maximum(length, 0), 8)]
 
     def is_word(self, tokens: Any, text: str) -> Any:
         """Which of some tokens are this word."""
@@ -239,6 +242,10 @@ class _Labels:
         self._hashed, self._operation = hashed[order], operations[order]
         self._parts = low[order], high[order], section[operations][order]
         _require((self._hashed[1:] != self._hashed[:-1]).all())  # two of a name, or of a hash
+        bits = len(order).bit_length() + 1  # so many of a hash tell most apart
+        self._shift = np.uint64(64 - bits)
+        counts = np.bincount((self._hashed >> self._shift).astype(np.int64), minlength=1 << bits)
+        self._first = np.cumsum(counts) - counts
 
     def find(self, token: Any, section: Any) -> Any:
         """The operation that each token names."""
@@ -246,7 +253,13 @@ class _Labels:
             return np.zeros(0, np.int64)
         _require(len(self._hashed) and self._lines.length[token].max() <= _LONGEST_LABEL)
         parts = self._lines.low[token], self._lines.high[token], section
-        at = np.minimum(np.searchsorted(self._hashed, _hash(*parts)), len(self._hashed) - 1)
+        hashed = _hash(*parts)
+        at = np.minimum(self._first[hashed >> self._shift], len(self._hashed) - 1)
+        left = np.flatnonzero(self._hashed[at] < hashed)
+        while len(left):
+            at[left] += 1
+            left = left[at[left] < len(self._hashed) - 1]
+            left = left[self._hashed[at[left]] < hashed[left]]
         for part, known in zip(parts, self._parts, strict=True):
             _require((known[at] == part).all())
         return self._operation[at]
