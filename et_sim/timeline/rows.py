@@ -106,7 +106,9 @@ class TimelineSource:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Of nodes, each once."""
-        return tuple(dict.fromkeys(chain.from_iterable(stack.trace.names for stack in self._workload.stacks())))
+        return tuple(
+            dict.fromkeys(chain.from_iterable(stack.trace.names for stack in self._workload.stacks()))
+        )
 
     def name(self, at: int) -> str:
         """That of a node, by its row of the plan."""
