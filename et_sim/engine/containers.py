@@ -1,7 +1,9 @@
 """Containers that compiled code fills, and how they grow between events: pools, queues, heaps, hash indexes.
 
-A pool is an array of records; rows that are not in use are threaded by their field `next` behind a FREE. So
-are queues (first in, first out), which are any records with `head` and `tail`. A hash index holds the first
+A pool is an array of records; rows that are not in use are threaded by their field `next` behind a FREE. It
+says by how much the next free row is further than the following one: so rows that were never used are
+threaded while they are zero, and take no memory. Queues (first in, first out) are any records with `head` and
+`tail`, and `next` is the next row of theirs. A hash index holds the first
 row of every chain, which is threaded by the field `chain`. A heap holds rows of a pool by their keys, and
 knows where each of them is, so that keys may change.
 
@@ -97,7 +99,7 @@ def unchain(pool: Any, index: Any, home: int, row: int) -> None:
 def take_row(pool: Any, free: Any) -> int:
     """A row that is in use from now on."""
     row = free.head
-    free.head = pool[row].next
+    free.head = row + 1 + pool[row].next
     free.rows -= 1
     return row
 
@@ -105,9 +107,19 @@ def take_row(pool: Any, free: Any) -> int:
 @works_on_tables
 def give_row(pool: Any, free: Any, row: int) -> None:
     """A row is not in use any more."""
-    pool[row].next = free.head
+    pool[row].next = free.head - row - 1
     free.head = row
     free.rows += 1
+
+
+def free_rows(pool: Any, free: Any) -> list[int]:
+    """The rows that are not in use."""
+    rows: list[int] = []
+    row = int(free.head)
+    while row != NONE:
+        rows.append(row)
+        row += 1 + int(pool["next"][row])
+    return rows
 
 
 @quick_dataclass(frozen=True)
@@ -233,16 +245,25 @@ def grow_pool(pool: Any, free: Any, reserve: int) -> Any:
     if new > LARGEST_POOL:
         raise MemoryError(f"the simulation needs a pool of {new} rows")
     larger = longer(pool, new)
-    larger["next"][old:] = np.arange(old + 1, new + 1)
-    larger["next"][new - 1] = free.head
+    larger["next"][new - 1] = free.head - new
     free.head = old
     free.rows += new - old
     return larger
 
 
 def empty_index(rows: int) -> Any:
-    """A hash index for a pool of this many rows."""
-    return np.full(1 << max(rows - 1, 0).bit_length(), NONE, np.int32)
+    """A hash index for a pool of this many rows, which may be a little more than it has places."""
+    return np.full(1 << max(rows - 1 - rows // 8, 0).bit_length(), NONE, np.int32)
+
+
+def chained_rows(pool: Any, index: Any) -> Any:
+    """The rows of a pool that are in an index, in ascending order."""
+    chained, rows = [], index[index != NONE]
+    while len(rows):
+        chained.append(rows)
+        rows = pool["chain"][rows]
+        rows = rows[rows != NONE]
+    return np.sort(np.concatenate(chained)) if chained else rows
 
 
 def chain_rows(pool: Any, index: Any, rows: Any, homes: Any) -> None:

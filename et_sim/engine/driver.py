@@ -138,8 +138,8 @@ def run_plan(
     return Outcome(
         plan=plan,
         nodes=in_ns(run.nodes, ("ready_ns", "start_ns", "end_ns", "admitted_ns"), bits),
-        finish_ns=np.array(run.actors["finish_ns"], np.int64) >> bits,
-        busy_ns=np.array(run.actors["busy_ns"], np.int64) >> bits,
+        finish_ns=np.asarray(run.actors["finish_ns"]) >> bits,
+        busy_ns=np.asarray(run.actors["busy_ns"]) >> bits,
         end_ns=_last_ns(plan, run) >> bits if until_ns is None else until_ns,
         messages=_messages(plan, run),
         run=run,

@@ -14,10 +14,19 @@ import numpy as np
 from et_sim.engine.calendar.clock import bucket_home, slot_home
 from et_sim.engine.collectives.matching import chunk_home
 from et_sim.engine.collectives.unexpected import unexpected_home
-from et_sim.engine.containers import SMALLEST_POOL, chain_rows, empty_index, grow_pool, longer, spare
+from et_sim.engine.containers import (
+    SMALLEST_POOL,
+    chain_rows,
+    chained_rows,
+    empty_index,
+    grow_pool,
+    longer,
+    spare,
+)
 from et_sim.engine.state.cause_tables import POOLS
+from et_sim.engine.state.chunks import sequence_of
 from et_sim.engine.state.queue_tables import PAUSES_LOGGED
-from et_sim.engine.state.run import NONE, Run, most_slowed
+from et_sim.engine.state.run import STARTS_TOGETHER, Run, most_slowed
 from et_sim.engine.state.traffic_tables import POOLS as TRAFFIC_POOLS
 from et_sim.engine.transport.network_seam import Needs, NetworkModel
 from et_sim.machine.corrections import Correction
@@ -43,14 +52,14 @@ BESIDE = {  # tables of the run that are as long as others
     "buckets": "events",
     "heap_time": "slots",
     "heap_slot": "slots",
+    "visits": "chunks",
     "chunk_queue": "chunks",
     "custom_waiting": "chunks",
 }
-MARKS = {"slots": "time", "buckets": "time", "unexpected": "member", "running": "member"}  # NONE: a free row
 INDEXES: dict[str, tuple[str, Callable[[Run, Any], Any]]] = {  # of which table, and where its chains begin
     "slot_index": ("slots", lambda run, rows: slot_home(run, rows["time"])),
     "bucket_index": ("buckets", lambda run, rows: bucket_home(run, _wide(rows, "actor"), rows["time"])),
-    "chunk_index": ("chunks", lambda run, rows: chunk_home(run, _wide(rows, "member"), rows["sequence"])),
+    "chunk_index": ("chunks", lambda run, rows: chunk_home(run, _wide(rows, "member"), sequence_of(rows))),
     "unexpected_index": (
         "unexpected",
         lambda run, rows: unexpected_home(
@@ -167,24 +176,22 @@ def grow_pools(run: Run, reserve: Reserve, model: NetworkModel) -> Run:
         beside |= {"stamps": "events", "chunk_marks": "chunks", "running_marks": "running"}
     if run.repeats[0].is_on:
         beside |= {"chunk_turns": "chunks"}
+    if run.plan.settings[STARTS_TOGETHER]:
+        beside |= {"chunks_ended": "chunks"}
     if len(run.phase_log):
         beside |= {"chunk_times": "chunks"}
     changes |= _beside(run, beside, changes)
-    for name in MARKS.keys() & changes.keys():
-        changes[name][MARKS[name]][len(getattr(run, name)) :] = NONE
     if run.causes.on[0]:
         changes["causes"] = replace(run.causes, **_beside(run.causes, POOLS, changes))
     if run.traffic.on[0]:
         changes["traffic"] = replace(run.traffic, **_beside(run.traffic, TRAFFIC_POOLS, changes))
     stale = {name: of for name, of in INDEXES.items() if of[0] in changes}
+    rows_of = {name: chained_rows(getattr(run, of[0]), getattr(run, name)) for name, of in stale.items()}
     changes |= {name: empty_index(len(changes[table])) for name, (table, _) in stale.items()}
     run = replace(run, network=model.grown(run.network, reserve.rows), **changes)
     for name, (table, home) in stale.items():
-        pool, rows = getattr(run, table), _rows_in_use(run, table)
-        homes = home(run, pool[rows])
-        chain_rows(pool, getattr(run, name), rows, homes)
-        if table == "buckets":
-            pool["home"][rows] = homes
+        pool, rows = getattr(run, table), rows_of[name]
+        chain_rows(pool, getattr(run, name), rows, home(run, pool[rows]))
     return run
 
 
@@ -192,15 +199,6 @@ def _beside(tables: Any, pools: dict[str, str], changes: dict[str, Any]) -> dict
     """Tables that lie beside pools, as long as these have become."""
     rows_of = {name: len(changes[pool]) for name, pool in pools.items() if pool in changes}
     return {name: longer(getattr(tables, name), rows) for name, rows in rows_of.items()}
-
-
-def _rows_in_use(run: Run, table: str) -> Any:
-    if table != "chunks":
-        return np.flatnonzero(getattr(run, table)[MARKS[table]] != NONE)
-    running = run.running[run.running["member"] != NONE]
-    first, count = running["chunks_first"], running["chunks"]
-    before = np.cumsum(count) - count
-    return np.arange(count.sum()) + np.repeat(first - before, count)
 
 
 def _wide(rows: Any, column: str) -> Any:

@@ -10,6 +10,7 @@ Not here: how tables are made (`lowering`, `collective_lowering`, `channels`), o
 from __future__ import annotations
 
 import math
+import mmap
 from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any
@@ -67,6 +68,7 @@ IN_SYSTEM, IN_GROUP = -1, -2  # the stride counts ranks, or places in the group
 NO_ORDER = -1
 REQUEST_BYTES = 8192  # of the message that asks for another, with rendezvous
 LINE_BYTES = 64  # of the cache
+MAPPED_BYTES, HUGE_BYTES = 1 << 18, 1 << 23  # of an array that gets pages of its own, and large ones
 NO_REDUCTION = -1  # differs from a reduction that takes no time
 
 
@@ -411,11 +413,22 @@ def table(dtype: np.dtype[Any], rows: int) -> Any:
 
 
 def zeros(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-    """An array that begins where a line of the cache does."""
+    """An array that begins where a line of the cache does; a large one has pages of its own."""
     size = math.prod(shape) * dtype.itemsize
+    if size >= MAPPED_BYTES:
+        return np.frombuffer(_pages(size), dtype).reshape(shape)
     memory = np.zeros(size + LINE_BYTES, np.uint8)
     begin = -memory.ctypes.data % LINE_BYTES
     return memory[begin : begin + size].view(dtype).reshape(shape)
+
+
+def _pages(size: int) -> mmap.mmap:
+    """Zeroed memory of which only what is written to is taken, from the system, and given back to it."""
+    is_private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+    pages = mmap.mmap(-1, size, **is_private)
+    if size >= HUGE_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
+        pages.madvise(mmap.MADV_HUGEPAGE)
+    return pages
 
 
 def filled(dtype: np.dtype[Any], rows: Sequence[tuple[Any, ...]]) -> Any:

@@ -205,7 +205,7 @@ def test_groups_that_run_side_by_side_have_queues_of_their_own(concurrent: bool)
     tables = analytical.tables(machine.network, plan)
     traffic = new_traffic(0, 0, links=False, bits=0)
     run = new_run(plan, tables, traffic, record(*MESSAGE_FIELDS), resources=0)
-    first = run.members["queue_first"]
+    first = run.members["cursor_first"]
     assert len(run.queues) == (6 if concurrent else 4)
     for member, other in ((2, 4), (3, 5)):  # of ranks 2 and 3: in the whole system, and in group 1
         assert plan.members["actor"][member] == plan.members["actor"][other]

@@ -229,14 +229,13 @@ def _open_bucket(run: Run, row: int, actor: int, time: int, home: int) -> None:
     bucket.time = time
     bucket.actor = actor
     bucket.head = bucket.tail = NONE
-    _chain_bucket(run, row, home)
+    chain(run.buckets, run.bucket_index, home, row)
 
 
 @works_on_tables
 def _close_bucket(run: Run, row: int) -> None:
     bucket = run.buckets[row]
-    unchain(run.buckets, run.bucket_index, bucket.home, row)
-    bucket.time = NONE
+    unchain(run.buckets, run.bucket_index, bucket_home(run, bucket.actor, bucket.time), row)
     give_row(run.events, run.clock[0].free_events, row)
 
 
@@ -244,16 +243,10 @@ def _close_bucket(run: Run, row: int) -> None:
 def move_bucket(run: Run, row: int, actor: int, time: int) -> None:
     """A bucket is an actor's, and so much later."""
     bucket = run.buckets[row]
-    unchain(run.buckets, run.bucket_index, bucket.home, row)
+    unchain(run.buckets, run.bucket_index, bucket_home(run, bucket.actor, bucket.time), row)
     bucket.actor = actor
     bucket.time += time
-    _chain_bucket(run, row, bucket_home(run, actor, bucket.time))
-
-
-@works_on_tables
-def _chain_bucket(run: Run, row: int, home: int) -> None:
-    run.buckets[row].home = home
-    chain(run.buckets, run.bucket_index, home, row)
+    chain(run.buckets, run.bucket_index, bucket_home(run, actor, bucket.time), row)
 
 
 @works_on_tables

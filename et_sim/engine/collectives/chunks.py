@@ -16,7 +16,8 @@ from et_sim.engine.collectives.matching import chunk_of, forget, make_known
 from et_sim.engine.collectives.queues import insert, pump, remove
 from et_sim.engine.containers import give_row, take_row
 from et_sim.engine.observe import facade as observe
-from et_sim.engine.state.records import PHASE_BITS, PHASE_KEY_BITS
+from et_sim.engine.state.chunks import sequence_of
+from et_sim.engine.state.records import NO_PHASE, PHASE_BITS, PHASE_KEY_BITS
 from et_sim.engine.state.run import (
     NONE,
     QUEUE_ROWS,
@@ -44,25 +45,24 @@ def start_collective(run: Run, actor_row: int, node: int) -> None:
     running_row = _new_running(run, actor_row, node)
     running = run.running[running_row]
     collective = run.plan.collectives[running.collective]
-    priority = _next_priority(run, actor_row, node, collective.priority)
+    running.priority = _next_priority(run, actor_row, node, collective.priority)
     group_counts = run.plan.settings[GROUP_COUNTERS] or run.plan.members[running.member].group == 0
+    first_sequence = run.nodes[run.plan.actors[actor_row].node_first + node].sequence
     plan_row, thread = collective.chunk_plan_first, observe.pause(run)
     for number in range(collective.chunks):
         if number == run.plan.chunk_plans[plan_row].chunk_end:
             plan_row += 1
         chunk_row = running.chunks_first + number
-        chunk = run.chunks[chunk_row]
+        chunk, visit = run.chunks[chunk_row], run.visits[chunk_row]
         chunk.actor = actor_row
         chunk.member = running.member
-        chunk.running = running_row
+        visit.running = running_row
         turn = _turn(run, running_row, number)
-        chunk.phase_first = run.plan.chunk_plans[plan_row].phase_first
+        visit.phase_first = run.plan.chunk_plans[plan_row].phase_first
         if collective.rotations > 1:
-            chunk.phase_first += _take_rotation(run, running_row, turn) * collective.phases
-        chunk.sequence, chunk.phase_key = running.first_sequence + number, NONE
+            visit.phase_first += _take_rotation(run, running_row, turn) * collective.phases
+        chunk.phase_key = ((first_sequence + number) << PHASE_KEY_BITS) + NO_PHASE
         make_known(run, chunk_row)
-        chunk.ended = 0
-        chunk.priority = priority
         if not group_counts:
             run.members[actor_row].next_sequence += 1  # every chunk also counts as one of the system's
         _choose_queues(run, chunk_row, running.collective, turn)
@@ -77,7 +77,7 @@ def start_collective(run: Run, actor_row: int, node: int) -> None:
 def _start_chunk(run: Run, chunk_row: int) -> None:
     _enter_phase(run, chunk_row, 0)
     insert(run, chunk_row)
-    pump(run, run.chunks[chunk_row].queue)
+    pump(run, run.visits[chunk_row].queue)
 
 
 @works_on_tables
@@ -92,10 +92,11 @@ def _start_when_all_have_issued(run: Run, running_row: int) -> None:
     if run.issuers[issued] < len(run.actors):
         return
     group = run.plan.groups[run.plan.members[running.member].group]
+    first_sequence = sequence_of(run.chunks[running.chunks_first])
     for chunk in range(running.chunks):
         for actor_row in range(len(run.actors)):
             member = group.first_member + actor_row
-            _start_chunk(run, chunk_of(run, member, running.first_sequence + chunk))
+            _start_chunk(run, chunk_of(run, member, first_sequence + chunk))
 
 
 @works_on_tables
@@ -113,14 +114,13 @@ def _new_running(run: Run, actor_row: int, node: int) -> int:
     running.remaining = running.chunks
     observe.collective_starts(run, row)
     running.chunks_first = _take_block(run, running.chunks)
-    member = run.members[running.member]
+    member, state = run.members[running.member], run.nodes[actor.node_first + node]
     if run.plan.settings[MATCH_BY_PROGRAM]:
         collective = run.plan.collectives[running.collective]
-        running.first_sequence = collective.first_sequence + plan_node.occurrence * running.chunks
+        state.sequence = collective.first_sequence + plan_node.occurrence * running.chunks
     else:
-        running.first_sequence = member.next_sequence
+        state.sequence = member.next_sequence
     member.next_sequence += running.chunks
-    run.nodes[actor.node_first + node].sequence = running.first_sequence
     return row
 
 
@@ -137,9 +137,9 @@ def release_running(run: Run, running_row: int) -> None:
     """Give back the row and the chunks of a collective whose last chunk has left its queue."""
     running = run.running[running_row]
     size = _block_size(running.chunks)
-    run.chunks[running.chunks_first].next = run.free_blocks[size]
+    run.visits[running.chunks_first].next = run.free_blocks[size]
     run.free_blocks[size] = running.chunks_first
-    running.member = NONE
+    running.chunks = 0
     give_row(run.running, run.clock[0].free_runnings, running_row)
 
 
@@ -157,7 +157,7 @@ def _take_block(run: Run, chunks: int) -> int:
     size = _block_size(chunks)
     first = run.free_blocks[size]
     if first != NONE:
-        run.free_blocks[size] = run.chunks[first].next
+        run.free_blocks[size] = run.visits[first].next
         return first
     clock = run.clock[0]
     first = clock.chunks_top
@@ -207,10 +207,10 @@ def _take_rotation(run: Run, running_row: int, turn: int) -> int:
 @works_on_tables
 def _choose_queues(run: Run, chunk_row: int, collective: int, turn: int) -> None:
     """Pick the queue (and tree) of every phase now: by its turn, or from the member's round-robin cursors."""
-    chunk = run.chunks[chunk_row]
-    cursor_first = run.members[chunk.member].cursor_first
+    phase_first = run.visits[chunk_row].phase_first
+    cursor_first = run.members[run.chunks[chunk_row].member].cursor_first
     for index in range(run.plan.collectives[collective].phases):
-        phase = run.plan.phases[chunk.phase_first + index]
+        phase = run.plan.phases[phase_first + index]
         cursor = run.cursors[cursor_first + phase.queues]
         if turn != NONE:
             chosen = _queue_at(run, phase.cursor, turn)
@@ -219,7 +219,8 @@ def _choose_queues(run: Run, chunk_row: int, collective: int, turn: int) -> None
         if run.plan.programs[phase.program].trees > 1:
             tree = turn & 1 if turn != NONE else _take_tree(cursor, run.plan.collectives[collective].kind)
             chosen |= tree * ROOT_FIRST
-        run.chunk_queue[chunk_row, index] = chosen
+        if run.chunk_queue.shape[1] > 0:
+            run.chunk_queue[chunk_row, index] = chosen
 
 
 @works_on_tables
@@ -261,21 +262,21 @@ def _take_tree(cursor: Any, kind: int) -> int:
 @works_on_tables
 def _enter_phase(run: Run, chunk_row: int, index: int) -> None:
     """Set a chunk's fields for its phase `index`; it does not run yet."""
-    chunk = run.chunks[chunk_row]
-    phase = run.plan.phases[chunk.phase_first + index]
+    chunk, visit = run.chunks[chunk_row], run.visits[chunk_row]
+    phase = run.plan.phases[visit.phase_first + index]
     axis_row = phase.axis
     if axis_row == NO_AXIS:
         axis_row = run.plan.groups[run.plan.members[chunk.member].group].axis
     axis = run.plan.axes[axis_row]
     per_dim = run.plan.settings[QUEUES_PER_DIM]
-    queue = run.chunk_queue[chunk_row, index] & (ROOT_FIRST - 1)
-    root_first = run.chunk_queue[chunk_row, index] >= ROOT_FIRST
+    chosen = run.chunk_queue[chunk_row, index] if run.chunk_queue.shape[1] > 0 else 0
+    queue, root_first = chosen & (ROOT_FIRST - 1), chosen >= ROOT_FIRST
     chunk.phase = index
     chunk.program = phase.program
-    chunk.phase_key = (chunk.sequence << PHASE_KEY_BITS) + (phase.program << PHASE_BITS) + index
+    chunk.phase_key = (sequence_of(chunk) << PHASE_KEY_BITS) + (phase.program << PHASE_BITS) + index
     chunk.axis = axis_row
-    queue_first = run.members[chunk.member].queue_first
-    chunk.queue = queue_first + phase.queues * run.plan.settings[QUEUE_ROWS] + queue
+    cursor_row = run.members[chunk.member].cursor_first + phase.queues
+    visit.queue = cursor_row * run.plan.settings[QUEUE_ROWS] + queue
     upper = phase.cursor == NEXT and per_dim > 1 and queue >= per_dim // 2
     anticlockwise = upper or phase.cursor == LAST
     chunk.direction = -1 if anticlockwise and run.plan.programs[phase.program].turns else 1
@@ -293,27 +294,27 @@ def _enter_phase(run: Run, chunk_row: int, index: int) -> None:
     chunk.step = chunk.transfer = 0
     chunk.peer = NONE
     variant = axis.members if root_first else 0
-    chunk.tree = run.plan.programs[phase.program].tree_first + variant + chunk.position
+    visit.tree_or_rank = run.plan.programs[phase.program].tree_first + variant + chunk.position
 
 
 @works_on_tables
 def next_phase(run: Run, chunk_row: int) -> None:
     """Move a chunk whose phase is complete to the queue of its next phase."""
     chunk = run.chunks[chunk_row]
-    old = chunk.queue
+    old = run.visits[chunk_row].queue
     remove(run, chunk_row)
     _enter_phase(run, chunk_row, chunk.phase + 1)
     insert(run, chunk_row)
     run.queues[old].running -= 1
     observe.chunk_leaves(run, old)
     pump(run, old)
-    pump(run, chunk.queue)
+    pump(run, run.visits[chunk_row].queue)
 
 
 @works_on_tables
 def leave_last_queue(run: Run, chunk_row: int) -> None:
     """Take a finished chunk out of the machine, and let the next one start."""
-    queue = run.chunks[chunk_row].queue
+    queue = run.visits[chunk_row].queue
     remove(run, chunk_row)
     run.queues[queue].running -= 1
     observe.chunk_leaves(run, queue)

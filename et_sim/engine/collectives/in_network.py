@@ -32,9 +32,9 @@ FROM_SWITCH = TO_LEFT
 @works_on_tables
 def start_in_network(run: Run, chunk_row: int) -> None:
     """Who sends makes its transfer; who does not, posts its receive."""
-    chunk = run.chunks[chunk_row]
-    if _sends(run, chunk):
-        cross_endpoint(run, chunk_row, START, run.plan.trees[chunk.tree].up_bytes, NONE, True, False)
+    if _sends(run, chunk_row):
+        tree = run.plan.trees[run.visits[chunk_row].tree_or_rank]
+        cross_endpoint(run, chunk_row, START, tree.up_bytes, NONE, True, False)
     else:
         post_receive(run, chunk_row, FROM_SWITCH)
 
@@ -44,7 +44,7 @@ def hear_switch(run: Run, chunk_row: int) -> None:
     """What a switch sent met its posted receive."""
     chunk = run.chunks[chunk_row]
     chunk.credit &= ~(1 << FROM_SWITCH)
-    size = run.plan.trees[chunk.tree].down_bytes
+    size = run.plan.trees[run.visits[chunk_row].tree_or_rank].down_bytes
     cross_endpoint(run, chunk_row, FROM_SWITCH, size, NONE, False, False)
 
 
@@ -74,7 +74,7 @@ def _send_up(run: Run, chunk_row: int, branch_row: int) -> None:
     chunk, state = run.chunks[chunk_row], run.branches[branch_row]
     chunk.sent += 1
     state.busy, state.chunk = 1, chunk_row
-    size, way = run.plan.trees[chunk.tree].up_bytes, 2 * _group_of(run, chunk) + UP
+    size, way = run.plan.trees[run.visits[chunk_row].tree_or_rank].up_bytes, 2 * _group_of(run, chunk) + UP
     observe.sent_to_switch(run, chunk_row)
     pass_branch(
         run, branch_row, UP, size, chunk.program, AT_SWITCH, way, branch_row, chunk.phase_key, BRANCH_FREE
@@ -197,8 +197,9 @@ def _program_of(phase_key: int) -> int:
 
 
 @works_on_tables
-def _sends(run: Run, chunk: Any) -> bool:
-    return run.plan.programs[chunk.program].joins == 1 or run.plan.trees[chunk.tree].parent == NONE
+def _sends(run: Run, chunk_row: int) -> bool:
+    program = run.plan.programs[run.chunks[chunk_row].program]
+    return program.joins == 1 or run.plan.trees[run.visits[chunk_row].tree_or_rank].parent == NONE
 
 
 @works_on_tables

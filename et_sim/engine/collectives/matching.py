@@ -14,6 +14,7 @@ from et_sim.engine.collectives.members import expects
 from et_sim.engine.collectives.unexpected import keep_unexpected, seen_from_other_direction
 from et_sim.engine.containers import chain, join_after, unchain
 from et_sim.engine.observe import facade as observe
+from et_sim.engine.state.chunks import sequence_of
 from et_sim.engine.state.kinds import STEP
 from et_sim.engine.state.records import PHASE_BITS, PHASE_KEY_BITS, PROGRAM_MASK
 from et_sim.engine.state.run import ARRIVALS_BY_SENDER, NONE, Run
@@ -31,7 +32,7 @@ def chunk_of(run: Run, member_row: int, sequence: int) -> int:
     row = run.chunk_index[chunk_home(run, member_row, sequence)]
     while row != NONE:
         chunk = run.chunks[row]
-        if chunk.sequence == sequence and chunk.member == member_row:
+        if sequence_of(chunk) == sequence and chunk.member == member_row:
             return row
         row = chunk.chain
     return NONE
@@ -41,14 +42,14 @@ def chunk_of(run: Run, member_row: int, sequence: int) -> int:
 def make_known(run: Run, chunk_row: int) -> None:
     """From now on, `chunk_of` finds a chunk."""
     chunk = run.chunks[chunk_row]
-    chain(run.chunks, run.chunk_index, chunk_home(run, chunk.member, chunk.sequence), chunk_row)
+    chain(run.chunks, run.chunk_index, chunk_home(run, chunk.member, sequence_of(chunk)), chunk_row)
 
 
 @works_on_tables
 def forget(run: Run, chunk_row: int) -> None:
     """Messages to a chunk have all come."""
     chunk = run.chunks[chunk_row]
-    unchain(run.chunks, run.chunk_index, chunk_home(run, chunk.member, chunk.sequence), chunk_row)
+    unchain(run.chunks, run.chunk_index, chunk_home(run, chunk.member, sequence_of(chunk)), chunk_row)
 
 
 @works_on_tables

@@ -20,6 +20,7 @@ from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import schedule
 from et_sim.engine.collectives.steps import start_phase
 from et_sim.engine.observe import facade as observe
+from et_sim.engine.state.chunks import priority_of, sequence_of
 from et_sim.engine.state.kinds import ADMIT
 from et_sim.engine.state.run import NONE, QUEUE_ORDER, RUNNING_LIMIT, Run, setting_of
 from et_sim.machine.corrections import Correction
@@ -38,7 +39,7 @@ def place_in_queue(run: Run, chunk_row: int) -> int:
     order = run.plan.settings[QUEUE_ORDER]
     if order == PRIORITY:
         return _by_priority(run, chunk_row)
-    operation = _operation(run, run.chunks[chunk_row])
+    operation = _operation(run, chunk_row)
     if operation != REDUCE_SCATTER and operation != ALL_GATHER:
         return _by_priority(run, chunk_row)
     if order == ALTERNATING:
@@ -53,14 +54,13 @@ def place_in_queue(run: Run, chunk_row: int) -> int:
 @works_on_tables
 def _by_priority(run: Run, chunk_row: int) -> int:
     """Behind those of at least its priority."""
-    chunk = run.chunks[chunk_row]
-    queue = run.queues[chunk.queue]
+    queue, priority = run.queues[run.visits[chunk_row].queue], priority_of(run, chunk_row)
     last = queue.tail
-    if last == NONE or run.chunks[last].started or run.chunks[last].priority >= chunk.priority:
+    if last == NONE or run.chunks[last].started or priority_of(run, last) >= priority:
         return NONE
     behind = queue.waiting
-    while run.chunks[behind].priority >= chunk.priority:
-        behind = run.chunks[behind].next
+    while priority_of(run, behind) >= priority:
+        behind = run.visits[behind].next
     return behind
 
 
@@ -71,18 +71,18 @@ def _alternating(run: Run, chunk_row: int) -> int:
     The walk begins at the front. It passes each started chunk and the one behind that, then chunks of higher
     priority, and goes on while the last two it passed were one of each kind.
     """
-    priority = run.chunks[chunk_row].priority
-    at = run.queues[run.chunks[chunk_row].queue].head
+    priority = priority_of(run, chunk_row)
+    at = run.queues[run.visits[chunk_row].queue].head
     last = before = NONE
     while at != NONE:
-        before, last = last, _operation(run, run.chunks[at])
+        before, last = last, _operation(run, at)
         if run.chunks[at].started:
-            at = run.chunks[at].next
+            at = run.visits[at].next
             if at != NONE and not run.chunks[at].started:
-                before, last = last, _operation(run, run.chunks[at])
-                at = run.chunks[at].next
-        elif run.chunks[at].priority > priority or _is_pair(before, last):
-            at = run.chunks[at].next
+                before, last = last, _operation(run, at)
+                at = run.visits[at].next
+        elif priority_of(run, at) > priority or _is_pair(before, last):
+            at = run.visits[at].next
         else:
             break
     return at
@@ -99,9 +99,9 @@ def _is_pair(first: int, second: int) -> bool:
 def _smallest_first(run: Run, chunk_row: int) -> int:
     """Behind smaller ones. (2.x lets a chunk that has but one phase left after this one wait last.)"""
     size = _bytes(run, chunk_row)
-    at = run.queues[run.chunks[chunk_row].queue].waiting
+    at = run.queues[run.visits[chunk_row].queue].waiting
     while at != NONE and _bytes(run, at) < size:
-        at = run.chunks[at].next
+        at = run.visits[at].next
     return at
 
 
@@ -109,28 +109,32 @@ def _smallest_first(run: Run, chunk_row: int) -> int:
 def _fewest_phases_first(run: Run, chunk_row: int) -> int:
     """Behind those that have fewer phases left."""
     left = _phases_left(run, chunk_row)
-    at = run.queues[run.chunks[chunk_row].queue].waiting
+    at = run.queues[run.visits[chunk_row].queue].waiting
     while at != NONE and _phases_left(run, at) < left:
-        at = run.chunks[at].next
+        at = run.visits[at].next
     return at
 
 
 @works_on_tables
-def _operation(run: Run, chunk: Any) -> int:
-    return run.plan.phases[chunk.phase_first + chunk.phase].operation
+def _operation(run: Run, chunk_row: int) -> int:
+    return _phase_of(run, chunk_row).operation
 
 
 @works_on_tables
 def _bytes(run: Run, chunk_row: int) -> int:
-    chunk = run.chunks[chunk_row]
-    return run.plan.phases[chunk.phase_first + chunk.phase].bytes
+    return _phase_of(run, chunk_row).bytes
+
+
+@works_on_tables
+def _phase_of(run: Run, chunk_row: int) -> Any:
+    return run.plan.phases[run.visits[chunk_row].phase_first + run.chunks[chunk_row].phase]
 
 
 @works_on_tables
 def _phases_left(run: Run, chunk_row: int) -> int:
     """Phases after the present one."""
-    chunk = run.chunks[chunk_row]
-    return run.plan.collectives[run.running[chunk.running].collective].phases - 1 - chunk.phase
+    running = run.running[run.visits[chunk_row].running]
+    return run.plan.collectives[running.collective].phases - 1 - run.chunks[chunk_row].phase
 
 
 TWO_WAY_QUEUES = setting_of(Correction.TWO_WAY_QUEUES)
@@ -146,18 +150,18 @@ def insert(run: Run, chunk_row: int) -> None:
 @works_on_tables
 def _link(run: Run, chunk_row: int, behind: int) -> None:
     """Put a chunk in front of a waiting one; NONE: at the end."""
-    chunk = run.chunks[chunk_row]
-    queue = run.queues[chunk.queue]
-    chunk.next = behind
-    chunk.previous = queue.tail if behind == NONE else run.chunks[behind].previous
-    if chunk.previous == NONE:
+    visit = run.visits[chunk_row]
+    queue = run.queues[visit.queue]
+    visit.next = behind
+    visit.previous = queue.tail if behind == NONE else run.visits[behind].previous
+    if visit.previous == NONE:
         queue.head = chunk_row
     else:
-        run.chunks[chunk.previous].next = chunk_row
+        run.visits[visit.previous].next = chunk_row
     if behind == NONE:
         queue.tail = chunk_row
     else:
-        run.chunks[behind].previous = chunk_row
+        run.visits[behind].previous = chunk_row
     if queue.waiting == behind:
         queue.waiting = chunk_row
 
@@ -165,16 +169,16 @@ def _link(run: Run, chunk_row: int, behind: int) -> None:
 @works_on_tables
 def remove(run: Run, chunk_row: int) -> None:
     """Take a chunk that is not the first of those that wait out of its queue."""
-    chunk = run.chunks[chunk_row]
-    queue = run.queues[chunk.queue]
-    if chunk.previous == NONE:
-        queue.head = chunk.next
+    visit = run.visits[chunk_row]
+    queue = run.queues[visit.queue]
+    if visit.previous == NONE:
+        queue.head = visit.next
     else:
-        run.chunks[chunk.previous].next = chunk.next
-    if chunk.next == NONE:
-        queue.tail = chunk.previous
+        run.visits[visit.previous].next = visit.next
+    if visit.next == NONE:
+        queue.tail = visit.previous
     else:
-        run.chunks[chunk.next].previous = chunk.previous
+        run.visits[visit.next].previous = visit.previous
 
 
 @works_on_tables
@@ -191,7 +195,7 @@ def pump(run: Run, queue_row: int) -> None:
 def _start_first(run: Run, queue_row: int) -> None:
     queue = run.queues[queue_row]
     chunk_row = queue.waiting
-    queue.waiting = run.chunks[chunk_row].next
+    queue.waiting = run.visits[chunk_row].next
     queue.running += 1
     thread = observe.pause(run)
     observe.chunk_starts(run, chunk_row)
@@ -213,9 +217,9 @@ def admit_over_limit(run: Run, queue_row: int) -> None:
     if queue.waiting != NONE:
         oldest = at = queue.waiting
         while at != NONE:
-            if run.chunks[at].sequence < run.chunks[oldest].sequence:
+            if sequence_of(run.chunks[at]) < sequence_of(run.chunks[oldest]):
                 oldest = at
-            at = run.chunks[at].next
+            at = run.visits[at].next
         if oldest != queue.waiting:
             remove(run, oldest)
             _link(run, oldest, queue.waiting)

@@ -115,7 +115,7 @@ def _inject(run: Run, chunk_row: int, step_row: int, step_key: int, phase_key: i
     flight = step_flight_ns(run, step_row)
     if flight == NONE or observe.is_recording(run):
         here, size = run.plan.actors[run.chunks[chunk_row].actor].rank, run.plan.steps[step_row].bytes
-        there = run.chunks[chunk_row].peer_rank
+        there = run.visits[chunk_row].tree_or_rank
         if run.chunks[chunk_row].peer == NONE:
             there = rank_at(run, chunk_row, _position_of_peer(run, chunk_row, step_row, 1))
         if not run.plan.settings[PAIRS_EARLY]:
@@ -132,7 +132,8 @@ def _find_peer(run: Run, chunk_row: int, step_row: int) -> int:
     position = _position_of_peer(run, chunk_row, step_row, 1)
     peer = member_at(run, chunk_row, position)
     if run.plan.programs[chunk.program].step_period == 1:
-        chunk.peer, chunk.peer_rank = peer, rank_at(run, chunk_row, position)
+        chunk.peer = peer
+        run.visits[chunk_row].tree_or_rank = rank_at(run, chunk_row, position)
     return peer
 
 

@@ -28,7 +28,7 @@ FROM_LEFT, FROM_RIGHT, TO_LEFT, TO_RIGHT, START = 0, 2, 4, 6, 8
 def start_tree(run: Run, chunk_row: int) -> None:
     """A member that waits for no other makes its first transfer; the others post receives."""
     chunk = run.chunks[chunk_row]
-    tree = run.plan.trees[chunk.tree]
+    tree = run.plan.trees[run.visits[chunk_row].tree_or_rank]
     if not run.plan.programs[chunk.program].goes_up:
         if tree.parent == NONE:
             cross_endpoint(run, chunk_row, START, tree.down_bytes, NONE, True, False)
@@ -47,13 +47,14 @@ def start_tree(run: Run, chunk_row: int) -> None:
 def hear(run: Run, chunk_row: int, step_key: int) -> None:
     """A message met its posted receive."""
     chunk = run.chunks[chunk_row]
-    tree = run.plan.trees[chunk.tree]
+    tree_row = run.visits[chunk_row].tree_or_rank
+    tree = run.plan.trees[tree_row]
     chunk.credit &= ~(1 << step_key)
     if step_key in (TO_LEFT, TO_RIGHT):
         size, reduction = tree.down_bytes, tree.down_reduction_ns
         returns = tree.left != NONE
     else:
-        child = run.plan.trees[chunk.tree - chunk.position + peer_of(run, chunk_row, step_key)]
+        child = run.plan.trees[tree_row - chunk.position + peer_of(run, chunk_row, step_key)]
         size, reduction = child.up_bytes, child.up_reduction_ns
         is_last = chunk.received == 2 or tree.right == NONE
         returns = is_last and (tree.parent != NONE or run.plan.programs[chunk.program].goes_down == 1)
@@ -64,7 +65,7 @@ def hear(run: Run, chunk_row: int, step_key: int) -> None:
 def spend_tree_transfer(run: Run, chunk_row: int, step_key: int) -> bool:
     """A transfer is through: pass on what it allows. True when the phase is complete."""
     chunk = run.chunks[chunk_row]
-    tree = run.plan.trees[chunk.tree]
+    tree = run.plan.trees[run.visits[chunk_row].tree_or_rank]
     goes_down = run.plan.programs[chunk.program].goes_down == 1
     if step_key in (TO_LEFT, TO_RIGHT):
         _send_down(run, chunk_row)
@@ -87,7 +88,7 @@ def spend_tree_transfer(run: Run, chunk_row: int, step_key: int) -> bool:
 @works_on_tables
 def peer_of(run: Run, chunk_row: int, step_key: int) -> int:
     """Position of the member a message comes from."""
-    tree = run.plan.trees[run.chunks[chunk_row].tree]
+    tree = run.plan.trees[run.visits[chunk_row].tree_or_rank]
     if step_key == FROM_LEFT:
         return tree.left
     return tree.right if step_key == FROM_RIGHT else tree.parent
@@ -95,9 +96,9 @@ def peer_of(run: Run, chunk_row: int, step_key: int) -> int:
 
 @works_on_tables
 def _is_left_child(run: Run, chunk_row: int) -> bool:
-    chunk = run.chunks[chunk_row]
-    tree = run.plan.trees[chunk.tree]
-    return run.plan.trees[chunk.tree - chunk.position + tree.parent].left == chunk.position
+    position, tree_row = run.chunks[chunk_row].position, run.visits[chunk_row].tree_or_rank
+    parent = tree_row - position + run.plan.trees[tree_row].parent
+    return run.plan.trees[parent].left == position
 
 
 @works_on_tables
@@ -109,7 +110,8 @@ def _from_parent(run: Run, chunk_row: int) -> int:
 @works_on_tables
 def _send_down(run: Run, chunk_row: int) -> None:
     chunk = run.chunks[chunk_row]
-    tree, first = run.plan.trees[chunk.tree], chunk.tree - chunk.position
+    tree_row = run.visits[chunk_row].tree_or_rank
+    tree, first = run.plan.trees[tree_row], tree_row - chunk.position
     if tree.left != NONE:
         _send(run, chunk_row, tree.left, TO_LEFT, run.plan.trees[first + tree.left].down_bytes)
     if tree.right != NONE:

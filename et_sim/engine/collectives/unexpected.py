@@ -49,6 +49,7 @@ def keep_unexpected(
     row = take_row(run.unexpected, clock.free_unexpecteds)
     message = run.unexpected[row]
     home = unexpected_home(run, member, step_key, phase_key)
+    message.is_here = 1
     message.member = member
     message.step_key = step_key
     message.phase_key = phase_key
@@ -83,7 +84,7 @@ def take_unexpected(run: Run, member: int, step_key: int, phase_key: int) -> int
     message = run.unexpected[row]
     _unchain(run, row)
     observe.counterpart_comes(run, message.mark)
-    message.member = NONE
+    message.is_here = 0
     give_row(run.unexpected, run.clock[0].free_unexpecteds, row)
     run.members[member].unexpected -= 1
     return row

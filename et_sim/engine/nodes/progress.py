@@ -28,8 +28,9 @@ from et_sim.engine.collectives.unexpected import keep_unexpected
 from et_sim.engine.nodes.issue import complete
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.repeats.search import looks_anew
+from et_sim.engine.state.chunks import sequence_of
 from et_sim.engine.state.kinds import CUSTOM_DONE, TRANSFER_READY
-from et_sim.engine.state.records import BUS_SIDES
+from et_sim.engine.state.records import BUS_SIDES, NO_PHASE
 from et_sim.engine.state.run import NONE, STARTS_TOGETHER, Run
 from et_sim.engine.transport.network_seam import is_eager
 from et_sim.engine.transport.point_to_point import match
@@ -122,12 +123,12 @@ def end_phase(run: Run, chunk_row: int, step_key: int) -> None:
         return
     chunk = run.chunks[chunk_row]
     member = run.plan.groups[run.plan.members[chunk.member].group].first_member
-    sequence = chunk.sequence
+    sequence = sequence_of(chunk)
     first = chunk_of(run, member, sequence)
-    run.chunks[first].ended += 1
+    run.chunks_ended[first] += 1
     observe.phase_done_by_one(run, first)
-    if run.chunks[first].ended == len(run.actors):
-        run.chunks[first].ended = 0
+    if run.chunks_ended[first] == len(run.actors):
+        run.chunks_ended[first] = 0
         thread = observe.pause(run)
         for actor_row in range(len(run.actors)):
             member_chunk = chunk_of(run, member + actor_row, sequence)
@@ -139,7 +140,7 @@ def end_phase(run: Run, chunk_row: int, step_key: int) -> None:
 def _leave_phase(run: Run, chunk_row: int, step_key: int) -> None:
     """Go on to the next phase; the last one ends the chunk, and the last chunk the collective."""
     chunk = run.chunks[chunk_row]
-    running_row = chunk.running
+    running_row = run.visits[chunk_row].running
     running = run.running[running_row]
     observe.phase_done(run, chunk_row)
     if chunk.phase + 1 < run.plan.collectives[running.collective].phases:
@@ -155,7 +156,7 @@ def _leave_phase(run: Run, chunk_row: int, step_key: int) -> None:
         observe.resume(run, thread)
     leave_last_queue(run, chunk_row)
     chunk.phase += 1  # beyond the last: it is done
-    chunk.phase_key = NONE
+    chunk.phase_key |= NO_PHASE
     if is_last_chunk:
         release_running(run, running_row)
 
@@ -164,7 +165,7 @@ def _leave_phase(run: Run, chunk_row: int, step_key: int) -> None:
 def _name_last_sender(run: Run, chunk_row: int, step_key: int) -> None:
     """Note whose message this collective's last step was waiting for."""
     chunk = run.chunks[chunk_row]
-    running = run.running[chunk.running]
+    running = run.running[run.visits[chunk_row].running]
     program = run.plan.programs[chunk.program]
     if program.custom_first != NONE or step_key == START:
         return

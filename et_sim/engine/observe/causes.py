@@ -163,7 +163,7 @@ def join_cause(run: Run, cause: int, kind: int, resource: int) -> None:
 def works_for(run: Run, chunk_row: int) -> None:
     """What happens next is a collective's work."""
     if is_recorded(run):
-        running = run.running[run.chunks[chunk_row].running]
+        running = run.running[run.visits[chunk_row].running]
         run.causes.now[0].node = run.plan.actors[running.actor].node_first + running.node
 
 
@@ -244,7 +244,7 @@ def chunk_queued(run: Run, chunk_row: int) -> None:
     if is_recorded(run):
         cause, chunk = current_cause(run), run.causes.chunks[chunk_row]
         works_for(run, chunk_row)
-        _comes(run, NONE, CHUNK_QUEUED, run.chunks[chunk_row].queue)
+        _comes(run, NONE, CHUNK_QUEUED, run.visits[chunk_row].queue)
         chunk.queued = current_cause(run)
         restore_cause(run, cause)
         chunk.ready = chunk.half = chunk.ended = NONE
@@ -258,7 +258,7 @@ def chunk_starts(run: Run, chunk_row: int) -> None:
     if not is_recorded(run):
         return
     works_for(run, chunk_row)
-    queue_row = run.chunks[chunk_row].queue
+    queue_row = run.visits[chunk_row].queue
     queue, slots = run.causes.queues[queue_row], run.causes.queue_slots
     needed = queue.starts - run.plan.settings[RUNNING_LIMIT]
     queue.starts += 1

@@ -12,7 +12,8 @@ from et_sim.engine.state.run import NONE, Run
 @works_on_tables
 def chunk_queued(run: Run, chunk_row: int) -> None:
     """A chunk joins the queue of its phase."""
-    run.chunks[chunk_row].queued_ns = run.clock[0].now
+    if len(run.phase_log) > 0:
+        run.chunk_times[chunk_row].queued_ns = run.clock[0].now
 
 
 @works_on_tables
@@ -22,7 +23,7 @@ def chunk_starts(run: Run, chunk_row: int) -> None:
     if len(run.phase_log) > 0:
         times = run.chunk_times[chunk_row]
         times.start_ns, times.waited_ns = now, 0
-    running = run.running[run.chunks[chunk_row].running]
+    running = run.running[run.visits[chunk_row].running]
     state = run.nodes[run.plan.actors[running.actor].node_first + running.node]
     if state.admitted_ns == NONE:
         state.admitted_ns = now
@@ -47,12 +48,12 @@ def phase_done(run: Run, chunk_row: int) -> None:
     """A chunk is through a phase."""
     if len(run.phase_log) == 0:
         return
-    chunk, clock = run.chunks[chunk_row], run.clock[0]
-    running = run.running[chunk.running]
+    chunk, visit, times = run.chunks[chunk_row], run.visits[chunk_row], run.chunk_times[chunk_row]
+    running, clock = run.running[visit.running], run.clock[0]
     log = run.phase_log[clock.phases_logged]
     clock.phases_logged += 1
     log.actor, log.node = running.actor, running.node
-    log.chunk, log.phase = chunk.sequence - running.first_sequence, chunk.phase
-    log.phase_row, log.messages = chunk.phase_first + chunk.phase, chunk.received
-    log.queued_ns, log.start_ns = chunk.queued_ns, run.chunk_times[chunk_row].start_ns
-    log.end_ns, log.waited_ns = clock.now, run.chunk_times[chunk_row].waited_ns
+    log.chunk, log.phase = chunk_row - running.chunks_first, chunk.phase
+    log.phase_row, log.messages = visit.phase_first + chunk.phase, chunk.received
+    log.queued_ns, log.start_ns = times.queued_ns, times.start_ns
+    log.end_ns, log.waited_ns = clock.now, times.waited_ns

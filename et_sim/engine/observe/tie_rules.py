@@ -28,6 +28,7 @@ from et_sim.engine.observe.ties import (
     note_turn,
     take_turn,
 )
+from et_sim.engine.state.chunks import priority_of
 from et_sim.engine.state.lanes import can_issue, lane_row
 from et_sim.engine.state.run import LANES_IN_USE, NONE, QUEUE_ORDER, RUNNING_LIMIT, Run
 from et_sim.plan.records import Action, Lane
@@ -206,8 +207,9 @@ def chunk_queued(run: Run, chunk_row: int) -> None:
     """A chunk is about to join a queue; nothing has happened in this phase of it yet."""
     if not is_watched(run):
         return
-    clock, chunk, marks = run.clock[0], run.chunks[chunk_row], run.chunk_marks[chunk_row]
-    queue, is_full = run.queue_marks[chunk.queue], _is_full(run, chunk.queue)
+    clock, queue_row, marks = run.clock[0], run.visits[chunk_row].queue, run.chunk_marks[chunk_row]
+    queue, is_full = run.queue_marks[queue_row], _is_full(run, queue_row)
+    marks.queued_ns = clock.now
     marks.half_tried_ns = marks.half_done_ns = NONE
     marks.mark.ns = marks.turn_ns = marks.posted.ns = NONE
     second = may_change_places(clock, queue.joined)
@@ -215,7 +217,7 @@ def chunk_queued(run: Run, chunk_row: int) -> None:
         queue.joined_apart = 0
     queue.joined_apart |= second
     overtakes = may_change_places(clock, queue.started) and (
-        queue.started_priority < chunk.priority or run.plan.settings[QUEUE_ORDER] != 0
+        queue.started_priority < priority_of(run, chunk_row) or run.plan.settings[QUEUE_ORDER] != 0
     )
     clock.ties += (queue.joined_apart and is_full) or overtakes
     note_moment(clock, queue.joined)
@@ -238,11 +240,11 @@ def chunk_starts(run: Run, chunk_row: int) -> None:
     """The first waiting chunk of a queue starts."""
     if not is_watched(run):
         return
-    clock, chunk = run.clock[0], run.chunks[chunk_row]
-    queue, priority = run.queue_marks[chunk.queue], chunk.priority
-    next_priority = priority if chunk.next == NONE else run.chunks[chunk.next].priority
+    clock, visit = run.clock[0], run.visits[chunk_row]
+    queue, priority = run.queue_marks[visit.queue], priority_of(run, chunk_row)
+    next_priority = priority if visit.next == NONE else priority_of(run, visit.next)
     second = may_change_places(clock, queue.started)
-    clock.ties += second and chunk.queued_ns < clock.now
+    clock.ties += second and run.chunk_marks[chunk_row].queued_ns < clock.now
     apart = may_change_places(clock, queue.joined)
     clock.ties += apart and (next_priority != priority or run.plan.settings[QUEUE_ORDER] != 0)
     note_moment(clock, queue.started)

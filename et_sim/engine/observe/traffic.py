@@ -86,9 +86,9 @@ def _describe_step(run: Run, chunk_row: int, step: int, kind: int) -> None:
     """The next message is one of a phase."""
     if is_noted(run):
         chunk, now = run.chunks[chunk_row], run.traffic.now[0]
-        running = run.running[chunk.running]
+        running = run.running[run.visits[chunk_row].running]
         now.kind, now.actor, now.node = kind, running.actor, running.node
-        now.chunk, now.phase, now.step = chunk.sequence - running.first_sequence, chunk.phase, step
+        now.chunk, now.phase, now.step = chunk_row - running.chunks_first, chunk.phase, step
         now.ready_ns = run.clock[0].now
 
 

@@ -50,7 +50,7 @@ def pass_periods(run: Run) -> None:
             _pass_slot(run, run.heap_slot[at], periods, time)
     for row in range(len(run.unexpected)):
         message = run.unexpected[row]
-        if message.member != NONE:
+        if message.is_here:
             chunk_row = chunk_in(run, message.member, message.phase_key)
             if chunk_row != NONE:
                 rename_unexpected(run, row, _steps_passed(run, chunk_row, periods))

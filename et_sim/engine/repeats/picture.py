@@ -18,6 +18,8 @@ from et_sim.engine.repeats.turns import turn, turn_chunks
 from et_sim.engine.state import kinds
 from et_sim.engine.state.run import LATEST, NEVER, NONE, Run
 
+KIND_BITS = 8
+COUNTER_BITS = 21  # three are one entry
 SORTED_AT_ONCE = 4  # entries that may be looked at for each time
 
 
@@ -138,13 +140,12 @@ def _describe_event(run: Run, at: int, row: int, is_beyond: bool) -> int:
         return NONE
     if is_beyond:
         return at
-    at = put(run, at, kind)
     if kinds.NETWORK <= kind < kinds.OPENS_BUCKET:
-        return describe_event(run, at, kind - kinds.NETWORK, event.a)
+        return describe_event(run, put(run, at, kind), kind - kinds.NETWORK, event.a)
     if kind == kinds.STEP:
-        return put_step(run, at, event.a, event.b, event.c)
-    at = put_turned(run, run.chunk_turns, at, event.a)
-    return put(run, put(run, at, event.c), event.b)
+        return put_step(run, put(run, at, kind), event.a, event.b, event.c)
+    at = put(run, at, (event.b << KIND_BITS) + kind)
+    return put(run, put_turned(run, run.chunk_turns, at, event.a), event.c)
 
 
 @works_on_tables
@@ -157,7 +158,7 @@ def _describe_unexpected(run: Run, at: int) -> int:
     if not run.repeats[0].compares:
         for row in range(len(run.unexpected)):
             message = run.unexpected[row]
-            if message.member != NONE:
+            if message.is_here:
                 chunk_row = chunk_in(run, message.member, message.phase_key)
                 passed = 0 if chunk_row == NONE else 2 * run.chunks[chunk_row].sent
                 at = put(run, put(run, at, message.member), message.phase_key)
@@ -186,7 +187,7 @@ def _describe_chunks(run: Run, at: int) -> int:
             at = _describe_chunk(run, at, row)
             if at == NONE:
                 return NONE
-            row = run.chunks[row].next
+            row = run.visits[row].next
     return put(run, at, NONE)
 
 
@@ -198,10 +199,9 @@ def _describe_chunk(run: Run, at: int, row: int) -> int:
     has_places = program.tree_first != NONE or program.custom_first != NONE or program.own_steps > 0
     if has_places or program.half > 0:
         return NONE
-    at = put(run, at, row)
-    at = put(run, at, chunk.transfers - chunk.sent)
-    at = put(run, at, chunk.received - chunk.sent)
-    at = put(run, at, chunk.credit)
+    at = _put_counters(run, put(run, at, row), chunk)
+    if at == NONE:
+        return NONE
     if repeats.compares:
         repeats.periods = min(repeats.periods, _periods_left(run, row))
         return at
@@ -209,6 +209,15 @@ def _describe_chunk(run: Run, at: int, row: int) -> int:
     if len(run.phase_log) > 0:
         run.chunk_times[row].waited_before = run.chunk_times[row].waited_ns
     return at
+
+
+@works_on_tables
+def _put_counters(run: Run, at: int, chunk: Any) -> int:
+    """How far the counters of a chunk are apart, in one entry."""
+    ahead, behind, credit = chunk.transfers - chunk.sent, chunk.received - chunk.sent, chunk.credit
+    if max(abs(ahead), abs(behind), abs(credit)) >= 1 << COUNTER_BITS - 1:
+        return NONE
+    return put(run, at, ((ahead << COUNTER_BITS) + behind << COUNTER_BITS) + credit)
 
 
 @works_on_tables

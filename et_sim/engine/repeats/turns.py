@@ -19,7 +19,7 @@ from et_sim.engine.collectives.members import member_at, rank_at
 from et_sim.engine.collectives.steps import peer_position
 from et_sim.engine.state.run import NONE, Run
 
-ENTRIES_OF_A_CHUNK = 4  # in a picture
+ENTRIES_OF_A_CHUNK = 2  # in a picture
 
 
 @works_on_tables

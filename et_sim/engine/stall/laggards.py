@@ -16,6 +16,7 @@ import numpy as np
 from msgspec import Struct
 
 from et_sim.engine.stall.state import Chunk, NodeAt, SharedPhase, StalledState, Vertex
+from et_sim.engine.state.records import PHASE_KEY_BITS
 from et_sim.engine.state.run import NONE
 from et_sim.machine.corrections import Correction
 from et_sim.plan.records import IN_GROUP, IN_SYSTEM, Action
@@ -49,11 +50,13 @@ class Collectives:
     def __init__(self, still: StalledState) -> None:
         self._still = still
         run, plan = still.run, still.plan
-        self._chunk_states = {name: run.chunks[name] for name in run.chunks.dtype.names}
+        self._chunk_states = {
+            name: table[name] for table in (run.chunks, run.visits) for name in table.dtype.names
+        }
         self._running = {name: run.running[name] for name in run.running.dtype.names}
         self._member_group, self._member_actor = plan.members["group"], plan.members["actor"]
         self._running_of: dict[NodeAt, int] = {}
-        for row in np.flatnonzero(self._running["member"] != NONE).tolist():
+        for row in np.flatnonzero(self._running["chunks"] > 0).tolist():
             self._running_of[NodeAt(int(self._running["actor"][row]), int(self._running["node"][row]))] = row
         self._by_program = Correction.MATCH_BY_PROGRAM in plan.corrections
         self._read_history()
@@ -130,14 +133,15 @@ class Collectives:
                 at = int(self._still.plan.members["position"][states["member"][chunk_row]])
             base = at - at // int(axis["stride"]) % int(axis["members"]) * int(axis["stride"])
         running = states["running"][chunk_row]
+        sequence = int(states["phase_key"][chunk_row]) >> PHASE_KEY_BITS
         return SharedPhase(
             axis=axis_row,
             base=base,
             group=int(self._member_group[states["member"][chunk_row]]),
-            sequence=int(states["sequence"][chunk_row]),
+            sequence=sequence,
             phase=int(states["phase"][chunk_row]),
             direction=int(states["direction"][chunk_row]),
-            first_sequence=int(self._running["first_sequence"][running]),
+            first_sequence=sequence - self.number_of(chunk),
             collective=int(self._running["collective"][running]),
             place=int(states["position"][chunk_row]) if self._is_one_way(chunk_row) else NONE,
         )
@@ -152,7 +156,7 @@ class Collectives:
         if shared.place == NONE:
             return members
         trees = self._still.plan.trees
-        first = int(self._chunk_states["tree"][waiter.row]) - shared.place
+        first = int(self._chunk_states["tree_or_rank"][waiter.row]) - shared.place
         needed, pending = [], [shared.place]
         goes_up = self._still.plan.programs["goes_up"][self._chunk_states["program"][waiter.row]]
         while pending:

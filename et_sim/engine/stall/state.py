@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import plural, rank_ranges
+from et_sim.engine.containers import free_rows
 from et_sim.engine.outcome import Outcome, Ports
 from et_sim.engine.state.kinds import ASKED_MESSAGE, MESSAGE
 from et_sim.engine.state.run import NONE, Run
@@ -65,10 +66,7 @@ def undelivered(outcome: Outcome) -> Undelivered:
 def _messages_left(run: Run) -> list[int]:
     """Rows of the pool of messages that are not free."""
     in_use: Any = np.ones(len(run.messages), bool)
-    row = int(run.clock[0].free_messages.head)
-    while row != NONE:
-        in_use[row] = False
-        row = int(run.messages["next"][row])
+    in_use[free_rows(run.messages, run.clock[0].free_messages)] = False
     return [int(row) for row in np.flatnonzero(in_use)]
 
 

@@ -11,6 +11,7 @@ from et_sim.plan.records import record
 # The key of a phase of a chunk is one number: its sequence, its program and its phase.
 PHASE_BITS = 8
 PHASE_KEY_BITS = 28
+NO_PHASE = (1 << PHASE_KEY_BITS) - 1  # in place of program and phase: it is not in any
 PROGRAM_MASK = (1 << (PHASE_KEY_BITS - PHASE_BITS)) - 1
 
 # To notice ties: when something was noted, with the group and origin of what happened then, and its part.
@@ -52,7 +53,6 @@ BUCKET = record(  # of an event that opens one: its row is the event's
     ("head", "i4"),  # entries after that event
     ("tail", "i4"),
     ("chain", "i4"),
-    ("home", "i4"),  # where this begins
 )
 EVENT = record(("next", "i4"), ("kind", "i4"), ("a", "i4"), ("b", "i4"), ("c", "i8"))
 NODE_MARK = record(("mark", MARK), ("deferred", "i4"))
@@ -67,6 +67,7 @@ UNEXPECTED = record(
     ("rank", "i4"),  # and the rank
     ("chain", "i4"),
     ("next", "i4"),
+    ("is_here", "i4"),
     ("mark", MARK),
 )
 NODE_STATE = record(
@@ -123,28 +124,26 @@ ACTOR_MARKS = record(  # to notice ties
 MEMBER_STATE = record(
     ("next_sequence", "i8"),
     ("unexpected", "i4"),  # messages that arrived before their receive was posted
-    ("queue_first", "i4"),  # of dimension 0; those of the other dimensions follow
-    ("cursor_first", "i4"),
+    ("cursor_first", "i4"),  # of dimension 0; those of the other dimensions follow, and so do its queues
 )
 RUNNING = record(
-    ("first_sequence", "i8"),
+    ("priority", "i8"),  # of its chunks
     ("actor", "i4"),
-    ("member", "i4"),  # NONE: no collective is here
+    ("member", "i4"),
     ("node", "i4"),
     ("collective", "i4"),
     ("chunks_first", "i4"),
-    ("chunks", "i4"),
+    ("chunks", "i4"),  # 0: no collective is here
     ("remaining", "i4"),
     ("next", "i4"),
 )
 RUNNING_MARKS = record(("mark", MARK))  # to notice ties
-CHUNK = record(  # what every message needs comes first, and is a line of the cache
-    ("phase_key", "i8"),  # of the phase that it is in
+CHUNK = record(  # what every message needs: a line of the cache
+    ("phase_key", "i8"),  # of the phase that it is in, or with NO_PHASE
     ("actor", "i4"),
     ("member", "i4"),
     ("program", "i4"),
     ("axis", "i4"),
-    ("direction", "i4"),  # +1 clockwise, -1 anticlockwise
     ("position", "i4"),  # of its actor along the axis
     ("sent", "i4"),
     ("received", "i4"),
@@ -154,22 +153,21 @@ CHUNK = record(  # what every message needs comes first, and is a line of the ca
     ("transfer", "i4"),  # row of the next transfer within the program's period
     ("peer", "i4"),  # the member that all packets go to; NONE: it is not known yet, or there are several
     ("chain", "i4"),  # of the index of chunks by member and sequence
-    ("sequence", "i8"),
-    ("priority", "i8"),
-    ("queued_ns", "i8"),  # when it joined its queue
+    ("phase", "i2"),
+    ("direction", "i1"),  # +1 clockwise, -1 anticlockwise
+    ("started", "i1"),
+)
+VISIT = record(  # of a chunk: what it needs when it comes to the queue of a phase, or leaves it
     ("running", "i4"),  # its collective
-    ("phase", "i4"),
     ("phase_first", "i4"),
     ("queue", "i4"),
     ("previous", "i4"),
     ("next", "i4"),
-    ("started", "i4"),
-    ("tree", "i4"),  # row of its actor's place in the tree of the phase
-    ("ended", "i4"),  # of the first actor, where phases end together: how many have ended this one
-    ("peer_rank", "i4"),  # of `peer`, if that is known
+    ("tree_or_rank", "i4"),  # row of its place in the phase's tree; else the rank of `peer`, if known
 )
 CHUNK_MARKS = record(  # to notice ties
     ("mark", MARK),
+    ("queued_ns", "i8"),  # when it joined its queue
     ("posted", MOMENT),  # its last receive, and the first one in that nanosecond and group
     ("posted_from", "i4"),
     ("turn_before", "i4"),  # who was before it when its first transfer of a nanosecond and group counted
@@ -179,13 +177,14 @@ CHUNK_MARKS = record(  # to notice ties
     ("half_done_ns", "i8"),  # when its first half had arrived
 )
 CHUNK_TIMES = record(  # of its phase, for the log
+    ("queued_ns", "i8"),  # when it joined its queue
     ("start_ns", "i8"),
     ("waited_ns", "i8"),  # from posting receives to arrivals, summed
     ("waited_before", "i8"),  # on the last picture of `REPEATS`
 )
 CHUNK_TURNS = record(  # on the last picture of `REPEATS`
-    ("turned", "i8"),  # in which comparison `turns_to` was noted,
-    ("taken", "i8"),  # and that another chunk turns to this one
+    ("turned", "i4"),  # in which comparison `turns_to` was noted,
+    ("taken", "i4"),  # and that another chunk turns to this one
     ("sent_before", "i4"),
     ("turns_to", "i4"),  # the chunk that has its place there a period later, and
     ("comes_to", "i4"),  # many periods later
@@ -238,11 +237,11 @@ QUEUE_MARKS = record(  # to notice ties
     ("mark", MARK),
 )
 CURSOR = record(
-    ("next", "i4"),
-    ("first", "i4"),
-    ("last", "i4"),
-    ("rotation", "i4"),  # of dimension 0: by how many places the order of dimensions is turned next
-    ("trees", "i4"),  # per collective type, a bit: the next tree has its root first
+    ("next", "i2"),
+    ("first", "i2"),
+    ("last", "i2"),
+    ("rotation", "i2"),  # of dimension 0: by how many places the order of dimensions is turned next
+    ("trees", "i2"),  # per collective type, a bit: the next tree has its root first
 )
 MESSAGE_FIELDS = (  # of a message under way; a network model adds its own
     ("target", "i4"),

@@ -62,6 +62,7 @@ from et_sim.engine.state.records import (
     UNEXPECTED,
     UNIT,
     USE,
+    VISIT,
     WAITING_FIFO,
 )
 from et_sim.engine.state.traffic_tables import Traffic
@@ -153,11 +154,13 @@ class Run(Tables):
     running: Any
     running_marks: Any
     chunks: Any
+    visits: Any  # per chunk
+    chunks_ended: Any  # per chunk of the first actor, where phases end together: how many have ended it
     chunk_marks: Any
     chunk_turns: Any  # per chunk, where a search for periods goes on
     chunk_times: Any  # per chunk, where phases are logged
     chunk_index: Any
-    chunk_queue: Any
+    chunk_queue: Any  # per chunk and phase; no columns if there is but one queue and tree
     free_blocks: Any
     queues: Any
     queue_marks: Any
@@ -244,7 +247,7 @@ def new_run(
     switches = max(len(plan.switches), plan.switch_servers) if len(plan.switches) else 0
     made: dict[str, Any] = {
         "clock": _clock(plan, message),
-        "slots": table(SLOT, 0),
+        "slots": _idle(SLOT, 1, "time"),  # of no time
         "slot_index": np.full(1, NONE, np.int32),
         "heap_time": np.empty(0, np.int64),
         "heap_slot": np.empty(0, np.int32),
@@ -269,11 +272,13 @@ def new_run(
         "running": table(RUNNING, 0),
         "running_marks": table(RUNNING_MARKS, 0),
         "chunks": table(CHUNK, 0),
+        "visits": table(VISIT, 0),
+        "chunks_ended": np.zeros(0, np.int32),
         "chunk_marks": table(CHUNK_MARKS, 0),
         "chunk_turns": table(CHUNK_TURNS, 0),
         "chunk_times": table(CHUNK_TIMES, 0),
         "chunk_index": np.full(1, NONE, np.int32),
-        "chunk_queue": np.empty((0, max(int(plan.collectives["phases"].max(initial=1)), 1)), np.int16),
+        "chunk_queue": np.empty((0, _phases_with_a_choice(plan)), np.int16),
         "free_blocks": np.full(BLOCK_SIZES, NONE, np.int32),
         "queues": queues,
         "queue_marks": _idle(QUEUE_MARKS, len(queues) * plan.is_folded),
@@ -385,7 +390,7 @@ def _members_and_queues(plan: Plan) -> tuple[Any, Any, Any]:
     queues = _idle(QUEUE, count * plan.queue_rows, "head", "tail", "waiting")
     cursors = table(CURSOR, count)
     cursors["last"] = plan.queue_rows // 2
-    members["cursor_first"], members["queue_first"] = first, first * plan.queue_rows
+    members["cursor_first"] = first
     return members, queues, cursors
 
 
@@ -393,6 +398,13 @@ def _node_states(plan: Plan) -> Any:
     last = plan.actors[-1]
     count = int(last.node_first) + int(plan.templates[last.template].nodes)
     return np.empty(count, NODE_STATE).view(np.recarray)
+
+
+def _phases_with_a_choice(plan: Plan) -> int:
+    """Phases of a chunk, if there are several queues or trees to choose from."""
+    if plan.queue_rows == 1 and plan.programs["trees"].max(initial=0) <= 1:
+        return 0
+    return int(plan.collectives["phases"].max(initial=1))
 
 
 def _plan_tables(plan: Plan, lanes: int) -> PlanTables:

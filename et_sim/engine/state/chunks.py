@@ -1,0 +1,24 @@
+"""Chunks of collectives: what they have of their group and their collective.
+
+Not here: where a chunk is, and whom it talks to (`engine.collectives.members`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.engine.state.records import PHASE_KEY_BITS
+from et_sim.engine.state.run import Run
+
+
+@works_on_tables
+def sequence_of(chunk: Any) -> int:
+    """The number of a chunk within its group."""
+    return chunk.phase_key >> PHASE_KEY_BITS
+
+
+@works_on_tables
+def priority_of(run: Run, chunk_row: int) -> int:
+    """The priority of a chunk: its collective's."""
+    return run.running[run.visits[chunk_row].running].priority
