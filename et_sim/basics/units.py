@@ -168,7 +168,7 @@ def rank_ranges(ranks: Iterable[int]) -> list[str]:
     """Ranks as ascending ranges: ["0-3", "6"]."""
     import numpy as np
 
-    ordered = _ascending(ranks)
+    ordered = ranks if isinstance(ranks, np.ndarray) and len(ranks) == 1 else _ascending(ranks)
     if len(ordered) < 2:
         return [str(rank) for rank in ordered.tolist()]
     breaks = np.flatnonzero(np.diff(ordered) != 1)

@@ -287,10 +287,12 @@ class ChannelTables:
 
 def _distinct(keys: Any) -> tuple[Any, Any]:
     """(where each distinct row first occurs, in ascending order of rows; for every row its number)."""
-    order = np.lexsort(keys.T[::-1])
-    ordered = keys[order]
-    new = np.ones(len(keys), bool)
-    new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    varying = [column for column in keys.T if len(column) and (column != column[0]).any()]
+    order = np.lexsort(varying[::-1]) if varying else np.arange(len(keys))
+    new = np.arange(len(keys)) == 0
+    for column in varying:
+        ordered = column[order]
+        new[1:] |= ordered[1:] != ordered[:-1]
     number = np.empty(len(keys), np.int64)
     number[order] = np.cumsum(new) - 1
     return order[new], number

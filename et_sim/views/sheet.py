@@ -6,10 +6,7 @@ more figures than a screen.
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from html import escape
 from typing import Any
 
 from msgspec import Struct, field
@@ -52,6 +49,8 @@ class SheetColumn(Struct, frozen=True):
 
     def markup_of(self, row: Any) -> str:
         """The cell of a page."""
+        from html import escape
+
         return self.markup(row) if self.markup else escape(self.cell(row))
 
     def cell(self, row: Any) -> str:
@@ -95,6 +94,8 @@ class Sheet(Struct, frozen=True):
 
     def table(self, rows: Sequence[Any], caption: str = "") -> str:
         """The table of a page."""
+        from html import escape
+
         from et_sim.views.markup import tag
 
         sides = {column: {"class_": "number"} if column.side == ">" else {} for column in self.columns}
@@ -140,6 +141,9 @@ class Sheet(Struct, frozen=True):
 
 def csv_blocks(rows: Iterable[Sequence[Any]]) -> Iterator[str]:
     """Rows as CSV, many at a time, so that their number does not matter; None is empty."""
+    import csv
+    import io
+
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     for row in rows:

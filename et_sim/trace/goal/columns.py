@@ -85,16 +85,17 @@ class _Lines:
     def __init__(self, content: bytes) -> None:
         data = np.frombuffer(b"\n" + content + b"\n" * _BLANKS_BEHIND, np.uint8)
         classes = _classes()[data]
-        _require(classes.all())
+        _require(classes.min())
         is_in_word = classes <= _PUNCTUATION
         edges = np.flatnonzero(is_in_word[1:] != is_in_word[:-1]) + 1
         self.data, self.begin, self.end = data, edges[::2], edges[1::2]
         self.length = self.end - self.begin
         every = np.ndarray(len(data) - 8, np.dtype("<u8"), data, strides=(1,))
-        self.low = self._cut(every[self.begin], self.length)
+        self.low = self._cut(every[self.begin], np.minimum(self.length, 8))
         self.high = np.zeros(len(self.begin), np.uint64)
         is_long = np.flatnonzero(self.length > 8)
-        self.high[is_long] = self._cut(every[self.begin[is_long] + 8], self.length[is_long] - 8)
+        beyond = np.minimum(self.length[is_long] - 8, 8)
+        self.high[is_long] = self._cut(every[self.begin[is_long] + 8], beyond)
         newlines = np.flatnonzero(classes[:-_BLANKS_BEHIND] == _NEWLINE)
         first = np.searchsorted(self.begin, newlines)
         count = np.diff(np.append(first, len(self.begin)))
@@ -106,7 +107,7 @@ class _Lines:
     def _cut(words: Any, length: Any) -> Any:
         """The first bytes of each."""
         masks = np.array([(1 << 8 * size) - 1 for size in range(9)], np.uint64)
-        return words & masks[np.minimum(np.maximum(length, 0), 8)]
+        return words & masks[length]
 
     def is_word(self, tokens: Any, text: str) -> Any:
         """Which of some tokens are this word."""
@@ -236,7 +237,8 @@ class _Labels:
         length = lines.length[token] - 1
         _require(not len(token) or 0 < length.min() <= length.max() <= _LONGEST_LABEL)
         _require((lines.data[lines.begin[token]] > ord("9")).all())
-        low, high = lines._cut(lines.low[token], length), lines._cut(lines.high[token], length - 8)
+        low = lines._cut(lines.low[token], np.minimum(length, 8))
+        high = lines._cut(lines.high[token], np.maximum(length, 8) - 8)
         hashed = _hash(low, high, section[operations])
         order = np.argsort(hashed)
         self._hashed, self._operation = hashed[order], operations[order]

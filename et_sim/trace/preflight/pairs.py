@@ -45,7 +45,7 @@ class EndsOf(Mapping[int, Ends]):
     def __init__(self, template: Any, every: Ends) -> None:
         """`template`: of each endpoint."""
         self.template, self.every = template, every
-        self.templates, self._first = np.unique(template, return_index=True)
+        self.templates = template[np.flatnonzero(np.diff(template, prepend=-1))]
 
     def __len__(self) -> int:
         return len(self.templates)
