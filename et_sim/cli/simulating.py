@@ -5,7 +5,6 @@ A workload is simulated on one network model, or on several in turn.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from et_sim.basics.errors import UsageError
+from et_sim.basics.json_text import indented
 from et_sim.cli.progress import printing
 from et_sim.network.registry import check_model
 
@@ -36,7 +36,7 @@ def simulate_into(
     result, status = simulated_into(target, workload, options, output_filter or OutputFilter(), set())
     with printing(status):
         if as_json:
-            print(json.dumps(result.summary(), indent=2, ensure_ascii=False))
+            print(indented(result.summary()))
         elif not status:
             from et_sim.cli.inspect import show
             from et_sim.views.view import view_text
@@ -132,7 +132,7 @@ def simulate_ladder(
     rungs = ladder([open_run(target / name) for name in names])
     with printing(status):
         if as_json:
-            print(json.dumps([rung.as_dict() for rung in rungs], indent=2, ensure_ascii=False))
+            print(indented([rung.as_dict() for rung in rungs]))
             return status
         print("\n".join(ladder_lines(rungs, terminal_width())))
         print(f"written to {', '.join(str(target / name) for name in names)}")

@@ -129,7 +129,7 @@ def lower_collectives(
         alike = _Alike(*content)
         lowered = known.get(alike) if placed == ALONE and of not in own_groups else None
         if lowered is None or lowered.is_rule:
-            node = stack.traces[of].describe(row - int(stack.first[of]))
+            node = trace.describe(row)
             lowered = _lower(
                 alike,
                 trace,

@@ -16,7 +16,6 @@ import numpy as np
 from msgspec import Struct
 
 from et_sim.basics.errors import TraceError
-from et_sim.basics.unique import unique
 from et_sim.plan import records
 from et_sim.plan.groups import WHOLE_SYSTEM, GroupTable
 from et_sim.trace.workload import Workload
@@ -148,14 +147,14 @@ class MemberTables:
         actors = self._actors.of_rank[members]
         templates = self._workload.template_of_rank[members]
         out = np.empty(len(members), np.int64)
-        for template in unique(templates).tolist():
-            mine = np.flatnonzero(templates == template)
-            if name in self._used[template]:
-                usage = self._used[template].index(name)
-                out[mine] = self._small_first[self.usage_first[actors[mine]] + usage]
-                continue
-            for place in mine.tolist():
-                out[place] = self._next
-                self._next += 1
-                self._extra.append((int(actors[place]), row, place))
+        numbers, which = np.unique(templates, return_inverse=True)
+        used = (self._used[template] for template in numbers.tolist())
+        usage = np.array([names.index(name) if name in names else -1 for names in used])[which.reshape(-1)]
+        mine = usage >= 0
+        out[mine] = self._small_first[self.usage_first[actors[mine]] + usage[mine]]
+        left = np.flatnonzero(~mine)
+        for place in left[np.argsort(templates[left], kind="stable")].tolist():
+            out[place] = self._next
+            self._next += 1
+            self._extra.append((int(actors[place]), row, place))
         return out

@@ -100,8 +100,8 @@ def _first_of(stack: Stack, rows: Any, places: Sequence[str]) -> tuple[str, str]
     """The place and the node of the first of these rows."""
     if not len(rows):
         return None
-    at, row = stack.where(int(rows[0]))
-    return places[at], stack.traces[at].describe(row)
+    at, _ = stack.where(int(rows[0]))
+    return places[at], stack.trace.describe(int(rows[0]))
 
 
 def lower_nodes(stack: Stack, rules: NodeRules, rank: int, place: str) -> tuple[Any, Any]:

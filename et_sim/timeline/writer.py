@@ -15,6 +15,7 @@ from typing import Any
 
 from et_sim.basics.errors import UsageError
 from et_sim.basics.files import draft_folder, exists, is_folder
+from et_sim.basics.json_text import indented
 from et_sim.tables.registry import MANIFEST, STALL, SUMMARY, all_files, all_tables
 from et_sim.timeline.output_filter import EVERYTHING, OutputFilter
 from et_sim.timeline.recorded import RecordedRun
@@ -159,4 +160,4 @@ def _write_batches(out: Any, batches: Iterator[Any]) -> None:
 
 def write_json(content: dict[str, Any], path: Path) -> None:
     """A JSON file for people and programs."""
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    path.write_text(indented(content) + "\n", encoding="utf-8")

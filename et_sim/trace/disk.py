@@ -24,7 +24,8 @@ _OF_RANK = re.compile(r"(.*)\.(0|[1-9][0-9]{0,17})\.et(?:\.gz)?", re.DOTALL)
 def read_bytes(path: Path) -> bytes:
     """The bytes of a file as they are."""
     try:
-        return path.read_bytes()
+        with path.open("rb", buffering=0) as file:
+            return file.readall()
     except OSError as error:
         reason = error.strerror or str(error)
         raise TraceError(

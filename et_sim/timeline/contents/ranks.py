@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -73,8 +72,8 @@ class _Meanings:
 
     def columns(self) -> dict[str, Any]:
         """All columns, by actor and in the order in which its program uses the groups."""
-        parts = [*self._plain(), *self._mixed()]
-        actor, usage, group, meant, ranks = np.concatenate(parts or [np.zeros((5, 0), np.int64)], axis=1)
+        parts = [self._plain(), *self._mixed()]
+        actor, usage, group, meant, ranks = np.concatenate(parts, axis=1)
         order = np.lexsort((np.arange(len(actor)), usage, actor))
         actor, group, meant, ranks = (column[order] for column in (actor, group, meant, ranks))
         known = tuple(self._number)
@@ -95,19 +94,16 @@ class _Meanings:
             "rule": _texts([who.rule for who in who_of_groups], meant),
         }
 
-    def _plain(self) -> Iterator[Any]:
+    def _plain(self) -> Any:
         """Of actors with one template: every group means itself to all ranks."""
-        plain = np.flatnonzero(~self._is_mixed)
-        order = np.argsort(self._template[plain], kind="stable")
-        numbers = unique(self._template[plain])
-        bounds = [*np.searchsorted(self._template[plain[order]], numbers).tolist(), len(plain)]
-        for number, (begin, end) in zip(numbers.tolist(), pairwise(bounds), strict=True):
-            of_usage = plain[order[begin:end]]
-            for usage, used in enumerate(self._plan.used_groups[number]):
-                group = np.full(len(of_usage), self._number[used])
-                yield np.stack(
-                    (of_usage, np.full(len(of_usage), usage), group, group, np.full(len(of_usage), NONE))
-                )
+        plain, used_groups = np.flatnonzero(~self._is_mixed), self._plan.used_groups
+        numbers = np.array([self._number[group] for used in used_groups for group in used], np.int64)
+        counts = np.array([*map(len, used_groups)], np.int64)
+        count, first = (column[self._template[plain]] for column in (counts, np.cumsum(counts) - counts))
+        actor = np.repeat(plain, count)
+        usage = np.arange(len(actor)) - np.repeat(np.cumsum(count) - count, count)
+        group = numbers[np.repeat(first, count) + usage]
+        return np.stack((actor, usage, group, group, np.full(len(actor), NONE)))
 
     def _mixed(self) -> Iterator[Any]:
         """Of the others: by what the ranks' templates mean."""
