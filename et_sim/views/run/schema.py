@@ -257,7 +257,8 @@ def misfit(content: Any, shape: Shape, place: str = "") -> str:
 
 def _misfit_within(content: Mapping[str, Any], shape: Mapping[str, Shape], place: str) -> str:
     for key, wanted in shape.items():
-        if type(content.get(key, shape)) is wanted:  # as nearly all are
+        kind = type(content.get(key, shape))
+        if kind is wanted or (isinstance(wanted, tuple) and kind in wanted):  # as nearly all are
             continue
         where = f"{place}.{key}" if place else key
         if key not in content:
