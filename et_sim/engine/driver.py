@@ -28,6 +28,7 @@ from et_sim.engine.pools import (
     grow_pools,
     in_ns,
     reserve_per_event,
+    without_pools,
 )
 from et_sim.engine.state.resources import with_pool
 from et_sim.engine.state.run import Run, new_run
@@ -133,12 +134,14 @@ def run_plan(
             if model.packets_sent is not None:
                 progress = int(model.packets_sent(run.network)), packets, "packets"
             report(clock.now >> bits, *progress[:2], clock.completed, len(run.nodes), progress[2])
-    clock = run.clock[0]
+    clock, finish_ns = run.clock[0], np.asarray(run.actors["finish_ns"]) >> bits
     queues = observe.queues_at_end(run, int(clock.now) >> bits, ports) if ports else None
+    if (finish_ns >= 0).all():
+        run = without_pools(run)
     return Outcome(
         plan=plan,
         nodes=in_ns(run.nodes, ("ready_ns", "start_ns", "end_ns", "admitted_ns"), bits),
-        finish_ns=np.asarray(run.actors["finish_ns"]) >> bits,
+        finish_ns=finish_ns,
         busy_ns=np.asarray(run.actors["busy_ns"]) >> bits,
         end_ns=_last_ns(plan, run) >> bits if until_ns is None else until_ns,
         messages=_messages(plan, run),

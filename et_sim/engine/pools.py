@@ -195,6 +195,12 @@ def grow_pools(run: Run, reserve: Reserve, model: NetworkModel) -> Run:
     return run
 
 
+def without_pools(run: Run) -> Run:
+    """A run that is over, without what only its events need; a stall is explained by what is there."""
+    names = {*POOL_OF.values(), *BESIDE, *INDEXES, "chunks", "chunk_turns", "picture", "ready"}
+    return replace(run, **{name: getattr(run, name)[:0].copy() for name in names})
+
+
 def _beside(tables: Any, pools: dict[str, str], changes: dict[str, Any]) -> dict[str, Any]:
     """Tables that lie beside pools, as long as these have become."""
     rows_of = {name: len(changes[pool]) for name, pool in pools.items() if pool in changes}
