@@ -158,11 +158,9 @@ class Unions:
         self._last = -1
 
     def add(self, owner: Any, kind: Any, start: Any, end: Any) -> None:
-        """Take a piece; its owners are in order, and none comes before those of earlier pieces."""
+        """Take a piece, none of whose owners comes before those of earlier pieces."""
         if not len(owner):
             return
-        if owner[0] > self._last >= 0:
-            self.close()
         for number in np.flatnonzero(np.bincount(kind)).tolist():
             rows = np.flatnonzero(kind == number)
             if len(rows) == len(owner):
@@ -171,13 +169,11 @@ class Unions:
                 covered = union(owner[rows], start[rows], end[rows])
             self._kept[number].append(covered)
             self._count += len(covered)
-        self._last = int(owner[-1])
-        if owner[0] < self._last:
+        self._last = int(owner.max())
+        if self._count > self._limit:
             parts = [together(kept).split(self._last) for kept in self._kept]
             self._finish([complete for complete, _ in parts])
             self._keep([rest for _, rest in parts])
-        elif self._count > self._limit:
-            self._keep([together(kept) for kept in self._kept])
 
     def close(self) -> None:
         """All intervals of all owners so far are there."""
@@ -202,14 +198,12 @@ def waits_apart(owner: Any, kind: Any, start: Any, end: Any, admitted: Any, move
     Before that, others of their owner are under way, which count for themselves.
     """
     start = np.where(kind == TRANSFER, admitted, start)
-    waits = (kind == TRANSFER) & (moved > start)
-    if waits.any():
-        twice = np.repeat(np.arange(len(owner)), 1 + waits)
-        is_first = np.append(True, twice[1:] != twice[:-1]) & waits[twice]
-        is_second = ~is_first & waits[twice]
-        owner, kind, moved = owner[twice], kind[twice], moved[twice]
-        start, end = np.where(is_second, moved, start[twice]), np.where(is_first, moved, end[twice])
-        kind = np.where(is_first, WAITING, kind)
+    waits = np.flatnonzero((kind == TRANSFER) & (moved > start))
+    if len(waits):
+        owner = np.append(owner, owner[waits])
+        kind = np.append(kind, np.full(len(waits), WAITING, kind.dtype))
+        start, end = np.append(start, start[waits]), np.append(end, moved[waits])
+        start[waits] = moved[waits]
     return owner, kind, start, end
 
 
