@@ -119,6 +119,11 @@ class Parties(Struct, frozen=True, eq=False):
     first: Any
     members: Any
 
+    def some(self, first: int, last: int, of_row: Any) -> Parties:
+        """Those from one number to another, and collectives that are of these."""
+        begin, end = self.first[[first, last + 1]]
+        return Parties(of_row - first, self.first[first : last + 2] - begin, self.members[begin:end])
+
 
 def parties(plan: Plan, member: Any, collective: Any) -> Parties:
     """The party of each of these, which are collectives of these members."""
@@ -273,6 +278,29 @@ class CollectiveArrivals(Struct, frozen=True, eq=False):
     first: Any
     actors: Any
 
+    @staticmethod
+    def none() -> CollectiveArrivals:
+        """Of no collectives."""
+        nothing = np.zeros(0, np.int64)
+        return CollectiveArrivals(nothing, nothing, nothing, nothing, np.zeros(1, np.int64), nothing)
+
+    @staticmethod
+    def joined(parts: Sequence[CollectiveArrivals]) -> CollectiveArrivals:
+        """Those of several parts of a run, each of which may be in any order."""
+        order = np.argsort(np.concatenate([part.state_row for part in parts]))
+        arrivals_before = np.cumsum([0, *(len(part.first) - 1 for part in parts[:-1])])
+        actors_before = np.cumsum([0, *(len(part.actors) for part in parts)])
+        of_parts = list(zip(parts, arrivals_before, actors_before[:-1], strict=True))
+        firsts = [part.first[:-1] + before for part, _, before in of_parts]
+        return CollectiveArrivals(
+            state_row=np.concatenate([part.state_row for part in parts])[order],
+            admitted_ns=np.concatenate([part.admitted_ns for part in parts])[order],
+            until_ns=np.concatenate([part.until_ns for part in parts])[order],
+            arrival=np.concatenate([part.arrival + before for part, before, _ in of_parts])[order],
+            first=np.concatenate([*firsts, actors_before[-1:]]),
+            actors=np.concatenate([part.actors for part in parts]),
+        )
+
     def rows(self, state_row: Any) -> Any:
         """Where some collectives stand here."""
         return np.searchsorted(self.state_row, state_row)
@@ -285,19 +313,54 @@ class CollectiveArrivals(Struct, frozen=True, eq=False):
 
 
 def arrivals(outcome: Outcome) -> CollectiveArrivals:
-    """Those of a run."""
-    plan, state = outcome.plan, outcome.nodes
-    parts = [np.zeros((3, 0), np.int64)]
+    """Those of a run, some parties at a time."""
+    state_row, member, collective = _collectives(outcome)
+    is_new = np.append(True, (member[1:] != member[:-1]) | (collective[1:] != collective[:-1]))
+    first_row = np.flatnonzero(is_new[: len(member)])  # of those that are one collective of one member
+    count = np.diff(first_row, append=len(member))
+    party = parties(outcome.plan, member[first_row], collective[first_row])
+    admitted = _admitted(outcome, state_row)
+    there = admitted != NONE
+    came = (state_row, member, admitted)
+    if not there.all():
+        came = (state_row[there], member[there], admitted[there])
+    order = np.argsort(party.of_row, kind="stable")
+    behind = np.cumsum(count[order])
+    known, done = [CollectiveArrivals.none()], 0
+    while done < len(order):
+        before = int(behind[done] - count[order[done]])
+        until = max(int(np.searchsorted(behind, before + ROWS_AT_ONCE, side="right")), done + 1)
+        last = int(party.of_row[order[until - 1]])
+        until = int(np.searchsorted(party.of_row[order], last, side="right"))
+        some = order[done:until]
+        rows = np.arange(int(behind[until - 1]) - before)
+        rows += np.repeat(first_row[some] - (np.cumsum(count[some]) - count[some]), count[some])
+        of_some = party.some(int(party.of_row[order[done]]), last, np.repeat(party.of_row[some], count[some]))
+        came_of_some = _Came.of(outcome, came, of_some)
+        known.append(_arrivals(outcome, state_row[rows], admitted[rows], of_some, came_of_some))
+        done = until
+    return CollectiveArrivals.joined(known)
+
+
+def _collectives(outcome: Outcome) -> tuple[Any, Any, Any]:
+    """Rows of the node state of all, members, and rows of the plan's table; by member and the last one."""
+    plan = outcome.plan
+    parts: tuple[list[Any], ...] = ([np.zeros(0, np.int64)], *([np.zeros(0, np.int32)] for _ in range(2)))
     for nodes in issued(outcome, (Action.COLLECTIVE,)):
         usage = plan.actors["first_member"][nodes.actor] + plan.nodes["member"][nodes.at]
-        parts.append(np.stack((nodes.state_row, plan.actor_members[usage], plan.nodes["detail"][nodes.at])))
-    state_row, member, collective = np.concatenate(parts, axis=1).astype(np.int64)
-    order = np.argsort(member, kind="stable")
-    state_row, member, collective = state_row[order], member[order], collective[order]
-    party = parties(plan, member, collective)
-    admitted = _admitted(outcome, state_row)
-    came = _Came.of(outcome, state_row, member, admitted, party)
-    end = state["end_ns"][state_row]
+        columns = nodes.state_row, plan.actor_members[usage], plan.nodes["detail"][nodes.at]
+        for part, column in zip(parts, columns, strict=True):
+            part.append(column)
+    state_row, member, collective = map(np.concatenate, parts)
+    order = np.argsort(member * np.int64(len(plan.collectives)) + collective, kind="stable")
+    return state_row[order], member[order], collective[order]
+
+
+def _arrivals(
+    outcome: Outcome, state_row: Any, admitted: Any, party: Parties, came: _Came
+) -> CollectiveArrivals:
+    """Those of collectives of some parties, by party."""
+    state, end = outcome.nodes, outcome.nodes["end_ns"][state_row]
     stop = np.where(end == NONE, outcome.end_ns, end)
     until, arrival = np.where(admitted == NONE, stop, admitted), np.zeros(len(state_row), np.int64)
     there = np.flatnonzero(admitted != NONE)
@@ -307,14 +370,14 @@ def arrivals(outcome: Outcome) -> CollectiveArrivals:
     actors, first = came.actor, came.first
     if not outcome.is_complete:
         awaited = np.full(len(state_row), NONE, np.int64)
-        awaited[there] = _missing(plan, party, came, there, state_row, state)
+        awaited[there] = _missing(outcome.plan, party, came, there, state_row, state)
         until = np.where(awaited >= 0, outcome.end_ns, until)
         arrival = np.where(awaited >= 0, len(first) - 1 + np.cumsum(awaited >= 0) - 1, arrival)
         extra = awaited[awaited >= 0]
         first = np.concatenate((first, first[-1] + 1 + np.arange(len(extra))))
         actors = np.concatenate((actors, extra))
-    order, admitted = np.argsort(state_row), np.where(admitted == NONE, stop, admitted)
-    return CollectiveArrivals(state_row[order], admitted[order], until[order], arrival[order], first, actors)
+    admitted = np.where(admitted == NONE, stop, admitted)
+    return CollectiveArrivals(state_row, admitted, until, arrival, first, actors)
 
 
 def _admitted(outcome: Outcome, state_row: Any) -> Any:
@@ -341,11 +404,13 @@ class _Came(Struct, frozen=True, eq=False):
     counts: Any  # per instance, how many came
 
     @staticmethod
-    def of(outcome: Outcome, state_row: Any, member: Any, admitted: Any, party: Parties) -> _Came:
-        """Members' collectives, once for each party that they are in."""
+    def of(outcome: Outcome, came: tuple[Any, Any, Any], party: Parties) -> _Came:
+        """Members' collectives, once for each party that they are in.
+
+        `came` are the rows of the node state, members and times of all that came, by member.
+        """
         plan, state = outcome.plan, outcome.nodes
-        there = np.flatnonzero(admitted != NONE)
-        state_row, member, admitted = state_row[there], member[there], admitted[there]
+        state_row, member, admitted = came
         sizes = np.diff(party.first)
         first_of_member = np.searchsorted(member, party.members)
         count = np.searchsorted(member, party.members, side="right") - first_of_member
