@@ -41,6 +41,7 @@ def simulate_into(
             from et_sim.cli.inspect import show
             from et_sim.views.view import view_text
 
+            del result  # which may take most of the memory, and is on disk
             show(view_text("summary", target))
             print(f"\nwritten to {target}; look closer with: et-sim inspect {target}")
     return status
