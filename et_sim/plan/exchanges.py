@@ -134,6 +134,7 @@ class Exchanges:
         self._matrices: list[Any] = []
         self._number: dict[tuple[int, ...], int] = {}  # by the texts of all members
         self.numbers: list[Any] = [None] * len(workload.templates)
+        self.templates: list[int] = []  # those that have some
         programs: dict[str, dict[int, _Program]] = {}  # by canonical name of a group, then by template
         used = workload.ranks_per_template > 0
         for stack in workload.stacks() if communicates else ():
@@ -148,11 +149,6 @@ class Exchanges:
     def are_any(self) -> bool:
         """Whether any collective is one of these."""
         return bool(self._matrices)
-
-    @property
-    def templates(self) -> list[int]:
-        """Those that have some."""
-        return [template for template, numbers in enumerate(self.numbers) if numbers is not None]
 
     def matrix(self, number: int) -> Any:
         """Bytes from each member (a row) to each member, in the order of their positions."""
@@ -183,6 +179,7 @@ class Exchanges:
             texts = tuple(text_of[text] for text in trace.splits[of_name].tolist())
             programs.setdefault(name, {})[template] = _Program(of_name, texts)
         self.numbers[template] = np.full(len(trace), PLAIN, np.int64)
+        self.templates.append(template)
 
     def _known_text(self, text: str, sizes: IntColumn) -> int:
         if text not in self._text:

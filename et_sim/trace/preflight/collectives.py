@@ -183,17 +183,19 @@ def _sort_into_streams(
     own_row = (rows - stack.first[of]).astype(np.int32)
     content = _content(trace, rows, group != number.get("", -1))
     order, first = sorted_groups(of, group, apart)
-    shown = list(number)
-    for begin, end in pairwise([*first.tolist(), len(order)]):
-        chosen = order[begin:end]
-        template, key = stack.number + int(of[chosen[0]]), shown[group[chosen[0]]]
-        members = tuple(sorted(described.get(template, {}).get(key, ())))
-        stream = Stream(key, bool(apart[chosen[0]]), members)
-        sequences[stream][template] = Sequence(own_row[chosen], content[chosen])
-    bounds = np.searchsorted(of, np.arange(len(stack) + 1)).tolist()
+    shown, nothing = list(number), dict[str, tuple[int, ...]]()
+    rows_in_order, content = own_row[order], content[order]
+    heads = zip(*(column[order[first]].tolist() for column in (of, group, apart)), strict=True)
+    bounds = pairwise([*first.tolist(), len(order)])
+    for (at, key, is_broadcast), (begin, end) in zip(heads, bounds, strict=True):
+        template, name = stack.number + at, shown[key]
+        members = tuple(sorted(described.get(template, nothing).get(name, ())))
+        sequence = Sequence(rows_in_order[begin:end], content[begin:end])
+        sequences[Stream(name, is_broadcast, members)][template] = sequence
+    ends = np.searchsorted(of, np.arange(len(stack) + 1)).tolist()
     return {
         template: own_row[begin:end]
-        for template, (begin, end) in zip(stack.numbers, pairwise(bounds), strict=True)
+        for template, (begin, end) in zip(stack.numbers, pairwise(ends), strict=True)
         if begin < end
     }
 
@@ -309,8 +311,9 @@ def _check_group(
         whose = "the traces' metadata" if stream.described else "the groups file"
         remedy = f"correct {whose}, or give all the ranks"
         problems.append(Problem("error", "unknown-member", format_ranks(beyond), text, remedy))
-    outsiders = users[~np.isin(users, np.array(listed, np.int64))]
-    members = f"whose members are ranks {format_ranks(listed)}"
+    inside = {*listed}
+    outsiders = users[[rank not in inside for rank in users.tolist()]]
+    members = f"whose members are ranks {format_ranks(listed)}" if len(outsiders) else ""
     return problems + _not_members(index, stream, sequences, outsiders, members)
 
 
