@@ -23,7 +23,7 @@ from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.plan.records import record, table, zeros
 
 NONE = -1  # no row
-SMALLEST_POOL = 256
+SMALLEST_POOL, LARGE_POOL = 256, 1 << 16
 LARGEST_POOL = 2**31 - 1
 LARGE_BYTES = 1 << 30  # of an array: the system may promise what it has not
 QUEUE = record(("head", "i4"), ("tail", "i4"))
@@ -235,13 +235,13 @@ def longer(array: Any, rows: int, empty: int = 0) -> Any:
 
 def spare(reserve: int) -> int:
     """Rows to add: enough for many events before anybody has to look again, if that is not too many."""
-    return max(2 * reserve, min(64 * reserve, 1 << 16))
+    return max(2 * reserve, min(64 * reserve, 1 << 17))
 
 
 def grow_pool(pool: Any, free: Any, reserve: int) -> Any:
     """A larger pool, whose new rows are free."""
     old = len(pool)
-    new = max(2 * old, old + spare(reserve), SMALLEST_POOL)
+    new = max((4 if old < LARGE_POOL else 2) * old, old + spare(reserve), SMALLEST_POOL)
     if new > LARGEST_POOL:
         raise MemoryError(f"the simulation needs a pool of {new} rows")
     larger = longer(pool, new)

@@ -41,7 +41,7 @@ from et_sim.plan.records import Plan
 
 FEWEST_EVENTS, MOST_EVENTS = 20_000, 1 << 40  # until Python takes a look
 SECONDS_BETWEEN_REPORTS = 0.3
-MOST_GROWTH = 2  # of the number of events from one look to the next
+MOST_GROWTH = 8  # of the number of events from one look to the next
 SECONDS_PER_MESSAGE, SECONDS_PER_NODE = 1e-4, 1e-4  # of an interpreted run, roughly
 
 # now_ns, how many messages are delivered, or packets sent, and how many will be, nodes completed, nodes in
