@@ -41,34 +41,34 @@ from et_sim.machine.model import GraphFabric, LevelFabric, Network, Routing
 from et_sim.network.fabric import WAY_FIELDS, is_wired_to_itself, next_ports, set_out, take_hop
 from et_sim.network.fabrics import fabric_of
 from et_sim.network.route_tables import MOST_BYTES_OF_TABLE
-from et_sim.plan.records import Plan, record, table
+from et_sim.plan.records import Plan, lines, table
 
 HAS_CONTENTION = True
 REACHES_SWITCHES = True
 DIFFERS_BY_MESSAGE = (Routing.ECMP_NS3, Routing.VALIANT)  # which way a message takes between two ranks
 PORT_BANDWIDTH = setting_of(Correction.PORT_BANDWIDTH)
-MESSAGE = record(
+MESSAGE = lines(  # what all messages need comes first, and is a line of the cache
+    *MESSAGE_FIELDS,
     *WAY_FIELDS,
-    ("first_ns", "i8"),  # when its first byte reached the link it is at
+    ("first_ns", "i8"),  # when its first byte reached the link it is at, where links cut through
     ("first_rest", "f8"),  # and the fraction of a nanosecond besides
     ("last_later", "f8"),  # how much later its last byte comes
     ("slowest", "i4"),  # the class of the links that decide this
-    *MESSAGE_FIELDS,
 )
-LINK = record(
+LINK = lines(  # what all messages need comes first, and is a line of the cache
     ("busy", "i4"),
     ("head", "i4"),  # messages that wait for the link
     ("tail", "i4"),
     ("speed", "i4"),
     ("home", "i4"),  # the NPU it belongs to
     ("bytes", "i8"),  # that it has carried
-    ("bytes_before", "i8"),  # likewise, on the last picture of what may repeat itself (`REPEATS`)
-    ("turned", "i8"),  # this and what follows: as of chunks
-    ("taken", "i8"),
-    ("turns_to", "i4"),
-    ("comes_to", "i4"),
     ("free_ns", "i8"),  # when it is through with its last message
     ("free_rest", "f8"),  # and the fraction of a nanosecond besides
+    ("turned", "i4"),  # on the last picture of what may repeat itself (`REPEATS`): this and
+    ("taken", "i4"),  # the next three as of chunks
+    ("turns_to", "i4"),
+    ("comes_to", "i4"),
+    ("bytes_before", "i8"),  # that it had carried then
     ("joined", MOMENT),  # this and what follows: to notice ties
     ("mark", MARK),
 )
@@ -187,7 +187,8 @@ def inject(
         return
     row = new_message(run, target, size, kind, a, b, c, done)
     message = run.messages[row]
-    message.first_ns, message.first_rest, message.last_later = run.clock[0].now, 0.0, 0.0
+    if run.network.cuts_through[0]:
+        message.first_ns, message.first_rest, message.last_later = run.clock[0].now, 0.0, 0.0
     set_out(run.network, message, source, next_ports(run.network, source, target))
     _enter_link(run, row)
 

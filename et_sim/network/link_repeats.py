@@ -55,10 +55,11 @@ def _describe_message(run: Run, at: int, row: int) -> int:
     is_last = is_there(run, row)
     at = put(run, put_step(run, at, message.a, message.b, message.c), is_last)
     at = put(run, at, message.bytes)
-    at = put(run, at, message.slowest)
-    at = put(run, at, message.first_ns - run.clock[0].now)
-    at = put(run, at, _bits(message.first_rest))
-    at = put(run, at, _bits(message.last_later))
+    if run.network.cuts_through[0]:
+        at = put(run, at, message.slowest)
+        at = put(run, at, message.first_ns - run.clock[0].now)
+        at = put(run, at, _bits(message.first_rest))
+        at = put(run, at, _bits(message.last_later))
     if is_last:
         return at
     run.repeats[0].stays = 1
