@@ -111,6 +111,8 @@ def _happen(run: Run, event_row: int) -> None:
         kind -= kinds.OPENS_BUCKET
         run.clock[0].bucket = event_row  # it is given back when the bucket is closed
         observe.bucket_taken(run, run.buckets[event_row].actor)
+    elif event.more > 0:
+        event.more -= 1
     else:
         give_row(run.events, run.clock[0].free_events, event_row)
     if kind >= kinds.NETWORK:

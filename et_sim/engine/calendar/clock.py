@@ -4,7 +4,8 @@ Time is a sequence of slots; a slot is a first-in-first-out list, and what is sc
 time joins its end (`schedule_first` is for a network model with a calendar of its own). What an actor
 schedules for itself goes through a bucket per (actor, time): the bucket stands in the slot where its *first*
 entry was registered, and is drained there in one go, including what is added meanwhile. This order is the
-reference's, and decides ties between same-time events everywhere.
+reference's, and decides ties between same-time events everywhere. Entries that follow each other and are the
+same are one event, which says how many more there are, unless observers tell them apart.
 
 What is settled once an instant (rates, who goes first) comes at its end: when the slot is empty, the events
 of `schedule_at_end` happen one by one, each followed by whatever it puts into the slot. So nobody has to look
@@ -21,7 +22,7 @@ from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import OPENS_BUCKET
 from et_sim.engine.state.run import NONE, Run
 
-LOWEST_16_BITS = (1 << 16) - 1
+LOWEST_16_BITS = MOST_MORE = (1 << 16) - 1
 
 
 @works_on_tables
@@ -81,6 +82,8 @@ def schedule_own(run: Run, actor: int, delay: int, kind: int, a: int, b: int, c:
     row = run.bucket_index[home]
     while row != NONE and not (run.buckets[row].actor == actor and run.buckets[row].time == time):
         row = run.buckets[row].chain
+    if row != NONE and _is_one_more(run, row, kind, a, b, c):
+        return
     if row != NONE:
         entry = new_event(run, kind, a, b, c)
         observe.event_scheduled(run, entry, time, kind)
@@ -90,6 +93,23 @@ def schedule_own(run: Run, actor: int, delay: int, kind: int, a: int, b: int, c:
     observe.event_scheduled(run, row, time, kind)
     _open_bucket(run, row, actor, time, home)
     join(run.events, run.slots[slot_at(run, time)], row)
+
+
+@works_on_tables(forceinline=True)
+def _is_one_more(run: Run, bucket_row: int, kind: int, a: int, b: int, c: int) -> bool:
+    """Whether an entry is like the last one of a bucket, and could be counted there."""
+    if observe.is_watched(run) or observe.is_recording(run):
+        return False
+    last = run.buckets[bucket_row].tail
+    if last == NONE:
+        if run.clock[0].bucket == bucket_row:  # its first entry has been taken
+            return False
+        last, kind = bucket_row, kind + OPENS_BUCKET
+    event = run.events[last]
+    if event.a != a or event.kind != kind or event.b != b or event.c != c or event.more == MOST_MORE:
+        return False
+    event.more += 1
+    return True
 
 
 @works_on_tables
@@ -104,16 +124,20 @@ def take_from_slot(run: Run) -> int:
 
 @works_on_tables
 def take_from_bucket(run: Run) -> int:
-    """The next entry, after its first, of the bucket being drained."""
-    clock = run.clock[0]
-    return leave(run.events, run.buckets[clock.bucket])
+    """The next entry, after its first, of the bucket being drained; it stays if it is to be taken again."""
+    row, events = run.clock[0].bucket, run.events
+    if events[row].more > 0:
+        events[row].more -= 1
+        return row
+    bucket = run.buckets[row]
+    return bucket.head if events[bucket.head].more > 0 else leave(events, bucket)
 
 
 @works_on_tables
 def close_drained_bucket(run: Run) -> None:
     """Close the bucket being drained if no entry is left."""
     clock = run.clock[0]
-    if run.buckets[clock.bucket].head == NONE:
+    if run.buckets[clock.bucket].head == NONE and run.events[clock.bucket].more == 0:
         _close_bucket(run, clock.bucket)
         clock.bucket = NONE
 
@@ -176,7 +200,7 @@ def new_event(run: Run, kind: int, a: int, b: int, c: int) -> int:
     """An event that stands nowhere yet: in a slot, a bucket, or a fifo of what waits for something."""
     row = take_row(run.events, run.clock[0].free_events)
     event = run.events[row]
-    event.next, event.kind = NONE, kind
+    event.next, event.kind, event.more = NONE, kind, 0
     event.a = a
     event.b = b
     event.c = c

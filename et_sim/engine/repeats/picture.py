@@ -18,7 +18,7 @@ from et_sim.engine.repeats.turns import turn, turn_chunks
 from et_sim.engine.state import kinds
 from et_sim.engine.state.run import LATEST, NEVER, NONE, Run
 
-KIND_BITS = 8
+KIND_BITS, MORE_BITS = 8, 16  # of an entry about an event
 COUNTER_BITS = 21  # three are one entry
 SORTED_AT_ONCE = 4  # entries that may be looked at for each time
 
@@ -144,7 +144,7 @@ def _describe_event(run: Run, at: int, row: int, is_beyond: bool) -> int:
         return describe_event(run, put(run, at, kind), kind - kinds.NETWORK, event.a)
     if kind == kinds.STEP:
         return put_step(run, put(run, at, kind), event.a, event.b, event.c)
-    at = put(run, at, (event.b << KIND_BITS) + kind)
+    at = put(run, at, (((event.b << MORE_BITS) + event.more) << KIND_BITS) + kind)
     return put(run, put_turned(run, run.chunk_turns, at, event.a), event.c)
 
 

@@ -54,7 +54,14 @@ BUCKET = record(  # of an event that opens one: its row is the event's
     ("tail", "i4"),
     ("chain", "i4"),
 )
-EVENT = record(("next", "i4"), ("kind", "i4"), ("a", "i4"), ("b", "i4"), ("c", "i8"))
+EVENT = record(
+    ("next", "i4"),
+    ("kind", "i2"),
+    ("more", "u2"),  # such events that follow it in its bucket
+    ("a", "i4"),
+    ("b", "i4"),
+    ("c", "i8"),
+)
 NODE_MARK = record(("mark", MARK), ("deferred", "i4"))
 TURN = record(("tag", "i8"), ("origin", "i8"), ("last", "i8"))
 UNEXPECTED = record(
