@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from heapq import heappop, heappush
 from typing import Any
 
 import numpy as np
@@ -180,6 +181,20 @@ def test_copies_are_slowed_by_a_factor_of_their_own() -> None:
     streams = [{"name": "engine", "takes": ["copies"]}]
     result = ran(build, streams=streams, overlap={"kernels": 1.5, "copies": 1.1})
     assert (times(result)["k0"], times(result)["copy"]) == ((0, 1500), (0, 1100))
+
+
+@given(st.lists(st.integers(1, 500), min_size=1, max_size=12), st.integers(1, 4))
+def test_kernels_side_by_side_take_longer_each(nanos: list[int], at_a_time: int) -> None:
+    build = kernels(*nanos)
+    build.collective("all_reduce", MIB)  # which lasts longer than all of them
+    streams = [{"name": "main", "takes": ["kernels"], "at-a-time": at_a_time}]
+    result = ran(build, streams=streams, overlap={"kernels": 1.5})
+    free, expected = [0] * at_a_time, {}
+    for number, duration in enumerate(nanos):
+        start = heappop(free)
+        expected[f"k{number}"] = start, start + -(-3 * duration // 2)
+        heappush(free, expected[f"k{number}"][1])
+    assert times(result) == expected | {"all_reduce": (0, ALL_REDUCE_NS)}
 
 
 def test_what_is_lost_to_communication_is_a_cause_of_its_own() -> None:
