@@ -148,11 +148,11 @@ class Unions:
     """Unions of intervals of several kinds that come piece by piece, owner after owner.
 
     `finish` is called with the unions of one or more owners, one for each kind, when all of these owners'
-    intervals are there.
+    intervals are there, and there are more than a few.
     """
 
-    def __init__(self, kinds: int, finish: Callable[[list[Intervals]], None]) -> None:
-        self._kinds, self._finish = kinds, finish
+    def __init__(self, kinds: int, finish: Callable[[list[Intervals]], None], few: int = FEW) -> None:
+        self._kinds, self._finish, self._few = kinds, finish, few
         self._kept: list[list[Intervals]] = [[] for _ in range(kinds)]
         self._count, self._limit = 0, FEW
         self._last = -1
@@ -161,6 +161,9 @@ class Unions:
         """Take a piece, none of whose owners comes before those of earlier pieces."""
         if not len(owner):
             return
+        first, last = int(owner.min()), int(owner.max())
+        if first > self._last >= 0 and self._count > self._few:
+            self.close()
         for number in np.flatnonzero(np.bincount(kind)).tolist():
             rows = np.flatnonzero(kind == number)
             if len(rows) == len(owner):
@@ -169,11 +172,13 @@ class Unions:
                 covered = union(owner[rows], start[rows], end[rows])
             self._kept[number].append(covered)
             self._count += len(covered)
-        self._last = int(owner.max())
-        if self._count > self._limit:
-            parts = [together(kept).split(self._last) for kept in self._kept]
+        self._last = last
+        if first < last and self._count > self._few:
+            parts = [together(kept).split(last) for kept in self._kept]
             self._finish([complete for complete, _ in parts])
             self._keep([rest for _, rest in parts])
+        elif self._count > self._limit:
+            self._keep([together(kept) for kept in self._kept])
 
     def close(self) -> None:
         """All intervals of all owners so far are there."""

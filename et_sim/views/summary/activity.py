@@ -140,7 +140,8 @@ class _Shares:
         self._covered = [
             np.zeros((shape[0], shape[1] + 2)) for _ in ACTIVITIES
         ]  # with this activity or one before
-        self._unions = Unions(len(ACTIVITIES), self._measure)
+        # Fractions are added up with each piece, and so always in one order.
+        self._unions = Unions(len(ACTIVITIES), self._measure, few=0)
 
     def add(self, *spans: Any) -> None:
         """Take a piece, as `Unions` does."""
