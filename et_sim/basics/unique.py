@@ -58,13 +58,22 @@ class Groups(Struct, frozen=True, eq=False):
 
 def groups_of(*columns: Any) -> Groups:
     """The rows that are alike in all of these columns of integers."""
-    key, *others = columns
-    for column in others:
-        _, before = np.unique(key, return_inverse=True)
-        different, code = np.unique(column, return_inverse=True)
-        key = before.reshape(-1) * max(len(different), 1) + code.reshape(-1)
-    _, first, of_row = np.unique(key, return_index=True, return_inverse=True)
-    return Groups(first, of_row.reshape(-1))
+    order, begin = sorted_groups(*columns)
+    of_row = np.empty(len(order), np.int64)
+    of_row[order] = np.repeat(np.arange(len(begin)), np.diff(np.append(begin, len(order))))
+    return Groups(order[begin], of_row)
+
+
+def sorted_groups(*columns: Any) -> tuple[Any, Any]:
+    """(a stable order of the rows by these columns, where in it each group of rows that are alike begins)."""
+    arrays = [np.asarray(column) for column in columns]
+    varying = [column for column in arrays if len(column) and (column != column[0]).any()]
+    order = np.lexsort(varying[::-1]) if varying else np.arange(len(arrays[0]))
+    is_new = np.arange(len(order)) == 0
+    for column in varying:
+        ordered = column[order]
+        is_new[1:] |= ordered[1:] != ordered[:-1]
+    return order, np.flatnonzero(is_new)
 
 
 def sums_of(of_row: Any, values: Any, count: int) -> Any:

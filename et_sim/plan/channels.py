@@ -21,7 +21,7 @@ import numpy as np
 from msgspec import Struct
 
 from et_sim.basics.errors import TraceError
-from et_sim.basics.unique import unique
+from et_sim.basics.unique import groups_of, unique
 from et_sim.plan import records
 from et_sim.plan.members import Actors
 from et_sim.trace.columns import TAG_RANGE, NodeKind, Trace
@@ -276,23 +276,10 @@ class ChannelTables:
     def finish(self) -> tuple[Any, Any]:
         """(channel table, the channel of everything added, in order)."""
         keys = np.concatenate(self._keys) if self._keys else np.empty((0, 5), np.int64)
-        first, of_endpoint = _distinct(keys)
-        unique = keys[first]
+        endpoints = groups_of(*keys.T)
+        unique = keys[endpoints.first]
         channels = records.table(records.CHANNEL, len(unique))
         for column, name in enumerate(("source", "target", "tag", "bytes")):
             channels[name] = unique[:, column]
-        channels["handshake"] = _distinct(unique[:, [0, 1, 2, 4]])[1]  # whatever the bytes
-        return channels, of_endpoint.astype(np.int32)
-
-
-def _distinct(keys: Any) -> tuple[Any, Any]:
-    """(where each distinct row first occurs, in ascending order of rows; for every row its number)."""
-    varying = [column for column in keys.T if len(column) and (column != column[0]).any()]
-    order = np.lexsort(varying[::-1]) if varying else np.arange(len(keys))
-    new = np.arange(len(keys)) == 0
-    for column in varying:
-        ordered = column[order]
-        new[1:] |= ordered[1:] != ordered[:-1]
-    number = np.empty(len(keys), np.int64)
-    number[order] = np.cumsum(new) - 1
-    return order[new], number
+        channels["handshake"] = groups_of(*unique.T[[0, 1, 2, 4]]).of_row  # whatever the bytes
+        return channels, endpoints.of_row.astype(np.int32)

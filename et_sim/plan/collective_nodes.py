@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from et_sim.basics.errors import TraceError
+from et_sim.basics.unique import sorted_groups
 from et_sim.collectives import Operation
 from et_sim.collectives.trees import GOES_DOWN, GOES_UP
 from et_sim.compute import Treatment
@@ -23,7 +24,6 @@ from et_sim.plan.records import Action
 from et_sim.trace.columns import CollectiveKind, Trace
 from et_sim.trace.group_attributes import read_process_groups
 from et_sim.trace.order import in_program_order
-from et_sim.trace.preflight.pairs import sorted_groups
 from et_sim.trace.stack import Stack
 
 NATIVE, UNSAID, ALONE = -1, -1, -1

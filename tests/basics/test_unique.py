@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from et_sim.basics.unique import unique, unique_rows
+from et_sim.basics.unique import groups_of, sorted_groups, unique, unique_rows
 
 TYPES = st.sampled_from(["u1", "i4", "i8", "bool", "U3"])
 
@@ -24,3 +24,22 @@ def test_values_are_those_of_numpy(values: Any) -> None:
 @given(arrays.arrays(np.int64, st.tuples(st.integers(0, 9), st.integers(1, 3)), elements=st.integers(-2, 2)))
 def test_combinations_are_those_of_numpy(rows: Any) -> None:
     assert unique_rows(*rows.T).tolist() == np.unique(rows, axis=0).tolist()
+
+
+ROWS = arrays.arrays(np.int64, st.tuples(st.integers(0, 9), st.integers(1, 3)), elements=st.integers(-1, 1))
+
+
+@given(ROWS)
+def test_groups_are_those_of_numpy(rows: Any) -> None:
+    groups = groups_of(*rows.T)
+    different, first, of_row = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    assert rows[groups.first].tolist() == different.tolist()
+    assert groups.first.tolist() == first.tolist()
+    assert groups.of_row.tolist() == of_row.reshape(-1).tolist()
+
+
+@given(ROWS)
+def test_an_order_keeps_rows_that_are_alike_as_they_come(rows: Any) -> None:
+    order, begin = sorted_groups(*rows.T)
+    assert order.tolist() == np.lexsort(rows.T[::-1]).tolist()
+    assert rows[order[begin]].tolist() == np.unique(rows, axis=0).tolist()

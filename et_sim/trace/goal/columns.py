@@ -18,6 +18,7 @@ import numpy as np
 from msgspec import Struct
 
 from et_sim.basics.errors import TraceError
+from et_sim.basics.unique import sorted_groups
 from et_sim.trace.columns import IntColumn
 from et_sim.trace.goal.statements import at
 
@@ -337,9 +338,7 @@ class Messages:
         if not self._count:
             return np.zeros((6, 0), np.int64)
         every = np.concatenate(self._parts, axis=1)
-        order = np.lexsort(every[3::-1])
-        channel = every[:4, order]
-        begin = np.flatnonzero(np.append(True, (channel[:, 1:] != channel[:, :-1]).any(axis=0)))
+        order, begin = sorted_groups(*every[:4])
         counts = np.diff(np.append(begin, len(order)))
         surplus = np.cumsum(every[4, order])
         surplus -= np.repeat(surplus[begin] - every[4, order][begin], counts)

@@ -19,7 +19,7 @@ import numpy as np
 
 from et_sim.basics.errors import TraceError
 from et_sim.basics.group_names import group_key
-from et_sim.basics.unique import unique
+from et_sim.basics.unique import sorted_groups, unique
 from et_sim.basics.units import format_ranks, plural
 from et_sim.trace.columns import CollectiveKind, NodeKind, RowColumn, Trace
 from et_sim.trace.group_attributes import (
@@ -31,7 +31,6 @@ from et_sim.trace.group_attributes import (
 )
 from et_sim.trace.group_rule import NO_GROUP
 from et_sim.trace.order import in_program_order
-from et_sim.trace.preflight.pairs import sorted_groups
 from et_sim.trace.preflight.problem import SPELLED_OUT, Problem, TemplateIndex, not_spelled_out
 from et_sim.trace.preflight.streams import (
     FROM_ROOT,

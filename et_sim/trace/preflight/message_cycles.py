@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from et_sim.basics.unique import unique_rows
+from et_sim.basics.unique import sorted_groups, unique_rows
 from et_sim.basics.units import format_ranks
 from et_sim.trace.order import edges, fits_row_order, issue_order
 from et_sim.trace.preflight.cycles import Knot, find_knots
@@ -27,7 +27,6 @@ from et_sim.trace.preflight.pairs import (
     find_pairs,
     message_rows,
     peers_of,
-    sorted_groups,
 )
 from et_sim.trace.preflight.problem import Problem, TemplateIndex, not_checked, not_spelled_out
 

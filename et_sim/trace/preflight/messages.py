@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
+from et_sim.basics.unique import sorted_groups
 from et_sim.basics.units import exact_bytes, format_ranks, plural
 from et_sim.trace.columns import NodeKind
 from et_sim.trace.preflight.pairs import (
@@ -28,7 +29,6 @@ from et_sim.trace.preflight.pairs import (
     pair_keys,
     peers_of,
     rows_of_templates,
-    sorted_groups,
     split_key,
 )
 from et_sim.trace.preflight.problem import SPELLED_OUT, Problem, TemplateIndex, not_spelled_out

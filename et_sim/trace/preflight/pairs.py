@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from et_sim.basics.unique import unique
+from et_sim.basics.unique import groups_of, sorted_groups, unique
 from et_sim.trace.columns import TAG_RANGE, NodeKind, Trace
 from et_sim.trace.preflight.problem import TemplateIndex
 from et_sim.trace.stack import Stack
@@ -120,19 +120,6 @@ def ends_of_templates(index: TemplateIndex, templates: Sequence[int]) -> EndsOf:
     return EndsOf(template, Ends(*every))
 
 
-def sorted_groups(*keys: Any) -> tuple[Any, Any]:
-    """(a stable order that sorts by the keys, where in it each group of equal keys begins)."""
-    order = np.lexsort(keys[::-1])
-    if not len(order):
-        return order, np.empty(0, np.int64)
-    new = np.zeros(len(order), bool)
-    new[0] = True
-    for key in keys:
-        ordered = key[order]
-        new[1:] |= ordered[1:] != ordered[:-1]
-    return order, np.flatnonzero(new)
-
-
 def peers_of(index: TemplateIndex, template: int, rank: Any, peer: Any) -> Any:
     """The ranks that peers are, seen from the ranks `own`."""
     if not index.workload.has_relative_peers(template):
@@ -190,18 +177,14 @@ def bundle_bounds(*columns: Any) -> Any:
 
 def _bundle_numbers(ends: Ends, bounds: Any) -> Any:
     """Equal bundles have equal numbers, in all templates."""
-    order, first = sorted_groups(ends.tag, ends.size, ends.count)
-    content = np.empty(len(order), np.int64)
-    content[order] = np.repeat(np.arange(len(first)), np.diff(np.append(first, len(order))))
+    content = groups_of(ends.tag, ends.size, ends.count).of_row
     numbers, sizes = np.empty(len(bounds) - 1, np.int64), np.diff(bounds)
     known = 0
     for size in unique(sizes).tolist():
         bundles = np.flatnonzero(sizes == size)
-        columns = [content[bounds[bundles] + at] for at in range(size)]
-        order, first = sorted_groups(*columns)
-        counts = np.diff(np.append(first, len(order)))
-        numbers[bundles[order]] = known + np.repeat(np.arange(len(first)), counts)
-        known += len(first)
+        groups = groups_of(*(content[bounds[bundles] + at] for at in range(size)))
+        numbers[bundles] = known + groups.of_row
+        known += len(groups)
     return numbers
 
 
