@@ -23,7 +23,7 @@ from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.plan.records import record, table, zeros
 
 NONE = -1  # no row
-SMALLEST_POOL, LARGE_POOL = 256, 1 << 16
+SMALLEST_POOL, LARGE_POOL = 1 << 10, 1 << 16
 LARGEST_POOL = 2**31 - 1
 LARGE_BYTES = 1 << 30  # of an array: the system may promise what it has not
 QUEUE = record(("head", "i4"), ("tail", "i4"))

@@ -98,6 +98,7 @@ def run_plan(
         causal_events_per_event=events_at_once,
         phases_per_event=reserve.rows if log else 0,
     )
+    run = grow_pools(run, reserve, model)
     packets = packets_expected(model, network, plan)
     expected = expected_messages(plan) if report else 0
     happen = simulate.lasting(lambda: alike * _seconds_interpreted(plan, run, packets))
