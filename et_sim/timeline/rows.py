@@ -370,7 +370,7 @@ class TimelineSource:
     def _start_cause(self, state: Any) -> tuple[Any, Any]:
         """What let a node start: its last parent, or the node that freed its lane."""
         released, freed = state["released_by"], state["freed_by"]
-        cause = (released != NONE).view(np.int8)  # BEGIN or DEPENDENCY
+        cause = ((released != NONE) & (state["ready_ns"] != NONE)).view(np.int8)  # BEGIN or DEPENDENCY
         row = np.maximum(released, 0)
         waited_for_lane = np.flatnonzero(freed != NONE)
         cause[waited_for_lane] = LANE

@@ -226,14 +226,17 @@ def _end_node(run: Run, actor_row: int, node: int) -> None:
 @works_on_tables
 def _release(run: Run, actor_row: int, node: int, parent: int) -> None:
     """One parent of `node` is done; after the last one it is ready, or late if a pass is under way."""
-    state = run.nodes[run.plan.actors[actor_row].node_first + node]
+    first, now = run.plan.actors[actor_row].node_first, run.clock[0].now
+    state = run.nodes[first + node]
     state.waiting -= 1
+    before = state.released_by
+    if before == NONE or parent < before or run.nodes[first + before].end_ns != now:
+        state.released_by = parent
     is_deferred = run.actors[actor_row].issuing and not run.plan.settings[ISSUE_AT_ONCE]
-    observe.parent_done(run, run.plan.actors[actor_row].node_first + node, is_deferred)
+    observe.parent_done(run, first + node, is_deferred)
     if state.waiting > 0:
         return
-    state.ready_ns = run.clock[0].now
-    state.released_by = parent
+    state.ready_ns = now
     if is_deferred:
         state.link = run.actors[actor_row].deferred
         run.actors[actor_row].deferred = node

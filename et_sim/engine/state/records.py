@@ -84,7 +84,7 @@ NODE_STATE = record(
     ("start_ns", "i8"),  # NONE: never issued
     ("end_ns", "i8"),  # NONE: never completed
     ("admitted_ns", "i8"),  # of a collective: when a queue first let a chunk of it in; NONE: never
-    ("released_by", "i4"),  # the parent that completed last
+    ("released_by", "i4"),  # the parent that completed last; of several at once, the first of the trace
     ("freed_by", "i4"),  # the node that had occupied the lane, if this one had to wait for it
     ("message_from", "i4"),  # the actor whose message completed it
     ("message_node", "i4"),  # and its node, for point-to-point
