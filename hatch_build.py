@@ -25,8 +25,9 @@ class Needs(MetadataHookInterface):
     def update(self, metadata: dict[str, Any]) -> None:
         """A release needs what reads its code; all others need the compiler."""
         compiler, named = self.config["compiler"], os.environ.get(SHIPPED)
-        reader = (Path(named) / READER).read_text(encoding="utf-8").strip() if named else ""
-        metadata["dependencies"] = [*self.config["dependencies"], reader or compiler]
+        path = Path(named or "") / READER
+        reads = path.read_text(encoding="utf-8").strip() if named and path.is_file() else compiler
+        metadata["dependencies"] = [*self.config["dependencies"], reads]
         metadata["optional-dependencies"]["compile"] = [compiler]
 
 

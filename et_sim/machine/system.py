@@ -45,6 +45,7 @@ from et_sim.machine.system_parts import (
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 MOST = 2**31 - 1  # of what the engine counts in 32 bits
 MOST_CHUNKS = 1_000_000
+MOST_QUEUES = (1 << 15) - 1  # a dimension's are numbered in 16 bits
 MOST_STREAMS = 64
 ALGORITHMS = spellings()
 _UNINITIALISED = "the reference would read uninitialised memory"
@@ -278,7 +279,7 @@ class System:
         reference="A command-line option there (`--num-queues-per-dim`).",
         minimum=1,
         minimum_reason="no collective would ever start",
-        maximum=MOST_CHUNKS,
+        maximum=MOST_QUEUES,
     )
     endpoint_delay_ns: int = integer(  # already scaled by injection-scale where the file gave the key
         "Time that an NPU spends on every message of a collective.",

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import mmap
 from collections.abc import Sequence
+from contextlib import suppress
 from enum import IntEnum
 from typing import Any
 
@@ -425,9 +426,13 @@ def zeros(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
 def _pages(size: int) -> mmap.mmap:
     """Zeroed memory of which only what is written to is taken, from the system, and given back to it."""
     is_private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
-    pages = mmap.mmap(-1, size, **is_private)
+    try:
+        pages = mmap.mmap(-1, size, **is_private)
+    except OSError as error:
+        raise MemoryError(f"Unable to allocate {size / (1 << 20):,.0f} MiB") from error
     if size >= HUGE_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
-        pages.madvise(mmap.MADV_HUGEPAGE)
+        with suppress(OSError):  # this system has none
+            pages.madvise(mmap.MADV_HUGEPAGE)
     return pages
 
 

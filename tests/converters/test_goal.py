@@ -116,6 +116,10 @@ TWO = "num_ranks 2\nrank 1 { }\nrank 0 {\n"
         (ONE + "send 5 to 0\n}", 3, "is no statement of GOAL"),
         (ONE + "a: calc 5\na: calc 6\n}", 4, 'label "a" is that of line 3, too (rename one)'),
         (ONE + "a: calc 5\na requires b\nb: calc 5\n}", 4, 'label "b" has not been defined in rank 0'),
+        *(
+            (ONE + f"a: calc 10\nb: calc 5\nb requires u{number}\n}}", 5, "has not been defined in rank 0")
+            for number in range(20)  # whatever hashes they have
+        ),
         (ONE + "l10: calc 5\nl10 requires l1\n}", 4, "did you mean 'l10'?"),
         (ONE + "a: calc 5\na requires a\n}", 4, '"a" waits for itself'),
         (ONE + "a: calc 5\nb: calc 5\nb irequires a\n}", 5, 'irequires "a", a calc: a trace cannot say'),

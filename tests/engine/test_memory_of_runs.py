@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import mmap
 import resource
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from machines import RING_2, network, system
 import et_sim
 from et_sim.basics.errors import UsageError
 from et_sim.engine import containers, guards
+from et_sim.plan.records import zeros
 from et_sim.trace import TraceBuilder, Workload
 
 STATM = Path("/proc/self/statm")
@@ -44,6 +47,26 @@ def test_a_pool_that_would_not_fit_is_refused_and_a_small_one_is_not_asked_about
     assert len(containers.longer(np.zeros(8), 1 << 20)) == 1 << 20
     with pytest.raises(MemoryError, match="Unable to allocate 8 GiB"):
         containers.longer(np.zeros(8), 1 << 30)
+
+
+def test_a_table_that_the_system_has_no_room_for_is_an_error_of_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(mmap, "mmap", refuse)
+    with pytest.raises(MemoryError, match="Unable to allocate 64 MiB"):
+        zeros((1 << 23,), np.dtype(np.int64))
+
+
+def test_a_large_table_needs_no_huge_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Pages(mmap.mmap):
+        def madvise(self, *_: int) -> None:
+            raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(mmap, "mmap", Pages)
+    assert not zeros((1 << 23,), np.dtype(np.int64)).any()
 
 
 def test_a_record_that_does_not_fit_is_refused_before_the_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -257,12 +257,12 @@ class _Labels:
         _require(len(self._hashed) and self._lines.length[token].max() <= _LONGEST_LABEL)
         parts = self._lines.low[token], self._lines.high[token], section
         hashed = _hash(*parts)
-        at = np.minimum(self._first[hashed >> self._shift], len(self._hashed) - 1)
-        left = np.flatnonzero(self._hashed[at] < hashed)
+        last = len(self._hashed) - 1
+        at = np.minimum(self._first[hashed >> self._shift], last)
+        left = np.flatnonzero((self._hashed[at] < hashed) & (at < last))
         while len(left):
             at[left] += 1
-            left = left[at[left] < len(self._hashed) - 1]
-            left = left[self._hashed[at[left]] < hashed[left]]
+            left = left[(self._hashed[at[left]] < hashed[left]) & (at[left] < last)]
         for part, known in zip(parts, self._parts, strict=True):
             _require((known[at] == part).all())
         return self._operation[at]

@@ -182,9 +182,15 @@ def _bundle_numbers(ends: Ends, bounds: Any) -> Any:
     known = 0
     for size in unique(sizes).tolist():
         bundles = np.flatnonzero(sizes == size)
-        groups = groups_of(*(content[bounds[bundles] + at] for at in range(size)))
-        numbers[bundles] = known + groups.of_row
-        known += len(groups)
+        if len(bundles) < size:  # few long ones
+            seen: dict[bytes, int] = {}
+            every = (content[first : first + size].tobytes() for first in bounds[bundles].tolist())
+            numbers[bundles] = [known + seen.setdefault(whole, len(seen)) for whole in every]
+            known += len(seen)
+        else:
+            groups = groups_of(*(content[bounds[bundles] + at] for at in range(size)))
+            numbers[bundles] = known + groups.of_row
+            known += len(groups)
     return numbers
 
 

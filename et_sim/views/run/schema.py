@@ -255,9 +255,12 @@ def misfit(content: Any, shape: Shape, place: str = "") -> str:
     return _wrong_type(content, shape, place)
 
 
+_MISSING = object()
+
+
 def _misfit_within(content: Mapping[str, Any], shape: Mapping[str, Shape], place: str) -> str:
     for key, wanted in shape.items():
-        kind = type(content.get(key, shape))
+        kind = type(content.get(key, _MISSING))
         if kind is wanted or (isinstance(wanted, tuple) and kind in wanted):  # as nearly all are
             continue
         where = f"{place}.{key}" if place else key

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -20,6 +21,7 @@ from et_sim.basics.errors import UsageError
 from et_sim.timeline import write_run
 from et_sim.views import open_run
 from et_sim.views.drawing.timeline import MOST_ACTORS, PIXELS, picture
+from et_sim.views.run.schema import MANIFEST_SHAPE, SUMMARY_SHAPE, IfThere, misfit
 from et_sim.views.summary.operations import operations
 from et_sim.views.summary.rank_table import rank_count, slowest_first
 from et_sim.views.text import bar, share
@@ -227,6 +229,14 @@ def test_a_summary_that_is_not_one_is_refused_with_what_is_wrong(
         view_text("summary", path)
     assert caught.value.cause == f"is not as et-sim run writes it: {fault}"
     assert caught.value.place == str(path / "summary.json")
+
+
+@pytest.mark.parametrize("shape", [SUMMARY_SHAPE, MANIFEST_SHAPE])
+def test_whatever_has_to_be_there_is_missed(shape: Mapping[str, Any]) -> None:
+    for key, wanted in shape.items():
+        answer = "" if isinstance(wanted, IfThere) else f"{key} is missing"
+        assert misfit({}, {key: wanted}) == answer
+        assert misfit({"part": {}}, {"part": {key: wanted}}) == (answer and f"part.{answer}")
 
 
 @pytest.mark.parametrize("name", ["summary.json", "stall.json"])
