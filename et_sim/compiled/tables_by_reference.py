@@ -21,7 +21,7 @@ from typing import Any
 
 from et_sim.compiled.decorators import MARK, Choice, Later, works_on_tables
 
-__all__ = ["Tables", "chosen_by_tables", "works_on_tables"]
+__all__ = ["Tables", "chosen_by_tables", "in_module", "works_on_tables"]
 
 
 class Tables:
@@ -43,6 +43,17 @@ def chosen_by_tables(name: str, field: str = "", default: Callable[..., Any] | N
         return chosen(type(tables).__module__)(first, *others)
 
     setattr(called_by_python, MARK, Choice(field, chosen))
+    return called_by_python
+
+
+def in_module(module: str, name: str, default: Callable[..., Any] | None = None) -> Any:
+    """A function of a module that is imported when it is called, or compiled; `default` if it has none."""
+    found = functools.cache(functools.partial(_function_of, module, name, default))
+
+    def called_by_python(*arguments: Any) -> Any:
+        return found()(*arguments)
+
+    setattr(called_by_python, MARK, Choice("", lambda _: found()))
     return called_by_python
 
 

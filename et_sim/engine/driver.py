@@ -97,6 +97,7 @@ def run_plan(
         units=len(plan.pool_units.stage) if count else 0,
         causal_events_per_event=events_at_once,
         phases_per_event=reserve.rows if log else 0,
+        in_one_form=model.RECORDS_IN_ONE_FORM,
     )
     run = grow_pools(run, reserve, model)
     packets = packets_expected(model, network, plan)

@@ -4,11 +4,17 @@ A message crosses a fabric leg by leg (`next_leg`), and a leg link by link (`nex
 added up on that walk. Each function here stands for the function of its name in the module of the fabric's
 tables (`grid`, `levels`, `graph`), if that has one. On Python's side, such a module is a `Fabric`.
 
+Where links are followed one by one, a form of the engine serves grids and graphs alike: what `Wires` lead to
+is looked up for every link. Where it would be for every message, and that is all the work (`analytical`), it
+costs some percent, and each fabric has a form of its own.
+
 Not here: what collectives run along (`machine.model`), and who has to wait for whom (the network models).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,10 +22,35 @@ import numpy as np
 from et_sim.basics.errors import MachineError
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import LONGEST_NS, format_bytes, format_ns
-from et_sim.compiled.tables_by_reference import Tables, chosen_by_tables, works_on_tables
+from et_sim.compiled.tables_by_reference import Tables, chosen_by_tables, in_module, works_on_tables
 from et_sim.engine.containers import NONE as NONE
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.run import Run
+from et_sim.plan.records import record
+
+LINKED = ("et_sim.network.grid", "et_sim.network.graph")  # fabrics with single links
+SPEED = record(
+    ("link", "i8"),  # of a grid, in the speed's dimension: NPU * ports + port; of a dimension's own: none
+    ("bytes_per_ns", "f8"),
+    ("latency_ns", "f8"),
+)
+
+
+@quick_dataclass(frozen=True)
+class FabricTables(Tables):
+    """What compiled code knows of a fabric with single links, grid or graph; what it is not is empty."""
+
+    grid: Any
+    graph: Any
+    speeds: Any  # of links, by class
+
+
+def fabric_tables(part: Any) -> FabricTables:
+    """The tables of a grid or of a graph as those of either."""
+    grid, graph = (
+        part if type(part).__module__ == module else import_module(module).NOTHING for module in LINKED
+    )
+    return FabricTables(grid, graph, part.speeds)
 
 
 class Leg(NamedTuple):
@@ -192,21 +223,32 @@ def _arrives_at_once(_network: Any) -> bool:
     return False
 
 
+def _on_wires(name: str, default: Callable[..., Any] | None = None) -> Any:
+    """The functions of a name of both fabrics with single links: `Wires` are of one of them."""
+    of_grid, of_graph = (in_module(module, name, default) for module in LINKED)
+
+    @works_on_tables(forceinline=True)
+    def on_wires(network: Any, *about: Any) -> Any:
+        if len(network.fabric.grid.dimensions) > 0:
+            return of_grid(network, *about)
+        return of_graph(network, *about)
+
+    return on_wires
+
+
 # (network, source, target): the ports of a new message between two ranks, if its way depends on them
-next_ports = chosen_by_tables("next_ports", "fabric", _no_ports)
-set_out = chosen_by_tables("set_out", "fabric")  # (network, message, source, ports): one is at a rank
-take_hop = chosen_by_tables(
-    "take_hop", "fabric"
-)  # (network, message): its next link; moves it to the far end
+next_ports = _on_wires("next_ports", _no_ports)
+set_out = _on_wires("set_out")  # (network, message, source, ports): one is at a rank
+take_hop = _on_wires("take_hop")  # (network, message): its next link; moves it to the far end
 # (network): whether messages to oneself pass a switch
-is_wired_to_itself = chosen_by_tables("is_wired_to_itself", "fabric", _arrives_at_once)
+is_wired_to_itself = _on_wires("is_wired_to_itself", _arrives_at_once)
 
 
 @quick_dataclass(frozen=True)
 class Wires(Tables):
     """What the ways of messages, link by link, follow from."""
 
-    fabric: Any
+    fabric: FabricTables
     home: Any  # per rank, the NPU whose links stand for its own; of a graph, behind these the other devices
     first: Any  # of a grid: per dimension, its first link
     tier: Any  # of a graph: per link

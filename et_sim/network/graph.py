@@ -19,14 +19,13 @@ from et_sim.engine.state.run import Run
 from et_sim.machine.graph import link_classes, link_tiers, longest_way
 from et_sim.machine.model import GraphFabric, Network
 from et_sim.network import routes
-from et_sim.network.fabric import NONE, Hop, Leg, Wires, refuse_slow
+from et_sim.network.fabric import NONE, SPEED, Hop, Leg, Wires, fabric_tables, refuse_slow
 from et_sim.network.paths import LinkPaths
-from et_sim.network.route_tables import FAR, RouteTables, route_tables
+from et_sim.network.route_tables import FAR, RouteTables, no_routes, route_tables
 from et_sim.network.routes import FIRST_PORTS, MOST_PORTS, ports_of_flow, stop_after
-from et_sim.plan.records import record, table
+from et_sim.plan.records import table
 
 TO = "->"  # in the names of links
-SPEED = record(("bytes_per_ns", "f8"), ("latency_ns", "f8"))
 
 
 @quick_dataclass(frozen=True)
@@ -38,6 +37,10 @@ class GraphTables(Tables):
     speed_of: Any  # the class, by link
     tier_of: Any  # by link
     tiers: Any  # how many
+
+
+NO_LINKS = np.zeros(0, np.int32)
+NOTHING = GraphTables(no_routes(), table(SPEED, 0), NO_LINKS, NO_LINKS, np.zeros(0, np.int64))  # no graph
 
 
 def wired(network: Network) -> GraphFabric:
@@ -165,13 +168,13 @@ def note_leg(fabric: GraphTables, run: Run, leg: Leg, begin: int, size: int) -> 
 
 def wires(network: Network, _home: Any = None) -> tuple[Wires, Any, Any]:
     """(ways of messages; the speed of every link; its rank)."""
-    fabric = tables(network)
+    part = tables(network)
     others = np.zeros(len(network.reducers) + 1, np.int64)  # switches that reduce, and all other devices
-    home = np.concatenate([np.arange(network.ranks), others])
+    home = np.concatenate([np.arange(network.ranks), others]).astype(np.int32)
     owner = np.maximum(_owners(network), 0)
     nothing = np.zeros(0, np.int64)
-    ways = Wires(fabric, home, nothing, _tiers(network), nothing.astype(np.uint16))
-    return ways, fabric.speed_of, owner
+    ways = Wires(fabric_tables(part), home, nothing, _tiers(network), nothing.astype(np.uint16))
+    return ways, part.speed_of, owner
 
 
 def _tiers(network: Network) -> Any:
@@ -238,13 +241,13 @@ def set_out(network: Any, message: Any, source: int, ports: int) -> None:
     message.at = message.stop = message.source = source
     message.ports = ports
     message.via_switch = 0
-    message.device = network.fabric.routes.device_of[source]
+    message.device = network.fabric.graph.routes.device_of[source]
 
 
 @works_on_tables
 def take_hop(network: Any, message: Any) -> int:
     """The next link of a message; moves the message to the link's far end."""
-    tables, ends = network.fabric.routes, (message.source, message.target, message.ports)
+    tables, ends = network.fabric.graph.routes, (message.source, message.target, message.ports)
     message.stop = stop_after(tables, message.device, message.stop, *ends)
     row = routes.next_link(tables, message.device, message.stop, *ends)
     message.device = tables.target[row]

@@ -21,7 +21,17 @@ from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.state.resources import ResourceTable, sendings
 from et_sim.machine.model import AT_SWITCH, Dimension, GridFabric, Network, Shape, UnevenLink
-from et_sim.network.fabric import NONE, Hop, Leg, Wires, leg_ns_by_links, refuse_slow, slowest_of_links
+from et_sim.network.fabric import (
+    NONE,
+    SPEED,
+    Hop,
+    Leg,
+    Wires,
+    fabric_tables,
+    leg_ns_by_links,
+    refuse_slow,
+    slowest_of_links,
+)
 from et_sim.network.paths import GridPaths
 from et_sim.plan.records import record, table
 
@@ -30,12 +40,6 @@ SHAPE_CODE = {Shape.RING: RING, Shape.FULLY_CONNECTED: FULLY_CONNECTED, Shape.SW
 LINKS_PER_NPU = 2  # in a ring or switch dimension
 CLOCKWISE, ANTICLOCKWISE = 0, 1
 UP, DOWN = 0, 1  # links between an NPU and its switch
-
-SPEED = record(
-    ("link", "i8"),  # in the speed's dimension: NPU * ports + port; of a dimension's own speed: none
-    ("bytes_per_ns", "f8"),
-    ("latency_ns", "f8"),
-)
 
 
 def ports_of(dimension: Dimension) -> int:
@@ -130,6 +134,9 @@ class GridTables(Tables):
 
     dimensions: Any
     speeds: Any  # the first ones are the dimensions'
+
+
+NOTHING = GridTables(table(DIMENSION, 0), table(SPEED, 0))  # of a network that is no grid
 
 
 def wired(network: Network) -> GridFabric:
@@ -247,7 +254,7 @@ def wires(network: Network, home: Any) -> tuple[Wires, Any, Any]:
         speed[first[link.dimension] + home[npu] * of.ports + port] = row
     owner = np.concatenate([np.repeat(np.arange(homes), count // homes) for count in counts])
     nothing = np.zeros(0, np.int32)
-    return Wires(records, home, first, nothing, nothing.astype(np.uint16)), speed, owner
+    return Wires(fabric_tables(records), home, first, nothing, nothing.astype(np.uint16)), speed, owner
 
 
 def _capacities(fabric: GridFabric, actor_of_rank: Any, first: Any, counts: Any) -> Any:
@@ -370,7 +377,7 @@ def next_link(fabric: GridTables, leg: Leg, at: int, stop: int) -> Hop:
 @works_on_tables
 def is_wired_to_itself(network: Any) -> bool:
     """Whether messages to oneself pass a switch."""
-    return bool(network.fabric.dimensions[0].wiring == SWITCH)
+    return bool(network.fabric.grid.dimensions[0].wiring == SWITCH)
 
 
 @works_on_tables
@@ -389,7 +396,7 @@ def take_hop(network: Any, message: Any) -> int:
     if message.via_switch:
         message.via_switch = 0
         return network.first[message.dimension] + network.home[message.at] * LINKS_PER_NPU + DOWN
-    leg = next_leg(network.fabric, message.at, message.target)
+    leg = next_leg(network.fabric.grid, message.at, message.target)
     if leg.row == NONE:  # a message to oneself goes through the switch and back
         message.dimension = 0
         message.via_switch = 1
@@ -405,12 +412,12 @@ def _leave(network: Any, leg: Leg, message: Any) -> int:
     if leg.here == NONE:  # a switch that reduces sends
         message.at = leg.end
         return first + network.home[leg.end] * LINKS_PER_NPU + DOWN
-    dimension, home = network.fabric.dimensions[leg.row], network.home[leg.at]
+    dimension, home = network.fabric.grid.dimensions[leg.row], network.home[leg.at]
     if dimension.wiring == FULLY_CONNECTED:
         message.at = leg.end
-        return first + home * dimension.npus + places_ahead(network.fabric, leg)
+        return first + home * dimension.npus + places_ahead(network.fabric.grid, leg)
     if dimension.wiring == RING:
-        way = way_round(network.fabric, leg)
+        way = way_round(network.fabric.grid, leg)
         after = leg.here + 1 if way == CLOCKWISE else leg.here - 1
         if after == dimension.npus:
             after = 0

@@ -128,7 +128,13 @@ def tables_of(network: Network, home: Any) -> LinkTables:
     links["speed"], links["home"] = speed, owner
     sent = np.zeros(_counted(network) ** 2, np.uint16)
     return LinkTables(
-        wires.fabric, wires.home, wires.first, wires.tier, sent, links, cuts_through=np.zeros(1, np.int8)
+        wires.fabric,
+        wires.home.astype(np.int32),
+        wires.first,
+        wires.tier,
+        sent,
+        links,
+        cuts_through=np.zeros(1, np.int8),
     )
 
 

@@ -217,7 +217,7 @@ def _hops(dimension: Dimension | Level, ahead: Any) -> Any:
 class _Journeys(Tables):
     """Ways to go, for compiled code."""
 
-    hops: Any
+    hops: Any  # `Wires`
     message: Any  # that goes them
     sources: Any
     targets: Any

@@ -9,6 +9,7 @@ Not here: which link comes next (`routes`).
 
 from __future__ import annotations
 
+from dataclasses import fields
 from itertools import pairwise
 from typing import Any
 
@@ -73,6 +74,16 @@ class RouteTables(Tables):
     route_key: Any  # source * devices + target, ascending
     route_first: Any
     route_links: Any
+
+
+def no_routes() -> RouteTables:
+    """The tables of a network that is no graph."""
+    known: dict[str, Any] = {"rule": table(RULE, 0), "axes": table(AXIS, 0), "logical": table(AXIS, 0)}
+    known |= {"hops": np.zeros((0, 0), np.uint8), "search_order": np.zeros((0, 0), np.int32)}
+    for name in ("first_link", "first_direct", "first_goal", "route_key", "route_first"):
+        known[name] = np.zeros(0, np.int64)
+    others = (field.name for field in fields(RouteTables) if field.name not in known)
+    return RouteTables(**known, **{name: np.zeros(0, np.int32) for name in others})
 
 
 def route_tables(network: Network) -> RouteTables:

@@ -4,7 +4,6 @@ A network model with packets says so of its own tables, which have these as `que
 cut to whole nanoseconds here. Slices are as wide as a power of two of nanoseconds, the first one begins at 0,
 and all sums are of whole numbers, so the result is as if the final width had been known from the start.
 
-All of this is left out of the engine when it is compiled for a run that does not record ports.
 Not here: what is counted per port in every run (the network model).
 """
 

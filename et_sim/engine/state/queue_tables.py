@@ -74,8 +74,7 @@ FLOW = record(
 class Queues(Tables):
     """What is recorded of ports."""
 
-    # A tuple that is empty or not: its length is known when the engine is compiled.
-    on: Any
+    on: Any  # empty, or one: something is recorded
     ports: Any  # QUEUE
     slices: Any  # of every port
     grid: Any  # [binary logarithm of a slice's width in ns, slices per port, links that a way has at most]
@@ -95,7 +94,7 @@ def no_queues() -> Queues:
     """Nothing is recorded."""
     none = np.zeros(0, np.int64)
     return Queues(
-        on=(),
+        on=np.zeros(0, np.int8),
         ports=table(QUEUE, 0),
         slices=table(QUEUE_SLICE, 0),
         grid=none,
@@ -132,7 +131,7 @@ def new_queues(sources: Any, targets: Any, *, pauses: bool, way: int = 0) -> Que
             remedy="leave ports out of --detail, or give switches fewer links",
         )
     return Queues(
-        on=(1,),
+        on=np.ones(1, np.int8),
         ports=table(QUEUE, count),
         slices=table(QUEUE_SLICE, count * per_port),
         grid=np.array([0, per_port, way], np.int64),

@@ -132,7 +132,8 @@ class Run(Tables):
     buckets: Any
     bucket_index: Any
     events: Any
-    recording: Any  # a tuple, empty unless causes, messages or links are recorded: compiling sees its length
+    # Empty unless causes, messages or links are recorded: a tuple, whose length compiling sees, or an array.
+    recording: Any
     stamps: Any  # per event; only where actors stand for several ranks
     node_marks: Any  # per node; likewise
     repeats: Any  # one row: the search for periods
@@ -220,12 +221,14 @@ def new_run(
     units: int = 0,
     causal_events_per_event: int = 0,
     phases_per_event: int = 0,
+    in_one_form: bool = False,
 ) -> Run:
     """A run that has not begun. `message` is the record of a message under way, if the network model keeps
     these. `resources` says how many the network and a memory pool have; the last `units` are the pool's.
 
     With `causal_events_per_event`, the run records what causes what (`causes`). With `phases_per_event`, it
-    logs what became of every chunk in every phase; `traffic` says whether it records messages and links.
+    logs what became of every chunk in every phase; `traffic` says whether it records messages and links. With
+    `in_one_form`, machine code is the same whether it records anything or not.
     """
     actors, buses = len(plan.actors), len(plan.bus) * len(plan.actors)
     members, queues, cursors = _members_and_queues(plan)
@@ -254,7 +257,7 @@ def new_run(
         "buckets": table(BUCKET, 0),
         "bucket_index": np.full(1, NONE, np.int32),
         "events": table(EVENT, 0),
-        "recording": (1,) if is_recorded else (),
+        "recording": np.zeros(int(is_recorded), np.int8) if in_one_form else (1,) * is_recorded,
         "stamps": table(MOMENT, 0),
         **_repeats(plan, is_searched=is_searched),
         "turns": table(TURN, _turns(plan) if plan.is_folded else 0),

@@ -57,6 +57,7 @@ class NetworkModel:
     HAS_CREDITS = False  # whether it knows flits (`Network.credits`)
     REACHES_SWITCHES = False  # whether messages reach switches that reduce
     RECORDS_NODES_ONLY = False  # whether a run tells no more than when nodes begin and end
+    RECORDS_IN_ONE_FORM = False  # whether one form serves all runs: records cost little beside all else
     WITH_PORTS = ""  # the module that stands for it where ports carry no more than they can
     WITH_CREDITS = ""  # the module that stands for it where the network file speaks of credits
 

@@ -39,7 +39,7 @@ from et_sim.engine.transport.network_seam import Needs, message_leaves_at, new_m
 from et_sim.machine.model import GraphFabric, GridFabric, Network, Notice
 from et_sim.machine.transports import Completion, Protocol
 from et_sim.network import link
-from et_sim.network.fabric import is_wired_to_itself
+from et_sim.network.fabric import Wires, is_wired_to_itself
 from et_sim.network.fabrics import fabric_of
 from et_sim.network.flow.records import MESSAGE, ROUTE, SHARED, STATE, USE
 from et_sim.network.flow.routes import (
@@ -242,7 +242,7 @@ def path_keys(network: Network, **_: bool) -> LinkPaths | None:
     of_port = links.port if isinstance(network.fabric, GridFabric) else np.zeros_like(links.port)
     kinds = np.stack([links.tier, of_port, hops.links["speed"]])
     return LinkPaths(
-        hops,
+        Wires(hops.fabric, hops.home, hops.first, hops.tier, hops.sent),
         np.unique(kinds, axis=1, return_inverse=True)[1].reshape(-1),
         fabric_of(network).most_links(network),
         are_shared=True,

@@ -19,7 +19,7 @@ from et_sim.engine.containers import NONE, give_row, join, take_row
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.cause_tables import CauseKind
 from et_sim.engine.state.run import Run
-from et_sim.network.fabric import next_ports, set_out, take_hop
+from et_sim.network.graph import next_ports, set_out, take_hop
 from et_sim.network.packet.ports import sending_ps
 from et_sim.network.routes import ports_back
 
@@ -213,7 +213,7 @@ def until_left(run: Run, row: int) -> int:
     own_ps = (packets - 1) * sending_ps(network, port, rules.payload + rules.header)
     own_ps += sending_ps(network, port, _last_bytes(network, flow))
     sends = min(max(_engine_time(network, flow.left_ps - own_ps), held), left)
-    link_class = network.hops.fabric.speed_of[flow.port]
+    link_class = network.hops.fabric.graph.speed_of[flow.port]
     event = observe.message_cause(run, message_row)
     event = observe.message_part(run, message_row, event, WINDOW, NONE, NONE, begin, held)
     event = observe.message_part(run, message_row, event, PACKET_QUEUE, link_class, NONE, held, sends)
@@ -234,7 +234,7 @@ def until_arrived(run: Run, row: int, arrives: int) -> int:
         return observe.message_part(run, message_row, event, PACKET_QUEUE, NONE, NONE, begin, arrives)
     for place in range(stride):
         if _is_new_class(network, row, place):
-            link_class = network.hops.fabric.speed_of[network.ways[row * stride + place]]
+            link_class = network.hops.fabric.graph.speed_of[network.ways[row * stride + place]]
             for kind in (LATENCY, SERIALISATION):
                 at_ps += _time_of_class(network, row, link_class, kind)
                 end = min(max(_engine_time(network, at_ps), time), arrives)
@@ -265,7 +265,7 @@ def _is_new_class(network: Any, row: int, place: int) -> bool:
     """Whether no link before has the class of the one at a place."""
     if not _counts(network, row, place):
         return False
-    speed_of, first = network.hops.fabric.speed_of, row * network.stride[0]
+    speed_of, first = network.hops.fabric.graph.speed_of, row * network.stride[0]
     for before in range(place):
         if _counts(network, row, before) and (
             speed_of[network.ways[first + before]] == speed_of[network.ways[first + place]]
@@ -281,7 +281,7 @@ def _time_of_class(network: Any, row: int, link_class: int, kind: int) -> int:
     last, time_ps = _last_bytes(network, flow), 0
     for place in range(stride):
         link = network.ways[row * stride + place]
-        if _counts(network, row, place) and network.hops.fabric.speed_of[link] == link_class:
+        if _counts(network, row, place) and network.hops.fabric.graph.speed_of[link] == link_class:
             port = network.ports[link]
             if kind == LATENCY:
                 time_ps += port.delay_ps

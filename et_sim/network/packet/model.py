@@ -77,6 +77,7 @@ def ports_in_a_circle(tables: Any) -> list[int]:
 
 HAS_CONTENTION = True
 HAS_PROTOCOLS = True
+RECORDS_IN_ONE_FORM = True
 WITH_CREDITS = "et_sim.network.packet.credit.model"
 GO_ON, BEGIN, ARRIVAL = 0, 1, 2  # the kernel goes on; messages set out; one is at its target
 MOST_PLANS = (1 << 30) - 1  # the largest number of a plan
@@ -138,7 +139,7 @@ class PacketTables(Tables):
     log: Any  # what ports sent since the engine looked, if links are recorded
     spare: Any  # how many packets one event of the engine may make, at most
     queues: Queues  # what happens at ports over time, if that is recorded
-    figures: Any  # a tuple: empty unless it is noted what holds messages up (`flows`)
+    figures: Any  # empty unless it is noted what holds messages up (`flows`)
 
 
 def check(network: Network, most_bytes: int = 0) -> None:
@@ -188,13 +189,13 @@ def tables(network: Network, _plan: Plan) -> PacketTables:
         log=table(SENDING, spare),
         spare=np.array([spare]),
         queues=no_queues(),
-        figures=(),
+        figures=np.zeros(0, np.int8),
     )
 
 
 def with_figures(tables: PacketTables) -> PacketTables:
     """The same, with a note of what holds each message up."""
-    return replace(tables, figures=(1,))
+    return replace(tables, figures=np.ones(1, np.int8))
 
 
 def with_queues(tables: PacketTables) -> PacketTables:
@@ -417,7 +418,7 @@ def _note_left(run: Run, row: int) -> None:
         at += 1
     hops = network.hops
     message.left_ns = max(_engine_time(network, flow.left_ps), message.begin_ns)
-    alone_ns = int(message.bytes / hops.fabric.speeds[hops.fabric.speed_of[slowest]].bytes_per_ns)
+    alone_ns = int(message.bytes / hops.fabric.graph.speeds[hops.fabric.graph.speed_of[slowest]].bytes_per_ns)
     observe.message_waited(
         run, flow.message, slowest, hops.tier[flow.port], message.begin_ns, message.left_ns, alone_ns
     )

@@ -122,6 +122,7 @@ MESSAGE = record(
 
 HAS_CONTENTION = True
 HAS_CREDITS = True
+RECORDS_IN_ONE_FORM = True
 MOST_PLANS = (1 << 30) - 1  # the largest number of a plan
 MOST_CHANNELS = 1 << 21  # of a class: some hundred MiB
 CYCLES_AT_A_TIME = 1 << 8  # of single routers, until the engine may look around
@@ -177,8 +178,8 @@ def tables(network: Network, _plan: Plan) -> CreditTables:
     on_graph = as_graph(network)
     credits = _credits(on_graph)
     hops = tables_of(on_graph, None)
-    order, classes = order_of_links(hops.fabric, network.ranks)
-    links, devices = len(hops.links), len(hops.fabric.routes.rank_of)
+    order, classes = order_of_links(hops.fabric.graph, network.ranks)
+    links, devices = len(hops.links), len(hops.fabric.graph.routes.rank_of)
     settings = table(SETTINGS, 1)
     settings["free_flits"]["head"] = settings["asked"] = NONE
     settings["classes"] = classes
@@ -235,13 +236,13 @@ def _figures(on_graph: Network) -> Any:
 
 def _ports(on_graph: Network, hops: Any, order: Any, credits: Credits) -> Any:
     """The links, the ways into them from NPUs, and the ways out of the network."""
-    routes, links, figures = hops.fabric.routes, len(hops.links), _figures(on_graph)
+    routes, links, figures = hops.fabric.graph.routes, len(hops.links), _figures(on_graph)
     ports = table(PORT, 2 * links + on_graph.ranks)
     ports["head"] = ports["tail"] = ports["asked_channel"] = ports["turn"] = NONE
     ports["source"], ports["target"], ports["cycles"] = NONE, NONE, 1
     link_ports, from_npus = ports[:links], ports[links : 2 * links]
     link_ports["source"], link_ports["target"], link_ports["order"] = routes.source, routes.target, order
-    link_ports["speed"] = hops.fabric.speed_of
+    link_ports["speed"] = hops.fabric.graph.speed_of
     link_ports["cycles"] = cycles_of_flit(credits, figures.bytes_per_ns)
     link_ports["latency"] = cycles_of_wire(credits, figures.latency_ns)
     is_npu = routes.rank_of[routes.source] != NONE
@@ -360,7 +361,7 @@ def _leave_source(run: Run, row: int) -> None:
     message = run.messages[row]
     network, link_row = run.network, message.link
     port = network.ports[link_row]
-    alone_ns = int(message.bytes / network.hops.fabric.speeds[port.speed].bytes_per_ns)
+    alone_ns = int(message.bytes / network.hops.fabric.graph.speeds[port.speed].bytes_per_ns)
     tier = network.hops.tier[link_row]
     now = run.clock[0].now
     message.left_ns = now

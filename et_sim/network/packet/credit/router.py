@@ -63,7 +63,7 @@ def cut(run: Run, message_row: int) -> int:
     size = network.settings[0].packet
     message.packets = max((message.bytes + size - 1) // size, 1)
     message.to_start = message.to_leave = message.to_arrive = message.packets
-    routes = network.hops.fabric.routes
+    routes = network.hops.fabric.graph.routes
     stop = next_stop(routes, message.source, message.target)
     device = routes.device_of[message.source]
     message.link = next_link(routes, device, stop, message.source, message.target, FIRST_PORTS)
@@ -88,7 +88,7 @@ def start_packet(run: Run, link_row: int, cycle: int) -> int:
     _hold(run, row, message_row, _flits_of_next(network, message))
     channel.begins_at = cycle + network.settings[0].router_cycles
     channel.datelines, channel.out = 0, link_row
-    channel.stop = next_stop(network.hops.fabric.routes, source, message.target)
+    channel.stop = next_stop(network.hops.fabric.graph.routes, source, message.target)
     join(network.channels, network.ports[port_row], row)
     message.to_start -= 1
     if message.to_start == 0:
@@ -124,7 +124,7 @@ def take_channel(run: Run, before_row: int) -> int:
     _hold(run, row, before.message, before.flits)
     channel, message = network.channels[row], run.messages[before.message]
     channel.datelines, channel.begins_at, channel.stop = datelines, NONE, before.stop
-    routes = network.hops.fabric.routes
+    routes = network.hops.fabric.graph.routes
     if port.target == routes.device_of[message.target]:
         channel.out = 2 * len(network.waiting) + message.target
     else:
