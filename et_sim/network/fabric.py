@@ -4,9 +4,9 @@ A message crosses a fabric leg by leg (`next_leg`), and a leg link by link (`nex
 added up on that walk. Each function here stands for the function of its name in the module of the fabric's
 tables (`grid`, `levels`, `graph`), if that has one. On Python's side, such a module is a `Fabric`.
 
-Where links are followed one by one, a form of the engine serves grids and graphs alike: what `Wires` lead to
-is looked up for every link. Where it would be for every message, and that is all the work (`analytical`), it
-costs some percent, and each fabric has a form of its own.
+Where links are followed one by one, a form of the engine may serve grids and graphs alike: what `Wires` lead
+to is looked up for every link. Where that is much of the work (`analytical`, `link`), it costs some percent,
+and each fabric has a form of its own.
 
 Not here: what collectives run along (`machine.model`), and who has to wait for whom (the network models).
 """
@@ -40,6 +40,7 @@ SPEED = record(
 class FabricTables(Tables):
     """What compiled code knows of a fabric with single links, grid or graph; what it is not is empty."""
 
+    is_grid: Any  # empty if not: an array, or a tuple, whose length compiling sees
     grid: Any
     graph: Any
     speeds: Any  # of links, by class
@@ -50,7 +51,7 @@ def fabric_tables(part: Any) -> FabricTables:
     grid, graph = (
         part if type(part).__module__ == module else import_module(module).NOTHING for module in LINKED
     )
-    return FabricTables(grid, graph, part.speeds)
+    return FabricTables(np.zeros(min(len(grid.dimensions), 1), np.int8), grid, graph, part.speeds)
 
 
 class Leg(NamedTuple):
@@ -229,7 +230,7 @@ def _on_wires(name: str, default: Callable[..., Any] | None = None) -> Any:
 
     @works_on_tables(forceinline=True)
     def on_wires(network: Any, *about: Any) -> Any:
-        if len(network.fabric.grid.dimensions) > 0:
+        if len(network.fabric.is_grid) > 0:
             return of_grid(network, *about)
         return of_graph(network, *about)
 

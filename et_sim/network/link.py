@@ -140,7 +140,8 @@ def tables_of(network: Network, home: Any) -> LinkTables:
 
 def tables(network: Network, plan: Plan) -> LinkTables:
     """All links, idle; actors share theirs."""
-    return tables_of(network, plan.actor_of_rank)
+    made = tables_of(network, plan.actor_of_rank)
+    return replace(made, fabric=replace(made.fabric, is_grid=(1,) * len(made.fabric.is_grid)))
 
 
 def tables_with_ports(network: Network, plan: Plan) -> LinkTables:
