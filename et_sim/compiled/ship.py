@@ -23,13 +23,32 @@ from pathlib import Path
 
 from et_sim.compiled.compile_queue import Order, locked, orders
 from et_sim.compiled.shipped import ARCHIVE, member, write_archive
+from et_sim.compiled.sources import PACKAGE
 from et_sim.compiled.store import SETTINGS, cache_directory
 
 ET_SIM = (sys.executable, "-c", "import sys; from et_sim.cli import main; sys.exit(main())")
-MODELS, PACKETS = ("analytical", "link", "flow"), "packet"
+ET_CONVERT = (sys.executable, "-c", "import sys; from converters.cli import main; sys.exit(main())")
+RECORDED = PACKAGE.parent / "tests" / "converters" / "pytorch_traces" / "megatron_tp8"
+GRID = "topology: [Ring]\nnpus_count: [4]\nbandwidth: [50.0]\nlatency: [500.0]\n"
+GRAPH = (
+    "graph: { generator: leaf-spine, leaves: 2, spines: 1, npus-per-leaf: 2, bandwidth: 100Gbps, "
+    "latency: 0.5us }\nlogical-dimensions: [ 4 ]\n"
+)
+LEVELS = (  # of 1.0
+    '{"topology-name": "Hierarchical", "topologies-per-dim": ["Ring"], "dimensions-count": 1, '
+    '"units-count": [4], "links-count": [2], "link-latency": [500], "link-bandwidth": [50]}\n'
+)
+PACKETS = (GRAPH, f"{GRAPH}protocol: {{ preset: tcp }}\n", f"{GRAPH}credits: {{ flit: 256, packet: 4096 }}\n")
+CONSTANTS = "loggops: { npus: 4, L: 2500, o: 1500, g: 1000, G: 6, O: 0, S: 65535 }\n"
 DETAILS = ("", "messages", "path")
+NETWORKS = {  # of each network model, small ones with all fabrics and transports, and what it can record
+    "analytical": ((GRID, GRAPH, LEVELS), DETAILS),
+    "link": ((GRID, GRAPH), DETAILS),
+    "flow": ((GRID, GRAPH), DETAILS),
+    "packet": (PACKETS, DETAILS),
+    "loggops": ((CONSTANTS,), DETAILS[:1]),
+}
 PROFILES = ("corrected", "reference")
-MACHINE = "h100-dgx:16"
 
 
 def main() -> None:
@@ -66,21 +85,22 @@ def _ordered_by(programs: Iterator[list[str]]) -> list[Order]:
 
 
 def _all_kinds(scratch: Path) -> Iterator[list[str]]:
-    """Commands that between them run every kind of code that is common."""
-    demo, run = scratch / "demo", str(scratch / "run")
+    """Commands that between them order the engine in all its forms, and what is used beside it."""
+    demo, run, system = scratch / "demo", str(scratch / "run"), scratch / "system.json"
     yield [*ET_SIM, "demo", "--out", str(demo)]
-    yield [*ET_SIM, "make", "all_reduce", "--ranks", "16", "--bytes", "65536", "-o", str(scratch / "alike")]
-    ring = ["--system", str(demo / "system.json"), "--network", str(demo / "network.yml")]
-    uneven = (str(demo / "traces" / "step"), *ring)  # packets of this one take minutes
-    alike = (str(scratch / "alike"), "--machine", MACHINE)
-    cases = [*itertools.product((uneven, alike), MODELS), (alike, PACKETS)]
-    for (workload, model), detail in itertools.product(cases, DETAILS):
-        details = ["--detail", detail] if detail else []
-        for profile in PROFILES:
-            how = ["--network-model", model, "--profile", profile, *details]
-            yield [*ET_SIM, "run", *workload, *how, "--out", run]
-        if detail == "path":
-            yield [*ET_SIM, "inspect", run, "critical-path"]
+    yield [*ET_SIM, "make", "all_reduce", "--ranks", "4", "--bytes", "4096", "-o", str(scratch / "four")]
+    system.write_text('{"all-reduce-implementation": ["ring"]}')
+    file = scratch / "network.yml"
+    for model, (networks, details) in NETWORKS.items():
+        for network, detail, profile in itertools.product(networks, details, PROFILES):
+            file.write_text(network)
+            machine = ["--system", str(system), "--network", str(file), "--network-model", model]
+            how = ["--profile", profile, *(["--detail", detail] if detail else [])]
+            yield [*ET_SIM, "run", str(scratch / "four"), *machine, *how, "--out", run]
+            if detail == "path":
+                yield [*ET_SIM, "inspect", run, "critical-path"]
+    recorded = [f"--{side}={RECORDED / name}" for side, name in (("host", "et_0"), ("device", "kineto_0"))]
+    yield [*ET_CONVERT, "pytorch", *(f"{file}.json.gz" for file in recorded), "-o", str(scratch / "0.et")]
 
 
 def _compiled(wanted: Order) -> bytes:

@@ -7,6 +7,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,9 +18,10 @@ import llvmlite.binding
 import pytest
 from programs import FOLDER, REPOSITORY, Said, run, wait_until_made
 
-from et_sim.compiled import shipped
+from et_sim.compiled import ship, shipped
 from et_sim.compiled.entry_points import SHIPPED_SECONDS
 from et_sim.compiled.llvm import bitcode, object_code
+from et_sim.network import registry
 
 NO_NUMBA = "raise ModuleNotFoundError('there is no Numba here', name='numba')\n"
 
@@ -86,6 +88,23 @@ def test_an_archive_has_no_more_than_what_the_program_lacked(archive: Path) -> N
     with ZipFile(archive) as file:
         [name] = file.namelist()
     assert name.startswith("quadrupled_sum-")
+
+
+FORMS = 16
+
+
+@pytest.mark.deep
+def test_the_engine_is_shipped_in_all_its_forms_and_there_are_not_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ET_SIM_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("ET_SIM_COMPILE", "background")
+    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
+    assert set(ship.NETWORKS) == set(registry.MODELS)
+    (tmp_path / "cache").mkdir()
+    wanted = Counter(order.function for order in ship._ordered_by(ship._all_kinds(tmp_path)))
+    assert wanted["simulate"] == FORMS
+    assert wanted.keys() >= {"decode_records", "join_spans", "connect", "replay_times", "write_rows"}
 
 
 AARCH64 = 183  # the number of the family in an ELF file
