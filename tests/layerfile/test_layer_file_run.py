@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from counting import counted_calls
@@ -126,13 +127,13 @@ def test_what_is_simulated_is_what_was_digested_because_a_file_is_read_once(
     content = gzip.compress(MICRO.encode()) if is_packed else MICRO.encode()
     Path("micro.txt").write_bytes(content)
     read: list[Path] = []
-    plain = Path.read_bytes
+    plain = Path.open
 
-    def counting(path: Path) -> bytes:
+    def counting(path: Path, *how: Any, **more: Any) -> Any:
         read.append(path)
-        return plain(path)
+        return plain(path, *how, **more)
 
-    monkeypatch.setattr(Path, "read_bytes", counting)
+    monkeypatch.setattr(Path, "open", counting)
     outcome = read_layer_file("micro.txt")
     assert outcome.sha256 == hashlib.sha256(content).hexdigest()
     road = LayerFileRun("micro.txt", read_machine(system="system.txt", network="network.json"))
