@@ -91,18 +91,29 @@ def test_an_archive_has_no_more_than_what_the_program_lacked(archive: Path) -> N
 
 
 FORMS = 16
+NAME_WHAT_IS_ORDERED = """
+import sys
+from pathlib import Path
+from et_sim.compiled import ship
+print(*(order.function for order in ship._ordered_by(ship._all_kinds(Path(sys.argv[1])))))
+"""
+
+
+def test_all_network_models_are_shipped() -> None:
+    assert set(ship.NETWORKS) == set(registry.MODELS)
 
 
 @pytest.mark.deep
-def test_the_engine_is_shipped_in_all_its_forms_and_there_are_not_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ET_SIM_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv("ET_SIM_COMPILE", "background")
-    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
-    assert set(ship.NETWORKS) == set(registry.MODELS)
+def test_the_engine_is_shipped_in_all_its_forms_and_there_are_not_more(tmp_path: Path) -> None:
     (tmp_path / "cache").mkdir()
-    wanted = Counter(order.function for order in ship._ordered_by(ship._all_kinds(tmp_path)))
+    variables = {
+        "PYTHONPATH": str(REPOSITORY),
+        "ET_SIM_CACHE_DIR": str(tmp_path / "cache"),
+        "ET_SIM_COMPILE": "background",
+    }
+    command = [sys.executable, "-c", NAME_WHAT_IS_ORDERED, str(tmp_path)]
+    told = subprocess.run(command, env={**os.environ, **variables}, check=True, capture_output=True)
+    wanted = Counter(told.stdout.decode().split())
     assert wanted["simulate"] == FORMS
     assert wanted.keys() >= {"decode_records", "join_spans", "connect", "replay_times", "write_rows"}
 
