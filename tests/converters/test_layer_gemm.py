@@ -213,7 +213,7 @@ def test_bad_lists_are_refused_where_they_are_wrong(
         (["--ranks", "0"], "npus is 0"),
         (["--ranks", "2", "--strategy", "modle"], "there is no strategy 'modle' (did you mean 'MODEL'?"),
         (["--ranks", "2", "--tflops", "0"], "the peak is 0.0"),
-        (["--ranks", "2", "--memory-gbps", "nan"], "the bandwidth is nan"),
+        (["--ranks", "2", "--memory-gbps", "nan"], "--memory-gbps is 'nan'"),
         (["--ranks", "2", "--value-bytes", "0"], "a value has 0 bytes"),
         (["--ranks", "2", "--update", "-1"], "update is -1"),
         (["--ranks", "2", "-o", "m.csv"], "would be overwritten, and it is an input"),
