@@ -1,6 +1,5 @@
 """Kinds of events. The first group stands in time slots, the second in the buckets of actors."""
 
-KIND_BITS = 6  # of what follows but for OPENS_BUCKET and what is above NETWORK
 OPENS_BUCKET = 64  # added to the kind of an event of the second group that stands in a slot for its bucket
 START = 21  # an actor that starts late: a actor
 MESSAGE = 1  # point-to-point arrival: a channel, b sending node, c sending actor

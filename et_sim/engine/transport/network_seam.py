@@ -26,7 +26,7 @@ from et_sim.compiled.tables_by_reference import Tables, chosen_by_tables, works_
 from et_sim.engine.calendar.clock import schedule, schedule_own
 from et_sim.engine.containers import NONE, give_row, take_row
 from et_sim.engine.observe import facade as observe
-from et_sim.engine.state.kinds import KIND_BITS, NODE_DONE, STEP_LEFT
+from et_sim.engine.state.kinds import NODE_DONE, STEP_LEFT
 from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.run import Run, setting_of
 from et_sim.fold.path_keys import PathKeys
@@ -36,6 +36,7 @@ from et_sim.plan.expected import expected_packets
 from et_sim.plan.records import Plan
 
 PLENTY = 1 << 40
+KIND_BITS = 6  # of an event, below the row of a chunk
 UP, DOWN = 0, 1  # over a branch of a tree of switches
 EAGER_SENDS = setting_of(Correction.EAGER_SENDS)
 
