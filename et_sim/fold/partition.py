@@ -14,9 +14,9 @@ and on the link model, or where links differ in speed, everything that crosses l
 that reduce, where messages wait for links, or where members pay differently.
 
 Ranks that send other bytes to their peers, or get other bytes from them, are not alike. In an all-to-all with
-bytes for each pair, members have steps of their own. Two of them are alike only if they send and receive the
-same in every step; whether their peers in these steps are alike, too, is found as for all other exchanges
-(`axes`).
+bytes for each pair, and in a library's broadcasts and reduces, members have bytes of their own. Two of them
+are alike only if they send and receive the same in every step; whether their peers in these steps are alike,
+too, is found as for all other exchanges (`axes`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from et_sim.plan.switch_tables import can_be_folded
 def sizes_of_ranks(lowering: Lowering) -> Any:
     """Per rank a number for all that its steps send and receive; None: no rank has steps of its own."""
     collectives = lowering.collectives
-    if not collectives.exchanges.are_any:
+    if not collectives.have_own_steps:
         return None
     own = _OwnPrograms(collectives)
     seen = np.zeros(lowering.workload.ranks, np.uint64)

@@ -300,8 +300,9 @@ class CollectiveTables:
         made = library.lower(request.operation, request.size, request.datatype, request.group, ways, layout)
         if made is None:
             return None
+        is_root = self._positions_of_root(request, ways)
         lists = [
-            [self._paced_phase(phase, request, turn) for phase in chunk]
+            [self._paced_phase(phase, request, turn, is_root) for phase in chunk]
             for turn, chunk in enumerate(made.chunks)
         ]
         row = self._add_collective(request, [Chunks(len(lists), request.size)], [lists])
@@ -309,12 +310,27 @@ class CollectiveTables:
         self._processors[row] = made.processors
         return row
 
-    def _paced_phase(self, phase: PacedPhase, request: CollectiveRequest, turn: int) -> PhaseRow:
-        way = phase.way
+    def _positions_of_root(self, request: CollectiveRequest, ways: Sequence[Way]) -> Any:
+        """Whether each member is the root: there is one in each part that the dimensions taking part join."""
+        position, is_root = np.arange(request.group.members), np.ones(request.group.members, np.bool_)
+        for way in ways:
+            axis = self.axes[way.axis]
+            place = position // axis.stride % axis.members
+            is_root &= place == request.root // axis.stride % axis.members
+        return is_root
+
+    def _paced_phase(
+        self, phase: PacedPhase, request: CollectiveRequest, turn: int, is_root: Any
+    ) -> PhaseRow:
+        way, program = phase.way, phase.program
         axis = way.axis_of(Operation.ALL_GATHER, self._accounting, turn)
         check_bytes(request.operation, request.size * request.group.members)
+        if phase.links.differ:
+            from et_sim.plan.library_bytes import with_own_bytes
+
+            program = with_own_bytes(program, phase.links, self.axes[axis], is_root)
         return (
-            self._programs.paced(phase.program, axis),
+            self._programs.paced(program, axis),
             axis,
             way.dimension,
             way.queues_of(turn),
@@ -392,6 +408,11 @@ class CollectiveTables:
     def collectives(self) -> np.ndarray:
         """The collective table, but for the numbers of chunks in all programs (`first_sequence`)."""
         return records.filled(records.COLLECTIVE, [(*values, 0) for values in self._collectives])
+
+    @property
+    def have_own_steps(self) -> bool:
+        """Whether members of some phase send bytes of their own."""
+        return self._programs.have_own_steps
 
     @property
     def library_choices(self) -> tuple[str, ...]:

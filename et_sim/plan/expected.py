@@ -46,9 +46,10 @@ def _of_program(plan: Plan, program: Any, of_steps: Any, payload: int) -> int:
 
 
 def _of_own_steps(program: Any, of_steps: Any) -> float:
-    """Of an exchange with bytes for each pair: the mean over its members."""
-    first, blocks = int(program["step_first"]), int(program["own_steps"])
-    return float(of_steps[first : first + blocks * int(program["step_period"])].sum()) / blocks
+    """Of a program with bytes of each member: the mean over these."""
+    first, blocks, period = (int(program[name]) for name in ("step_first", "own_steps", "step_period"))
+    rounds = int(program["sends"]) / period
+    return float(of_steps[first : first + blocks * period].sum()) * rounds / blocks
 
 
 def _expected(plan: Plan, of_program: Any, of_send: float) -> float:

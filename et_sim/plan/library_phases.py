@@ -5,14 +5,20 @@ Else every channel of the library enters and leaves each node on another card. A
 chunks that run at the same time: one has all bytes within nodes, one all between them, and each ends with
 word from everybody along the other side. So links carry what they carry there, and everybody waits for all.
 
-Rings take their own steps; trees and switches as many as they have levels, with the bytes that their links
-carry. Not here: the choice and its time (`machine.collective_library`), and steps (`collectives.shifts`).
+Rings take their own steps; trees and switches as many as they have levels, and so do broadcasts and reduces,
+whose data is on all links of a ring at the same time. Copies of all pairs through uneven nodes are under way
+together, as each port has as much of them as it has.
+
+Not here: the bytes (`library_bytes`), the choice and its time (`machine.collective_library`), and steps
+(`collectives.shifts`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from math import ceil, log2, prod
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,7 +28,6 @@ from et_sim.basics.units import LONGEST_NS, format_ns
 from et_sim.collectives import Algorithm, Operation, StepProgram
 from et_sim.collectives.shifts import paced
 from et_sim.machine.collective_library import Call, Choice, Library
-from et_sim.machine.collective_library.candidates import Group
 from et_sim.machine.collective_library.choice import PAIRS
 from et_sim.machine.collective_library.constants import (
     COLLNET_CHAIN,
@@ -30,16 +35,16 @@ from et_sim.machine.collective_library.constants import (
     NVLS,
     NVLS_TREE,
     PAT,
-    RING,
     TREE,
 )
 from et_sim.machine.model import Network, Shape
 from et_sim.plan.axes import SUBGROUP_ENDPOINT_NS, Way
 from et_sim.plan.groups import GroupShape
-from et_sim.plan.layout import Layout
+from et_sim.plan.layout import Layout, Side
+from et_sim.plan.library_bytes import BY_SWITCH, FROM_OR_TO_ROOT, Links, WireBytes
 
 AROUND = Algorithm("ring")
-WITHIN, BETWEEN = 0, 1
+WITHIN = 0
 OVER_LEVELS = (TREE, NVLS, NVLS_TREE, COLLNET_DIRECT, COLLNET_CHAIN, PAT)
 
 
@@ -48,6 +53,7 @@ class PacedPhase(Struct, frozen=True):
 
     way: Way
     program: StepProgram
+    links: Links  # whose messages differ from those of the program
 
 
 class LibraryCollective(Struct, frozen=True):
@@ -65,13 +71,20 @@ class _WaySteps(Struct, frozen=True):
     way: Way
     steps: int
     distance: tuple[int, ...]
-    size: int  # bytes that a member sends along it, over all
+    size: int  # bytes that a member sends along it, over all; through uneven nodes, to another node
     at_once: int = 1  # steps
+    through_port: int = 1  # of those, at a port
+    links: Links = Links()  # where members send other bytes, over all
     sharers: int = 0  # of a link to other nodes: members of the group; 0: it is not known to be shared
     are_pairs: bool = False
     ahead: int | None = None  # bytes that it sends to each peer before that has come; None: any number
     blocks: int = 0  # nodes, where these hold different numbers of members
+    at_the_same_time: int = 1  # phases like this one, each with its share of the bytes
     beside: float = 0.0  # bytes per ns that its members send through the same port meanwhile, in the mean
+
+    def message(self, size: int) -> int:
+        """Bytes of one of its messages, of so many in all."""
+        return max(-(-size // (self.steps * self.at_the_same_time)), 1)
 
     @property
     def is_heard_by_all(self) -> bool:
@@ -112,47 +125,43 @@ class LibraryPhases:
                 place="system configuration",
                 remedy='correct "calibration" of the key "library"',
             )
-        within, between = self._parts(choice.algorithm, operation, counted, ways, layout, call.group)
+        sent = WireBytes.of(choice.algorithm, choice.protocol, operation, counted, members, nodes)
+        within, between = self._parts(sent, ways, layout)
         parts = self._with_buffers(within, choice, WITHIN), self._with_buffers(between, choice, BETWEEN)
         processors = self._library.processors(call, choice)
         return LibraryCollective(choice, nodes, processors, tuple(self._chunks(parts, time)))
 
     def _parts(
-        self,
-        algorithm: str,
-        operation: Operation,
-        size: int,
-        ways: Sequence[Way],
-        layout: Layout,
-        group: Group,
+        self, sent: WireBytes, ways: Sequence[Way], layout: Layout
     ) -> tuple[list[_WaySteps], list[_WaySteps]]:
-        both = 2 if operation in (Operation.ALL_REDUCE, Operation.BARRIER) else 1
         inner = [way for way in ways if _is_within(way)]
         outer = [way for way in ways if not _is_within(way)]
-        ppn = prod(way.members for way in inner)
-        within, between = _bytes(algorithm, both, size, group, ppn)
-        if algorithm == PAIRS and self._has_one_port:  # nobody passes on what is for others
-            within = size * (ppn - 1) // group.ranks
-        spread = sum(way.members - 1 for way in outer)
+        here = Fraction(sent.ranks, sent.nodes)
+        blocks = [_nodes_of(layout[way.number]) for way in outer]
+        within = sent.within(here, is_only_port=self._has_one_port)
+        sharers = min(prod(way.members for way in inner), self._rails.sharers) if self._rails else 0
+        sides = [len(each) or way.members for way, each in zip(outer, blocks, strict=True)]
+        between = _between(sent, sides, outer, blocks) if outer else []
         return (
-            [self._part(algorithm, way, both, within, WITHIN) for way in inner],
+            [self._part(sent, way, ceil(within), sent.algorithm in BY_SWITCH) for way in inner],
             [
                 replace(
-                    self._part(algorithm, way, both, between * (way.members - 1) // spread, BETWEEN),
-                    sharers=min(ppn, self._rails.sharers) if self._rails else 0,
+                    self._part(sent, way, ceil(size), sent.algorithm in OVER_LEVELS),
+                    sharers=sharers,
                     blocks=len(layout[way.number].blocks),
+                    **_through_uneven_nodes(sent, way, each, size),
                 )
-                for way in outer
+                for way, size, each in zip(outer, between, blocks, strict=True)
             ],
         )
 
-    def _part(self, algorithm: str, way: Way, both: int, size: int, which: int) -> _WaySteps:
+    def _part(self, sent: WireBytes, way: Way, size: int, is_over_levels: bool) -> _WaySteps:
         """Steps along a way, over all links that an NPU has there at once."""
-        part = _part(algorithm, way, both, size, which)
+        part = _part(sent, way, size, is_over_levels)
         links = way.members - 1
         if self._dimensions[way.dimension].shape is not Shape.FULLY_CONNECTED or way.axis < 0 or links == 1:
             return part
-        rounds = 1 if algorithm == PAIRS else part.steps
+        rounds = 1 if part.are_pairs else part.steps
         return replace(part, steps=rounds * links, distance=tuple(range(1, way.members)), at_once=links)
 
     def _with_buffers(self, parts: Sequence[_WaySteps], choice: Choice, which: int) -> list[_WaySteps]:
@@ -168,7 +177,7 @@ class LibraryPhases:
     ) -> list[tuple[PacedPhase, ...]]:
         """All bytes along one side each, and then a short message from each member that has sent none."""
         within, between = parts
-        carried_ns = sum(self._carried_ns(part, -(-part.size // part.steps)) for part in (*within, *between))
+        carried_ns = sum(self._carried_ns(part, part.message(part.size)) for part in (*within, *between))
         if carried_ns > time_ns:
             within, between = ([_in_few_rounds(part) for part in side] for side in parts)
         bulks = [(bulk, others) for bulk, others in ((within, between), (between, within)) if bulk]
@@ -184,7 +193,7 @@ class LibraryPhases:
             rings = max(1 if part.are_pairs else part.way.own_rings for part in bulk)
             beside = sum(part.size for part in others) / time_ns if self._has_one_port else 0.0
             shares = [
-                replace(part, size=-(-part.size // rings), beside=beside, ahead=(part.ahead or 0) // rings)
+                replace(part, at_the_same_time=rings, beside=beside, ahead=(part.ahead or 0) // rings)
                 for part in bulk
             ]
             phases = self._paced(shares, time_ns - last_ns)
@@ -207,7 +216,7 @@ class LibraryPhases:
         return phases
 
     def _phase(self, part: _WaySteps, time_ns: int) -> PacedPhase:
-        size = max(-(-part.size // part.steps), 1)
+        size = part.message(part.size)
         pause = time_ns - self._carried_ns(part, size)
         program = paced(
             part.way.members,
@@ -220,7 +229,8 @@ class LibraryPhases:
             window=None if part.ahead is None else part.ahead // size,
             copy_ns=self._copy_ns(part, size),
         )
-        return PacedPhase(part.way, program)
+        within = tuple(map(part.message, part.links.within))
+        return PacedPhase(part.way, program, replace(part.links, within=within))
 
     def _copy_ns(self, part: _WaySteps, size: int) -> int:
         """Return the time in which memory reads and writes a message, at most that of its flight."""
@@ -253,7 +263,7 @@ class LibraryPhases:
         if part.beside and self._rails is not None:
             port = self._rails.port.bytes_per_ns
             rate = min(rate, max(port - part.beside, port / 2))
-        return int(self._hops_ns(part.way.dimension) + size / rate)
+        return int(self._hops_ns(part.way.dimension) + size * part.through_port / rate)
 
 
 def _is_within(way: Way) -> bool:
@@ -274,31 +284,45 @@ def _nodes(ways: Sequence[Way], layout: Layout) -> tuple[int, int]:
     return nodes, least
 
 
-def _bytes(algorithm: str, both: int, size: int, group: Group, ppn: int) -> tuple[int, int]:
-    """What a rank sends within its node and to others; through uneven nodes, all is for others."""
-    nodes, members = group.nodes, group.ranks
-    inside, around = size * (ppn - 1) // ppn, both * (members - 1)
-    if algorithm == PAIRS:
-        return inside, size * (members - group.fewest) // members
-    if algorithm in (RING, PAT):
-        return (around * inside) // members, around * size // members // ppn
-    if algorithm in (NVLS, NVLS_TREE) and both == 2:
-        inside = size * (ppn + 1) // ppn
-    elif algorithm not in (NVLS, NVLS_TREE):
-        inside *= both
-    each_way = 1 if algorithm in (COLLNET_DIRECT, COLLNET_CHAIN) else both
-    return inside, each_way * size * (nodes - 1) // nodes // ppn
+def _nodes_of(side: Side) -> tuple[int, ...]:
+    """Members of each node of a side through uneven nodes; (): it is another one."""
+    return side.blocks if side.uneven == 0 else ()
 
 
-def _part(algorithm: str, way: Way, both: int, size: int, which: int) -> _WaySteps:
+def _between(
+    sent: WireBytes, sides: Sequence[int], outer: Sequence[Way], blocks: Sequence[tuple[int, ...]]
+) -> list[Fraction]:
+    """Bytes of a member along each of the ways between nodes; of uneven ones, over the rings through them."""
+    if sent.algorithm == PAIRS:
+        return [sent.of_pairs(way.members) for way in outer]
+    here = Fraction(sent.ranks, sent.nodes)
+    return [size if each else size / here for size, each in zip(sent.between(sides), blocks, strict=True)]
+
+
+def _through_uneven_nodes(
+    sent: WireBytes, way: Way, blocks: tuple[int, ...], between: Fraction
+) -> dict[str, Any]:
+    """In which a way differs that goes through nodes of different numbers of members."""
+    if not blocks:
+        return {}
+    if sent.algorithm == PAIRS:
+        return {"at_once": way.members - 1, "through_port": way.members - min(blocks)}
+    within = [sent.within(Fraction(here)) * here / max(here - 1, 1) for here in blocks]
+    differ = any(size != between for size, here in zip(within, blocks, strict=True) if here > 1)
+    return {"links": Links(sent.root_side, blocks, tuple(map(ceil, within)))} if differ else {}
+
+
+def _part(sent: WireBytes, way: Way, size: int, is_over_levels: bool) -> _WaySteps:
     """As many steps as the algorithm takes there: to the next member, but for copies of all pairs."""
-    others = way.members - 1
-    if algorithm == PAIRS:
+    others, levels = way.members - 1, ceil(log2(way.members))
+    if sent.algorithm == PAIRS:
         return _WaySteps(way, others, tuple(range(1, way.members)), size, are_pairs=True)
-    if algorithm in OVER_LEVELS and (which == BETWEEN or algorithm in (NVLS, NVLS_TREE)):
-        times = 1 if algorithm in (NVLS, PAT) else 2
-        return _WaySteps(way, times * ceil(log2(way.members)), (1,), size)
-    return _WaySteps(way, both * others, (1,), size)
+    if sent.operation in FROM_OR_TO_ROOT:
+        return _WaySteps(way, levels, (1,), size, links=Links(sent.root_side))
+    if is_over_levels:
+        times = 1 if sent.algorithm in (NVLS, PAT) else 2
+        return _WaySteps(way, times * levels, (1,), size)
+    return _WaySteps(way, sent.passes * others, (1,), size)
 
 
 def _word_along(way: Way) -> _WaySteps:

@@ -235,7 +235,8 @@ class ProgramRows:
         """The row of a program at a pace of its own; equal ones share it."""
         time_ns = program.transfers.time_ns
         assert time_ns is not None
-        arrays = (program.distance, program.message_bytes, time_ns)
+        own = () if program.own is None else (program.own.sent, program.own.received)
+        arrays = (program.distance, program.message_bytes, time_ns, *own)
         flow = (program.window, program.copy_ns)
         key = (axis, program.members, program.sends, *flow, *(column.tobytes() for column in arrays))
         if key not in self._paced:
@@ -266,6 +267,13 @@ class ProgramRows:
             assert isinstance(program, StepProgram)
             program = replace(program, peer=Peer.AHEAD)  # the other way round is a ring of its own
         return program
+
+    @property
+    def have_own_steps(self) -> bool:
+        """Whether members of some program send bytes of their own."""
+        return any(
+            isinstance(program, StepProgram) and program.own is not None for program, _ in self._programs
+        )
 
     def tables(self, local_mem_bw: float) -> dict[str, Any]:
         """The program, step, transfer and tree tables."""

@@ -104,12 +104,8 @@ def _by_member(plan: Plan, program: Any, way: ByteDirection) -> Any:
     if program["own_steps"]:
         first, period = int(program["step_first"]), int(program["step_period"])
         steps = plan.steps[first : first + int(program["own_steps"]) * period]
-        return (
-            steps["bytes" if way == ByteDirection.OUT else "incoming"]
-            .reshape(-1, 2, period)
-            .sum(axis=2)
-            .min(axis=1)
-        )
+        sizes = steps["bytes" if way == ByteDirection.OUT else "incoming"].reshape(-1, 2, period)
+        return sizes.sum(axis=2).min(axis=1) * int(program["sends"]) // period
     first = int(program["tree_first"])
     if program["in_network"]:
         return plan.trees["up_bytes" if way == ByteDirection.OUT else "down_bytes"][first : first + members]
