@@ -127,7 +127,7 @@ class LibraryPhases:
             )
         sent = WireBytes.of(choice.algorithm, choice.protocol, operation, counted, members, nodes)
         within, between = self._parts(sent, ways, layout)
-        parts = self._with_buffers(within, choice, WITHIN), self._with_buffers(between, choice, BETWEEN)
+        parts = self._with_buffers(within, choice, within=True), self._with_buffers(between, choice)
         processors = self._library.processors(call, choice)
         return LibraryCollective(choice, nodes, processors, tuple(self._chunks(parts, time)))
 
@@ -164,11 +164,13 @@ class LibraryPhases:
         rounds = 1 if part.are_pairs else part.steps
         return replace(part, steps=rounds * links, distance=tuple(range(1, way.members)), at_once=links)
 
-    def _with_buffers(self, parts: Sequence[_WaySteps], choice: Choice, which: int) -> list[_WaySteps]:
+    def _with_buffers(
+        self, parts: Sequence[_WaySteps], choice: Choice, *, within: bool = False
+    ) -> list[_WaySteps]:
         """Return the parts with the bytes that each connection buffers; rings share theirs among links."""
         buffers = self._library.buffers
         if choice.algorithm == PAIRS:
-            return [replace(part, ahead=buffers.of_sends(within=which == WITHIN)) for part in parts]
+            return [replace(part, ahead=buffers.of_sends(within=within)) for part in parts]
         ahead = buffers.of_collective(choice.algorithm, choice.protocol, choice.channels)
         return [replace(part, ahead=ahead // part.at_once) for part in parts]
 
