@@ -20,10 +20,6 @@ from et_sim.trace import TraceBuilder, Workload
 STAGES, REPLICAS, MICRO_BATCHES = 4, 4, 32
 SLOWDOWN, STEP_S = 1.972855, 46.596188  # result-AR.json: of step 1222
 IDEAL_S = 23.484700  # the same for all steps
-    1.972855,
-    23.484700,
-    46.596188,
-)  # result-AR.json: of step 1222, of all, of step 1222
 FORWARD, BACKWARD = "forward-compute", "backward-compute"
 Durations = dict[tuple[int, int, str], list[int]]  # by replica, stage and kind: of micro-batches, in us
 
