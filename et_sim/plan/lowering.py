@@ -178,7 +178,7 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
     channel_first = channel_tables.add_actors()
     customs = lowering.customs.finish(channel_tables)
     channels, actor_channels = channel_tables.finish()
-    set_windows(channels, system.library, system.local_mem_bw)
+    set_windows(channels, system.library, system.local_mem_bw, rendezvous=system.rendezvous)
     member_tables = MemberTables(workload, actors, lowering.groups, lowering.used_groups)
     axes, orders, group_axes = lowering.collectives.axis_tables()
     groups, group_ranks = lowering.groups.tables(group_axes, lowering.collectives.queue_sets)

@@ -145,8 +145,8 @@ CHANNEL = record(
     ("target", "i4"),
     ("tag", "i8"),
     ("bytes", "i8"),
-    ("handshake", "i4"),  # where sends wait for receives: (source, target, tag), whatever the bytes
-    ("window", "i4"),  # messages that may be sent before their receives are posted; NO_LIMIT: any number
+    ("handshake", "i4"),  # where sends wait: (source, target, tag); with finite buffers (source, target)
+    ("room", "i8"),  # bytes that may be sent between these ranks before receives are posted, or NO_LIMIT
     ("copy_ns", "i8"),  # of a message that waited in a buffer
 )
 COLLECTIVE = record(

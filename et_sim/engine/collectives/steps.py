@@ -201,8 +201,8 @@ def _free_room(run: Run, chunk_row: int, step_row: int, step: int) -> None:
 def start_held_step(run: Run, member: int, step_key: int, phase_key: int) -> int:
     """Send a message that was held; return the chunk whose phase that completes, or NONE."""
     chunk_row = chunk_in(run, member, phase_key)
-    inject_step(run, member, step_key, phase_key)
-    if chunk_row == NONE or run.visits[chunk_row].held == 0:
+    is_sent = inject_step(run, member, step_key, phase_key)
+    if not is_sent or chunk_row == NONE or run.visits[chunk_row].held == 0:
         return NONE
     run.visits[chunk_row].held -= 1
     return chunk_row if send_what_may_be_sent(run, chunk_row) else NONE

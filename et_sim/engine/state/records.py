@@ -84,7 +84,7 @@ NODE_STATE = record(
     ("ready_ns", "i8"),
     ("start_ns", "i8"),  # NONE: never issued
     ("end_ns", "i8"),  # NONE: never completed
-    ("admitted_ns", "i8"),  # of a collective: when a queue first let a chunk of it in; NONE: never
+    ("admitted_ns", "i8"),  # of a collective: when a queue first let it in; of a held send: when it started
     ("released_by", "i4"),  # the parent that completed last; of several at once, the first of the trace
     ("freed_by", "i4"),  # the node that had occupied the lane, if this one had to wait for it
     ("message_from", "i4"),  # the actor whose message completed it
@@ -286,11 +286,16 @@ BUS_REQUEST = record(
     ("next", "i4"),
 )
 WAITING_FIFO = record(  # of events without a time
-    ("arrived", "i4"),  # counterparts that wait; without rendezvous, receives beyond the sends (or fewer)
+    ("arrived", "i4"),  # counterparts that wait
     ("head", "i4"),
     ("tail", "i4"),
-    ("last_ns", "i8"),  # when a counterpart came last, and how many came then
-    ("last", "i4"),
+    ("arrived_ns", "i8"),  # when a message came last that had to wait
+    # With finite buffers:
+    ("balance", "i4"),  # of a channel: receives posted without messages; negative: messages without receives
+    ("held", "i4"),  # of a channel: messages that wait for room
+    ("ahead", "i8"),  # between two ranks: bytes of messages without receives
+    ("last_ns", "i8"),  # when receives were posted last, of a channel how many, and of ranks which bytes
+    ("last", "i8"),
     ("joined", MOMENT),
     ("mark", MARK),
 )

@@ -7,8 +7,8 @@ its last byte has left.
 
 With rendezvous, a receive first asks its source for a message, and is posted when the request is there; the
 source holds its next message between the two ranks and with this tag, whatever its size, back until then.
-Where receivers have finite buffers, so many messages between two ranks with one tag may start before their
-receives are posted (`window`); the source holds further ones, and no request crosses the network.
+Where receivers have finite buffers, so many bytes between two ranks may start before their receives are
+posted (`room`), whatever the tags; the source holds further messages, and no request crosses the network.
 
 Not here: what completes (`nodes`), and how messages travel (the network model).
 """
@@ -19,7 +19,7 @@ from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import new_event, schedule
-from et_sim.engine.containers import give_row, join, leave
+from et_sim.engine.containers import give_row, join, leave, leave_from
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import (
     ASKED_CUSTOM,
@@ -32,7 +32,7 @@ from et_sim.engine.state.kinds import (
     MESSAGE,
     NODE_DONE,
 )
-from et_sim.engine.state.run import NONE, RENDEZVOUS, Run
+from et_sim.engine.state.run import NEVER, NONE, RENDEZVOUS, Run
 from et_sim.engine.transport.network_seam import inject, is_eager, receive_posted
 from et_sim.plan.records import NO_LIMIT, REQUEST_BYTES
 
@@ -40,19 +40,16 @@ from et_sim.plan.records import NO_LIMIT, REQUEST_BYTES
 @works_on_tables
 def send(run: Run, channel_row: int, kind: int, b: int, c: int) -> None:
     """Send on a channel; (kind, channel, b, c) happens on arrival."""
-    limited = run.plan.channels[channel_row].window != NO_LIMIT and kind == MESSAGE
-    if not run.plan.settings[RENDEZVOUS] and not limited:
-        send_now(run, channel_row, kind, b, c)
+    if not run.plan.settings[RENDEZVOUS]:
+        if run.plan.channels[channel_row].room != NO_LIMIT and kind == MESSAGE:
+            _send_into_buffer(run, channel_row, b, c)
+        else:
+            send_now(run, channel_row, kind, b, c)
         return
     handshake_row = run.plan.channels[channel_row].handshake
     handshake = run.handshakes[handshake_row]
     observe.joins_fifo(run, handshake)
-    if not run.plan.settings[RENDEZVOUS] and _starts_at_once(run, channel_row, handshake):
-        if handshake.arrived > 0:
-            observe.send_meets_early(run, handshake_row)
-        handshake.arrived -= 1
-        send_now(run, channel_row, kind, b, c)
-    elif handshake.arrived > 0:
+    if handshake.arrived > 0:
         handshake.arrived -= 1
         thread = observe.pause(run)
         observe.send_meets_early(run, handshake_row)
@@ -66,37 +63,104 @@ def send(run: Run, channel_row: int, kind: int, b: int, c: int) -> None:
 
 
 @works_on_tables
-def _starts_at_once(run: Run, channel_row: int, handshake: Any) -> bool:
-    """Return whether a message has room at its receiver, whatever happens in this nanosecond."""
-    posted_now = handshake.last if handshake.last_ns == run.clock[0].now else 0
-    room = handshake.arrived - posted_now + run.plan.channels[channel_row].window
-    return bool(handshake.head == NONE and room > 0)
+def _send_into_buffer(run: Run, channel_row: int, b: int, c: int) -> None:
+    """Send a message if its receive is posted or its buffer has room; else hold it.
+
+    What depends on receives of this nanosecond starts in an event, whichever of the two comes first.
+    """
+    plan, state = run.plan.channels[channel_row], run.channels[channel_row]
+    pair, now = run.handshakes[plan.handshake], run.clock[0].now
+    observe.joins_fifo(run, pair)
+    posted_now = state.last if state.last_ns == now else 0
+    freed_now = pair.last if pair.last_ns == now else 0
+    has_room = pair.head == NONE and pair.ahead + freed_now + _buffered(plan.bytes) <= plan.room
+    if state.balance > posted_now or has_room:
+        if state.balance <= 0:
+            pair.ahead += _buffered(plan.bytes)
+        state.balance -= 1
+        send_now(run, channel_row, MESSAGE, b, c)
+        return
+    held_row = new_event(run, MESSAGE, channel_row, b, c)
+    observe.send_held(run, held_row)
+    run.nodes[run.plan.actors[c].node_first + b].admitted_ns = NEVER
+    if state.balance > 0:
+        state.balance -= 1
+        _start(run, channel_row, held_row)
+    else:
+        state.held += 1
+        join(run.events, pair, held_row)
+        _start_first_held(run, pair)
+
+
+@works_on_tables
+def _buffered(size: int) -> int:
+    """Return the bytes that a message takes in a buffer."""
+    return max(size, 1)
 
 
 @works_on_tables
 def _free_room(run: Run, channel_row: int) -> None:
-    """A receive is posted: the first message that is held starts if there is room for it now."""
-    handshake_row, now = run.plan.channels[channel_row].handshake, run.clock[0].now
-    handshake = run.handshakes[handshake_row]
-    handshake.last = handshake.last + 1 if handshake.last_ns == now else 1
-    handshake.last_ns = now
-    handshake.arrived += 1
-    held_row = handshake.head
-    if held_row != NONE and handshake.arrived + run.plan.channels[run.events[held_row].a].window > 0:
-        leave(run.events, handshake)
-        handshake.arrived -= 1
-        schedule(run, now, HELD_MESSAGE, channel_row, held_row, 0)
-    elif handshake.arrived > 0:
-        observe.request_early(run, handshake_row)
+    """Note that a receive is posted: its message leaves the buffer, or starts if it is held."""
+    plan, state = run.plan.channels[channel_row], run.channels[channel_row]
+    pair, now = run.handshakes[plan.handshake], run.clock[0].now
+    state.last = state.last + 1 if state.last_ns == now else 1
+    state.last_ns = now
+    if state.balance < 0:
+        state.balance += 1
+        size = _buffered(plan.bytes)
+        pair.ahead -= size
+        pair.last = pair.last + size if pair.last_ns == now else size
+        pair.last_ns = now
+    elif state.held > 0:
+        state.held -= 1
+        _start(run, channel_row, _leave_held(run, pair, channel_row))
+    else:
+        state.balance += 1
+        return
+    _start_first_held(run, pair)
+
+
+@works_on_tables
+def _leave_held(run: Run, pair: Any, channel_row: int) -> int:
+    """Take the first message of a channel out of those that are held between two ranks."""
+    before, row = NONE, pair.head
+    while run.events[row].a != channel_row:
+        before, row = row, run.events[row].next
+    leave_from(run.events, pair, before, row)
+    return row
+
+
+@works_on_tables
+def _start_first_held(run: Run, pair: Any) -> None:
+    """Start the first message that is held between two ranks if there is room; the next one follows it."""
+    if pair.head == NONE:
+        return
+    channel_row = run.events[pair.head].a
+    plan, state = run.plan.channels[channel_row], run.channels[channel_row]
+    if pair.ahead + _buffered(plan.bytes) <= plan.room:
+        pair.ahead += _buffered(plan.bytes)
+        state.held -= 1
+        state.balance -= 1
+        _start(run, channel_row, leave(run.events, pair))
+
+
+@works_on_tables
+def _start(run: Run, channel_row: int, held_row: int) -> None:
+    """Have a message that is held start at once, in an event."""
+    thread = observe.pause(run)
+    schedule(run, run.clock[0].now, HELD_MESSAGE, channel_row, held_row, 0)
+    observe.resume(run, thread)
 
 
 @works_on_tables
 def send_held(run: Run, held_row: int) -> None:
-    """Send a message that was held until there was room for it."""
+    """Send a message that was held until there was room for it, and the next one if there still is."""
     held = run.events[held_row]
     kind, channel_row, b, c = held.kind, held.a, held.b, held.c
+    _start_first_held(run, run.handshakes[run.plan.channels[channel_row].handshake])
     observe.held_send_starts(run, held_row)
     give_row(run.events, run.clock[0].free_events, held_row)
+    run.nodes[run.plan.actors[c].node_first + b].admitted_ns = run.clock[0].now
     _inject(run, channel_row, kind, b, c)
 
 
@@ -122,7 +186,7 @@ def post_receive(run: Run, channel_row: int, kind: int, a: int, b: int) -> None:
     if not run.plan.settings[RENDEZVOUS]:
         _await_message(run, channel_row, kind, a, b)
         receive_posted(run, channel_row, kind, a, b)
-        if run.plan.channels[channel_row].window != NO_LIMIT and kind == LATE_RECEIVE:
+        if run.plan.channels[channel_row].room != NO_LIMIT and kind == LATE_RECEIVE:
             thread = observe.pause(run)
             _free_room(run, channel_row)
             observe.resume(run, thread)
@@ -164,7 +228,7 @@ def _await_message(run: Run, channel_row: int, kind: int, a: int, b: int) -> Non
         state.arrived -= 1
         thread = observe.pause(run)
         observe.receive_meets_early(run, channel_row)
-        now, waited_ns = run.clock[0].now, run.clock[0].now - state.last_ns
+        now, waited_ns = run.clock[0].now, run.clock[0].now - state.arrived_ns
         schedule(run, now + min(run.plan.channels[channel_row].copy_ns, waited_ns), kind, a, b, 0)
         observe.resume(run, thread)
     else:
@@ -178,7 +242,7 @@ def match(run: Run, channel_row: int) -> int:
     observe.message_at_target(run, channel_row)
     if state.head == NONE:
         state.arrived += 1
-        state.last_ns = run.clock[0].now
+        state.arrived_ns = run.clock[0].now
         observe.message_early(run, channel_row)
         return NONE
     met = _leave(run, state)

@@ -1,9 +1,10 @@
 """How long communication merely waits for other ranks to begin, and for whom.
 
 A collective waits until the last member that it connects has issued it, a receive until its send is issued,
-and with rendezvous a send until its receive is. From then on bytes move, or queue for a link. In a collective
-whose data goes one way only, some members are done before the last one comes; they wait for those that came
-before that. What is replayed as recorded holds waiting that nobody can tell apart.
+and with rendezvous a send until its receive is; a send that a full buffer holds waits until it starts. From
+then on bytes move, or queue for a link. In a collective whose data goes one way only, some members are done
+before the last one comes; they wait for those that came before that. The waiting within what is replayed as
+recorded is unknown.
 
 Not here: what the waiting costs a rank (`statistics`).
 """
@@ -114,6 +115,7 @@ class Waits:
         peer, _ = peers_and_tags(self._plan, nodes.actor, channel, is_send)
         # A receive of what never came waits to the end.
         came = np.where(never & ~is_send, end, start)
+        came[is_send] = np.maximum(state["admitted_ns"][rows[is_send]], came[is_send])  # if it was held
         if self._plan.rendezvous:
             came[is_send] = self._receives_posted(rows[is_send], end[is_send])
         known = np.flatnonzero(~is_send & (sent != NONE))
