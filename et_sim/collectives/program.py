@@ -99,6 +99,8 @@ class StepProgram(Struct, frozen=True, eq=False):
     message_bytes: Bytes  # per step, periodic
     transfers: Transfers  # periodic
     own: OwnBytes | None = None  # in place of `message_bytes`, of which these are the largest
+    window: int | None = None  # steps that a member may be ahead of the one it sends to; None: any number
+    copy_ns: int = 0  # a message's way out of the buffer where it waited for its receiver
 
 
 class CostFixes(Struct, frozen=True):

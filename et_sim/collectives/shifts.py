@@ -104,11 +104,15 @@ def paced(
     at_once: int = 1,
     *,
     pauses_last: bool = False,
+    window: int | None = None,
+    copy_ns: int = 0,
 ) -> StepProgram:
-    """`steps` messages of `size` bytes, to the members that far ahead in turn, so many of them at once.
+    """Return a program of `steps` messages of `size` bytes, `at_once` of them at a time, with pauses.
 
-    There is a pause before every round of them and one behind the last; `pause_ns` is of all together. Where
-    messages of a round take different times, only one that is `pauses_last` is not hidden by some of them.
+    The messages go to the members at each `distance` in turn. There is a pause before every round of them and
+    one behind the last; `pause_ns` is the sum of all. Where messages of a round take different times, only
+    a pause at the end (`pauses_last`) is not hidden by some of them. A member sends up to `window` messages
+    to each peer before the peer takes them (None: any number), and copies such a message in `copy_ns`.
     """
     rounds = steps // at_once
     each, longer = divmod(max(pause_ns, 0), rounds + 1)
@@ -128,4 +132,6 @@ def paced(
         distance=np.array(distance, np.int32),
         message_bytes=np.full(len(distance), size, np.int64),
         transfers=Transfers(np.zeros(len(time), np.int64), nothing, nothing, nothing, time),
+        window=None if window is None or window * len(distance) >= steps else window * len(distance),
+        copy_ns=copy_ns,
     )

@@ -15,7 +15,7 @@ from et_sim.engine.calendar.clock import (
 )
 from et_sim.engine.collectives.in_network import part_at_switch, switch_done
 from et_sim.engine.collectives.queues import admit_over_limit, break_queue_deadlock
-from et_sim.engine.collectives.unexpected import inject_step, step_asked
+from et_sim.engine.collectives.unexpected import step_asked
 from et_sim.engine.containers import give_row
 from et_sim.engine.entry import FINISHED, NEEDS_POOLS, PAUSED, TIED, TOO_LATE
 from et_sim.engine.nodes.issue import complete, free_server, slowed_done, start_later, start_rank
@@ -28,9 +28,12 @@ from et_sim.engine.nodes.progress import (
     custom_done,
     deliver,
     deliver_custom,
+    held_step_starts,
     part_left,
     receive_step,
     step_arrived,
+    step_left,
+    take_step,
     transfer_at_endpoint,
     transfer_ready,
 )
@@ -39,7 +42,7 @@ from et_sim.engine.repeats.search import look, looks_anew
 from et_sim.engine.state import kinds
 from et_sim.engine.state.run import LATEST, NONE, Run
 from et_sim.engine.transport.network_seam import network_event, release_message, rows_left
-from et_sim.engine.transport.point_to_point import message_asked, send_now
+from et_sim.engine.transport.point_to_point import message_asked, send_held, send_now
 
 GOES_ON = -1
 
@@ -158,12 +161,18 @@ def _happen_to_node(run: Run, kind: int, a: int, b: int, c: int) -> None:
         message_asked(run, a, kinds.CUSTOM_DONE, b, c)
     elif kind == kinds.INJECT_MESSAGE:
         send_now(run, a, kinds.MESSAGE, b, c)
+    elif kind == kinds.HELD_MESSAGE:
+        send_held(run, b)
     elif kind == kinds.INJECT_CUSTOM:
         send_now(run, a, kinds.CUSTOM_MESSAGE, b, c)
     elif kind == kinds.ASKED_STEP:
         step_asked(run, a, b, c)
     elif kind == kinds.INJECT_STEP:
-        inject_step(run, a, b, c)
+        held_step_starts(run, a, b, c)
+    elif kind == kinds.STEP_LEFT:
+        step_left(run, a)
+    elif kind == kinds.COPIED_STEP:
+        take_step(run, a, b)
     elif kind == kinds.BUS_SENT:
         bus_sent(run, a)
     elif kind == kinds.BUS_RECEIVED:

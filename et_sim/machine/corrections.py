@@ -38,6 +38,7 @@ class Correction(StrEnum):
     PORT_BANDWIDTH = "port-bandwidth"
     CONCURRENT_COMMUNICATION = "concurrent-communication"
     EAGER_SENDS = "eager-sends"
+    ENDS_WHEN_SENT = "ends-when-sent"
     SIMULATED_BROADCAST = "simulated-broadcast"
     DIMENSION_SCHEDULERS = "dimension-schedulers"
     GROUPS_BY_DIMENSION = "groups-by-dimension"
@@ -139,6 +140,13 @@ CORRECTION_NOTES = (
         Correction.EAGER_SENDS,
         "A send is complete when its message has been delivered.",
         "It is complete when the last byte has left the rank.",
+    ),
+    CorrectionNote(
+        Correction.ENDS_WHEN_SENT,
+        "A rank's part of a collective ends when its last message is handed to the network, which may still "
+        "have to carry it.",
+        "It ends when everything that the rank needs has arrived and the last byte that it sends has left "
+        "its port. Networks of ASTRA-sim 1.0 have no such ports.",
     ),
     CorrectionNote(
         Correction.SIMULATED_BROADCAST,

@@ -28,7 +28,7 @@ from et_sim.engine.calendar.clock import schedule
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.run import Run, setting_of
-from et_sim.engine.transport.network_seam import DOWN, UP, Needs, ends_of_branch
+from et_sim.engine.transport.network_seam import DOWN, UP, Needs, end_sending, ends_of_branch
 from et_sim.fold.path_keys import PathKeys
 from et_sim.machine.corrections import Correction
 from et_sim.machine.model import GraphFabric, Network
@@ -145,7 +145,7 @@ def inject(
     """Its arrival is known at once."""
     now = run.clock[0].now
     if done != NONE:
-        schedule(run, now + _leaving_ns(run, source, target, size), done, c, b, 0)
+        end_sending(run, now + _leaving_ns(run, source, target, size), done, b, c)
     schedule(run, now + flight_ns(run, source, target, size), kind, a, b, c)
 
 

@@ -20,7 +20,7 @@ from et_sim.engine.calendar.clock import schedule
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.resources import ResourceTable, sendings
 from et_sim.engine.state.run import NONE, Run
-from et_sim.engine.transport.network_seam import Needs
+from et_sim.engine.transport.network_seam import Needs, end_sending
 from et_sim.machine.model import Network
 from et_sim.network.paths import SimplePaths
 from et_sim.plan.records import Plan
@@ -81,7 +81,7 @@ def deliver(
     """A message has left at once, and arrives after a delay; the last five are handed on from `inject`."""
     now = run.clock[0].now
     if done != NONE:
-        schedule(run, now, done, c, b, 0)
+        end_sending(run, now, done, b, c)
     observe.message_flies(run, target, size, now, delay_ns, 0)
     observe.describe_latency(run, 0, now + delay_ns)
     schedule(run, now + delay_ns, kind, a, b, c)

@@ -34,7 +34,7 @@ from et_sim.engine.state.kinds import NETWORK
 from et_sim.engine.state.records import MARK, MESSAGE_FIELDS, MOMENT
 from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.run import Run, setting_of
-from et_sim.engine.transport.network_seam import Needs, message_leaves_at, new_message
+from et_sim.engine.transport.network_seam import Needs, end_sending, message_leaves_at, new_message
 from et_sim.fold.path_keys import PathKeys
 from et_sim.machine.corrections import Correction
 from et_sim.machine.model import GraphFabric, LevelFabric, Network, Routing
@@ -205,7 +205,7 @@ def arrive_at_once(run: Run, target: int, size: int, kind: int, a: int, b: int, 
     """A message to oneself crosses no link."""
     now = run.clock[0].now
     if done != NONE:
-        schedule(run, now, done, c, b, 0)
+        end_sending(run, now, done, b, c)
     observe.message_flies(run, target, size, now, 0, NONE)
     schedule(run, now, kind, a, b, c)
 

@@ -78,6 +78,7 @@ CONDITIONS: Mapping[Correction, Callable[[Plan], bool]] = MappingProxyType(
         Correction.PORT_BANDWIDTH: lambda plan: plan.largest_message > 0,
         Correction.CONCURRENT_COMMUNICATION: _shares_the_slot,
         Correction.EAGER_SENDS: _has_sends,
+        Correction.ENDS_WHEN_SENT: lambda plan: plan.most_collectives > 0,
     }
 )
 

@@ -119,7 +119,7 @@ class CollectiveTables:
         if library is not None:
             from et_sim.plan.library_phases import LibraryPhases
 
-            self._library = LibraryPhases(library, machine.network, endpoint_ns)
+            self._library = LibraryPhases(library, machine.network, endpoint_ns, machine.system.local_mem_bw)
         self._choices: dict[int, Choice] = {}  # of the library, by row
         self._nodes: dict[int, int] = {}  # of those collectives
         self._processors: dict[int, int] = {}

@@ -77,6 +77,7 @@ class _WaySteps(Struct, frozen=True):
     links: Links = Links()  # where members send other bytes, over all
     sharers: int = 0  # of a link to other nodes: members of the group; 0: it is not known to be shared
     are_pairs: bool = False
+    ahead: int | None = None  # bytes that it sends to each peer before that has come; None: any number
     blocks: int = 0  # nodes, where these hold different numbers of members
     at_the_same_time: int = 1  # phases like this one, each with its share of the bytes
     beside: float = 0.0  # bytes per ns that its members send through the same port meanwhile, in the mean
@@ -94,9 +95,9 @@ class _WaySteps(Struct, frozen=True):
 class LibraryPhases:
     """Makes phases of what a library chooses on a machine."""
 
-    def __init__(self, library: Library, network: Network, endpoint_ns: int) -> None:
+    def __init__(self, library: Library, network: Network, endpoint_ns: int, memory_bw: float) -> None:
         self._library, self._dimensions, self._cards = library, network.wiring, network.cards
-        self._endpoint_ns = endpoint_ns
+        self._endpoint_ns, self._memory_bw = endpoint_ns, memory_bw
         self._has_one_port = network.cards is not None and network.cards.is_only_port
         self._has_node = network.node is not None
         self.has_cards = network.cards is not None
@@ -127,7 +128,8 @@ class LibraryPhases:
                 remedy='correct "calibration" of the key "library"',
             )
         sent = WireBytes.of(choice.algorithm, choice.protocol, operation, counted, members, nodes)
-        parts = self._parts(sent, ways, layout)
+        within, between = self._parts(sent, ways, layout)
+        parts = self._with_buffers(within, choice, within=True), self._with_buffers(between, choice)
         processors = self._library.processors(call, choice)
         return LibraryCollective(choice, nodes, processors, tuple(self._chunks(parts, time)))
 
@@ -185,6 +187,16 @@ class LibraryPhases:
         rounds = 1 if part.are_pairs else part.steps
         return replace(part, steps=rounds * links, distance=tuple(range(1, way.members)), at_once=links)
 
+    def _with_buffers(
+        self, parts: Sequence[_WaySteps], choice: Choice, *, within: bool = False
+    ) -> list[_WaySteps]:
+        """Return the parts with the bytes that each connection buffers; rings share theirs among links."""
+        buffers = self._library.buffers
+        if choice.algorithm == PAIRS:
+            return [replace(part, ahead=buffers.of_sends(within=within)) for part in parts]
+        ahead = buffers.of_collective(choice.algorithm, choice.protocol, choice.channels)
+        return [replace(part, ahead=ahead // part.at_once) for part in parts]
+
     def _chunks(
         self, parts: tuple[list[_WaySteps], list[_WaySteps]], time_ns: int
     ) -> list[tuple[PacedPhase, ...]]:
@@ -205,7 +217,10 @@ class LibraryPhases:
         for (bulk, others), word, each in zip(bulks, words, least, strict=True):
             rings = max(1 if part.are_pairs else part.way.own_rings for part in bulk)
             beside = sum(part.size for part in others) / time_ns if self._has_one_port else 0.0
-            shares = [replace(part, at_the_same_time=rings, beside=beside) for part in bulk]
+            shares = [
+                replace(part, at_the_same_time=rings, beside=beside, ahead=(part.ahead or 0) // rings)
+                for part in bulk
+            ]
             phases = self._paced(shares, time_ns - last_ns)
             for part, time in zip(
                 word, [each[0] + last_ns - sum(each), *each[1:]] if each else [], strict=True
@@ -236,9 +251,16 @@ class LibraryPhases:
             pause,
             part.at_once,
             pauses_last=part.blocks > 0,
+            window=None if part.ahead is None else part.ahead // size,
+            copy_ns=self._copy_ns(part, size),
         )
         within = tuple(map(part.message, part.links.within))
         return PacedPhase(part.way, program, replace(part.links, within=within))
+
+    def _copy_ns(self, part: _WaySteps, size: int) -> int:
+        """Return the time in which memory reads and writes a message, at most that of its flight."""
+        copy_ns = 2 * size / self._memory_bw if self._memory_bw else 0.0
+        return int(min(copy_ns, self._flight_ns(part, size)))
 
     def _carried_ns(self, part: _WaySteps, size: int) -> int:
         """What its messages take without pauses."""

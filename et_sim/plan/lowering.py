@@ -32,6 +32,7 @@ from et_sim.plan.members import Actors, MemberTables
 from et_sim.plan.nodes import NodeRules, TemplateTables, TooLittleSaid, lower_nodes
 from et_sim.plan.pool_tables import JointRequests, pool_tables, refuse_unequal_requests
 from et_sim.plan.records import Plan, Version1Rules, WaitingOrder
+from et_sim.plan.send_windows import set_windows
 from et_sim.plan.straggler_variants import StragglerVariants
 from et_sim.plan.streams import StreamLanes, TemplatePart, occupation_of, slowing_of
 from et_sim.plan.switch_tables import switch_tables
@@ -177,6 +178,7 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
     channel_first = channel_tables.add_actors()
     customs = lowering.customs.finish(channel_tables)
     channels, actor_channels = channel_tables.finish()
+    set_windows(channels, system.library, system.local_mem_bw)
     member_tables = MemberTables(workload, actors, lowering.groups, lowering.used_groups)
     axes, orders, group_axes = lowering.collectives.axis_tables()
     groups, group_ranks = lowering.groups.tables(group_axes, lowering.collectives.queue_sets)

@@ -48,6 +48,7 @@ def program_tables(programs: Sequence[tuple[Program, int]], local_mem_bw: float)
     """The tables of programs, each with the dimension it runs along, by their names in the plan."""
     rows = records.table(records.PROGRAM, len(programs))
     steps, trees, transfers = _Column(records.STEP), _Column(records.TREE), _Column(records.TRANSFER)
+    rows["window"] = records.NO_LIMIT
     for row, (program, dimension) in zip(rows, programs, strict=True):
         row.dimension = dimension
         row.tree_first = row.custom_first = ABSENT
@@ -95,6 +96,8 @@ def _fill_steps(
     row.burst = program.start_transfers if program.half else 1
     if program.own is not None:
         row.own_steps, row.burst = len(program.own.sent), 1 + program.own.longest_gap
+    row.window = records.NO_LIMIT if program.window is None else program.window
+    row.copy_ns = program.copy_ns
     row.step_first = steps.add(_steps(program))
     row.transfer_first = transfers.add(_transfers(program.transfers, local_mem_bw))
 
@@ -234,7 +237,8 @@ class ProgramRows:
         assert time_ns is not None
         own = () if program.own is None else (program.own.sent, program.own.received)
         arrays = (program.distance, program.message_bytes, time_ns, *own)
-        key = (axis, program.members, program.sends, *(column.tobytes() for column in arrays))
+        flow = (program.window, program.copy_ns)
+        key = (axis, program.members, program.sends, *flow, *(column.tobytes() for column in arrays))
         if key not in self._paced:
             if self._axes.is_ring(axis):
                 program = replace(program, peer=Peer.AHEAD)

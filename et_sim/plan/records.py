@@ -71,6 +71,7 @@ REQUEST_BYTES = 8192  # of the message that asks for another, with rendezvous
 LINE_BYTES = 64  # of the cache
 MAPPED_BYTES, HUGE_BYTES = 1 << 18, 1 << 23  # of an array that gets pages of its own, and large ones
 NO_REDUCTION = -1  # differs from a reduction that takes no time
+NO_LIMIT = -1
 
 
 class QueueCursor(IntEnum):
@@ -144,7 +145,9 @@ CHANNEL = record(
     ("target", "i4"),
     ("tag", "i8"),
     ("bytes", "i8"),
-    ("handshake", "i4"),  # with rendezvous: (source, target, tag), whatever the bytes
+    ("handshake", "i4"),  # where sends wait for receives: (source, target, tag), whatever the bytes
+    ("window", "i4"),  # messages that may be sent before their receives are posted; NO_LIMIT: any number
+    ("copy_ns", "i8"),  # of a message that waited in a buffer
 )
 COLLECTIVE = record(
     ("kind", "u1"),
@@ -191,7 +194,9 @@ PROGRAM = record(
     ("dimension", "i4"),  # the one network dimension its messages cross; -1: depends on the peers
     ("step_period", "i4"),
     ("transfer_period", "i4"),
+    ("window", "i4"),  # steps that a member may be ahead of the one it sends to; NO_LIMIT: any number
     ("own_steps", "i4"),  # so many blocks of a period, for each member two: clockwise, anticlockwise; 0: none
+    ("copy_ns", "i8"),  # of a message that waited in a buffer
     ("step_first", "i8"),
     ("transfer_first", "i8"),
 )

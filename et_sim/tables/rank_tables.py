@@ -75,6 +75,12 @@ TIMELINE = Table(
             "rest of its time bytes moved, or queued for a link; null where nobody can tell, because it is "
             "replayed",
         ),
+        Column(
+            "moving_ns",
+            "int64?",
+            "how long bytes of it moved: of a collective, from the coming of its first member to the end of "
+            "its last one; of a send or receive, from the end of its waiting; null as `waiting_ns`",
+        ),
         Column("waits_for", "int32?", "an actor that came last, if it waited", refers_to="actors"),
         Column(
             "start_cause",

@@ -70,6 +70,7 @@ class Rows(Struct, frozen=True, eq=False):
     tag: Any
     queued_ns: Any
     waiting_ns: Any
+    moving_ns: Any
     waits_for: Any  # an actor
     start_cause: Any
     start_cause_node: Any  # node id; valid where start_cause is not BEGIN
@@ -394,8 +395,8 @@ class TimelineSource:
         return peer, tag
 
     def _waited(self, actor: Any, shared: _Shared) -> Waited:
-        queued, waiting = np.full((2, len(actor)), NONE, np.int64)
-        waited = Waited(queued, waiting, np.full(len(actor), NONE, np.int32))
+        queued, waiting, moving = np.full((3, len(actor)), NONE, np.int64)
+        waited = Waited(queued, waiting, moving, np.full(len(actor), NONE, np.int32))
         which, at = shared.communication, shared.columns["at"]
         if len(which):
             actors, row = actor[which], (at - shared.base)[which]

@@ -102,14 +102,19 @@ def test_chunks_on_their_way_in_and_out_wait_for_each_other_in_the_reference() -
 
 
 @pytest.mark.parametrize(
-    ("keys", "at_ports"), [({"corrections": {"two-way-queues": True}}, 0), ({"profile": "corrected"}, 6)]
+    ("keys", "at_ports"),
+    [
+        ({"corrections": {"two-way-queues": True}}, (0, 0, 0, 0)),
+        ({"profile": "corrected", "corrections": {"ends-when-sent": False}}, (6, 6, 6, 6)),
+        ({"profile": "corrected"}, (19, 19, 19, 6)),
+    ],
 )
-def test_two_way_queues_untie_the_knot(keys: dict[str, Any], at_ports: int) -> None:
-    """In the corrected profile, messages to even ranks wait for others at a port besides."""
+def test_two_way_queues_untie_the_knot(keys: dict[str, Any], at_ports: tuple[int, ...]) -> None:
+    """In the corrected profile, messages to even ranks wait at a port, and end when their own have left."""
     described = system(dimensions=3, **{"preferred-dataset-splits": 2}, **keys)
     even, odd = [130581, 135604, 125580, 130603], [135547, 140497, 130546, 135496]
     times = finish_times(skewed(*KNOT), CUBE, described)
-    assert times[::2] == [time + at_ports for time in even]
+    assert times[::2] == [time + at_port for time, at_port in zip(even, at_ports, strict=True)]
     assert times[1::2] == odd
 
 

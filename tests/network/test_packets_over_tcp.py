@@ -313,4 +313,4 @@ def test_timers_of_what_has_been_acknowledged_hold_up_nothing(least: str) -> Non
     queues = {"scheduling-policy": "LIFO", "preferred-dataset-splits": 8, "active-chunks-per-dimension": 1}
     machine = SYSTEM | queues | {"all-reduce-implementation": ["ring", "ring"]}
     result = simulate(Workload.of(traces), system=machine, network=network, model="packet")
-    assert result.makespan_ns == 453_482
+    assert result.makespan_ns == 398_422

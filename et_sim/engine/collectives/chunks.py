@@ -293,6 +293,7 @@ def _enter_phase(run: Run, chunk_row: int, index: int) -> None:
     chunk.sent = chunk.received = chunk.credit = chunk.transfers = 0
     chunk.step = chunk.transfer = 0
     chunk.peer = NONE
+    visit.leaving = visit.held = 0
     variant = axis.members if root_first else 0
     visit.tree_or_rank = run.plan.programs[phase.program].tree_first + variant + chunk.position
 

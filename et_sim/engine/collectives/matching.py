@@ -86,7 +86,7 @@ def schedule_when_matched(run: Run, arrival: int, member: int, step_key: int, ph
     if chunk_expecting(run, member, step_key, phase_key) != NONE:
         put_on_calendar(run, arrival, member, step_key, phase_key)
     else:
-        row = keep_unexpected(run, member, step_key, phase_key, NONE, NONE, 0)
+        row = keep_unexpected(run, member, step_key, phase_key)
         run.unexpected[row].arrives_ns = arrival
         observe.unexpected_on_its_way(run, row, arrival)
 

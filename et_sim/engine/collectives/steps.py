@@ -13,14 +13,26 @@ from et_sim.engine.calendar.clock import schedule
 from et_sim.engine.collectives.bus import cross_endpoint
 from et_sim.engine.collectives.custom import start_custom
 from et_sim.engine.collectives.in_network import start_in_network
-from et_sim.engine.collectives.matching import put_on_calendar, schedule_when_matched
+from et_sim.engine.collectives.matching import chunk_in, put_on_calendar, schedule_when_matched
 from et_sim.engine.collectives.members import first_step_of, member_at, rank_at
 from et_sim.engine.collectives.trees import start_tree
-from et_sim.engine.collectives.unexpected import ask_for_step, offer_step, take_unexpected_either_way
+from et_sim.engine.collectives.unexpected import (
+    OFFERED,
+    ask_for_step,
+    find_unexpected,
+    hold_step,
+    inject_step,
+    offer_step,
+    take_unexpected_either_way,
+)
 from et_sim.engine.observe import facade as observe
-from et_sim.engine.state.kinds import LATE_STEP, STEP
-from et_sim.engine.state.run import NONE, PAIRS_EARLY, RENDEZVOUS, Run
-from et_sim.engine.transport.network_seam import flight_ns, inject, step_flight_ns
+from et_sim.engine.state.kinds import INJECT_STEP, LATE_STEP, STEP
+from et_sim.engine.state.run import NONE, PAIRS_EARLY, RENDEZVOUS, Run, setting_of
+from et_sim.engine.transport.network_seam import flight_ns, inject, left_of_chunk, step_flight_ns
+from et_sim.machine.corrections import Correction
+from et_sim.plan.records import NO_LIMIT
+
+ENDS_WHEN_SENT = setting_of(Correction.ENDS_WHEN_SENT)
 
 
 @works_on_tables
@@ -58,10 +70,21 @@ def make_transfer(run: Run, chunk_row: int) -> None:
 
 @works_on_tables
 def spend_transfer(run: Run, chunk_row: int) -> bool:
-    """One more credit: send what may be sent. True when the phase is complete."""
+    """Count one more credit, and send what may be sent; return whether the phase is complete."""
+    run.chunks[chunk_row].credit += 1
+    return send_what_may_be_sent(run, chunk_row)
+
+
+@works_on_tables
+def send_what_may_be_sent(run: Run, chunk_row: int) -> bool:
+    """Send as many packets as credits allow; return whether the phase is complete.
+
+    A member that passes bytes on to one peer waits while a message to that peer is held.
+    """
     chunk = run.chunks[chunk_row]
     program = run.plan.programs[chunk.program]
-    chunk.credit += 1
+    if program.window != NO_LIMIT and program.step_period == 1 and run.visits[chunk_row].held > 0:
+        return False
     burst = 1
     if program.half > 0 and program.sends - chunk.sent <= program.half:
         observe.second_half_tried(run, chunk_row)
@@ -72,6 +95,8 @@ def spend_transfer(run: Run, chunk_row: int) -> bool:
         if send_packet(run, chunk_row):
             chunk.credit -= 1
             burst -= 1
+            if program.window != NO_LIMIT and program.step_period == 1 and run.visits[chunk_row].held > 0:
+                return False
         else:
             chunk.transfers += 1  # as if what does not come had come at once
     return chunk.sent == program.sends and chunk.credit == program.start_transfers
@@ -79,7 +104,7 @@ def spend_transfer(run: Run, chunk_row: int) -> bool:
 
 @works_on_tables
 def send_packet(run: Run, chunk_row: int) -> bool:
-    """Send the next packet to its peer, then post the receive that goes with it; False: nothing comes."""
+    """Send the next packet to its peer, then post the receive that goes with it; return whether one comes."""
     chunk = run.chunks[chunk_row]
     program = run.plan.programs[chunk.program]
     step_row = first_step_of(run, chunk_row) + chunk.step
@@ -87,10 +112,16 @@ def send_packet(run: Run, chunk_row: int) -> bool:
     is_coming = program.own_steps == 0 or run.plan.steps[step_row].incoming > 0
     step_key = chunk.sent * 2 + (chunk.direction < 0)
     phase_key = chunk.phase_key
+    if program.window != NO_LIMIT and not run.plan.settings[RENDEZVOUS]:
+        _send_into_buffer(run, chunk_row, step_row, step_key, phase_key)
+        return True
+    if program.copy_ns > 0:
+        run.visits[chunk_row].posted_ns = run.clock[0].now
     if run.plan.settings[RENDEZVOUS]:
         if is_sent:
             target = _position_of_peer(run, chunk_row, step_row, 1)
-            offer_step(run, chunk_row, target, run.plan.steps[step_row].bytes, step_key, phase_key)
+            done = done_of_last(run, chunk_row, chunk.sent)
+            offer_step(run, chunk_row, target, run.plan.steps[step_row].bytes, step_key, phase_key, done)
         if is_coming:
             source = _position_of_peer(run, chunk_row, step_row, -1)
             ask_for_step(run, chunk_row, source, step_key, phase_key)
@@ -98,11 +129,95 @@ def send_packet(run: Run, chunk_row: int) -> bool:
         _inject(run, chunk_row, step_row, step_key, phase_key)
     if is_coming:
         _post_receive(run, chunk_row, step_key, phase_key)
+    _count_step(run, chunk_row)
+    return is_coming
+
+
+@works_on_tables
+def _count_step(run: Run, chunk_row: int) -> None:
+    """Go on to the next packet of the program."""
+    chunk = run.chunks[chunk_row]
     chunk.sent += 1
     chunk.step += 1
-    if chunk.step == program.step_period:
+    if chunk.step == run.plan.programs[chunk.program].step_period:
         chunk.step = 0
-    return is_coming
+
+
+@works_on_tables
+def _send_into_buffer(run: Run, chunk_row: int, step_row: int, step_key: int, phase_key: int) -> None:
+    """Post a receive, which frees room for a later message of its sender; send a packet if there is room.
+
+    The buffer of a receiver holds the messages of `window` steps. What its room depends on within one
+    nanosecond is settled by an event of the sender's, whichever of the two comes first.
+    """
+    chunk, visit, now = run.chunks[chunk_row], run.visits[chunk_row], run.clock[0].now
+    step, program = chunk.sent, run.plan.programs[chunk.program]
+    _post_receive(run, chunk_row, step_key, phase_key)
+    visit.posted_ns = now
+    _count_step(run, chunk_row)
+    thread = observe.pause(run)
+    _free_room(run, chunk_row, step_row, step + program.window)
+    observe.resume(run, thread)
+    target = chunk.peer
+    if target == NONE:
+        target = _find_peer(run, chunk_row, step_row)
+    room = step - program.window  # the receive that must have been posted
+    peer_row = chunk_in(run, target, phase_key) if room >= 0 else NONE
+    posted = NONE if peer_row == NONE else run.chunks[peer_row].sent - 1
+    if room > posted or (room >= 0 and _is_posted_now(run, peer_row, room, posted)):
+        position = _position_of_peer(run, chunk_row, step_row, 1)
+        size, done = run.plan.steps[step_row].bytes, done_of_last(run, chunk_row, step)
+        hold_step(run, chunk_row, position, size, step_key, phase_key, done)
+        visit.held += 1
+        if room <= posted:
+            schedule(run, now, INJECT_STEP, chunk.member, step_key, phase_key)
+            observe.resume(run, thread)
+    else:
+        _inject(run, chunk_row, step_row, step_key, phase_key)
+
+
+@works_on_tables
+def _is_posted_now(run: Run, peer_row: int, room: int, posted: int) -> bool:
+    """Return whether a peer's receive may have been posted in this nanosecond, as the last ones were."""
+    burst = run.plan.programs[run.chunks[peer_row].program].start_transfers
+    return bool(run.visits[peer_row].posted_ns == run.clock[0].now and room > posted - burst)
+
+
+@works_on_tables
+def _free_room(run: Run, chunk_row: int, step_row: int, step: int) -> None:
+    """Let the message of a later step start if its sender holds it."""
+    chunk = run.chunks[chunk_row]
+    if step >= run.plan.programs[chunk.program].sends:
+        return
+    source = member_at(run, chunk_row, _position_of_peer(run, chunk_row, step_row, -1))
+    if run.members[source].unexpected == 0:
+        return
+    step_key = step * 2 + (chunk.direction < 0)
+    if find_unexpected(run, source, step_key | OFFERED, chunk.phase_key) != NONE:
+        schedule(run, run.clock[0].now, INJECT_STEP, source, step_key, chunk.phase_key)
+
+
+@works_on_tables
+def start_held_step(run: Run, member: int, step_key: int, phase_key: int) -> int:
+    """Send a message that was held; return the chunk whose phase that completes, or NONE."""
+    chunk_row = chunk_in(run, member, phase_key)
+    inject_step(run, member, step_key, phase_key)
+    if chunk_row == NONE or run.visits[chunk_row].held == 0:
+        return NONE
+    run.visits[chunk_row].held -= 1
+    return chunk_row if send_what_may_be_sent(run, chunk_row) else NONE
+
+
+@works_on_tables
+def done_of_last(run: Run, chunk_row: int, step: int) -> int:
+    """Return the `done` of a step's message: the phase ends after its last message to each peer has left."""
+    program = run.plan.programs[run.chunks[chunk_row].program]
+    if not run.plan.settings[ENDS_WHEN_SENT] or step < program.sends - program.step_period:
+        return NONE
+    if run.plan.settings[PAIRS_EARLY]:
+        return NONE
+    run.visits[chunk_row].leaving += 1
+    return left_of_chunk(chunk_row)
 
 
 @works_on_tables
@@ -112,14 +227,15 @@ def _inject(run: Run, chunk_row: int, step_row: int, step_key: int, phase_key: i
     if target_member == NONE:
         target_member = _find_peer(run, chunk_row, step_row)
     observe.step_sent(run, chunk_row, step_key)
+    done = done_of_last(run, chunk_row, step_key >> 1)
     flight = step_flight_ns(run, step_row)
-    if flight == NONE or observe.is_recording(run):
+    if flight == NONE or done != NONE or observe.is_recording(run):
         here, size = run.plan.actors[run.chunks[chunk_row].actor].rank, run.plan.steps[step_row].bytes
         there = run.visits[chunk_row].tree_or_rank
         if run.chunks[chunk_row].peer == NONE:
             there = rank_at(run, chunk_row, _position_of_peer(run, chunk_row, step_row, 1))
         if not run.plan.settings[PAIRS_EARLY]:
-            inject(run, here, there, size, STEP, target_member, step_key, phase_key, NONE)
+            inject(run, here, there, size, STEP, target_member, step_key, phase_key, done)
             return
         flight = flight_ns(run, here, there, size)
     _fly(run, chunk_row, flight, target_member, step_key)

@@ -16,8 +16,11 @@ from et_sim.engine.collectives.members import member_at, rank_at
 from et_sim.engine.collectives.unexpected import ask_for_step, offer_step, take_unexpected
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import LATE_STEP, STEP
-from et_sim.engine.state.run import NONE, RENDEZVOUS, Run
-from et_sim.engine.transport.network_seam import inject
+from et_sim.engine.state.run import NONE, PAIRS_EARLY, RENDEZVOUS, Run, setting_of
+from et_sim.engine.transport.network_seam import inject, left_of_chunk
+from et_sim.machine.corrections import Correction
+
+ENDS_WHEN_SENT = setting_of(Correction.ENDS_WHEN_SENT)
 
 # Step keys of messages (even: trees have no direction), from or to a child. A parent that holds messages to
 # both children back until they are asked for must tell them apart. START: one that follows no message.
@@ -123,12 +126,16 @@ def _send(run: Run, chunk_row: int, position: int, step_key: int, size: int) -> 
     chunk = run.chunks[chunk_row]
     target_member, phase_key = member_at(run, chunk_row, position), chunk.phase_key
     chunk.sent += 1
+    done = NONE
+    if run.plan.settings[ENDS_WHEN_SENT] and not run.plan.settings[PAIRS_EARLY]:
+        done = left_of_chunk(chunk_row)
+        run.visits[chunk_row].leaving += 1
     if run.plan.settings[RENDEZVOUS]:
-        offer_step(run, chunk_row, position, size, step_key, phase_key)
+        offer_step(run, chunk_row, position, size, step_key, phase_key, done)
     else:
         here, there = run.plan.actors[chunk.actor].rank, rank_at(run, chunk_row, position)
         observe.step_sent(run, chunk_row, step_key)
-        inject(run, here, there, size, STEP, target_member, step_key, phase_key, NONE)
+        inject(run, here, there, size, STEP, target_member, step_key, phase_key, done)
 
 
 @works_on_tables

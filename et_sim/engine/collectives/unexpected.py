@@ -39,9 +39,16 @@ def unexpected_home(run: Run, member: int, step_key: int, phase_key: int) -> int
 
 @works_on_tables
 def keep_unexpected(
-    run: Run, member: int, step_key: int, phase_key: int, peer: int, rank: int, size: int
+    run: Run,
+    member: int,
+    step_key: int,
+    phase_key: int,
+    peer: int = NONE,
+    rank: int = NONE,
+    size: int = 0,
+    done: int = NONE,
 ) -> int:
-    """Keep a message until a receive takes it; `peer`, `rank` and `size` are for whoever does.
+    """Keep a message until a receive takes it; one that is held has a receiver, bytes and a `done`.
 
     Returns its row, where the time of a message that is still on its way may be noted.
     """
@@ -56,6 +63,7 @@ def keep_unexpected(
     message.peer = peer
     message.rank = rank
     message.bytes = size
+    message.done = done
     message.arrives_ns = clock.now
     chain(run.unexpected, run.unexpected_index, home, row)
     run.members[member].unexpected += 1
@@ -134,19 +142,30 @@ def seen_from_other_direction(run: Run, step_key: int, phase_key: int) -> int:
 
 
 @works_on_tables
-def offer_step(run: Run, chunk_row: int, position: int, size: int, step_key: int, phase_key: int) -> None:
+def offer_step(
+    run: Run, chunk_row: int, position: int, size: int, step_key: int, phase_key: int, done: int
+) -> None:
     """Send a step's message to a position as soon as it is asked for; if it already is, in an event."""
     member = run.chunks[chunk_row].member
-    peer, rank = member_at(run, chunk_row, position), rank_at(run, chunk_row, position)
     thread = observe.pause(run)
     asked = take_unexpected_either_way(run, member, step_key | ASKED, phase_key)
     if asked != NONE:
         observe.offer_was_asked_for(run, asked)
-    offered = keep_unexpected(run, member, step_key | OFFERED, phase_key, peer, rank, size)
-    observe.step_offered(run, chunk_row, step_key, offered)
+    hold_step(run, chunk_row, position, size, step_key, phase_key, done)
     if asked != NONE:
         schedule(run, run.clock[0].now, INJECT_STEP, member, step_key, phase_key)
         observe.resume(run, thread)
+
+
+@works_on_tables
+def hold_step(
+    run: Run, chunk_row: int, position: int, size: int, step_key: int, phase_key: int, done: int
+) -> None:
+    """Keep a step's message to a position until `inject_step` sends it."""
+    member = run.chunks[chunk_row].member
+    peer, rank = member_at(run, chunk_row, position), rank_at(run, chunk_row, position)
+    offered = keep_unexpected(run, member, step_key | OFFERED, phase_key, peer, rank, size, done)
+    observe.step_offered(run, chunk_row, step_key, offered)
 
 
 @works_on_tables
@@ -162,7 +181,7 @@ def ask_for_step(run: Run, chunk_row: int, position: int, step_key: int, phase_k
 def step_asked(run: Run, member: int, step_key: int, phase_key: int) -> None:
     """A request arrived: send what is offered, or remember that it was asked for."""
     if not inject_step(run, member, step_key, phase_key):
-        keep_unexpected(run, member, step_key | ASKED, phase_key, NONE, NONE, 0)
+        keep_unexpected(run, member, step_key | ASKED, phase_key)
 
 
 @works_on_tables
@@ -173,10 +192,8 @@ def inject_step(run: Run, member: int, step_key: int, phase_key: int) -> bool:
         return False
     offer = run.unexpected[row]
     observe.offer_sent(run, row)
-    own_key = offer.step_key & ~OFFERED
-    inject(
-        run, _rank_of_member(run, member), offer.rank, offer.bytes, STEP, offer.peer, own_key, phase_key, NONE
-    )
+    own_key, here = offer.step_key & ~OFFERED, _rank_of_member(run, member)
+    inject(run, here, offer.rank, offer.bytes, STEP, offer.peer, own_key, phase_key, offer.done)
     return True
 
 

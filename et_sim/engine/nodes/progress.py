@@ -7,7 +7,7 @@ chunk (which may issue further nodes), and only then does the queue have room ag
 from __future__ import annotations
 
 from et_sim.compiled.tables_by_reference import works_on_tables
-from et_sim.engine.calendar.clock import schedule_own
+from et_sim.engine.calendar.clock import schedule, schedule_own
 from et_sim.engine.collectives.bus import (
     NPU,
     consider_sending,
@@ -22,18 +22,25 @@ from et_sim.engine.collectives.custom import end_custom_node
 from et_sim.engine.collectives.in_network import branch_free, hear_switch, spend_transfer_to_switch
 from et_sim.engine.collectives.matching import chunk_expecting, chunk_of
 from et_sim.engine.collectives.members import first_step_of, rank_at
-from et_sim.engine.collectives.steps import make_transfer, peer_position, spend_transfer
+from et_sim.engine.collectives.steps import (
+    make_transfer,
+    peer_position,
+    spend_transfer,
+    start_held_step,
+)
 from et_sim.engine.collectives.trees import START, hear, peer_of, spend_tree_transfer
 from et_sim.engine.collectives.unexpected import keep_unexpected
 from et_sim.engine.nodes.issue import complete
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.repeats.search import looks_anew
 from et_sim.engine.state.chunks import sequence_of
-from et_sim.engine.state.kinds import CUSTOM_DONE, TRANSFER_READY
+from et_sim.engine.state.kinds import COPIED_STEP, CUSTOM_DONE, TRANSFER_READY
 from et_sim.engine.state.records import BUS_SIDES, NO_PHASE
 from et_sim.engine.state.run import NONE, STARTS_TOGETHER, Run
 from et_sim.engine.transport.network_seam import is_eager
 from et_sim.engine.transport.point_to_point import match
+
+ONLY_SENDS = 2  # in place of `started`: a phase waits for nothing but its messages to leave
 
 
 @works_on_tables
@@ -92,7 +99,7 @@ def _end_request(run: Run, row: int) -> None:
 
 @works_on_tables
 def transfer_ready(run: Run, chunk_row: int, step_key: int) -> None:
-    """A transfer may be spent; that may end the phase, the chunk and the collective."""
+    """Spend a transfer; that may end the phase, the chunk and the collective."""
     chunk = run.chunks[chunk_row]
     observe.transfer_done(run, chunk_row)
     if run.plan.programs[chunk.program].tree_first == NONE:
@@ -102,7 +109,34 @@ def transfer_ready(run: Run, chunk_row: int, step_key: int) -> None:
     else:
         is_complete = spend_tree_transfer(run, chunk_row, step_key)
     if is_complete:
+        _end_when_sent(run, chunk_row, step_key)
+
+
+@works_on_tables
+def _end_when_sent(run: Run, chunk_row: int, step_key: int) -> None:
+    """End a phase that has got all it needs, if its messages have left; else the last of these ends it."""
+    if run.visits[chunk_row].leaving == 0:
         end_phase(run, chunk_row, step_key)
+    else:
+        run.chunks[chunk_row].started = ONLY_SENDS
+
+
+@works_on_tables
+def step_left(run: Run, chunk_row: int) -> None:
+    """Note that a message has left; the last one ends a phase that waits for nothing else."""
+    visit = run.visits[chunk_row]
+    visit.leaving -= 1
+    observe.step_left(run, chunk_row)
+    if visit.leaving == 0 and run.chunks[chunk_row].started == ONLY_SENDS:
+        end_phase(run, chunk_row, START)
+
+
+@works_on_tables
+def held_step_starts(run: Run, member: int, step_key: int, phase_key: int) -> None:
+    """Send a message that was held, and what may follow it."""
+    chunk_row = start_held_step(run, member, step_key, phase_key)
+    if chunk_row != NONE:
+        _end_when_sent(run, chunk_row, START)
 
 
 @works_on_tables
@@ -234,7 +268,23 @@ def part_left(run: Run, branch_row: int) -> None:
 
 @works_on_tables(forceinline=True)
 def receive_step(run: Run, chunk_row: int, step_key: int) -> None:
-    """A message met its posted receive."""
+    """Receive a message that met its posted receive, as soon as it is copied out of its buffer.
+
+    While a receiver waits, it copies what arrives; a message that has been there when the receiver came
+    takes the whole time of a copy.
+    """
+    copy_ns = run.plan.programs[run.chunks[chunk_row].program].copy_ns
+    copied_ns = run.visits[chunk_row].posted_ns + copy_ns if copy_ns > 0 else 0
+    if copied_ns > run.clock[0].now:
+        observe.library_paces(run)
+        schedule(run, copied_ns, COPIED_STEP, chunk_row, step_key, 0)
+    else:
+        take_step(run, chunk_row, step_key)
+
+
+@works_on_tables(forceinline=True)
+def take_step(run: Run, chunk_row: int, step_key: int) -> None:
+    """Go on with a message that was received."""
     chunk = run.chunks[chunk_row]
     chunk.received += 1
     observe.step_received(run, chunk_row)
@@ -262,4 +312,4 @@ def step_arrived(run: Run, member_row: int, step_key: int, phase_key: int) -> No
         observe.receive_met(run, chunk_row, step_key)
         receive_step(run, chunk_row, step_key)
     else:
-        keep_unexpected(run, member_row, step_key, phase_key, NONE, NONE, 0)
+        keep_unexpected(run, member_row, step_key, phase_key)

@@ -174,6 +174,7 @@ receive_posted = together(tie_rules.receive_posted, phases.receive_posted, cause
 receive_met = together(tie_rules.receive_met, causes.receive_met)
 second_half_tried = together(tie_rules.second_half_tried, causes.second_half_tried)
 transfer_done = together(causes.transfer_done, tie_rules.transfer_done)
+step_left = together(causes.transfer_done, tie_rules.step_left)
 chunk_done = together(tie_rules.chunk_done, causes.chunk_done)
 offer_sent = together(message_causes.offer_sent, traffic.offer_sent)
 held_send_starts = together(tie_rules.met_waiting, message_causes.held_send_starts, traffic.held_send_starts)

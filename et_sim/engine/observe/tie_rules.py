@@ -294,6 +294,13 @@ def transfer_done(run: Run, chunk_row: int) -> None:
 
 
 @works_on_tables
+def step_left(run: Run, chunk_row: int) -> None:
+    """A message of a chunk has left its port."""
+    if is_watched(run):
+        contribute(run, run.chunk_marks[chunk_row].mark, OF_TRANSFER)
+
+
+@works_on_tables
 def collective_starts(run: Run, running_row: int) -> None:
     """A collective is issued; none of its chunks is done."""
     if is_watched(run):

@@ -277,8 +277,10 @@ def may_change_places(clock: Any, moment: Any) -> bool:
 
 MESSAGE, STEP = kinds.MESSAGE, kinds.STEP
 LATE_STEP, LATE_RECEIVE, NODE_DONE = kinds.LATE_STEP, kinds.LATE_RECEIVE, kinds.NODE_DONE
+STEP_LEFT, COPIED_STEP = kinds.STEP_LEFT, kinds.COPIED_STEP
 SLOWED_DONE = kinds.SLOWED_DONE
 ASKED_MESSAGE, INJECT_MESSAGE = kinds.ASKED_MESSAGE, kinds.INJECT_MESSAGE
+HELD_MESSAGE = kinds.HELD_MESSAGE
 ASKED_STEP, INJECT_STEP = kinds.ASKED_STEP, kinds.INJECT_STEP
 START = kinds.START
 TRANSFER_AT_ENDPOINT, TRANSFER_READY = kinds.TRANSFER_AT_ENDPOINT, kinds.TRANSFER_READY
@@ -299,11 +301,11 @@ def event_happens(run: Run, kind: int, a: int, b: int, c: int) -> None:
         begin_own(run, c)
     elif kind in (LATE_RECEIVE, NODE_DONE, START):  # an eager send stands in a slot
         begin_own(run, a)
-    elif kind == LATE_STEP:
+    elif kind in (LATE_STEP, STEP_LEFT, COPIED_STEP):
         begin_own(run, run.chunks[a].actor)
     elif kind == ASKED_MESSAGE:  # first its receive is posted
         begin_own(run, b)
-    elif kind == INJECT_MESSAGE:
+    elif kind in (INJECT_MESSAGE, HELD_MESSAGE):
         begin_own(run, run.plan.actor_of_rank[run.plan.channels[a].source])
     elif kind == INJECT_STEP:
         begin_own(run, run.plan.members[a].actor)

@@ -16,10 +16,13 @@ from et_sim.engine.collectives.matching import chunk_in
 from et_sim.engine.collectives.unexpected import find_unexpected
 from et_sim.engine.repeats.turns import turn, turn_chunks
 from et_sim.engine.state import kinds
-from et_sim.engine.state.run import LATEST, NEVER, NONE, Run
+from et_sim.engine.state.run import LATEST, NEVER, NONE, Run, setting_of
+from et_sim.machine.corrections import Correction
+from et_sim.plan.records import NO_LIMIT
 
 KIND_BITS, MORE_BITS = 8, 16  # of an entry about an event
 COUNTER_BITS = 21  # three are one entry
+ENDS_WHEN_SENT = setting_of(Correction.ENDS_WHEN_SENT)
 SORTED_AT_ONCE = 4  # entries that may be looked at for each time
 
 
@@ -197,7 +200,7 @@ def _describe_chunk(run: Run, at: int, row: int) -> int:
     repeats, chunk = run.repeats[0], run.chunks[row]
     program = run.plan.programs[chunk.program]
     has_places = program.tree_first != NONE or program.custom_first != NONE or program.own_steps > 0
-    if has_places or program.half > 0:
+    if has_places or program.half > 0 or program.window != NO_LIMIT:
         return NONE
     at = _put_counters(run, put(run, at, row), chunk)
     if at == NONE:
@@ -230,7 +233,8 @@ def _periods_left(run: Run, row: int) -> int:
     alike = _alike(run.alike_steps, program.step_first, program.step_period, sent_before)
     before = chunk.transfers - steps
     alike = min(alike, _alike(run.alike_transfers, program.transfer_first, program.transfer_period, before))
-    return min(alike // steps - 1, (program.sends - 1 - chunk.sent) // steps)
+    last = program.step_period if run.plan.settings[ENDS_WHEN_SENT] else 1
+    return min(alike // steps - 1, (program.sends - last - chunk.sent) // steps)
 
 
 @works_on_tables

@@ -10,6 +10,7 @@ LATE_STEP = 4  # the same within a collective: a chunk, b step key (trees)
 ASKED_MESSAGE = 11  # rendezvous: the source of a message is asked for it: a channel, b receiver, c its node
 ASKED_CUSTOM = 22  # the same for a node of a custom collective: a channel, b chunk, c node
 ASKED_STEP = 12  # the same within a collective: a group member, the source, b and c as in STEP
+HELD_MESSAGE = 10  # a message that waited for room at its receiver starts: a channel, b event that waited
 INJECT_MESSAGE = 13  # a message that was sent after it was asked for starts: a, b and c as in MESSAGE
 INJECT_CUSTOM = 23  # the same for a node of a custom collective: a, b and c as in CUSTOM_MESSAGE
 INJECT_STEP = 14  # the same within a collective: a group member, the source, b and c as in STEP
@@ -21,6 +22,8 @@ BRANCH_FREE = 26  # a member's part has left for its switch: b branch
 POOL_STAGE = 27  # the first piece of a transfer is at a stage of a memory pool: a actor, b node
 POOL_SHARE = 28  # rates of transfers in a memory pool are due
 POOL_END = 29  # such a transfer is through: a version
+STEP_LEFT = 30  # the last byte of a step's message has left its port: a chunk
+COPIED_STEP = 31  # a message of a step is out of the buffer where it waited: a chunk, b step key
 NETWORK = 32  # and above: events of the network model's own: a row of its tables, b version
 
 NODE_DONE = 5  # a actor, b node

@@ -72,6 +72,7 @@ UNEXPECTED = record(
     ("step_key", "i4"),
     ("peer", "i4"),  # the group member an offered message is for
     ("rank", "i4"),  # and the rank
+    ("done", "i8"),  # as in MESSAGE_FIELDS
     ("chain", "i4"),
     ("next", "i4"),
     ("is_here", "i4"),
@@ -171,6 +172,9 @@ VISIT = record(  # of a chunk: what it needs when it comes to the queue of a pha
     ("previous", "i4"),
     ("next", "i4"),
     ("tree_or_rank", "i4"),  # row of its place in the phase's tree; else the rank of `peer`, if known
+    ("leaving", "i4"),  # its last messages that have not left yet, where the phase waits for them
+    ("held", "i4"),  # messages that wait until their receiver has room for them
+    ("posted_ns", "i8"),  # when it posted a receive last, where one of these matters
 )
 CHUNK_MARKS = record(  # to notice ties
     ("mark", MARK),
@@ -254,10 +258,10 @@ MESSAGE_FIELDS = (  # of a message under way; a network model adds its own
     ("target", "i4"),
     ("next", "i4"),  # in a link's queue
     ("kind", "i4"),  # what happens on arrival
-    ("done", "i4"),  # what happens to `c` and `b` when its last byte has left the source; NONE: nothing
     ("a", "i4"),
     ("b", "i4"),
     ("c", "i8"),
+    ("done", "i8"),  # what happens when its last byte has left the source (`end_sending`); NONE: nothing
     ("bytes", "i8"),
 )
 BUS_SIDES = 4  # of every actor: NPU and memory of the outer bus, then of the inner one
@@ -282,9 +286,11 @@ BUS_REQUEST = record(
     ("next", "i4"),
 )
 WAITING_FIFO = record(  # of events without a time
-    ("arrived", "i4"),
+    ("arrived", "i4"),  # counterparts that wait; without rendezvous, receives beyond the sends (or fewer)
     ("head", "i4"),
     ("tail", "i4"),
+    ("last_ns", "i8"),  # when a counterpart came last, and how many came then
+    ("last", "i4"),
     ("joined", MOMENT),
     ("mark", MARK),
 )

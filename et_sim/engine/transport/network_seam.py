@@ -26,7 +26,7 @@ from et_sim.compiled.tables_by_reference import Tables, chosen_by_tables, works_
 from et_sim.engine.calendar.clock import schedule, schedule_own
 from et_sim.engine.containers import NONE, give_row, take_row
 from et_sim.engine.observe import facade as observe
-from et_sim.engine.state.kinds import NODE_DONE
+from et_sim.engine.state.kinds import NODE_DONE, STEP_LEFT
 from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.run import Run, setting_of
 from et_sim.fold.path_keys import PathKeys
@@ -36,6 +36,7 @@ from et_sim.plan.expected import expected_packets
 from et_sim.plan.records import Plan
 
 PLENTY = 1 << 40
+KIND_BITS = 6  # of an event, below the row of a chunk
 UP, DOWN = 0, 1  # over a branch of a tree of switches
 EAGER_SENDS = setting_of(Correction.EAGER_SENDS)
 
@@ -204,8 +205,7 @@ def network_tables(
 
 
 # (run, source, target, size, kind, a, b, c, done): send a message between two ranks. (kind, a, b, c) happens
-# on arrival, and unless `done` is NONE, (done, c, b) when the last byte has left the source; of a `c` that is
-# longer than 31 bits, the lowest.
+# on arrival, and unless `done` is NONE, `end_sending` when the last byte has left the source.
 inject = chosen_by_tables("inject", "network")
 # (run, kind, row, version): an event of the model's own, `kind` from 0; returns a message that is there, or
 # NONE.
@@ -245,11 +245,35 @@ def new_message(run: Run, target: int, size: int, kind: int, a: int, b: int, c: 
 
 
 @works_on_tables
+def left_of_chunk(chunk_row: int) -> int:
+    """Return the `done` of a step's message whose end of sending its chunk waits for."""
+    return ((chunk_row + 1) << KIND_BITS) + STEP_LEFT
+
+
+@works_on_tables
+def sending_end(done: int, b: int, c: int) -> tuple[int, int, int]:
+    """Return the event (kind, a, b) of the end of sending a message whose `done` is not NONE.
+
+    It is STEP_LEFT of a chunk, or the event `done` about the lowest 31 bits of `c` and about `b`.
+    """
+    if done >> KIND_BITS:
+        return STEP_LEFT, (done >> KIND_BITS) - 1, 0
+    return done, c & LOWEST_31_BITS, b
+
+
+@works_on_tables
+def end_sending(run: Run, time: int, done: int, b: int, c: int) -> None:
+    """Schedule the end of sending a message, whose `done` is not NONE, for the time its last byte leaves."""
+    kind, first, second = sending_end(done, b, c)
+    schedule(run, time, kind, first, second, 0)
+
+
+@works_on_tables
 def message_leaves_at(run: Run, message: Any, time: int, cause: int, caused_ns: int) -> None:
-    """The engine hears, once and if it wants to, when the last byte of a message has left its source."""
+    """Schedule the end of sending a message, once and if the engine waits for it."""
     if message.done != NONE:
         observe.next_event_follows(run, cause, caused_ns)
-        schedule(run, time, message.done, message.c & LOWEST_31_BITS, message.b, 0)
+        end_sending(run, time, message.done, message.b, message.c)
         message.done = NONE
 
 

@@ -1,12 +1,16 @@
 """Point-to-point messages: sends and receives that meet on a channel.
 
 The k-th send of a channel meets its k-th receive. A message that arrives before its receive is posted
-waits at the channel, and the receive then completes as a new event at the time it is posted. With
-rendezvous, a receive first asks its source for a message, and is posted when the request is there; the source
-holds its next message between the two ranks and with this tag, whatever its size, back until then. A send is
-complete when its message has arrived, or, if it is eager, when its last byte has left.
+waits at the channel, and the receive then completes as a new event: at the time it is posted, or when the
+message is copied out of its buffer. A send is complete when its message has arrived, or, if it is eager, when
+its last byte has left.
 
-Not here: what completes (`ranks`), and how messages travel (the network model).
+With rendezvous, a receive first asks its source for a message, and is posted when the request is there; the
+source holds its next message between the two ranks and with this tag, whatever its size, back until then.
+Where receivers have finite buffers, so many messages between two ranks with one tag may start before their
+receives are posted (`window`); the source holds further ones, and no request crosses the network.
+
+Not here: what completes (`nodes`), and how messages travel (the network model).
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from et_sim.engine.state.kinds import (
     ASKED_CUSTOM,
     ASKED_MESSAGE,
     CUSTOM_DONE,
+    HELD_MESSAGE,
     INJECT_CUSTOM,
     INJECT_MESSAGE,
     LATE_RECEIVE,
@@ -29,19 +34,25 @@ from et_sim.engine.state.kinds import (
 )
 from et_sim.engine.state.run import NONE, RENDEZVOUS, Run
 from et_sim.engine.transport.network_seam import inject, is_eager, receive_posted
-from et_sim.plan.records import REQUEST_BYTES
+from et_sim.plan.records import NO_LIMIT, REQUEST_BYTES
 
 
 @works_on_tables
 def send(run: Run, channel_row: int, kind: int, b: int, c: int) -> None:
     """Send on a channel; (kind, channel, b, c) happens on arrival."""
-    if not run.plan.settings[RENDEZVOUS]:
+    limited = run.plan.channels[channel_row].window != NO_LIMIT and kind == MESSAGE
+    if not run.plan.settings[RENDEZVOUS] and not limited:
         send_now(run, channel_row, kind, b, c)
         return
     handshake_row = run.plan.channels[channel_row].handshake
     handshake = run.handshakes[handshake_row]
     observe.joins_fifo(run, handshake)
-    if handshake.arrived > 0:
+    if not run.plan.settings[RENDEZVOUS] and _starts_at_once(run, channel_row, handshake):
+        if handshake.arrived > 0:
+            observe.send_meets_early(run, handshake_row)
+        handshake.arrived -= 1
+        send_now(run, channel_row, kind, b, c)
+    elif handshake.arrived > 0:
         handshake.arrived -= 1
         thread = observe.pause(run)
         observe.send_meets_early(run, handshake_row)
@@ -52,6 +63,41 @@ def send(run: Run, channel_row: int, kind: int, b: int, c: int) -> None:
         held_row = new_event(run, kind, channel_row, b, c)
         observe.send_held(run, held_row)
         join(run.events, handshake, held_row)
+
+
+@works_on_tables
+def _starts_at_once(run: Run, channel_row: int, handshake: Any) -> bool:
+    """Return whether a message has room at its receiver, whatever happens in this nanosecond."""
+    posted_now = handshake.last if handshake.last_ns == run.clock[0].now else 0
+    room = handshake.arrived - posted_now + run.plan.channels[channel_row].window
+    return bool(handshake.head == NONE and room > 0)
+
+
+@works_on_tables
+def _free_room(run: Run, channel_row: int) -> None:
+    """A receive is posted: the first message that is held starts if there is room for it now."""
+    handshake_row, now = run.plan.channels[channel_row].handshake, run.clock[0].now
+    handshake = run.handshakes[handshake_row]
+    handshake.last = handshake.last + 1 if handshake.last_ns == now else 1
+    handshake.last_ns = now
+    handshake.arrived += 1
+    held_row = handshake.head
+    if held_row != NONE and handshake.arrived + run.plan.channels[run.events[held_row].a].window > 0:
+        leave(run.events, handshake)
+        handshake.arrived -= 1
+        schedule(run, now, HELD_MESSAGE, channel_row, held_row, 0)
+    elif handshake.arrived > 0:
+        observe.request_early(run, handshake_row)
+
+
+@works_on_tables
+def send_held(run: Run, held_row: int) -> None:
+    """Send a message that was held until there was room for it."""
+    held = run.events[held_row]
+    kind, channel_row, b, c = held.kind, held.a, held.b, held.c
+    observe.held_send_starts(run, held_row)
+    give_row(run.events, run.clock[0].free_events, held_row)
+    _inject(run, channel_row, kind, b, c)
 
 
 @works_on_tables
@@ -76,6 +122,10 @@ def post_receive(run: Run, channel_row: int, kind: int, a: int, b: int) -> None:
     if not run.plan.settings[RENDEZVOUS]:
         _await_message(run, channel_row, kind, a, b)
         receive_posted(run, channel_row, kind, a, b)
+        if run.plan.channels[channel_row].window != NO_LIMIT and kind == LATE_RECEIVE:
+            thread = observe.pause(run)
+            _free_room(run, channel_row)
+            observe.resume(run, thread)
         return
     channel = run.plan.channels[channel_row]
     observe.message_asked_for(run, kind, a, b)
@@ -114,7 +164,8 @@ def _await_message(run: Run, channel_row: int, kind: int, a: int, b: int) -> Non
         state.arrived -= 1
         thread = observe.pause(run)
         observe.receive_meets_early(run, channel_row)
-        schedule(run, run.clock[0].now, kind, a, b, 0)
+        now, waited_ns = run.clock[0].now, run.clock[0].now - state.last_ns
+        schedule(run, now + min(run.plan.channels[channel_row].copy_ns, waited_ns), kind, a, b, 0)
         observe.resume(run, thread)
     else:
         join(run.events, state, new_event(run, kind, a, b, 0))
@@ -127,6 +178,7 @@ def match(run: Run, channel_row: int) -> int:
     observe.message_at_target(run, channel_row)
     if state.head == NONE:
         state.arrived += 1
+        state.last_ns = run.clock[0].now
         observe.message_early(run, channel_row)
         return NONE
     met = _leave(run, state)

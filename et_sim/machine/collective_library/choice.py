@@ -23,6 +23,7 @@ from msgspec import Struct
 
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.kinds import choice, choices, flag, number, section
+from et_sim.machine.collective_library.buffers import Buffers
 from et_sim.machine.collective_library.candidates import ALL_REDUCE, Candidate, Group, Machine, candidates
 from et_sim.machine.collective_library.channels import CARD_EFFICIENCY, Channels, Wires, rings_of
 from et_sim.machine.collective_library.constants import (
@@ -224,6 +225,11 @@ class Library:
         "Factors that were fitted to measured collectives; without, the library's own model says the time.",
         Calibration(),
         of=Calibration,
+    )
+    buffers: Buffers = section(
+        "Its buffers, which bound how far a sender runs ahead of a receiver that has not come.",
+        Buffers(),
+        of=Buffers,
     )
     occupies: bool = flag(  # processors, beside kernels
         "Whether a collective of NCCL takes a processor (SM) for each of its channels from kernels that run "

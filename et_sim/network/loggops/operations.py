@@ -22,7 +22,7 @@ from et_sim.engine.containers import join, leave
 from et_sim.engine.state.kinds import CUSTOM_MESSAGE, MESSAGE, NETWORK, NODE_DONE
 from et_sim.engine.state.lanes import is_unlimited
 from et_sim.engine.state.run import NONE, Run
-from et_sim.engine.transport.network_seam import LOWEST_31_BITS, new_message, release_message
+from et_sim.engine.transport.network_seam import end_sending, new_message, release_message
 from et_sim.machine.transports import LogGopsRules
 from et_sim.plan.records import Action, Lane
 
@@ -209,7 +209,7 @@ def _end_send(run: Run, row: int, end: int) -> None:
     """The end of a send is known."""
     operation = run.messages[row]
     if operation.done != NONE:
-        schedule(run, end, operation.done, operation.c & LOWEST_31_BITS, operation.b, 0)
+        end_sending(run, end, operation.done, operation.b, operation.c)
     if operation.kind == MESSAGE:
         _end_is_known(run, operation.c, operation.b, end)
 

@@ -29,7 +29,7 @@ from et_sim.engine.state.kinds import NETWORK
 from et_sim.engine.state.queue_tables import Queues, new_queues, no_queues
 from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.run import NONE, Run
-from et_sim.engine.transport.network_seam import LOWEST_31_BITS, Needs, message_leaves_at, new_message
+from et_sim.engine.transport.network_seam import Needs, message_leaves_at, new_message, sending_end
 from et_sim.machine.model import GridFabric, Network
 from et_sim.machine.protocol_presets import DEFAULT_PRESET, PRESETS
 from et_sim.machine.transports import PS_PER_NS, Protocol
@@ -438,7 +438,8 @@ def _message_arrived(run: Run, row: int) -> None:
     cause = until_arrived(run, row, arrives)
     if message.done != NONE:
         observe.next_event_follows(run, cause, arrives)
-        schedule_first(run, arrives, message.done, message.c & LOWEST_31_BITS, message.b, 0)
+        kind, first, second = sending_end(message.done, message.b, message.c)
+        schedule_first(run, arrives, kind, first, second, 0)
         message.done = NONE
     observe.next_event_follows(run, cause, arrives)
     schedule_first(run, arrives, NETWORK + ARRIVAL, flow.message, 0, 0)

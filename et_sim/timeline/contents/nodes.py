@@ -68,6 +68,7 @@ class _Blocks:
             "tag": rows.tag,
             "queued_ns": rows.queued_ns,
             "waiting_ns": rows.waiting_ns,
+            "moving_ns": rows.moving_ns,
             "waits_for": rows.waits_for,
             "start_cause": Texts(rows.start_cause, START_CAUSES),
             "start_cause_node": Nullable(rows.start_cause_node, rows.start_cause == BEGIN),

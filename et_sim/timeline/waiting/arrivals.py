@@ -266,14 +266,16 @@ def _passed(parent: Any, *, up: bool) -> tuple[Any, Any]:
 
 
 class CollectiveArrivals(Struct, frozen=True, eq=False):
-    """Per collective of an actor, by its row of the node state, ascending: what it waited for.
+    """What collectives of actors waited for, by their rows of the node state, ascending.
 
-    Arrival `a` is that of `actors[first[a]:first[a + 1]]`, ascending, which came at one time.
+    `moving_ns` is the time from the first member's coming to the last member's end. Arrival `a` is that of
+    `actors[first[a]:first[a + 1]]`, ascending, which came at one time.
     """
 
     state_row: Any
     admitted_ns: Any
     until_ns: Any
+    moving_ns: Any
     arrival: Any
     first: Any
     actors: Any
@@ -282,7 +284,7 @@ class CollectiveArrivals(Struct, frozen=True, eq=False):
     def none() -> CollectiveArrivals:
         """Of no collectives."""
         nothing = np.zeros(0, np.int64)
-        return CollectiveArrivals(nothing, nothing, nothing, nothing, np.zeros(1, np.int64), nothing)
+        return CollectiveArrivals(nothing, nothing, nothing, nothing, nothing, np.zeros(1, np.int64), nothing)
 
     @staticmethod
     def joined(parts: Sequence[CollectiveArrivals]) -> CollectiveArrivals:
@@ -296,6 +298,7 @@ class CollectiveArrivals(Struct, frozen=True, eq=False):
             state_row=np.concatenate([part.state_row for part in parts])[order],
             admitted_ns=np.concatenate([part.admitted_ns for part in parts])[order],
             until_ns=np.concatenate([part.until_ns for part in parts])[order],
+            moving_ns=np.concatenate([part.moving_ns for part in parts])[order],
             arrival=np.concatenate([part.arrival + before for part, before, _ in of_parts])[order],
             first=np.concatenate([*firsts, actors_before[-1:]]),
             actors=np.concatenate([part.actors for part in parts]),
@@ -363,10 +366,13 @@ def _arrivals(
     state, end = outcome.nodes, outcome.nodes["end_ns"][state_row]
     stop = np.where(end == NONE, outcome.end_ns, end)
     until, arrival = np.where(admitted == NONE, stop, admitted), np.zeros(len(state_row), np.int64)
-    there = np.flatnonzero(admitted != NONE)
-    until[there], arrival[there] = came.last_until(
-        party.of_row[there], state["sequence"][state_row[there]], stop[there]
-    )
+    there, moving = np.flatnonzero(admitted != NONE), np.zeros(len(state_row), np.int64)
+    of_row, sequence = party.of_row[there], state["sequence"][state_row[there]]
+    until[there], arrival[there] = came.last_until(of_row, sequence, stop[there])
+    instance, began = came.began(of_row, sequence)
+    ended = np.zeros(len(came.counts), np.int64)
+    np.maximum.at(ended, instance, stop[there])
+    moving[there] = ended[instance] - began
     actors, first = came.actor, came.first
     if not outcome.is_complete:
         awaited = np.full(len(state_row), NONE, np.int64)
@@ -377,7 +383,7 @@ def _arrivals(
         first = np.concatenate((first, first[-1] + 1 + np.arange(len(extra))))
         actors = np.concatenate((actors, extra))
     admitted = np.where(admitted == NONE, stop, admitted)
-    return CollectiveArrivals(state_row, admitted, until, arrival, first, actors)
+    return CollectiveArrivals(state_row, admitted, until, moving, arrival, first, actors)
 
 
 def _admitted(outcome: Outcome, state_row: Any) -> Any:
@@ -432,6 +438,12 @@ class _Came(Struct, frozen=True, eq=False):
         """Which collective that of a party with a sequence number is."""
         at = np.searchsorted(self.sequences, sequence)
         return np.searchsorted(self.instance_keys, party * len(self.sequences) + at)
+
+    def began(self, party: Any, sequence: Any) -> tuple[Any, Any]:
+        """Return which collectives those of parties with sequence numbers are, and their first arrivals."""
+        instance = self.instance(party, sequence)
+        first = np.searchsorted(self.key, instance * len(self.times))
+        return instance, self.times[self.key[first] % len(self.times)]
 
     def last_until(self, party: Any, sequence: Any, end: Any) -> tuple[Any, Any]:
         """The last arrival at a collective before each of these times, and when it was."""

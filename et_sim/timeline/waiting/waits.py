@@ -25,11 +25,14 @@ COMMUNICATION = (Action.COLLECTIVE, Action.SEND, Action.RECEIVE)
 
 
 class Waited(NamedTuple):
-    """How long nodes were queued behind other communication of their rank, and then waited for another rank:
-    NONE where nobody can tell. And an actor that came last; NONE: nobody was waited for."""
+    """How long nodes queue behind other communication of their rank, wait for another rank, and move bytes.
+
+    NONE: that is unknown. `waits_for` is an actor that comes last; NONE: no other is waited for.
+    """
 
     queued_ns: Any
     waiting_ns: Any
+    moving_ns: Any
     waits_for: Any
 
 
@@ -50,7 +53,7 @@ class Waits:
 
     def of(self, nodes: Issued) -> Waited:
         """What became of nodes before their bytes moved."""
-        queued, waiting = np.full((2, len(nodes.actor)), NONE, np.int64)
+        queued, waiting, moving = np.full((3, len(nodes.actor)), NONE, np.int64)
         awaited = np.full(len(nodes.actor), NONE, np.int32)
         action = self._actions[nodes.at]
         of_groups = np.flatnonzero(action == Action.COLLECTIVE)
@@ -59,14 +62,18 @@ class Waits:
             at = arrived.rows(state_row)
             queued[of_groups] = arrived.admitted_ns[at] - self._outcome.nodes["start_ns"][state_row]
             waiting[of_groups] = arrived.until_ns[at] - arrived.admitted_ns[at]
+            moving[of_groups] = arrived.moving_ns[at]
             awaited[of_groups] = arrived.actors[arrived.first[arrived.arrival[at]]]
         of_pairs = np.flatnonzero((action == Action.RECEIVE) | (action == Action.SEND))
         if len(of_pairs):
             queued[of_pairs] = 0
             pairs = nodes.where(of_pairs) if len(of_groups) else nodes
             waiting[of_pairs], awaited[of_pairs] = self._of_pairs(pairs)
+            state = self._outcome.nodes
+            ended = np.where(state["end_ns"] == NONE, self._outcome.end_ns, state["end_ns"])[pairs.state_row]
+            moving[of_pairs] = ended - state["start_ns"][pairs.state_row] - waiting[of_pairs]
         awaited[waiting <= 0] = NONE
-        return Waited(queued, waiting, awaited)
+        return Waited(queued, waiting, moving, awaited)
 
     def by_class(self, class_of_actor: Any, ranks_per_actor: Any) -> dict[tuple[int, int], int]:
         """Per class of ranks that wait, and class that they wait for: how long, over all of these ranks.
@@ -77,7 +84,7 @@ class Waits:
         totals: dict[tuple[int, int], int] = {}
         lowest = self._arrivals.of_lowest_class(class_of_actor)
         for every in issued(self._outcome, COMMUNICATION):
-            _, waiting, awaited = self.of(every)
+            _, waiting, _, awaited = self.of(every)
             waits = np.flatnonzero(waiting > 0)
             waiting_nodes, waiting, awaited = every.where(waits), waiting[waits], awaited[waits]
             of_groups = np.flatnonzero(self._actions[waiting_nodes.at] == Action.COLLECTIVE)

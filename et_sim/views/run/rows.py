@@ -186,7 +186,7 @@ def _texts(rows: Any) -> tuple[Text, ...]:
     return (*rows["group"].dictionary.to_pylist(), None)
 
 
-TIMES = ("start_ns", "end_ns", "queued_ns", "waiting_ns")  # columns that `spans` reads
+TIMES = ("start_ns", "end_ns", "queued_ns", "waiting_ns", "moving_ns")  # columns that `spans` reads
 OPERATION = ("actor", "kind", "name", "group")  # and `OperationKeys`
 Key = tuple[str, str, str | None]  # kind, stem of the name, and group of an operation
 
@@ -197,13 +197,17 @@ def communicates(kind: str | None) -> bool:
 
 
 class Spans(Struct, frozen=True, eq=False):
-    """Times of nodes: start, when nothing of their own rank holds them up, when others do not either, end."""
+    """Times of nodes: start, when nothing of their own rank holds them up, when others do not either, end.
+
+    And how long their bytes moved; of nodes that move none, from when nothing holds them up.
+    """
 
     start: Any
     admitted: Any
     moved: Any
     end: Any
     completed: Any  # whether they ended
+    moving: Any  # how long, not when
 
     def take(self, rows: Any) -> Spans:
         """Of some of the nodes."""
@@ -215,7 +219,9 @@ class Spans(Struct, frozen=True, eq=False):
             return self
         times = (self.start, self.admitted, self.moved, self.end)
         start, admitted, moved, end = (np.clip(time, *part.window) for time in times)
-        return Spans(start, admitted, moved, end, self.completed)
+        share = (end - start) / np.maximum(self.end - self.start, 1)
+        moving = np.rint(self.moving * share).astype(np.int64)
+        return Spans(start, admitted, moved, end, self.completed, moving)
 
 
 def spans(rows: Any, unended_ns: int = 0) -> Spans:
@@ -225,7 +231,9 @@ def spans(rows: Any, unended_ns: int = 0) -> Spans:
     end = np.maximum(np.where(completed, end, unended_ns), start)
     admitted = np.minimum(start + integers(rows["queued_ns"], missing=0), end)
     moved = np.minimum(admitted + integers(rows["waiting_ns"], missing=0), end)
-    return Spans(start, admitted, moved, end, completed)
+    moving = integers(rows["moving_ns"], missing=-1)
+    moving = np.where(completed & (moving >= 0), moving, end - moved)
+    return Spans(start, admitted, moved, end, completed, moving)
 
 
 class Grouped:

@@ -1,6 +1,7 @@
 """Bandwidth against message size: algorithm and bus bandwidth of collectives and sends, and what links carry.
 
-Waiting and queueing behind other communication of the same rank are no transfer.
+A collective moves bytes from the coming of its first member to the end of its last one; a send, from the end
+of its waiting.
 
 Not here: how busy links are (`links`).
 """
@@ -103,7 +104,7 @@ def _of_batch(
     first, last = part.window or (0, np.iinfo(np.int64).max)
     is_inside = times.completed & (times.start >= first) & (times.end <= last)
     counts = kinds.where(lambda kind: communicates(kind) and kind != "receive")
-    moving = times.end - times.moved
+    moving = times.moving
     moved = np.flatnonzero(counts & is_inside & (size > 0) & (moving > 0))
     moving, grouped = moving[moved], Grouped(kinds.codes[moved], groups.of(rows)[moved], size[moved])
     longest = most_by(grouped.of_row, len(grouped.keys), moving)

@@ -32,15 +32,14 @@ class GroupTotal:
     longest_ns: int = 0
     queued_ns: int = 0
     waiting_ns: int = 0
+    moving_ns: int = 0
     without_kernel_ns: int = 0  # of the total: no kernel of the rank ran
     bytes: int = 0
 
     @property
     def bandwidth(self) -> Bandwidth:
-        """Over the time of transfers."""
-        return bandwidth(
-            self.kind, self.members, self.bytes, self.total_ns - self.queued_ns - self.waiting_ns
-        )
+        """Over the time in which bytes move."""
+        return bandwidth(self.kind, self.members, self.bytes, self.moving_ns)
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
@@ -63,6 +62,7 @@ def group_totals(run: RunDirectory, part: Selection = EVERYTHING) -> list[GroupT
         total.longest_ns = max(total.longest_ns, operation.longest_ns)
         total.queued_ns += operation.queued_ns
         total.waiting_ns += operation.waiting_ns
+        total.moving_ns += operation.moving_ns
         total.without_kernel_ns += without_kernel_ns[operation.kind, operation.name, operation.group]
         total.bytes += operation.bytes
     return sorted(totals.values(), key=lambda group: (-group.total_ns, group.group, group.kind))

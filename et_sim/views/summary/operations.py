@@ -37,11 +37,14 @@ from et_sim.views.run.selection import EVERYTHING, Selection
 
 ONCE = ("broadcast", "reduce", "send")
 SHARED = ("all_gather", "reduce_scatter", "reduce_scatter_block", "all_to_all")
-LEGEND = "bandwidth: size by transfer time; bus bw: the same as a port carries it, as nccl-tests counts"
+LEGEND = (
+    "bandwidth: size by the time in which bytes move, of a collective from its first member's coming to its "
+    "last member's end; bus bw: the same as a port carries it, as nccl-tests counts"
+)
 
 
 class Bandwidth(Struct, frozen=True):
-    """In bytes per second, over the time of transfers: queueing and waiting are left out."""
+    """Bytes per second over the time in which bytes move, which bounds them by what ports carry."""
 
     algorithm: float | None  # of all that have a payload
     bus: float | None  # None: of computation and other nodes, and where members are not known
@@ -105,6 +108,7 @@ class OperationTotal:
     longest_ns: int = 0
     queued_ns: int = 0  # of the total: behind other communication of the same rank
     waiting_ns: int = 0  # of the total: for other ranks to begin
+    moving_ns: int = 0  # from the first byte to the last, of collectives over all members
     bytes: int = 0  # of those that completed
     # Of kernels timed by the roofline: their time, how much of it arithmetic limits, and sums over it.
     kernel_ns: int = 0
@@ -121,10 +125,8 @@ class OperationTotal:
 
     @property
     def bandwidth(self) -> Bandwidth:
-        """Over the time of transfers."""
-        return bandwidth(
-            self.kind, self.members, self.bytes, self.total_ns - self.queued_ns - self.waiting_ns
-        )
+        """Over the time in which bytes move."""
+        return bandwidth(self.kind, self.members, self.bytes, self.moving_ns)
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
@@ -162,7 +164,7 @@ def operations(
                 operation_of[key] = OperationTotal(*key, members=members_of(keys.groups.sizes, group))
             operation = operation_of[key]
             # Weighted here, in Python's unbounded integers: a million ranks would overflow a column.
-            count, completed, total_ns, longest_ns, queued_ns, waiting_ns, *rest = figures
+            count, completed, total_ns, longest_ns, queued_ns, waiting_ns, moving_ns, *rest = figures
             payload, kernel_ns, bound_ns, *sums = rest
             for column in WORDS:
                 spent = getattr(operation, column)
@@ -174,6 +176,7 @@ def operations(
             operation.longest_ns = max(operation.longest_ns, longest_ns)
             operation.queued_ns += ranks * queued_ns
             operation.waiting_ns += ranks * waiting_ns
+            operation.moving_ns += ranks * moving_ns
             operation.bytes += ranks * payload
             operation.kernel_ns += ranks * kernel_ns
             operation.compute_bound_ns += ranks * bound_ns
@@ -186,9 +189,11 @@ def operations(
 def _groups(
     run: RunDirectory, operations: OperationKeys, part: Selection
 ) -> Iterator[tuple[str, str, Counts, tuple[Any, ...], dict[str, dict[str, int]]]]:
-    """Kind, stem, groups with the number of ranks in each; and of one rank count, completed, time, longest,
-    queued, waiting, bytes, time in kernels and when compute bound, and sums over it; and time by words: block
-    by block."""
+    """Yield, block by block, kind, stem, groups with their numbers of ranks, and figures of one rank.
+
+    These are count, completed, time, longest, queued, waiting, moving, bytes, time in kernels and when
+    compute bound, and sums over it; the time by words comes last.
+    """
     for rows in run.batches("timeline", COLUMNS):
         times = spans(rows)
         shown = part.touches(times.start, times.end)
@@ -251,7 +256,8 @@ def _add_up(
         payload = np.rint(payload * (duration / whole)).astype(np.int64)
     columns = [summed(shown.astype(np.int64)), summed(counted.astype(np.int64)), summed(duration)]
     columns += [most_by(key_of_row, keys, duration), summed(spent(cut.start, cut.admitted))]
-    columns += [summed(spent(cut.admitted, cut.moved)), summed(payload)]
+    columns += [summed(spent(cut.admitted, cut.moved)), summed(np.where(counted, cut.moving, 0))]
+    columns += [summed(payload)]
     if all(rows[name].null_count == len(rows) for name in AVERAGED):
         columns += [np.zeros(keys, np.int64)] * (2 + len(AVERAGED))
     else:

@@ -18,7 +18,7 @@ from et_sim.tables.declaration import COPY as COPY_KIND
 from et_sim.tables.declaration import MEMORY_KINDS
 from et_sim.views.run.columns import alike, integers, numbers, words
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.rows import TIMES, Spans, communicates, spans
+from et_sim.views.run.rows import TIMES, communicates, spans
 from et_sim.views.run.selection import Selection
 from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.summary.operation_table import USE_LEGEND, use_columns
@@ -186,7 +186,8 @@ def spans_of(run: RunDirectory, part: Selection, window: tuple[int, int]) -> Ite
         owner, times = numbers(rows["actor"]), spans(rows, run.summary["makespan_ns"])
         shown = np.flatnonzero(part.touches(times.start, times.end) & (weights > 0)[owner])
         start, admitted, moved, end = (
-            np.clip(getattr(times, name)[shown], *window) - window[0] for name in Spans.__struct_fields__[:-1]
+            np.clip(getattr(times, name)[shown], *window) - window[0]
+            for name in ("start", "admitted", "moved", "end")
         )
         yield owner[shown], _activities(rows)[shown], start, end, admitted, moved
 
