@@ -25,6 +25,7 @@ import numpy as np
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.unique import unique_rows
 from et_sim.fold.path_keys import MessageColumns, PathKeys, are_alike, steps_along
+from et_sim.plan.axes import SEVERAL_DIMENSIONS
 from et_sim.plan.lowering import Lowering
 from et_sim.plan.records import NO_AXIS
 from et_sim.plan.splitmix import splitmix64
@@ -152,12 +153,11 @@ class SystemAxes:
         for (axis, members), pattern in sorted(patterns.items(), key=lambda item: item[0]):
             if axis == NO_AXIS or axes[axis].in_group:
                 continue
-            through_all = axis == len(grid.dimensions)
-            stride = 1 if through_all else grid.strides[axis]
+            through_all, stride = axis == len(grid.dimensions), axes[axis].stride
             self._grids.append((stride, members, pattern))
             if through_all and pattern.places:
                 continue  # a tree through all ranks tells every one of them from the others anyway
-            if (through_all and len(grid.dimensions) > 1) or paths.differ_along_axes:
+            if axes[axis].dimension == SEVERAL_DIMENSIONS or paths.differ_along_axes:
                 self._with_paths.append((stride, members, pattern))
 
     def can_be_folded(self) -> bool:

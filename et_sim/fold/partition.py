@@ -198,11 +198,11 @@ def _can_fold_switches(lowering: Lowering, paths: PathKeys) -> bool:
 def _cross_axes(lowering: Lowering, patterns: dict[tuple[int, int], Pattern]) -> bool:
     """Whether collectives run along axes that may use the links of any dimension, beside others.
 
-    These are axes of groups, and the axis through the whole system.
+    These are axes of groups, and those through several dimensions or the whole system.
     """
     axes, dimensions = lowering.collectives.axes, len(lowering.machine.network.grid.dimensions)
     in_groups = any(axis == NO_AXIS or axes[axis].in_group for axis, _ in patterns)
-    return in_groups or (len(patterns) > 1 and any(axis == dimensions for axis, _ in patterns))
+    return in_groups or (len(patterns) > 1 and any(axis >= dimensions for axis, _ in patterns))
 
 
 def _first_colours(lowering: Lowering) -> Any:

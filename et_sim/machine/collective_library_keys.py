@@ -130,29 +130,29 @@ def read_library(
         instead = "rings run in every dimension, and all-to-alls send directly"
         remarks.warn(section.place, "name", f"not used: a library {why}; {instead}")
         return None
-    inner = network.wiring[0]
-    outer = next((dimension for dimension in network.wiring[1:] if dimension.npus > 1), None)
-    each_way = inner.bytes_per_ns
+    inner, outer = network.node, network.outside
+    each_way = (inner or network.wiring[0]).bytes_per_ns
     gpu = values.get("gpu") or _generation(each_way, name, section, remarks)
     if gpu not in LIBRARIES[name].gpus:
         known = ", ".join(LIBRARIES[name].gpus)
         raise section.fault(f'{name} knows nothing of "gpu" {gpu!r}', f"it knows {known}")
-    ports = inner.npus // (network.rails.sharers if network.rails else 1)
-    cards = values.get("cards", ports)
+    node = inner.npus if inner is not None else 1
+    ports = node // (network.cards.sharers if network.cards else 1)
+    cards = values.get("cards", ports) if inner is not None else 1
     wires = Wires(
-        values.get("link-speed") or _counted(each_way, gpu, is_nvlink=values["link"] == "NVLink"),
+        values.get("link-speed") or _counted(each_way, gpu, link=values["link"] if inner is not None else ""),
         values["link"] == "NVLink",
         cards,
         outer.bytes_per_ns * ports / cards if outer else 0.0,
         each_way,
-        inner.shape is Shape.FULLY_CONNECTED and inner.npus > 2,
+        inner is not None and inner.shape is Shape.FULLY_CONNECTED and node > 2,
     )
     rings = values.get("rings", {})
     more = {
         "name": name,
         "gpu": gpu,
         "wires": wires,
-        "node": inner.npus,
+        "node": node,
         "rings_within": _channels(rings, "on-a-node", section),
         "rings_between": _channels(rings, "between-nodes", section),
         "logged": tuple(_logged(values.get("choices", {}), section)),
@@ -212,7 +212,7 @@ def _why_not(system: System, network: Network) -> str:
     if not system.behaviour.corrects(Correction.GROUPS_BY_DIMENSION):
         return "needs groups that run by dimension, and the correction groups-by-dimension is off"
     if not network.wiring or not all(map(_is_known, network.wiring)):
-        return "is known on networks whose dimensions are switches or fully connected, and on rails"
+        return "is known on networks whose dimensions switches join, or links of all pairs"
     return "cannot use a shared memory bus" if system.shared_bus is not None else ""
 
 
@@ -233,10 +233,10 @@ def _generation(each_way: float, name: str, section: Section, remarks: Remarks) 
     )
 
 
-def _counted(each_way: float, gpu: str, *, is_nvlink: bool) -> float:
-    """What the library takes the links for."""
-    if not is_nvlink:
-        return each_way * PCI_EFFICIENCY
+def _counted(each_way: float, gpu: str, *, link: str) -> float:
+    """Return what the library takes the links of a GPU for; where each is a node, there are none in it."""
+    if link != "NVLink":
+        return each_way * (PCI_EFFICIENCY if link else 1)
     if gpu in NVLINK:
         bandwidth, counted = NVLINK[gpu]
         return each_way * counted / bandwidth

@@ -196,8 +196,8 @@ def _ways_through(graph: Graph, device: int, forwards: Any) -> int | None:
     """How long ways through a device are at most; None: it is not between all NPUs."""
     if not forwards[device]:
         return None
-    there = _links_away(graph.sources, graph.targets, device, forwards)[graph.npus]
-    back = _links_away(graph.targets, graph.sources, device, forwards)[graph.npus]
+    there = links_away(graph.sources, graph.targets, device, forwards)[graph.npus]
+    back = links_away(graph.targets, graph.sources, device, forwards)[graph.npus]
     return None if min(there.min(), back.min()) < 0 else int(there.max() + back.max())
 
 
@@ -206,21 +206,21 @@ def unreachable_pair(graph: Graph, npus_forward: bool) -> tuple[int, int] | None
     forwards = np.ones(len(graph), bool) if npus_forward else graph.kinds != NPU
     if npus_forward:
         first = graph.npus[0]
-        there = _links_away(graph.sources, graph.targets, first, forwards)[graph.npus] >= 0
+        there = links_away(graph.sources, graph.targets, first, forwards)[graph.npus] >= 0
         if not there.all():
             return 0, int(np.argmin(there))
-        back = _links_away(graph.targets, graph.sources, first, forwards)[graph.npus] >= 0
+        back = links_away(graph.targets, graph.sources, first, forwards)[graph.npus] >= 0
         return None if back.all() else (int(np.argmin(back)), 0)
     if switches_suffice(graph):
         return None
     for rank, npu in enumerate(graph.npus.tolist()):
-        is_reached = _links_away(graph.sources, graph.targets, npu, forwards)[graph.npus] >= 0
+        is_reached = links_away(graph.sources, graph.targets, npu, forwards)[graph.npus] >= 0
         if not is_reached.all():
             return rank, int(np.argmin(is_reached))
     return None
 
 
-def _links_away(sources: Any, targets: Any, first: int, forwards: Any) -> Any:
+def links_away(sources: Any, targets: Any, first: int, forwards: Any) -> Any:
     """How many links devices are away from one, which need not forward; -1: they cannot be reached."""
     order = np.argsort(sources, kind="stable")
     begin = np.searchsorted(sources[order], np.arange(len(forwards) + 1))

@@ -11,7 +11,6 @@ from enum import StrEnum
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import Kind, Slot, key
@@ -241,34 +240,14 @@ class LevelFabric(Struct, frozen=True):
         return len(self.levels) < len(self.level_of)
 
 
-class Rails(Struct, frozen=True):
-    """The two dimensions that nodes and rails are, but that NPUs share their links to the rails."""
+class Cards(Struct, frozen=True):
+    """What a rank of a graph has while no other one sends: its node, and a network card."""
 
-    npus_count: tuple[int, int]
-    shape: Shape  # of a node
-    sharers: int  # NPUs of a node to a link
-    within: Figures
-    port: Figures  # of the link of one of them to the shared one
-    rail: Figures
-    is_only_port: bool = False  # whether bytes to the others of the node take that way too
-
-    @property
-    def dimensions(self) -> tuple[Dimension, Dimension]:
-        """As an NPU sees them that is alone."""
-        rate, latency = self.within.bytes_per_ns, self.within.latency_ns
-        if self.is_only_port:
-            rate, latency = min(rate / self.sharers, self.port.bytes_per_ns), latency + self.port.latency_ns
-        inner = Dimension(self.shape, self.npus_count[0], rate / GIB, latency)
-        outside = self.rail.latency_ns + self.port.latency_ns
-        outer = Dimension(Shape.SWITCH, self.npus_count[1], self.rail.bytes_per_ns / GIB, outside)
-        return inner, outer
-
-    def with_figures(self, before: Figures, after: Figures) -> Rails:
-        """Where links of those figures have others."""
-        within, port, rail = (
-            after if figures == before else figures for figures in (self.within, self.port, self.rail)
-        )
-        return replace(self, within=within, port=port, rail=rail)
+    dimensions: tuple[Dimension, ...]
+    port: Figures  # of its link to the card
+    sharers: int = 1  # NPUs of a node to a card
+    has_node: bool = True  # in dimension 0; else each rank is a node
+    is_only_port: bool = False  # whether bytes to the others of the node take that link too
 
 
 class Routing(StrEnum):
@@ -294,7 +273,7 @@ class GraphFabric(Struct, frozen=True, eq=False):
     routes: tuple[tuple[int, ...], ...] = ()  # links of the ways that were given
     reducers: tuple[tuple[int, Reducer], ...] = ()  # switches that reduce, by device, in order
     groups: tuple[tuple[int, ...], ...] = ()  # devices of each group of a dragonfly, if ways depend on them
-    rails: Rails | None = None  # if it is nothing but nodes and rails
+    cards: Cards | None = None  # if switches join the NPUs of every dimension
 
     @property
     def ranks(self) -> int:
@@ -369,12 +348,24 @@ class Network(Struct, frozen=True):
         """The dimensions that the network is wired in, if it is such a network."""
         if isinstance(self.fabric, GridFabric):
             return self.fabric.dimensions
-        return self.rails.dimensions if self.rails is not None else ()
+        return self.cards.dimensions if self.cards is not None else ()
 
     @property
-    def rails(self) -> Rails | None:
-        """How NPUs share links to other nodes, if it is known that they do."""
-        return self.fabric.rails if isinstance(self.fabric, GraphFabric) else None
+    def cards(self) -> Cards | None:
+        """The nodes and cards of a graph, if it has some."""
+        return self.fabric.cards if isinstance(self.fabric, GraphFabric) else None
+
+    @property
+    def node(self) -> Dimension | None:
+        """The dimension that is a node, where there are some."""
+        has_node = self.cards is None or self.cards.has_node
+        return self.wiring[0] if self.wiring and has_node else None
+
+    @property
+    def outside(self) -> Dimension | None:
+        """The first dimension that joins nodes."""
+        outer = self.wiring if self.node is None else self.wiring[1:]
+        return next((dimension for dimension in outer if dimension.npus > 1), None)
 
     @property
     def levels(self) -> tuple[Level, ...]:

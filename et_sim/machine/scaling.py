@@ -16,8 +16,9 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from et_sim.machine.graph import Figures, link_classes
+from et_sim.machine.graph import link_classes
 from et_sim.machine.model import GraphFabric, LevelFabric, Machine, Network, TimeFactors, WorkKind
+from et_sim.machine.node_cards import cards_of
 from et_sim.machine.remote_memory import stage_name
 from et_sim.machine.switch_trees import switch_kinds
 
@@ -189,12 +190,9 @@ def _scale_class(machine: Machine, fabric: GraphFabric, link: int, name: str, mu
     figures = getattr(fabric.graph, name).copy()
     figures[of_link == link] = getattr(scaled[0], name)
     changed = structs.replace(fabric, graph=structs.replace(fabric.graph, **{name: figures}))
-    if fabric.rails is not None:
-        before, after = (
-            Figures(link_class.bytes_per_ns, link_class.latency_ns)
-            for link_class in (classes[link], scaled[0])
-        )
-        changed = structs.replace(changed, rails=fabric.rails.with_figures(before, after))
+    sizes = tuple(dimension.npus for dimension in machine.network.grid.dimensions)
+    cards = cards_of(changed.graph, sizes, npus_forward=fabric.npus_forward)
+    changed = structs.replace(changed, cards=cards)
     return _rewired(machine, structs.replace(machine.network, fabric=changed)), scaled[1]
 
 
@@ -203,10 +201,12 @@ def _rewired(machine: Machine, network: Network) -> Machine:
     library = machine.system.library
     if library is None:
         return replace(machine, network=network)
-    pairs = zip(network.wiring, machine.network.wiring, strict=True)
-    inner, *others = (after.bytes_per_ns / before.bytes_per_ns for after, before in pairs)
-    outer = next((stride for stride, of in zip(others, network.wiring[1:], strict=True) if of.npus > 1), 1.0)
-    wires = library.wires.times(inner, outer)
+    old = machine.network
+    inner, outer = (
+        after.bytes_per_ns / before.bytes_per_ns if after is not None and before is not None else 1.0
+        for after, before in ((network.node, old.node), (network.outside, old.outside))
+    )
+    wires = library.wires.times(inner if network.node is not None else outer, outer)
     return replace(
         machine, network=network, system=replace(machine.system, library=replace(library, wires=wires))
     )

@@ -82,7 +82,9 @@ class Axes:
         return self._row(Axis(1, group.members, SEVERAL_DIMENSIONS, in_group=True))
 
     def _axis(self, side: Side, *, in_group: bool) -> Axis:
-        return Axis(side.stride, side.members, SEVERAL_DIMENSIONS if in_group else side.dimension, in_group)
+        is_whole = side.members == self.grid.dimensions[side.dimension].npus
+        dimension = side.dimension if is_whole and not in_group else SEVERAL_DIMENSIONS
+        return Axis(side.stride, side.members, dimension, in_group)
 
     def _row(self, axis: Axis) -> int:
         if axis not in self._known:

@@ -50,6 +50,7 @@ from et_sim.plan.exchanges import (
     split_pairs,
 )
 from et_sim.plan.groups import GroupShape, GroupTable
+from et_sim.plan.layout import Layout, Side
 from et_sim.plan.phases import (
     Chunks,
     PhasePart,
@@ -297,6 +298,8 @@ class CollectiveTables:
         layout = self.ways.sides(request.group)
         around = replace(request, operation=Operation.ALL_GATHER)
         ways = self._ways(around, (RING,) * len(layout))
+        if library.has_cards:
+            ways, layout = self._through_cards(library, ways, layout, request.group)
         made = library.lower(request.operation, request.size, request.datatype, request.group, ways, layout)
         if made is None:
             return None
@@ -309,6 +312,24 @@ class CollectiveTables:
         self._choices[row], self._nodes[row] = made.choice, made.nodes
         self._processors[row] = made.processors
         return row
+
+    def _through_cards(
+        self, library: LibraryPhases, ways: Sequence[Way], layout: Layout, group: GroupShape
+    ) -> tuple[list[Way], Layout]:
+        """Join ways between nodes to one: a card is one port, whichever switches are behind it."""
+        joined, sides = list[Way](), list[Side]()
+        for way in ways:
+            side = layout[way.number]
+            before = sides[-1] if joined and not library.is_within(joined[-1]) else None
+            follows = before is not None and before.stride * before.members == side.stride
+            if before is None or not follows or before.blocks or side.blocks or library.is_within(way):
+                joined.append(replace(way, number=len(sides)))
+                sides.append(side)
+                continue
+            sides[-1] = replace(before, members=before.members * side.members)
+            axis = self.axes.of_side(sides[-1], in_group=not group.spans_system)
+            joined[-1] = replace(joined[-1], members=sides[-1].members, axis=axis)
+        return joined, tuple(sides)
 
     def _positions_of_root(self, request: CollectiveRequest, ways: Sequence[Way]) -> Any:
         """Whether each member is the root: there is one in each part that the dimensions taking part join."""

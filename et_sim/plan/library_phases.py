@@ -96,9 +96,11 @@ class LibraryPhases:
     """Makes phases of what a library chooses on a machine."""
 
     def __init__(self, library: Library, network: Network, endpoint_ns: int, memory_bw: float) -> None:
-        self._library, self._dimensions, self._rails = library, network.wiring, network.rails
+        self._library, self._dimensions, self._cards = library, network.wiring, network.cards
         self._endpoint_ns, self._memory_bw = endpoint_ns, memory_bw
-        self._has_one_port = network.rails is not None and network.rails.is_only_port
+        self._has_one_port = network.cards is not None and network.cards.is_only_port
+        self._has_node = network.node is not None
+        self.has_cards = network.cards is not None
 
     def lower(
         self,
@@ -114,7 +116,7 @@ class LibraryPhases:
         if members == 1 or (size == 0 and operation is not Operation.BARRIER):
             return None
         assert not group.is_as_listed, "where a library is known, groups are laid out"
-        nodes, least = _nodes(ways, layout)
+        nodes, least = self._nodes(ways, layout)
         counted = size * members if operation is Operation.ALL_GATHER else size
         call = Call(operation.name.lower(), members, nodes, counted, datatype, least)
         choice = self._library.choice(call)
@@ -131,15 +133,36 @@ class LibraryPhases:
         processors = self._library.processors(call, choice)
         return LibraryCollective(choice, nodes, processors, tuple(self._chunks(parts, time)))
 
+    def is_within(self, way: Way) -> bool:
+        """Whether a way leads through a node."""
+        return self._has_node and way.dimension == 0 and way.own_rings <= 1 and way.axis >= 0
+
+    def _nodes(self, ways: Sequence[Way], layout: Layout) -> tuple[int, int]:
+        """How many nodes the group has ranks on, and how many of these the node with the fewest has."""
+        nodes = least = 1
+        for way in ways:
+            side = layout[way.number]
+            if blocks := self._blocks(side):
+                nodes, least = nodes * len(blocks), min(blocks)
+            elif self._has_node and side.dimension == 0:
+                least = way.members
+            else:
+                nodes *= way.members
+        return nodes, least
+
+    def _blocks(self, side: Side) -> tuple[int, ...]:
+        """Members of each node of a side through uneven nodes; (): it is another one."""
+        return side.blocks if side.uneven == 0 and self._has_node else ()
+
     def _parts(
         self, sent: WireBytes, ways: Sequence[Way], layout: Layout
     ) -> tuple[list[_WaySteps], list[_WaySteps]]:
-        inner = [way for way in ways if _is_within(way)]
-        outer = [way for way in ways if not _is_within(way)]
+        inner = [way for way in ways if self.is_within(way)]
+        outer = [way for way in ways if not self.is_within(way)]
         here = Fraction(sent.ranks, sent.nodes)
-        blocks = [_nodes_of(layout[way.number]) for way in outer]
+        blocks = [self._blocks(layout[way.number]) for way in outer]
         within = sent.within(here, is_only_port=self._has_one_port)
-        sharers = min(prod(way.members for way in inner), self._rails.sharers) if self._rails else 0
+        sharers = min(prod(way.members for way in inner), self._cards.sharers) if self._cards else 0
         sides = [len(each) or way.members for way, each in zip(outer, blocks, strict=True)]
         between = _between(sent, sides, outer, blocks) if outer else []
         return (
@@ -260,35 +283,12 @@ class LibraryPhases:
         """
         dimension = self._dimensions[part.way.dimension]
         rate = dimension.bytes_per_ns
-        if part.sharers and self._rails is not None:
-            rate = min(rate / part.sharers, self._rails.port.bytes_per_ns)
-        if part.beside and self._rails is not None:
-            port = self._rails.port.bytes_per_ns
+        if part.sharers and self._cards is not None:
+            rate = min(rate / part.sharers, self._cards.port.bytes_per_ns)
+        if part.beside and self._cards is not None:
+            port = self._cards.port.bytes_per_ns
             rate = min(rate, max(port - part.beside, port / 2))
         return int(self._hops_ns(part.way.dimension) + size * part.through_port / rate)
-
-
-def _is_within(way: Way) -> bool:
-    return way.dimension == 0 and way.own_rings <= 1 and way.axis >= 0
-
-
-def _nodes(ways: Sequence[Way], layout: Layout) -> tuple[int, int]:
-    """How many nodes the group has ranks on, and how many of these the node with the fewest has."""
-    nodes = least = 1
-    for way in ways:
-        side = layout[way.number]
-        if side.blocks and side.uneven == 0:
-            nodes, least = nodes * len(side.blocks), min(side.blocks)
-        elif side.dimension == 0:
-            least = way.members
-        else:
-            nodes *= way.members
-    return nodes, least
-
-
-def _nodes_of(side: Side) -> tuple[int, ...]:
-    """Members of each node of a side through uneven nodes; (): it is another one."""
-    return side.blocks if side.uneven == 0 else ()
 
 
 def _between(

@@ -48,11 +48,11 @@ def ports_of(dimension: LogicalDimension) -> float:
 def leaving(network: Network) -> Iterator[tuple[int, float]]:
     """NPUs of a block, and bytes per nanosecond that leave it."""
     if isinstance(network.fabric, GraphFabric):
-        graph, rails = network.fabric.graph, network.rails
+        graph, cards = network.fabric.graph, network.cards
         yield 1, graph.bytes_per_ns[graph.sources == graph.npus[0]].sum()
-        if rails is not None:
-            inner, outer = rails.dimensions
-            yield inner.npus, inner.npus / rails.sharers * outer.bytes_per_ns
+        if cards is not None and cards.has_node:
+            inner, outer = cards.dimensions
+            yield inner.npus, inner.npus / cards.sharers * outer.bytes_per_ns
         return
     dimensions = network.grid.dimensions
     blocks = accumulate((dimension.npus for dimension in dimensions[:-1]), mul, initial=1)

@@ -30,7 +30,8 @@ from et_sim.machine.graph import (
     switches_suffice,
     unreachable_pair,
 )
-from et_sim.machine.model import GIB, GraphFabric, LogicalDimension, Network, Rails, Reducer, Routing, Shape
+from et_sim.machine.model import GIB, GraphFabric, LogicalDimension, Network, Reducer, Routing, Shape
+from et_sim.machine.node_cards import cards_of
 from et_sim.machine.protocol_keys import read_protocol
 from et_sim.machine.recognise import FORMATS
 from et_sim.machine.sources import Source
@@ -57,7 +58,6 @@ class _Made(Struct, frozen=True):
     dimensions: tuple[int, ...] = ()
     grid: tuple[tuple[int, bool], ...] = ()
     groups: tuple[tuple[int, ...], ...] = ()
-    rails: Rails | None = None
 
 
 def read_graph(source: Source, remarks: Remarks) -> Network:
@@ -177,8 +177,8 @@ def _read(source: Source, build: GraphBuilder, remarks: Remarks) -> Network:
             source.place, "seed", "no effect: the hash of ns-3 is seeded with the number of a switch"
         )
     groups = made.groups if routing is Routing.VALIANT else ()
-    rails = made.rails if is_whole and sizes == made.dimensions and not routes else None
-    fabric = GraphFabric(graph, routing, spec.seed, forwards, grid, routes, reducers, groups, rails)
+    cards = cards_of(graph, sizes, npus_forward=forwards)
+    fabric = GraphFabric(graph, routing, spec.seed, forwards, grid, routes, reducers, groups, cards)
     network = Network.of_graph(fabric, _logical(sizes, graph, made))
     return replace(network, protocol=protocol, credits=credits)
 
@@ -191,7 +191,7 @@ def _make(source: Source, build: GraphBuilder, spec: GraphFile) -> _Made:
             made = _imported(source, build, section)
         else:
             generated = generate(build, section, Place())
-            made = _Made(generated.dimensions, generated.grid, generated.groups, generated.rails)
+            made = _Made(generated.dimensions, generated.grid, generated.groups)
     add_devices(build, spec.lists)
     add_links(build, spec.lists)
     if spec.graph is None or is_import:

@@ -17,7 +17,6 @@ from et_sim.documents.keys import inline, key
 from et_sim.documents.kinds import choice
 from et_sim.documents.kinds import section as part
 from et_sim.machine.graph import NIC, Figures, GraphBuilder
-from et_sim.machine.model import Rails, Shape
 from et_sim.machine.topology.keys import RATIO, Common, Links, OtherLinks, like, others, whole, wholes
 
 
@@ -44,7 +43,6 @@ class NetworkPart(Struct, frozen=True):
     dimensions: tuple[int, ...]  # that it implies, innermost first
     gateway: int  # by which a network around it can reach all of it
     grid: tuple[tuple[int, bool], ...] = ()  # (NPUs, whether it wraps round) by dimension, of meshes and tori
-    rails: Rails | None = None
     groups: tuple[tuple[int, ...], ...] = ()  # devices of each, of a dragonfly
 
 
@@ -377,10 +375,7 @@ class Railed:
             for rail in rails:
                 for leaf in rail:
                     build.cable(leaf, spine, up)
-        alike = None
-        if not spines and place.given is None:
-            alike = self._alike()
-        return NetworkPart(ends.devices, (each, nodes), len(build.names) - 1, rails=alike)
+        return NetworkPart(ends.devices, (each, nodes), len(build.names) - 1)
 
     def _check(self, per_leaf: int) -> None:
         nodes, each, sharers = self.nodes, self.npus_per_node, self.npus_per_nic
@@ -399,14 +394,6 @@ class Railed:
             cause = f"each rail has {nodes // per_leaf} switches and nothing above them"
         if cause:
             raise self.common.section.fault(cause, remedy, key=key)
-
-    def _alike(self) -> Rails:
-        """The two dimensions that such a network is, but that NICs are shared."""
-        figures, kind, nic = self.common.links.figures, self.inside.generator, self.common.nic
-        to_nic = Figures(figures.bytes_per_ns, 0) if nic is None else nic.figures
-        shape = Shape.FULLY_CONNECTED if kind == MESH else Shape.SWITCH
-        counts, within = (self.npus_per_node, self.nodes), self.inside.links.figures
-        return Rails(counts, shape, self.npus_per_nic, within, to_nic, figures, kind == BEHIND_NICS)
 
 
 @quick_dataclass(frozen=True)
