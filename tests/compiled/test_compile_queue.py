@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 from pathlib import Path
 
 from et_sim.compiled.compile_queue import (
@@ -21,9 +20,10 @@ def test_the_oldest_comes_first_and_nobody_waits_behind_what_was_ordered_later(t
     placed = [("second", URGENT, 20), ("first", URGENT, 10), ("last", PATIENT, 5), ("afterwards", URGENT, 30)]
     for name, ending, seconds in placed:
         file = (tmp_path / name).with_suffix(ending)
-        file.write_bytes(pickle.dumps(Order(tmp_path / f"{name}.code", "module", "function", (), ())))
+        file.write_bytes(Order(tmp_path / f"{name}.code", "module", "function", (), ()).as_bytes())
+        file.chmod(0o600)
         os.utime(file, (seconds, seconds))
-    made = [order.path.stem for _, order in orders(tmp_path)]
+    made = [Order.from_bytes(content).path.stem for _, content in orders(tmp_path)]
     assert made == ["first", "second", "afterwards", "last"]
     assert not list(tmp_path.iterdir())
 
