@@ -106,7 +106,9 @@ def examine_cache() -> Iterator[Finding]:
     try:
         used = cache_directory()
     except UsageError as error:
-        yield Finding(CACHE, "place", str(wanted), problem=f"{error.place}: {error.cause}", remedy=error.remedy)
+        yield Finding(
+            CACHE, "place", str(wanted), problem=f"{error.place}: {error.cause}", remedy=error.remedy
+        )
         return
     if used.parent == wanted.resolve():
         yield Finding(CACHE, "place", f"{used}, writable")
