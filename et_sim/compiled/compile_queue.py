@@ -31,6 +31,10 @@ NO_COMPILER = "numba is not installed (pip install 'et-sim[compile]')"
 RETRIED_SECONDS = 3600.0  # after which what failed is tried again
 MOST_STARTS = 3
 PAUSE_SECONDS = 0.1
+PROCESSES, STOPPED = (
+    Path("/proc"),
+    "Tt",
+)  # where Linux says how processes are, and the letters for stopped ones
 
 
 class Order(Struct, frozen=True):
@@ -111,6 +115,8 @@ def wait_for(wanted: Order, tell: Callable[[float, float], None] | None) -> str 
                 return _last_words(wanted.path.with_name(LOG))
             starts += 1
             order(wanted, True)
+        if not is_free and (holder := _stopped_holder(wanted.path.parent)):
+            return f"process {holder}, which compiles, is stopped: kill -CONT {holder} lets it go on"
         if tell:
             tell(noted_progress(wanted.path), time.monotonic() - begin)
         time.sleep(PAUSE_SECONDS)
@@ -164,13 +170,25 @@ def locked(directory: Path) -> Iterator[bool]:
     except ImportError:  # no locks here: at worst, two processes make the same
         yield True
         return
-    with (directory / LOCK).open("w") as file:
+    with (directory / LOCK).open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             yield False
             return
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
         yield True
+
+
+def _stopped_holder(directory: Path) -> str:
+    """Return the process that holds the lock if a signal has stopped it, and else nothing."""
+    with suppress(OSError, IndexError):
+        holder = (directory / LOCK).read_text(encoding="ascii")
+        state = (PROCESSES / holder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+        return holder if state in STOPPED else ""
+    return ""
 
 
 def note_progress(path: Path, share: float) -> None:
