@@ -7,6 +7,7 @@ work of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import wraps
 from inspect import Signature, signature
 from pathlib import Path, PurePath
@@ -18,7 +19,7 @@ from et_sim.machine import Notice
 from et_sim.machine.model import TimeFactors
 from et_sim.machine.system import peaks_of
 from et_sim.machine.system_parts import CAPACITY, TRACKS
-from et_sim.network.registry import check_model
+from et_sim.network.registry import as_named, check_model
 from et_sim.plan.spilled import moved_in
 from et_sim.run.options import MACHINE, RunOptions
 from et_sim.run.result import Result
@@ -60,7 +61,8 @@ def _with_keywords(
     ) -> Callable[Concatenate[Subject, Fields], Result]:
         @wraps(call)
         def called(workload: Subject, /, *args: Fields.args, **fields: Fields.kwargs) -> Result:
-            return call(workload, options(*args, **fields))
+            given = options(*args, **fields)
+            return call(workload, replace(given, model=as_named(given.model)))
 
         first = next(iter(signature(call).parameters.values()))
         shown = Signature([first, *signature(options).parameters.values()])
@@ -222,7 +224,7 @@ def make_manifest(
     notices = [{"place": _base(workload.source), "key": key, "text": text} for key, text in texts]
     return {
         "et_sim": __version__,
-        "model": task.model.name,
+        "model": str(task.model.name),
         "model_note": task.model.note,
         "scope": scope_of_machine(machine, task.model.scope[:2]),
         **profile_facts(task),

@@ -134,15 +134,15 @@ def _depth_and_path(trace: Trace, spans: Any) -> tuple[int, int]:
     """(nodes on the longest way, nanoseconds on the longest way); zeros if there is a circle."""
     parent, child = edges(trace)
     order, depth = settle(parent, child, np.ones(len(trace), np.uint8))
-    if len(order) < len(trace):
+    waits_for_itself = len(parent) < len(trace.data_deps) + len(trace.ctrl_deps)
+    if len(order) < len(trace) or waits_for_itself:
         return 0, 0
     rows = range(len(trace)) if fits_row_order(parent, child) else order.tolist()
     data, ctrl = dependency_lists(trace)
     end: list[int] = spans.tolist()
     for row in rows:
         parents = (*data.of(row), *ctrl.of(row))
-        if parents:
-            end[row] += max(end[parent] for parent in parents if parent != row)
+        end[row] += max((end[parent] for parent in parents), default=0)
     return int(depth.max(initial=0)), max(end, default=0)
 
 

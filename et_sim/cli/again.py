@@ -31,7 +31,8 @@ NOTE = "Finite differences: each line is a simulation with one figure changed."
 class Again:
     """The inputs of a run, which must lie where they lay, and be unchanged."""
 
-    def __init__(self, run: RunDirectory) -> None:
+    def __init__(self, run: RunDirectory, model: str | None) -> None:
+        """`model` is the network model that the command line names; a run's own word runs no code."""
         from et_sim.machine import read_machine
         from et_sim.machine.scaling import figures
         from et_sim.run.options import RunOptions
@@ -49,7 +50,7 @@ class Again:
         workload = files.pop("workload")
         given: dict[str, Any] = {name: command.get(name) for name in ("machine", "profile")}
         given |= {name: bool(command.get(name, False)) for name in ("fold", "alone", "retime")}
-        options = RunOptions(**files, **given, model=run.manifest["model"])
+        options = RunOptions(**files, **given, model=_model_of(run, model))
         self._variations = Variations(workload, options)
         try:
             self.machine = read_machine(**options.parts, profile=command["profile"])
@@ -94,7 +95,21 @@ class Again:
         return UsageError(reason, place=str(self._run.path), remedy=AGAIN)
 
 
-def verify_text(directory: str, top: int | None, *, as_json: bool) -> str:
+def _model_of(run: RunDirectory, named: str | None) -> str:
+    """Return the network model of a run, as the command line names it if it does."""
+    from et_sim.network.registry import as_named, check_model
+
+    simulated: str = run.manifest["model"]
+    if named is None:
+        check_model(simulated)
+        return simulated
+    if named != simulated:
+        cause = f"was simulated with the network model {simulated}, and --network-model is {named}"
+        raise UsageError(cause, place=str(run.path), remedy="leave it out, or simulate with et-sim run")
+    return as_named(named)
+
+
+def verify_text(directory: str, top: int | None, model: str | None, *, as_json: bool) -> str:
     """What simulating again says of the critical path's predictions, as text or JSON."""
     from et_sim.views.critical.path import CriticalPath
     from et_sim.views.critical.record import PathRecord
@@ -108,7 +123,7 @@ def verify_text(directory: str, top: int | None, *, as_json: bool) -> str:
         raise UsageError(
             "did not complete, so nothing is predicted that could be verified", place=str(run.path)
         )
-    again = Again(run)
+    again = Again(run, model)
     again.figures.pop(KERNELS, None)  # a sum over operations, which are not verified
 
     def simulated(changes: Sequence[tuple[str, float]]) -> list[int]:
@@ -130,7 +145,9 @@ class Varied(Struct, frozen=True):
     change_ns: int
 
 
-def vary_text(directory: str, wanted: Sequence[str], top: int | None, *, as_json: bool) -> str:
+def vary_text(
+    directory: str, wanted: Sequence[str], top: int | None, model: str | None, *, as_json: bool
+) -> str:
     """What simulating with changes says: "FIGURE=FACTOR", or with none, all figures a tenth more and less."""
     from et_sim.views.run.directory import open_run
 
@@ -138,7 +155,7 @@ def vary_text(directory: str, wanted: Sequence[str], top: int | None, *, as_json
     before = run.summary["makespan_ns"]
     if run.summary["status"] != "complete":
         raise UsageError("did not complete, so there is no makespan to compare with", place=str(run.path))
-    again = Again(run)
+    again = Again(run, model)
     if not any(entry["compute_ns"] for entry in run.summary["per_rank"]):
         again.figures.pop(KERNELS, None)
     known = tuple(again.figures)

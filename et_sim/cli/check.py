@@ -37,9 +37,10 @@ class Options(MachineOptions):
 
 def run(options: Options) -> int:
     """Print what was found; 2 if anything of it is an error."""
-    from et_sim.network.registry import check_model
+    from et_sim.network.registry import as_named, check_model
     from et_sim.trace.preflight import find_problems
 
+    options.network_model = as_named(options.network_model)
     check_model(options.network_model)
     problems: list[Problem] = []
     machine = _whole_machine(options, problems)

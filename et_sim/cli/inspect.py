@@ -20,7 +20,15 @@ if TYPE_CHECKING:
     from et_sim.views.run.selection import Selection
     from et_sim.views.sweep.directory import SweepDirectory
 
-OF_RUNS = ("csv", "ranks", "job", "window", "verify", "vary")  # options that a sweep has no use for
+OF_RUNS = (
+    "csv",
+    "ranks",
+    "job",
+    "window",
+    "verify",
+    "vary",
+    "network_model",
+)  # options that a sweep has no use for
 DRAW = f"draw a sweep, or the view, as {{form}} into a file (views: {', '.join(DRAWN)})"
 
 # Bars are coloured by what they stand for, in pairs for the colour-blind; no meaning is in colour alone.
@@ -52,6 +60,11 @@ class Options(Command):
         '"endpoint delay=2"; without any, with each of them a tenth more and less',
         "FIGURE=FACTOR",
         Option(words="*"),
+    ] = None
+    network_model: Annotated[
+        str | None,
+        "with --vary or --verify: the network model of yours that the run was simulated with",
+        "NAME",
     ] = None
     svg: Annotated[Path | None, DRAW.format(form="SVG"), "FILE"] = None
     png: Annotated[Path | None, DRAW.format(form="PNG"), "FILE"] = None
@@ -93,15 +106,18 @@ def run(options: Options) -> int:
     if options.job is not None:
         options.ranks = _ranks_of_job(options, options.job)
     _check_cuts(options)
+    model = options.network_model
+    if model is not None and options.vary is None and not options.verify:
+        raise UsageError("--network-model belongs to --vary and --verify", remedy="leave it out")
     if options.vary is not None:
         from et_sim.cli.again import vary_text
 
-        print(vary_text(options.directory, options.vary, options.top, as_json=options.json))
+        print(vary_text(options.directory, options.vary, options.top, model, as_json=options.json))
         return 0
     if options.verify:
         from et_sim.cli.again import verify_text
 
-        print(verify_text(options.directory, options.top, as_json=options.json))
+        print(verify_text(options.directory, options.top, model, as_json=options.json))
         return 0
     if options.csv is not None and not is_drawn:
         return _write_csv(options, options.csv)
@@ -155,7 +171,8 @@ def _show_serving(options: Options) -> int:
 
 def _refuse_views(options: Options, description: str, remedy: str, too: Sequence[str] = ()) -> None:
     """Refuse what only runs have."""
-    given = [f"--{name}" for name in (*OF_RUNS, *too) if getattr(options, name) not in (None, False)]
+    names = [name for name in (*OF_RUNS, *too) if getattr(options, name) not in (None, False)]
+    given = [f"--{name.replace('_', '-')}" for name in names]
     given += [options.view] if options.view not in (None, "summary") else []
     if given:
         cause = f"this {description}, and {given[0]} is about a run"

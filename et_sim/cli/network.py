@@ -34,11 +34,14 @@ class Options(Command):
 
 def run(options: Options) -> int:
     """Describe the network, and draw it if that is asked for."""
+    from et_sim.cli.progress import Progress
     from et_sim.machine import read_network_alone
     from et_sim.network.description import as_text, describe
 
-    network = read_network_alone(options.file)
-    description = describe(network, [_pair(text, network.ranks) for text in options.path or ()])
+    with Progress() as progress:
+        progress.stage("reading the network")
+        network = read_network_alone(options.file)
+        description = describe(network, [_pair(text, network.ranks) for text in options.path or ()])
     if options.svg is not None:
         from et_sim.views.drawing.scene import write_picture
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Protocol
 from et_sim.basics.declared_options import Command, Hidden, Option
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import parse_bytes
+from et_sim.network.registry import as_named
 from et_sim.run.options import HELP, RunOptions
 
 
@@ -78,7 +79,7 @@ def ranks_of(options: _Sized) -> int | None:
 
 def run_options(options: Command, **others: Any) -> RunOptions:
     """What was given on the command line; `others` stand before what bears their names there."""
-    given = {**vars(options), "model": getattr(options, "network_model", None), **others}
+    given = {**vars(options), "model": as_named(getattr(options, "network_model", None)), **others}
     known = {
         field.name: given.get(field.name) for field in fields(RunOptions) if field.name not in OF_COMMANDS
     }

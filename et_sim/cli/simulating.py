@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from et_sim.basics.errors import UsageError
 from et_sim.basics.json_text import indented
 from et_sim.cli.progress import printing
-from et_sim.network.registry import check_model
+from et_sim.network.registry import as_named, check_model
 
 if TYPE_CHECKING:
     from et_sim.run.options import RunOptions
@@ -81,7 +81,7 @@ def simulated_into(
 
 def models_named(text: str) -> list[str]:
     """The models of a list such as `analytical,link`, each of which exists."""
-    names = [name.strip() for name in text.split(",") if name.strip()]
+    names = [name for name in (as_named(part.strip()) for part in text.split(",")) if name]
     for name in names:
         check_model(name)
     if len(names) < 2 or len(set(names)) < len(names):

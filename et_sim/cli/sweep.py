@@ -24,6 +24,7 @@ WARNINGS_TOLD = 5
 
 WORKERS = "processes that simulate (default: one less than there are cores)"
 CLUSTER = "simulate on a Dask cluster: its scheduler's address, or its file"
+MODEL = "network model in place of the one that the file names; one of yours must be named here"
 KEPT = "write the whole run of these points, too: {}, or their numbers, such as 0-3,6"
 
 
@@ -34,6 +35,7 @@ class EvaluationOptions(Command):
     out: Path | None
     workers: Annotated[int | None, WORKERS, "N"] = None
     dask: Annotated[str | None, CLUSTER, "WHERE"] = None
+    network_model: Annotated[str | None, MODEL, "NAME"] = None
     keep: str
     json: bool
 
@@ -58,6 +60,7 @@ def run(options: Options) -> int:
 def evaluate(options: EvaluationOptions, *, may_be_large: bool, searches: bool = False) -> int:
     """Evaluate, write the tables, and print what they say."""
     from et_sim.cli.inspect import show
+    from et_sim.network.registry import as_named
     from et_sim.sweeps.journal import check_folder
     from et_sim.sweeps.state import Progress, plan_sweep
     from et_sim.sweeps.sweep import carry_out
@@ -66,7 +69,8 @@ def evaluate(options: EvaluationOptions, *, may_be_large: bool, searches: bool =
 
     if options.dask is not None and options.workers is not None:
         raise UsageError("--dask and --workers both say who simulates", remedy="leave one of them out")
-    plan = plan_sweep(options.spec, may_be_large=may_be_large, searches=searches)
+    model = as_named(options.network_model)
+    plan = plan_sweep(options.spec, model=model, may_be_large=may_be_large, searches=searches)
     folder = options.out or Path(plan.name)
     check_folder(folder)
     if plan.sweep.search is not None and not searches:

@@ -1,32 +1,40 @@
-"""Orders of machine code: files beside it, which one process after the other works off (`worker`).
+"""Orders of machine code: files of JSON beside it, which one process after the other works off (`worker`).
 
 A lock says whether a process is at work. It takes what is waited for first, and goes on until nothing is
-ordered any more; where one ends without having made what was ordered, the next one is started.
+ordered any more; where one ends without having made what was ordered, the next one is started. Code that
+cannot be compiled gets a mark. A failure of the environment, such as a package that is being installed anew,
+gets none: the order stays, for a process that finds the environment whole.
 """
 
 from __future__ import annotations
 
 import os
-import pickle
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, json
 
+from et_sim.compiled.ownership import read_own
 from et_sim.compiled.store import write_whole
 
 WORKER = "et_sim.compiled.worker"
 LOCK, LOG, PROGRESS = "lock", "worker.log", "progress"
 URGENT, PATIENT, FAILED = ".urgent", ".ordered", ".failed"
+NO_COMPILER = "numba is not installed (pip install 'et-sim[compile]')"
 RETRIED_SECONDS = 3600.0  # after which what failed is tried again
 MOST_STARTS = 3
 PAUSE_SECONDS = 0.1
+PROCESSES, STOPPED = (
+    Path("/proc"),
+    "Tt",
+)  # where Linux says how processes are, and the letters for stopped ones
 
 
 class Order(Struct, frozen=True):
@@ -38,18 +46,54 @@ class Order(Struct, frozen=True):
     signature: tuple[Any, ...]
     search_paths: tuple[str, ...]
 
+    def as_bytes(self) -> bytes:
+        """Return it as JSON."""
+        from et_sim.compiled.signature_values import values_of
+
+        return json.encode(
+            _Written(str(self.path), self.module, self.function, values_of(self.signature), self.search_paths)
+        )
+
+    @staticmethod
+    def from_bytes(content: bytes) -> Order:
+        """Return the order that JSON describes; raise ValueError if it describes none."""
+        from et_sim.compiled.signature_values import signature_from
+
+        written = json.decode(content, type=_Written)
+        signature = signature_from(written.signature)
+        return Order(Path(written.path), written.module, written.function, signature, written.search_paths)
+
+
+class _Written(Struct, frozen=True):
+    """An order in a file."""
+
+    path: str
+    module: str
+    function: str
+    signature: list[Any]
+    search_paths: tuple[str, ...]
+
 
 def order(wanted: Order, is_urgent: bool) -> str | None:
     """Have it made by a process of its own; the reason if that is not possible."""
-    if reason := failure(wanted.path):
+    if reason := failure(wanted.path) or _lacks_compiler(wanted.path):
         return reason
     try:
         target = wanted.path.with_suffix(URGENT if is_urgent else PATIENT)
-        write_whole(target, pickle.dumps(wanted))
+        write_whole(target, wanted.as_bytes())
         _start_worker(wanted.path.parent)
     except OSError as error:
         return str(error)
     return None
+
+
+def _lacks_compiler(path: Path) -> str:
+    """Return that Numba is missing, unless the code came along and needs none; empty: it is there."""
+    if find_spec("numba") is not None:
+        return ""
+    from et_sim.compiled.shipped import came_along
+
+    return "" if came_along(path) else NO_COMPILER
 
 
 def search_paths() -> tuple[str, ...]:
@@ -68,33 +112,42 @@ def wait_for(wanted: Order, tell: Callable[[float, float], None] | None) -> str 
             pass
         if is_free and not wanted.path.exists() and time.monotonic() - begin > starts:
             if starts == MOST_STARTS:
-                return f"the process that compiles ends early, see {wanted.path.with_name(LOG)}"
+                return _last_words(wanted.path.with_name(LOG))
             starts += 1
             order(wanted, True)
+        if not is_free and (holder := _stopped_holder(wanted.path.parent)):
+            return f"process {holder}, which compiles, is stopped: kill -CONT {holder} lets it go on"
         if tell:
             tell(noted_progress(wanted.path), time.monotonic() - begin)
         time.sleep(PAUSE_SECONDS)
     return None
 
 
-def orders(directory: Path) -> Iterator[tuple[Path, Order]]:
-    """What is ordered, until nothing is left: the urgent ones first, of these the oldest."""
+def orders(directory: Path) -> Iterator[tuple[Path, bytes]]:
+    """Yield files of orders and what is in them: the urgent ones first, of these the oldest.
+
+    A file is removed when the next one is asked for; that ends when nothing is left.
+    """
     while True:
         files = [file for ending in (URGENT, PATIENT) for file in _oldest_first(directory.glob("*" + ending))]
         if not files:
             return
-        try:
-            found = pickle.loads(files[0].read_bytes())
-        except Exception:  # a damaged one fails in as many ways as there are
-            files[0].unlink(missing_ok=True)
-            continue
-        yield files[0], found
+        with suppress(OSError):
+            yield files[0], read_own(files[0])
         files[0].unlink(missing_ok=True)
 
 
 def _oldest_first(files: Iterable[Path]) -> list[Path]:
     """As they were ordered: whoever orders one after the other must not keep others waiting."""
     return sorted(files, key=lambda file: (file.stat().st_mtime_ns, file.name))
+
+
+def _last_words(log: Path) -> str:
+    """Return why the process that compiles ended early."""
+    with suppress(OSError, IndexError):
+        words = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1]
+        return words if words == NO_COMPILER else f"{words} (see {log})"
+    return f"the process that compiles ends early, see {log}"
 
 
 def failure(path: Path) -> str | None:
@@ -117,13 +170,25 @@ def locked(directory: Path) -> Iterator[bool]:
     except ImportError:  # no locks here: at worst, two processes make the same
         yield True
         return
-    with (directory / LOCK).open("w") as file:
+    with (directory / LOCK).open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             yield False
             return
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
         yield True
+
+
+def _stopped_holder(directory: Path) -> str:
+    """Return the process that holds the lock if a signal has stopped it, and else nothing."""
+    with suppress(OSError, IndexError):
+        holder = (directory / LOCK).read_text(encoding="ascii")
+        state = (PROCESSES / holder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+        return holder if state in STOPPED else ""
+    return ""
 
 
 def note_progress(path: Path, share: float) -> None:

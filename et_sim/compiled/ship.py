@@ -81,7 +81,7 @@ def _ordered_by(programs: Iterator[list[str]]) -> list[Order]:
     with locked(cache_directory()):
         for program in programs:
             subprocess.run(program, check=True, stdout=subprocess.DEVNULL)
-    return [wanted for _, wanted in orders(cache_directory())]
+    return [Order.from_bytes(content) for _, content in orders(cache_directory())]
 
 
 def _all_kinds(scratch: Path) -> Iterator[list[str]]:

@@ -46,7 +46,7 @@ def finished(path: Path) -> tuple[str, bool, bytes] | None:
 
     (symbol, whether it returns a number, object file), as `store.read_code` has it.
     """
-    if path.name not in _usable():
+    if not came_along(path):
         return None
     from lzma import LZMAError
     from zipfile import BadZipFile, ZipFile
@@ -63,6 +63,11 @@ def finished(path: Path) -> tuple[str, bool, bytes] | None:
     with suppress(OSError):  # it need not be kept
         write_code(path, *made)
     return made
+
+
+def came_along(path: Path) -> bool:
+    """Return whether the archive has the code that belongs into a file of the store."""
+    return path.name in _usable()
 
 
 def fault(path: Path) -> str:

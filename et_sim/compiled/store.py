@@ -25,6 +25,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from et_sim.compiled.ownership import check_folder, distrust, read_own
 from et_sim.compiled.signature import modules_of
 from et_sim.compiled.sources import is_covered, source_digest
 
@@ -57,6 +58,7 @@ ENDING = ".code"
 _DIGEST_LENGTH = 16
 _UNUSED_SECONDS = 30 * 24 * 3600
 _KEPT_BYTES = 500_000_000
+_PRIVATE = 0o700  # whatever the umask is
 
 
 def code_path(function: Callable[..., Any], signature: tuple[Any, ...]) -> Path:
@@ -87,13 +89,13 @@ def write_code(path: Path, symbol: str, returns: bool, content: bytes) -> None:
 def read_code(path: Path) -> tuple[str, bool, bytes] | None:
     """(symbol, whether it returns a number, object file), or None.
 
-    A file that is damaged, or was made for something else, is removed.
+    A file that is damaged, or was made for something else, is removed; one that others can write is not read.
     """
     try:
-        head, _, content = path.read_bytes().partition(b"\n")
-        told = json.loads(head)
-        if told["for"] == _own_name(path) and told["check"] == zlib.crc32(content):
-            return told["symbol"], told["returns"], content
+        head, _, content = read_own(path).partition(b"\n")
+        about = json.loads(head)
+        if about["for"] == _own_name(path) and about["check"] == zlib.crc32(content):
+            return about["symbol"], about["returns"], content
     except OSError:
         return None
     except (ValueError, KeyError, TypeError):
@@ -116,13 +118,19 @@ def write_whole(path: Path, content: bytes) -> None:
 
 @functools.cache
 def cache_directory() -> Path:
-    """The writable directory that holds the machine code of exactly this version."""
+    """Return the writable directory that holds the machine code of exactly this version.
+
+    Its files are executed: one that others can write, or whose root they can write, is refused.
+    """
     name = version_digest()[:_DIGEST_LENGTH]
     for root in (chosen_root(), _temporary_root()):
         directory = (root / name).resolve()
         try:
             is_new = not directory.is_dir()
-            directory.mkdir(parents=True, exist_ok=True)
+            root.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
+            directory.mkdir(mode=_PRIVATE, exist_ok=True)
+            for folder in (directory.parent, directory):
+                check_folder(folder)
             os.utime(directory)
             tempfile.TemporaryFile(dir=directory).close()
         except OSError:
@@ -187,21 +195,18 @@ def chosen_root() -> Path:
 
 
 def _temporary_root() -> Path:
-    """A per-user directory for when the chosen one cannot be written.
+    """Return a directory of the user for when the chosen one cannot be written.
 
-    The cache is executed, so a directory that somebody else owns or may write is never used.
+    Where everybody may create files, somebody else may have created it: then it is a new one each time.
     """
     user = os.getuid() if hasattr(os, "getuid") else 0
     root = Path(tempfile.gettempdir()) / f"et-sim-{user}"
     try:
-        root.mkdir(mode=0o700, exist_ok=True)
-        status = root.lstat()
+        root.mkdir(mode=_PRIVATE, exist_ok=True)
+        is_own = root.is_dir() and not root.is_symlink() and not distrust(root.lstat())
     except OSError:
         return root
-    is_private = root.is_dir() and not root.is_symlink() and not status.st_mode & 0o022
-    if hasattr(os, "getuid") and (status.st_uid != user or not is_private):
-        return Path(tempfile.mkdtemp(prefix="et-sim-"))
-    return root
+    return root if is_own else Path(tempfile.mkdtemp(prefix="et-sim-"))
 
 
 def _forget_unused(root: Path, most_bytes: int = _KEPT_BYTES) -> None:

@@ -1,6 +1,9 @@
 """The process that has machine code made: `python -m et_sim.compiled.worker DIRECTORY`.
 
 It gives each order to a process of its own, which takes its memory (300 MB) with it when it ends.
+
+A package that is being removed or installed anew fails to be imported, or Python itself is gone: that says
+nothing about the code. Both processes then end without a mark, and the order stays.
 """
 
 from __future__ import annotations
@@ -8,73 +11,122 @@ from __future__ import annotations
 import gc
 import importlib
 import os
-import pickle
 import subprocess
 import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from et_sim.compiled.compile_queue import FAILED, PATIENT, WORKER, Order, locked, note_progress, orders
+from et_sim.compiled.compile_queue import (
+    FAILED,
+    NO_COMPILER,
+    PATIENT,
+    WORKER,
+    Order,
+    locked,
+    note_progress,
+    orders,
+)
 from et_sim.compiled.shipped import finished
-from et_sim.compiled.store import read_code, write_code, write_whole
+from et_sim.compiled.store import ENDING, read_code, write_code, write_whole
 
 if TYPE_CHECKING:
     from et_sim.compiled.build import MachineCode
 
-NO_COMPILER = "numba is not installed (pip install 'et-sim[compile]')"
+ENVIRONMENT = 1  # the status of a Python that could not import, or not begin
 
 
 def main(directory: Path) -> None:
-    """Work off what is ordered, unless another process does."""
+    """Work off what is ordered, unless another process does, or the environment fails."""
     with locked(directory) as is_free:
-        for file, wanted in orders(directory) if is_free else ():
-            if read_code(wanted.path) is None:
-                _have_made(wanted, file.suffix == PATIENT)
+        for file, content in orders(directory) if is_free else ():
+            if read_code(file.with_suffix(ENDING)) is None and not _is_dealt_with(file, content):
+                return
 
 
-def _have_made(wanted: Order, is_patient: bool) -> None:
-    """Make machine code in a new process; if that is killed, say so in place of the code."""
-    command = [sys.executable, "-P", "-m", WORKER, *(["patient"] if is_patient else [])]
-    status = subprocess.run(command, input=pickle.dumps(wanted), check=False).returncode
-    if status:
+def _is_dealt_with(file: Path, content: bytes) -> bool:
+    """Make machine code in a new process; if that is killed, say so in place of the code.
+
+    False: the environment failed.
+    """
+    command = [sys.executable, "-P", "-m", WORKER, *(["patient"] if file.suffix == PATIENT else [])]
+    try:
+        status = subprocess.run(command, input=content, check=False).returncode
+    except OSError as error:
+        _say(str(error))
+        return False
+    if status not in (0, ENVIRONMENT):
         reason = f"the process that compiles ended with status {status}"
-        write_whole(wanted.path.with_suffix(FAILED), reason.encode())
+        write_whole(file.with_suffix(FAILED), reason.encode())
+    return status != ENVIRONMENT
 
 
 def compiled(wanted: Order, tell: Callable[[float], None]) -> MachineCode:
     """Compile what is ordered; `tell` gets the share that is done."""
+    build, function = _imported(wanted)
+    return build(function, wanted.signature, tell)
+
+
+def _imported(wanted: Order) -> tuple[Callable[..., MachineCode], Callable[..., Any]]:
+    """Return the compiler, and the function that is ordered."""
     from et_sim.compiled.build import build
 
     sys.path += [path for path in wanted.search_paths if path not in sys.path]
     named = getattr(importlib.import_module(wanted.module), wanted.function)  # an entry, or named by one
-    return build(getattr(named, "function", named), wanted.signature, tell)
+    return build, getattr(named, "function", named)
 
 
-def make(wanted: Order, is_patient: bool) -> None:
-    """Make machine code, of what came along or anew, or write down why it cannot be made."""
+def make(content: bytes, is_patient: bool) -> int:
+    """Make machine code, of what came along or anew, or write down why it cannot be made.
+
+    Return the status of the process.
+    """
     gc.disable()  # this process does not last long, and half a million objects of Numba stay anyway
     if is_patient and hasattr(os, "nice"):
         os.nice(19)
+    try:
+        wanted = Order.from_bytes(content)
+    except (AttributeError, TypeError, ValueError):  # it is damaged: nothing can be made of it
+        _say(traceback.format_exc())
+        return 0
     if finished(wanted.path):
-        return
+        return 0
+    try:
+        _imported(wanted)
+    except Exception as error:
+        is_missing = isinstance(error, ModuleNotFoundError) and error.name == "numba"
+        _say(NO_COMPILER if is_missing else traceback.format_exc())
+        return ENVIRONMENT
     try:
         made = compiled(wanted, lambda share: note_progress(wanted.path, share))
         write_code(wanted.path, made.symbol, made.returns, made.content)
         wanted.path.with_suffix(FAILED).unlink(missing_ok=True)
     except Exception as error:
-        reason = NO_COMPILER if _lacks_compiler(error) else traceback.format_exc()
-        sys.stderr.write(reason + "\n")
+        reason = traceback.format_exc()
+        _say(reason)
+        if _is_of_environment(error):
+            return ENVIRONMENT
         write_whole(wanted.path.with_suffix(FAILED), reason.encode())
+    return 0
 
 
-def _lacks_compiler(error: Exception) -> bool:
-    return isinstance(error, ModuleNotFoundError) and error.name == "numba"
+def _is_of_environment(error: BaseException | None) -> bool:
+    """Return whether an exception, or one that led to it, is of a file or module that is missing."""
+    while error is not None:
+        if isinstance(error, ImportError | OSError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _say(reason: str) -> None:
+    sys.stderr.write(reason.rstrip() + "\n")
+    sys.stderr.flush()
 
 
 if __name__ == "__main__":
     if sys.argv[1:] in ([], ["patient"]):
-        make(pickle.load(sys.stdin.buffer), bool(sys.argv[1:]))
+        sys.exit(make(sys.stdin.buffer.read(), bool(sys.argv[1:])))
     else:
         main(Path(sys.argv[1]))

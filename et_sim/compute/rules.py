@@ -5,13 +5,13 @@ Not here: how rules are written (`et_sim.machine.compute_rules`).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from et_sim.basics.errors import MachineError, did_you_mean
+from et_sim.basics.patterns import fits_stars, matching
 from et_sim.basics.unique import unique
 from et_sim.basics.units import rank_mask
 from et_sim.compute.model import ComputeModel, Durations, PartialModel, TimingModel, Utilisation
@@ -114,8 +114,10 @@ def _matches(where: Where, trace: Trace, rank: int) -> Any:
     if where.kind is not None:
         matches &= trace.is_copy == (where.kind is WorkOf.COPY)
     if where.name is not None:
-        fullmatch = re.compile(where.name, re.DOTALL).fullmatch
-        matches &= np.array([fullmatch(name) is not None for name in trace.names], np.bool_)[trace.name]
+        fits = map(fits_stars(where.name), trace.names)
+        matches &= np.fromiter(fits, np.bool_, len(trace.names))[trace.name]
+    if where.regex is not None:
+        matches &= matching(where.regex, trace.names)[trace.name]
     if where.operations:
         kinds = [text.partition(" ")[0] in where.operations for text in trace.layer_shapes]
         matches &= np.array(kinds, np.bool_)[trace.layer_shape]

@@ -102,7 +102,14 @@ def examine_compiling() -> Iterator[Finding]:
 
 def examine_cache() -> Iterator[Finding]:
     """The place, what it holds, and the room on its disk."""
-    wanted, used = chosen_root(), cache_directory()
+    wanted = chosen_root()
+    try:
+        used = cache_directory()
+    except UsageError as error:
+        yield Finding(
+            CACHE, "place", str(wanted), problem=f"{error.place}: {error.cause}", remedy=error.remedy
+        )
+        return
     if used.parent == wanted.resolve():
         yield Finding(CACHE, "place", f"{used}, writable")
     else:

@@ -25,7 +25,7 @@ from et_sim.basics.errors import UsageError
 from et_sim.fold.path_keys import PathKeys
 from et_sim.machine.model import Network, strides_of
 from et_sim.machine.readers import read_network_alone
-from et_sim.network.registry import model_named
+from et_sim.network.registry import as_named, model_named
 from et_sim.run.result import Result
 from et_sim.trace import TraceBuilder
 from et_sim.trace.workload import Workload
@@ -58,7 +58,7 @@ def examine_model(
     networks = [network] if network is not None else [_network(*shape) for shape in SHAPES]
     for each in networks:
         described = read_network_alone(each)
-        tried = _Trial(name, each, described, random.Random(seed))
+        tried = _Trial(as_named(name), each, described, random.Random(seed))
         yield tried.verdict(programs)
 
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from enum import EnumType
 from functools import cache
@@ -108,8 +109,9 @@ class LinedSection(Section, frozen=True):
     def at(self, *path: str | int) -> str:
         """The line of the key, or the path to it."""
         path = (*self.path, *path)
-        is_file = not self.place.startswith("<")
-        line = line_of(Path(self.place).read_text(encoding="utf-8-sig"), path) if is_file else 0
+        line = 0
+        with suppress(OSError, ValueError):  # from Python, of a preset, or in place within another file
+            line = line_of(Path(self.place).read_text(encoding="utf-8-sig"), path)
         where = f"line {line}" if line else ".".join(map(str, path))
         return f"{self.place}: {where}" if where else self.place
 

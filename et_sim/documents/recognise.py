@@ -71,7 +71,16 @@ _LOOKED_AT = 4096
 _LAYER_WORD = re.compile(
     r"\s*(DATA|MODEL|MICRO|HYBRID_[A-Z_]+|TRANSFORMER\w*|DLRM\w*|DISTRIBUTED_INFERENCE)\s+\S"
 )
+_GROUP = r'"[^"]*"\s*:\s*\[[\s\d,]*\]\s*(?:,\s*|(?=\}))'
 _SIGNS = (
+    # Names of groups may be keys of any other file: the groups that are looked at all have lists of ranks.
+    (
+        Kind.GROUPS,
+        re.compile(
+            rf'\s*\{{\s*(?="[^"]+"\s*:\s*\[\s*\d)(?:{_GROUP})*'
+            r'(?:\}|(?:"[^"]*(?:"\s*(?::\s*(?:\[[\s\d,]*(?:\]\s*)?)?)?)?)?\Z)'
+        ),
+    ),
     (Kind.AXES, re.compile(r"(?m:^axes\s*:)")),
     (Kind.MANIFEST, re.compile(r'"et_sim_workload"\s*:')),
     (Kind.JSON_TRACE, re.compile(r'\s*\{\s*"et_sim_trace"\s*:')),

@@ -6,13 +6,13 @@ name, and applying rules (`et_sim.compute`).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, Self
 
 from et_sim.basics.lazy_names import loaded
+from et_sim.basics.patterns import matching
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import (
     Key,
@@ -93,12 +93,7 @@ def _words(text: str) -> tuple[str, ...]:
 class Where:
     """Nodes of which all that is given holds."""
 
-    more_keys: ClassVar[tuple[Key, ...]] = (
-        Key("name-regex", TEXT, "Nodes whose whole name matches this regular expression."),
-    )
-    name: str | None = text(  # a regular expression that the whole name matches
-        'Nodes with this name; `*` stands for any text: `"*gemm*"`.', None
-    )
+    name: str | None = text('Nodes with this name; `*` stands for any text: `"*gemm*"`.', None)
     kind: WorkOf | None = choice(
         "`copy`: nodes marked as copies of the device's memory; `kernel`: all others.", None, choices=WorkOf
     )
@@ -114,24 +109,25 @@ class Where:
         TEXT_OR_NUMBER, "The attribute's value. Without the key: any.", None, needs="attribute"
     )
     ranks: tuple[range, ...] | None = ranks("Which ranks.", None)  # None: all
+    regex: str | None = text(
+        "Nodes whose whole name matches this regular expression of RE2.", None, name="name-regex"
+    )
 
     @staticmethod
     def complete(given: Mapping[str, Any], section: Section, _: Remarks) -> dict[str, Any]:
-        """One pattern of names, of two forms."""
+        """Refuse two patterns of names, and what is no regular expression."""
         if not given:
             raise section.fault("nothing is said of the kernels", 'leave "where" out for all')
         if "name" in given and "name-regex" in given:
             raise section.fault('keys "name" and "name-regex" are both given', "leave one out")
-        name = given.get("name-regex")
-        if "name" in given:
-            name = ".*".join(map(re.escape, given["name"].split("*")))
+        regex = given.get("name-regex")
         try:
-            re.compile(name or "")
-        except re.error as error:
-            raise section.fault(
-                f'key "name-regex" is {show(name)}: {error}', "give a regular expression"
-            ) from None
-        return {"name": name}
+            if regex is not None:
+                matching(regex, ())
+        except ValueError as error:
+            remedy = "give a regular expression of RE2, without lookahead and back-references"
+            raise section.fault(f'key "name-regex" is {show(regex)}: {error}', remedy) from None
+        return {}
 
 
 @quick_dataclass(frozen=True, eq=False)

@@ -17,6 +17,7 @@ from et_sim.documents.kinds import OBJECT
 from et_sim.machine.protocol_presets import PROTOCOL_KEY
 from et_sim.machine.transports import Credits
 
+MOST_RANKS = 4096  # the ways of all pairs are looked at
 PS_PER_NS = 1000
 LONGEST_CYCLE_PS = 1000  # unless given
 ROUNDED = 1e-9  # relative: a quotient of floats that is so near to a whole number is that

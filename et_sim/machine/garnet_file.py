@@ -13,6 +13,7 @@ from typing import Any
 
 from et_sim.basics.errors import MachineError, did_you_mean
 from et_sim.documents.reading import MOST_DEVICES, whole_number
+from et_sim.machine.credits import MOST_RANKS
 from et_sim.machine.recognise import Imported
 
 TORUS, SWITCH = "Torus3D", "NV_Switch"
@@ -51,13 +52,13 @@ class _File:
                 )
             self.words[name], self._lines[name] = value, number
 
-    def number(self, name: str) -> int:
-        """A whole number from 1."""
+    def number(self, name: str, most: int = MOST_DEVICES) -> int:
+        """Return a whole number from 1."""
         word = self.words.get(name, "1" if name in OPTIONAL else "")
         number = whole_number(word)
-        if number is None or not 1 <= number <= MOST_DEVICES:
+        if number is None or not 1 <= number <= most:
             cause = f"{name} is {word}" if word else f"{name} is missing"
-            raise self.fault(name, cause, f"allowed: 1 to {MOST_DEVICES:,}")
+            raise self.fault(name, cause, f"allowed: 1 to {most:,}")
         return number
 
     def bytes(self, name: str) -> int:
@@ -79,7 +80,7 @@ def import_garnet(text: str, place: str) -> Imported:
     shape = file.words.get("topology", "")
     if shape not in (TORUS, SWITCH):
         raise file.fault("topology", f"topology is {shape or 'missing'}", f"{TORUS} or {SWITCH}")
-    npus = file.number("num-npus")
+    npus = file.number("num-npus", MOST_RANKS)
     devices = [{"name": f"npu{n}", "kind": "npu"} for n in range(npus)]
     links: list[dict[str, Any]] = []
     sizes: tuple[int, ...] = (npus,)

@@ -48,11 +48,19 @@ def refuse_other_role(content: Mapping[str, Any], expected: Role, place: str) ->
         NETWORK_1_SIGNS | GRAPH_SIGNS | LOGGOPS_SIGNS
     ):
         return
+    if expected is Role.GROUPS and _is_of_ranks(content):
+        return
     if expected is not Role.GROUPS and not content.keys().isdisjoint(_SIGNS[expected]):
         return
     actual = role_of(content)
     if actual is not None and actual is not expected:
         raise mixed_up(actual, expected, place)
+
+
+def _is_of_ranks(content: Mapping[str, Any]) -> bool:
+    """Return whether all values are lists of numbers, as in a groups file, whose keys may be any names."""
+    lists = list(content.values())
+    return all(isinstance(ranks, list) and all(isinstance(rank, int) for rank in ranks) for ranks in lists)
 
 
 def mixed_up(actual: Role, expected: Role, place: str) -> MachineError:

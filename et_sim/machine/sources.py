@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 from msgspec.structs import replace
 
 from et_sim.basics.errors import MachineError, UsageError, did_you_mean
-from et_sim.basics.files import is_folder
+from et_sim.basics.files import is_file, is_folder
 from et_sim.documents.keys import Section
 from et_sim.documents.reading import MOST_DIGITS, TOO_MANY_DIGITS, read_bounded
 from et_sim.machine.recognise import (
@@ -85,14 +85,18 @@ class Source(Section, frozen=True):
 Given: TypeAlias = str | Path | Mapping[Any, Any] | Source
 
 
-def load(given: Given, role: Role) -> Source:
-    """Read a path, or take a dict, as the file of the given role; a source stays as it is."""
+def load(given: Given, role: Role, place: str = "") -> Source:
+    """Read a path, or take a dict, as the file of the given role; a source stays as it is.
+
+    `place` is where a dict stands: in another file, from whose folder the dict names files.
+    """
     if isinstance(given, Source):
         return given
     if role is Role.NETWORK and hasattr(given, "nodes") and hasattr(given, "edges"):
         source = _from_networkx(given)
     elif isinstance(given, Mapping):
         source = _from_mapping(given, role)
+        source = replace(source, place=place) if place else source
     elif isinstance(given, str | Path):
         source = _from_file(Path(given), role)
     else:
@@ -112,7 +116,7 @@ def as_given(source: Source) -> dict[str, Any]:
         return {**content, "profile": "astra-1.0"}
     if imported is None or source.imports:
         return content
-    if not source.place.startswith("<"):
+    if is_file(Path(source.place)):
         return {**content, "graph": {"import": Path(source.place).name}}
     listed: dict[str, Any] = _plain(imported.content, source.place)
     return {**{key: value for key, value in content.items() if key != "graph"}, **listed}

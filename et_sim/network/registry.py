@@ -1,7 +1,8 @@
 """The network models by name, and which of them a run takes if nobody names one.
 
 A name with a dot is that of a module of yours, or of its file (`model.py`), which offers what
-`engine.network_seam.NetworkModel` asks for (`custom`).
+`engine.network_seam.NetworkModel` asks for (`custom`). It is imported only if the command line, or a program,
+names it (`OwnModel`): names in sweeps and runs are data, and data runs no code.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import importlib
 import sys
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from et_sim.basics.errors import UsageError, did_you_mean
 
@@ -32,6 +33,25 @@ PACKETS = "packets, queues, losses, congestion control"
 FAIRLY = "messages share links fairly"
 PORTS, CREDITS, PROTOCOL = " with ports", " with credits", " with a protocol"
 ASKED_FOR = ("HAS_CONTENTION", "check", "tables", "resources", "path_keys", "needs", "inject")
+
+
+class OwnModel(str):
+    """A network model of yours that the command line or a program names, in all processes of the run."""
+
+    __slots__ = ()
+
+
+@overload
+def as_named(name: str) -> str: ...
+
+
+@overload
+def as_named(name: None) -> None: ...
+
+
+def as_named(name: str | None) -> str | None:
+    """Return a name that the command line or a program gives: what it names may be imported."""
+    return OwnModel(name) if isinstance(name, str) and "." in name else name
 
 
 class Scope(NamedTuple):
@@ -99,12 +119,18 @@ def choose_model(name: str | None, machine: Machine, *, is_preset: bool) -> Mode
 
 
 def check_model(name: str | None) -> None:
-    """Refuse a network model that does not exist; None: none is named."""
-    if name is not None and name not in MODELS and "." not in str(name):
+    """Refuse a network model that does not exist, or that only data names; None: none is named."""
+    if name is None or name in MODELS or isinstance(name, OwnModel):
+        return
+    if "." not in str(name):
         raise UsageError(
             f"network model {name!r} is not known",
             remedy=did_you_mean(str(name), tuple(MODELS)) or f"known: {', '.join(MODELS)}",
         )
+    raise UsageError(
+        f"network model {name!r} is a program, and only the command line can have it run",
+        remedy=f"if you trust it, give --network-model {name}, too",
+    )
 
 
 def model_named(name: str) -> NetworkModel:

@@ -13,7 +13,6 @@ Not here: how streams are described (`et_sim.machine.system`), and what becomes 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -21,6 +20,7 @@ import numpy as np
 
 from et_sim.basics.errors import MachineError, did_you_mean
 from et_sim.basics.group_names import shown_group
+from et_sim.basics.patterns import fits_stars
 from et_sim.basics.unique import unique
 from et_sim.basics.units import format_ns
 from et_sim.compute import Treatment
@@ -31,11 +31,10 @@ from et_sim.trace.columns import BoolColumn, NodeKind, Trace
 
 
 def is_named(trace: Trace, pattern: str | None) -> BoolColumn:
-    """Which nodes have a name that the pattern fits; None: all."""
+    """Return which nodes have a name that fits a pattern with stars; None: all."""
     if pattern is None:
         return np.ones(len(trace), np.bool_)
-    matches = re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL).fullmatch
-    fits = np.array([matches(name) is not None for name in trace.names], np.bool_)
+    fits = np.fromiter(map(fits_stars(pattern), trace.names), np.bool_, len(trace.names))
     is_named_so: BoolColumn = fits[trace.name]
     return is_named_so
 

@@ -1,8 +1,9 @@
 """Worker processes on this machine: each does many tasks, and is replaced when it ends or grows large.
 
 They are started as programs of their own, not forked: no lock that a thread of this process holds is in them,
-and a script that uses them needs no `__main__` guard. A worker receives how it begins and with what, then
-tasks, and sends back each result when it is there. It ends when this process does, however that happens.
+and a script that uses them needs no `__main__` guard. A worker reads how it begins and with what, then
+receives tasks, and sends back each result when it is there. It ends when this process does, however that
+happens. One that is stopped, by a signal or a debugger, is ended: what it had is done again.
 
 Results do not depend on who works. Not here: any task.
 """
@@ -15,6 +16,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -37,8 +39,9 @@ IS_POSIX = os.name == "posix"  # elsewhere, processes do not inherit sockets
 AHEAD = 2  # tasks that a worker has at once, so that it never waits for the next one
 LARGEST_BYTES = 2 << 30  # of a worker; one that is larger after a task is replaced
 MOST_STARTS = 3  # of workers in a row that end without having done anything
+LOOK_SECONDS = 1.0  # after which workers that send nothing are looked at: one that is stopped twice is ended
 WORTH_SECONDS = 2.0  # of work that is left: half of it is more than a worker takes to begin
-ENDED = "its worker process ended, perhaps for want of memory"
+ENDED = "its worker process ended or was stopped, perhaps for want of memory"
 
 Given = TypeVar("Given")
 Item = TypeVar("Item")
@@ -142,6 +145,7 @@ class _Worker(Struct, eq=False):
     tasks: deque[Numbered] = field(default_factory=deque)  # the first one is under way
     done: int = 0
     is_robbed: bool = False  # of a task that was sent: its result is of no interest
+    was_stopped: bool = False  # when it was looked at
 
     def end(self) -> None:
         self.connection.close()
@@ -171,7 +175,10 @@ class WorkerPool(Struct):
                 done: list[Numbered] = []
                 if do is not None and (own := left.popleft() if left else _robbed(working.values())):
                     done.append((own[0], _attempted(do, own[1])))
-                for ready in wait(list(working), 0 if done else None):
+                readable = wait(list(working), 0 if done else LOOK_SECONDS)
+                if not readable and not done:
+                    _end_stopped(working.values())
+                for ready in readable:
                     worker = working[ready]
                     received = _received(worker)
                     if received is None:
@@ -243,16 +250,43 @@ class WorkerPool(Struct):
             try:
                 process = subprocess.Popen(
                     [sys.executable, "-P", "-m", PROGRAM, str(descriptor)],
-                    stdin=subprocess.DEVNULL,
+                    stdin=subprocess.PIPE,
                     pass_fds=(descriptor,),
                     env=environment,
                 )
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
             connection: Connection[Any, Any] = Connection(ours.detach())
-        with suppress(ConnectionError):  # it has ended: noticed when it is asked for results
-            connection.send_bytes(self.opening)
+        # A thread of its own: a worker that does not read must not keep this process.
+        threading.Thread(target=_open, args=(process, self.opening), daemon=True).start()
         return _Worker(process, connection)
+
+
+def _open(process: subprocess.Popen[bytes], opening: bytes) -> None:
+    """Write how a worker begins; one that has ended is noticed when it is asked for results."""
+    assert process.stdin is not None
+    with suppress(OSError), process.stdin as pipe:
+        pipe.write(opening)
+
+
+def _end_stopped(workers: Iterable[_Worker]) -> None:
+    """End workers that were stopped when they were looked at before, and still are.
+
+    Ctrl-Z stops this process, too: when both go on, workers may be stopped for a moment longer.
+    """
+    for worker in workers:
+        is_stopped = _is_stopped(worker.process.pid)
+        if is_stopped and worker.was_stopped:
+            worker.process.kill()
+        worker.was_stopped = is_stopped
+
+
+def _is_stopped(process: int) -> bool:
+    if not hasattr(os, "waitid"):
+        return False
+    with suppress(ChildProcessError):
+        return os.waitid(os.P_PID, process, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is not None
+    return False
 
 
 def _feed(worker: _Worker, left: deque[Numbered]) -> None:
@@ -299,12 +333,12 @@ def main(descriptor: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes: the one that waits decides
     with Connection(descriptor) as connection:
         try:
-            begin, given = connection.recv()
+            begin, given = pickle.load(sys.stdin.buffer)
             do = begin(given)
             while True:
                 result = _attempted(do, connection.recv())
                 connection.send((result, _memory_bytes()))
-        except (EOFError, ConnectionError):  # the process that waits has ended
+        except (EOFError, ConnectionError, pickle.UnpicklingError):  # the process that waits has ended
             return
 
 

@@ -189,10 +189,8 @@ def _load(name: str, given: Any, sweep: Sweep, path: tuple[str, ...]) -> Loaded:
             return _load_workload(given, sweep.folder)
         if not isinstance(given, str | dict):
             raise InputError(f"the {name} is {given!r}", remedy="name a file, or write its keys here")
-        source = load(str(sweep.folder / given) if isinstance(given, str) else given, ROLES[name])
-        return (
-            replace(source, place=f"{name} of {sweep.section.place}") if isinstance(given, dict) else source
-        )
+        where = str(sweep.folder / given) if isinstance(given, str) else given
+        return load(where, ROLES[name], f"{sweep.section.place}: {name}")
     except EtSimError as error:
         raise _placed(error, sweep.section.at(*path)) from None
 

@@ -6,6 +6,7 @@ Not here: the inputs that it names (`space`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from et_sim.tables.sweep_tables import FIGURES, NUMBER
 Given = str | Path | Mapping[str, Any]
 NAMELESS = "<sweep>"
 _COLUMNS = (NUMBER, *(figure.name for figure in FIGURES))
+MODEL = "model"
 _ALWAYS_READ = ("workload", "system", "network")
 
 
@@ -150,10 +152,10 @@ class Sweep(Struct, frozen=True):
         return points
 
 
-def read_spec(given: Given) -> Sweep:
-    """The sweep of a file, or of a dict with the keys of one."""
+def read_spec(given: Given, model: str | None = None) -> Sweep:
+    """Return the sweep of a file, or of a dict with the keys of one, with a network model of its base."""
     if isinstance(given, Mapping):
-        return _sweep(dict(given), NAMELESS, Path())
+        return _sweep(dict(given), NAMELESS, Path(), model)
     path = Path(given)
     try:
         content = path.read_text(encoding="utf-8-sig")
@@ -167,14 +169,14 @@ def read_spec(given: Given) -> Sweep:
         raise InputError(
             "is no description of a sweep", place=str(path), remedy='give it the keys "base" and "axes"'
         )
-    return _sweep(parsed, str(path), path.parent)
+    return _sweep(parsed, str(path), path.parent, model)
 
 
 def _reason(error: Exception) -> str:
     return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
 
 
-def _sweep(content: dict[str, Any], place: str, folder: Path) -> Sweep:
+def _sweep(content: dict[str, Any], place: str, folder: Path, model: str | None) -> Sweep:
     content = _without_nothing(content)
     content |= {key: _without_nothing(content[key]) for key in ("base", "sample", "search") if key in content}
     section = Section(place, content, error_type=InputError).lined
@@ -182,15 +184,20 @@ def _sweep(content: dict[str, Any], place: str, folder: Path) -> Sweep:
     if not spec.axes:
         raise section.fault("has no axes", "name a field and its values", key="axes")
     axes = tuple(_axis(name, given, section) for name, given in spec.axes.items())
+    base = spec.base if model is None else replace(spec.base, model=model)
+    if model is not None and any(axis.field.root == MODEL for axis in axes):
+        raise section.fault(
+            f"an axis names network models, and --network-model {model}", "leave one out", key="axes"
+        )
     _refuse_twice(axes, section)
-    _check_base(spec.base, axes, section)
+    _check_base(base, axes, section)
     _check_zip(spec, section)
     if spec.sample is not None and spec.zip:
         raise section.fault("a sample takes every axis by itself", "leave zip or sample out", key="zip")
     return Sweep(
         section,
         folder,
-        spec.base,
+        base,
         axes,
         tuple(map(tuple, spec.zip)),
         spec.sample,

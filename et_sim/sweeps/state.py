@@ -98,9 +98,14 @@ class SweepPlan(Struct, frozen=True):
         return _counted(self.sweep, replace(self.space, model=model), numbered, self.goal)
 
 
-def plan_sweep(given: Given, *, may_be_large: bool = False, searches: bool = False) -> SweepPlan:
-    """Read a sweep, or a search; a sweep that is large is refused unless that is said to be right."""
-    sweep = read_spec(given)
+def plan_sweep(
+    given: Given, *, model: str | None = None, may_be_large: bool = False, searches: bool = False
+) -> SweepPlan:
+    """Read a sweep, or a search; a sweep that is large is refused unless that is said to be right.
+
+    `model` is the network model in place of the one that it names.
+    """
+    sweep = read_spec(given, model)
     values = sweep.points()
     if len(values) > MOST_UNASKED and not may_be_large and not searches:
         raise UsageError(

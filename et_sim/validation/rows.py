@@ -28,6 +28,7 @@ from typing import Any
 from msgspec import Struct
 
 from et_sim.basics.errors import InputError, UsageError
+from et_sim.documents.keys import show
 from et_sim.documents.reading import parse_json
 from et_sim.machine.accuracy import LARGE_SIDE, LONG_SEQUENCE
 from et_sim.workloads import Model, Plan, read_model
@@ -36,6 +37,40 @@ from et_sim.workloads.models.model import Attention, FeedForward
 MIB = 1 << 20
 INFERRED = "inferred"  # of an algorithm that was not forced
 NAMES = {"alltoall": "all_to_all", "sendrecv": "ring_send_receive"}  # of nccl-tests, and ours
+
+
+MOST = 2**53  # of a whole number in a table
+TEXTS = (
+    *("id", "hardware", "interconnect", "collective", "algo_forced", "dtype", "gpu", "model", "mode"),
+    *("recompute", "tp_comm", "sharding", "framework"),
+)
+COUNTS = (
+    *("nodes", "gpus", "hidden", "ffn", "heads", "layers", "vocab", "seq_len", "sequence", "bytes"),
+    *(
+        "tp",
+        "pp",
+        "cp",
+        "ep",
+        "dp",
+        "global_batch",
+        "micro_batch",
+        "micro_batches",
+        "grad_accum",
+        "interleave",
+    ),
+)
+
+
+def _checked(table: dict[str, Any]) -> dict[str, Any]:
+    """Return what is given of a table or a row; raise ValueError for a value that its key cannot have."""
+    given = {key: value for key, value in table.items() if value is not None}
+    for key, value in given.items():
+        is_whole = isinstance(value, int) and not isinstance(value, bool)
+        if key in TEXTS and not isinstance(value, str):
+            raise ValueError(f"{key} is {show(value)} (allowed: a text)")
+        if key in COUNTS and not (is_whole and 1 <= value <= MOST):
+            raise ValueError(f"{key} is {show(value)} (allowed: an integer from 1 to 2^53)")
+    return given
 
 
 class Kernel(Struct, frozen=True):
@@ -146,7 +181,8 @@ def _tables(path: Path, text: str) -> Iterator[Row]:
             raise InputError(problem, place=place, remedy="docs/accuracy.md says what tables hold") from error
 
 
-def _collectives(path: Path, table: dict[str, Any]) -> Iterator[Row]:
+def _collectives(path: Path, given: dict[str, Any]) -> Iterator[Row]:
+    table = _checked(given)
     kind = NAMES.get(table["collective"], table["collective"])
     nodes = int(table.get("nodes", 1))
     network = str(table.get("interconnect") or "") if nodes > 1 else ""
@@ -155,8 +191,7 @@ def _collectives(path: Path, table: dict[str, Any]) -> Iterator[Row]:
     if table["gpus"] < 2:
         raise ValueError(f"gpus is {table['gpus']}")
     for number, (size, microseconds, *_) in enumerate(table["rows"], 1):
-        if size <= 0:
-            raise ValueError(f"row {number} moves {size} bytes")
+        _checked({"bytes": size})
         group = "< 1 MiB" if size < MIB else "< 64 MiB" if size < 64 * MIB else ">= 64 MiB"
         yield Row(
             table["id"],
@@ -171,7 +206,8 @@ def _collectives(path: Path, table: dict[str, Any]) -> Iterator[Row]:
         )
 
 
-def _iterations(path: Path, table: dict[str, Any]) -> Iterator[Row]:
+def _iterations(path: Path, given: dict[str, Any]) -> Iterator[Row]:
+    table = _checked(given)
     for number, iteration in iterations_of(table):
         if iteration is None:
             yield Row(table["id"], number, str(table.get("hardware") or ""), "", "", "", "", None, None)
@@ -251,7 +287,8 @@ def iterations_of(table: dict[str, Any]) -> Iterator[tuple[int, Iteration | None
     for number, values in enumerate(table["rows"], 1):
         row = values if isinstance(values, dict) else dict(zip(table["columns"], values, strict=True))
         is_timed, hardware = TIME in row or TIME_MS in row, str(table.get("hardware") or "")
-        yield number, _iteration({**table.get("defaults", {}), **row}, hardware) if is_timed else None
+        values = _checked({**table.get("defaults", {}), **row})
+        yield number, _iteration(values, hardware) if is_timed else None
 
 
 def _iteration(row: dict[str, Any], hardware: str) -> Iteration:

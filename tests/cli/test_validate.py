@@ -249,7 +249,7 @@ BAD: list[tuple[str, str]] = [
     (json.dumps([{**ITERATIONS, "defaults": {}}]), "'vocab' is missing"),
     (json.dumps([{"id": "x"}]), "'rows' is missing"),
     (json.dumps([{**COLLECTIVES, "gpus": 1}]), "gpus is 1"),
-    (json.dumps([{**COLLECTIVES, "rows": [[0, 5]]}]), "moves 0 bytes"),
+    (json.dumps([{**COLLECTIVES, "rows": [[0, 5]]}]), "bytes is 0 (allowed: an integer from 1 to 2^53)"),
     (
         json.dumps([{**ITERATIONS, "rows": [[512, 8, 2, 256, 64, 8, 1, 2, 4, 1, 0.01]]}]),
         "the plan has 16 ranks",
@@ -271,6 +271,29 @@ def test_bad_tables_are_refused_by_name(
     path.write_text(text)
     assert main(["validate", str(path)]) == 2
     assert words in " ".join(capsys.readouterr().err.split())
+
+
+WRONG = (True, 0, -1, 1.5, "x", [], [1], {}, {"a": 1}, None)
+
+
+@pytest.mark.parametrize("table", [COLLECTIVES, ITERATIONS], ids=["collectives", "iterations"])
+def test_a_value_of_any_kind_in_any_place_is_taken_or_refused_in_one_sentence(
+    table: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = table["rows"][0]
+    spoiled = [{**table, key: value} for key in table for value in WRONG]
+    for place in range(len(first)):
+        rows = ([*first[:place], value, *first[place + 1 :]] for value in WRONG)
+        spoiled += [{**table, "rows": [row]} for row in rows]
+    for each in spoiled:
+        status = main(["validate", write(tmp_path, each)])
+        errors = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
+        assert (status, len(errors)) in ((0, 0), (2, 1)), each
+
+
+def test_a_collective_that_is_no_text_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", write(tmp_path, {**COLLECTIVES, "collective": 1})]) == 2
+    assert "table gathered: collective is 1 (allowed: a text)" in capsys.readouterr().err
 
 
 def test_a_row_that_cannot_be_predicted_says_why_and_others_go_on(

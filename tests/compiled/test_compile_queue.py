@@ -3,29 +3,58 @@
 from __future__ import annotations
 
 import os
-import pickle
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 from et_sim.compiled.compile_queue import (
     PATIENT,
+    PROCESSES,
     PROGRESS,
     URGENT,
     Order,
     note_progress,
     noted_progress,
     orders,
+    wait_for,
 )
+
+REPOSITORY = str(Path(__file__).parents[2])
 
 
 def test_the_oldest_comes_first_and_nobody_waits_behind_what_was_ordered_later(tmp_path: Path) -> None:
     placed = [("second", URGENT, 20), ("first", URGENT, 10), ("last", PATIENT, 5), ("afterwards", URGENT, 30)]
     for name, ending, seconds in placed:
         file = (tmp_path / name).with_suffix(ending)
-        file.write_bytes(pickle.dumps(Order(tmp_path / f"{name}.code", "module", "function", (), ())))
+        file.write_bytes(Order(tmp_path / f"{name}.code", "module", "function", (), ()).as_bytes())
+        file.chmod(0o600)
         os.utime(file, (seconds, seconds))
-    made = [order.path.stem for _, order in orders(tmp_path)]
+    made = [Order.from_bytes(content).path.stem for _, content in orders(tmp_path)]
     assert made == ["first", "second", "afterwards", "last"]
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(not PROCESSES.is_dir(), reason="the system does not say that a process is stopped")
+def test_nobody_waits_for_a_process_that_is_stopped(tmp_path: Path) -> None:
+    hold = (
+        "import os, signal, sys; from pathlib import Path; from et_sim.compiled.compile_queue import locked\n"
+        "with locked(Path(sys.argv[1])) as is_free:\n"
+        "    assert is_free; os.kill(os.getpid(), signal.SIGSTOP)"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", hold, str(tmp_path)], env={**os.environ, "PYTHONPATH": REPOSITORY}
+    )
+    try:
+        os.waitid(os.P_PID, holder.pid, os.WSTOPPED)
+        reason = wait_for(Order(tmp_path / "sum.code", "module", "function", (), ()), None)
+    finally:
+        holder.kill()
+        holder.wait()
+    assert (
+        reason == f"process {holder.pid}, which compiles, is stopped: kill -CONT {holder.pid} lets it go on"
+    )
 
 
 def test_the_share_that_was_noted_is_read_for_the_file_in_the_making_only(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import shutil
 import subprocess
 import sys
@@ -15,11 +14,11 @@ import pytest
 from programs import FOLDER, REPOSITORY, finish, run, start, wait_until_made
 
 from et_sim.basics.errors import UsageError
-from et_sim.compiled import compile_queue
+from et_sim.compiled import compile_queue, worker
 from et_sim.compiled.compile_queue import URGENT, WORKER, Order, failure
 from et_sim.compiled.entry_points import MEANWHILE_SECONDS, SHORT_SECONDS, Entry, choice
 from et_sim.compiled.signature import signature_of
-from et_sim.compiled.store import read_code
+from et_sim.compiled.store import read_code, write_whole
 
 SHORT, LONG = "0.1", "1000"
 RUN = Entry._run  # before `conftest` makes tests wait less
@@ -51,7 +50,7 @@ def test_the_background_does_not_need_the_directory_in_which_the_call_was_made(
 
 def place_order(code: Path, function: str) -> None:
     wanted = Order(code, "small_program", function, signature_of((np.array([1, 2]),)), (str(FOLDER),))
-    code.with_suffix(URGENT).write_bytes(pickle.dumps(wanted))
+    write_whole(code.with_suffix(URGENT), wanted.as_bytes())
 
 
 def work_off(folder: Path, *command: str) -> None:
@@ -88,6 +87,75 @@ def test_what_ends_the_process_that_compiles_is_told_in_place_of_the_code(tmp_pa
     place_order(tmp_path / "sum.code", "ends_the_process")
     work_off(tmp_path, "-m", WORKER)
     assert failure(tmp_path / "sum.code") == "the process that compiles ended with status 3"
+
+
+def spoil(site: Path, package: str, content: str) -> Path:
+    """A folder in which a package is half removed."""
+    folder = site / package
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text(content)
+    return site
+
+
+BROKEN = {
+    "numba": "raise ModuleNotFoundError(\"No module named 'numpy.ma'\", name='numpy.ma')",
+    "small_program": "def quadrupled_sum(",
+    "et_sim": "raise ImportError('half removed')",
+}
+
+
+@pytest.mark.parametrize("package", BROKEN)
+def test_a_package_that_is_being_removed_leaves_no_mark_and_the_order_stays(
+    package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = tmp_path / "sum.code"
+    place_order(code, "quadrupled_sum")
+    place_order(tmp_path / "other.code", "quadrupled_sum")
+    site = spoil(tmp_path / "site", package, BROKEN[package])
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(site), str(REPOSITORY))))
+    worker.main(tmp_path)
+    assert not list(tmp_path.glob("*.failed"))
+    assert sorted(path.name for path in tmp_path.glob("*.urgent")) == ["other.urgent", "sum.urgent"]
+    with compile_queue.locked(tmp_path) as is_free:
+        assert is_free
+
+
+def test_a_python_that_is_gone_leaves_no_mark_and_the_order_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place_order(tmp_path / "sum.code", "quadrupled_sum")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "removed" / "python"))
+    worker.main(tmp_path)
+    assert not list(tmp_path.glob("*.failed"))
+    assert (tmp_path / "sum.urgent").exists()
+
+
+def test_a_module_that_is_missing_while_it_is_compiled_is_no_failure_of_the_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def built(*_: Any) -> Any:
+        try:
+            raise ModuleNotFoundError("No module named 'numpy.ma'")
+        except ImportError:
+            raise TypeError("failed in nopython mode") from None
+
+    monkeypatch.setattr("et_sim.compiled.build.build", built)
+    monkeypatch.syspath_prepend(FOLDER)
+    place_order(tmp_path / "sum.code", "quadrupled_sum")
+    assert worker.make((tmp_path / "sum.urgent").read_bytes(), is_patient=False) == worker.ENVIRONMENT
+    assert not list(tmp_path.glob("*.failed"))
+
+
+@pytest.mark.deep
+def test_once_the_environment_is_whole_again_the_order_is_carried_out_at_once(tmp_path: Path) -> None:
+    site = spoil(tmp_path / "site", "numba", BROKEN["numba"])
+    paths = os.pathsep.join((str(site), str(REPOSITORY), str(FOLDER)))
+    cache = tmp_path / "cache"
+    broken = run(LONG, ET_SIM_CACHE_DIR=str(cache), PYTHONPATH=paths)
+    assert (broken.result, broken.is_compiled) == (12, False)
+    assert "which takes longer: ModuleNotFoundError: No module named 'numpy.ma' (see " in broken.errors
+    whole = run(LONG, ET_SIM_CACHE_DIR=str(cache))
+    assert (whole.result, whole.is_compiled) == (12, True)
 
 
 @pytest.mark.deep

@@ -155,6 +155,8 @@ BAD: list[tuple[Any, str]] = [
     ({**DEVICE, "where": {"attribute": "num_ops", "value": "x"}}, "give a number"),
     ({**DEVICE, "where": {"value": 3}}, 'key "value" has no effect without "attribute"'),
     ({**DEVICE, "where": {"name-regex": "("}}, 'key "name-regex" is "("'),
+    ({**DEVICE, "where": {"name-regex": "(?=a)b"}}, "give a regular expression of RE2, without lookahead"),
+    ({**DEVICE, "where": {"name": "*", "name-regex": "a"}}, 'keys "name" and "name-regex" are both given'),
     ({**DEVICE, "where": {"dtype": "bf61"}}, 'key "dtype" is "bf61" (did you mean \'bf16\'?'),
     ({**DEVICE, "where": {"ranks": "x"}}, 'key "ranks"'),
     ([], 'key "compute" is []'),

@@ -16,7 +16,7 @@ from toys.fixed_delay import DELAY_NS
 from toys.shared_medium import BYTES_PER_NS
 
 from et_sim.basics.errors import UsageError
-from et_sim.network.registry import model_named
+from et_sim.network.registry import as_named, model_named
 from et_sim.run.result import Result
 from et_sim.timeline.writer import write_run
 from et_sim.trace import TraceBuilder
@@ -207,6 +207,6 @@ def test_a_model_that_does_not_exist_is_refused() -> None:
     with pytest.raises(UsageError, match="not known"):
         model_named("lynk")
     with pytest.raises(UsageError, match="cannot be imported"):
-        model_named("no.such.module")
+        model_named(as_named("no.such.module"))
     with pytest.raises(UsageError, match="is not a network model"):
-        model_named("os.path")
+        model_named(as_named("os.path"))

@@ -104,6 +104,20 @@ def test_depth_and_longest_way_equal_those_of_another_library(trace: Trace) -> N
     assert merged([(figures, 3)]).nodes.total() == 3 * len(trace)
 
 
+@pytest.mark.parametrize("others", [0, 1])
+@pytest.mark.parametrize("kind", ["ctrl_deps", "data_deps"])
+def test_a_node_that_waits_for_itself_is_a_circle(
+    kind: str, others: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = [{"id": 0, "kind": "COMP", "name": "first", "duration_us": 1}][:others]
+    itself = {"id": 1, "kind": "COMP", "name": "a", "duration_us": 1, kind: [0, 1][1 - others :]}
+    lines = [{"et_sim_trace": 1, "version": ""}, *nodes, itself]
+    Path("itself.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    assert main(["json", "itself.jsonl", "-o", "itself"]) == 0
+    assert main(["stats", "itself"]) == 0
+    assert "none: nodes wait for each other in a circle" in capsys.readouterr().out
+
+
 def test_a_circle_has_no_depth(capsys: pytest.CaptureFixture[str]) -> None:
     build = TraceBuilder()
     build.compute("a", after=[1], node_id=0)

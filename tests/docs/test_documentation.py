@@ -73,13 +73,16 @@ def test_every_relative_link_leads_to_a_file(page: Path) -> None:
     assert not broken
 
 
-def test_installing_takes_two_commands_and_ci_runs_them() -> None:
+def test_installing_takes_two_commands_and_ci_runs_them_in_one_checkout_with_one_cache() -> None:
     readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
     installing = [command.text for command in commands_of(readme) if command.is_installing]
     sets_up = [text for text in installing if "pip install" in text]
     assert len(sets_up) == 2
     ci_lines = (REPOSITORY / ".ci" / "run").read_text(encoding="utf-8").splitlines()
-    assert [text for text in sets_up if text in ci_lines] == sets_up
+    assert [line for line in ci_lines if line in sets_up] == sets_up
+    between = ci_lines[ci_lines.index(sets_up[0]) + 1 : ci_lines.index(sets_up[1])]
+    assert "rm -rf .venv et-sim-demo" in between
+    assert not [line for line in between if "cd " in line or "ET_SIM_CACHE_DIR" in line or "cache" in line]
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,9 @@ CONTENTS = {
     "sys.txt": (Kind.SYSTEM, "scheduling-policy: LIFO\n"),
     "mem.json": (Kind.MEMORY, '{"memory-type": "MEMORY_POOL"}'),
     "groups.json": (Kind.GROUPS, '{"tensor": [0, 1]}'),
+    "group_of_jobs.json": (Kind.GROUPS, '{ "jobs": [0, 1],\n "topology": [2], "memory-type": [] }'),
+    "large_groups.json": (Kind.GROUPS, json.dumps({f"topology {n}": [*range(n)] for n in range(2, 200)})),
+    "no_groups.json": (Kind.NETWORK, '{"npus_count": [4], "topology": ["Ring"]}'),
     "notes.txt": (None, "Layers that talk about DATA are not meant.\n"),
     "empty": (None, ""),
 }

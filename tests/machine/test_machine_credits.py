@@ -146,6 +146,7 @@ def test_what_garnet_ignores_is_a_warning(tmp_path: Path) -> None:
         ({"topology": "Torus5D"}, "line 4: topology is Torus5D"),
         ({"flit_width": "2047"}, "line 8: flit-width is 2047 bits"),
         ({"vcs_per_vnet": "0"}, "line 13: vcs-per-vnet is 0"),
+        ({"num_npus": "409616"}, "line 1: num-npus is 409616 (allowed: 1 to 4,096)"),
         ({"flit_width": None}, "flit-width is missing"),
         ({"flitwidth": "7"}, "line 20: key 'flitwidth' is not known (did you mean 'flit-width'?)"),
     ],

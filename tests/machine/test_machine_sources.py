@@ -12,7 +12,11 @@ import pytest
 from machines import RING_4
 
 from et_sim.basics.errors import MachineError, UsageError
+from et_sim.documents.recognise import SIMULATOR, Kind, kind_of, refuse_misplaced
 from et_sim.machine import read_machine
+from et_sim.machine.network_file import NETWORK_KEYS
+from et_sim.machine.remote_memory import MEMORY_KEYS
+from et_sim.machine.system_file import SYSTEM_KEYS
 
 NETWORK_TEXT = "topology: [ Ring ]\nnpus_count: [ 4 ]\nbandwidth: [ 50 ]\nlatency: [ 500 ]\n"
 OLD_NETWORK = {"topology-name": "Hierarchical", "dimensions-count": 1, "topologies-per-dim": ["Ring"]}
@@ -137,6 +141,21 @@ def test_a_file_passed_with_the_wrong_option_is_recognised(
     path = written(tmp_path, "file", content)
     text = refusal(**{expected: path})
     assert text == f"{path}: this looks like a {actual} file (pass it with --{actual}, not --{expected})"
+
+
+KEYS_OF_FILES = sorted(
+    {key.name for key in (*SYSTEM_KEYS, *NETWORK_KEYS, *MEMORY_KEYS)} | {"jobs", "axes", "topology"}
+)
+
+
+def test_a_group_may_have_the_name_of_any_key(tmp_path: Path) -> None:
+    assert {"g", "rings", "compute"} <= {*KEYS_OF_FILES}
+    for name in KEYS_OF_FILES:
+        path = written(tmp_path, "groups.json", {name: [0, 1], "other": [2, 3]})
+        groups = read_machine(system=SYSTEM, network=RING_4, groups=path).groups
+        assert {*groups} == {name, "other"}, name
+        refuse_misplaced({"groups": path}, SIMULATOR)
+        assert kind_of(Path(path)) is Kind.GROUPS
 
 
 def test_a_dict_passed_as_the_wrong_argument_is_recognised() -> None:

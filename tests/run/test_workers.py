@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -125,6 +126,57 @@ def test_what_a_worker_that_dies_had_is_done_here_and_said(started: list[Any]) -
     tasks = [DEADLY, DEADLY, *range(6)]
     assert list(in_order(deadly, os.getpid(), tasks, tell=told.append)) == tasks
     assert told[0] == f"{ENDED}: going on without it"
+    assert _all_ended(started)
+
+
+def stopping(owner: int) -> Callable[[int], int]:
+    """A number at which processes stop that are not the owner."""
+
+    def do(number: int) -> int:
+        if number == DEADLY and os.getpid() != owner:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return number
+
+    return do
+
+
+def test_what_a_worker_that_is_stopped_had_is_done_here(
+    started: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "LOOK_SECONDS", 0.05)
+    told: list[str] = []
+    tasks = [DEADLY, DEADLY, *range(6)]
+    assert list(in_order(stopping, os.getpid(), tasks, tell=told.append)) == tasks
+    assert _all_ended(started)
+
+
+def test_a_worker_that_is_stopped_before_it_has_read_anything_keeps_nobody(
+    started: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "LOOK_SECONDS", 0.05)
+    start = WorkerPool._start
+
+    def stopped(pool: WorkerPool) -> Any:
+        worker = start(pool)
+        worker.process.send_signal(signal.SIGSTOP)
+        return worker
+
+    monkeypatch.setattr(WorkerPool, "_start", stopped)
+    large = MappingProxyType({number: str(number) * 1000 for number in range(2000)})
+    tasks = range(8)
+    assert list(in_order(looked_up, large, tasks)) == [large[number] for number in tasks]
+    assert _all_ended(started)
+
+
+def test_a_pool_whose_only_workers_are_stopped_says_what_was_lost(
+    monkeypatch: pytest.MonkeyPatch, started: list[Any]
+) -> None:
+    monkeypatch.setattr(workers, "LOOK_SECONDS", 0.05)
+    pool = WorkerPool(workers.pickled((stopping, os.getpid())), 1)
+    results = dict(done for some in pool.run([1, DEADLY, 3]) for done in some)
+    pool.close()
+    assert (results[0], results[2]) == (1, 3)
+    assert isinstance(results[1], workers.WorkerEndedError)
     assert _all_ended(started)
 
 

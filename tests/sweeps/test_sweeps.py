@@ -395,3 +395,50 @@ def test_python_evaluates_when_the_table_is_asked_for(tmp_path: Path, undisturbe
     assert str(frame["peak_memory_bytes"].dtype) == "Int64"  # though nobody tracked memory
     of_dict = et_sim.sweep(spec(), workers=1, progress=False).table
     assert of_dict["makespan_ns"].equals(result.table["makespan_ns"])
+
+
+IN_PLACE = """\
+base:
+  workload: {make: all_reduce, ranks: 4, bytes: 64KiB}
+  system: system.json
+  network: NETWORK
+  model: MODEL
+axes:
+  splits: {field: system.preferred-dataset-splits, values: [1, 2]}
+"""
+WITH_PRESET = (
+    "{topology: [Ring], npus_count: [4], bandwidth: [50.0], latency: [500.0], protocol: {preset: tcp}}"
+)
+WITH_FILE = WITH_PRESET.replace("preset: tcp", "file: inner.txt")
+WITH_IMPORT = "{graph: {import: links.txt}}"
+LINKS = "5 1 4\n4\n" + "".join(f"{npu} 4 100Gbps 0.001ms 0\n" for npu in range(4))
+
+
+@pytest.mark.parametrize(("network", "model"), [(WITH_PRESET, "packet"), (WITH_IMPORT, "analytical")])
+def test_a_network_in_place_names_files_from_the_folder_of_the_sweep(
+    network: str, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "described"
+    folder.mkdir()
+    monkeypatch.chdir(tmp_path)
+    path = write(folder, IN_PLACE.replace("NETWORK", network).replace("MODEL", model))
+    (folder / "links.txt").write_text(LINKS)
+    table = et_sim.sweep(path, tmp_path / "out", workers=1, progress=False).table
+    assert table["status"].to_pylist() == ["complete"] * 2, table["error"].to_pylist()
+
+
+def test_a_protocol_in_place_names_its_file_from_the_folder_of_the_sweep(tmp_path: Path) -> None:
+    path = write(tmp_path, IN_PLACE.replace("NETWORK", WITH_FILE).replace("MODEL", "packet"))
+    (tmp_path / "inner.txt").write_text("PACKET_PAYLOAD_SIZE 1000\n")
+    table = et_sim.sweep(path, tmp_path / "out", workers=1, progress=False).table
+    [error] = set(table["error"].to_pylist())
+    assert error.startswith(f"{tmp_path / 'inner.txt'}: keys L2_ACK_INTERVAL")
+
+
+def test_what_is_wrong_with_a_network_in_place_is_said_with_where_it_stands(tmp_path: Path) -> None:
+    network = WITH_PRESET.replace("preset: tcp", "preset: tpc")
+    path = write(tmp_path, IN_PLACE.replace("NETWORK", network).replace("MODEL", "packet"))
+    table = et_sim.sweep(path, tmp_path / "out", workers=1, progress=False).table
+    [error] = set(table["error"].to_pylist())
+    assert error.startswith(f"{path}: network: protocol")
+    assert "did you mean 'tcp'?" in error

@@ -5,9 +5,7 @@ Not here: the ways of messages (`et_sim.network.routes`).
 
 from __future__ import annotations
 
-import fnmatch
 import math
-import re
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -16,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from et_sim.basics.errors import MachineError
+from et_sim.basics.patterns import fits_pattern
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import LinedSection, Remarks, Section, inline, key, read, show
 from et_sim.documents.kinds import ANYTHING, BANDWIDTH_WITH_UNIT, choice, count, flag, sections, text, time
@@ -252,8 +251,8 @@ def _overridden(build: GraphBuilder, spec: GraphFile) -> list[int]:
 
 def _chosen(build: GraphBuilder, entry: Override) -> list[int]:
     if entry.link is not None:
-        match = re.compile(fnmatch.translate(entry.link)).match
-        return [row for name, row in build.link_names.items() if name == entry.link or match(name)]
+        fits = fits_pattern(entry.link)
+        return [row for name, row in build.link_names.items() if name == entry.link or fits(name)]
     ends = list(enumerate(zip(build.sources, build.targets, strict=True)))
     if entry.device is not None:
         mean = set(devices_meant(build, entry.section, "device", (entry.device,)))

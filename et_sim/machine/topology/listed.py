@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import fnmatch
 import re
 from collections import deque
 from collections.abc import Iterable
 
 from et_sim.basics.errors import did_you_mean
+from et_sim.basics.patterns import fits_pattern
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import Section, inline, key, show
 from et_sim.documents.kinds import choice, flag, sections, text
@@ -107,8 +107,8 @@ def _devices_named(build: GraphBuilder, section: Section, key: str, name: str) -
         return [build.number[name]]
     devices: list[int] = []
     if PATTERN.search(name):
-        match = re.compile(fnmatch.translate(name)).match
-        devices = [number for number, device_name in enumerate(build.names) if match(device_name)]
+        fits = fits_pattern(name)
+        devices = [number for number, device_name in enumerate(build.names) if fits(device_name)]
     if not devices:
         near = did_you_mean(name, tuple(build.names[:5000]))
         remedy = near or f"there are {', '.join(build.names[:3])}, … {build.names[-1]}" if build.names else ""

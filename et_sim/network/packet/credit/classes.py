@@ -17,12 +17,11 @@ import numpy as np
 
 from et_sim.basics.errors import MachineError
 from et_sim.compiled.entry_points import entry
+from et_sim.machine.credits import MOST_RANKS
 from et_sim.machine.model import GraphFabric, Network, Routing
 from et_sim.network.graph import GraphTables
 from et_sim.network.link import DIFFERS_BY_MESSAGE
 from et_sim.network.routes import FIRST_PORTS, next_link, next_stop
-
-MOST_RANKS = 4096  # the ways of all pairs are looked at
 
 
 def check_pairs(network: Network) -> None:
