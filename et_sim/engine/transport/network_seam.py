@@ -86,6 +86,10 @@ class NetworkModel:
         """What of a network changes nothing on the model, and what else the user should know of it."""
         return ()
 
+    def counts_links(self, network: Network, /) -> bool:  # noqa: ARG002
+        """Whether it counts what each link carries, even if one rank is simulated for several."""
+        return True
+
     def with_figures(self, tables: Any, /) -> Tables:
         """The tables with what is kept for a record of causes."""
         kept: Tables = tables
