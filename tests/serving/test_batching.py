@@ -128,6 +128,15 @@ def test_caches_leave_a_replica_one_after_the_other() -> None:
     assert second == first + 10 * TRANSFER_NS
 
 
+def test_caches_reach_a_replica_one_after_the_other() -> None:
+    """Also those that leave different replicas."""
+    pools = (pool(PREFILL, replicas=2), pool(DECODE, first=2))
+    outcome = served([(0, 10, 2), (0, 10, 2)], Policy(PREFILL_FIRST), *pools).served
+    assert [answer.replica for answer in outcome] == [0, 1]
+    first, second = (answer.finish_ns - answer.first_token_ns for answer in outcome)
+    assert second == first + 10 * TRANSFER_NS
+
+
 def test_a_request_that_asks_for_one_token_stays() -> None:
     (answer,) = served([(0, 10, 1)], Policy(), pool(PREFILL), pool(DECODE, first=1)).served
     assert answer.decode_replica < 0
