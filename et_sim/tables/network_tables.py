@@ -123,7 +123,7 @@ LINKS = Table(
             "longest_wait_ns",
             "int64?",
             "the longest that a message that began in the slice had waited, or that one that ended in it was "
-            "held up by sharing the link; null on the analytical model",
+            "held up by sharing links, this among them; null on the analytical model",
         ),
         Column(
             "most_waiting",
@@ -150,7 +150,7 @@ RESOURCES = Table(
         Column(
             "stand_in",
             "int32",
-            "the number of the link that was simulated for it, and whose rows in other tables are its own, too",
+            "the number of the link that was simulated for it: what other tables say of that holds for it",
             refers_to="resources",
         ),
         Column(

@@ -21,7 +21,9 @@ class Sender:
         self.timers: dict[int, int] = {}
         monkeypatch.setattr(control, "ring_at", lambda _, timer, time: self.timers.update({timer: time}))
         monkeypatch.setattr(control, "stop", lambda _, timer: self.timers.pop(timer, None))
-        self.pair = SimpleNamespace(rate=LINE, line_rate=LINE, acknowledged=0, sent=10_000, base_ps=10 * US_PS)
+        self.pair = SimpleNamespace(
+            rate=LINE, line_rate=LINE, acknowledged=0, sent=10_000, base_ps=10 * US_PS
+        )
         self.rules = SimpleNamespace(
             **{"least_rate": LEAST, "gain": 0.25, "clamps_target": 0, "recoveries": 2}
             | {"step": 10, "large_step": 1000, "dctcp_step": 10, "payload": 1000}
@@ -119,9 +121,11 @@ def test_dcqcn_keeps_its_target_in_reductions_one_after_the_other(
     of.rings(control.INCREASE)
     risen = of.pair.rate
     assert risen == 25_000 // 2 + of.pair.target_rate // 2
-    of.pair.heard_for_rate = 1
-    of.rings(control.DECREASE)
-    assert of.pair.target_rate == risen
+    for _ in range(2):
+        of.pair.heard_for_rate = 1
+        of.rings(control.DECREASE)
+        assert of.pair.stage == 0
+    assert of.pair.target_rate == (risen // 2 if clamps else risen)
 
 
 def test_dcqcn_recovers_then_adds_its_step_once_and_then_the_large_one(sender: Callable[..., Sender]) -> None:
@@ -172,6 +176,11 @@ def test_timely_waits_for_the_end_of_a_round(sender: Callable[..., Sender]) -> N
     of.pair.sent = 20_000
     of.hears(control.timely_acknowledged, 10_000)
     assert of.pair.update_at == 10_000
+    of.pair.sent, of.state.now_ps, of.pair.last_rtt_ps = 10_000, 5, 3  # nothing has been sent since
+    of.rules.high_ps = of.rules.low_ps = of.rules.timely_alpha = 0
+    of.rules.least_rtt_ps, of.rules.timely_beta = 1, 0.0
+    of.hears(control.timely_acknowledged, 10_001)
+    assert of.pair.last_rtt_ps == 3
 
 
 def test_dctcp_reduces_once_a_round_by_half_of_the_marked_part(sender: Callable[..., Sender]) -> None:
@@ -187,7 +196,7 @@ def test_dctcp_reduces_once_a_round_by_half_of_the_marked_part(sender: Callable[
     assert of.pair.alpha == 0.75 * 1.0 + 0.25 * (2 / 11)
     assert (of.pair.update_at, of.pair.batch, of.pair.marks) == (25_000, 15, 0)
     alpha = of.pair.alpha
-    assert of.hears(control.dctcp_acknowledged, 15_000) == 40_005
+    assert of.hears(control.dctcp_acknowledged, 15_000, is_marked=1) == 40_005
     assert of.hears(control.dctcp_acknowledged, 15_001, is_marked=1) == int(40_005 * (1 - alpha / 2))
 
 
@@ -199,6 +208,37 @@ def test_dctcp_rises_by_its_step_in_a_round_without_reduction(sender: Callable[.
     of.pair.sent = 20_000
     assert of.hears(control.dctcp_acknowledged, 10_000) == LINE - 5
     assert of.hears(control.dctcp_acknowledged, 10_001) == LINE
+
+
+def test_dctcp_takes_at_most_all_packets_as_marked(sender: Callable[..., Sender]) -> None:
+    of = sender()
+    of.hears(control.dctcp_acknowledged, 1)
+    of.pair.alpha, of.pair.batch, of.pair.marks = 0.0, 4, 9
+    of.pair.sent = 20_000
+    of.hears(control.dctcp_acknowledged, 10_001)
+    assert of.pair.alpha == 0.25
+
+
+def test_a_new_rate_also_holds_for_the_packet_that_was_sent_last(
+    sender: Callable[..., Sender], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    woken: list[int] = []
+    monkeypatch.setattr(control, "rate_ps", lambda _, rate, size: size * 1000 // rate)
+    monkeypatch.setattr(control, "wake_at", lambda _, __, time: woken.append(time))
+    of = sender()
+    port = SimpleNamespace(wakes=1, wakes_ps=700)
+    of.network.flows[0].port, of.network.ports = 0, [port]
+    of.pair.rate, of.pair.last_bytes, of.pair.next_ps = 2, 1, 900
+    control._set_rate(of.network, 0, 1)
+    assert (of.pair.rate, of.pair.next_ps, woken) == (1, 900 + 500, [])  # the port wakes before that anyway
+    control._set_rate(of.network, 0, 10)
+    assert (of.pair.next_ps, woken) == (1400 - 900, [500])
+    of.state.now_ps, port.wakes_ps = 650, 700
+    control._set_rate(of.network, 0, 20)
+    assert woken == [500, 650]
+    port.wakes = 0
+    control._set_rate(of.network, 0, 40)
+    assert woken == [500, 650]
 
 
 def hpcc(of: Sender, hops: int = 1, **rules: Any) -> None:
@@ -222,11 +262,11 @@ def test_hpcc_follows_the_use_of_the_fullest_link(
 ) -> None:
     of = sender()
     hpcc(of)
-    monkeypatch.setattr(control, "_set_rate", lambda network, row, rate: setattr(of.pair, "rate", rate))
+    monkeypatch.setattr(control, "_set_rate", lambda _, __, rate: setattr(of.pair, "rate", rate))
     of.network.transport.noted = [noted(0, 0)] * 5
     assert of.hears(control.hpcc_acknowledged, 1) == LINE  # the first one is only kept
     assert of.pair.update_at == 10_000
-    # In 10 us, which is the round trip: 1 unit of 128 bytes is 1,024 bits, which is all that the link carries.
+    # In a round trip of 10 us, the link carries 1,024 bits: one unit of 128 bytes.
     of.network.transport.noted = [noted(10_000, 1)] * 5
     of.pair.alpha, of.pair.sent = 1.0, 20_000
     rate = of.hears(control.hpcc_acknowledged, 10_001)
@@ -238,7 +278,7 @@ def test_hpcc_follows_the_use_of_the_fullest_link(
 def test_hpcc_keeps_the_rate_of_the_round_within_it(
     sender: Callable[..., Sender], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(control, "_set_rate", lambda network, row, rate: setattr(of.pair, "rate", rate))
+    monkeypatch.setattr(control, "_set_rate", lambda _, __, rate: setattr(of.pair, "rate", rate))
     of = sender()
     hpcc(of)
     of.pair.update_at, of.pair.alpha, of.pair.target_rate = 10_000, 0.0, 50_000
@@ -252,7 +292,7 @@ def test_hpcc_keeps_the_rate_of_the_round_within_it(
 def test_hpcc_raises_by_its_step_so_often_and_then_by_the_use(
     sender: Callable[..., Sender], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(control, "_set_rate", lambda network, row, rate: setattr(of.pair, "rate", rate))
+    monkeypatch.setattr(control, "_set_rate", lambda _, __, rate: setattr(of.pair, "rate", rate))
     of = sender()
     hpcc(of, most_steps=2)
     of.pair.update_at, of.pair.target_rate = 10_000, 20_000
@@ -264,11 +304,54 @@ def test_hpcc_raises_by_its_step_so_often_and_then_by_the_use(
     assert rates == [20_010, 20_020, 40_050]
 
 
+def test_hpcc_counts_the_shorter_queue_and_the_bytes_of_a_link_as_its_use(
+    sender: Callable[..., Sender],
+) -> None:
+    of = sender()
+    hpcc(of)
+    of.pair.window = 1000
+    before, after = noted(0, 5, 3), noted(10_000, 6, 2)
+    in_queue = 2 * 80 * LINE / 1024e5 / 1000
+    assert control._use(of.network, 0, 0, after, before, 10_000) == pytest.approx(1 + in_queue)
+    assert control._use(of.network, 0, 0, before, after, 10_000) == pytest.approx(
+        (1 << 20) - 1 + in_queue  # the count of bytes starts again
+    )
+
+
+def test_hpcc_may_leave_out_links_without_a_queue_within_a_round(
+    sender: Callable[..., Sender], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "_set_rate", lambda _, __, rate: setattr(of.pair, "rate", rate))
+    of = sender()
+    hpcc(of, samples=1)
+    of.pair.update_at, of.pair.alpha, of.pair.target_rate, of.pair.rate = 10_000, 0.0, 50_000, 7
+    of.network.transport.noted = [noted(10_000, 0)] * 5
+    assert of.hears(control.hpcc_acknowledged, 10_000) == 7
+    assert of.hears(control.hpcc_acknowledged, 10_001) == 50_010
+
+
+def test_hpcc_weighs_what_is_new_by_its_part_of_a_round_trip(
+    sender: Callable[..., Sender], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of links that are as full, the first counts; what took longer than a round trip counts in full."""
+    monkeypatch.setattr(control, "_set_rate", lambda _, __, rate: setattr(of.pair, "rate", rate))
+    monkeypatch.setattr(control, "_use", lambda *_: 0.5)
+    of = sender()
+    for times, alpha in (((2_500, 5_000), 0.25 * 0.5 + 0.75), ((20_000, 5_000), 0.5)):
+        hpcc(of, hops=2, wanted_use=0.5)
+        of.pair.update_at, of.pair.alpha, of.pair.stage = 10_000, 1.0, 1
+        of.network.transport.noted = [noted(time, 0) for time in times] + [0] * 3
+        of.pair.sent += 10_000
+        of.hears(control.hpcc_acknowledged, 10_001)
+        assert of.pair.alpha == alpha
+        assert of.pair.stage == 0  # from the wanted use on, the rate follows the use
+
+
 @pytest.mark.parametrize(("hops", "rate"), [(5, 50_010), (6, LINE)])
 def test_hpcc_has_room_for_the_figures_of_five_links(
     sender: Callable[..., Sender], monkeypatch: pytest.MonkeyPatch, hops: int, rate: int
 ) -> None:
-    monkeypatch.setattr(control, "_set_rate", lambda network, row, rate: setattr(of.pair, "rate", rate))
+    monkeypatch.setattr(control, "_set_rate", lambda _, __, rate: setattr(of.pair, "rate", rate))
     of = sender()
     hpcc(of, hops)
     of.pair.update_at, of.pair.alpha, of.pair.target_rate = 10_000, 0.0, 50_000

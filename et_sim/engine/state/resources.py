@@ -37,7 +37,7 @@ class Ends(Struct, frozen=True, eq=False):
 
 
 class Named(Struct, frozen=True, eq=False):
-    """Links, each with its own owner and name: first those of a table, in order, then others that they stand for."""
+    """Links by owner and name: first those of a table, in order, then others for which these stand."""
 
     row: Any  # of the table, that stands for each
     actor: Any
@@ -47,7 +47,7 @@ class Named(Struct, frozen=True, eq=False):
     ends: Ends | None
 
     def with_units(self, rows: int, units: Any, ports: Any) -> Named:
-        """These, with units of a pool behind the first `rows`: of each the one that stands for it, and its name."""
+        """These, and behind the first `rows` units of a pool: which of them stand for them, and their names."""
         count = len(units)
         there = np.full(count, rows)
         return Named(

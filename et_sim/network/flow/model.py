@@ -231,7 +231,8 @@ def resources(network: Network, plan: Plan) -> ResourceTable:
 
 def _named(links: ResourceTable, class_of: Any, actor: Any, actor_of_rank: Any) -> Named:
     """Links of one class, actor and name together, the first of each class before all others."""
-    key = (class_of.astype(np.int64) * (int(actor.max()) + 2) + actor + 1) * len(links.port_names) + links.port
+    of_actor = class_of.astype(np.int64) * (int(actor.max()) + 2) + actor + 1
+    key = of_actor * len(links.port_names) + links.port
     _, at, of_link, counts = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
     is_first = at == np.unique(class_of, return_index=True)[1][class_of[at]]
     order = np.lexsort((np.where(is_first, class_of[at], at), ~is_first))
@@ -359,6 +360,12 @@ def _end(run: Run, route_row: int) -> None:
     through = observe.message_shared(
         run, message_row, route.bottleneck, link_class, route.dimension, message.begin_ns, now, alone_ns
     )
+    if observe.notes_traffic(run):  # of links that are as full, no order says which one held it up
+        at = route.uses.head
+        while at != NONE:
+            if not run.network.uses[at].is_back:
+                observe.link_held_up(run, message_row, run.network.uses[at].link)
+            at = run.network.uses[at].next
     if observe.describes_causes(run):
         observe.next_event_flies(run, through, now, flight_class(run.network, route))
     schedule(run, max(arrives, now), NETWORK + ARRIVAL, message_row, 0, 0)

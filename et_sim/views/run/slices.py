@@ -105,7 +105,9 @@ class LinkTable(SliceTable):
         there = np.flatnonzero(counts[stand_in])
         slices = counts[stand_in[there]]
         of_row = np.repeat(np.arange(len(there)), slices)
-        rows = np.arange(len(of_row)) + np.repeat(begins[stand_in[there]] - (np.cumsum(slices) - slices), slices)
+        rows = np.arange(len(of_row)) + np.repeat(
+            begins[stand_in[there]] - (np.cumsum(slices) - slices), slices
+        )
         of_actors = [*run.actors()["ranks"].to_pylist(), ""]  # the last: nobody's
         named = zip(links["ranks"].of_rows(there), links["actor"][there].tolist(), strict=True)
         return cls(

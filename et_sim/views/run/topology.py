@@ -87,7 +87,9 @@ def _resources(content: dict[str, Any], carried: Any) -> _Resources:
     link, tier = (tuple(map(str, content[name].of_rows())) for name in ("link", "tier"))
     actor, dimension, links = (content[name] for name in ("actor", "dimension", "links"))
     ranks = tuple(content["ranks"].of_rows())
-    return _Resources(actor, ranks, dimension, link, links, tier, np.nan_to_num(content["bytes_per_ns"]), carried)
+    return _Resources(
+        actor, ranks, dimension, link, links, tier, np.nan_to_num(content["bytes_per_ns"]), carried
+    )
 
 
 def _carried(run: RunDirectory, table: LinkTable, part: Selection, count: int) -> Any:
