@@ -47,7 +47,7 @@ class Named(Struct, frozen=True, eq=False):
     ends: Ends | None
 
     def with_units(self, rows: int, units: Any, ports: Any) -> Named:
-        """These, and behind the first `rows` units of a pool: which of them stand for them, and their names."""
+        """These, and behind the first `rows` units of a pool: the stand-in of each, and its port."""
         count = len(units)
         there = np.full(count, rows)
         return Named(
