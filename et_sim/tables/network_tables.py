@@ -86,8 +86,7 @@ LINKS = Table(
             "link",
             TEXT,
             "which of the rank's links: `clockwise`, `anticlockwise`, `to the switch`, `from the "
-            "switch`, `3 further on`; on the analytical model, `all it sends`; named as the actor's first "
-            "rank has it: exchanges in pairs go ahead from one rank and back from the next",
+            "switch`, `3 further on`; on the analytical model, `all it sends`",
         ),
         Column(
             "tier",

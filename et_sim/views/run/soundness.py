@@ -48,8 +48,9 @@ def _findings(run: RunDirectory) -> Iterator[tuple[str, str]]:
     for name, whose in (("groups", "a group's"), ("resources", "a link's")):
         if run.holds(name):
             named = run.table(name, ("ranks",))["ranks"].unique().drop_null().to_pylist()
-            wrong = (text for text in named if not _are_ranks(text))
-            yield from ((f"{name}.arrow", f"{whose} ranks are {text!r}") for text in wrong)
+            yield from (
+                (f"{name}.arrow", f"{whose} ranks are {text!r}") for text in named if not _are_ranks(text)
+            )
     if not _is_in_order(run.table("timeline"), "node", 1):
         yield "timeline.arrow", "its nodes are not in the order of actors and ids, each once"
     if run.holds("memory") and not _is_in_order(run.table("memory"), "time_ns", 0):
