@@ -114,7 +114,7 @@ def resources(network: Network, plan: Plan) -> ResourceTable:
 
 
 def counts_links(network: Network) -> bool:
-    """Whether a folded run counts what each link carries: that of a graph does not tell its links apart."""
+    """Return whether a folded run counts what each link carries: not so for the links of a graph."""
     return not isinstance(network.fabric, GraphFabric)
 
 

@@ -359,7 +359,7 @@ def announced(packets: int) -> str:
 def fewest_actors(
     lowering: Lowering, model: NetworkModel, may_fold: bool, *, by_link: bool = False
 ) -> Actors:
-    """As few as may behave like all ranks; `by_link`: also in which of their links they use."""
+    """Return as few as may behave like all ranks; `by_link`: also in which of their links they use."""
     unfolded = Actors.one_per_rank(lowering.workload.ranks)
     if not may_fold:
         return unfolded

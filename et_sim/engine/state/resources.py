@@ -47,7 +47,7 @@ class Named(Struct, frozen=True, eq=False):
     ends: Ends | None
 
     def with_units(self, rows: int, units: Any, ports: Any) -> Named:
-        """These, and behind the first `rows` units of a pool: the stand-in of each, and its port."""
+        """Add units of a pool behind the first `rows`, given the stand-in of each and its port."""
         count = len(units)
         there = np.full(count, rows)
         return Named(
@@ -89,7 +89,7 @@ class ResourceTable(Struct, frozen=True, eq=False):
         return np.where(self.actor == NOBODY, 1, np.bincount(actor_of_rank)[self.actor])
 
     def by_name(self, actor_of_rank: Any) -> Named:
-        """All links by their owners and names."""
+        """Return all links by their owners and names."""
         if self.named is not None:
             return self.named
         rows, links = np.arange(len(self)), self.links_like(actor_of_rank)
@@ -128,7 +128,7 @@ def with_pool(
 
 
 def _stand_ins(units: PoolUnits, actor_of_rank: Any, rank_of_actor: Any) -> Any:
-    """Of each unit that which is simulated for it: of those that ranks have, that of their actor's rank."""
+    """Return which unit is simulated for each: of those that ranks have, that of their actor's rank."""
     stand_in = np.arange(len(units.stage))
     own = np.flatnonzero(units.npu != SHARED)
     unit_of = np.zeros((len(units.stages), len(actor_of_rank)), np.int64)

@@ -87,7 +87,7 @@ class NetworkModel:
         return ()
 
     def counts_links(self, network: Network, /) -> bool:  # noqa: ARG002
-        """Whether it counts what each link carries, even if one rank is simulated for several."""
+        """Return whether a folded run counts what each link carries."""
         return True
 
     def with_figures(self, tables: Any, /) -> Tables:

@@ -211,7 +211,7 @@ def _index_of(routes: Any) -> Any:
 
 
 def resources(network: Network, plan: Plan) -> ResourceTable:
-    """Every link, or the first of those that are alike."""
+    """Return every link, or the first of those that are alike, and the names of all."""
     links = link.resources_of(network, np.arange(network.ranks))
     class_of, first = _classes_of_links(plan, len(links))
     actor = np.where(links.actor == NOBODY, NOBODY, plan.actor_of_rank[links.actor])
@@ -230,7 +230,7 @@ def resources(network: Network, plan: Plan) -> ResourceTable:
 
 
 def _named(links: ResourceTable, class_of: Any, actor: Any, actor_of_rank: Any) -> Named:
-    """Links of one class, actor and name together, the first of each class before all others."""
+    """Return links by class, actor and name, the first of each class before all others."""
     of_actor = class_of.astype(np.int64) * (int(actor.max()) + 2) + actor + 1
     key = of_actor * len(links.port_names) + links.port
     _, at, of_link, counts = np.unique(key, return_index=True, return_inverse=True, return_counts=True)

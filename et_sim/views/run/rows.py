@@ -258,7 +258,7 @@ MANTISSA, LOW = 53, 27  # bits
 
 
 def exact_total_by(of_row: Any, count: int, values: Any) -> list[Fraction | float]:
-    """The sum of figures for each of `count` groups, exactly: in whatever order they come, and how often.
+    """Return the exact sum of figures for each of `count` groups, which no order of the rows changes.
 
     Whole numbers by power of two are added up, in two parts, whose sums fit 64 bits. Only sums that are not
     finite are no fractions.

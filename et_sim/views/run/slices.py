@@ -94,7 +94,7 @@ class LinkTable(SliceTable):
 
     @classmethod
     def read(cls, run: RunDirectory) -> Self | None:
-        """The table of a run; None if it was not recorded."""
+        """Return the table of a run; None if it was not recorded."""
         if not run.holds(cls.TABLE):
             return None
         every = run.arrays(cls.TABLE, (*cls.OWNERS, *cls.FIGURES))

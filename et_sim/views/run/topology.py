@@ -93,7 +93,7 @@ def _resources(content: dict[str, Any], carried: Any) -> _Resources:
 
 
 def _carried(run: RunDirectory, table: LinkTable, part: Selection, count: int) -> Any:
-    """Bytes by link, of so many; slices at an edge of the window count in proportion."""
+    """Return bytes by link, of so many; slices at an edge of the window count in proportion."""
     figures = table.figures
     first, last = part.window_of(run)
     start, end = figures["start_ns"], np.maximum(figures["end_ns"], figures["start_ns"] + 1)
@@ -132,7 +132,7 @@ def _graph(run: RunDirectory, content: Any, resources: _Resources, has_links: bo
 
 
 def _in_order(links: Any, ends: Any, number: dict[str, int], resources: _Resources) -> Any:
-    """Links by their ends and names, whichever of them was simulated for others."""
+    """Sort links by their ends and names, whichever of them was simulated for others."""
 
     def key(at: int) -> tuple[Any, ...]:
         source, target = (number.get(str(end.texts[end.codes[at]]), NONE) for end in ends)
@@ -175,7 +175,7 @@ def _grid(run: RunDirectory, resources: _Resources, has_links: bool, length: int
 
 
 def _has_each(resources: _Resources, owned: Any, counts: Any) -> bool:
-    """Whether rows are one link of each rank that has any."""
+    """Check that a row is one link of each rank of its actor, if it names no ranks."""
     has_all = np.array([ranks is None for ranks in resources.ranks])[owned]
     return bool((resources.links[owned] == counts[resources.actor[owned]])[has_all].all())
 
@@ -219,7 +219,7 @@ class _Wires:
         self._row.append(row_of_rank[rank])
 
     def _rows_of_ranks(self, rows: Any, resources: _Resources) -> Any:
-        """Of each rank, which of these rows is about its link; NONE: it has none."""
+        """Return which of these rows is about the link of each rank; NONE: it has none."""
         row_of_actor = np.full(int(self._actor_of_rank.max()) + 1, NONE)
         row_of_actor[resources.actor[rows]] = rows
         row_of_rank = row_of_actor[self._actor_of_rank]
