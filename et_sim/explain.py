@@ -172,7 +172,6 @@ def _of_lines() -> Iterator[Meaning]:
         "The link that had the most to carry for its bandwidth over the run, and its tier; or the switches "
         "that reduce, if their rate was used more than any link.",
         {"to get it": "link and flow models always know it, the analytical model with --detail links"},
-        ("bottleneck_unknown",),
     )
     yield Meaning(
         "uncertainty",

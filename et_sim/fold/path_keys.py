@@ -49,6 +49,17 @@ class PathKeys(Protocol):
         """Whether the codes of these pairs say all about their paths."""
 
 
+class ByLink:
+    """Paths between ranks that are also told apart by which of their links they use."""
+
+    def __init__(self, paths: PathKeys) -> None:
+        self._paths = paths
+        self.costs = paths.codes
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._paths, name)
+
+
 def steps_along(paths: PathKeys, lines: Any) -> Any:
     """Numbers of the ways from each member of a line (the last axis) to the next, from the last to the first.
 

@@ -113,6 +113,11 @@ def resources(network: Network, plan: Plan) -> ResourceTable:
     return found
 
 
+def counts_links(network: Network) -> bool:
+    """Return whether a folded run counts what each link carries: not so for the links of a graph."""
+    return not isinstance(network.fabric, GraphFabric)
+
+
 def path_keys(network: Network, *, whole: bool) -> PathKeys:
     """Messages differ by what they are charged for."""
     return fabric_of(network).path_keys(network, on_links=False, whole=whole)

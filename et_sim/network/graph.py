@@ -97,11 +97,16 @@ def path_keys(network: Network, **_: bool) -> LinkPaths:
 
 
 def sending_resources(network: Network, actors: int) -> ResourceTable:
-    """All that an actor sends over each tier of links, and then what switches that reduce send each other."""
+    """All that an actor sends over each tier of links, and then what switches that reduce send each other.
+
+    The capacity is that of the fastest link of the tier.
+    """
     graph = wired(network).graph
     of_link, names = link_tiers(graph)
     rows = np.zeros(len(names), np.int32)
     rows[of_link] = np.minimum(graph.tiers[graph.sources], graph.tiers[graph.targets])
+    fastest = np.zeros(len(names))
+    np.maximum.at(fastest, of_link, graph.bytes_per_ns)
     senders = actors + bool(network.reducers)
     links = sendings(len(names), senders, class_names(network), names)
     return replace(
@@ -110,7 +115,7 @@ def sending_resources(network: Network, actors: int) -> ResourceTable:
         dimension=np.tile(rows, senders),
         port=links.tier,
         port_names=tuple(f"{SENDING}, {name}" for name in names),
-        are_tiers=True,
+        bytes_per_ns=np.tile(fastest, senders),
     )
 
 

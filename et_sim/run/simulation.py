@@ -20,6 +20,7 @@ from et_sim.engine.driver import run_plan
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.transport.network_seam import NetworkModel, packets_expected
 from et_sim.fold import fold as fold_ranks
+from et_sim.fold.path_keys import ByLink
 from et_sim.machine import Machine, Network, Notice, read_machine
 from et_sim.machine.corrections import Correction, Profile
 from et_sim.machine.model import LayerSettings, WhenFull
@@ -269,8 +270,9 @@ def simulated(
 ) -> Outcome:
     """Run as few actors as behave like all ranks, and every rank by itself where that is not possible."""
     workload, machine = lowering.workload, lowering.machine
-    actors = fewest_actors(lowering, model, may_fold)
     network = machine.network_of(has_contention=model.HAS_CONTENTION)
+    may_fold = may_fold and (not recorder.links or model.counts_links(network))
+    actors = fewest_actors(lowering, model, may_fold, by_link=recorder.links)
     plan = assemble(lowering, actors)
     watch.stage(announced(packets_expected(model, network, plan)))
     outcome = recorder.run(plan, network, model, watch)
@@ -354,14 +356,17 @@ def announced(packets: int) -> str:
     return f"simulating about {packets:,} packets ({speed}{hint})"
 
 
-def fewest_actors(lowering: Lowering, model: NetworkModel, may_fold: bool) -> Actors:
-    """As few as may behave like all ranks."""
+def fewest_actors(
+    lowering: Lowering, model: NetworkModel, may_fold: bool, *, by_link: bool = False
+) -> Actors:
+    """Return as few as may behave like all ranks; `by_link`: also in which of their links they use."""
     unfolded = Actors.one_per_rank(lowering.workload.ranks)
     if not may_fold:
         return unfolded
     machine = lowering.machine
     whole = machine.system.behaviour.corrects(Correction.WHOLE_PATH)
-    actors = fold_ranks(lowering, model.path_keys(machine.network, whole=whole))
+    paths = model.path_keys(machine.network, whole=whole)
+    actors = fold_ranks(lowering, ByLink(paths) if by_link and paths is not None else paths)
     # Who starts together must not be told apart by the watch for ties.
     return unfolded if lowering.start_together and len(actors) > 1 else actors
 

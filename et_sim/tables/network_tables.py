@@ -74,6 +74,7 @@ LINKS = Table(
     writer="et_sim.timeline.contents.network:links_content",
     detail="links",
     columns=(
+        Column("resource", "int32", "the number of the link in `resources.arrow`", refers_to="resources"),
         Column(
             "actor",
             "int32?",
@@ -86,8 +87,7 @@ LINKS = Table(
             "link",
             TEXT,
             "which of the rank's links: `clockwise`, `anticlockwise`, `to the switch`, `from the "
-            "switch`, `3 further on`; on the analytical model, `all it sends`; named as the actor's first "
-            "rank has it: exchanges in pairs go ahead from one rank and back from the next",
+            "switch`, `3 further on`; on the analytical model, `all it sends`",
         ),
         Column(
             "tier",
@@ -123,7 +123,7 @@ LINKS = Table(
             "longest_wait_ns",
             "int64?",
             "the longest that a message that began in the slice had waited, or that one that ended in it was "
-            "held up by sharing the link; null on the analytical model",
+            "held up by sharing links, this among them; null on the analytical model",
         ),
         Column(
             "most_waiting",
@@ -146,16 +146,23 @@ RESOURCES = Table(
     writer="et_sim.timeline.contents.network:resources_content",
     remedy="simulate with --detail links, ports or path",
     columns=(
-        Column("resource", "int32", "its number, which path.arrow refers to"),
+        Column("resource", "int32", "its number, which links.arrow and path.arrow refer to"),
+        Column(
+            "stand_in",
+            "int32",
+            "the number of the link that was simulated for it: what other tables say of that holds for it",
+            refers_to="resources",
+        ),
         Column(
             "actor",
             "int32?",
             "the class of identical ranks that has it, or others like it; null for links of other devices",
             refers_to="actors",
         ),
+        Column("ranks", TEXT + "?", "the ranks that have it, such as `0-3,6`; null: all of the actor's"),
         Column("dimension", "int32", "of the network; with a network file of 1.0, the level"),
         Column("link", TEXT, "which of the rank's links, as in `links.arrow`"),
-        Column("links", "int32", "how many there are like it, itself included: all tables show one of them"),
+        Column("links", "int32", "how many there are of this name, one for each of its ranks"),
         Column("tier", TEXT, "links of one sort, as in `links.arrow`"),
         Column(
             "bytes_per_ns", "float64?", "its bandwidth; null where there is no link, but all that is sent"

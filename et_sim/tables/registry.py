@@ -11,7 +11,7 @@ from et_sim.tables.rank_tables import ACTORS, GROUPS, ITERATIONS, JOBS, MEMORY, 
 MANIFEST, SUMMARY, STALL = "run.json", "summary.json", "stall.json"
 KEPT = "path.kept"  # what views found in a long path.arrow: not part of a run, but gone with it
 # Goes up whenever a column is renamed, removed or changes its meaning: only this version is read.
-VERSION = 5
+VERSION = 6
 
 
 TABLES = (

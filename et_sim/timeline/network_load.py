@@ -274,12 +274,11 @@ def _of_program(plan: Plan, ports: _Ports, program: Any) -> Any:
 
 AS_LOADED = 0.99  # of the most loaded link: links from here on are as loaded
 SAME = 1 - 1e-9  # of it: fractions that differ by less are equal, but for rounding
-FOLDED = "ranks are folded, and the analytical model does not tell their links apart: --no-fold"
 
 
 def bottleneck(load: NetworkLoad | None, actor_of_rank: Any, time_ns: int) -> dict[str, Any] | None:
     """The most loaded link and its tier, or class of switches; None if nothing was carried, or counted."""
-    if load is None or time_ns == 0 or load.resources.are_tiers or not load.bytes.any():
+    if load is None or time_ns == 0 or not load.bytes.any():
         return None
     resources, used = load.resources, _used(load) / time_ns
     of_switches = max(load.switches_ns.values(), default=0.0) / time_ns
@@ -310,12 +309,6 @@ def bottleneck(load: NetworkLoad | None, actor_of_rank: Any, time_ns: int) -> di
         "of": "bandwidth" if has_bandwidth else "time",
         "has_contention": resources.are_links,
     }
-
-
-def why_unknown(load: NetworkLoad | None) -> str | None:
-    """Why no bottleneck is known though links were recorded; None: there is one, or nothing was carried."""
-    is_unknown = load is not None and load.resources.are_tiers and load.bytes.any()
-    return FOLDED if is_unknown else None
 
 
 def _of_switches(load: NetworkLoad, used: float) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from et_sim.plan.spilled import Moved
 from et_sim.timeline.content import Nullable, rows_of
 from et_sim.timeline.explained import explained
 from et_sim.timeline.measurement import Measurement
-from et_sim.timeline.network_load import bottleneck, why_unknown
+from et_sim.timeline.network_load import bottleneck
 from et_sim.timeline.out_of_memory import OutOfMemory
 from et_sim.timeline.scope import scope
 from et_sim.timeline.spool import CausalEvents, MessageSpool, Phases, PortRecord
@@ -260,7 +260,6 @@ class RecordedRun:
             **({} if self.moved is None else {"spilled": self.moved.as_dict()}),
             "messages": self.outcome.messages,
             "bottleneck": bottleneck(self.outcome.load, self.measurement.actor_of_rank, self.makespan_ns),
-            "bottleneck_unknown": why_unknown(self.outcome.load),
             "costs": self.costs,
             "throughput": self.throughput,
             **({} if self.uncertainty is None else {"uncertainty": self.uncertainty}),

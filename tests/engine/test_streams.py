@@ -83,6 +83,31 @@ def test_one_stream_of_each_kind_is_what_the_reference_does() -> None:
     assert plain.makespan_ns == 2 * ALL_REDUCE_NS
 
 
+def test_of_parents_that_end_at_the_same_time_the_first_of_the_trace_lets_a_node_begin() -> None:
+    """In whatever order they end; of others, the last to end does."""
+    assert lets_begin({"a": 500, "b": 200}) == "a"  # a begins first, and both end at 500 ns
+    assert lets_begin({"a": 200, "b": 500}) == "a"  # b begins first
+    assert lets_begin({"a": 200, "b": 501}) == "b"
+    assert lets_begin({"a": 501, "b": 200}) == "a"
+
+
+def lets_begin(durations: dict[str, int]) -> str:
+    """Which of two parents a child waits for last; the shorter one begins at 300 ns."""
+    build = TraceBuilder()
+    host = build.compute("host", nanos=300, cpu=True)
+    late = min(durations, key=lambda name: durations[name])
+    parents = [
+        build.compute(name, nanos=nanos, concurrent=True, after=[host] if name == late else [])
+        for name, nanos in durations.items()
+    ]
+    build.compute("child", nanos=10, after=parents)
+    streams = [{"name": name, "takes": ["kernels"], "nodes": name} for name in "ab"]
+    rows = ran(build, streams=streams).timeline.to_pylist()
+    child = next(row for row in rows if row["name"] == "child")
+    assert child["start_ns"] == max(500, *durations.values())
+    return next(row["name"] for row in rows if row["node"] == child["start_cause_node"])
+
+
 def test_groups_have_streams_of_their_own() -> None:
     build = TraceBuilder()
     build.collective("all_reduce", MIB, name="everybody")

@@ -19,11 +19,9 @@ from et_sim.views.compare.changes import compare
 from et_sim.views.report.times import exposed_by_group
 from et_sim.views.run.selection import Selection, selection
 from et_sim.views.sql import Database
-from et_sim.views.summary.rank_table import rank_count
 from et_sim.views.view import VIEWS
 
 A_FEW = 12
-NAMES_OF_LINKS = ("ranks", "link", "source", "target")
 QUERIES = (
     'SELECT rank, node, name, kind, lane, ready_ns, start_ns, end_ns, bytes, "group", sequence, peer, tag '
     "FROM rank_timeline ORDER BY ALL",
@@ -62,10 +60,7 @@ def parts(draw: Random, found: RunDirectory) -> list[Selection]:
 
 def answers(found: RunDirectory, part: Selection) -> dict[str, Any]:
     """Every view, as data; or why there is none."""
-    every = {view: _answer(view, found, part) for view in VIEWS if view not in ("summary", "picture")}
-    topology = every["topology"]
-    topology = topology and {**topology, "links": _unnamed(topology["links"] or [])}
-    return every | {"links": _unnamed(every["links"]), "topology": topology}
+    return {view: _answer(view, found, part) for view in VIEWS if view not in ("summary", "picture")}
 
 
 def _answer(view: str, found: RunDirectory, part: Selection) -> Any:
@@ -73,18 +68,6 @@ def _answer(view: str, found: RunDirectory, part: Selection) -> Any:
         return json.loads(json.dumps(VIEWS[view].data(found, part)))
     except EtSimError as error:
         return str(error).replace(str(found.path), "RUN")
-
-
-def _unnamed(links: list[dict[str, Any]]) -> dict[str, int]:
-    """How many links have which figures: a folded run names links as the first rank of an actor has them.
-
-    Exchanges in pairs go ahead from one rank, and back from the next.
-    """
-    counts: dict[str, int] = {}
-    for link in links:
-        figures = json.dumps({name: value for name, value in link.items() if name not in NAMES_OF_LINKS})
-        counts[figures] = counts.get(figures, 0) + (rank_count(link["ranks"]) if "ranks" in link else 1)
-    return counts
 
 
 def rows_of(found: RunDirectory) -> list[Any]:

@@ -448,8 +448,8 @@ def test_stages_of_their_own_are_recorded_for_all_ranks(fold: bool, tmp_path: Pa
     run = simulated(lambda build, _: build.load(MIB), memory, fold=fold, detail="links")
     write_run(run, tmp_path / "run")
     recorded = open_run(tmp_path / "run")
-    rows = recorded.table("resources").select(["link", "tier", "links"]).to_pylist()
-    links = {row["link"]: row["links"] for row in rows if row["tier"] in ("nic", "memory")}
-    assert sum(links.values()) == 4 + 4  # two groups of memory of each rank are one
-    carried = recorded.table("links").select(["link", "bytes"]).to_pylist()
-    assert sum(links[row["link"]] * row["bytes"] for row in carried) == 2 * 4 * MIB
+    rows = recorded.table("resources").select(["stand_in", "tier"]).to_pylist()
+    stand_ins = [row["stand_in"] for row in rows if row["tier"] in ("nic", "memory")]
+    assert len(stand_ins) == 4 + 4  # two groups of memory of each rank are one
+    carried = recorded.table("links").select(["resource", "bytes"]).to_pylist()
+    assert sum(stand_ins.count(row["resource"]) * row["bytes"] for row in carried) == 2 * 4 * MIB

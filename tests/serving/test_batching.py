@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from et_sim.basics.errors import UsageError
-from et_sim.serving.batcher import CHUNKED, POLICIES, PREFILL_FIRST, Policy
+from et_sim.serving.batcher import CHUNKED, POLICIES, PREFILL_FIRST, Batcher, Policy
+from et_sim.serving.batcher import Sequence as Served
 from et_sim.serving.cluster import Cluster
 from et_sim.serving.replicas import BOTH, DECODE, PREFILL, CachePool
 from et_sim.serving.requests import Request
@@ -126,6 +127,59 @@ def test_caches_leave_a_replica_one_after_the_other() -> None:
     assert [answer.decode_replica for answer in outcome] == [1, 2]
     first, second = (answer.finish_ns - answer.first_token_ns for answer in outcome)
     assert second == first + 10 * TRANSFER_NS
+
+
+def test_caches_reach_a_replica_one_after_the_other() -> None:
+    """Also those that leave different replicas."""
+    pools = (pool(PREFILL, replicas=2), pool(DECODE, first=2))
+    outcome = served([(0, 10, 2), (0, 10, 2)], Policy(PREFILL_FIRST), *pools).served
+    assert [answer.replica for answer in outcome] == [0, 1]
+    first, second = (answer.finish_ns - answer.first_token_ns for answer in outcome)
+    assert second == first + 10 * TRANSFER_NS
+
+
+def test_a_cache_that_comes_when_a_pass_ends_is_in_the_next_one() -> None:
+    """All that happens at a time comes before what begins then."""
+    first_comes = PASS_NS + 10 * TOKEN_NS + 10 * TRANSFER_NS
+    pass_ends = first_comes + PASS_NS + TOKEN_NS
+    arrival = pass_ends - (PASS_NS + TOKEN_NS + TRANSFER_NS)
+    pools = (pool(PREFILL, replicas=2), pool(DECODE, first=2))
+    cluster = served([(0, 10, 4), (arrival, 1, 4)], Policy(PREFILL_FIRST), *pools)
+    passes = {each.start_ns: each.sequences for each in cluster.iterations if each.replica == 2}
+    assert (passes[first_comes], passes[pass_ends]) == (1, 2)
+
+
+def test_a_replica_for_prompts_needs_room_for_them_alone() -> None:
+    pools = (pool(PREFILL, blocks=1), pool(DECODE, first=1))
+    (answer,) = served([(0, 16, 100)], Policy(PREFILL_FIRST, block=16), *pools).served
+    assert answer.is_done
+
+
+def test_a_sequence_that_needs_all_blocks_begins() -> None:
+    (answer,) = served([(0, 32, 1)], Policy(PREFILL_FIRST, block=16), pool(blocks=2)).served
+    assert answer.finish_ns == PASS_NS + 32 * TOKEN_NS
+
+
+def test_prompts_fill_the_budget_of_a_batch() -> None:
+    cluster = served([(0, 10, 1), (0, 10, 1), (0, 10, 1)], Policy(PREFILL_FIRST, token_budget=20))
+    assert [each.sequences for each in cluster.iterations] == [2, 1]
+
+
+def test_only_the_last_part_of_a_prompt_gives_a_token() -> None:
+    times = KnownTimes()
+    cluster = Cluster((pool(),), Policy(CHUNKED, max_batch=64, token_budget=64), times)
+    cluster.serve([Request(0, 0, 100, 1)])
+    assert [batch.sampled for batch in times.batches] == [0, 1]
+
+
+def test_who_loses_its_cache_is_the_next_to_begin() -> None:
+    batcher = Batcher(Policy(PREFILL_FIRST, block=1), 4)
+    first, second, third = (Served(Request(number, 0, 2, 4)) for number in range(3))
+    for sequence in (first, second, third):
+        batcher.enqueue(sequence)
+    batcher.complete(batcher.next_batch())
+    assert [share.sequence for share in batcher.next_batch()] == [first]
+    assert list(batcher.waiting) == [second, third]
 
 
 def test_a_request_that_asks_for_one_token_stays() -> None:

@@ -156,6 +156,7 @@ queues_at_end = queues.queues_at_end
 message_cause = message_causes.message_cause
 message_part = message_causes.message_part
 message_waited = traffic.message_shared
+link_held_up = traffic.link_held_up
 next_event_is_serialised = message_causes.next_event_is_serialised
 next_event_follows = message_causes.next_event_follows
 next_event_flies = message_causes.next_event_flies

@@ -267,6 +267,13 @@ def message_shared(
 
 
 @works_on_tables
+def link_held_up(run: Run, row: int, link_row: int) -> None:
+    """Note that a message that is through was on this link, too, while it was held up."""
+    if is_noted(run):
+        note_wait(run, link_row, run.traffic.messages[row].waited_ns)
+
+
+@works_on_tables
 def message_arrives(run: Run, row: int) -> None:
     """A message is at its target."""
     if is_noted(run):

@@ -30,11 +30,34 @@ class Ends(Struct, frozen=True, eq=False):
         """Some of the links."""
         return replace(self, source=self.source[links], target=self.target[links])
 
-    def with_others(self, count: int) -> Ends:
-        """These, and behind them this many that are no links of a graph."""
-        none = np.full(count, NOBODY, np.int32)
-        source, target = (np.concatenate((column, none)) for column in (self.source, self.target))
+    def with_others(self, count: int, rows: int) -> Ends:
+        """These, and behind the first `rows` this many that are no links of a graph."""
+        source, target = (np.insert(column, [rows] * count, NOBODY) for column in (self.source, self.target))
         return replace(self, source=source, target=target)
+
+
+class Named(Struct, frozen=True, eq=False):
+    """Links by owner and name: first those of a table, in order, then others for which these stand."""
+
+    row: Any  # of the table, that stands for each
+    actor: Any
+    port: Any
+    links: Any  # how many there are of this owner and name
+    ranks: tuple[str | None, ...]  # that have it; None: all of the actor's
+    ends: Ends | None
+
+    def with_units(self, rows: int, units: Any, ports: Any) -> Named:
+        """Add units of a pool behind the first `rows`, given the stand-in of each and its port."""
+        count = len(units)
+        there = np.full(count, rows)
+        return Named(
+            row=np.insert(self.row, there, rows + units),
+            actor=np.insert(self.actor, there, NOBODY),
+            port=np.insert(self.port, there, ports),
+            links=np.insert(self.links, there, 1),
+            ranks=(*self.ranks[:rows], *[None] * count, *self.ranks[rows:]),
+            ends=None if self.ends is None else self.ends.with_others(count, rows),
+        )
 
 
 class ResourceTable(Struct, frozen=True, eq=False):
@@ -51,10 +74,10 @@ class ResourceTable(Struct, frozen=True, eq=False):
     are_links: bool  # which have a capacity that messages wait for
     are_shared: bool = False  # fairly by all messages that are on them
     are_owned: bool = True  # by the ranks of their actors, each of which has one like it
-    are_tiers: bool = False  # a row is all links of a tier that an actor's messages cross
     links: Any = None  # how many links a row stands for; None: one of each rank of the actor
     ends: Ends | None = None  # None: these are no links of a graph
     sizes: tuple[int, ...] = ()  # NPUs of each dimension, innermost first, if they lie in a grid
+    named: Named | None = None  # None: a row stands for no links of other names or owners
 
     def __len__(self) -> int:
         return len(self.actor)
@@ -64,6 +87,13 @@ class ResourceTable(Struct, frozen=True, eq=False):
         if self.links is not None:
             return self.links
         return np.where(self.actor == NOBODY, 1, np.bincount(actor_of_rank)[self.actor])
+
+    def by_name(self, actor_of_rank: Any) -> Named:
+        """Return all links by their owners and names."""
+        if self.named is not None:
+            return self.named
+        rows, links = np.arange(len(self)), self.links_like(actor_of_rank)
+        return Named(rows, self.actor, self.port, links, (None,) * len(self), self.ends)
 
 
 def with_pool(
@@ -75,16 +105,15 @@ def with_pool(
     """
     if not len(units.stage):
         return resources
-    rows, stage = len(units.stage), units.stage
-    actor = actor_of_rank[units.npu]  # of shared ones it does not count
-    stands = np.where(rank_of_actor[actor] == units.npu, np.bincount(actor_of_rank)[actor], 0)
-    of_units = np.where(units.npu == SHARED, 1, stands)
-    links = np.concatenate((resources.links_like(actor_of_rank), of_units))
-    ports = len(resources.port_names) + np.arange(rows, dtype=np.int32)
+    count, stage = len(units.stage), units.stage
+    stand_in = _stand_ins(units, actor_of_rank, rank_of_actor)
+    links = np.concatenate((resources.links_like(actor_of_rank), np.bincount(stand_in, minlength=count)))
+    ports = len(resources.port_names) + np.arange(count, dtype=np.int32)
+    named = resources.by_name(actor_of_rank).with_units(len(resources), stand_in, ports)
     above = int(resources.dimension.max(initial=-1)) + 1
     return replace(
         resources,
-        actor=np.concatenate((resources.actor, np.full(rows, NOBODY, np.int32))),
+        actor=np.concatenate((resources.actor, np.full(count, NOBODY, np.int32))),
         dimension=np.concatenate((resources.dimension, above + stage)),
         port=np.concatenate((resources.port, ports)),
         port_names=(*resources.port_names, *units.names),
@@ -92,9 +121,20 @@ def with_pool(
         tier_names=(*resources.tier_names, *units.stages),
         bytes_per_ns=np.concatenate((resources.bytes_per_ns, units.bytes_per_ns)),
         links=links,
-        ends=None if resources.ends is None else resources.ends.with_others(rows),
+        ends=None if resources.ends is None else resources.ends.with_others(count, len(resources)),
         are_shared=resources.are_shared or units.are_shared,
+        named=named,
     )
+
+
+def _stand_ins(units: PoolUnits, actor_of_rank: Any, rank_of_actor: Any) -> Any:
+    """Return which unit is simulated for each: of those that ranks have, that of their actor's rank."""
+    stand_in = np.arange(len(units.stage))
+    own = np.flatnonzero(units.npu != SHARED)
+    unit_of = np.zeros((len(units.stages), len(actor_of_rank)), np.int64)
+    unit_of[units.stage[own], units.npu[own]] = own
+    stand_in[own] = unit_of[units.stage[own], rank_of_actor[actor_of_rank[units.npu[own]]]]
+    return stand_in
 
 
 def sendings(

@@ -87,6 +87,10 @@ class NetworkModel:
         """What of a network changes nothing on the model, and what else the user should know of it."""
         return ()
 
+    def counts_links(self, network: Network, /) -> bool:  # noqa: ARG002
+        """Return whether a folded run counts what each link carries."""
+        return True
+
     def with_figures(self, tables: Any, /) -> Tables:
         """The tables with what is kept for a record of causes."""
         kept: Tables = tables

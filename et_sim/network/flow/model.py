@@ -27,13 +27,13 @@ import numpy as np
 from msgspec import structs
 
 from et_sim.basics.quick_dataclass import quick_dataclass
-from et_sim.basics.units import LONGEST_NS
+from et_sim.basics.units import LONGEST_NS, format_ranks
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.calendar.clock import schedule, schedule_at_end
 from et_sim.engine.containers import Heap, chain_rows, empty_index, first_of, grow_pool, heap_for, join, leave
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import NETWORK
-from et_sim.engine.state.resources import NOBODY, ResourceTable
+from et_sim.engine.state.resources import NOBODY, Named, ResourceTable
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.network_seam import Needs, message_leaves_at, new_message
 from et_sim.machine.model import GraphFabric, GridFabric, Network, Notice
@@ -211,13 +211,13 @@ def _index_of(routes: Any) -> Any:
 
 
 def resources(network: Network, plan: Plan) -> ResourceTable:
-    """Every link, or the first of those that are alike."""
+    """Return every link, or the first of those that are alike, and the names of all."""
     links = link.resources_of(network, np.arange(network.ranks))
     class_of, first = _classes_of_links(plan, len(links))
-    owner = links.actor[first]
+    actor = np.where(links.actor == NOBODY, NOBODY, plan.actor_of_rank[links.actor])
     return structs.replace(
         links,
-        actor=np.where(owner == NOBODY, NOBODY, plan.actor_of_rank[owner]),
+        actor=actor[first],
         dimension=links.dimension[first],
         port=links.port[first],
         tier=links.tier[first],
@@ -225,6 +225,30 @@ def resources(network: Network, plan: Plan) -> ResourceTable:
         are_shared=True,
         links=np.bincount(class_of),
         ends=None if links.ends is None else links.ends.where(first),
+        named=None if plan.link_classes is None else _named(links, class_of, actor, plan.actor_of_rank),
+    )
+
+
+def _named(links: ResourceTable, class_of: Any, actor: Any, actor_of_rank: Any) -> Named:
+    """Return links by class, actor and name, the first of each class before all others."""
+    of_actor = class_of.astype(np.int64) * (int(actor.max()) + 2) + actor + 1
+    key = of_actor * len(links.port_names) + links.port
+    _, at, of_link, counts = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
+    is_first = at == np.unique(class_of, return_index=True)[1][class_of[at]]
+    order = np.lexsort((np.where(is_first, class_of[at], at), ~is_first))
+    owners = np.split(links.actor[np.argsort(of_link, kind="stable")], np.cumsum(counts)[:-1])
+    most = np.append(np.bincount(actor_of_rank), 1)[actor[at]]  # the last: nobody's
+    ranks = tuple(
+        format_ranks(owners[name].tolist()) if counts[name] < most[name] else None for name in order.tolist()
+    )
+    at = at[order]
+    return Named(
+        row=class_of[at],
+        actor=actor[at],
+        port=links.port[at],
+        links=counts[order],
+        ranks=ranks,
+        ends=None if links.ends is None else links.ends.where(at),
     )
 
 
@@ -336,6 +360,12 @@ def _end(run: Run, route_row: int) -> None:
     through = observe.message_shared(
         run, message_row, route.bottleneck, link_class, route.dimension, message.begin_ns, now, alone_ns
     )
+    if observe.notes_traffic(run):  # of links that are as full, no order says which one held it up
+        at = route.uses.head
+        while at != NONE:
+            if not run.network.uses[at].is_back:
+                observe.link_held_up(run, message_row, run.network.uses[at].link)
+            at = run.network.uses[at].next
     if observe.describes_causes(run):
         observe.next_event_flies(run, through, now, flight_class(run.network, route))
     schedule(run, max(arrives, now), NETWORK + ARRIVAL, message_row, 0, 0)

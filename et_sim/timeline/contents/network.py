@@ -44,14 +44,21 @@ def resources_content(run: RecordedRun) -> TableContent | None:
     resources = run.outcome.resources
     if resources is None:
         return None
+    named = resources.by_name(run.outcome.plan.actor_of_rank)
+    rates = resources.bytes_per_ns[named.row]
+    texts = tuple(dict.fromkeys(text for text in named.ranks if text is not None))
+    number = {None: NOBODY} | {text: at for at, text in enumerate(texts)}
     columns = {
-        "resource": np.arange(len(resources), dtype=np.int32),
-        "actor": resources.actor,
-        "dimension": resources.dimension,
-        **_named(resources),
-        "links": resources.links_like(run.outcome.plan.actor_of_rank).astype(np.int32),
-        "bytes_per_ns": np.where(resources.bytes_per_ns == 0, np.nan, resources.bytes_per_ns),
-        **_ends(resources.ends, len(resources)),
+        "resource": np.arange(len(named.row), dtype=np.int32),
+        "stand_in": named.row.astype(np.int32),
+        "actor": named.actor,
+        "ranks": Texts(np.array([number[text] for text in named.ranks], np.int32), texts),
+        "dimension": resources.dimension[named.row],
+        "link": Texts(named.port, resources.port_names),
+        "tier": Texts(resources.tier[named.row], resources.tier_names),
+        "links": named.links.astype(np.int32),
+        "bytes_per_ns": np.where(rates == 0, np.nan, rates),
+        **_ends(named.ends, len(named.row)),
     }
     return whole(columns, {DIMENSION_SIZES: " ".join(map(str, resources.sizes))} if resources.sizes else {})
 
@@ -103,6 +110,7 @@ def _links(run: RecordedRun, resources: Any) -> Iterator[Block]:
         }
         sums = part["busy_ns"] + part["waited_ns"]
         columns = {
+            "resource": link,
             "actor": resources.actor[link],
             "dimension": resources.dimension[link],
             **_named(resources, link),

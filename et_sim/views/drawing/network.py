@@ -227,8 +227,8 @@ def links(run: RunDirectory, part: Selection = EVERYTHING) -> Heat | None:
     if table is None:
         return None
     first, last = part.window_of(run)
-    ranks = [part.names(text) for text in run.actors()["ranks"].to_pylist()]
-    is_there = np.array([bool(text) for text in [*ranks, not part.ranks]])[table.actor]  # the last: nobody's
+    ranks = [part.names(text) if text else "" for text in table.ranks]
+    is_there = np.array([bool(text) for text in ranks]) | ((table.actor == NONE) & (not part.ranks))
     figures = table.figures
     table = table.where(is_there[table.of_row] & part.touches(figures["start_ns"], figures["end_ns"]))
     figures = table.figures
@@ -252,7 +252,7 @@ def _name(table: LinkTable, at: int, ranks: Sequence[str]) -> str:
     name = table.name[at]
     if TO in name or table.actor[at] == NONE:  # of a graph
         return f"{name}, {table.tier[at]}"
-    whose = ranks[int(table.actor[at])]
+    whose = ranks[at]
     dimension = f", dimension {int(table.dimension[at])}" if np.ptp(table.dimension) else ""
     return f"{called(whose, len(whose))}, {name}{dimension}"
 

@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Struct
 
 from et_sim.basics.unique import unique
-from et_sim.basics.units import plural
+from et_sim.basics.units import parse_ranks, plural
 from et_sim.views.drawing.blocks import Blocks, Chosen, distinct
 from et_sim.views.drawing.nodes import NONE, Nodes, Shown, Tracks, shown_ranks, tracks_of
 from et_sim.views.export.arrows import (
@@ -109,7 +109,12 @@ def links_in_use(run: RunDirectory, shown: Shown, window: Window) -> list[Counte
         start, end = figures["start_ns"][rows], figures["end_ns"][rows]
         spans = [(int(table.actor[at]), *_steps(start, end, permille[rows]))]
         name = f"dimension {int(table.dimension[at])}, {table.name[at]}: busy ‰"
-        counters += _of_ranks(spans, shown, name, "count", window)
+        owners = parse_ranks(table.ranks[at])
+        counters += [
+            counter
+            for counter in _of_ranks(spans, shown, name, "count", window)
+            if any(shown.ranks[counter.place] in span for span in owners)
+        ]
     return sorted(counters, key=lambda counter: counter.place)
 
 

@@ -10,6 +10,7 @@ Adding up is numpy's work, because importing Arrow's compute functions takes lon
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -258,6 +259,33 @@ def total_by(of_row: Any, count: int, values: Any) -> Any:
     """The sum of whole numbers for each of `count` groups, exactly."""
     totals = np.zeros(count, np.int64)
     np.add.at(totals, of_row, values)
+    return totals
+
+
+MANTISSA, LOW = 53, 27  # bits
+
+
+def exact_total_by(of_row: Any, count: int, values: Any) -> list[Fraction | float]:
+    """Return the exact sum of figures for each of `count` groups, which no order of the rows changes.
+
+    Whole numbers by power of two are added up, in two parts, whose sums fit 64 bits. Only sums that are not
+    finite are no fractions.
+    """
+    is_finite = np.isfinite(values)
+    totals: list[Fraction | float] = [Fraction(0)] * count
+    share, exponent = np.frexp(np.where(is_finite, values, 0.0))
+    whole = (share * (1 << MANTISSA)).astype(np.int64)
+    powers, of_power = np.unique(exponent, return_inverse=True)
+    place = of_row * len(powers) + of_power.reshape(-1)
+    high, low = (
+        total_by(place, count * len(powers), part) for part in (whole >> LOW, whole & ((1 << LOW) - 1))
+    )
+    for at in np.flatnonzero((high != 0) | (low != 0)).tolist():
+        group, power = divmod(at, len(powers))
+        scale = Fraction(2) ** (int(powers[power]) - MANTISSA)
+        totals[group] += ((int(high[at]) << LOW) + int(low[at])) * scale
+    for group in np.unique(of_row[~is_finite]).tolist():
+        totals[group] = float(np.sum(values[~is_finite & (of_row == group)]))
     return totals
 
 

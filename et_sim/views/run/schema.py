@@ -136,7 +136,6 @@ SUMMARY_SHAPE: Mapping[str, Shape] = MappingProxyType(
         "out_of_memory": OrNull(OUT_OF_MEMORY),
         "spilled": IfThere(SPILLED),
         "bottleneck": OrNull(BOTTLENECK),
-        "bottleneck_unknown": (str, NONE),
         "costs": OrNull(COSTS),
         "throughput": OrNull(THROUGHPUT),
         "uncertainty": IfThere(UNCERTAINTY),

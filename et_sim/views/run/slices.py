@@ -77,18 +77,49 @@ class SliceTable:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LinkTable(SliceTable):
-    """Links of actors."""
+    """Links by their names and owners; where one was simulated for several, each of them has its slices."""
 
     TABLE = "links"
-    OWNERS = ("actor", "dimension")
+    OWNERS = ("resource",)
     FIGURES = (
         *("start_ns", "end_ns", "busy_ns", "bytes", "messages"),
         *("wait_ns", "longest_wait_ns", "most_waiting", "most_at_once"),  # -1: there is no link model
     )
     LEAST = 0
 
+    resource: Any
     actor: Any
     dimension: Any
+    ranks: tuple[str, ...]  # that have it; empty: it lies between devices that are no NPUs
+
+    @classmethod
+    def read(cls, run: RunDirectory) -> Self | None:
+        """Return the table of a run; None if it was not recorded."""
+        if not run.holds(cls.TABLE):
+            return None
+        every = run.arrays(cls.TABLE, (*cls.OWNERS, *cls.FIGURES))
+        links = run.arrays("resources", ("stand_in", "actor", "ranks", "dimension", "link", "tier"))
+        stand_in = links["stand_in"]
+        counts = np.bincount(every["resource"], minlength=len(stand_in))
+        begins = np.cumsum(counts) - counts
+        there = np.flatnonzero(counts[stand_in])
+        slices = counts[stand_in[there]]
+        of_row = np.repeat(np.arange(len(there)), slices)
+        rows = np.arange(len(of_row)) + np.repeat(
+            begins[stand_in[there]] - (np.cumsum(slices) - slices), slices
+        )
+        of_actors = [*run.actors()["ranks"].to_pylist(), ""]  # the last: nobody's
+        named = zip(links["ranks"].of_rows(there), links["actor"][there].tolist(), strict=True)
+        return cls(
+            resource=there,
+            actor=links["actor"][there],
+            dimension=links["dimension"][there],
+            ranks=tuple(ranks or of_actors[actor] for ranks, actor in named),
+            name=tuple(map(str, links["link"].of_rows(there))),
+            tier=tuple(map(str, links["tier"].of_rows(there))),
+            of_row=of_row,
+            figures={figure: every[figure][rows] for figure in cls.FIGURES},
+        )
 
     @property
     def has_links(self) -> bool:

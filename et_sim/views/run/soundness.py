@@ -45,17 +45,16 @@ def _findings(run: RunDirectory) -> Iterator[tuple[str, str]]:
                 continue
             for wrong in _of_column(column, content[column.name]):
                 yield table.file, wrong
-    if run.holds("groups"):
-        named = run.table("groups")["ranks"].unique().drop_null().to_pylist()
-        yield from (
-            ("groups.arrow", f"a group's ranks are {text!r}") for text in named if not _are_ranks(text)
-        )
+    for name, whose in (("groups", "a group's"), ("resources", "a link's")):
+        if run.holds(name):
+            named = run.table(name, ("ranks",))["ranks"].unique().drop_null().to_pylist()
+            yield from (
+                (f"{name}.arrow", f"{whose} ranks are {text!r}") for text in named if not _are_ranks(text)
+            )
     if not _is_in_order(run.table("timeline"), "node", 1):
         yield "timeline.arrow", "its nodes are not in the order of actors and ids, each once"
     if run.holds("memory") and not _is_in_order(run.table("memory"), "time_ns", 0):
         yield "memory.arrow", "its changes are not in the order of actors and time"
-    if run.holds("links") and run.holds("resources") and not _links(run, "links") <= _links(run, "resources"):
-        yield "links.arrow", "it has links that resources.arrow has not"
 
 
 def _of_manifest(run: RunDirectory) -> Iterator[tuple[str, str]]:
@@ -108,8 +107,3 @@ def _are_ranks(text: str) -> bool:
         return bool(parse_ranks(text))
     except UsageError:
         return False
-
-
-def _links(run: RunDirectory, table: str) -> set[tuple[Any, ...]]:
-    columns = run.table(table, ("actor", "dimension", "link")).to_pydict()
-    return set(zip(*columns.values(), strict=True))

@@ -27,7 +27,7 @@ from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.run.slices import NONE, LinkTable, link_table
 
 MOST_LINKS = 1 << 20  # that are spelled out
-COLUMNS = ("actor", "dimension", "link", "links", "tier", "bytes_per_ns", "source", "target")
+COLUMNS = ("actor", "ranks", "dimension", "link", "links", "tier", "bytes_per_ns", "source", "target")
 ROWS = ("source_row", "target_row")
 AHEAD = re.compile(r"(\d+) further on")
 TO_SWITCH, FROM_SWITCH = "to the switch", "from the switch"
@@ -52,6 +52,7 @@ class _Resources(Struct, frozen=True, eq=False):
     """resources.arrow in columns, and what each row carried."""
 
     actor: Any
+    ranks: tuple[str | None, ...]  # None: all of the actor's
     dimension: Any
     link: tuple[str, ...]
     links: Any
@@ -72,7 +73,7 @@ def topology_of(run: RunDirectory, part: Selection = EVERYTHING) -> Topology | N
     if table is None or not run.holds("resources"):
         return None
     content = run.arrays("resources", (*COLUMNS, *ROWS))
-    resources = _resources(content, _carried(run, table, part))
+    resources = _resources(content, _carried(run, table, part, len(content["actor"])))
     source = content["source"]
     is_wired = source.codes < len(source.texts) - 1
     length = max(part.length_ns(run.summary["makespan_ns"]), 1)
@@ -82,25 +83,24 @@ def topology_of(run: RunDirectory, part: Selection = EVERYTHING) -> Topology | N
     return _grid(run, resources, table.has_links, length)
 
 
-def _resources(content: dict[str, Any], carried: dict[tuple[int, int, str], float]) -> _Resources:
+def _resources(content: dict[str, Any], carried: Any) -> _Resources:
     link, tier = (tuple(map(str, content[name].of_rows())) for name in ("link", "tier"))
     actor, dimension, links = (content[name] for name in ("actor", "dimension", "links"))
-    keys = zip(actor.tolist(), dimension.tolist(), link, strict=True)
-    sizes = np.array([carried.get(key, 0.0) for key in keys])
-    return _Resources(actor, dimension, link, links, tier, np.nan_to_num(content["bytes_per_ns"]), sizes)
+    ranks = tuple(content["ranks"].of_rows())
+    return _Resources(
+        actor, ranks, dimension, link, links, tier, np.nan_to_num(content["bytes_per_ns"]), carried
+    )
 
 
-def _carried(run: RunDirectory, table: LinkTable, part: Selection) -> dict[tuple[int, int, str], float]:
-    """Bytes by link; slices at an edge of the window count in proportion."""
+def _carried(run: RunDirectory, table: LinkTable, part: Selection, count: int) -> Any:
+    """Return bytes by link, of so many; slices at an edge of the window count in proportion."""
     figures = table.figures
     first, last = part.window_of(run)
     start, end = figures["start_ns"], np.maximum(figures["end_ns"], figures["start_ns"] + 1)
     within = np.ones(len(start))
     if part.window is not None:
         within = (np.minimum(end, last) - np.maximum(start, first)).clip(0) / (end - start)
-    sizes = np.bincount(table.of_row, np.maximum(figures["bytes"], 0) * within, len(table.actor))
-    keys = zip(table.actor.tolist(), table.dimension.tolist(), table.name, strict=True)
-    return dict(zip(keys, sizes.tolist(), strict=True))
+    return np.bincount(table.resource[table.of_row], np.maximum(figures["bytes"], 0) * within, count)
 
 
 def _graph(run: RunDirectory, content: Any, resources: _Resources, has_links: bool, length: int) -> Topology:
@@ -112,7 +112,7 @@ def _graph(run: RunDirectory, content: Any, resources: _Resources, has_links: bo
         row_of |= {str(end.texts[end.codes[at]]): int(row[at]) for at in first_of_name.tolist()}
     names = sorted(row_of, key=lambda name: (row_of[name], _natural(name)))
     number = {name: at for at, name in enumerate(names)}
-    known = np.flatnonzero(ends[0].codes < len(ends[0].texts) - 1)
+    known = _in_order(np.flatnonzero(ends[0].codes < len(ends[0].texts) - 1), ends, number, resources)
     source, target = (
         np.array([number.get(str(text), NONE) for text in end.texts], np.int64)[end.codes[known]]
         for end in ends
@@ -129,6 +129,16 @@ def _graph(run: RunDirectory, content: Any, resources: _Resources, has_links: bo
         has_links=has_links,
         **resources.of(known, length),
     )
+
+
+def _in_order(links: Any, ends: Any, number: dict[str, int], resources: _Resources) -> Any:
+    """Sort links by their ends and names, whichever of them was simulated for others."""
+
+    def key(at: int) -> tuple[Any, ...]:
+        source, target = (number.get(str(end.texts[end.codes[at]]), NONE) for end in ends)
+        return min(source, target), max(source, target), source > target, _natural(resources.link[at])
+
+    return np.array(sorted(links.tolist(), key=key), np.int64)
 
 
 def _natural(name: str) -> tuple[tuple[str, int], ...]:
@@ -151,11 +161,7 @@ def _grid(run: RunDirectory, resources: _Resources, has_links: bool, length: int
     sizes, counts = _sizes(run), run.rank_counts()
     ranks = int(counts.sum())
     owned = np.flatnonzero((resources.actor != NONE) & (resources.bytes_per_ns > 0))
-    if (
-        not sizes
-        or int(np.prod(sizes)) != ranks
-        or (resources.links[owned] != counts[resources.actor[owned]]).any()
-    ):
+    if not sizes or int(np.prod(sizes)) != ranks or not _has_each(resources, owned, counts):
         return None
     if int(resources.links[owned].sum()) > MOST_LINKS:
         return None
@@ -166,6 +172,12 @@ def _grid(run: RunDirectory, resources: _Resources, has_links: bool, length: int
         for name in dict.fromkeys(names.tolist()):
             wires.add(dimension, name, here[names == name], resources)
     return wires.topology(resources, has_links, length)
+
+
+def _has_each(resources: _Resources, owned: Any, counts: Any) -> bool:
+    """Check that a row is one link of each rank of its actor, if it names no ranks."""
+    has_all = np.array([ranks is None for ranks in resources.ranks])[owned]
+    return bool((resources.links[owned] == counts[resources.actor[owned]])[has_all].all())
 
 
 class _Wires:
@@ -192,9 +204,8 @@ class _Wires:
         size, stride = self._sizes[dimension], self._strides[dimension]
         if size == 1 or (size == 2 and name == "anticlockwise" and not resources.bytes[rows].any()):
             return
-        row_of_actor = np.full(int(self._actor_of_rank.max()) + 1, NONE)
-        row_of_actor[resources.actor[rows]] = rows
-        rank = np.flatnonzero(row_of_actor[self._actor_of_rank] != NONE)
+        row_of_rank = self._rows_of_ranks(rows, resources)
+        rank = np.flatnonzero(row_of_rank != NONE)
         at = rank // stride % size
         if name in (TO_SWITCH, FROM_SWITCH):
             line = self._switch(dimension) + rank // (stride * size) * stride + rank % stride
@@ -205,7 +216,18 @@ class _Wires:
             ends = rank, rank + ((at + step) % size - at) * stride
         self._source.append(ends[0])
         self._target.append(ends[1])
-        self._row.append(row_of_actor[self._actor_of_rank[rank]])
+        self._row.append(row_of_rank[rank])
+
+    def _rows_of_ranks(self, rows: Any, resources: _Resources) -> Any:
+        """Return which of these rows is about the link of each rank; NONE: it has none."""
+        row_of_actor = np.full(int(self._actor_of_rank.max()) + 1, NONE)
+        row_of_actor[resources.actor[rows]] = rows
+        row_of_rank = row_of_actor[self._actor_of_rank]
+        for row in rows.tolist():
+            text = resources.ranks[row]
+            for span in parse_ranks(text) if text else ():
+                row_of_rank[span.start : span.stop : span.step] = row
+        return row_of_rank
 
     def _switch(self, dimension: int) -> int:
         """The first one of a dimension; it has one for each line of NPUs."""
@@ -294,13 +316,8 @@ def tier_uses(
 
 def _rates(run: RunDirectory, table: LinkTable) -> tuple[Any, Any]:
     """(bytes per ns of every link in the table, 0: it has no bandwidth; how many links are like it)."""
-    names = ("actor", "dimension", "link", "bytes_per_ns", "links")
-    actor, dimension, link, rate, links = run.arrays("resources", names).values()
-    keys = zip(actor.tolist(), dimension.tolist(), link.of_rows(), strict=True)
-    row_of = {key: row for row, key in enumerate(keys)}
-    wanted = zip(table.actor.tolist(), table.dimension.tolist(), table.name, strict=True)
-    rows = np.array([row_of[key] for key in wanted], np.int64)
-    return np.nan_to_num(rate)[rows], links[rows]
+    rate, links = run.arrays("resources", ("bytes_per_ns", "links")).values()
+    return np.nan_to_num(rate)[table.resource], links[table.resource]
 
 
 def _counts(run: RunDirectory) -> dict[str, tuple[int, bool]]:

@@ -53,12 +53,11 @@ class LinkUse(Struct, frozen=True):
 def link_uses(run: RunDirectory, part: Selection = EVERYTHING) -> list[LinkUse] | None:
     """Links that carried anything, the busiest first; None if the run did not record them."""
     part.check_ranks(run)
-    actors = [part.names(ranks) for ranks in run.actors()["ranks"].to_pylist()]
     table = link_table(run)
-    return None if table is None else _from_table(run, table, actors, part)
+    return None if table is None else _from_table(run, table, part)
 
 
-def _from_table(run: RunDirectory, table: LinkTable, actors: list[str], part: Selection) -> list[LinkUse]:
+def _from_table(run: RunDirectory, table: LinkTable, part: Selection) -> list[LinkUse]:
     begin, length = part.window[0] if part.window else 0, part.length_ns(run.summary["makespan_ns"])
     start, end = table.figures["start_ns"], table.figures["end_ns"]
     table = table.where(part.touches(start, end))
@@ -81,7 +80,7 @@ def _from_table(run: RunDirectory, table: LinkTable, actors: list[str], part: Se
     others: list[tuple[str, tuple[Any, ...]]] = []
     for at in np.flatnonzero((messages > 0) | (busy > 0)).tolist():
         is_nobodys = table.actor[at] == NONE
-        ranks = "" if is_nobodys else actors[int(table.actor[at])]
+        ranks = "" if is_nobodys else part.names(table.ranks[at])
         if ranks or (is_nobodys and not part.ranks):
             waited = (int(waits[at]), int(longest[at]), int(waiting[at])) if has_links else (None, None, None)
             of_link = tuple(round(share, 9) for share in shares[at].tolist())

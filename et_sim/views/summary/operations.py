@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, field
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from et_sim.views.run.rows import (
     OperationKeys,
     Spans,
     communicates,
+    exact_total_by,
     most_by,
     spans,
     total_by,
@@ -113,7 +115,7 @@ class OperationTotal:
     # Of kernels timed by the roofline: their time, how much of it arithmetic limits, and sums over it.
     kernel_ns: int = 0
     compute_bound_ns: int = 0
-    weighted: tuple[float, ...] = (0.0,) * len(AVERAGED)
+    weighted: tuple[Fraction | float, ...] = (Fraction(0),) * len(AVERAGED)
     timed_by: dict[str, int] = field(default_factory=dict)  # time by the model that it comes from
     bound: dict[str, int] = field(default_factory=dict)  # time of kernels by what bounds them
     members: int | None = None  # of the group
@@ -138,7 +140,10 @@ class OperationTotal:
     def averages(self) -> dict[str, float | None]:
         """Use of the machine by kernels, weighted by their time; None where the roofline timed none."""
         sums = ("compute_bound_share", *AVERAGED), (self.compute_bound_ns, *self.weighted)
-        return {name: s / self.kernel_ns if self.kernel_ns else None for name, s in zip(*sums, strict=True)}
+        return {
+            name: float(total / self.kernel_ns) if self.kernel_ns else None
+            for name, total in zip(*sums, strict=True)
+        }
 
 
 def names_in(run: RunDirectory) -> tuple[str | None, ...]:
@@ -267,7 +272,7 @@ def _add_up(
         columns += [summed(np.where(mask, duration, 0)) for mask in (is_kernel, is_compute_bound)]
         counts = is_kernel & (duration > 0)  # a figure may be infinite
         weights = (np.where(counts, figure, 0.0) * duration for figure in used)
-        columns += [np.bincount(key_of_row, values, minlength=keys) for values in weights]
+        columns += [np.array(exact_total_by(key_of_row, keys, values), object) for values in weights]
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
 

@@ -9,6 +9,7 @@ Not here: the picture (`views.drawing`).
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import format_bandwidth
 from et_sim.views.run.columns import Words, coded, integers, numbers, words
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.rows import Grouped
+from et_sim.views.run.rows import Grouped, exact_total_by
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.text import prose, share
@@ -79,7 +80,7 @@ class _Sums:
     """What is added up, block by block."""
 
     def __init__(self) -> None:
-        self.of: dict[tuple[str, str, str], list[float]] = {}
+        self.of: dict[tuple[str, str, str], list[Fraction | float]] = {}
         self.roofs: tuple[dict[str, tuple[float, float]], ...] = ({}, {})
 
     def tell(self, which: int, label: str, longest_ns: float, rate: float) -> None:
@@ -118,22 +119,22 @@ def _add(rows: Any, stems: Words, weights: Any, part: Selection, sums: _Sums) ->
         return
     taken = (end - start)[at].astype(np.float64)
     first, last = part.clipped(start[at], end[at])
-    within, ranks = (last - first) / taken, weights[actor[at]].astype(np.float64)
+    within = (last - first) / taken
     operations = intensity[at] * size[at]
     has_labels = all(name in rows.schema.names for name in LABELS)
     labels = [words(rows[name]) for name in LABELS] if has_labels else []
     codes = [stems.codes[coded(rows["name"])][at], *(label.codes[at] for label in labels)]
-    groups = Grouped(*codes)
+    groups = Grouped(*codes, weights[actor[at]])
     bound = np.where(numbers(rows["memory_bound"])[at], last - first, 0)
     figures = (np.ones(len(at)), last - first, operations * within, size[at] * within, bound)
-    totals = [np.bincount(groups.of_row, ranks * figure, len(groups.keys)) for figure in figures]
+    totals = [exact_total_by(groups.of_row, len(groups.keys), figure) for figure in figures]
     rates = operations / taken * 1e9 / compute[at], size[at] / taken * 1e9 / memory[at]
     for number, key in enumerate(groups.keys.tolist()):
-        texts = [str(label.texts[code]) for label, code in zip(labels, key[1:], strict=True)]
+        texts = [str(label.texts[code]) for label, code in zip(labels, key[1:-1], strict=True)]
         names = (texts[0], texts[1]) if texts else (PEAK, BANDWIDTH)
-        old = sums.of.setdefault((str(stems.texts[key[0]]), *names), [0.0] * len(totals))
+        old = sums.of.setdefault((str(stems.texts[key[0]]), *names), [Fraction(0)] * len(totals))
         for place, total in enumerate(totals):
-            old[place] += float(total[number])
+            old[place] += key[-1] * total[number]
         of_kernel = np.flatnonzero(groups.of_row == number)
         for which in (0, 1):
             lengths = np.minimum(taken[of_kernel], ENOUGH_NS)
@@ -141,8 +142,8 @@ def _add(rows: Any, stems: Words, weights: Any, part: Selection, sums: _Sums) ->
             sums.tell(which, names[which], float(taken[best]), float(rates[which][best]))
 
 
-def _kernel(key: tuple[str, str, str], figures: list[float]) -> Kernel:
-    count, total, operations, size, bound = figures
+def _kernel(key: tuple[str, str, str], figures: list[Fraction | float]) -> Kernel:
+    count, total, operations, size, bound = map(float, figures)
     return Kernel(
         *key,
         count=round(count),

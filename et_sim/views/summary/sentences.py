@@ -107,8 +107,7 @@ def bottleneck_text(summary: dict[str, Any]) -> str:
     """Empty if nothing was carried, or it was not counted."""
     bottleneck = summary["bottleneck"]
     if bottleneck is None:
-        reason = summary["bottleneck_unknown"]
-        return f"not known: {reason}" if reason else ""
+        return ""
     waits = "" if bottleneck["has_contention"] else "; nothing waits on this model"
     return f"{_most_loaded(bottleneck)}{waits}"
 

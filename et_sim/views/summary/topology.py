@@ -25,8 +25,8 @@ SCALE = (0.0, 0.01, 0.03, 0.1, 0.3, 0.6, 0.9)  # of use: up to each of them, and
 SHOWN = 10
 NOTHING_CARRIED = "no link carried a message"
 NOT_ONE_BY_ONE = (
-    "links are not known one by one, so that there are only tiers: ranks are folded, the model has no links, "
-    "or there are too many"
+    "links are not known one by one, so that there are only tiers: the model has no links, or there are too "
+    "many"
 )
 
 DEMAND = "on the analytical model, messages wait for no links: more than 100 % is what they ask for"
@@ -147,10 +147,6 @@ def topology_notes(run: RunDirectory, topology: Topology | None) -> list[str]:
         notes.append(NOT_ONE_BY_ONE)
     elif not topology.has_links:
         notes.append(DEMAND)
-    if topology is not None and run.summary["folded"]["actors"] < run.summary["ranks"]:
-        notes.append(
-            "ranks are folded: in exchanges in pairs, others than the first may use the opposite link"
-        )
     kept = recorded_part(run)
     return [*notes, *([f"of what was written: {kept}"] if kept else [])]
 

@@ -1,0 +1,93 @@
+"""Where a chunk joins the others that wait in its queue, by each order, where chunks are equal, too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+
+from et_sim.engine.collectives import queues
+from et_sim.engine.collectives.queues import ALL_GATHER, REDUCE_SCATTER
+from et_sim.engine.state.run import NONE, QUEUE_ORDER
+from et_sim.plan.records import WaitingOrder
+
+OTHER = -7  # an operation that no order but that of priorities looks at
+
+
+class Chunk(NamedTuple):
+    priority: int = 0
+    size: int = 0
+    left: int = 0
+    operation: int = ALL_GATHER
+    started: int = 0
+
+
+Place = Callable[[int, Sequence[Chunk], Chunk], int]
+
+
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch) -> Place:
+    """(order, chunks in the queue, a new one) -> in front of which it waits; NONE: last."""
+
+    def found(order: int, queued: Sequence[Chunk], new: Chunk) -> int:
+        chunks = [*queued, new]
+        for name, figure in (("priority_of", "priority"), ("_operation", "operation")):
+            monkeypatch.setattr(queues, name, lambda _, row, figure=figure: getattr(chunks[row], figure))
+        monkeypatch.setattr(queues, "_bytes", lambda _, row: chunks[row].size)
+        monkeypatch.setattr(queues, "_phases_left", lambda _, row: chunks[row].left)
+        last = len(queued) - 1
+        waiting = next((row for row, chunk in enumerate(queued) if not chunk.started), NONE)
+        visits = [
+            SimpleNamespace(queue=0, next=row + 1 if row < last else NONE) for row in range(len(chunks))
+        ]
+        queue = SimpleNamespace(head=0 if queued else NONE, tail=last if queued else NONE, waiting=waiting)
+        run: Any = SimpleNamespace(
+            plan=SimpleNamespace(settings={QUEUE_ORDER: order}), queues=[queue], visits=visits, chunks=chunks
+        )
+        return int(queues.place_in_queue(run, len(queued)))
+
+    return found
+
+
+def test_priorities_are_served_first_and_equal_ones_in_the_order_of_their_arrival(place: Place) -> None:
+    for order in (queues.PRIORITY, queues.SMALLEST_FIRST):
+        queued = [Chunk(9, started=1), *(Chunk(priority, operation=OTHER) for priority in (5, 5, 3))]
+        of = {priority: place(order, queued, Chunk(priority, operation=OTHER)) for priority in (9, 5, 4, 3)}
+        assert of == {9: 1, 5: 3, 4: 3, 3: NONE}
+    assert place(queues.PRIORITY, [], Chunk()) == NONE
+    assert place(queues.PRIORITY, [Chunk(started=1)], Chunk(5)) == NONE
+
+
+def test_chunks_wait_behind_smaller_ones_and_before_those_of_their_size(place: Place) -> None:
+    queued = [Chunk(size=1, left=2, started=1), *(Chunk(size=size, left=2) for size in (3, 5, 5, 7))]
+    for order in (queues.SMALLEST_FIRST, queues.SMALLEST_INPUT_FIRST):
+        of = {size: place(order, queued, Chunk(size=size, left=2)) for size in (2, 3, 5, 6, 8)}
+        assert of == {2: 1, 3: 1, 5: 2, 6: 4, 8: NONE}
+    assert place(queues.SMALLEST_FIRST, queued, Chunk(size=2, left=1)) == NONE
+    assert place(queues.SMALLEST_INPUT_FIRST, queued, Chunk(size=2, left=1)) == 1
+
+
+def test_chunks_wait_behind_those_with_fewer_phases_left(place: Place) -> None:
+    queued = [Chunk(left=1), Chunk(left=2), Chunk(left=2), Chunk(left=4)]
+    of = {
+        left: place(int(WaitingOrder.FEWEST_PHASES_FIRST), queued, Chunk(left=left))
+        for left in (0, 1, 2, 3, 4, 5)
+    }
+    assert of == {0: 0, 1: 0, 2: 1, 3: 3, 4: 3, 5: NONE}
+
+
+def test_reduce_scatters_and_all_gathers_take_turns(place: Place) -> None:
+    def of(*queued: Chunk, priority: int = 0) -> int:
+        return place(queues.ALTERNATING, queued, Chunk(priority))
+
+    gather, scatter = Chunk(), Chunk(operation=REDUCE_SCATTER)
+    assert of(gather) == 0  # nothing has started
+    assert (
+        of(gather._replace(started=1), scatter, gather) == NONE
+    )  # it passes who differs from the one before
+    assert of(scatter._replace(started=1), scatter, gather) == NONE
+    assert of(gather._replace(started=1), gather, gather) == 2
+    assert of(scatter._replace(started=1), scatter, scatter) == 2
+    assert of(Chunk(priority=2), Chunk(priority=1), Chunk(priority=1), priority=1) == 1
