@@ -288,7 +288,7 @@ def _fall(options: Question, ranks: int, nodes: int, entry: _Size) -> str:
     chosen, group = entry.chosen, Group(ranks, nodes)
     assert chosen.larger is not None
     text = text_of(options.type, group, chosen.time_us, chosen.unlimited_us, chosen.larger)
-    return f"{format_bytes(entry.size)} take {text}"
+    return f"{options.type} of {format_bytes(entry.size)} on {ranks} takes {text}"
 
 
 def _data(

@@ -404,9 +404,11 @@ class CollectiveTables:
         group = Group(members, self._nodes[row])
         text = text_of(kind, group, choice.time_us, choice.unlimited_us, choice.larger)
         others = len(self._requests) - 1
-        more = f"; likewise {others} more of other sizes or groups" if others else ""
-        text = f"more bytes are faster: {format_bytes(request.size)} on {members} ranks take {text}{more}"
-        return [Notice("collective library", kind, text)]
+        more = f"; {others} others likewise" if others else ""
+        text = (
+            f"more bytes are faster: {kind} of {format_bytes(request.size)} on {members} takes {text}{more}"
+        )
+        return [Notice("collective library", "", text)]
 
     def queue_sets(self, group: GroupShape) -> int:
         """Sets of queues that members of a group use at most."""
