@@ -83,7 +83,7 @@ PAIRS_WAY = Way(
         {"pairs_copy": 3.0, "pairs_bandwidth_short": 0.5, "pairs_start": 2.0},
     ),
 )
-BETWEEN = Way("groups on several nodes", ("between_base", "between_step", "between_bandwidth"), ({},))
+BETWEEN = Way("groups on several nodes", ("between_latency", "between_bandwidth"), ({},))
 WAYS = (RINGS, SWITCHES, PAIRS_WAY, BETWEEN)
 # Factors that say nothing without sizes from `LARGE` on, or without protocols that were chosen.
 OF_LARGE = (

@@ -246,11 +246,13 @@ def _of_size(library: Library, options: Question, ranks: int, nodes: int, size: 
 
     counted = size * ranks if options.type == "all_gather" else size
     call = Call(options.type, ranks, nodes, counted, options.dtype or "")
-    return _Size(size, library.choices(call), library.choice(call))
+    chosen = library.choice(call)
+    ways = tuple(chosen if _name(way) == _name(chosen) else way for way in library.choices(call))
+    return _Size(size, ways, chosen)
 
 
 def _name(way: Choice) -> str:
-    return way.text.partition(",")[0]
+    return way.name
 
 
 def _names(sizes: Sequence[_Size]) -> list[str]:
@@ -274,6 +276,19 @@ def _text(
     channels = dict.fromkeys(f"{_name(way)} {way.channels}" for way in sizes[-1].ways)
     yield f"channels: {', '.join(channels)}"
     yield "it chooses by its own estimates, not by these times; alone, on idle links"
+    for entry in sizes:
+        if entry.chosen.larger is not None:
+            yield f"more bytes are faster: {_fall(options, ranks, nodes, entry)}"
+
+
+def _fall(options: Question, ranks: int, nodes: int, entry: _Size) -> str:
+    from et_sim.machine.collective_library.candidates import Group
+    from et_sim.machine.collective_library.falls import text_of
+
+    chosen, group = entry.chosen, Group(ranks, nodes)
+    assert chosen.larger is not None
+    text = text_of(options.type, group, chosen.time_us, chosen.unlimited_us, chosen.larger)
+    return f"{options.type} of {format_bytes(entry.size)} on {ranks} takes {text}"
 
 
 def _data(
@@ -297,7 +312,18 @@ def _data(
                     }
                     for way in entry.ways
                 ],
+                "more_bytes_are_faster": _larger(options, ranks, entry.chosen),
             }
             for entry in sizes
         ],
     }
+
+
+def _larger(options: Question, ranks: int, chosen: Choice) -> dict[str, Any] | None:
+    """Return the larger size that takes less, and what the calibration alone says of this one."""
+    larger = chosen.larger
+    if larger is None:
+        return None
+    size = -(-larger.size // ranks) if options.type == "all_gather" else larger.size
+    unlimited = chosen.unlimited_us or chosen.time_us
+    return {"bytes": size, "time_us": larger.time_us, "unlimited_us": unlimited}

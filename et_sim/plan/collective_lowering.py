@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from et_sim.basics.errors import MachineError
+from et_sim.basics.units import format_bytes
 from et_sim.collectives import (
     OVER_A_TREE,
     RING,
@@ -25,7 +26,7 @@ from et_sim.collectives import (
 from et_sim.collectives.algorithm import check_knows_sizes
 from et_sim.machine.collective_library import Choice
 from et_sim.machine.corrections import Correction
-from et_sim.machine.model import Machine, System
+from et_sim.machine.model import Machine, Notice, System
 from et_sim.plan import records
 from et_sim.plan.algorithms import AlgorithmChoice, SwitchReach
 from et_sim.plan.axes import Axes, Way, Ways
@@ -123,6 +124,7 @@ class CollectiveTables:
         self._choices: dict[int, Choice] = {}  # of the library, by row
         self._nodes: dict[int, int] = {}  # of those collectives
         self._processors: dict[int, int] = {}
+        self._requests: dict[int, CollectiveRequest] = {}  # that more bytes would make faster, by row
         self._phases: list[PhaseRow] = []
         self._phase_lists: dict[tuple[PhaseRow, ...], int] = {}  # where each begins
         self._chunk_plans: list[tuple[int, int]] = []
@@ -311,6 +313,8 @@ class CollectiveTables:
         row = self._add_collective(request, [Chunks(len(lists), request.size)], [lists])
         self._choices[row], self._nodes[row] = made.choice, made.nodes
         self._processors[row] = made.processors
+        if made.choice.larger is not None:
+            self._requests[row] = request
         return row
 
     def _through_cards(
@@ -417,6 +421,31 @@ class CollectiveTables:
             int(phase.operation),
             most,
         )
+
+    @property
+    def notices(self) -> list[Notice]:
+        """The notice of the collective that more bytes would make faster by most, where there is one."""
+        from et_sim.machine.collective_library.candidates import Group
+        from et_sim.machine.collective_library.falls import text_of
+
+        def gain(row: int) -> float:
+            larger = self._choices[row].larger
+            return self._choices[row].time_us / larger.time_us if larger else 1.0
+
+        if not self._requests:
+            return []
+        row = max(self._requests, key=gain)
+        request, choice = self._requests[row], self._choices[row]
+        assert choice.larger is not None
+        kind, members = request.operation.name.lower(), request.group.members
+        group = Group(members, self._nodes[row])
+        text = text_of(kind, group, choice.time_us, choice.unlimited_us, choice.larger)
+        others = len(self._requests) - 1
+        more = f"; {others} others likewise" if others else ""
+        text = (
+            f"more bytes are faster: {kind} of {format_bytes(request.size)} on {members} takes {text}{more}"
+        )
+        return [Notice("collective library", "", text)]
 
     def queue_sets(self, group: GroupShape) -> int:
         """Sets of queues that members of a group use at most."""

@@ -123,6 +123,7 @@ class Lowering:
         self.notices = [
             *self.variants.check_all_met(),
             *self.collectives.switches.notices,
+            *self.collectives.notices,
             *self.streams.check_all_met(),
             *self.compute.notices(),
         ]

@@ -68,7 +68,7 @@ def _made(library: Library, kinds: tuple[str, ...], ranks: tuple[int, ...], node
 
 
 TRUE = Calibration(
-    base_ll=1.4, step_ll=1.3, step_simple=0.8, bandwidth_simple=0.9, copy=600.0, between_step=2.0
+    base_ll=1.4, step_ll=1.3, step_simple=0.8, bandwidth_simple=0.9, copy=600.0, between_latency=2.0
 )
 
 
@@ -79,7 +79,7 @@ def test_what_is_true_is_found() -> None:
     assert max(abs(math.log(ratio)) for ratio in ratios(result, rows)) < 0.03
     between = _made(true, ("all_reduce", "all_gather"), (16,), nodes=2)
     both = fit(A100, rows + between)
-    assert abs(both.calibration.between_step - 2.0) < 0.2
+    assert abs(both.calibration.between_latency - 2.0) < 0.2
     assert "groups on more than 2 nodes: not measured" in both.unknown
     assert "copies of all pairs: not measured" in both.unknown
 

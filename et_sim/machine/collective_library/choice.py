@@ -16,10 +16,12 @@ Not here: formulas (`candidates`), constants, fitting (`et_sim.calibrate`), and 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.kinds import choice, choices, flag, number, section
@@ -37,6 +39,15 @@ from et_sim.machine.collective_library.constants import (
     PROTOCOL_NAMES,
     RING,
     Protocol,
+    name_of,
+)
+from et_sim.machine.collective_library.falls import (
+    Curve,
+    Larger,
+    bounds_of,
+    faster_above,
+    limit_us,
+    worth_mention,
 )
 
 NO_COPY = 0.0  # GB/s: the stage is left out
@@ -77,37 +88,30 @@ class Calibration:
     pairs_start: float = factor(1.0)  # of long sends: of a ring's launch with Simple
     pairs_bandwidth: float = factor(0.83)  # of that of rings with Simple
     pairs_copy: float = factor(1.0)  # of that of rings
-    between_base: float = factor(1.0)  # of groups on several nodes, in place of `base`
-    between_step: float = factor(1.0)
-    between_bandwidth: float = positive(1.0)
+    between_latency: float = factor(1.0)  # of groups on several nodes: of launches and steps alike
+    between_bandwidth: float = positive(1.0)  # of these, whatever the protocol
 
     def time_us(self, way: Candidate, group: Group, size: int) -> float:
-        """Of a collective that takes this way."""
-        piece = size / group.ranks / 1000
-        if way.algorithm in (NVLS, NVLS_TREE):
-            step, bandwidth, copy = self.nvls_step, self.nvls_bandwidth, self.nvls_copy
-            base, start = self.base, 0.0
+        """Return the time of a collective that takes this way.
+
+        Between nodes all ways have the same two factors. Those of a node tell launches from steps, and one
+        protocol from another, by sizes and ranks of a node only: of many ranks on many nodes they would say
+        that the protocols of large messages start sooner than those of small ones.
+        """
+        is_simple, by_switches = way.protocol is Protocol.SIMPLE, way.algorithm in (NVLS, NVLS_TREE)
+        copy = self.nvls_copy if by_switches else self.copy if is_simple else NO_COPY
+        if group.nodes > 1:
+            latency, bandwidth = self.between_latency * way.latency_us, self.between_bandwidth
+        elif by_switches:
+            latency = self.base * way.base_us + self.nvls_step * way.within_us
+            bandwidth = self.nvls_bandwidth
         else:
+            base = self.base_ll if way.protocol is Protocol.LL else self.base
             step = (self.step_ll, self.step_ll128, self.step_simple)[way.protocol]
             bandwidth = (self.bandwidth_ll, self.bandwidth_ll128, self.bandwidth_simple)[way.protocol]
-            is_simple = way.protocol is Protocol.SIMPLE
-            copy, start = (self.copy, self.start_simple) if is_simple else (NO_COPY, 0.0)
-            base = self.base_ll if way.protocol is Protocol.LL else self.base
-        if group.nodes > 1:
-            base = self.between_base
-            bandwidth = (
-                min(self.between_bandwidth, bandwidth)
-                if way.algorithm == NVLS_TREE
-                else (self.between_bandwidth)
-            )
-        return (
-            base * way.base_us
-            + start
-            + step * way.within_us
-            + self.between_step * way.between_us
-            + size / (1000 * bandwidth * way.bandwidth)
-            + (piece / copy if copy else 0.0)
-        )
+            latency = base * way.base_us + step * way.within_us + (self.start_simple if is_simple else 0.0)
+        carried = size / (1000 * bandwidth * way.bandwidth * way.evened)
+        return latency + carried + (size / group.ranks / 1000 / copy if copy else 0.0)
 
     def pairs_us(
         self,
@@ -128,9 +132,9 @@ class Calibration:
         inside = size * (n - 1 if is_pci else group.ppn - 1) / n / 1000
         outside = size * away / 1000 / (rail * self.between_bandwidth) if group.nodes > 1 else 0.0
         steps = self.pairs_step * (n - 1)
-        short_us = self.pairs_base * self.base_ll * RING_LL_US + self.between_step * step[Protocol.LL]
+        short_us = self.pairs_base * self.base_ll * RING_LL_US + self.between_latency * step[Protocol.LL]
         long_us = self.pairs_start * (self.base * RING_SIMPLE_US + self.start_simple)
-        long_us += self.between_step * step[Protocol.SIMPLE]
+        long_us += self.between_latency * step[Protocol.SIMPLE]
         full = self.pairs_bandwidth * self.bandwidth_simple * bus
         short = short_us + steps + max(inside / (self.pairs_bandwidth_short * bus), outside)
         long = long_us + steps + max(inside / full, outside)
@@ -180,13 +184,20 @@ class Choice(Struct, frozen=True):
     channels: int
     time_us: float
     estimate_us: float  # of the library itself, by which it chose; it has none of pairs: the time
+    unlimited_us: float = 0.0  # that the calibration says, where it is more than falls may be; 0: it is not
+    larger: Larger | None = None  # size that takes less
 
     @property
     def text(self) -> str:
         """As it is shown."""
+        return self.name if self.algorithm == PAIRS else f"{self.name}, {self.channels} channels"
+
+    @property
+    def name(self) -> str:
+        """Of the way, whatever channels it has."""
         if self.algorithm == PAIRS:
             return "send and receive of all pairs"
-        return f"{self.algorithm} {PROTOCOL_NAMES[self.protocol]}, {self.channels} channels"
+        return name_of(self.algorithm, self.protocol)
 
 
 def _protocols(names: tuple[str, ...]) -> tuple[Protocol, ...]:
@@ -240,14 +251,37 @@ class Library:
     logged: tuple[Logged, ...] = ()  # which stand before its constants, between the sizes that were seen
 
     def choice(self, call: Call) -> Choice:
-        """The best in the library's own eyes, of those that are allowed."""
+        """Return the best in the library's own eyes, of those that are allowed."""
         if call.kind == ALL_TO_ALL:
             return self.choices(call)[0]
-        seen, known = self._seen(call), self.choices(call)
-        best = [
-            candidate for candidate in known if seen and (candidate.algorithm, candidate.protocol) == seen
-        ]
-        return min(best or known, key=lambda candidate: candidate.estimate_us)
+        (kind, size), group = self._counted(call), call.group
+        way, known = self._chosen_of(call)
+        chosen = self._chosen(way, group, size)
+        if all(self.calibration.time_us(other, group, size) >= chosen.time_us for other in known):
+            return chosen
+        larger = faster_above(self._curve(call), size, chosen.time_us)
+        if not larger:
+            return chosen
+        time, most = chosen.time_us, limit_us(kind, group, larger)
+        if time > most:
+            chosen = replace(chosen, time_us=most, unlimited_us=time)
+        return replace(chosen, larger=worth_mention(larger, chosen.time_us))
+
+    def _curve(self, call: Call) -> Curve:
+        """Return what it does with other sizes of the collective."""
+        kind, group = self._counted(call)[0], call.group
+
+        def at(size: int) -> Call:
+            return replace(call, kind=kind, size=size)
+
+        seen = [entry.size for entry in self.logged if (entry.kind, entry.nodes) == (kind, call.nodes)]
+        beyond = [seen_size + 1 for seen_size in seen]  # after the last, its own constants stand
+        factors = max(map(len, LIBRARIES[self.name].tree_factors))
+        return Curve(
+            lambda size: self._chosen_of(at(size)),
+            lambda way, size: self._chosen(way, group, size).time_us,
+            bounds_of(group, self.rings(group).count, [*seen, *beyond], factors),
+        )
 
     def _seen(self, call: Call) -> tuple[str, Protocol] | None:
         """What was seen of as many bytes, or of the next number below; None: nothing, or of fewer or more."""
@@ -280,12 +314,16 @@ class Library:
         return max(min(2 * choice.channels, MOST_CHANNELS, call.size // least), 1)
 
     def way(self, call: Call) -> Candidate:
-        """What it chooses, as its cost model has it."""
+        """Return its choice, as its cost model has it."""
+        return self._chosen_of(call)[0]
+
+    def _chosen_of(self, call: Call) -> tuple[Candidate, Sequence[Candidate]]:
+        """Return its choice, and all that it has."""
         seen, known, size = self._seen(call), self._ways(call), self._counted(call)[1]
         best = [
             candidate for candidate in known if seen and (candidate.algorithm, candidate.protocol) == seen
         ]
-        return min(best or known, key=lambda candidate: candidate.estimate_us(size))
+        return min(best or known, key=lambda candidate: candidate.estimate_us(size)), known
 
     def choices(self, call: Call) -> tuple[Choice, ...]:
         """All that may be chosen, in the order of the library's tables."""

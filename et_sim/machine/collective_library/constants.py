@@ -37,6 +37,12 @@ RING, TREE, NVLS, NVLS_TREE, COLLNET_DIRECT, COLLNET_CHAIN, PAT = (
 )
 ALGORITHMS = (RING, TREE, NVLS, NVLS_TREE, COLLNET_DIRECT, COLLNET_CHAIN, PAT)
 
+
+def name_of(algorithm: str, protocol: Protocol) -> str:
+    """Return the name of a way, as it is shown."""
+    return f"{algorithm} {PROTOCOL_NAMES[protocol]}"
+
+
 ByProtocol = tuple[float, float, float]
 ByNodes = tuple[float, float, float]  # one, two, more
 
