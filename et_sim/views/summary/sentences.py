@@ -169,7 +169,9 @@ def utilisation_text(utilisation: dict[str, Any] | None) -> str:
     if utilisation["hfu"] is not None:
         parts.append(f"HFU {100 * utilisation['hfu']:.1f} %")
     of = " ".join(filter(None, (utilisation["datatype"], "dense peak")))
-    return f"{', '.join(parts)} of the {of}, {utilisation['peak_tflops']:g} TFLOP/s"
+    skips = utilisation["hfu"] is not None and utilisation["hfu"] < utilisation["mfu"]
+    masked = "; MFU counts masked scores, which kernels skip" if skips else ""
+    return f"{', '.join(parts)} of the {of}, {utilisation['peak_tflops']:g} TFLOP/s{masked}"
 
 
 def per_million_tokens(summary: dict[str, Any], name: str) -> str:

@@ -33,7 +33,7 @@ from et_sim.views.sweep.scales import (
     relative_band,
     shown,
 )
-from et_sim.views.text import not_shown, share, terminal_width
+from et_sim.views.text import increase, not_shown, share, terminal_width
 
 MOST_VALUES = 12  # of a column of numbers that are shown one by one; more of them are put together
 PARTS = 8
@@ -249,8 +249,8 @@ def figures_of_point(first: Row, row: Row) -> tuple[str, ...]:
     slower, band = "", None
     if row is not first:
         least, band = first["makespan_ns"], relative_band(first, row)
-        increase = share(row["makespan_ns"] - least, least) if row["makespan_ns"] > least else ""
-        slower = f"{ALIKE} {increase}".strip() if contains_none(band) else increase
+        slower = increase(row["makespan_ns"] - least, least) if row["makespan_ns"] > least else ""
+        slower = f"{ALIKE} {slower}".strip() if contains_none(band) else slower
     peak = row["peak_memory_bytes"]
     memory = "" if peak is None else format_bytes(peak)
     return format_ns(row["makespan_ns"]), slower, band_text(band), memory, longest_part(row)
@@ -267,7 +267,7 @@ def _effects(sweep: SweepDirectory, done: Sequence[Row], width: int) -> list[str
         effects = effects_of(done, axis)
         least = min(effect.mean_ns for effect in effects)
         for number, effect in enumerate(effects):
-            slower = share(effect.mean_ns - least, least) if effect.mean_ns > least else ""
+            slower = increase(effect.mean_ns - least, least) if effect.mean_ns > least else ""
             rows.append(
                 (axis if number == 0 else "", effect, f"+{slower}" if slower[:1].isdecimal() else slower)
             )
