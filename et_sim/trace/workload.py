@@ -40,7 +40,9 @@ class Step:
     model_operations: int | None = _number(
         "Operations that the model's mathematics need.", None, name="model_operations"
     )
-    hardware_operations: int | None = _number("Operations that kernels execute.", None, name="hardware_operations")
+    hardware_operations: int | None = _number(
+        "Operations that kernels execute.", None, name="hardware_operations"
+    )
     datatype: str = text(
         "Of the products, whose peak operations are held against.",
         "",

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from et_sim.basics.uncertainty import LEVEL, Composition
 from et_sim.basics.units import format_bytes, format_joules, format_ns, plural
+from et_sim.views.bands import SURE
 from et_sim.views.summary.rank_table import called
 from et_sim.views.text import share
 
@@ -245,9 +245,6 @@ def spilled_text(summary: Mapping[str, Any]) -> str:
     )
 
 
-SURE = f"{100 * LEVEL:.0f} %"
-
-
 def uncertainty_text(summary: Mapping[str, Any]) -> str:
     """Such as `80 %: 1.33 s to 1.5 s; 71 % of the time is calibrated, 29 % modelled`; empty where nothing
     states it."""
@@ -265,24 +262,3 @@ def uncertainty_text(summary: Mapping[str, Any]) -> str:
 def _three_digits(time_ns: int) -> int:
     """To three digits: more would say nothing."""
     return int(float(f"{time_ns:.3g}"))
-
-
-def ratio_band(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[float, float] | None:
-    """Of the makespan of run B by that of A, from their summaries; None where either states nothing."""
-    if not (a.get("uncertainty") and b.get("uncertainty") and a["makespan_ns"]):
-        return None
-    before, after = (Composition.read(summary["uncertainty"]) for summary in (a, b))
-    return before.ratio(after, b["makespan_ns"] / a["makespan_ns"])
-
-
-def difference_text(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
-    """What the band says of the difference: empty where either states nothing."""
-    band = ratio_band(a, b)
-    if band is None:
-        return ""
-    low, high = (100 * (factor - 1) for factor in band)
-    if low <= 0 <= high:
-        return f"{SURE}: {low:+.1f} % to {high:+.1f} %: not a difference that this model can tell"
-    word = "faster" if high < 0 else "slower"
-    least, most = sorted((abs(low), abs(high)))
-    return f"{SURE}: {least:.1f} % to {most:.1f} % {word}"

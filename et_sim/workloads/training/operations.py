@@ -7,8 +7,8 @@ published figures do not halve attention that is causal. Where a layer has a win
 Weights that are only looked up (the embedding, unless the head shares it) are in no product.
 
 Hardware operations are those that kernels execute: with recomputed activations, and without the scores that a
-fused kernel skips because they are masked. A kernel executes no more than its peak allows, so HFU is never above
-100 %; it is below MFU where masked scores are more than recomputation.
+fused kernel skips because they are masked. A kernel executes no more than its peak allows, so HFU is never
+above 100 %; it is below MFU where masked scores are more than recomputation.
 """
 
 from __future__ import annotations
