@@ -32,6 +32,7 @@ from et_sim.views.summary.sentences import (
     uncertainty_text,
     utilisation_text,
 )
+from et_sim.views.summary.waiting import waiting_parts, waiting_text
 from et_sim.views.text import FACT_INDENT, fact, not_shown, prose, share, shortened
 from et_sim.views.view import Forms
 
@@ -242,7 +243,7 @@ def facts(run: RunDirectory) -> list[str]:
         ("bottleneck", bottleneck_text(summary)),
         ("packets", packets_text(summary)),
         ("replayed", _replayed(run)),
-        ("waited for", _slowest(run)),
+        *_waits(run),
         ("explained", explained_text(run)),
         ("kernels", kernel_sentence(summary["per_rank"])),
         ("memory", memory_sentence(summary["per_rank"])),
@@ -308,6 +309,13 @@ def _replayed(run: RunDirectory) -> str:
     if not count:
         return ""
     return f"{count:,} sends, receives and collectives as recorded: waiting in them is not told from transfer"
+
+
+def _waits(run: RunDirectory) -> list[tuple[str, str]]:
+    """Why ranks wait: of a pipeline its bubble and what comes to it, of others who is waited for."""
+    if parts := waiting_parts(run):
+        return [("waiting", waiting_text(parts, run.summary["makespan_ns"]))]
+    return [("waited for", _slowest(run))]
 
 
 def _slowest(run: RunDirectory) -> str:
