@@ -27,6 +27,7 @@ from et_sim.views.summary.sentences import (
     packets_text,
     price_text,
     scope_text,
+    slow_link,
     spilled_text,
     throughput_text,
     uncertainty_text,
@@ -323,6 +324,9 @@ def _slowest(run: RunDirectory) -> str:
     slowest = run.summary["slowest"]
     if slowest is None:
         return ""
+    if (link := slow_link(run.summary)) is not None and link.takes_longer_ns >= slowest["cost_ns"]:
+        longer, whose = format_ns(link.takes_longer_ns), called(slowest["ranks"], 24)
+        return f"{link.text}: its bytes take {longer} longer, and others wait for {whose}"
     cost, makespan = slowest["cost_ns"], run.summary["makespan_ns"]
     whom = "it" if slowest["ranks"].isdecimal() else "them"
     waits = (

@@ -27,6 +27,7 @@ from et_sim.views.run.selection import recorded_part
 from et_sim.views.summary.jobs import counts_with_jobs
 from et_sim.views.summary.parts import PARTS
 from et_sim.views.summary.rank_table import called
+from et_sim.views.summary.sentences import slow_link
 from et_sim.views.summary.waiting import waiting_clause, waiting_parts
 from et_sim.views.text import share
 
@@ -146,6 +147,9 @@ def _of_parts(run: RunDirectory) -> str:
     text = f"{main} is {share(sums[main], whole * sum(counts))} of the average rank's time"
     if (parts := waiting_parts(run)) is not None:
         return f"{text}; {waiting_clause(parts, whole)}"
+    link = slow_link(summary)
+    if link is not None and (slowest is None or link.takes_longer_ns >= slowest["cost_ns"]):
+        return f"{text}; {link.text}: its bytes take {format_ns(link.takes_longer_ns)} longer"
     if slowest is not None:
         cost = slowest["cost_ns"]
         waits = f"the others wait for {called(slowest['ranks'], LONGEST_RANKS)}"

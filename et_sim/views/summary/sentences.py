@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from et_sim.basics.units import format_bytes, format_joules, format_ns, plural
 from et_sim.views.bands import SURE
 from et_sim.views.summary.rank_table import called
@@ -142,6 +144,26 @@ def _most_loaded(bottleneck: dict[str, Any]) -> str:
     verb, whose = (singular, "its") if alike == 1 else (several, "their")
     of_tier = f"the tier's {links:,} links {share(bottleneck['tier_used'], 1)}"
     return f"{name}{more} ({tier}): {verb} {percent} of {whose} bandwidth over the run; {of_tier}"
+
+
+class SlowLink(Struct, frozen=True):
+    """The bottleneck, where it is a link that is slower than its equals."""
+
+    text: str
+    takes_longer_ns: int
+
+
+def slow_link(summary: Mapping[str, Any]) -> SlowLink | None:
+    """Return it, with how much longer its bytes take than on an equal of it; None: the bottleneck is none."""
+    bottleneck = summary["bottleneck"]
+    slower = (bottleneck or {}).get("times_slower") or 1.0
+    if bottleneck is None or slower <= 1.0:
+        return None
+    ranks = bottleneck["ranks"]
+    whose = "" if ranks is None else f" of {called(ranks, MOST_LETTERS)}"
+    name = f"link {bottleneck['link']}{whose} ({bottleneck['tier']})"
+    text = f"{name}, {slower:.3g} times slower than its equals"
+    return SlowLink(text, round(bottleneck["used"] * (1 - 1 / slower) * summary["makespan_ns"]))
 
 
 def throughput_text(throughput: dict[str, Any] | None) -> str:

@@ -51,7 +51,7 @@ class WaitingParts(Struct, frozen=True):
 
 
 def waiting_parts(run: RunDirectory) -> WaitingParts | None:
-    """Return them; None of runs that are no pipeline, did not complete, or hold several jobs or a part only."""
+    """Return them; None of runs that are no pipeline, did not complete, or hold several jobs or a part."""
     summary = run.summary
     entries: list[dict[str, Any]] = summary["per_rank"]
     if summary["status"] != "complete" or jobs_of(run) or recorded_part(run) or len(entries) < 2:
@@ -131,9 +131,8 @@ def _roles(run: RunDirectory, actors: Sequence[int]) -> Any:
         names = stems([name or "" for name in (*batch["name"].dictionary.to_pylist(), "")])
         columns = place[actor[rows]], coded(batch["kind"])[rows], coded(batch["name"])[rows]
         keys = np.stack((*columns, integers(batch["bytes"], missing=0)[rows]), axis=1)
-        for (at, kind, name, size), count in zip(
-            *map(_listed, np.unique(keys, axis=0, return_counts=True)), strict=True
-        ):
+        different, counts = np.unique(keys, axis=0, return_counts=True)
+        for (at, kind, name, size), count in zip(different.tolist(), counts.tolist(), strict=True):
             key = kinds[kind], names[name], size
             operations[at][key] = operations[at].get(key, 0) + count
     number: dict[frozenset[Any], int] = {}
