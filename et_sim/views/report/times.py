@@ -40,6 +40,7 @@ from et_sim.views.summary.sentences import (
     uncertainty_text,
     utilisation_text,
 )
+from et_sim.views.summary.waiting import waiting_clause, waiting_parts
 from et_sim.views.text import cut, distinct, share, shortened
 
 MESSAGES = "sends and receives"
@@ -197,7 +198,11 @@ def _tiles(run: RunDirectory) -> str:
         ("messages", f"{summary['messages']:,}", "crossed the network"),
         ("nodes", f"{summary['coverage']['nodes']:,}", f"{summary['coverage']['modelled']:,} modelled"),
     ]
-    if slowest := summary["slowest"]:
+    if parts := waiting_parts(run):
+        makespan = summary["makespan_ns"]
+        _, _, why = waiting_clause(parts, makespan).partition(": ")
+        tiles.append(("waiting", share(parts.total_ns, makespan), why))
+    elif slowest := summary["slowest"]:
         cost = f"the others wait {format_ns(slowest['cost_ns'])} on average"
         tiles.append(("waited for", slowest["ranks"], cost))
     peaks = [entry["peak_memory_bytes"] for entry in summary["per_rank"]]
