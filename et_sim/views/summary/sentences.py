@@ -187,13 +187,13 @@ def utilisation_text(utilisation: dict[str, Any] | None) -> str:
     """MFU and HFU; empty where the machine's peak is not known."""
     if utilisation is None or utilisation["mfu"] is None:
         return ""
-    parts = [f"MFU {100 * utilisation['mfu']:.1f} %"]
-    if utilisation["hfu"] is not None:
-        parts.append(f"HFU {100 * utilisation['hfu']:.1f} %")
+    mfu, hfu = utilisation["mfu"], utilisation["hfu"]
+    counts_skipped = hfu is not None and hfu < mfu
+    parts = [f"MFU {100 * mfu:.1f} %{' with masked scores' if counts_skipped else ''}"]
+    if hfu is not None:
+        parts.append(f"HFU {100 * hfu:.1f} %")
     of = " ".join(filter(None, (utilisation["datatype"], "dense peak")))
-    skips = utilisation["hfu"] is not None and utilisation["hfu"] < utilisation["mfu"]
-    masked = "; MFU counts masked scores, which kernels skip" if skips else ""
-    return f"{', '.join(parts)} of the {of}, {utilisation['peak_tflops']:g} TFLOP/s{masked}"
+    return f"{', '.join(parts)} of the {of}, {utilisation['peak_tflops']:g} TFLOP/s"
 
 
 def per_million_tokens(summary: dict[str, Any], name: str) -> str:
