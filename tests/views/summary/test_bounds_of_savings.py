@@ -19,7 +19,7 @@ from et_sim.timeline import write_run
 from et_sim.views import open_run
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.critical.record import PathRecord
-from et_sim.views.summary.in_short import KERNELS, NETWORK, saved_at_most_ns
+from et_sim.views.summary.in_short import KERNELS, NETWORK, in_short, saved_at_most_ns
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
 RANKS = 4
@@ -64,6 +64,7 @@ def simulated(seed: int, part: Sequence[str] = (), detail: Sequence[str] = ("pat
         "preferred-dataset-splits": draw.randint(1, 4),
         "active-chunks-per-dimension": draw.randint(1, 2),
         **algorithms(draw.choice(ALGORITHMS)),
+        "stragglers": [{"ranks": "1", "compute": draw.choice((1, 1.7)), "delay": draw.choice((0, 9000))}],
     }
     given: dict[str, Any] = {"system": system, "network": ring(RANKS, bandwidth, latency)}
     return run(
@@ -93,3 +94,47 @@ def test_no_part_that_takes_no_time_saves_more_than_its_bound(
         assert bound is not None
         after = simulated(seed, part, ())
         assert not after.is_complete or before.makespan_ns - after.makespan_ns <= bound
+
+
+SLOWED = {"system": {**algorithms("ring"), "overlap": {"kernels": 1.5}}, "network": ring(RANKS)}
+GREEDY = {
+    "system": {**algorithms("ring"), "inter-dimension-scheduling": "offlineGreedy", "profile": "corrected"},
+    "network": ring(RANKS),
+}
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [
+        {"machine": "h100-dgx:4", "model": "analytical"},
+        {"machine": "h100-dgx:4", "model": "flow"},
+        SLOWED,
+        GREEDY,
+    ],
+    ids=["library", "shared links", "slowed kernels", "greedy order"],
+)
+def test_where_more_than_an_order_may_change_there_is_neither_a_bound_nor_a_lever(
+    machine: dict[str, Any], tmp_path: Path
+) -> None:
+    result = et_sim.simulate(job(1), **machine, detail="path")
+    assert set(bounds(result, tmp_path / "run").values()) == {None}
+    run_of_job = open_run(tmp_path / "run")
+    sentence = in_short(run_of_job, CriticalPath(PathRecord(run_of_job)))
+    assert "at most" not in sentence
+    assert "lever" not in sentence
+    assert " of it is " in sentence
+
+
+def test_the_bound_of_what_dependencies_lead_through_is_the_share_of_the_path(tmp_path: Path) -> None:
+    build = et_sim.TraceBuilder()
+    first = build.compute("first", nanos=600_000)
+    together = build.collective("all_reduce", 1 << 20, after=[first])
+    build.compute("second", nanos=300_000, after=[together])
+    workload = et_sim.Workload.of([build.build()] * RANKS)
+    system = algorithms("ring") | {"preferred-dataset-splits": 1}
+    result = et_sim.simulate(workload, system=system, network=ring(RANKS), detail="path")
+    write_run(result, tmp_path / "run")
+    path = CriticalPath(PathRecord(open_run(tmp_path / "run")))
+    causes = path.by_cause()
+    assert saved_at_most_ns(path, NETWORK) == sum(causes.get(name, 0) for name in NETWORK)
+    assert saved_at_most_ns(path, KERNELS) == 900_000
