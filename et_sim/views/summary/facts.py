@@ -33,7 +33,7 @@ from et_sim.views.summary.sentences import (
     uncertainty_text,
     utilisation_text,
 )
-from et_sim.views.summary.waiting import waiting_parts, waiting_text
+from et_sim.views.summary.waiting import WaitingParts, waiting_parts, waiting_text
 from et_sim.views.text import FACT_INDENT, fact, not_shown, prose, share, shortened
 from et_sim.views.view import Forms
 
@@ -225,11 +225,12 @@ def facts(run: RunDirectory) -> list[str]:
     """One line for each fact that the run has."""
     summary = run.summary
     actors, ranks = summary["folded"]["actors"], summary["ranks"]
+    parts = waiting_parts(run)
     how = "each simulated" if actors == ranks else f"simulated as {plural(actors, 'actor')}"
     facts = (
         ("makespan", makespan_text(summary)),
         ("uncertainty", uncertainty_text(summary)),
-        ("in short", in_short(run, small_path(run))),
+        ("in short", in_short(run, small_path(run), parts)),
         ("includes", scope_text(summary.get("scope"))),
         ("ranks", f"{ranks:,}, {how}; {plural(summary['messages'], 'message')} crossed the network"),
         ("jobs", jobs_text(run)),
@@ -244,7 +245,7 @@ def facts(run: RunDirectory) -> list[str]:
         ("bottleneck", bottleneck_text(summary)),
         ("packets", packets_text(summary)),
         ("replayed", _replayed(run)),
-        *_waits(run),
+        _waits(run, parts),
         ("explained", explained_text(run)),
         ("kernels", kernel_sentence(summary["per_rank"])),
         ("memory", memory_sentence(summary["per_rank"])),
@@ -312,11 +313,11 @@ def _replayed(run: RunDirectory) -> str:
     return f"{count:,} sends, receives and collectives as recorded: waiting in them is not told from transfer"
 
 
-def _waits(run: RunDirectory) -> list[tuple[str, str]]:
+def _waits(run: RunDirectory, parts: WaitingParts | None) -> tuple[str, str]:
     """Why ranks wait: of a pipeline its bubble and what comes to it, of others who is waited for."""
-    if parts := waiting_parts(run):
-        return [("waiting", waiting_text(parts, run.summary["makespan_ns"]))]
-    return [("waited for", _slowest(run))]
+    if parts is not None:
+        return "waiting", waiting_text(parts, run.summary["makespan_ns"])
+    return "waited for", _slowest(run)
 
 
 def _slowest(run: RunDirectory) -> str:

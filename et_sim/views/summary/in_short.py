@@ -28,7 +28,7 @@ from et_sim.views.summary.jobs import counts_with_jobs
 from et_sim.views.summary.parts import PARTS
 from et_sim.views.summary.rank_table import called
 from et_sim.views.summary.sentences import slow_link
-from et_sim.views.summary.waiting import waiting_clause, waiting_parts
+from et_sim.views.summary.waiting import WaitingParts, waiting_clause
 from et_sim.views.text import share
 
 if TYPE_CHECKING:
@@ -62,11 +62,12 @@ WORDS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def in_short(run: RunDirectory, path: CriticalPath | None) -> str:
-    """The sentence, without a full stop; empty of a run that did not complete, or takes no time."""
+def in_short(run: RunDirectory, path: CriticalPath | None, parts: WaitingParts | None = None) -> str:
+    """The sentence, without a full stop; empty of a run that did not complete, or takes no time. `parts`: why
+    the ranks of a pipeline wait."""
     if run.summary["status"] != "complete" or not run.summary["makespan_ns"]:
         return ""
-    return _of_parts(run) if path is None else _of_path(run, path)
+    return _of_parts(run, parts) if path is None else _of_path(run, path)
 
 
 def small_path(run: RunDirectory) -> CriticalPath | None:
@@ -134,7 +135,7 @@ def _where(path: CriticalPath) -> str:
     return f", most on {max(links)[1]}" if links else ""
 
 
-def _of_parts(run: RunDirectory) -> str:
+def _of_parts(run: RunDirectory, parts: WaitingParts | None) -> str:
     summary: dict[str, Any] = run.summary
     entries, slowest = summary["per_rank"], summary["slowest"]
     counts = counts_with_jobs(run, entries)
@@ -145,7 +146,7 @@ def _of_parts(run: RunDirectory) -> str:
     main = max(sums, key=lambda name: sums[name])
     whole = summary["makespan_ns"]
     text = f"{main} is {share(sums[main], whole * sum(counts))} of the average rank's time"
-    if (parts := waiting_parts(run)) is not None:
+    if parts is not None:
         return f"{text}; {waiting_clause(parts, whole)}"
     link = slow_link(summary)
     if link is not None and (slowest is None or link.takes_longer_ns >= slowest["cost_ns"]):

@@ -16,6 +16,7 @@ Not here: who waits for whom (`waits`), and the schedule itself (`schedule`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,7 +26,7 @@ from msgspec import Struct
 from et_sim.basics.units import format_ns
 from et_sim.views.run.columns import coded, integers, numbers
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.names import stems
+from et_sim.views.run.rows import Grouped
 from et_sim.views.run.selection import recorded_part
 from et_sim.views.summary.jobs import jobs_of
 from et_sim.views.summary.rank_table import called, rank_count
@@ -33,6 +34,7 @@ from et_sim.views.summary.schedule import MOST_ACTORS, schedule_of
 from et_sim.views.text import share
 
 LONGEST_RANKS = 24
+NO_NAME = -1
 NOTICED = 1.01  # a rank is named as a straggler if it takes so many times what is typical for its role
 
 
@@ -122,19 +124,22 @@ def _roles(run: RunDirectory, actors: Sequence[int]) -> Any:
     """Return a number for each actor: equal for those with the same operations, by kind, name and bytes."""
     place = np.full(max(actors) + 1, -1)
     place[np.array(actors)] = np.arange(len(actors))
-    operations: list[dict[tuple[str, str, int], int]] = [{} for _ in actors]
+    stem_of_name = np.append(run.stems.codes, NO_NAME)
+    operations: list[Counter[tuple[int, ...]]] = [Counter() for _ in actors]
     for batch in run.batches("timeline", ("actor", "kind", "name", "bytes")):
         actor = numbers(batch["actor"]).astype(np.int64)
         rows = np.flatnonzero(actor < len(place))
         rows = rows[place[actor[rows]] >= 0]
-        kinds = (*batch["kind"].dictionary.to_pylist(), "")
-        names = stems([name or "" for name in (*batch["name"].dictionary.to_pylist(), "")])
-        columns = place[actor[rows]], coded(batch["kind"])[rows], coded(batch["name"])[rows]
-        keys = np.stack((*columns, integers(batch["bytes"], missing=0)[rows]), axis=1)
-        different, counts = np.unique(keys, axis=0, return_counts=True)
-        for (at, kind, name, size), count in zip(different.tolist(), counts.tolist(), strict=True):
-            key = kinds[kind], names[name], size
-            operations[at][key] = operations[at].get(key, 0) + count
+        stem = stem_of_name[coded(batch["name"])[rows]]
+        columns = (
+            place[actor[rows]],
+            coded(batch["kind"])[rows],
+            stem,
+            integers(batch["bytes"], missing=0)[rows],
+        )
+        alike = Grouped(*columns)
+        for (at, *operation), count in alike.with_keys(alike.total(np.ones(len(rows), np.int64))):
+            operations[at][tuple(operation)] += count
     number: dict[frozenset[Any], int] = {}
     return np.array([number.setdefault(frozenset(of.items()), len(number)) for of in operations])
 

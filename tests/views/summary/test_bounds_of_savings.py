@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from machines import algorithms, ring
 
@@ -83,7 +83,6 @@ def bounds(result: Result, where: Path) -> dict[Sequence[str], int | None]:
     return {part: saved_at_most_ns(path, part) for part in (NETWORK, KERNELS)}
 
 
-@settings(max_examples=25)
 @given(seed=st.integers(0, 2**32))
 def test_no_part_that_takes_no_time_saves_more_than_its_bound(
     seed: int, tmp_path_factory: pytest.TempPathFactory
