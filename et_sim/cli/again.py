@@ -133,7 +133,7 @@ class Varied(Struct, frozen=True):
 
 
 def _band(run: RunDirectory, ending: Ending) -> tuple[float, float] | None:
-    """Of the change from the run."""
+    """Return the band of the change from the run."""
     from et_sim.views.bands import relative_band, stated
 
     before = stated(run.summary.get("uncertainty"))

@@ -314,7 +314,7 @@ def bottleneck(load: NetworkLoad | None, actor_of_rank: Any, time_ns: int) -> di
 
 
 def _times_slower(rates: Any, of_tier: Any, links: Any, at: int) -> float:
-    """How many times slower a link is than its equals: than most of its tier's links, or 1.0."""
+    """Return how many times slower a link is than its equals: than most of its tier's links, or 1.0."""
     rows = np.flatnonzero(of_tier & (links > 0) & (rates > 0))
     if not len(rows) or not rates[at]:
         return 1.0

@@ -87,7 +87,7 @@ def chain(record: RecordedEvents) -> Chain:
 
 
 def _by_order(rows: Any, kind: Any, resource: Any, needed: Any) -> Any:
-    """Which events of a chain (its `rows`) follow the one before in the order in which things were served.
+    """Return which events of a chain (its `rows`) follow the one before by an order of service.
 
     All others follow by dependencies, steps of algorithms and durations, which every run of the workload has.
     A node or chunk that its lane or queue held up was not let in by the event that it `needed`; where that

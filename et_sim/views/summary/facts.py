@@ -314,7 +314,7 @@ def _replayed(run: RunDirectory) -> str:
 
 
 def _waits(run: RunDirectory, parts: WaitingParts | None) -> tuple[str, str]:
-    """Why ranks wait: of a pipeline its bubble and what comes to it, of others who is waited for."""
+    """Return why ranks wait: of a pipeline the parts of its waiting, of others who is waited for."""
     if parts is not None:
         return "waiting", waiting_text(parts, run.summary["makespan_ns"])
     return "waited for", _slowest(run)
