@@ -103,7 +103,7 @@ class PathNodes:
 
 
 def _adapts(configuration: Any) -> bool:
-    """Return whether collectives are chosen by figures of the machine: others are chosen for other figures."""
+    """Return whether figures of the machine choose collectives: others, then, where figures are others."""
     system = configuration.get("system") if isinstance(configuration, Mapping) else None
     if not isinstance(system, Mapping):
         return True  # a run that does not hold its configuration

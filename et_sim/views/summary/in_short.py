@@ -106,7 +106,7 @@ def _of_path(run: RunDirectory, path: CriticalPath) -> str:
 
 
 def saved_at_most_ns(path: CriticalPath, part: Sequence[str]) -> int | None:
-    """Return a bound on what the run saves where a part (causes of the path) takes no time; None: none is known.
+    """Return a bound on what is saved where a part (causes of the path) takes no time; None: none is known.
 
     Up to the first thing that an order of service let in, each event of the path follows from the one before
     in every run of the workload. So no run is shorter than what others than the part take there, unless they
