@@ -64,21 +64,21 @@ class Again:
         scaled = self.figures[figure](factor) if figure in self.figures else None
         return None if scaled is None or abs(scaled[1] - 1) < abs(factor - 1) / 2 else scaled[1]
 
-    def makespans(self, changes: Sequence[tuple[str, float]], remedy: str) -> list[int]:
+    def endings(self, changes: Sequence[tuple[str, float]], remedy: str) -> list[Ending]:
         """Of the run with each of these figures multiplied; `remedy` is for one that does not complete."""
         from et_sim.cli.progress import Progress
 
         with Progress() as progress:
             progress.stage("simulating again")
             endings = progress.counted(self._endings(changes, progress), len(changes), "simulations")
-            makespans = []
+            completed = []
             for (name, factor), ending in zip(changes, endings, strict=True):
                 if ending.makespan_ns is None:
                     multiple = self.scaled(name, factor)
                     text = f"with {name} multiplied by {multiple:g}, the run does not complete"
                     raise UsageError(text, remedy=remedy)
-                makespans.append(ending.makespan_ns)
-        return makespans
+                completed.append(ending)
+        return completed
 
     def _endings(self, changes: Sequence[tuple[str, float]], progress: Progress) -> Iterator[Ending]:
         known = {(entry["file"], entry["sha256"]) for entry in self._run.manifest["inputs"]}
@@ -114,7 +114,7 @@ def verify_text(directory: str, top: int | None, model: str | None, *, as_json: 
     from et_sim.views.critical.path import CriticalPath
     from et_sim.views.critical.record import PathRecord
     from et_sim.views.critical.sensitivity import Sensitivities
-    from et_sim.views.critical.verification import verification_lines, verify
+    from et_sim.views.critical.verification import Simulated, verification_lines, verify
     from et_sim.views.run.directory import open_run
 
     run = open_run(directory)
@@ -126,8 +126,9 @@ def verify_text(directory: str, top: int | None, model: str | None, *, as_json: 
     again = Again(run, model)
     again.figures.pop(KERNELS, None)  # a sum over operations, which are not verified
 
-    def simulated(changes: Sequence[tuple[str, float]]) -> list[int]:
-        return again.makespans(changes, "give --top for fewer figures")
+    def simulated(changes: Sequence[tuple[str, float]]) -> list[Simulated]:
+        endings = again.endings(changes, "give --top for fewer figures")
+        return [Simulated(ending.makespan_ns or 0, _band(run, ending)) for ending in endings]
 
     verified = verify(Sensitivities(path), again.scaled, simulated, top)
     if as_json:
@@ -143,6 +144,15 @@ class Varied(Struct, frozen=True):
     multiple: float
     makespan_ns: int
     change_ns: int
+    relative_band: tuple[float, float] | None = None  # of the change by the makespan before
+
+
+def _band(run: RunDirectory, ending: Ending) -> tuple[float, float] | None:
+    """Return the band of the change from the run."""
+    from et_sim.views.bands import relative_band, stated
+
+    before = stated(run.summary.get("uncertainty"))
+    return relative_band(before, run.summary["makespan_ns"], stated(ending.made_of), ending.makespan_ns)
 
 
 def vary_text(
@@ -173,10 +183,10 @@ def vary_text(
     possible = [
         (wish, multiple) for wish, multiple in zip(wishes, multiples, strict=True) if multiple is not None
     ]
-    makespans = again.makespans([wish for wish, _ in possible], "give another factor")
+    endings = again.endings([wish for wish, _ in possible], "give another factor")
     varied = [
-        Varied(name, multiple, makespan, makespan - before)
-        for ((name, _), multiple), makespan in zip(possible, makespans, strict=True)
+        Varied(name, multiple, makespan := ending.makespan_ns or 0, makespan - before, _band(run, ending))
+        for ((name, _), multiple), ending in zip(possible, endings, strict=True)
     ]
     if as_json:
         return json.dumps([to_builtins(entry) for entry in varied], indent=2, ensure_ascii=False)
@@ -202,8 +212,9 @@ def _asked_for(text: str, known: tuple[str, ...]) -> tuple[str, float]:
 
 
 def _lines(varied: Sequence[Varied], before: int, hidden: int, known: int) -> list[str]:
+    from et_sim.views.bands import BAND, band_text, notes, percent_text
     from et_sim.views.sheet import Sheet, SheetColumn
-    from et_sim.views.text import not_shown, share, signed, terminal_width
+    from et_sim.views.text import not_shown, signed, terminal_width
 
     sheet = Sheet(
         (
@@ -211,11 +222,13 @@ def _lines(varied: Sequence[Varied], before: int, hidden: int, known: int) -> li
             SheetColumn("times", lambda entry: f"{entry.multiple:.3g}"),
             SheetColumn("makespan", "makespan_ns"),
             SheetColumn("change", lambda entry: signed(entry.change_ns)),
-            SheetColumn("", lambda entry: share(abs(entry.change_ns), before) if entry.change_ns else ""),
+            SheetColumn("", lambda entry: percent_text(before, entry.makespan_ns, entry.relative_band)),
+            SheetColumn(BAND, lambda entry: band_text(entry.relative_band), is_optional=True),
         ),
         cut={"simulated again with": 16},
         names=("simulated again with",),
     )
     width = terminal_width()
     more = not_shown(hidden, "more figure", f": --top {known}")
-    return [*sheet.lines(varied, width), *more, *wrap(NOTE, width)]
+    meaning = " ".join((NOTE, *notes(entry.relative_band for entry in varied)))
+    return [*sheet.lines(varied, width), *more, *wrap(meaning, width)]

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import PurePath
+from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from et_sim.engine.outcome import Outcome
 from et_sim.machine.corrections import Correction
@@ -22,17 +23,20 @@ from et_sim.plan.lowering import Lowering
 from et_sim.run.options import RunOptions
 from et_sim.run.simulation import Change, Given, Nobody, Recorder, Task, carry_out, prepare, unchanged
 from et_sim.run.workers import in_order
+from et_sim.timeline.measurement import Measurement
 
 COMPLETE, STALLED, OUT_OF_MEMORY = "complete", "stalled", "out of memory"
 REFUSED, NOT_SIMULATED = "refused", "not simulated"
 
 
 class Ending(Struct, frozen=True):
-    """What became of a run with a change."""
+    """What became of a run with a change; `made_of`: what its time consists of, where the machine states how
+    far each part may be off."""
 
     status: str
     makespan_ns: int | None = None
     reason: str = ""
+    made_of: dict[str, Any] | None = None
 
 
 class Variations:
@@ -64,8 +68,16 @@ class Variations:
 
     def ending(self, change: Change) -> Ending:
         """What becomes of the run with a changed machine."""
-        run = carry_out(self.task(change), self.options.fold, Nobody(), Recorder())
-        return Ending(OUT_OF_MEMORY) if run.is_stopped else ending_of(run.outcome)
+        task = self.task(change)
+        run = carry_out(task, self.options.fold, Nobody(), Recorder())
+        if run.is_stopped:
+            return Ending(OUT_OF_MEMORY)
+        ending = ending_of(run.outcome)
+        accuracy = task.machine.system.accuracy
+        if accuracy is None or ending.status != COMPLETE:
+            return ending
+        composition = Measurement(run.outcome, run.lowering.workload, None, accuracy).composition
+        return structs.replace(ending, made_of=composition and composition.as_dict())
 
     def with_figure(self, change: tuple[str, float]) -> Ending:
         """What becomes of it with a figure of the machine multiplied, by the name of the critical path."""

@@ -63,9 +63,9 @@ OF_STEPS = (
     Figure(
         "hfu",
         "float64",
-        "hardware FLOPs utilisation: as `mfu`, of all operations that kernels do, what they work out again "
-        "included (recomputed activations, and scores of fused attention on the way back); masked scores "
-        "count, too",
+        "hardware FLOPs utilisation: as `mfu`, of the operations that kernels execute: what is recomputed "
+        "counts (activations, and scores of fused attention on the way back), masked scores that they skip "
+        "do not, which `mfu` has",
         Best.MOST,
     ),
     Figure(

@@ -308,13 +308,26 @@ def bottleneck(load: NetworkLoad | None, actor_of_rank: Any, time_ns: int) -> di
         "tier_used": round(float(sums[tier] / counts[tier]), 6),
         "of": "bandwidth" if has_bandwidth else "time",
         "has_contention": resources.are_links,
+        "times_slower": _times_slower(resources.bytes_per_ns, resources.tier == tier, links, at),
     }
+
+
+def _times_slower(rates: Any, of_tier: Any, links: Any, at: int) -> float:
+    """Return how many times slower a link is than its equals: than most of its tier's links, or 1.0."""
+    rows = np.flatnonzero(of_tier & (links > 0) & (rates > 0))
+    if not len(rows) or not rates[at]:
+        return 1.0
+    rows = rows[np.argsort(rates[rows], kind="stable")]
+    reached = np.cumsum(links[rows])
+    usual = float(rates[rows[np.searchsorted(2 * reached, reached[-1])]])
+    return max(round(usual / float(rates[at]), 6), 1.0)
 
 
 def _of_switches(load: NetworkLoad, used: float) -> dict[str, Any]:
     """How many switches are as loaded is left out: where ranks are folded, one stands for others."""
     kind = max(load.switches_ns, key=lambda name: load.switches_ns[name])
-    unsaid = dict.fromkeys(("link", "ranks", "links", "links_as_loaded", "tier_links", "tier_used"))
+    names = ("link", "ranks", "links", "links_as_loaded", "tier_links", "tier_used", "times_slower")
+    unsaid = dict.fromkeys(names)
     contention = {"has_contention": load.resources.are_links}
     return {"tier": kind, "used": round(used, 6), "of": "rate", **contention, **unsaid}
 

@@ -3,8 +3,8 @@
 Many ranks may share one trace (a template), so a workload's size is the size of its distinct traces.
 
 A run of the workload is one step. `model_operations` are those that the mathematics of the model need,
-whatever is worked out again; `hardware_operations` those that kernels do, by the same rules of counting, so
-that both may be divided by a device's peak (`et_sim.timeline.recorded`).
+masked scores included, whatever is computed again; `hardware_operations` those that kernels execute. Both are
+divided by a device's peak (`et_sim.timeline.recorded`).
 
 Not here: reading files (`files`), checking ranks against each other (`preflight`), and how operations are
 counted for a model (`et_sim.workloads.training.operations`).
@@ -40,7 +40,9 @@ class Step:
     model_operations: int | None = _number(
         "Operations that the model's mathematics need.", None, name="model_operations"
     )
-    hardware_operations: int | None = _number("Operations that kernels do.", None, name="hardware_operations")
+    hardware_operations: int | None = _number(
+        "Operations that kernels execute.", None, name="hardware_operations"
+    )
     datatype: str = text(
         "Of the products, whose peak operations are held against.",
         "",

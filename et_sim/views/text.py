@@ -32,13 +32,17 @@ def terminal_width(otherwise: int = 80) -> int:
 
 
 def share(part: int | float, whole: int | float) -> str:
-    """A percentage; what only rounds to nothing, or to everything, says so."""
-    if not whole:
+    """A part of a whole in percent; what only rounds to nothing, or to everything, says so."""
+    text = increase(part, whole)
+    return ">99 %" if text == "100 %" and part < whole else text
+
+
+def increase(more: int | float, than: int | float) -> str:
+    """How much more there is than before, in percent; unlike a part of a whole, it may be any number."""
+    if not than:
         return "-"
-    percent = round(100 * part / whole)
-    if percent == 0 and part:
-        return "<1 %"
-    return ">99 %" if percent == 100 and part < whole else f"{percent} %"
+    percent = round(100 * more / than)
+    return "<1 %" if percent == 0 and more else f"{percent} %"
 
 
 def bar(parts: Sequence[tuple[str, int]], whole: int, width: int) -> str:

@@ -162,3 +162,44 @@ def test_memories_and_bandwidth_of_an_array_are_figures_where_bandwidth_is_given
     predicted = {load["parameter"] for load in json.loads(capsys.readouterr().out)["sensitivities"]}
     assert "time of product" in predicted
     assert not predicted & {"peak compute", "local memory bandwidth"}
+
+
+def _on_ring(folder: Path, bandwidth: int, name: str) -> Path:
+    """A message on a machine that states how far its times may be off."""
+    et_sim.write_workload(sent(2, [(0, 1, SIZE)]), folder / "job")
+    (folder / "accurate.json").write_text(json.dumps(SYSTEM | {"accuracy": {}}))
+    network = {**RING_2, "bandwidth": [bandwidth]}
+    (folder / f"{name}.json").write_text(json.dumps(network))
+    machine = [f"--system={folder / 'accurate.json'}", f"--network={folder / f'{name}.json'}"]
+    assert main(["run", str(folder / "job"), *machine, f"--out={folder / name}"]) == 0
+    return folder / name
+
+
+def test_a_difference_has_the_band_that_comparing_two_runs_has(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, after = _on_ring(tmp_path, 50, "before"), _on_ring(tmp_path, 100, "after")
+    figure = "bandwidth of dimension 0"
+    [doubled, same] = _varied(before, capsys, f"{figure}=2", f"{figure}=1")
+    assert main(["compare", str(before), str(after), "--json"]) == 0
+    band = json.loads(capsys.readouterr().out)["relative_band"]
+    assert doubled["relative_band"] == pytest.approx([band["low"], band["high"]])
+    assert doubled["relative_band"][1] < 0
+    assert same["change_ns"] == 0
+    assert same["relative_band"][0] <= 0 <= same["relative_band"][1]
+    assert main(["inspect", str(before), "critical-path", "--vary", f"{figure}=2", f"{figure}=1.01"]) == 0
+    head, first, second, *note = capsys.readouterr().out.splitlines()
+    assert "80 % band" in head
+    assert "≈" not in first
+    assert "≈ -" in second
+    assert "not a difference that this model can tell" in " ".join(" ".join(note).split())
+
+
+def test_without_a_statement_of_the_machine_there_is_no_band(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = _run(tmp_path, "flow")
+    [varied] = _varied(run, capsys, "bandwidth of leaf to spine=2")
+    assert varied["relative_band"] is None
+    assert main(["inspect", str(run), "critical-path", "--vary", "bandwidth of leaf to spine=2"]) == 0
+    assert "band" not in capsys.readouterr().out.replace("bandwidth", "")

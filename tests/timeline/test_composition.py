@@ -16,7 +16,8 @@ from et_sim.compute.operations import FORMS
 from et_sim.machine.accuracy import DEFAULTS, EXCHANGES, OPERATIONS, SHORT_ATTENTION, SMALL_GEMM, Accuracy
 from et_sim.timeline.rows import COMMUNICATION_KINDS, UNNAMED_KIND
 from et_sim.views import open_run
-from et_sim.views.summary.sentences import difference_text, uncertainty_text
+from et_sim.views.bands import difference_text
+from et_sim.views.summary.sentences import uncertainty_text
 from et_sim.workloads.microbenchmarks import make_microbenchmark
 
 NETWORK = ring(4, "50GB/s")

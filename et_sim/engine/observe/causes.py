@@ -370,9 +370,11 @@ def early_step_received(run: Run, chunk_row: int, unexpected_row: int) -> None:
 
 @works_on_tables
 def _place_of_receives(run: Run, chunk_row: int) -> int:
-    """The chunk, if its messages make different transfers in the order in which they come."""
+    """The chunk, if messages of several peers make different transfers in the order in which they come."""
     program = run.plan.programs[run.chunks[chunk_row].program]
-    return chunk_row if program.tree_first == NONE and program.transfer_period > 1 else NONE
+    has_one_peer = program.step_period == 1 and program.own_steps == 0
+    is_by_order = program.tree_first == NONE and program.transfer_period > 1 and not has_one_peer
+    return chunk_row if is_by_order else NONE
 
 
 @works_on_tables

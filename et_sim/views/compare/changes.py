@@ -17,13 +17,14 @@ from msgspec import Struct
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.uncertainty import LEVEL
 from et_sim.basics.units import format_ns, format_ranks
+from et_sim.views.bands import band_of_runs
 from et_sim.views.compare.pairs import Parting, first_parting
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.summary.operations import operations
 from et_sim.views.summary.parts import PARTS
 from et_sim.views.summary.phase_totals import phase_totals
 from et_sim.views.summary.rank_table import rank_count, ranks_named
-from et_sim.views.summary.sentences import ratio_band, scope_text
+from et_sim.views.summary.sentences import scope_text
 from et_sim.views.text import percent, shortened
 
 
@@ -154,8 +155,8 @@ class Comparison(Struct, frozen=True, eq=False):
     @property
     def relative_band(self) -> dict[str, float] | None:
         """Within which it is to be found on a real machine; None where either run states nothing."""
-        band = ratio_band(self.a.summary, self.b.summary)
-        return None if band is None else {"level": LEVEL, "low": band[0] - 1, "high": band[1] - 1}
+        band = band_of_runs(self.a.summary, self.b.summary)
+        return None if band is None else {"level": LEVEL, "low": band[0], "high": band[1]}
 
     @property
     def is_identical(self) -> bool:

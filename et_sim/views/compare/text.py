@@ -10,11 +10,12 @@ from typing import Any
 from msgspec import Struct
 
 from et_sim.basics.units import format_ns, plural
+from et_sim.views.bands import BAND, Band, band_of_runs, band_text, difference_text, notes, percent_text
 from et_sim.views.compare.changes import Comparison, RankChange, TimeChange, compare, scopes, why
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.summary.parts import PARTS
-from et_sim.views.summary.sentences import difference_text, profile_text
+from et_sim.views.summary.sentences import profile_text
 from et_sim.views.text import FACT_INDENT, fact, fact_lines, not_shown, percent, shortened, signed, wrapped
 
 
@@ -209,7 +210,7 @@ def ladder(runs: Sequence[RunDirectory]) -> list[Rung]:
 
 def ladder_lines(rungs: Sequence[Rung], width: int) -> list[str]:
     """The makespans, and below them where every step comes from."""
-    lines = LADDER.lines(rungs)
+    lines = [*LADDER.lines(rungs), *notes(map(_band, rungs))]
     for rung in rungs:
         if rung.change is not None:
             lines += ["", *_step(rung, rung.change, width)]
@@ -229,9 +230,13 @@ def _difference(rung: Rung) -> str:
 
 
 def _percent(rung: Rung) -> str:
-    return (
-        "" if rung.change is None else percent(rung.change.makespans_ns[0], rung.run.summary["makespan_ns"])
-    )
+    if rung.change is None:
+        return ""
+    return percent_text(rung.change.makespans_ns[0], rung.run.summary["makespan_ns"], _band(rung))
+
+
+def _band(rung: Rung) -> Band | None:
+    return None if rung.change is None else band_of_runs(rung.change.a.summary, rung.run.summary)
 
 
 def _corrected(rung: Rung) -> str:
@@ -248,6 +253,7 @@ LADDER = Sheet(
         SheetColumn("", _exact, "<"),
         SheetColumn("difference", _difference),
         SheetColumn("", _percent),
+        SheetColumn(BAND, lambda rung: band_text(_band(rung)), is_optional=True),
         SheetColumn("", _corrected, "<"),
     )
 )

@@ -66,6 +66,7 @@ def narrow(count: int) -> type:
     return np.int32 if count < np.iinfo(np.int32).max else np.int64
 
 
+BY_LOAD = ("offlineGreedy", "offlineGreedyFlex", "themis", "themisFlex")  # orders of dimensions
 TO = "->"  # in the names of links of a graph, which say all by themselves
 PART_FIGURES = ("launch_ns", "arithmetic_ns", "traffic_ns")
 PART_WORDS = ("peak", "efficiency", "level", "memory_efficiency")
@@ -101,6 +102,14 @@ class PathNodes:
     parts: Mapping[str, Any] | None  # what times of kernels consist of; None: their utilisation says it
 
 
+def _adapts(configuration: Any) -> bool:
+    """Return whether figures of the machine choose collectives: others, then, where figures are others."""
+    system = configuration.get("system") if isinstance(configuration, Mapping) else None
+    if not isinstance(system, Mapping):
+        return True  # a run that does not hold its configuration
+    return "library" in system or system.get("inter-dimension-scheduling") in BY_LOAD
+
+
 class RecordedEvents:
     """The causal events of a run; -1 stands for none."""
 
@@ -121,6 +130,7 @@ class RecordedEvents:
         self.makespan_ns: int = run.summary["makespan_ns"]
         self.is_complete = run.summary["status"] == "complete"
         self.is_exact = SHARED_LINKS.encode() not in run.metadata("path")  # as long as the path is the same
+        self.adapts = _adapts(run.manifest.get("configuration"))
         self._run, self.place = run, str(run.table_path("path"))
 
     def __len__(self) -> int:

@@ -26,13 +26,15 @@ from et_sim.basics.files import write_file
 from et_sim.tables.registry import KEPT, SUMMARY
 from et_sim.version import __version__
 from et_sim.views.critical.condensed import Condensed, condensed
-from et_sim.views.critical.events import KINDS, NONE, RecordedEvents, narrow
+from et_sim.views.critical.events import KINDS, NONE, QUEUES, RecordedEvents, is_kind, narrow
 from et_sim.views.run.columns import Words
 from et_sim.views.run.directory import AGAIN, RunDirectory
 
 TIMES = ("critical_parent", "other_parent", "start_ns", "end_ns", "kind")
 CHAIN_COLUMNS = ("start_ns", "end_ns", "kind", "resource", "actor", "node", "other_parent", "link")
 NARROW = ("resource", "actor", "link")
+BEGIN_IN_TURN = ("node_start", "chunk_start")
+PLACES = ("lane", "queue_slot")
 
 
 class Chain(Struct, frozen=True, eq=False):
@@ -46,6 +48,7 @@ class Chain(Struct, frozen=True, eq=False):
     actor: Any
     node: Any  # its row
     other_end_ns: Any  # when the other event came that it needed
+    by_order: Any  # whether an order of service led to it, which may be another one when times are others
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -58,7 +61,6 @@ def chain(record: RecordedEvents) -> Chain:
     while last != NONE:
         rows.append(last)
         last = int(parent[last])
-    del parent
     on_it = np.frombuffer(rows, np.int64)[::-1]
     texts: tuple[str | None, ...] = (None,)
     parts: dict[str, list[Any]] = {name: [] for name in CHAIN_COLUMNS}
@@ -69,6 +71,8 @@ def chain(record: RecordedEvents) -> Chain:
             parts[name].append(column[here].astype(np.int32) if name in NARROW else column[here])
     of = {name: np.concatenate(pieces) for name, pieces in parts.items()}
     other_parent = of["other_parent"]
+    is_chunk = is_kind(of["kind"], "chunk_start") & (other_parent != NONE)
+    needed = np.where(is_chunk, parent[other_parent], other_parent)  # a chunk: what let it join the queue
     return Chain(
         start_ns=of["start_ns"],
         end_ns=of["end_ns"],
@@ -78,7 +82,22 @@ def chain(record: RecordedEvents) -> Chain:
         actor=of["actor"],
         node=record.nodes_of(of["actor"], of["node"]),
         other_end_ns=np.where(other_parent == NONE, NONE, end_ns[other_parent]),
+        by_order=_by_order(on_it, of["kind"], of["resource"], needed),
     )
+
+
+def _by_order(rows: Any, kind: Any, resource: Any, needed: Any) -> Any:
+    """Return which events of a chain (its `rows`) follow the one before by an order of service.
+
+    All others follow by dependencies, steps of algorithms and durations, which every run of the workload has.
+    A node or chunk that its lane or queue held up was not let in by the event that it `needed`; where that
+    came last, only the place in the lane or queue stands between the two.
+    """
+    before, before_that = (np.concatenate((np.full(n, NONE), rows[:-n]))[: len(rows)] for n in (1, 2))
+    previous = np.concatenate(([KINDS.index("begin")], kind[:-1]))
+    had_place = is_kind(previous, *PLACES) & (before_that == needed)
+    is_let_in = is_kind(kind, *BEGIN_IN_TURN) & (needed != NONE) & (before != needed) & ~had_place
+    return is_let_in | is_kind(kind, *QUEUES, "bound") | (is_kind(kind, "receive") & (resource != NONE))
 
 
 def _parents(record: RecordedEvents) -> tuple[Any, Any, int]:
@@ -122,10 +141,10 @@ def _blocks_with(record: RecordedEvents, rows: Any) -> Iterator[tuple[Any, dict[
         yield rows[cuts[number] : cuts[number + 1]] - bounds[number], block
 
 
-FORMAT = 2  # goes up whenever what is found, or how it is kept, changes
+FORMAT = 3  # goes up whenever what is found, or how it is kept, changes
 LONG_BYTES = 1 << 20  # of the record, from which it is worth while
 READ = ("path", "timeline", "actors", "groups", "resources")
-COLUMNS = ("start_ns", "end_ns", "kind", "resource", "actor", "node", "other_end_ns")
+COLUMNS = ("start_ns", "end_ns", "kind", "resource", "actor", "node", "other_end_ns", "by_order")
 
 
 class Kept(Struct, frozen=True, eq=False):

@@ -70,6 +70,10 @@ ESTIMATE = (
     "An estimate: what shares links or memory, or slows computing, changes others when it gets faster, and "
     "may then be held up elsewhere. --verify simulates again and tells."
 )
+ADAPTS = (
+    "An estimate: collectives are chosen by the figures of the machine, so with others they send other "
+    "messages. --verify simulates again and tells."
+)
 NOT_COMPLETE = "the run did not complete, so what would have made it shorter is not known"
 
 
@@ -120,7 +124,7 @@ def critical_path_data(path: Any, top: int | None = None) -> dict[str, Any]:
         "links": critical.by_link(),
         "single_links": critical.by_single_link()[:top],
         "messages": critical.by_message()[:top],
-        "sensitivities_are_exact": critical.record.is_exact,
+        "sensitivities_are_exact": critical.record.is_exact and not critical.record.adapts,
         "sensitivities": [entry.as_dict() for entry in Sensitivities(critical).all()][:top]
         if predicted
         else None,
@@ -218,7 +222,8 @@ def _messages(path: CriticalPath, most: int, width: int) -> list[str]:
 
 
 def _sensitivities(of_run: Sensitivities, most: int, width: int) -> list[str]:
-    sensitivities, is_exact = of_run.all(), of_run.path.record.is_exact
+    sensitivities, record = of_run.all(), of_run.path.record
+    is_exact = record.is_exact and not record.adapts
     largest = max((abs(sensitivity.better.one_percent_ns) for sensitivity in sensitivities), default=0.0)
 
     def length(sensitivity: Sensitivity) -> str:
@@ -240,7 +245,8 @@ def _sensitivities(of_run: Sensitivities, most: int, width: int) -> list[str]:
         names=("parameter",),
     )
     table = sheet.lines(sensitivities[:most], width)
-    return [*_cut(table, sensitivities, most), *wrap(EXACT_OR_NOT if is_exact else ESTIMATE, width)]
+    note = EXACT_OR_NOT if is_exact else ADAPTS if record.is_exact else ESTIMATE
+    return [*_cut(table, sensitivities, most), *wrap(note, width)]
 
 
 def _good_until(first: float, second: float) -> str:

@@ -10,18 +10,31 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from msgspec import Struct
+
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import format_ns, plural
-from et_sim.views.critical.sensitivity import Parameter, Sensitivities, Side, parameters
+from et_sim.views.bands import BAND, Band, band_text
+from et_sim.views.critical.sensitivity import OF_LINKS, Parameter, Sensitivities, Side, parameters
 from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.text import shortened, signed, terminal_width
 
 FARTHEST = 8.0  # times a parameter; ranges that go farther are verified up to there
 SMALLEST_CHANGE = 0.001
 MOST_PARAMETERS = 10
+CHANGE = f"change, {BAND}"  # of the simulated makespan from the run's
 FigureChange = tuple[str, float]  # a figure of the machine, and its factor
 Scale = Callable[[str, float], float | None]  # what the factor is in the end; None: it cannot be changed so
-Simulate = Callable[[Sequence[FigureChange]], Iterable[int]]  # makespans
+
+
+class Simulated(Struct, frozen=True):
+    """A makespan, and the band of its difference from the run's."""
+
+    makespan_ns: int
+    band: Band | None = None
+
+
+Simulate = Callable[[Sequence[FigureChange]], Iterable[Simulated]]
 
 
 @quick_dataclass(frozen=True)
@@ -33,6 +46,7 @@ class Verified:
     predicted_ns: float
     simulated_ns: int
     rounding_ns: float  # by how much the two may differ as durations are whole
+    relative_band: Band | None = None  # of the simulated change by the run's makespan
 
     @property
     def difference(self) -> str:
@@ -57,6 +71,7 @@ SHEET = Sheet(
         SheetColumn("predicted", lambda verified: format_ns(round(verified.predicted_ns))),
         SheetColumn("simulated", "simulated_ns"),
         SheetColumn("difference"),
+        SheetColumn(CHANGE, lambda verified: band_text(verified.relative_band), is_optional=True),
     ),
     cut={"simulated again with": 12},
     names=("simulated again with",),
@@ -75,25 +90,30 @@ def verify(
         if abs((wanted := _end_of(side)) - 1) >= SMALLEST_CHANGE
         and (multiple := scale(each.parameter, wanted)) is not None
     ]
-    makespans = simulate([(parameter.name, wanted) for parameter, _, wanted, _ in ends])
+    simulations = simulate([(parameter.name, wanted) for parameter, _, wanted, _ in ends])
     return [
-        _verified(sensitivities, parameter, side, multiple, makespan_ns)
-        for (parameter, side, _, multiple), makespan_ns in zip(ends, makespans, strict=True)
+        _verified(sensitivities, parameter, side, multiple, simulated)
+        for (parameter, side, _, multiple), simulated in zip(ends, simulations, strict=True)
     ]
 
 
 def _verified(
-    sensitivities: Sensitivities, parameter: Parameter, side: Side, multiple: float, makespan_ns: int
+    sensitivities: Sensitivities, parameter: Parameter, side: Side, multiple: float, simulated: Simulated
 ) -> Verified:
     factor = 1 / multiple if parameter.is_rate else multiple
     predicted = sensitivities.path.makespan_ns + side.slope_ns * (factor - 1)
     rounding = sensitivities.rounding_ns(parameter, factor)
-    return Verified(parameter.name, multiple, predicted, makespan_ns, rounding)
+    return Verified(parameter.name, multiple, predicted, simulated.makespan_ns, rounding, simulated.band)
 
 
 def _end_of(side: Side) -> float:
     """The multiple at which a range ends, or up to which it is verified."""
     return min(max(side.same_path_until, 1 / FARTHEST), FARTHEST)
+
+
+def is_of_links(parameter: str) -> bool:
+    """Return whether a parameter is a figure of links."""
+    return parameter.startswith(tuple(f"{name} of " for _, _, name in OF_LINKS))
 
 
 def verification_lines(
@@ -105,7 +125,8 @@ def verification_lines(
     differ = sum(not prediction.is_as_predicted for prediction in verified)
     result = f"{plural(len(verified), 'simulation')}, {differ or 'none'} not as predicted"
     why = "as a rule, because of another order" if is_exact else "others share what was changed"
-    why = "the library has other times for other links" if has_library else why
+    if has_library and any(is_of_links(each.parameter) for each in verified if not each.is_as_predicted):
+        why = "the library has other times for other links"
     reason = f": {why}" if differ else ""
     width = terminal_width()
     return [

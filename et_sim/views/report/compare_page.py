@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from et_sim.basics.units import format_ns, plural
+from et_sim.views.bands import difference_text
 from et_sim.views.compare.changes import Comparison, RankChange, TimeChange, averages, scopes, why
 from et_sim.views.compare.text import change_columns, finish_columns
 from et_sim.views.drawing.timeline import aligned_picture
@@ -19,7 +20,6 @@ from et_sim.views.run.slices import link_table
 from et_sim.views.run.topology import tier_uses
 from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.summary.parts import PARTS
-from et_sim.views.summary.sentences import difference_text
 from et_sim.views.text import distinct, share, shortened
 
 MOST_ROWS, MOST_RANKS = 20, 24

@@ -40,6 +40,7 @@ from et_sim.views.summary.sentences import (
     uncertainty_text,
     utilisation_text,
 )
+from et_sim.views.summary.waiting import WaitingParts, waiting_clause, waiting_parts
 from et_sim.views.text import cut, distinct, share, shortened
 
 MESSAGES = "sends and receives"
@@ -147,7 +148,8 @@ def headline(run: RunDirectory, path: CriticalPath | None) -> str:
     figure = f'<p class="makespan"><span>makespan</span> <b>{format_ns(makespan)}</b> {exact}</p>'
     off = uncertainty_text(summary)
     profiles = tag("p", text(makespan_text(summary)), class_="note") if summary["other_profile"] else ""
-    short, limits = in_short(run, path), scope_text(summary.get("scope"))
+    parts = waiting_parts(run)
+    short, limits = in_short(run, path, parts), scope_text(summary.get("scope"))
     average = tag("p", f"what the average rank spends it on{_only_part(run)}", class_="note")
     return section(
         "headline",
@@ -161,7 +163,7 @@ def headline(run: RunDirectory, path: CriticalPath | None) -> str:
         average,
         stacked,
         tag("ul", legend, class_="legend"),
-        _tiles(run),
+        _tiles(run, parts),
     )
 
 
@@ -185,7 +187,7 @@ def _stalled(run: RunDirectory) -> str:
     return tag("p", f"<b>Stalled:</b> {text(cause)}", class_="alarm", role="alert")
 
 
-def _tiles(run: RunDirectory) -> str:
+def _tiles(run: RunDirectory, parts: WaitingParts | None) -> str:
     summary = run.summary
     actors, ranks = summary["folded"]["actors"], summary["ranks"]
     last = slowest_first(summary["per_rank"])[0]
@@ -197,7 +199,11 @@ def _tiles(run: RunDirectory) -> str:
         ("messages", f"{summary['messages']:,}", "crossed the network"),
         ("nodes", f"{summary['coverage']['nodes']:,}", f"{summary['coverage']['modelled']:,} modelled"),
     ]
-    if slowest := summary["slowest"]:
+    if parts is not None:
+        makespan = summary["makespan_ns"]
+        _, _, why = waiting_clause(parts, makespan).partition(": ")
+        tiles.append(("waiting", share(parts.total_ns, makespan), why))
+    elif slowest := summary["slowest"]:
         cost = f"the others wait {format_ns(slowest['cost_ns'])} on average"
         tiles.append(("waited for", slowest["ranks"], cost))
     peaks = [entry["peak_memory_bytes"] for entry in summary["per_rank"]]

@@ -69,6 +69,7 @@ BOTTLENECK = {
     **_each((int, NONE), "links links_as_loaded tier_links"),
     "tier_used": NUMBER,
     "has_contention": bool,
+    "times_slower": IfThere((int, float, NONE)),
 }
 GAP = {**_each(str, "ranks name"), "ns": int}
 EXPLAINED = {

@@ -27,11 +27,13 @@ from et_sim.views.summary.sentences import (
     packets_text,
     price_text,
     scope_text,
+    slow_link,
     spilled_text,
     throughput_text,
     uncertainty_text,
     utilisation_text,
 )
+from et_sim.views.summary.waiting import WaitingParts, waiting_parts, waiting_text
 from et_sim.views.text import FACT_INDENT, fact, not_shown, prose, share, shortened
 from et_sim.views.view import Forms
 
@@ -223,11 +225,12 @@ def facts(run: RunDirectory) -> list[str]:
     """One line for each fact that the run has."""
     summary = run.summary
     actors, ranks = summary["folded"]["actors"], summary["ranks"]
+    parts = waiting_parts(run)
     how = "each simulated" if actors == ranks else f"simulated as {plural(actors, 'actor')}"
     facts = (
         ("makespan", makespan_text(summary)),
         ("uncertainty", uncertainty_text(summary)),
-        ("in short", in_short(run, small_path(run))),
+        ("in short", in_short(run, small_path(run), parts)),
         ("includes", scope_text(summary.get("scope"))),
         ("ranks", f"{ranks:,}, {how}; {plural(summary['messages'], 'message')} crossed the network"),
         ("jobs", jobs_text(run)),
@@ -242,7 +245,7 @@ def facts(run: RunDirectory) -> list[str]:
         ("bottleneck", bottleneck_text(summary)),
         ("packets", packets_text(summary)),
         ("replayed", _replayed(run)),
-        ("waited for", _slowest(run)),
+        _waits(run, parts),
         ("explained", explained_text(run)),
         ("kernels", kernel_sentence(summary["per_rank"])),
         ("memory", memory_sentence(summary["per_rank"])),
@@ -310,11 +313,21 @@ def _replayed(run: RunDirectory) -> str:
     return f"{count:,} sends, receives and collectives as recorded: waiting in them is not told from transfer"
 
 
+def _waits(run: RunDirectory, parts: WaitingParts | None) -> tuple[str, str]:
+    """Return why ranks wait: of a pipeline the parts of its waiting, of others who is waited for."""
+    if parts is not None:
+        return "waiting", waiting_text(parts, run.summary["makespan_ns"])
+    return "waited for", _slowest(run)
+
+
 def _slowest(run: RunDirectory) -> str:
     """Who is waited for most, and what that costs."""
     slowest = run.summary["slowest"]
     if slowest is None:
         return ""
+    if (link := slow_link(run.summary)) is not None and link.takes_longer_ns >= slowest["cost_ns"]:
+        longer, whose = format_ns(link.takes_longer_ns), called(slowest["ranks"], 24)
+        return f"{link.text}: its bytes take {longer} longer, and others wait for {whose}"
     cost, makespan = slowest["cost_ns"], run.summary["makespan_ns"]
     whom = "it" if slowest["ranks"].isdecimal() else "them"
     waits = (

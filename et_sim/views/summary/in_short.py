@@ -1,15 +1,17 @@
 """A run in one sentence: what its makespan is mostly, whose it is, what could save most, and what else.
 
-Of a run that recorded its critical path, the sentence is about that path: even an infinitely fast network
-takes no more off it than what the network has of it, as long as everything is served in the same order. Of
-others, it says what the average rank's time goes to, and who is waited for.
+Of a run that recorded its critical path, the sentence is about that path. Where dependencies alone lead along
+it, even an infinitely fast network takes no more off the makespan than the network has of the path: every run
+of the workload has these dependencies, with the same kernels between them, so none is shorter than the rest.
+Elsewhere another order of service, or another choice of collectives, may save more, and no bound is stated.
 
 Not here: how far each single figure of the machine moves the makespan (`critical.sensitivity`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from math import ceil
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +27,8 @@ from et_sim.views.run.selection import recorded_part
 from et_sim.views.summary.jobs import counts_with_jobs
 from et_sim.views.summary.parts import PARTS
 from et_sim.views.summary.rank_table import called
+from et_sim.views.summary.sentences import slow_link
+from et_sim.views.summary.waiting import WaitingParts, waiting_clause
 from et_sim.views.text import share
 
 if TYPE_CHECKING:
@@ -33,7 +37,9 @@ if TYPE_CHECKING:
 
 SMALL_BYTES = 16 << 20  # of the record of a path that is read for a sentence
 NETWORK = ("latency", "serialisation", "queueing", "contention", "switch", "window", "resending", "bus")
-SERVED_IN_TURN = ("queueing", "contention", "window", "resending", "bus")  # the path passes to others there
+KERNELS = ("compute",)
+CLOSE = 0.05  # of the makespan: a bound that is farther above what the path has says too little
+TIMES_OF_OTHERS = ("contention", "queueing", "window", "resending", "bus", "library")
 LONGEST_RANKS = 24
 WORDS: Mapping[str, str] = MappingProxyType(
     {
@@ -56,11 +62,12 @@ WORDS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def in_short(run: RunDirectory, path: CriticalPath | None) -> str:
-    """The sentence, without a full stop; empty of a run that did not complete, or takes no time."""
+def in_short(run: RunDirectory, path: CriticalPath | None, parts: WaitingParts | None = None) -> str:
+    """The sentence, without a full stop; empty of a run that did not complete, or takes no time. `parts`: why
+    the ranks of a pipeline wait."""
     if run.summary["status"] != "complete" or not run.summary["makespan_ns"]:
         return ""
-    return _of_parts(run) if path is None else _of_path(run, path)
+    return _of_parts(run, parts) if path is None else _of_path(run, path)
 
 
 def small_path(run: RunDirectory) -> CriticalPath | None:
@@ -85,24 +92,32 @@ def _of_path(run: RunDirectory, path: CriticalPath) -> str:
     text += f", which is {share(spent, whole)} {WORDS.get(main, main)}"
     if main in NETWORK:
         text += _where(path)
-    is_predicted = path.record.is_exact and not any(causes.get(name) for name in SERVED_IN_TURN)
     lever = None if path.record.is_long else best_lever(path)  # it looks at all that is recorded
     if lever is not None:
-        text += (
-            f"; best lever: {lever.text}, saving {share(lever.saved_ns, whole)} in the same order of service"
-        )
-    other_part, of_other = (
-        ("kernels", causes.get("compute", 0)) if main in NETWORK else ("network", _network(causes))
-    )
-    subject = "infinitely fast kernels" if other_part == "kernels" else "an infinitely fast network"
-    if not is_predicted:
-        return f"{text}; {share(of_other, whole) if of_other else 'nothing'} of it is {other_part}"
-    saved = f"{share(of_other, whole)} at most" if of_other else "nothing"
-    return f"{text}; {subject} would save {saved}, in the same order of service"
+        text += f"; best lever: {lever.text}, estimated to save {share(lever.saved_ns, whole)}"
+    part = KERNELS if main in NETWORK else NETWORK
+    called_part = "kernels" if part is KERNELS else "network"
+    of_part = sum(causes.get(name, 0) for name in part)
+    if (bound := saved_at_most_ns(path, part)) is None or bound - of_part > CLOSE * whole:
+        return f"{text}; {share(of_part, whole) if of_part else 'nothing'} of it is {called_part}"
+    saved = f"{ceil(100 * bound / whole)} % at most" if bound else "nothing"
+    subject = "infinitely fast kernels" if part is KERNELS else "an infinitely fast network"
+    return f"{text}; {subject} would save {saved}"
 
 
-def _network(causes: Mapping[str, int]) -> int:
-    return sum(causes.get(name, 0) for name in NETWORK)
+def saved_at_most_ns(path: CriticalPath, part: Sequence[str]) -> int | None:
+    """Return a bound on what is saved where a part (causes of the path) takes no time; None: none is known.
+
+    Up to the first thing that an order of service let in, each event of the path follows from the one before
+    in every run of the workload. So no run is shorter than what others than the part take there, unless they
+    follow from what others do meanwhile.
+    """
+    if not path.record.is_exact or path.record.adapts:
+        return None
+    chain, changes = path.chain, [CAUSES.index(name) for name in (*part, *TIMES_OF_OTHERS)]
+    until = int(chain.by_order.argmax()) if chain.by_order.any() else len(chain)
+    stays = ~np.isin(path.cause[:until], changes)
+    return path.makespan_ns - int(path.spent_ns[:until][stays].sum())
 
 
 def _longest_on(path: CriticalPath) -> tuple[int, int]:
@@ -120,7 +135,7 @@ def _where(path: CriticalPath) -> str:
     return f", most on {max(links)[1]}" if links else ""
 
 
-def _of_parts(run: RunDirectory) -> str:
+def _of_parts(run: RunDirectory, parts: WaitingParts | None) -> str:
     summary: dict[str, Any] = run.summary
     entries, slowest = summary["per_rank"], summary["slowest"]
     counts = counts_with_jobs(run, entries)
@@ -131,6 +146,11 @@ def _of_parts(run: RunDirectory) -> str:
     main = max(sums, key=lambda name: sums[name])
     whole = summary["makespan_ns"]
     text = f"{main} is {share(sums[main], whole * sum(counts))} of the average rank's time"
+    if parts is not None:
+        return f"{text}; {waiting_clause(parts, whole)}"
+    link = slow_link(summary)
+    if link is not None and (slowest is None or link.takes_longer_ns >= slowest["cost_ns"]):
+        return f"{text}; {link.text}: its bytes take {format_ns(link.takes_longer_ns)} longer"
     if slowest is not None:
         cost = slowest["cost_ns"]
         waits = f"the others wait for {called(slowest['ranks'], LONGEST_RANKS)}"
@@ -169,7 +189,7 @@ class Lever(Struct, frozen=True):
 def best_lever(path: CriticalPath) -> Lever | None:
     """The one that saves most; None: nothing saves anything, or it is not known."""
     durations = path.record.condensed.durations
-    if not path.record.is_exact or durations.is_kind(*NOT_FORETOLD).any():
+    if not path.record.is_exact or path.record.adapts or durations.is_kind(*NOT_FORETOLD).any():
         return None
     sensitivities = Sensitivities(path)
     best: Lever | None = None

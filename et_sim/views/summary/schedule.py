@@ -182,6 +182,12 @@ class PipelineSchedule(Struct, frozen=True, dict=True):
 
     @cached_property
     def textbook_bubble(self) -> float | None:
+        """The share of such a pipeline's time in which it idles."""
+        idle, busy = self.textbook_idle_ns, self._mean([row.busy_ns for row in self.rows])
+        return idle / (idle + busy) if idle is not None and busy else None
+
+    @cached_property
+    def textbook_idle_ns(self) -> float | None:
         """(stages - 1) x (forward + backward) / chunks of waiting, less what gradients of weights fill.
 
         None for passes that are not those of one pipeline: where a rank works twice on the same one, or not
@@ -192,9 +198,7 @@ class PipelineSchedule(Struct, frozen=True, dict=True):
             return None
         work = {way: self._mean([row.work_ns[way] for row in self.rows]) for way in DIRECTIONS}
         round_ns = sum(work[way] for way in (FORWARD, BACKWARD, INPUTS)) - work[WEIGHTS]
-        idle = (self.stages - 1) * max(round_ns, 0) / self.micro_batches / self.chunks
-        busy = self._mean([row.busy_ns for row in self.rows])
-        return idle / (idle + busy) if busy else None
+        return (self.stages - 1) * max(round_ns, 0) / self.micro_batches / self.chunks
 
     def _is_whole(self, row: ScheduleRow) -> bool:
         works = [block.work for block in row.blocks if block.work]
@@ -205,22 +209,25 @@ class PipelineSchedule(Struct, frozen=True, dict=True):
         return sum(c * share for c, share in zip(counts, of_rows, strict=True)) / max(sum(counts), 1)
 
 
-def schedule_of(run: RunDirectory) -> PipelineSchedule | None:
-    """The schedule; None if no kernel's name tells a pass."""
+def schedule_of(run: RunDirectory, chosen: Mapping[int, str] | None = None) -> PipelineSchedule | None:
+    """The schedule; None if no kernel's name tells a pass. `chosen`: actors, each with ranks that it stands
+    for."""
     first = next(run.batches("timeline", ("name",)), None)
     if first is None:
         return None
     works = [named_pass(name) for name in (*first["name"].dictionary.to_pylist(), None)]
     if not any(works):
         return None
-    reader = _Reader(run, works)
+    reader = _Reader(run, works, chosen)
     return reader.schedule() if reader.has_passes else None
 
 
 class _Reader:
     """The kernels and exchanges of some actors, in columns."""
 
-    def __init__(self, run: RunDirectory, works: Sequence[Pass | None]) -> None:
+    def __init__(
+        self, run: RunDirectory, works: Sequence[Pass | None], chosen: Mapping[int, str] | None
+    ) -> None:
         self.run = run
         self.makespan = int(run.summary["makespan_ns"])
         known = sorted({work for work in works if work})
@@ -228,9 +235,13 @@ class _Reader:
         number = {work: code for code, work in enumerate(self.works)}
         self.code_of_name = np.array([number[work] for work in works], np.int64)
         self.actors = run.actors().select(["actor", "ranks"]).to_pylist()
-        chosen = unique(np.linspace(0, len(self.actors) - 1, MOST_ACTORS).astype(np.int64))
         self.is_shown = np.zeros(len(self.actors), np.bool_)
-        self.is_shown[chosen] = True
+        if chosen is None:
+            self.is_shown[np.linspace(0, len(self.actors) - 1, MOST_ACTORS).astype(np.int64)] = True
+        else:
+            self.is_shown[[*chosen]] = True
+            for actor, ranks in chosen.items():
+                self.actors[actor]["ranks"] = ranks
         self.stages = Stages(len(self.actors))
         self.kinds: tuple[str, ...] = ()
         kernels: list[tuple[Any, ...]] = []

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from et_sim.basics.uncertainty import LEVEL, Composition
+from msgspec import Struct
+
 from et_sim.basics.units import format_bytes, format_joules, format_ns, plural
+from et_sim.views.bands import SURE
 from et_sim.views.summary.rank_table import called
 from et_sim.views.text import share
 
@@ -143,6 +145,26 @@ def _most_loaded(bottleneck: dict[str, Any]) -> str:
     return f"{name}{more} ({tier}): {verb} {percent} of {whose} bandwidth over the run; {of_tier}"
 
 
+class SlowLink(Struct, frozen=True):
+    """The bottleneck, where it is a link that is slower than its equals."""
+
+    text: str
+    takes_longer_ns: int
+
+
+def slow_link(summary: Mapping[str, Any]) -> SlowLink | None:
+    """Return it, with how much longer its bytes take than on an equal of it; None: the bottleneck is none."""
+    bottleneck = summary["bottleneck"]
+    slower = (bottleneck or {}).get("times_slower") or 1.0
+    if bottleneck is None or slower <= 1.0:
+        return None
+    ranks = bottleneck["ranks"]
+    whose = "" if ranks is None else f" of {called(ranks, MOST_LETTERS)}"
+    name = f"link {bottleneck['link']}{whose} ({bottleneck['tier']})"
+    text = f"{name}, {slower:.3g} times slower than its equals"
+    return SlowLink(text, round(bottleneck["used"] * (1 - 1 / slower) * summary["makespan_ns"]))
+
+
 def throughput_text(throughput: dict[str, Any] | None) -> str:
     """Empty where the workload does not say what a run of it does."""
     if throughput is None:
@@ -164,9 +186,11 @@ def utilisation_text(utilisation: dict[str, Any] | None) -> str:
     """MFU and HFU; empty where the machine's peak is not known."""
     if utilisation is None or utilisation["mfu"] is None:
         return ""
-    parts = [f"MFU {100 * utilisation['mfu']:.1f} %"]
-    if utilisation["hfu"] is not None:
-        parts.append(f"HFU {100 * utilisation['hfu']:.1f} %")
+    mfu, hfu = utilisation["mfu"], utilisation["hfu"]
+    counts_skipped = hfu is not None and hfu < mfu
+    parts = [f"MFU {100 * mfu:.1f} %{' with masked scores' if counts_skipped else ''}"]
+    if hfu is not None:
+        parts.append(f"HFU {100 * hfu:.1f} %")
     of = " ".join(filter(None, (utilisation["datatype"], "dense peak")))
     return f"{', '.join(parts)} of the {of}, {utilisation['peak_tflops']:g} TFLOP/s"
 
@@ -242,9 +266,6 @@ def spilled_text(summary: Mapping[str, Any]) -> str:
     )
 
 
-SURE = f"{100 * LEVEL:.0f} %"
-
-
 def uncertainty_text(summary: Mapping[str, Any]) -> str:
     """Such as `80 %: 1.33 s to 1.5 s; 71 % of the time is calibrated, 29 % modelled`; empty where nothing
     states it."""
@@ -262,24 +283,3 @@ def uncertainty_text(summary: Mapping[str, Any]) -> str:
 def _three_digits(time_ns: int) -> int:
     """To three digits: more would say nothing."""
     return int(float(f"{time_ns:.3g}"))
-
-
-def ratio_band(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[float, float] | None:
-    """Of the makespan of run B by that of A, from their summaries; None where either states nothing."""
-    if not (a.get("uncertainty") and b.get("uncertainty") and a["makespan_ns"]):
-        return None
-    before, after = (Composition.read(summary["uncertainty"]) for summary in (a, b))
-    return before.ratio(after, b["makespan_ns"] / a["makespan_ns"])
-
-
-def difference_text(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
-    """What the band says of the difference: empty where either states nothing."""
-    band = ratio_band(a, b)
-    if band is None:
-        return ""
-    low, high = (100 * (factor - 1) for factor in band)
-    if low <= 0 <= high:
-        return f"{SURE}: {low:+.1f} % to {high:+.1f} %: not a difference that this model can tell"
-    word = "faster" if high < 0 else "slower"
-    least, most = sorted((abs(low), abs(high)))
-    return f"{SURE}: {least:.1f} % to {most:.1f} % {word}"

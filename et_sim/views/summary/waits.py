@@ -26,6 +26,7 @@ from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.summary.operations import operations
 from et_sim.views.summary.rank_table import rank_entries
+from et_sim.views.summary.waiting import waiting_parts
 from et_sim.views.text import bar, prose, share
 from et_sim.views.view import Forms
 
@@ -168,7 +169,8 @@ def _who_is_waited_for(run: RunDirectory, part: Selection, entry_of: Any) -> tup
 
 def waits_data(run: RunDirectory, part: Selection) -> Any:
     """For `--json`."""
-    return waits_of(run, part).as_dict(part.top)
+    average = waiting_parts(run)
+    return {**waits_of(run, part).as_dict(part.top), "of_average_rank": average and to_builtins(average)}
 
 
 def waits_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:

@@ -10,9 +10,10 @@ from msgspec import Struct
 
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import format_ns
+from et_sim.views.bands import BAND, Band, band_text, contains_none, notes, percent_text
 from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.sweep.directory import COMPLETE, SweepDirectory
-from et_sim.views.sweep.scales import BAND, Band, contains_none, relative_band, shown
+from et_sim.views.sweep.scales import band_of_points, shown
 from et_sim.views.sweep.summary import NARROWEST
 from et_sim.views.text import not_shown, percent, signed
 
@@ -88,7 +89,8 @@ def _by_values(sweep: SweepDirectory, axes: tuple[str, ...]) -> dict[Key, Mappin
 
 
 def _pair(key: Key, a: Mapping[str, Any], b: Mapping[str, Any]) -> PointPair:
-    return PointPair(key, (a["status"], b["status"]), a["makespan_ns"], b["makespan_ns"], relative_band(a, b))
+    makespans = a["makespan_ns"], b["makespan_ns"]
+    return PointPair(key, (a["status"], b["status"]), *makespans, band_of_points(a, b))
 
 
 def sweep_comparison_lines(comparison: SweepComparison, width: int, top: int) -> list[str]:
@@ -136,14 +138,15 @@ def _table(axes: tuple[str, ...], changed: list[PointPair], width: int, top: int
             SheetColumn("before", lambda pair: format_ns(pair.a_ns or 0)),
             SheetColumn("after", lambda pair: format_ns(pair.b_ns or 0)),
             SheetColumn("difference", lambda pair: signed((pair.b_ns or 0) - (pair.a_ns or 0))),
-            SheetColumn("", lambda pair: percent(pair.a_ns or 0, pair.b_ns or 0)),
+            SheetColumn("", lambda pair: percent_text(pair.a_ns or 0, pair.b_ns or 0, pair.band)),
+            SheetColumn(BAND, lambda pair: band_text(pair.band), is_optional=True),
         ),
         cut=dict.fromkeys(names, NARROWEST),
-        drop=("before",),
+        drop=("before", BAND),
         names=tuple(names),
     )
     more = not_shown(len(changed) - top, "smaller change", ": --top, or --json")
-    return [*sheet.lines(changed[:top], width), *more]
+    return [*sheet.lines(changed[:top], width), *more, *notes(pair.band for pair in changed[:top])]
 
 
 def _value(at: int, pair: PointPair) -> str:

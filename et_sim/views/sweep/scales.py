@@ -16,9 +16,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from et_sim.basics.errors import UsageError
-from et_sim.basics.uncertainty import LEVEL, Composition
+from et_sim.basics.uncertainty import Composition
 from et_sim.basics.units import format_bytes, format_joules, format_ns, plural
 from et_sim.tables.sweep_tables import FILES, MADE_OF, NUMBER, TABLE
+from et_sim.views import bands
+from et_sim.views.bands import ALIKE, BAND, Band, contains_none
 from et_sim.views.text import distinct
 
 LAST = 1000
@@ -195,40 +197,25 @@ def _round_step(span: float) -> float:
 
 
 Row = Mapping[str, Any]
-Band = tuple[float, float]  # of one makespan by another, less one
-BAND = f"{100 * LEVEL:.0f} % band"
-ALIKE = "\N{ALMOST EQUAL TO}"  # marks what cannot be told from the best
 
 
-def relative_band(before: Row, after: Row) -> Band | None:
+def band_of_points(before: Row, after: Row) -> Band | None:
     """By how much a point is slower than another; None where one of them states nothing."""
     compositions = _composition(before), _composition(after)
-    if compositions[0] is None or compositions[1] is None or not before["makespan_ns"]:
-        return None
-    low, high = compositions[0].ratio(compositions[1], after["makespan_ns"] / before["makespan_ns"])
-    return low - 1, high - 1
-
-
-def contains_none(band: Band | None) -> bool:
-    """Whether there may be no difference at all."""
-    return band is not None and band[0] <= 0 <= band[1]
-
-
-def band_text(band: Band | None) -> str:
-    """Such as `-5 to +14 %`; empty of what is not known."""
-    return "" if band is None else f"{100 * band[0]:+.0f} to {100 * band[1]:+.0f} %"
+    return bands.relative_band(compositions[0], before["makespan_ns"], compositions[1], after["makespan_ns"])
 
 
 def band_note(done: Sequence[Row]) -> str:
     """How many points cannot be told from the first, the best, as a sentence; empty where none states it."""
-    bands = [relative_band(done[0], row) for row in done[1:]]
-    if not any(bands):
+    of_others = [band_of_points(done[0], row) for row in done[1:]]
+    others = plural(len(of_others), "other point")
+    if not any(of_others):
         return ""
-    alike = sum(map(contains_none, bands))
+    alike = sum(map(contains_none, of_others))
     if not alike:
-        return f"The model tells the best from {plural(len(bands), 'other point')}, by the {BAND} of each."
+        return f"The model tells the best from {others}, by the {BAND} of each."
     return (
-        f"Of {plural(len(bands), 'other point')}, the model cannot tell {alike:,} ({ALIKE}) from the best: "
+        f"Of {others}, the model cannot tell {alike:,} ({ALIKE}) from the best: "
         f"by their {BAND}, they may be as fast."
     )
 

@@ -16,11 +16,10 @@ from msgspec.structs import replace
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import format_bytes, format_ns, plural
 from et_sim.tables.sweep_tables import FILES, MADE_OF, NUMBER, RUNS
+from et_sim.views.bands import ALIKE, BAND, band_text, contains_none
 from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.sweep.directory import COMPLETE, SweepDirectory
 from et_sim.views.sweep.scales import (
-    ALIKE,
-    BAND,
     EXPOSED,
     MAKESPAN,
     RATES,
@@ -28,12 +27,10 @@ from et_sim.views.sweep.scales import (
     SweepQuantity,
     are_numbers,
     band_note,
-    band_text,
-    contains_none,
-    relative_band,
+    band_of_points,
     shown,
 )
-from et_sim.views.text import not_shown, share, terminal_width
+from et_sim.views.text import increase, not_shown, share, terminal_width
 
 MOST_VALUES = 12  # of a column of numbers that are shown one by one; more of them are put together
 PARTS = 8
@@ -163,7 +160,7 @@ def sweep_json(sweep: SweepDirectory, top: int | None = None) -> str:
 def _as_json(first: Row, row: Row) -> dict[str, Any]:
     """A point, and by how much it may be slower than the best one."""
     values = {name: value for name, value in row.items() if value is not None and name != MADE_OF}
-    band = None if row is first else relative_band(first, row)
+    band = None if row is first else band_of_points(first, row)
     return values if band is None else {**values, "slower_by_band": band}
 
 
@@ -248,9 +245,9 @@ def figures_of_point(first: Row, row: Row) -> tuple[str, ...]:
     """Its POINT_FIGURES in words, beside the best; such as slower by `≈ 3 %`, where it may be none."""
     slower, band = "", None
     if row is not first:
-        least, band = first["makespan_ns"], relative_band(first, row)
-        increase = share(row["makespan_ns"] - least, least) if row["makespan_ns"] > least else ""
-        slower = f"{ALIKE} {increase}".strip() if contains_none(band) else increase
+        least, band = first["makespan_ns"], band_of_points(first, row)
+        slower = increase(row["makespan_ns"] - least, least) if row["makespan_ns"] > least else ""
+        slower = f"{ALIKE} {slower}".strip() if contains_none(band) else slower
     peak = row["peak_memory_bytes"]
     memory = "" if peak is None else format_bytes(peak)
     return format_ns(row["makespan_ns"]), slower, band_text(band), memory, longest_part(row)
@@ -267,7 +264,7 @@ def _effects(sweep: SweepDirectory, done: Sequence[Row], width: int) -> list[str
         effects = effects_of(done, axis)
         least = min(effect.mean_ns for effect in effects)
         for number, effect in enumerate(effects):
-            slower = share(effect.mean_ns - least, least) if effect.mean_ns > least else ""
+            slower = increase(effect.mean_ns - least, least) if effect.mean_ns > least else ""
             rows.append(
                 (axis if number == 0 else "", effect, f"+{slower}" if slower[:1].isdecimal() else slower)
             )

@@ -6,8 +6,9 @@ Chowdhery et al. (PaLM, 2022, appendix B), as Narayanan et al. (Megatron, 2021) 
 published figures do not halve attention that is causal. Where a layer has a window, keys are those within it.
 Weights that are only looked up (the embedding, unless the head shares it) are in no product.
 
-Hardware operations are those of the kernels, with what is worked out again, and masked scores counted alike.
-They are never fewer, so that HFU and MFU may be compared.
+Hardware operations are those that kernels execute: with recomputed activations, and without the scores that a
+fused kernel skips because they are masked. A kernel executes no more than its peak allows, so HFU is never
+above 100 %; it is below MFU where masked scores are more than recomputation.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from __future__ import annotations
 from et_sim.trace.columns import NodeKind
 from et_sim.trace.workload import Step, Workload
 from et_sim.workloads.models.model import Model
-from et_sim.workloads.training.attention import pairs, products
 from et_sim.workloads.training.plan import Plan
 from et_sim.workloads.training.work import DATATYPES
 
@@ -44,16 +44,11 @@ def datatype_of(plan: Plan) -> str:
 def step_of(model: Model, plan: Plan, workload: Workload) -> Step:
     """What the workload of a plan does."""
     counts = workload.ranks_per_template.tolist()
-    done = sum(
+    executed = sum(
         count * int(trace.num_ops[trace.kind == NodeKind.COMP].sum())
         for count, trace in zip(counts, workload.templates, strict=True)
     )
-    return Step(
-        tokens_of(model, plan),
-        model_operations(model, plan),
-        done + _masked_operations(model, plan),
-        datatype_of(plan),
-    )
+    return Step(tokens_of(model, plan), model_operations(model, plan), executed, datatype_of(plan))
 
 
 def _multiplied(model: Model) -> int:
@@ -65,17 +60,3 @@ def _multiplied(model: Model) -> int:
 def _all_pairs(model: Model, layer: int) -> int:
     """Of queries and keys of a sequence, masked ones included."""
     return model.sequence * (model.window(layer) or model.sequence)
-
-
-def _masked_operations(model: Model, plan: Plan) -> int:
-    """That kernels leave out, because a query does not see the key."""
-    if not plan.causal or model.is_encoder or not plan.fused_attention:
-        return 0
-    heads = model.attention.heads
-    forward, backward = (products(model.attention, backward=backward) for backward in (False, True))
-    times = forward * (1 if plan.recompute == "none" else 2) + backward
-    masked = sum(
-        _all_pairs(model, layer) - pairs(1, model.sequence, causal=True, window=model.window(layer))
-        for layer in range(model.layers)
-    )
-    return 2 * (tokens_of(model, plan) // model.sequence) * masked * heads * times

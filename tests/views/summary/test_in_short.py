@@ -1,4 +1,4 @@
-"""The sentence on top of a run says what the tables say, and what else could save is a true bound."""
+"""The sentence on top of a run says what the tables say."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from et_sim.trace import write_manifest
 from et_sim.views import open_run
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.critical.record import PathRecord
-from et_sim.views.summary.in_short import NETWORK, Lever, best_lever, in_short, small_path
+from et_sim.views.summary.in_short import Lever, best_lever, in_short, small_path
 from et_sim.views.text import share
 from et_sim.views.view import view_text
 
@@ -45,18 +45,6 @@ def test_of_a_recorded_path_the_sentence_says_whose_it_is_and_what_it_is_mostly(
     assert f"on {share(on[most], whole)} of the critical path" in sentence
     assert f"which is {share(max(causes.values()), whole)} " in sentence
     assert sentence in " ".join(view_text("summary", run.path, width=500).split())
-
-
-@pytest.mark.deep
-def test_no_faster_network_saves_more_than_the_sentence_says(tmp_path: Path) -> None:
-    workload = transformer(tensor=2, pipeline=2, data=2)
-    slow = et_sim.simulate(workload, system=FIFO_RING, network=ring(8, "50GB/s", 500), detail="path")
-    write_run(slow, tmp_path / "run")
-    path = small_path(open_run(tmp_path / "run"))
-    assert path is not None
-    causes = path.by_cause()
-    fast = et_sim.simulate(workload, system=FIFO_RING, network=ring(8, "1000000GB/s", 0))
-    assert slow.makespan_ns - fast.makespan_ns <= sum(causes.get(name, 0) for name in NETWORK)
 
 
 FIGURES = {"kernels": "time of all kernels=0.5", "twice the bandwidth": "bandwidth of dimension 0=2"}
@@ -100,10 +88,8 @@ def test_the_lever_where_a_rank_is_slow_at_computing_is_faster_kernels(tmp_path:
     )
     write_run(run, tmp_path / "run")
     sentence = in_short(open_run(tmp_path / "run"), small_path(open_run(tmp_path / "run")))
-    assert (
-        f"best lever: kernels twice as fast, saving {share(450_000, run.makespan_ns)} in the same order"
-        in sentence
-    )
+    saved = share(450_000, run.makespan_ns)
+    assert f"best lever: kernels twice as fast, estimated to save {saved}" in sentence
 
 
 def test_without_a_path_the_sentence_is_of_the_average_rank(tmp_path: Path) -> None:

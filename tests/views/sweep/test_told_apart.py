@@ -81,3 +81,13 @@ def test_a_damaged_column_is_refused(text: str, tmp_path: Path, capsys: pytest.C
     error = capsys.readouterr().err
     assert "column 'made_of' of point 1" in error
     assert "sweep again" in error
+
+
+def test_how_much_slower_a_point_is_may_be_over_100_percent(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    points = [{"x": number, "makespan_ns": ns} for number, ns in enumerate((1000, 1996, 2500))]
+    assert main(["inspect", str(write_sweep(tmp_path / "a.sweep", ("x",), points))]) == 0
+    out = capsys.readouterr().out
+    assert "150 %" in out
+    assert ">99 %" not in out
