@@ -163,7 +163,7 @@ def _path(graph: Graph, names: list[str], routes: RouteTables, source: int, targ
     return {
         "source": source,
         "target": target,
-        "devices": names_on(names, graph, links),
+        "devices": names_on(graph, links, names),
         "links": [graph.link_names[link] for link in links],
         "latency_ns": float(sum(graph.latency_ns[link] for link in links)),
         "bytes_per_ns": float(min(graph.bytes_per_ns[link] for link in links)),

@@ -317,14 +317,15 @@ class LinkPaths(SimplePaths):
         marked = links.shape if are_split else (0, 0)
         shares, depths = np.zeros(marked), np.zeros(marked, np.int32)
         longest = np.zeros(1, np.int64)
-        journeys = _Journeys(self._hops, table(WALKER, 1), *ends, links, longest, self._ways, shares, depths)
+        walker, (source, target) = table(WALKER, 1), ends
+        journeys = _Journeys(self._hops, walker, source, target, links, longest, self._ways, shares, depths)
         if not are_split:
             _walk(journeys)
             return _Ways(links[:, : longest[0]])
         _walk_all_ways(journeys)
-        links, shares, depths = (column[:, : longest[0]] for column in (links, shares, depths))
         rounded = np.round(shares * ROUNDED).astype(np.int64)  # they are sums, in any order
-        return _Ways(links, splitmix64(splitmix64(rounded, 24) + depths.astype(np.uint64), 25))
+        marks = splitmix64(splitmix64(rounded, 24) + depths.astype(np.uint64), 25)
+        return _Ways(links[:, : longest[0]], marks[:, : longest[0]])
 
 
 ROUNDED = 2.0**40

@@ -350,8 +350,9 @@ def path_between(routes: RouteTables, source: int, target: int) -> list[int]:
         room *= 8
 
 
-def names_on(names: Sequence[str], graph: Graph, links: list[int]) -> list[str]:
-    """The devices on a way, by what they are called."""
+def names_on(graph: Graph, links: list[int], names: Sequence[str] = ()) -> list[str]:
+    """The devices on a way, by their own or other names."""
+    names = names or graph.names
     if not links:
         return []
     return [names[graph.sources[links[0]]], *(names[graph.targets[link]] for link in links)]

@@ -110,6 +110,7 @@ def bytes_with_packets(protocol: Protocol | None, size: int) -> int:
 HAS_CONTENTION = True
 HAS_PROTOCOLS = True
 REACHES_SWITCHES = True
+FOLDS_GRAPHS = True
 SHARE, END, ARRIVAL = 0, 1, 2  # rates are due; a message is through; a message is at its target
 MOST_PLANS = (1 << 30) - 1  # the largest number of a plan
 SAME_NS = 2.0**-11  # a flow that ends so shortly before a nanosecond ends in it: rates are rounded

@@ -32,6 +32,7 @@ from et_sim.views.summary.sentences import (
     uncertainty_text,
     utilisation_text,
 )
+from et_sim.views.summary.ways import routing_text
 from et_sim.views.text import FACT_INDENT, fact, not_shown, prose, share, shortened
 from et_sim.views.view import Forms
 
@@ -232,6 +233,8 @@ def facts(run: RunDirectory) -> list[str]:
         ("ranks", f"{ranks:,}, {how}; {plural(summary['messages'], 'message')} crossed the network"),
         ("jobs", jobs_text(run)),
         ("model", model_text(summary)),
+        ("ways", routing_text(summary)),
+        ("ways", routing_text(summary)),
         *_corrections(summary),
         ("uneven", _unevenness(run)),
         ("what if", factors_text(run)),
