@@ -307,7 +307,7 @@ def network_event(run: Run, kind: int, row: int, version: int) -> int:
     elif state.planned_ns != NONE and version == state.plans:  # otherwise something else has been planned
         state.planned_ns = NONE
         _end(run, first_of(run.network.ends))
-        if _ends_ns(run) <= clock.now:
+        if state.is_due == 0 or _ends_ns(run) <= clock.now:
             _plan_next(run)
     return NONE
 
@@ -356,10 +356,10 @@ def _end(run: Run, route_row: int) -> None:
     left = arrives if run.network.protocol[0].completion else now
     message_leaves_at(run, message, left, through, now)
     if route.messages == 0:
-        close_route(run, route_row)
+        if close_route(run, route_row):
+            _share_later(run)
     else:
         plan_end(run, route_row)
-    _share_later(run)
 
 
 @works_on_tables

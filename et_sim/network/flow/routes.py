@@ -65,9 +65,9 @@ def route_between(run: Run, source: int, target: int, message_row: int) -> int:
 
 
 @works_on_tables
-def close_route(run: Run, row: int) -> None:
-    """Give back a route on which nothing is under way any more."""
-    network = run.network
+def close_route(run: Run, row: int) -> bool:
+    """Give back a route on which nothing is under way any more; whether some rate depends on one of its links."""
+    network, is_missed = run.network, False
     state, route = network.state[0], network.routes[row]
     first = home(network.index, route.source, route.target, route.ports, route.kind + route.member)
     unchain(network.routes, network.index, first, row)
@@ -77,6 +77,7 @@ def close_route(run: Run, row: int) -> None:
     while at != NONE:
         use = network.uses[at]
         after = use.next
+        is_missed |= network.shared[use.link].bound > 0
         if use.before == NONE:
             network.shared[use.link].head = use.after
         else:
@@ -86,6 +87,7 @@ def close_route(run: Run, row: int) -> None:
         give_row(network.uses, state.free_uses, at)
         at = after
     give_row(network.routes, state.free_routes, row)
+    return is_missed
 
 
 @works_on_tables
