@@ -49,4 +49,4 @@ def imbalance_notes(summary: Mapping[str, Any], tiers: Sequence[TierUse]) -> lis
     ]
     if not loads:
         return []
-    return [f"imbalance: load of the fullest link by the mean of its tier, {', '.join(loads)}"]
+    return [f"imbalance: the fullest link by the mean of its tier, {', '.join(loads)}"]
