@@ -1,10 +1,10 @@
 """Trunks: links of a graph that always carry the same where messages spread evenly over equal ways.
 
-Devices are alike if each of them has as many links of the same figures to, and from, every set of devices that
-are alike; NPUs are like no other device. That is the coarsest equitable partition of the graph. What enters such
-a set evenly leaves it evenly: each of its devices is equally far from every target, has as many links to every
-next set, and gets as much over them. So all links of one set of figures between two sets carry the same at every
-time, and one link with the bandwidth of all of them stands for them exactly.
+Devices are alike if each of them has as many links of the same figures to, and from, every set of devices
+that are alike; NPUs are like no other device. That is the coarsest equitable partition of the graph. What
+enters such a set evenly leaves it evenly: each of its devices is equally far from every target, has as many
+links to every next set, and gets as much over them. So all links of one set of figures between two sets carry
+the same at every time, and one link with the bandwidth of all of them stands for them exactly.
 
 Not here: how a message is split where several trunks are equally near to its target (`network.spread`).
 """
@@ -60,8 +60,8 @@ def no_trunks(graph: Graph) -> Trunks:
 def _sets(graph: Graph, apart: Iterable[int]) -> Any:
     """By device the number of its set, in the order of the first device of each.
 
-    Each round draws a number for every colour and figures of a neighbour, there and back. Devices of one colour
-    whose neighbours add up to the same keep one colour; that sums of 64 bits are equal by chance is not likely.
+    Each round draws a number for every colour and figures of a neighbour, there and back. Devices of one
+    colour whose neighbours add up to the same keep one colour; sums of 64 bits are hardly equal by chance.
     """
     is_apart = graph.kinds == NPU
     is_apart[list(apart)] = True

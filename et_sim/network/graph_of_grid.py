@@ -47,7 +47,7 @@ def as_graph(network: Network) -> Network:
 
 
 def with_single_ways(network: Network) -> Network:
-    """The same for models on which a message goes one way: where a default would spread it, a hash picks one."""
+    """Return the same for models on which a message goes one way: a hash picks it where a default spreads."""
     wired = as_graph(network)
     fabric = wired.fabric
     assert isinstance(fabric, GraphFabric)

@@ -168,11 +168,11 @@ def _axes(sizes: list[tuple[int, bool]]) -> Any:
 
 
 def _turns(fabric: GraphFabric, first_goal: Any, goal_row: Any) -> tuple[Any, Any]:
-    """(the place of each end of messages, leaf by leaf; among how many ways lower tiers have chosen, by device).
+    """(the place of each end of messages, leaf by leaf; among how many ways lower tiers have chosen, by
+    device).
 
-    Places count what a leaf has below it in order, so that neighbours take different ways. A tier chooses by what
-    the tiers below it have left: among all ways up, each is taken by as many targets as any other.
-    """
+    Places count what a leaf has below it in order, so that neighbours take different ways. A tier chooses by
+    what the tiers below it have left: among all ways up, each is taken by as many targets as any other."""
     if fabric.routing is not Routing.DESTINATION:
         return np.zeros(0, np.int32), np.zeros(0, np.int64)
     graph, ends = fabric.graph, np.arange(len(_ends(fabric)))

@@ -16,9 +16,9 @@ as a whole, numbered behind all places where messages end. Among links that are 
   looks at its switches by their addresses in memory, which descend). Every message between two ranks is a
   flow with a source port of its own.
 
-With `spread`, a message takes all of them at once, evenly: trunks stand for these, and mostly one is left. Where
-several are, it is split on models that split messages (`spread`); on the others it takes one by the hash, with
-the chance that its bandwidth has among theirs.
+With `spread`, a message takes all of them at once, evenly: trunks stand for these, and mostly one is left.
+Where several are, it is split on models that split messages (`spread`); on the others it takes one by the
+hash, with the chance that its bandwidth has among theirs.
 
 Not here: how far stops are (`route_tables`).
 """
@@ -126,7 +126,7 @@ def direct_links(routes: RouteTables, at: int, goal: int) -> tuple[int, int]:
 
 @works_on_tables
 def equal_links(routes: RouteTables, at: int, stop: int, source: int, target: int) -> int:
-    """List the links that are equally near to a stop, or the one of a way that was given; returns how many."""
+    """List the links that are equally near to a stop, or that of a way that was given; return how many."""
     equal, count, nearest = routes.equal, 0, 1 << 40
     if routes.rule[0].routes:
         equal[0] = _given(routes, at, routes.device_of[source], routes.device_of[target])

@@ -1,8 +1,8 @@
 """How a message is split that takes all equal ways at once.
 
-Each device sends on what it gets over all its links that are equally near to the target, in proportion to their
-bandwidths: evenly, where these are alike. It does not look at what lies behind them. Links that always carry the
-same are one (`machine.trunks`), so on a regular tree a message has but one way left, over trunks.
+Each device sends on what it gets over all its links that are equally near to the target, in proportion to
+their bandwidths: evenly, where these are alike. It does not look at what lies behind them. Links that always
+carry the same are one (`machine.trunks`), so on a regular tree a message has but one way left, over trunks.
 
 Not here: at which rate it flows (`flow`).
 """

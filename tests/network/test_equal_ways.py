@@ -1,4 +1,4 @@
-"""Messages that take all equal ways at once: what each link carries, how long it takes, and who may be alike."""
+"""Messages that take all equal ways at once: loads of links, times, and which ranks are alike."""
 
 from __future__ import annotations
 
@@ -96,7 +96,9 @@ def test_a_failed_link_parts_the_spines_in_two() -> None:
 def random_network(seed: int) -> dict[str, Any]:
     """Switches that are linked at random, some links slower, and NPUs on one or two of them."""
     draw = Random(seed)
-    shape = draw.choice(("random", "random", "leaves", "pods", "rails", "dragonfly", "torus", "broken", "slow"))
+    shape = draw.choice(
+        ("random", "random", "leaves", "pods", "rails", "dragonfly", "torus", "broken", "slow")
+    )
     if shape != "random":
         named: dict[str, Any] = {
             "leaves": {"graph": LEAVES | {"spines": draw.randint(1, 4)}},
@@ -111,8 +113,8 @@ def random_network(seed: int) -> dict[str, Any]:
     switches = [f"s{at}" for at in range(draw.randint(3, 6))]
     links: list[dict[str, Any]] = []
     for at in range(draw.choice((4, 6))):
-        for near in draw.sample(switches, draw.choice((1, 1, 2))):
-            links.append({"from": f"npu{at}", "to": near, **SPEED})
+        near = draw.sample(switches, draw.choice((1, 1, 2)))
+        links += [{"from": f"npu{at}", "to": switch, **SPEED} for switch in near]
     for at, one in enumerate(switches):
         for other in switches[at + 1 :]:
             if at == 0 or draw.random() < 0.5:
@@ -123,7 +125,7 @@ def random_network(seed: int) -> dict[str, Any]:
 
 
 def shares_by_links(fabric: GraphFabric, source: int, target: int) -> dict[int, Fraction]:
-    """Of one message, what each link carries: every device parts what it gets by the bandwidths of its links."""
+    """Of one message, what each link carries: devices part what they get by the bandwidths of their links."""
     graph = fabric.graph
     wires: Any = nx.DiGraph()
     ends = zip(graph.sources.tolist(), graph.targets.tolist(), strict=True)
@@ -153,9 +155,9 @@ def shares_by_links(fabric: GraphFabric, source: int, target: int) -> dict[int, 
     return shares
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(16))
 def test_every_link_gets_its_share_of_every_message(seed: int) -> None:
-    """Against the whole graph, link by link and in fractions: trunks have as many links as share their load."""
+    """Against the whole graph, link by link and in fractions: the links of a trunk share its load."""
     network = read_network_alone(random_network(seed))
     fabric = network.fabric
     assert isinstance(fabric, GraphFabric)
@@ -179,7 +181,9 @@ def collective(kind: str, ranks: int, size: int) -> Workload:
     return Workload.of([build.build()] * ranks)
 
 
-DIRECT = system("direct", 1, **{"endpoint-delay": 0, "active-chunks-per-dimension": 1, "profile": "corrected"})
+DIRECT = system(
+    "direct", 1, **{"endpoint-delay": 0, "active-chunks-per-dimension": 1, "profile": "corrected"}
+)
 
 
 def makespan(described: Any, kind: str, ranks: int, size: int, model: str = "flow", **more: Any) -> int:
@@ -229,7 +233,11 @@ def test_a_lone_message_takes_as_long_on_every_model() -> None:
     assert stored.finish_ns[8] == 4 * LATENCY + 2 * 10**6 / 50 + 2 * 10**6 / 20
 
 
-EVEN = [("all_to_all", DIRECT), ("all_gather", system("ring", 1)), ("all_reduce", system("halvingDoubling", 1))]
+EVEN = [
+    ("all_to_all", DIRECT),
+    ("all_gather", system("ring", 1)),
+    ("all_reduce", system("halvingDoubling", 1)),
+]
 
 
 @pytest.mark.parametrize("graph", [LEAVES, {**LEAVES, "spines": 2}, PODS, TREE, FLIES])
@@ -262,7 +270,7 @@ def random_workload(seed: int, ranks: int) -> tuple[Workload, Any]:
     return Workload.of([build.build()] * ranks), on
 
 
-@pytest.mark.parametrize("seed", range(18))
+@pytest.mark.parametrize("seed", range(12))
 def test_folded_runs_on_equal_ways_are_exact(seed: int) -> None:
     described = random_network(seed)
     ranks = read_network_alone(described).ranks
@@ -282,7 +290,9 @@ def test_equal_ways_leave_ranks_alike(graph: Any, actors: int) -> None:
     """A ring tells the places behind a leaf apart, and nothing else."""
     ranks = fabric_of({"graph": graph}).ranks
     net = {"graph": graph, "logical-dimensions": [ranks]}
-    result = run(collective("all_reduce", ranks, 1 << 20), network=net, system=system("ring", 1), model="flow")
+    result = run(
+        collective("all_reduce", ranks, 1 << 20), network=net, system=system("ring", 1), model="flow"
+    )
     assert len(result.outcome.plan.actors) <= actors
 
 

@@ -5,8 +5,8 @@ number per route changes with time, however many messages there are.
 
 Where ranks are folded, links that are alike are one record, too, and a message of a route stands for those of
 all ranks of its source's actor: for so many `messages` on each of these links. These are as many as ranks
-times messages of each, more than 31 bits hold. A message that is split has a share on a link: `weight` adds up
-those of all messages that it stands for. Whole numbers of messages are exact there.
+times messages of each, more than 31 bits hold. A message that is split has a share on a link: `weight` adds
+up those of all messages that it stands for. Whole numbers of messages are exact there.
 """
 
 from __future__ import annotations

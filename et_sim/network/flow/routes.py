@@ -66,7 +66,7 @@ def route_between(run: Run, source: int, target: int, message_row: int) -> int:
 
 @works_on_tables
 def close_route(run: Run, row: int) -> bool:
-    """Give back a route on which nothing is under way any more; whether some rate depends on one of its links."""
+    """Give back an empty route; return whether some rate depends on one of its links."""
     network, is_missed = run.network, False
     state, route = network.state[0], network.routes[row]
     first = home(network.index, route.source, route.target, route.ports, route.kind + route.member)
@@ -262,8 +262,8 @@ def _take_links(run: Run, row: int, message: Any) -> None:
 def _take_all_ways(network: Any, row: int) -> None:
     """Take all links over which a route's messages are split.
 
-    All bytes are there when those of the longest way are. A packet goes over one of the equal ways; the last one
-    may take the slowest link at every distance.
+    All bytes are there when those of the longest way are. A packet goes over one of the equal ways; the last
+    one may take the slowest link at every distance.
     """
     route, ways = network.routes[row], network.ways
     count = _split(network, row, 0)

@@ -118,7 +118,7 @@ def _links(run: RecordedRun, resources: Any) -> Iterator[Block]:
 
 
 def _of_each(members: Any, link: Any, sizes: Any) -> Any:
-    """Of the bytes of trunks, slice after slice, those of each of their links: rounded down as they add up."""
+    """Return the bytes of each link of trunks, slice after slice: rounded down as they add up."""
     if members is None or not len(link):
         return sizes
     is_first = np.append(True, link[1:] != link[:-1])

@@ -234,7 +234,6 @@ def facts(run: RunDirectory) -> list[str]:
         ("jobs", jobs_text(run)),
         ("model", model_text(summary)),
         ("ways", routing_text(summary)),
-        ("ways", routing_text(summary)),
         *_corrections(summary),
         ("uneven", _unevenness(run)),
         ("what if", factors_text(run)),
