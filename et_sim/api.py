@@ -19,7 +19,7 @@ from et_sim.machine import Notice
 from et_sim.machine.model import TimeFactors
 from et_sim.machine.system import peaks_of
 from et_sim.machine.system_parts import CAPACITY, TRACKS
-from et_sim.network.registry import as_named, check_model
+from et_sim.network.registry import as_named, check_model, ways_of_messages
 from et_sim.plan.spilled import moved_in
 from et_sim.run.options import MACHINE, RunOptions
 from et_sim.run.result import Result
@@ -143,6 +143,9 @@ def execute(
         notices = (*notices, *unused_settings(machine))
     manifest = make_manifest(task, notices, lowering.inputs) | {"machine": options.machine_name}
     manifest["npus"] = machine.network.ranks
+    manifest["routing"] = ways_of_messages(
+        chosen, machine.network, len(outcome.plan.actors), may_fold=options.fold
+    )
     manifest["jobs"] = []
     if task.workload.jobs:
         from et_sim.run.isolated import jobs_as_dicts

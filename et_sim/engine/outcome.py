@@ -82,14 +82,21 @@ def load_of(
     if carried is not None:
         resources = known or model.resources(network, plan)
         switches_ns = _of_switches(plan, run, network.fraction_bits)
-        return NetworkLoad(resources, carried(run.network), np.zeros(len(resources), np.int64), switches_ns)
+        of_each = of_each_link(resources, carried(run.network))
+        return NetworkLoad(resources, of_each, np.zeros(len(resources), np.int64), switches_ns)
     if known is None or not len(slices):
         return None
     per_link = slices.reshape(-1, int(run.traffic.grid[PER_LINK]))
     per_link = per_link[: len(known)]  # behind them come the units of a memory pool
     busy_ns = per_link["busy_ns"].sum(axis=1) >> network.fraction_bits
     switches_ns = _of_switches(plan, run, network.fraction_bits)
-    return NetworkLoad(known, per_link["bytes"].sum(axis=1), busy_ns, switches_ns)
+    of_each = of_each_link(known, per_link["bytes"].sum(axis=1))
+    return NetworkLoad(known, of_each, busy_ns, switches_ns)
+
+
+def of_each_link(resources: ResourceTable, carried: Any) -> Any:
+    """Of what trunks carried, that of each of their links."""
+    return carried if resources.members is None else carried / resources.members
 
 
 def _of_switches(plan: Plan, run: Run, bits: int) -> dict[str, float]:

@@ -87,6 +87,7 @@ class Graph(Struct, frozen=True, eq=False):
     latency_ns: Any
     link_names: tuple[str, ...]
     npus: Any  # the device of each rank
+    members: Any = None  # by link, how many links it stands for (`trunks`); None: itself alone
 
     def __len__(self) -> int:
         return len(self.names)

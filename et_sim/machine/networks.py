@@ -8,15 +8,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import Kind, Slot, key
 from et_sim.documents.kinds import bandwidth, choice, count, number, text, time
 from et_sim.machine.graph import Figures, Graph
 from et_sim.machine.transports import Credits, LogGops, Protocol
+from et_sim.machine.trunks import Trunks, no_trunks, trunks_of
 
 MOST_RANKS = 2**31 - 1  # rank ids are 32-bit in traces and timelines
 _GIB_PER_S = "GiB/s (2^30 bytes)"
@@ -251,16 +254,18 @@ class Cards(Struct, frozen=True):
 
 
 class Routing(StrEnum):
-    """Which way a message takes through a graph: one of the shortest, or a detour."""
+    """Which ways a message takes through a graph: one of the shortest, all of them, or a detour."""
 
+    SPREAD = "spread"
     SHORTEST = "shortest"
+    DESTINATION = "destination"
     ECMP = "ecmp"
     ECMP_NS3 = "ecmp-ns3"
     DIMENSION_ORDER = "dimension-order"
     VALIANT = "valiant"
 
 
-class GraphFabric(Struct, frozen=True, eq=False):
+class GraphFabric(Struct, frozen=True, eq=False, dict=True):
     """What messages cross: a graph of devices."""
 
     graph: Graph
@@ -274,11 +279,31 @@ class GraphFabric(Struct, frozen=True, eq=False):
     reducers: tuple[tuple[int, Reducer], ...] = ()  # switches that reduce, by device, in order
     groups: tuple[tuple[int, ...], ...] = ()  # devices of each group of a dragonfly, if ways depend on them
     cards: Cards | None = None  # if switches join the NPUs of every dimension
+    names_routing: bool = True  # else it is the default of the generator, if there is one
 
     @property
     def ranks(self) -> int:
         """How many NPUs it connects."""
         return len(self.graph.npus)
+
+    @cached_property
+    def trunks(self) -> Trunks:
+        """Links that always carry the same, as one; each by itself, where messages do not spread."""
+        if self.routing is not Routing.SPREAD or self.graph.members is not None:
+            return no_trunks(self.graph)
+        ends = (self.graph.sources, self.graph.targets)
+        on_routes = {int(end[link]) for way in self.routes for link in way for end in ends}
+        return trunks_of(self.graph, {*on_routes, *(device for device, _ in self.reducers)})
+
+    @cached_property
+    def routed(self) -> GraphFabric:
+        """The same as messages cross it: link by link, or where they spread, trunk by trunk."""
+        trunks = self.trunks
+        if trunks.graph is self.graph:
+            return self
+        routes = tuple(tuple(int(trunks.of_link[link]) for link in way) for way in self.routes)
+        reducers = tuple((int(trunks.of_device[device]), reducer) for device, reducer in self.reducers)
+        return replace(self, graph=trunks.graph, routes=routes, reducers=reducers)
 
 
 Fabric = GridFabric | LevelFabric | GraphFabric

@@ -80,7 +80,7 @@ def _classes(network: Network) -> list[str]:
     if network.loggops is not None:
         return []
     if isinstance(fabric, GraphFabric):
-        return [link_class.name for link_class in link_classes(fabric.graph)[1]]
+        return [link_class.name for link_class in link_classes(fabric.routed.graph)[1]]
     if isinstance(fabric, LevelFabric):
         parts = ["" if part is ScaledPart.LINKS else f": {part.name.lower()}" for part in ScaledPart]
         return [f"dimension {level}{part}" for level in range(len(fabric.levels)) for part in parts]
@@ -183,12 +183,16 @@ def _scale_link(machine: Machine, link: int, level: int, name: str, multiple: fl
 
 def _scale_class(machine: Machine, fabric: GraphFabric, link: int, name: str, multiple: float) -> Scaled:
     """All links of a class, whose figures are the same."""
-    of_link, classes = link_classes(fabric.graph)
+    of_trunk, classes = link_classes(fabric.routed.graph)
     scaled = _scale(classes[link], name, multiple)
     if scaled is None:
         return None
     figures = getattr(fabric.graph, name).copy()
-    figures[of_link == link] = getattr(scaled[0], name)
+    is_meant = of_trunk[fabric.trunks.of_link] == link
+    figures[is_meant] = getattr(scaled[0], name)
+    members = fabric.routed.graph.members
+    if name == BANDWIDTH and members is not None:
+        figures[is_meant] /= members[fabric.trunks.of_link[is_meant]]
     changed = structs.replace(fabric, graph=structs.replace(fabric.graph, **{name: figures}))
     sizes = tuple(dimension.npus for dimension in machine.network.grid.dimensions)
     cards = cards_of(changed.graph, sizes, npus_forward=fabric.npus_forward)

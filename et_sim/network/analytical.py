@@ -48,6 +48,7 @@ from et_sim.plan.records import Plan, record, table
 
 HAS_CONTENTION = False
 REACHES_SWITCHES = True
+FOLDS_GRAPHS = True
 WITH_PORTS = "et_sim.network.link"  # where each carries no more than it can
 SLOWEST = record(  # of what a chunk passes in a tree of switches
     ("program", "i4"),  # for which it is known

@@ -19,6 +19,7 @@ from et_sim.basics.units import format_bandwidth, format_ns, plural
 from et_sim.machine.credits import filled_in
 from et_sim.machine.graph import KINDS, NPU, Graph, row_name
 from et_sim.machine.model import GraphFabric, Network
+from et_sim.machine.trunks import names_of_sets
 from et_sim.network.graph_of_grid import as_graph
 from et_sim.network.route_tables import RouteTables, route_tables
 from et_sim.network.routes import distances_of, names_on, path_between
@@ -84,6 +85,7 @@ def describe(network: Network, pairs: Iterable[tuple[int, int]] = ()) -> dict[st
     fabric = network.fabric
     assert isinstance(fabric, GraphFabric)
     graph, routes = fabric.graph, route_tables(network)
+    crossed, names = fabric.routed.graph, names_of_sets(graph, fabric.trunks)
     diameter, is_exact = _diameter(graph, routes)
     ranks = len(graph.npus)
     wanted = list(pairs) or list(dict.fromkeys([(0, 1), (0, ranks // 2), (0, ranks - 1)]))
@@ -106,7 +108,7 @@ def describe(network: Network, pairs: Iterable[tuple[int, int]] = ()) -> dict[st
         "diameter_is_exact": is_exact,
         "bisection_bytes_per_ns": across,
         "tiers": _tiers(graph),
-        "paths": [_path(graph, routes, *pair) for pair in wanted if pair[0] != pair[1]],
+        "paths": [_path(crossed, names, routes, *pair) for pair in wanted if pair[0] != pair[1]],
         "ranks": [graph.names[npu] for npu in graph.npus],
     }
 
@@ -156,12 +158,12 @@ def _tiers(graph: Graph) -> list[dict[str, Any]]:
     return tiers
 
 
-def _path(graph: Graph, routes: RouteTables, source: int, target: int) -> dict[str, Any]:
+def _path(graph: Graph, names: list[str], routes: RouteTables, source: int, target: int) -> dict[str, Any]:
     links = path_between(routes, source, target)
     return {
         "source": source,
         "target": target,
-        "devices": names_on(graph, links),
+        "devices": names_on(graph, links, names),
         "links": [graph.link_names[link] for link in links],
         "latency_ns": float(sum(graph.latency_ns[link] for link in links)),
         "bytes_per_ns": float(min(graph.bytes_per_ns[link] for link in links)),

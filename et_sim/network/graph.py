@@ -44,9 +44,9 @@ NOTHING = GraphTables(no_routes(), table(SPEED, 0), NO_LINKS, NO_LINKS, np.zeros
 
 
 def wired(network: Network) -> GraphFabric:
-    """The network's fabric, which is a graph."""
+    """The network's fabric, which is a graph, as messages cross it."""
     assert isinstance(network.fabric, GraphFabric)
-    return network.fabric
+    return network.fabric.routed
 
 
 def tables(network: Network) -> GraphTables:
@@ -208,6 +208,7 @@ def link_resources(network: Network, _actor_of_rank: Any = None) -> ResourceTabl
         name if TO in name else f"{name} ({way})" for name, way in zip(wires_of.link_names, ends, strict=True)
     )
     of_tier, tier_names = link_tiers(wires_of)
+    members = 1 if wires_of.members is None else wires_of.members
     return ResourceTable(
         actor=_owners(network),
         dimension=_tiers(network),
@@ -215,10 +216,12 @@ def link_resources(network: Network, _actor_of_rank: Any = None) -> ResourceTabl
         port_names=tuple(names),
         tier=of_tier,
         tier_names=tier_names,
-        bytes_per_ns=wires_of.bytes_per_ns,
+        bytes_per_ns=wires_of.bytes_per_ns / members,
         class_names=class_names(network),
         are_links=True,
         are_owned=False,
+        links=wires_of.members,
+        members=wires_of.members,
         ends=Ends(
             wires_of.sources.astype(np.int32),
             wires_of.targets.astype(np.int32),

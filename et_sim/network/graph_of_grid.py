@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from et_sim.basics.errors import MachineError
+from et_sim.basics.errors import MachineError, UsageError
 from et_sim.machine.graph import SWITCH, Figures, GraphBuilder
 from et_sim.machine.model import AT_SWITCH, Dimension, GraphFabric, GridFabric, Network, Routing, Shape
 
@@ -44,6 +44,21 @@ def as_graph(network: Network) -> Network:
     graph = build.built()
     fabric_of_all = GraphFabric(graph, Routing.DIMENSION_ORDER, npus_forward=True)
     return replace(network, fabric=fabric_of_all)
+
+
+def with_single_ways(network: Network) -> Network:
+    """Return the same for models on which a message goes one way: a hash picks it where a default spreads."""
+    wired = as_graph(network)
+    fabric = wired.fabric
+    assert isinstance(fabric, GraphFabric)
+    if fabric.routing is not Routing.SPREAD:
+        return wired
+    if fabric.names_routing:
+        raise UsageError(
+            "routing: spread means nothing to a model of packets, each of which goes the way of its message",
+            remedy="give routing: ecmp or destination, or take --network-model flow",
+        )
+    return replace(wired, fabric=replace(fabric, routing=Routing.ECMP))
 
 
 def _peers(dimension: Dimension) -> int:

@@ -9,7 +9,7 @@ Not here: the times themselves (the fabrics).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from et_sim.fold.path_keys import MessageColumns, PathKeys, SharedLinks
 from et_sim.machine.model import AT_SWITCH, Dimension, GridFabric, Level, LevelFabric, Shape, strides_of
 from et_sim.network.fabric import WAY_FIELDS, is_wired_to_itself, set_out, take_hop
 from et_sim.network.routes import FIRST_PORTS
+from et_sim.network.spread import SplitTables, no_split, split
 from et_sim.plan.records import record, table
 from et_sim.plan.splitmix import splitmix64
 
@@ -223,10 +224,22 @@ class _Journeys(Tables):
     targets: Any
     links: Any  # by way
     longest: Any
+    ways: Any  # `SplitTables`
+    shares: Any  # by way, of the message on each link; empty: messages are not split
+    depths: Any  # and how many links it has taken before
+
+
+class _Ways(NamedTuple):
+    """The links of ways, a row each, NONE behind the last."""
+
+    links: Any
+    marks: Any = None  # what each link is to its way: how far on, and with which share; None: it is one way
 
 
 class LinkPaths(SimplePaths):
     """Paths by the classes of their links, one after the other.
+
+    A message that is split has several ways: links at one distance from its source count in any order.
 
     Where messages share links (`are_shared`), classes are found meanwhile. Links begin with the class of
     their figures, and are told apart by the messages on them: their kinds, the colours of their ends, and
@@ -236,9 +249,18 @@ class LinkPaths(SimplePaths):
     """
 
     def __init__(
-        self, hops: Any, kinds: Any, most_links: int, *, are_shared: bool = False, goes_back: bool = False
+        self,
+        hops: Any,
+        kinds: Any,
+        most_links: int,
+        *,
+        are_shared: bool = False,
+        goes_back: bool = False,
+        ways: SplitTables | None = None,
     ) -> None:
-        self._hops, self._classes, self._most_links, self._goes_back = hops, kinds, most_links, goes_back
+        self._hops, self._classes, self._goes_back = hops, kinds, goes_back
+        self._ways = no_split() if ways is None else ways
+        self._most_links = len(self._ways.link) or most_links
         self.shared_links = self if are_shared else None
 
     def codes(self, source: Any, target: Any) -> Any:
@@ -276,28 +298,62 @@ class LinkPaths(SimplePaths):
     def _code(self, source: Any, target: Any) -> Any:
         return self._code_of(self._links(source, target))
 
-    def _code_of(self, links: Any) -> Any:
-        code = np.zeros(len(links), np.uint64)
+    def _code_of(self, ways: _Ways) -> Any:
+        code = np.zeros(len(ways.links), np.uint64)
         with np.errstate(over="ignore"):
-            for column in links.T:
+            if ways.marks is not None:
+                words = splitmix64(self._classes[ways.links] + ways.marks, 22)
+                return splitmix64(np.where(ways.links == NONE, np.uint64(0), words).sum(axis=1), 23)
+            for column in ways.links.T:
                 known = splitmix64(code + splitmix64(self._classes[column], 20), 21)
                 code = np.where(column == NONE, code, known)
         return code
 
-    def _links(self, source: Any, target: Any) -> Any:
-        """The links of each way, a row each, NONE behind the last."""
+    def _links(self, source: Any, target: Any) -> _Ways:
+        """The links of each way."""
         ends = [np.ascontiguousarray(column, np.int64).reshape(-1) for column in (source, target)]
         links = np.full((len(ends[0]), self._most_links), NONE, np.int32)
-        journeys = _Journeys(self._hops, table(WALKER, 1), ends[0], ends[1], links, np.zeros(1, np.int64))
-        _walk(journeys)
-        return links[:, : journeys.longest[0]]
+        are_split = len(self._ways.link) > 0
+        marked = links.shape if are_split else (0, 0)
+        shares, depths = np.zeros(marked), np.zeros(marked, np.int32)
+        longest = np.zeros(1, np.int64)
+        walker, (source, target) = table(WALKER, 1), ends
+        journeys = _Journeys(self._hops, walker, source, target, links, longest, self._ways, shares, depths)
+        if not are_split:
+            _walk(journeys)
+            return _Ways(links[:, : longest[0]])
+        _walk_all_ways(journeys)
+        rounded = np.round(shares * ROUNDED).astype(np.int64)  # they are sums, in any order
+        marks = splitmix64(splitmix64(rounded, 24) + depths.astype(np.uint64), 25)
+        return _Ways(links[:, : longest[0]], marks[:, : longest[0]])
 
 
-def _add_on_links(sums: Any, links: Any, words: Any) -> None:
+ROUNDED = 2.0**40
+
+
+def _add_on_links(sums: Any, ways: _Ways, words: Any) -> None:
     """Add the word of each way to all its links."""
-    for column in links.T:
+    for number, column in enumerate(ways.links.T):
         rows = np.flatnonzero(column != NONE)
-        np.add.at(sums, column[rows], words[rows])
+        of_ways = words[rows]
+        if ways.marks is not None:
+            with np.errstate(over="ignore"):
+                of_ways = splitmix64(of_ways + ways.marks[rows, number], 26)
+        np.add.at(sums, column[rows], of_ways)
+
+
+@entry(what="the routes", seconds=lambda journeys: len(journeys.sources) * 1e-4)
+def _walk_all_ways(journeys: _Journeys) -> None:
+    """Note the links over which messages are split."""
+    ways, routes = journeys.ways, journeys.hops.fabric.graph.routes
+    for row in range(len(journeys.sources)):
+        if journeys.sources[row] == journeys.targets[row]:
+            continue
+        count = split(routes, ways, journeys.sources[row], journeys.targets[row])
+        for at in range(count):
+            journeys.links[row, at] = ways.link[at]
+            journeys.shares[row, at], journeys.depths[row, at] = ways.share[at], ways.depth[at]
+        journeys.longest[0] = max(journeys.longest[0], count)
 
 
 @entry(what="the routes", seconds=lambda journeys: len(journeys.sources) * 1e-4)

@@ -189,6 +189,22 @@ def mistake_in(path: Path, error: BaseException) -> str:
     return f"{path}, line {lines[-1]}" if lines else ""
 
 
+def ways_of_messages(
+    model: NetworkModel, network: Network, actors: int, *, may_fold: bool
+) -> dict[str, Any] | None:
+    """Which ways messages took on a graph, and how many actors a hash of them left; None: it is no graph."""
+    from et_sim.machine.model import GraphFabric, Routing
+
+    fabric = network.fabric
+    if not isinstance(fabric, GraphFabric):
+        return None
+    is_single = fabric.routing is Routing.SPREAD and model.TAKES_SINGLE_WAYS
+    routing = Routing.ECMP if is_single else fabric.routing
+    is_hashed = routing in (Routing.ECMP, Routing.ECMP_NS3, Routing.VALIANT)
+    told_apart = actors if is_hashed and may_fold and model.FOLDS_GRAPHS else None
+    return {"name": routing.value, "is_default": not fabric.names_routing, "actors_by_hash": told_apart}
+
+
 def model_of(choice: ModelChoice, machine: Machine) -> NetworkModel:
     """What a model is on a machine."""
     return model_on(choice.name, machine.network, machine.system.behaviour)

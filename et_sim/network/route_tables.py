@@ -28,12 +28,14 @@ from et_sim.plan.records import record, table
 NONE = -1
 FAR = 255  # more links than any way has
 MOST_BYTES_OF_TABLE = 1 << 30
-LOWEST, HASHED, NS3 = range(3)
+LOWEST, HASHED, NS3, BY_TARGET, SPREAD = range(5)
 CHOICES = {
     Routing.SHORTEST: LOWEST,
     Routing.DIMENSION_ORDER: LOWEST,
     Routing.VALIANT: LOWEST,
     Routing.ECMP: HASHED,
+    Routing.DESTINATION: BY_TARGET,
+    Routing.SPREAD: SPREAD,
 }
 RULE = record(
     ("choice", "i8"),
@@ -70,6 +72,10 @@ class RouteTables(Tables):
     search_order: Any  # in which a search from a goal finds devices; empty: nothing depends on it
     axes: Any  # of a mesh or torus
     logical: Any  # dimensions in whose order stops come
+    place_of: Any  # by rank, in the order of the devices near to it; empty: nothing depends on it
+    choices_below: Any  # by device: among how many ways devices of lower tiers have chosen; empty as well
+    bytes_per_ns: Any  # by link; empty: nothing depends on it
+    equal: Any  # links that are equally near to a stop, while they are looked at
     group_of: Any  # by device, its group as a stop; NONE: it is in none; empty: nothing depends on it
     route_key: Any  # source * devices + target, ascending
     route_first: Any
@@ -80,16 +86,17 @@ def no_routes() -> RouteTables:
     """The tables of a network that is no graph."""
     known: dict[str, Any] = {"rule": table(RULE, 0), "axes": table(AXIS, 0), "logical": table(AXIS, 0)}
     known |= {"hops": np.zeros((0, 0), np.uint8), "search_order": np.zeros((0, 0), np.int32)}
-    for name in ("first_link", "first_direct", "first_goal", "route_key", "route_first"):
+    for name in ("first_link", "first_direct", "first_goal", "route_key", "route_first", "choices_below"):
         known[name] = np.zeros(0, np.int64)
+    known["bytes_per_ns"] = np.zeros(0)
     others = (field.name for field in fields(RouteTables) if field.name not in known)
     return RouteTables(**known, **{name: np.zeros(0, np.int32) for name in others})
 
 
 def route_tables(network: Network) -> RouteTables:
     """The tables of a network that is a graph."""
-    fabric = network.fabric
-    assert isinstance(fabric, GraphFabric)
+    assert isinstance(network.fabric, GraphFabric)
+    fabric = network.fabric.routed
     graph = fabric.graph
     devices = len(graph)
     forwards = np.ones(devices, bool) if fabric.npus_forward else graph.kinds != NPU
@@ -108,6 +115,8 @@ def route_tables(network: Network) -> RouteTables:
     rank_of[ends] = np.arange(len(ends))
     first_goal, goal_row, goal_extra, hops, places = _distances(fabric, forwards, column)
     key, first, links = _given_routes(fabric)
+    place, choices = _turns(fabric, first_goal, goal_row)
+    spreads = fabric.routing is Routing.SPREAD
     return RouteTables(
         rule=rule,
         source=graph.sources,
@@ -126,6 +135,10 @@ def route_tables(network: Network) -> RouteTables:
         search_order=places,
         axes=_axes([(npus, wraps) for npus, wraps in fabric.grid]),
         logical=_axes([(dimension.npus, False) for dimension in network.grid.dimensions]),
+        place_of=place,
+        choices_below=choices,
+        bytes_per_ns=graph.bytes_per_ns if spreads else np.zeros(0),
+        equal=np.zeros(int(np.bincount(graph.sources).max()) if spreads else 0, np.int32),
         group_of=_groups(fabric, len(ends)),
         route_key=key,
         route_first=first,
@@ -152,6 +165,26 @@ def _axes(sizes: list[tuple[int, bool]]) -> Any:
         axis.npus, axis.stride, axis.wraps = npus, stride, wraps
         stride *= npus
     return axes
+
+
+def _turns(fabric: GraphFabric, first_goal: Any, goal_row: Any) -> tuple[Any, Any]:
+    """(the place of each end of messages, leaf by leaf; among how many ways lower tiers have chosen, by
+    device).
+
+    Places count what a leaf has below it in order, so that neighbours take different ways. A tier chooses by
+    what the tiers below it have left: among all ways up, each is taken by as many targets as any other."""
+    if fabric.routing is not Routing.DESTINATION:
+        return np.zeros(0, np.int32), np.zeros(0, np.int64)
+    graph, ends = fabric.graph, np.arange(len(_ends(fabric)))
+    near = goal_row[np.minimum(first_goal[ends], len(goal_row) - 1)] if len(goal_row) else ends
+    place = np.empty(len(ends), np.int32)
+    place[np.lexsort((ends, near))] = ends
+    up = graph.tiers[graph.targets] > graph.tiers[graph.sources]
+    upward = np.bincount(graph.sources[up & (graph.kinds[graph.sources] != NPU)], minlength=len(graph))
+    most = np.zeros(int(graph.tiers.max()) + 1, np.int64)
+    np.maximum.at(most, graph.tiers, upward)
+    below = np.cumprod(np.maximum(np.concatenate([[1], most[:-1]]), 1))
+    return place, below[graph.tiers]
 
 
 def _given_routes(fabric: GraphFabric) -> tuple[Any, Any, Any]:

@@ -8,17 +8,24 @@ first goes to a third one, drawn for each message by a hash; its stops are that 
 as a whole, numbered behind all places where messages end. Among links that are equally near to the stop,
 
 - `shortest`, `dimension-order` and `valiant` take the one with the lowest number,
+- `destination` the one whose number the target's has for a remainder, divided by their count (`d mod k`): one
+  device after the other in turn, a tier above by what is left of the number,
 - `ecmp` one by a hash of source, target, seed and device,
 - `ecmp-ns3` one by the hash of ns-3's switches, of which the device's number is the seed: the hash counts
   devices in the order in which a search from the target finds them that looks at high numbers first (ns-3
   looks at its switches by their addresses in memory, which descend). Every message between two ranks is a
   flow with a source port of its own.
 
+With `spread`, a message takes all of them at once, evenly: trunks stand for these, and mostly one is left.
+Where several are, it is split on models that split messages (`spread`); on the others it takes one by the
+hash, with the chance that its bandwidth has among theirs.
+
 Not here: how far stops are (`route_tables`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +33,7 @@ import numpy as np
 from et_sim.compiled.entry_points import entry
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.machine.graph import Graph
-from et_sim.network.route_tables import FAR, LOWEST, NONE, NS3, RouteTables
+from et_sim.network.route_tables import BY_TARGET, FAR, LOWEST, NONE, NS3, SPREAD, RouteTables
 
 MASK = 0xFFFFFFFF
 NS3_SOURCE_PORT, NS3_TARGET_PORT, NS3_ADDRESS = 10000, 100, 0x0B000001
@@ -84,11 +91,9 @@ def next_link(routes: RouteTables, at: int, stop: int, source: int, target: int,
         link = _given(routes, at, routes.device_of[source], routes.device_of[target])
         if link != NONE:
             return link
-    goal = routes.device_of[stop]
-    first = _first_direct(routes, at, goal)
-    end = first
-    while end < routes.first_direct[at + 1] and routes.target[routes.direct[end]] == goal:
-        end += 1
+    if routes.rule[0].choice == SPREAD:
+        return _drawn_link(routes, at, stop, source, target)
+    first, end = direct_links(routes, at, routes.device_of[stop])
     if end > first:
         return routes.direct[first + _chosen(routes, at, source, target, ports, end - first)]
     nearest, count, lowest = 1 << 40, 0, NONE
@@ -107,6 +112,55 @@ def next_link(routes: RouteTables, at: int, stop: int, source: int, target: int,
         if _hops(routes, routes.target[routes.links[row]], stop) == nearest:
             wanted -= 1
     return routes.links[row]
+
+
+@works_on_tables
+def direct_links(routes: RouteTables, at: int, goal: int) -> tuple[int, int]:
+    """Where links from one device to another begin and end among those that leave it."""
+    first = _first_direct(routes, at, goal)
+    end = first
+    while end < routes.first_direct[at + 1] and routes.target[routes.direct[end]] == goal:
+        end += 1
+    return first, end
+
+
+@works_on_tables
+def equal_links(routes: RouteTables, at: int, stop: int, source: int, target: int) -> int:
+    """List the links that are equally near to a stop, or that of a way that was given; return how many."""
+    equal, count, nearest = routes.equal, 0, 1 << 40
+    if routes.rule[0].routes:
+        equal[0] = _given(routes, at, routes.device_of[source], routes.device_of[target])
+        if equal[0] != NONE:
+            return 1
+    first, end = direct_links(routes, at, routes.device_of[stop])
+    for row in range(first, end):
+        equal[row - first] = routes.direct[row]
+    if end > first:
+        return int(end - first)
+    for row in range(routes.first_link[at], routes.first_link[at + 1]):
+        hops = _hops(routes, routes.target[routes.links[row]], stop)
+        if hops <= nearest:
+            count = count if hops == nearest else 0
+            nearest, equal[count] = hops, routes.links[row]
+            count += 1
+    return count
+
+
+@works_on_tables
+def _drawn_link(routes: RouteTables, at: int, stop: int, source: int, target: int) -> int:
+    """One of the links that are equally near, by the hash, in proportion to their bandwidths."""
+    count = equal_links(routes, at, stop, source, target)
+    if count > 1:
+        sum_of_all = 0.0
+        for row in range(count):
+            sum_of_all += routes.bytes_per_ns[routes.equal[row]]
+        hashed = murmur3(int(source), int(target), int(routes.rule[0].seed), int(at))
+        left = sum_of_all * (hashed / (MASK + 1.0))
+        for row in range(count - 1):
+            left -= routes.bytes_per_ns[routes.equal[row]]
+            if left < 0:
+                return routes.equal[row]
+    return routes.equal[count - 1]
 
 
 @works_on_tables
@@ -193,6 +247,8 @@ def _chosen(routes: RouteTables, at: int, source: int, target: int, ports: int, 
     if rule.choice == NS3:
         source_device, target_device = routes.device_of[source], routes.device_of[target]
         return murmur3(ns3_address(source_device), ns3_address(target_device), ports, int(at)) % count
+    if rule.choice == BY_TARGET:
+        return int(routes.place_of[target] // routes.choices_below[at] % count)
     return murmur3(int(source), int(target), int(rule.seed), int(at)) % count
 
 
@@ -294,8 +350,9 @@ def path_between(routes: RouteTables, source: int, target: int) -> list[int]:
         room *= 8
 
 
-def names_on(graph: Graph, links: list[int]) -> list[str]:
-    """The devices on a way."""
+def names_on(graph: Graph, links: list[int], names: Sequence[str] = ()) -> list[str]:
+    """The devices on a way, by their own or other names."""
+    names = names or graph.names
     if not links:
         return []
-    return [graph.names[graph.sources[links[0]]], *(graph.names[graph.targets[link]] for link in links)]
+    return [names[graph.sources[links[0]]], *(names[graph.targets[link]] for link in links)]

@@ -252,6 +252,7 @@ class RecordedRun:
             "ranks": self.workload.ranks,
             "model": self.manifest["model"],
             "model_note": self.manifest["model_note"],
+            "routing": self.manifest["routing"],
             "scope": scope(self.manifest["scope"], self.coverage, self.outcome.messages),
             **{name: self.manifest[name] for name in OF_PROFILE},
             "folded": {"actors": self.measurement.source.actors, "ranks": self.workload.ranks},

@@ -68,7 +68,7 @@ def object_to_tensor(value: Any, device: Any, *_: Any) -> tuple[torch.Tensor, to
 
 
 def tensor_to_object(tensor: torch.Tensor, size: int, *_: Any) -> Any:
-    """Return the object again: another rank of the same program, which the command line names, has sent it."""
+    """Return the object that another rank of the same program, named on the command line, has sent."""
     content, end = tensor.cpu(), int(size)
     with unset_fake_temporarily():
         return pickle.loads(bytes(content.tolist()[:end]))

@@ -40,7 +40,7 @@ def test_paths_are_shown_as_asked_and_the_picture_has_all_devices(
     assert main(["network", str(files / "graph.yml"), *asked]) == 0
     printed = capsys.readouterr().out
     assert "0 to 1: npu0 > leaf0 > npu1: 2 µs, 50 GB/s" in printed
-    assert "2 to 15: npu2 > leaf1 > agg0 > core0 > agg6 > leaf7 > npu15: 6 µs" in printed
+    assert "2 to 15: npu2 > leaf1 > agg0-1 > core0-3 > agg6-7 > leaf7 > npu15: 6 µs" in printed
     picture = target.read_text(encoding="utf-8")
     background, npus, switches, links = 1, 16, 20, 48
     assert picture.count("<circle") == npus

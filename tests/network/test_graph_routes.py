@@ -265,7 +265,7 @@ def test_a_given_route_is_taken_by_its_pair_only() -> None:
     shape = {"leaves": 2, "spines": 2, "npus-per-leaf": 2}
     path = ["npu0", "leaf0", "spine1", "leaf1", "npu3"]
     given = {"graph": {"generator": "leaf-spine", **LINK, **shape}, "routes": [{"path": path}]}
-    result = ways(read_network_alone(given))
+    result = ways(read_network_alone({**given, "routing": "shortest"}))
     assert result[0, 3] == path
     assert result[0, 2][2] == result[3, 0][2] == "spine0"
 

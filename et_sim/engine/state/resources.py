@@ -75,6 +75,7 @@ class ResourceTable(Struct, frozen=True, eq=False):
     are_shared: bool = False  # fairly by all messages that are on them
     are_owned: bool = True  # by the ranks of their actors, each of which has one like it
     links: Any = None  # how many links a row stands for; None: one of each rank of the actor
+    members: Any = None  # among how many links what a row carries is spread evenly; None: it is one link
     ends: Ends | None = None  # None: these are no links of a graph
     sizes: tuple[int, ...] = ()  # NPUs of each dimension, innermost first, if they lie in a grid
     named: Named | None = None  # None: a row stands for no links of other names or owners
@@ -121,6 +122,9 @@ def with_pool(
         tier_names=(*resources.tier_names, *units.stages),
         bytes_per_ns=np.concatenate((resources.bytes_per_ns, units.bytes_per_ns)),
         links=links,
+        members=None
+        if resources.members is None
+        else np.concatenate((resources.members, np.ones(count, np.int64))),
         ends=None if resources.ends is None else resources.ends.with_others(count, len(resources)),
         are_shared=resources.are_shared or units.are_shared,
         named=named,

@@ -59,6 +59,8 @@ class NetworkModel:
     REACHES_SWITCHES = False  # whether messages reach switches that reduce
     RECORDS_NODES_ONLY = False  # whether a run tells no more than when nodes begin and end
     RECORDS_IN_ONE_FORM = False  # whether one form serves all runs: records cost little beside all else
+    TAKES_SINGLE_WAYS = False  # whether messages that could spread over equal ways go one that a hash picks
+    FOLDS_GRAPHS = False  # whether ranks on a graph may be alike
     WITH_PORTS = ""  # the module that stands for it where ports carry no more than they can
     WITH_CREDITS = ""  # the module that stands for it where the network file speaks of credits
 

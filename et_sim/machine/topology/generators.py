@@ -9,6 +9,7 @@ from et_sim.documents.keys import Key, Remarks, Section, Slot, key, read
 from et_sim.documents.kinds import CHOICE, choice
 from et_sim.documents.kinds import section as part
 from et_sim.machine.graph import NPU, GraphBuilder
+from et_sim.machine.model import Routing
 from et_sim.machine.topology import shapes
 from et_sim.machine.topology.keys import GENERATOR, whole
 from et_sim.machine.topology.shapes import NetworkPart, Place
@@ -59,10 +60,13 @@ class Nested:
         if self.attach == GATEWAYS:
             given = tuple(part.gateway for part in inner)
             part = self._generate("outer", build, Place(place.prefix, tier, given))
-            return NetworkPart(devices, inner_dimensions + part.dimensions, part.gateway)
+            routing = _routing_of_both(inner[0], part)
+            return NetworkPart(devices, inner_dimensions + part.dimensions, part.gateway, routing=routing)
         if self.attach == NPUS:
             part = self._generate("outer", build, Place(place.prefix, tier, tuple(devices)))
-            return NetworkPart(devices, (*inner_dimensions, copies), part.gateway, groups=part.groups)
+            routing = _routing_of_both(inner[0], part)
+            dimensions = (*inner_dimensions, copies)
+            return NetworkPart(devices, dimensions, part.gateway, groups=part.groups, routing=routing)
         for at in range(len(inner[0].devices)):
             given = tuple(part.devices[at] for part in inner)
             part = self._generate("outer", build, Place(f"{place.prefix}rail{at}.", tier, given))
@@ -72,7 +76,13 @@ class Nested:
             inner_dimensions + part.dimensions,
             part.gateway,
             inner[0].grid + part.grid if is_grid else (),
+            routing=Routing.DIMENSION_ORDER if is_grid else _routing_of_both(inner[0], part),
         )
+
+
+def _routing_of_both(inner: NetworkPart, outer: NetworkPart) -> Routing:
+    """The default ways of a network within another: those of a grid are those of the whole one only."""
+    return Routing.SPREAD if Routing.SPREAD in (inner.routing, outer.routing) else Routing.SHORTEST
 
 
 GENERATORS: dict[str, Any] = {

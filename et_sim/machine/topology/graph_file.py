@@ -57,6 +57,7 @@ class _Made(Struct, frozen=True):
     dimensions: tuple[int, ...] = ()
     grid: tuple[tuple[int, bool], ...] = ()
     groups: tuple[tuple[int, ...], ...] = ()
+    routing: Routing = Routing.SHORTEST
 
 
 def read_graph(source: Source, remarks: Remarks) -> Network:
@@ -127,7 +128,7 @@ class GraphFile:
     overrides: tuple[Override, ...] = sections("Links that differ.", (), of=Override, may_be_empty=True)
     ranks: tuple[str, ...] | None = key(NAMES, "The NPU of each rank, also by patterns.", None)
     routing: Routing | None = choice(
-        "Which ways messages take: `shortest` without the key, on meshes and tori `dimension-order`.",
+        "Which ways messages take; without the key, those of the generator, or `shortest`.",
         None,
         choices=Routing,
     )
@@ -159,7 +160,7 @@ def _read(source: Source, build: GraphBuilder, remarks: Remarks) -> Network:
     _refuse_nothing(section, graph)
     is_whole = len(kept) == len(build.sources) and ranks is None and not spec.lists.links
     grid = made.grid if is_whole else ()
-    routing = spec.routing or (Routing.DIMENSION_ORDER if made.grid else Routing.SHORTEST)
+    routing = spec.routing or _default_routing(section, made)
     if routing is Routing.VALIANT and not made.groups:
         cause = "valiant sends messages by way of another group, and this network is no dragonfly"
         raise section.fault(cause, "give shortest or ecmp, or generate a dragonfly", key="routing")
@@ -177,9 +178,22 @@ def _read(source: Source, build: GraphBuilder, remarks: Remarks) -> Network:
         )
     groups = made.groups if routing is Routing.VALIANT else ()
     cards = cards_of(graph, sizes, npus_forward=forwards)
-    fabric = GraphFabric(graph, routing, spec.seed, forwards, grid, routes, reducers, groups, cards)
+    is_named = spec.routing is not None
+    fabric = GraphFabric(graph, routing, spec.seed, forwards, grid, routes, reducers, groups, cards, is_named)
     network = Network.of_graph(fabric, _logical(sizes, graph, made))
     return replace(network, protocol=protocol, credits=credits)
+
+
+def _default_routing(section: Section, made: _Made) -> Routing:
+    """What the generator's networks do, if no product is named: packets and flits are those of products.
+
+    Ethernet hashes flows, and where credits come back, as in InfiniBand, tables are static.
+    """
+    if made.routing is not Routing.SPREAD:
+        return made.routing
+    if "protocol" in section.content:
+        return Routing.ECMP
+    return Routing.DESTINATION if "credits" in section.content else Routing.SPREAD
 
 
 def _make(source: Source, build: GraphBuilder, spec: GraphFile) -> _Made:
@@ -190,7 +204,7 @@ def _make(source: Source, build: GraphBuilder, spec: GraphFile) -> _Made:
             made = _imported(source, build, section)
         else:
             generated = generate(build, section, Place())
-            made = _Made(generated.dimensions, generated.grid, generated.groups)
+            made = _Made(generated.dimensions, generated.grid, generated.groups, generated.routing)
     add_devices(build, spec.lists)
     add_links(build, spec.lists)
     if spec.graph is None or is_import:

@@ -17,6 +17,7 @@ from et_sim.documents.keys import inline, key
 from et_sim.documents.kinds import choice
 from et_sim.documents.kinds import section as part
 from et_sim.machine.graph import NIC, Figures, GraphBuilder
+from et_sim.machine.model import Routing
 from et_sim.machine.topology.keys import RATIO, Common, Links, OtherLinks, like, others, whole, wholes
 
 
@@ -44,6 +45,7 @@ class NetworkPart(Struct, frozen=True):
     gateway: int  # by which a network around it can reach all of it
     grid: tuple[tuple[int, bool], ...] = ()  # (NPUs, whether it wraps round) by dimension, of meshes and tori
     groups: tuple[tuple[int, ...], ...] = ()  # devices of each, of a dragonfly
+    routing: Routing = Routing.SHORTEST  # the ways that messages take unless the file names others
 
 
 def endpoints(build: GraphBuilder, common: Common, place: Place, count: int) -> Ends:
@@ -126,8 +128,10 @@ def _grid(
                 if 0 <= after < size and after != here:
                     build.link(ends.ports[number], ends.ports[number + (after - here) * stride], figures)
         stride *= size
-    grid = tuple((size, wraps) for size in sizes) if ends.ports == ends.devices else ()
-    return NetworkPart(ends.devices, sizes, ends.ports[0], grid)
+    if ends.ports != ends.devices:
+        return NetworkPart(ends.devices, sizes, ends.ports[0])
+    grid = tuple((size, wraps) for size in sizes)
+    return NetworkPart(ends.devices, sizes, ends.ports[0], grid, routing=Routing.DIMENSION_ORDER)
 
 
 @quick_dataclass(frozen=True)
@@ -293,7 +297,7 @@ class FatTree:
             for number in range(aggregations):
                 for core in tops[number * share : (number + 1) * share]:
                     build.cable(middle[pod * aggregations + number], core, top)
-        return NetworkPart(ends.devices, (each, leaves, pods), tops[0])
+        return NetworkPart(ends.devices, (each, leaves, pods), tops[0], routing=Routing.SPREAD)
 
 
 def _two_tiers(
@@ -313,7 +317,7 @@ def _two_tiers(
     for leaf in rows:
         for spine in tops:
             build.cable(leaf, spine, like(uplinks, figures))
-    return NetworkPart(ends.devices, (each, leaves), tops[0])
+    return NetworkPart(ends.devices, (each, leaves), tops[0], routing=Routing.SPREAD)
 
 
 @quick_dataclass(frozen=True)
@@ -375,7 +379,8 @@ class Railed:
             for rail in rails:
                 for leaf in rail:
                     build.cable(leaf, spine, up)
-        return NetworkPart(ends.devices, (each, nodes), len(build.names) - 1)
+        routing = Routing.SPREAD if spines else Routing.SHORTEST
+        return NetworkPart(ends.devices, (each, nodes), len(build.names) - 1, routing=routing)
 
     def _check(self, per_leaf: int) -> None:
         nodes, each, sharers = self.nodes, self.npus_per_node, self.npus_per_nic
@@ -436,4 +441,5 @@ class Dragonfly:
         for number, both in enumerate(zip(ends.devices, ends.ports, strict=True)):
             of_group[number // (each * routers)].update(both)
         members = tuple(tuple(sorted(devices)) for devices in of_group)
-        return NetworkPart(ends.devices, (each, routers, groups), rows[0], groups=members)
+        dimensions = (each, routers, groups)
+        return NetworkPart(ends.devices, dimensions, rows[0], groups=members, routing=Routing.SPREAD)

@@ -57,6 +57,7 @@ from et_sim.network.flow.shares import plan_end, set_rates
 from et_sim.network.link import arrive_at_once
 from et_sim.network.paths import LinkPaths
 from et_sim.network.settings import settings_row
+from et_sim.network.spread import split_tables
 from et_sim.plan.records import Plan, table
 
 
@@ -78,13 +79,17 @@ def capacities(bytes_per_ns: Any, protocol: Protocol | None) -> Any:
 
 
 def set_capacities(shared: Any, protocol: Protocol, units: int) -> None:
-    """Capacities as full packets find them, and what acknowledgements take; `units`: of time in a ns."""
-    bytes_per_ns = shared["capacity"] * units
+    """Capacities as full packets find them, and what acknowledgements take; `units`: of time in a ns.
+
+    Of a trunk, a packet finds one link.
+    """
+    bytes_per_ns, members = shared["wire"] * units, shared["capacity"] / shared["wire"]
     back_ns = protocol.acknowledgement / bytes_per_ns
     if protocol.whole_ns:
         back_ns = _rounded(back_ns, least=0)
     capacity = capacities(bytes_per_ns, protocol)
-    shared["capacity"] = capacity / units
+    shared["wire"] = capacity / units
+    shared["capacity"] = capacity / units * members
     shared["back"] = back_ns * capacity / (protocol.payload + protocol.header)
     shared["back_ns"] = back_ns * units
 
@@ -105,6 +110,7 @@ def bytes_with_packets(protocol: Protocol | None, size: int) -> int:
 HAS_CONTENTION = True
 HAS_PROTOCOLS = True
 REACHES_SWITCHES = True
+FOLDS_GRAPHS = True
 SHARE, END, ARRIVAL = 0, 1, 2  # rates are due; a message is through; a message is at its target
 MOST_PLANS = (1 << 30) - 1  # the largest number of a plan
 SAME_NS = 2.0**-11  # a flow that ends so shortly before a nanosecond ends in it: rates are rounded
@@ -115,6 +121,7 @@ class FlowTables(Tables):
     """What compiled code knows."""
 
     hops: Any  # the tables of the link model
+    ways: Any  # `SplitTables`
     class_of: Any  # per link of these: the row of those that are alike
     ranks_of: Any  # per actor
     state: Any
@@ -152,13 +159,17 @@ def tables(network: Network, plan: Plan) -> FlowTables:
     state["free_routes"]["head"] = state["free_uses"]["head"] = NONE
     shared["speed"] = hops.links["speed"][first]
     shared["capacity"] = hops.fabric.speeds["bytes_per_ns"][shared["speed"]]
+    members = network.fabric.routed.graph.members if isinstance(network.fabric, GraphFabric) else None
+    shared["wire"] = shared["capacity"] / (1 if members is None else members[first])
     shared["links"] = np.bincount(class_of)
     shared["head"] = NONE
     if network.protocol is not None:
         set_capacities(shared, network.protocol, 1 << network.fraction_bits)
-    longest = fabric_of(network).most_links(network)
+    ways = split_tables(network)
+    longest = len(ways.link) or fabric_of(network).most_links(network)
     return FlowTables(
         hops,
+        ways,
         class_of,
         np.bincount(plan.actor_of_rank),
         state,
@@ -223,7 +234,8 @@ def resources(network: Network, plan: Plan) -> ResourceTable:
         tier=links.tier[first],
         bytes_per_ns=capacities(links.bytes_per_ns[first], network.protocol),
         are_shared=True,
-        links=np.bincount(class_of),
+        links=np.bincount(class_of, links.members).astype(np.int64),
+        members=None if links.members is None else links.members[first],
         ends=None if links.ends is None else links.ends.where(first),
         named=None if plan.link_classes is None else _named(links, class_of, actor, plan.actor_of_rank),
     )
@@ -264,13 +276,15 @@ def path_keys(network: Network, **_: bool) -> LinkPaths | None:
     if isinstance(network.fabric, GraphFabric) and len(hops.sent):
         return None
     of_port = links.port if isinstance(network.fabric, GridFabric) else np.zeros_like(links.port)
-    kinds = np.stack([links.tier, of_port, hops.links["speed"]])
+    members = np.zeros_like(links.port) if links.members is None else links.members
+    kinds = np.stack([links.tier, of_port, hops.links["speed"], members])
     return LinkPaths(
         Wires(hops.fabric, hops.home, hops.first, hops.tier, hops.sent),
         np.unique(kinds, axis=1, return_inverse=True)[1].reshape(-1),
         fabric_of(network).most_links(network),
         are_shared=True,
         goes_back=goes_back(network.protocol),
+        ways=split_tables(network),
     )
 
 
@@ -317,7 +331,7 @@ def network_event(run: Run, kind: int, row: int, version: int) -> int:
     elif state.planned_ns != NONE and version == state.plans:  # otherwise something else has been planned
         state.planned_ns = NONE
         _end(run, first_of(run.network.ends))
-        if _ends_ns(run) <= clock.now:
+        if state.is_due == 0 or _ends_ns(run) <= clock.now:
             _plan_next(run)
     return NONE
 
@@ -372,10 +386,10 @@ def _end(run: Run, route_row: int) -> None:
     left = arrives if run.network.protocol[0].completion else now
     message_leaves_at(run, message, left, through, now)
     if route.messages == 0:
-        close_route(run, route_row)
+        if close_route(run, route_row):
+            _share_later(run)
     else:
         plan_end(run, route_row)
-    _share_later(run)
 
 
 @works_on_tables

@@ -4,8 +4,9 @@ Messages of one route are told apart by how much the route has to carry until th
 number per route changes with time, however many messages there are.
 
 Where ranks are folded, links that are alike are one record, too, and a message of a route stands for those of
-all ranks of its source's actor: for `weight` messages on each of these links. These are as many as ranks
-times messages of each, more than 31 bits hold.
+all ranks of its source's actor: for so many `messages` on each of these links. These are as many as ranks
+times messages of each, more than 31 bits hold. A message that is split has a share on a link: `weight` adds
+up those of all messages that it stands for. Whole numbers of messages are exact there.
 """
 
 from __future__ import annotations
@@ -65,13 +66,15 @@ USE = record(
     ("route", "i4"),
     ("link", "i4"),
     ("next", "i4"),  # link of the route, or on the free list
-    ("weight", "i8"),  # how many messages on one link a message of the route stands for
+    ("messages", "i8"),  # how many on one link a message of the route stands for
+    ("weight", "f8"),  # their shares on this link, added up
     ("before", "i4"),  # among the uses of the link
     ("after", "i4"),
     ("is_back", "i1"),  # for acknowledgements
 )
 SHARED = record(
     ("capacity", "f8"),  # bytes per ns
+    ("wire", "f8"),  # that of one of the links of a trunk, over which a packet goes
     ("back", "f8"),  # what acknowledgements take of it, as a part of what they acknowledge would take
     ("back_ns", "f8"),  # of an acknowledgement
     ("speed", "i4"),  # the class of its figures
@@ -90,10 +93,12 @@ SHARED = record(
     ("kept", "f8"),  # what flows take whose rates stay as they are
     ("top_kept", "f8"),  # the highest rate of these
     ("bound_rate", "f8"),  # of those of them that it is the bottleneck of; 0: there are none
-    ("to_set", "i8"),  # the others
-    ("back_to_set", "i8"),
-    ("open", "i8"),  # of these, flows that have no rate yet
-    ("open_back", "i8"),
+    ("to_set", "f8"),  # the others, by their weights
+    ("back_to_set", "f8"),
+    ("uses_to_set", "i4"),  # and how many they are
+    ("open", "f8"),  # of these, flows that have no rate yet
+    ("open_back", "f8"),
+    ("open_uses", "i4"),
     ("sets_rate", "i4"),  # it is the bottleneck of some of them
     ("left", "f8"),  # capacity for those that are open
     ("share", "f8"),  # of each of them, at least

@@ -17,6 +17,7 @@ from et_sim.engine.state.records import PHASE_BITS, PROGRAM_MASK
 from et_sim.engine.state.run import Run
 from et_sim.network.fabric import next_ports, set_out, take_hop
 from et_sim.network.routes import ports_back
+from et_sim.network.spread import split
 
 IN_PAIRS = 64  # added to the kind of a step's message
 
@@ -64,9 +65,9 @@ def route_between(run: Run, source: int, target: int, message_row: int) -> int:
 
 
 @works_on_tables
-def close_route(run: Run, row: int) -> None:
-    """Give back a route on which nothing is under way any more."""
-    network = run.network
+def close_route(run: Run, row: int) -> bool:
+    """Give back an empty route; return whether some rate depends on one of its links."""
+    network, is_missed = run.network, False
     state, route = network.state[0], network.routes[row]
     first = home(network.index, route.source, route.target, route.ports, route.kind + route.member)
     unchain(network.routes, network.index, first, row)
@@ -76,6 +77,7 @@ def close_route(run: Run, row: int) -> None:
     while at != NONE:
         use = network.uses[at]
         after = use.next
+        is_missed |= network.shared[use.link].bound > 0
         if use.before == NONE:
             network.shared[use.link].head = use.after
         else:
@@ -85,6 +87,7 @@ def close_route(run: Run, row: int) -> None:
         give_row(network.uses, state.free_uses, at)
         at = after
     give_row(network.routes, state.free_routes, row)
+    return is_missed
 
 
 @works_on_tables
@@ -113,8 +116,8 @@ def join_route(run: Run, row: int, message_row: int) -> None:
         use = network.uses[at]
         link = network.shared[use.link]
         if not use.is_back:
-            link.messages += use.weight
-            observe.messages_join_link(run, use.link, use.weight, link.messages)
+            link.messages += use.messages
+            observe.messages_join_link(run, use.link, use.messages, link.messages)
         if route.messages == 1:
             mark_changed(network, use.link)
         at = use.next
@@ -159,8 +162,8 @@ def leave_route(run: Run, row: int) -> int:
         part = link.back if use.is_back else 1.0
         link.bytes += size * use.weight * part
         if not use.is_back:
-            link.messages -= use.weight
-            observe.messages_leave_link(run, use.link, use.weight, link.messages)
+            link.messages -= use.messages
+            observe.messages_leave_link(run, use.link, use.messages, link.messages)
         if route.messages == 0:
             link.rate -= route.rate * use.weight * part
             mark_changed(network, use.link)
@@ -236,10 +239,13 @@ def _take_links(run: Run, row: int, message: Any) -> None:
     """Walk along the links from a route's source to its target."""
     network = run.network
     route = network.routes[row]
-    set_out(network.hops, message, route.source, route.ports)
     route.uses.head = route.uses.tail = route.dimension = NONE
     route.latency_ns = 0.0
     route.narrowest, route.stored_ns = np.inf, 0.0
+    if len(network.ways.link) > 0:
+        _take_all_ways(network, row)
+        return
+    set_out(network.hops, message, route.source, route.ports)
     while route.uses.head == NONE or message.at != route.target or message.via_switch:
         link_row = network.class_of[take_hop(network.hops, message)]
         link = network.shared[link_row]
@@ -249,7 +255,51 @@ def _take_links(run: Run, row: int, message: Any) -> None:
             route.stored_ns += 1 / max(link.capacity, route.narrowest)
         route.narrowest = min(route.narrowest, link.capacity)
         route.latency_ns += network.hops.fabric.speeds[link.speed].latency_ns
-        _use_link(network, row, link_row, 0)
+        _use_link(network, row, link_row, 0, 1.0)
+
+
+@works_on_tables
+def _take_all_ways(network: Any, row: int) -> None:
+    """Take all links over which a route's messages are split.
+
+    All bytes are there when those of the longest way are. A packet goes over one of the equal ways; the last
+    one may take the slowest link at every distance.
+    """
+    route, ways = network.routes[row], network.ways
+    count = _split(network, row, 0)
+    route.dimension = network.hops.tier[ways.link[0]]
+    narrowest = slowest = np.inf
+    for at in range(count):
+        link = network.shared[network.class_of[ways.link[at]]]
+        route.narrowest = min(route.narrowest, link.capacity / ways.share[at])
+        slowest = min(slowest, link.wire)
+        is_last = at + 1 == count or ways.depth[at + 1] > ways.depth[at]
+        if is_last:
+            if ways.depth[at] > 0 and network.protocol[0].store_and_forward:
+                route.stored_ns += 1 / max(slowest, narrowest)
+            narrowest, slowest = min(narrowest, slowest), np.inf
+    route.latency_ns = ways.before[network.hops.fabric.graph.routes.device_of[route.target]]
+
+
+@works_on_tables
+def _split(network: Any, row: int, is_back: int) -> int:
+    """Use the links of a route, or of its way back, and add up latencies; returns how many there are."""
+    route, ways, tables = network.routes[row], network.ways, network.hops.fabric.graph.routes
+    source, target = (route.target, route.source) if is_back else (route.source, route.target)
+    count = split(tables, ways, source, target)
+    ways.before[tables.device_of[source]] = 0.0
+    for at in range(count):
+        ways.before[tables.target[ways.link[at]]] = 0.0
+    for at in range(count):
+        link_row, there = network.class_of[ways.link[at]], tables.target[ways.link[at]]
+        link = network.shared[link_row]
+        time = ways.before[tables.source[ways.link[at]]] + network.hops.fabric.speeds[link.speed].latency_ns
+        if is_back:
+            time += link.back_ns
+        ways.before[there] = max(ways.before[there], time)
+        if not is_back or link.back > 0:
+            _use_link(network, row, link_row, is_back, ways.share[at])
+    return int(count)
 
 
 @works_on_tables
@@ -257,6 +307,10 @@ def _take_links_back(run: Run, row: int, message: Any) -> None:
     """Walk back from a route's target, as acknowledgements do."""
     network = run.network
     route, target = network.routes[row], message.target
+    if len(network.ways.link) > 0:
+        _split(network, row, 1)
+        route.back_ns = network.ways.before[network.hops.fabric.graph.routes.device_of[route.source]]
+        return
     message.target = route.source
     set_out(network.hops, message, target, ports_back(route.ports))
     route.back_ns = 0.0
@@ -267,7 +321,7 @@ def _take_links_back(run: Run, row: int, message: Any) -> None:
         link = network.shared[link_row]
         route.back_ns += network.hops.fabric.speeds[link.speed].latency_ns + link.back_ns
         if link.back > 0:
-            _use_link(network, row, link_row, 1)
+            _use_link(network, row, link_row, 1, 1.0)
     message.target = target
 
 
@@ -281,26 +335,29 @@ def _weigh_uses(run: Run, row: int) -> None:
     while at != NONE:
         use = network.uses[at]
         links = network.shared[use.link].links
-        if use.weight * ranks % links:
+        if use.messages * ranks % links:
             observe.links_differ(run)
-        use.weight = max(use.weight * ranks // links, 1)
+        use.messages = max(use.messages * ranks // links, 1)
+        use.weight = use.weight * ranks / links
         at = use.next
 
 
 @works_on_tables
-def _use_link(network: Any, row: int, link_row: int, is_back: int) -> None:
-    """Note that a route takes a link; it may take several that are alike."""
+def _use_link(network: Any, row: int, link_row: int, is_back: int, share: float) -> None:
+    """Note that a route takes a link, with a share of its messages; it may take several that are alike."""
     state, route, link = network.state[0], network.routes[row], network.shared[link_row]
     at = route.uses.head if link.links > 1 else NONE
     while at != NONE:
         use = network.uses[at]
         if use.link == link_row and use.is_back == is_back:
-            use.weight += 1
+            use.messages += 1
+            use.weight += share
             return
         at = use.next
     at = take_row(network.uses, state.free_uses)
     use = network.uses[at]
-    use.route, use.link, use.weight, use.is_back = row, link_row, 1, is_back
+    use.route, use.link, use.messages, use.is_back = row, link_row, 1, is_back
+    use.weight = share
     join(network.uses, route.uses, at)
     use.before, use.after = NONE, link.head
     if link.head != NONE:

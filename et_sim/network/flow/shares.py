@@ -30,6 +30,7 @@ from et_sim.engine.state.run import NONE, Run
 from et_sim.network.flow.routes import carry, serve
 
 EQUAL = 1 - 2.0**-40  # rates and loads that differ by no more are equal: they are sums of rounded numbers
+LEAST_SHARE = 2.0**-40  # of a flow on a link, when others have been subtracted from a sum with it
 FEW_ROUNDS = 16  # after which everything that is connected is set anew
 
 
@@ -128,14 +129,15 @@ def _fill(network: Any, routes: int, links: int) -> None:
         if link.is_stale:
             _count(network, row)
         link.open, link.open_back, link.left = link.to_set, link.back_to_set, link.capacity - link.kept
+        link.open_uses = link.uses_to_set
         link.sets_rate, link.top_set = 0, 0.0
-        if link.open + link.open_back > 0:
+        if link.open_uses > 0:
             link.share = max(link.left, 0.0) / _open(link)
             put(network.shares, row, link.share, row)
     while first_of(network.shares) != NONE:
         row = first_of(network.shares)
         link = network.shared[row]
-        if link.open + link.open_back > 0:
+        if link.open_uses > 0:
             share = max(link.left, 0.0) / _open(link)
             if share > link.share:  # what others took was less than their share of it
                 link.share = share
@@ -151,13 +153,15 @@ def _count(network: Any, link_row: int) -> None:
     part, link = network.state[0].part, network.shared[link_row]
     link.is_stale = 0
     link.kept = link.top_kept = link.bound_rate = 0.0
-    link.to_set = link.back_to_set = 0
+    link.to_set = link.back_to_set = 0.0
+    link.uses_to_set = 0
     at = link.head
     while at != NONE:
         use = network.uses[at]
         at = use.after
         route = network.routes[use.route]
         if route.part == part:
+            link.uses_to_set += 1
             if use.is_back:
                 link.back_to_set += use.weight
             else:
@@ -178,8 +182,8 @@ def _taken(network: Any, use: Any) -> float:
 
 @works_on_tables
 def _open(link: Any) -> float:
-    """Among how many flows without a rate a link's capacity is parted."""
-    return link.open + link.open_back * link.back
+    """Among how many flows without a rate a link's capacity is parted; shares of flows are rounded."""
+    return max(link.open + link.open_back * link.back, LEAST_SHARE)
 
 
 @works_on_tables
@@ -205,6 +209,7 @@ def _subtract(network: Any, route: Any) -> None:
         use = network.uses[at]
         link = network.shared[use.link]
         link.left -= _taken(network, use)
+        link.open_uses -= 1
         if use.is_back:
             link.open_back -= use.weight
         else:

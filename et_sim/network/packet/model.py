@@ -35,7 +35,7 @@ from et_sim.machine.protocol_presets import DEFAULT_PRESET, PRESETS
 from et_sim.machine.transports import PS_PER_NS, Protocol
 from et_sim.network import graph, link
 from et_sim.network.flow.model import bytes_with_packets
-from et_sim.network.graph_of_grid import as_graph
+from et_sim.network.graph_of_grid import with_single_ways
 from et_sim.network.link import arrive_at_once
 from et_sim.network.packet import setup
 from et_sim.network.packet.flows import flow_begins, flow_ends, new_flow, until_arrived, until_left
@@ -78,6 +78,7 @@ def ports_in_a_circle(tables: Any) -> list[int]:
 HAS_CONTENTION = True
 HAS_PROTOCOLS = True
 RECORDS_IN_ONE_FORM = True
+TAKES_SINGLE_WAYS = True
 WITH_CREDITS = "et_sim.network.packet.credit.model"
 GO_ON, BEGIN, ARRIVAL = 0, 1, 2  # the kernel goes on; messages set out; one is at its target
 MOST_PLANS = (1 << 30) - 1  # the largest number of a plan
@@ -146,7 +147,7 @@ def check(network: Network, most_bytes: int = 0) -> None:
     """Refuse networks without single links, what cannot work there, and messages that take too long."""
     protocol = _protocol(network)
     link.check(network, bytes_with_packets(protocol, most_bytes))
-    check_protocol(as_graph(network), protocol)
+    check_protocol(with_single_ways(network), protocol)
 
 
 def _protocol(network: Network) -> Protocol:
@@ -155,7 +156,7 @@ def _protocol(network: Network) -> Protocol:
 
 def tables(network: Network, _plan: Plan) -> PacketTables:
     """All links, idle."""
-    wired, protocol = as_graph(network), _protocol(network)
+    wired, protocol = with_single_ways(network), _protocol(network)
     buffers = protocol.packets.buffers
     ports = setup.ports_of(wired, protocol)
     devices = setup.devices_of(wired, ports, buffers)
@@ -241,7 +242,7 @@ def _transport(tables: RoceTables | TcpTables) -> ModuleType:
 def resources(network: Network, _plan: Plan) -> ResourceTable:
     """Every link."""
     wired = network.fabric.dimensions if isinstance(network.fabric, GridFabric) else ()
-    links = graph.link_resources(as_graph(network))
+    links = graph.link_resources(with_single_ways(network))
     sizes = tuple(dimension.npus for dimension in wired) or links.sizes
     return structs.replace(links, are_shared=True, sizes=sizes)
 
@@ -295,7 +296,7 @@ def path_keys(_network: Network, **_: bool) -> None:
 
 def needs(network: Network) -> Needs:
     """A row of the message pool for each message; the kernel may go on once more, and messages begin."""
-    protocol, wired = _protocol(network).packets.tcp, as_graph(network)
+    protocol, wired = _protocol(network).packets.tcp, with_single_ways(network)
     further = MOST_RECEIVES if protocol is not None and protocol.pads else 0
     classes = min(len(graph.class_names(wired)), 2 * graph.most_links(wired))  # on the ways there and back
     parts = 8 + 2 * classes  # of the time of a message

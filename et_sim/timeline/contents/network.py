@@ -117,12 +117,23 @@ def _links(run: RecordedRun, resources: Any) -> Iterator[Block]:
             "start_ns": start_ns,
             "end_ns": end_ns,
             "busy_ns": part["busy_ns"] >> bits,
-            "bytes": part["bytes"],
+            "bytes": _of_each(resources.members, link, part["bytes"]),
             "messages": part["messages"],
             "mean_at_once": sums / (np.maximum(end_ns - start_ns, 1) << bits),
             **(of_links if resources.are_links else dict.fromkeys(of_links, np.full(len(link), -1))),
         }
         yield Block(columns, columns["actor"], start_ns, end_ns)
+
+
+def _of_each(members: Any, link: Any, sizes: Any) -> Any:
+    """Return the bytes of each link of trunks, slice after slice: rounded down as they add up."""
+    if members is None or not len(link):
+        return sizes
+    is_first = np.append(True, link[1:] != link[:-1])
+    first, so_far = np.flatnonzero(is_first), np.cumsum(sizes)
+    so_far -= np.repeat((so_far - sizes)[first], np.diff(np.append(first, len(link))))
+    shares = so_far // members[link]
+    return np.where(is_first, shares, shares - np.roll(shares, 1))
 
 
 def queues_content(run: RecordedRun) -> TableContent | None:

@@ -123,11 +123,13 @@ UNCERTAINTY = {
     "classes": [{"class": str, **TERM}],
     "parts": [{**_each(str, "class item"), "share": (int, float)}],
 }
+ROUTING: Mapping[str, Shape] = {"name": str, "is_default": bool, "actors_by_hash": (int, NONE)}
 SUMMARY_SHAPE: Mapping[str, Shape] = MappingProxyType(
     {
         **_each(str, "status model profile profile_named_by"),
         **_each(int, "makespan_ns ranks messages"),
         "model_note": IfThere(str),
+        "routing": IfThere(OrNull(ROUTING)),
         "scope": IfThere(_each([str], "includes leaves_out")),
         **_each([str], "corrections switched"),
         "other_profile": OrNull(OTHER_PROFILE),
@@ -203,6 +205,7 @@ MANIFEST_SHAPE: Mapping[str, Shape] = MappingProxyType(
         "machine": IfThere(str),
         "npus": IfThere(int),
         "model_note": IfThere(str),
+        "routing": IfThere(OrNull(ROUTING)),
         "corrections": [str],
         "switched": IfThere([str]),
         "distinct_traces": int,

@@ -34,6 +34,7 @@ from et_sim.views.summary.sentences import (
     utilisation_text,
 )
 from et_sim.views.summary.waiting import WaitingParts, waiting_parts, waiting_text
+from et_sim.views.summary.ways import routing_text
 from et_sim.views.text import FACT_INDENT, fact, not_shown, prose, share, shortened
 from et_sim.views.view import Forms
 
@@ -235,6 +236,7 @@ def facts(run: RunDirectory) -> list[str]:
         ("ranks", f"{ranks:,}, {how}; {plural(summary['messages'], 'message')} crossed the network"),
         ("jobs", jobs_text(run)),
         ("model", model_text(summary)),
+        ("ways", routing_text(summary)),
         *_corrections(summary),
         ("uneven", _unevenness(run)),
         ("what if", factors_text(run)),

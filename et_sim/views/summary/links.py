@@ -23,6 +23,7 @@ from et_sim.views.run.selection import EVERYTHING, Selection, recorded_part
 from et_sim.views.run.slices import NONE, LinkTable, link_table
 from et_sim.views.run.topology import tier_uses
 from et_sim.views.sheet import Sheet, SheetColumn
+from et_sim.views.summary.ways import imbalance_notes
 from et_sim.views.text import prose, share
 from et_sim.views.view import Forms
 
@@ -118,7 +119,7 @@ def _tier_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
         meaning = "used: the bytes carried, of those that the tier's links could carry; most: on one of them"
     else:
         meaning = "used: of one link's time, by what a rank sends on average; most: by what one of them does"
-    return ["", *lines, meaning]
+    return ["", *lines, meaning, *imbalance_notes(run.summary, tiers)]
 
 
 def link_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:

@@ -38,7 +38,7 @@ from et_sim.machine.credits import cycles_of_flit, cycles_of_wire, filled_in, mo
 from et_sim.machine.model import Network
 from et_sim.machine.transports import Credits
 from et_sim.network import graph
-from et_sim.network.graph_of_grid import as_graph
+from et_sim.network.graph_of_grid import with_single_ways
 from et_sim.network.link import arrive_at_once, tables_of
 from et_sim.network.packet.credit.classes import check_pairs, order_of_links
 from et_sim.network.packet.credit.router import (
@@ -161,7 +161,7 @@ def packets_sent(tables: CreditTables) -> int:
 
 def check(network: Network, most_bytes: int = 0) -> None:
     """Refuse networks without single links, and messages that would take too long."""
-    on_graph = as_graph(network)
+    on_graph = with_single_ways(network)
     graph.check_reach(on_graph, most_bytes)
     check_pairs(network)
     links, channels = len(_figures(on_graph).sources), _credits(on_graph).channels or 1
@@ -175,7 +175,7 @@ def check(network: Network, most_bytes: int = 0) -> None:
 
 def tables(network: Network, _plan: Plan) -> CreditTables:
     """All routers, idle."""
-    on_graph = as_graph(network)
+    on_graph = with_single_ways(network)
     credits = _credits(on_graph)
     hops = tables_of(on_graph, None)
     order, classes = order_of_links(hops.fabric.graph, network.ranks)
@@ -282,7 +282,7 @@ def grown(tables: CreditTables, rows: int) -> CreditTables:
 
 def resources(network: Network, _plan: Plan) -> ResourceTable:
     """Every link, with what it can carry in whole cycles and with its places for flits."""
-    on_graph = as_graph(network)
+    on_graph = with_single_ways(network)
     links, figures = graph.link_resources(on_graph), _figures(on_graph)
     most = most_carried(_credits(on_graph), figures.bytes_per_ns, figures.latency_ns)
     return structs.replace(links, bytes_per_ns=most, are_shared=True)

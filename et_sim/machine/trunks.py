@@ -1,0 +1,117 @@
+"""Trunks: links of a graph that always carry the same where messages spread evenly over equal ways.
+
+Devices are alike if each of them has as many links of the same figures to, and from, every set of devices
+that are alike; NPUs are like no other device. That is the coarsest equitable partition of the graph. What
+enters such a set evenly leaves it evenly: each of its devices is equally far from every target, has as many
+links to every next set, and gets as much over them. So all links of one set of figures between two sets carry
+the same at every time, and one link with the bandwidth of all of them stands for them exactly.
+
+Not here: how a message is split where several trunks are equally near to its target (`network.spread`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from et_sim.basics.unique import unique
+from et_sim.machine.graph import NPU, Graph
+
+
+class Trunks(Struct, frozen=True, eq=False):
+    """The graph with a link for each trunk, and a device for each set of devices that are alike."""
+
+    graph: Graph  # links have the bandwidth of all that they stand for
+    of_link: Any  # by link of the whole graph: its trunk
+    of_device: Any  # by device of the whole graph: its set
+
+
+def trunks_of(graph: Graph, apart: Iterable[int] = ()) -> Trunks:
+    """The trunks of a graph; devices that are `apart` are like no other."""
+    of_device = _sets(graph, apart)
+    first_device = np.unique(of_device, return_index=True)[1]
+    ends = of_device[graph.sources], of_device[graph.targets]
+    of_link = _in_order(_numbered(*ends, _bits(graph.bytes_per_ns), _bits(graph.latency_ns)))
+    _, first, members = np.unique(of_link, return_index=True, return_counts=True)
+    made = Graph(
+        names=tuple(graph.names[device] for device in first_device.tolist()),
+        kinds=graph.kinds[first_device],
+        tiers=graph.tiers[first_device],
+        sources=ends[0][first].astype(np.int32),
+        targets=ends[1][first].astype(np.int32),
+        bytes_per_ns=graph.bytes_per_ns[first] * members,
+        latency_ns=graph.latency_ns[first],
+        link_names=tuple(graph.link_names[link] for link in first.tolist()),
+        npus=of_device[graph.npus],
+        members=members,
+    )
+    return Trunks(made, of_link, of_device)
+
+
+def no_trunks(graph: Graph) -> Trunks:
+    """The graph as it is: each link stands for itself."""
+    return Trunks(graph, np.arange(len(graph.sources)), np.arange(len(graph)))
+
+
+def _sets(graph: Graph, apart: Iterable[int]) -> Any:
+    """By device the number of its set, in the order of the first device of each.
+
+    Each round draws a number for every colour and figures of a neighbour, there and back. Devices of one
+    colour whose neighbours add up to the same keep one colour; sums of 64 bits are hardly equal by chance.
+    """
+    is_apart = graph.kinds == NPU
+    is_apart[list(apart)] = True
+    alone = np.where(is_apart, np.arange(len(graph)), -1)
+    colours = _numbered(alone, graph.kinds, graph.tiers)
+    figures = _numbered(_bits(graph.bytes_per_ns), _bits(graph.latency_ns))
+    count, draw = 0, np.random.default_rng(0)
+    while len(unique(colours)) > count:
+        count = len(unique(colours))
+        seen = np.zeros(len(graph), np.uint64)
+        for here, there in ((graph.sources, graph.targets), (graph.targets, graph.sources)):
+            kinds = colours[there] * (int(figures.max()) + 1) + figures
+            different, kind = np.unique(kinds, return_inverse=True)
+            words = draw.integers(0, 1 << 64, len(different), np.uint64)
+            with np.errstate(over="ignore"):
+                np.add.at(seen, here, words[kind.reshape(-1)])
+        colours = _numbered(colours, seen.view(np.int64))
+    return _in_order(colours)
+
+
+def _in_order(numbers: Any) -> Any:
+    """Other numbers for these, ascending with the first row of each."""
+    _, first, of_row = np.unique(numbers, return_index=True, return_inverse=True)
+    place = np.empty(len(first), np.int64)
+    place[np.argsort(first)] = np.arange(len(first))
+    return place[of_row.reshape(-1)]
+
+
+def _numbered(*columns: Any) -> Any:
+    """A number for each combination of values, by row."""
+    numbers = np.unique(columns[0], return_inverse=True)[1].reshape(-1)
+    for column in columns[1:]:
+        different, number = np.unique(column, return_inverse=True)
+        both = numbers * len(different) + number.reshape(-1)
+        numbers = np.unique(both, return_inverse=True)[1].reshape(-1)
+    return numbers
+
+
+def _bits(figures: Any) -> Any:
+    """Figures as integers that are equal where they are."""
+    return np.ascontiguousarray(figures, np.float64).view(np.int64)
+
+
+def names_of_sets(graph: Graph, trunks: Trunks) -> list[str]:
+    """What sets of devices are called: by the first of them and the number of the last."""
+    order = np.argsort(trunks.of_device, kind="stable")
+    first = np.searchsorted(trunks.of_device[order], np.arange(len(trunks.graph) + 1)).tolist()
+    names = []
+    for begin, end in pairwise(first):
+        name, last = graph.names[order[begin]], graph.names[order[end - 1]]
+        number = last[len(last.rstrip("0123456789")) :]
+        names.append(name if end - begin == 1 else f"{name}-{number or last}")
+    return names

@@ -1,0 +1,115 @@
+"""How a message is split that takes all equal ways at once.
+
+Each device sends on what it gets over all its links that are equally near to the target, in proportion to
+their bandwidths: evenly, where these are alike. It does not look at what lies behind them. Links that always
+carry the same are one (`machine.trunks`), so on a regular tree a message has but one way left, over trunks.
+
+Not here: at which rate it flows (`flow`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from et_sim.basics.quick_dataclass import quick_dataclass
+from et_sim.compiled.tables_by_reference import Tables, works_on_tables
+from et_sim.machine.graph import NPU
+from et_sim.machine.model import GraphFabric, Network, Routing
+from et_sim.network.route_tables import FAR, RouteTables, route_tables
+from et_sim.network.routes import equal_links
+
+
+@quick_dataclass(frozen=True)
+class SplitTables(Tables):
+    """The links over which the last message was split, in the order in which it takes them."""
+
+    link: Any  # empty: messages are not split
+    share: Any  # of the message
+    depth: Any  # how many links it has taken before
+    queue: Any  # of devices that are to send it on
+    held: Any  # by device, the share of the message that it is to send on; 0: none
+    away: Any  # by device, links from the source
+    before: Any  # by device, what a caller adds up on the way
+
+
+def no_split() -> SplitTables:
+    """The tables of a network on which a message takes one way."""
+    nothing = np.zeros(0, np.int32)
+    return SplitTables(nothing, np.zeros(0), nothing, nothing, np.zeros(0), nothing, np.zeros(0))
+
+
+def split_tables(network: Network) -> SplitTables:
+    """Room for the links of any message; none where messages are not split."""
+    most = most_links_of_split(network)
+    if most == 0:
+        return no_split()
+    fabric = network.fabric
+    assert isinstance(fabric, GraphFabric)
+    devices = len(fabric.routed.graph)
+    link, depth = np.zeros((2, most), np.int32)
+    queue, away = np.zeros((2, devices), np.int32)
+    return SplitTables(link, np.zeros(most), depth, queue, np.zeros(devices), away, np.zeros(devices))
+
+
+def most_links_of_split(network: Network) -> int:
+    """No message takes more links, on all of its ways together; 0: messages are not split."""
+    fabric = network.fabric
+    if not isinstance(fabric, GraphFabric) or fabric.routing is not Routing.SPREAD:
+        return 0
+    graph, routes = fabric.routed.graph, route_tables(network)
+    links = len(graph.sources)
+    if fabric.grid:
+        return links
+    deepest = max((_most_from(graph, routes, row) for row in range(len(routes.hops))), default=0)
+    goals = int(np.diff(routes.first_goal).max())
+    if fabric.npus_forward:
+        return min(links, deepest)
+    is_first = (graph.kinds[graph.sources] == NPU) & (graph.kinds[graph.targets] != NPU)
+    first = int(np.bincount(graph.sources[is_first], minlength=1).max())
+    given = max((len(way) for way in fabric.routes), default=0)
+    return max(min(links, max(first, 1) * (1 + goals * (deepest + 1))), given)
+
+
+def _most_from(graph: Any, routes: RouteTables, goal: int) -> int:
+    """The most links on all shortest ways from a device to a goal, those that ways share counted for each."""
+    hops = np.where(routes.column >= 0, routes.hops[goal, routes.column], FAR).astype(np.int64)
+    there, back = hops[graph.sources], hops[graph.targets]
+    on_way = np.flatnonzero((there < FAR) & (back == there - 1))
+    most = np.zeros(len(graph), np.int64)
+    for distance in range(1, int(there[on_way].max(initial=0)) + 1):
+        rows = on_way[there[on_way] == distance]
+        np.add.at(most, graph.sources[rows], 1 + most[graph.targets[rows]])
+        np.minimum(most, len(graph.sources), out=most)
+    return int(most.max())
+
+
+@works_on_tables
+def split(routes: RouteTables, ways: SplitTables, source: int, target: int) -> int:
+    """List the links that a message takes, and its share on each; returns how many."""
+    goal, count, head, tail = routes.device_of[target], 0, 0, 1
+    ways.queue[0] = routes.device_of[source]
+    ways.held[ways.queue[0]], ways.away[ways.queue[0]] = 1.0, 0
+    while head < tail:
+        at = ways.queue[head]
+        head += 1
+        held, ways.held[at] = ways.held[at], 0.0
+        if at == goal:
+            continue
+        equal = equal_links(routes, at, target, source, target)
+        sum_of_all = 0.0
+        for row in range(equal):
+            sum_of_all += routes.bytes_per_ns[routes.equal[row]]
+        for row in range(equal):
+            link = routes.equal[row]
+            share = held if equal == 1 else held * (routes.bytes_per_ns[link] / sum_of_all)
+            ways.link[count], ways.share[count], ways.depth[count] = link, share, ways.away[at]
+            count += 1
+            there = routes.target[link]
+            if ways.held[there] == 0:
+                ways.queue[tail] = there
+                tail += 1
+                ways.away[there] = ways.away[at] + 1
+            ways.held[there] += share
+    return count

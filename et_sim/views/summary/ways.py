@@ -1,0 +1,52 @@
+"""Which ways messages took through a graph, and how unevenly a hash loaded its links."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from et_sim.basics.units import plural
+from et_sim.views.run.topology import TierUse
+
+WAYS = MappingProxyType(
+    {
+        "spread": "messages spread evenly over equal ways",
+        "shortest": "of equal ways, messages take the one that was made first",
+        "destination": "of equal ways, the number of the target picks one",
+        "ecmp": "of equal ways, a hash of source and target picks one",
+        "ecmp-ns3": "of equal ways, a hash picks one for each message",
+        "valiant": "for each message, a hash picks a group to go by",
+        "dimension-order": "messages cross one dimension after the other",
+    }
+)
+WITHOUT_CHOICE = ("shortest", "dimension-order")  # of the networks whose default they are
+HASHED = ("ecmp", "ecmp-ns3", "valiant")
+
+
+def routing_text(summary: Mapping[str, Any]) -> str:
+    """Which ways messages take, and how many actors a hash leaves; empty if there is nothing to say."""
+    routing = summary.get("routing")
+    if routing is None or (routing["is_default"] and routing["name"] in WITHOUT_CHOICE):
+        return ""
+    default = ", the default" if routing["is_default"] else ""
+    text = f"{WAYS[routing['name']]} (routing: {routing['name']}{default})"
+    actors = routing["actors_by_hash"]
+    if actors is None or actors == 1:
+        return text
+    return f"{text}; the hash tells ranks apart, and {plural(actors, 'actor')} are simulated"
+
+
+def imbalance_notes(summary: Mapping[str, Any], tiers: Sequence[TierUse]) -> list[str]:
+    """By tier, how much more the fullest link carried than its links on average, where a hash picks ways."""
+    routing = summary.get("routing")
+    if routing is None or routing["name"] not in HASHED:
+        return []
+    loads = [
+        f"{tier.most_used / tier.used:.2f} in {tier.tier}"
+        for tier in tiers
+        if tier.links is not None and tier.used > 0 and round(tier.most_used / tier.used, 2) > 1
+    ]
+    if not loads:
+        return []
+    return [f"imbalance: the fullest link by the mean of its tier, {', '.join(loads)}"]
