@@ -125,7 +125,7 @@ def _pools(model: Model, setup: Setup, machine: Machine) -> tuple[CachePool, ...
             "nobody says how much memory an NPU has",
             remedy="give --capacity, such as 80GiB, or a machine by name",
         )
-    capacity = int(whole * setup.memory_share) - reserved
+    capacity = max(int(whole * setup.memory_share) - reserved, 0)
     if not setup.prefill_replicas:
         return (make_pool(model, setup.plan, BOTH, setup.replicas, 0, capacity, setup.policy),)
     first = make_pool(model, setup.plan, PREFILL, setup.prefill_replicas, 0, capacity, setup.policy)
