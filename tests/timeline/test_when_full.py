@@ -135,3 +135,16 @@ def test_h100_h200_and_b200_have_what_their_driver_reports() -> None:
         assert memory is not None
         assert memory.total_bytes == mebibytes << 20
         assert memory.capacity_bytes == (mebibytes - 3976) << 20
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("shared", [["--zero", "2"], ["--zero", "1", "--sum-bytes", "2"]])
+def test_the_published_plan_of_llama_3_405b_fits_8192_h100(
+    shared: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """TP 8, PP 16, DP 64, sequences of 8,192 (Llama 3, table 4); its FSDP shares states and gradients."""
+    plan = ["--tp=8", "--pp=16", "--dp=64", "--micro-batches=32", "--sequence-parallel", "--sequence=8192"]
+    stages = ["--stage-layers", ",".join(["7", *["8"] * 14, "7"])]
+    command = ["plan", "--model", "llama3-405b", *plan, *stages, *shared]
+    assert main([*command, "--machine", "h100-dgx:8192"]) == 0
+    assert "of 75.76 GiB (of 79.65 GiB, 3.88 GiB are reserved)" in capsys.readouterr().out
