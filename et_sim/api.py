@@ -198,10 +198,10 @@ def _command(workload: Any, task: Task, options: RunOptions) -> dict[str, Any] |
     if not all(isinstance(path, str | Path) for path in files.values()):
         return None
     where = {name: str(Path(path).resolve()) for name, path in files.items()}
-    preset = {} if options.machine is None else {"machine": options.machine}
+    names = {name: getattr(options, name) for name in ("machine", "when_full")}
     return {
         "files": where,
-        **preset,
+        **{name: value for name, value in names.items() if value is not None},
         "profile": task.profile_given,
         "fold": options.fold,
         "alone": options.alone,
@@ -212,6 +212,8 @@ def _command(workload: Any, task: Task, options: RunOptions) -> dict[str, Any] |
 def _configuration(task: Task, options: RunOptions) -> dict[str, Any]:
     """The machine as it was read, and what else was chosen: with the workload, arguments of `simulate`."""
     chosen = {name: getattr(options, name) for name in CHOSEN}
+    if options.when_full is not None:
+        chosen["when_full"] = options.when_full
     return {**task.machine.configuration, **chosen}
 
 

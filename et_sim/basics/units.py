@@ -105,6 +105,14 @@ def exact_bytes(size: int) -> str:
     return text if is_exact else f"{size} B"
 
 
+def memory_text(usable: int, reserved: int) -> str:
+    """What tensors may have of a memory, a part of which is reserved."""
+    if not reserved:
+        return exact_bytes(usable)
+    whole = format_bytes(usable + reserved)
+    return f"{format_bytes(usable)} (of {whole}, {format_bytes(reserved)} are reserved)"
+
+
 def format_ns(span: int | float, decimals: int = 3) -> str:
     """A time span for people, with at most three decimals unless more are asked for: `117.78 \u00b5s`."""
     return _format(span, (("ns", 1), ("\u00b5s", 10**3), ("ms", 10**6), ("s", 10**9)), decimals=decimals)

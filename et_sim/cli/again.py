@@ -48,7 +48,7 @@ class Again:
         self._run = run
         files: dict[str, Any] = {name: str(run.path / path) for name, path in command["files"].items()}
         workload = files.pop("workload")
-        given: dict[str, Any] = {name: command.get(name) for name in ("machine", "profile")}
+        given: dict[str, Any] = {name: command.get(name) for name in ("machine", "profile", "when_full")}
         given |= {name: bool(command.get(name, False)) for name in ("fold", "alone", "retime")}
         options = RunOptions(**files, **given, model=_model_of(run, model))
         self._variations = Variations(workload, options)

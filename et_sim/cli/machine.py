@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from et_sim.basics.alignment import aligned
 from et_sim.basics.declared_options import Argument, Command
@@ -79,12 +79,28 @@ def _described(machine: Preset, known: Entry) -> list[str]:
     return [
         f"{machine.text}: {known.about}{changed}",
         f"device: {known.device}",
+        f"memory: {_memory(machine.system)}",
         "dimensions:",
         *(f"  {line}" for line in machine.wiring),
         "sources:",
         *sources,
         *_calibrated(known),
     ]
+
+
+def _memory(system: dict[str, Any]) -> str:
+    """What tensors may have on an NPU."""
+    from et_sim.basics.units import memory_text
+    from et_sim.machine.system_parts import CAPACITY, RESERVED
+
+    whole, reserved = (_bytes(system.get(key, 0)) for key in (CAPACITY, RESERVED))
+    return memory_text(whole - reserved, reserved) if reserved else str(system.get(CAPACITY, "not known"))
+
+
+def _bytes(size: int | str) -> int:
+    from et_sim.basics.units import parse_bytes
+
+    return parse_bytes(size) if isinstance(size, str) else size
 
 
 def _calibrated(known: Entry) -> list[str]:

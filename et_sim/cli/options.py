@@ -45,6 +45,7 @@ class MachineOptions(Command):
     machine: Annotated[str | None, HELP["machine"]] = None
     network_model: Annotated[str | None, HELP["model"], Hidden("--model")] = None
     profile: Annotated[str | None, HELP["profile"]] = None
+    when_full: Annotated[str | None, HELP["when_full"]] = None
 
 
 class SimulationOptions(MachineOptions):

@@ -68,14 +68,15 @@ def run(options: Options) -> int:
     system = _system(options.machine)
     memory = None if system is None else system.local_memory
     capacity = options.capacity if memory is None else memory.capacity_bytes
+    reserved = 0 if memory is None else memory.reserved_bytes
     figures, model = _planned(options, system)
     figures = figures.with_workspace(options.workspace)
     _check_machine(options, figures)
     rates = _rates(figures, system)
-    lines = as_text(figures, capacity, rates, options.machine, options.workspace)
+    lines = as_text(figures, capacity, reserved, rates, options.machine, options.workspace)
     status = 1 if capacity is not None and _largest(figures) > capacity else 0
     with printing(status):
-        data = as_data(figures, model, capacity, rates)
+        data = as_data(figures, model, capacity, reserved, rates)
         print(json.dumps(data, indent=2) if options.json else "\n".join(lines))
     return status
 
@@ -140,7 +141,11 @@ def _largest(figures: Figures) -> int:
 
 
 def as_data(
-    figures: Figures, model: dict[str, Any], capacity: int | None, rates: dict[str, Any] | None
+    figures: Figures,
+    model: dict[str, Any],
+    capacity: int | None,
+    reserved: int,
+    rates: dict[str, Any] | None,
 ) -> dict[str, Any]:
     """The figures for programs."""
     from dataclasses import asdict
@@ -161,6 +166,7 @@ def as_data(
         "ideal_ns": figures.ideal_ns,
         "throughput_at_most": rates,
         "capacity_bytes": capacity,
+        "reserved_bytes": reserved,
         "stages": [
             {
                 "stage": stage.place,
@@ -179,6 +185,7 @@ def as_data(
 def as_text(
     figures: Figures,
     capacity: int | None,
+    reserved: int,
     rates: dict[str, Any] | None,
     machine: str | None,
     workspace: float,
@@ -233,7 +240,7 @@ def as_text(
         lines.append(f"… {plural(left, 'stage')} between them (--json has all)")
     lines += ["", *_traffic(figures)]
     if capacity is not None:
-        lines += ["", _fits(figures, capacity)]
+        lines += ["", _fits(figures, capacity, reserved)]
     return lines
 
 
@@ -319,11 +326,12 @@ def _traffic(figures: Figures) -> list[str]:
     return sheet.lines(sorted(most.items(), key=lambda entry: -entry[1][0]))
 
 
-def _fits(figures: Figures, capacity: int) -> str:
-    from et_sim.basics.units import format_bytes
+def _fits(figures: Figures, capacity: int, reserved: int) -> str:
+    from et_sim.basics.units import format_bytes, memory_text
 
     worst = max(figures.stages, key=lambda stage: stage.memory.total)
-    total, whole = worst.memory.total, format_bytes(capacity)
+    total = worst.memory.total
+    whole = memory_text(capacity, reserved) if reserved else format_bytes(capacity)
     text = f"stage {worst.place} needs {format_bytes(total)} of {whole}"
     if total <= capacity:
         return f"fits         {text}: {total / capacity:.0%}"

@@ -2,7 +2,8 @@
 
 Numpy makes an object of every record and number that Python reads from an array. Functions on `Tables` get
 lists and plain objects in place of their arrays instead, made from rows when these are first touched; what
-they hold in the end is written back. Numbers are Python's, which do not overflow.
+they hold in the end is written back. Numbers are Python's, which do not overflow. A row below 0 is refused:
+compiled code would read what is in front of the table, and Python the last row.
 
 Not here: functions whose arguments are arrays, which get them as they are.
 """
@@ -54,6 +55,7 @@ class _Records(dict[int, _Record]):
         self._rows = len(array)
 
     def __missing__(self, row: int) -> _Record:
+        check_rows(row)
         self[row] = made = _Record(self._names, self._inner, self._array[row].item())
         return made
 
@@ -87,6 +89,7 @@ class _Cells(dict[tuple[int, int], Any]):
         self.shape = array.shape
 
     def __missing__(self, cell: tuple[int, int]) -> Any:
+        check_rows(*cell)
         return self._array.item(cell)
 
     def __len__(self) -> int:
@@ -94,7 +97,14 @@ class _Cells(dict[tuple[int, int], Any]):
 
     def write_back(self) -> None:
         for cell, value in self.items():
+            check_rows(*cell)
             self._array[cell] = value
+
+
+def check_rows(*rows: int) -> None:
+    """Refuse rows that no table has, such as those that stand for none."""
+    if min(rows) < 0:
+        raise IndexError(f"row {min(rows)} of a table is asked for, and rows count from 0")
 
 
 def _stand_in(value: Any, held: list[Any]) -> Any:

@@ -40,6 +40,7 @@ from et_sim.machine.recognise import Role, is_graph, is_hierarchy, is_loggops, i
 from et_sim.machine.remote_memory import read_memory
 from et_sim.machine.sources import Given, Source, as_given, load
 from et_sim.machine.system_file import read_system
+from et_sim.machine.system_parts import CAPACITY, WHEN_FULL
 from et_sim.machine.texts import parse_yaml
 
 
@@ -164,10 +165,12 @@ def read_machine(
     groups: Given | None = None,
     profile: str | None = None,
     corrections: Collection[Correction] = (),
+    when_full: str | None = None,
 ) -> Machine:
     """The machine that the given files (paths) or dicts describe; raises `MachineError`.
 
-    `profile` stands for what the system says of it; `corrections` are on besides those that it has.
+    `profile` and `when_full` stand for what the system says of them; `corrections` are on besides those that
+    it has.
     """
     remarks = Remarks()
     network_source = load(network, Role.NETWORK)
@@ -177,6 +180,8 @@ def read_machine(
         system_source = _with_profile(system_source, profile)
     if corrections:
         system_source = _with_corrections(system_source, corrections)
+    if when_full is not None:
+        system_source = _with_when_full(system_source, when_full)
     sources = [network_source, system_source]
     network_value, system_value, layers = _read_network_and_system(network_source, system_source, remarks)
     wanted = system_source.content.get(LIBRARY)
@@ -295,6 +300,26 @@ def check_profile(name: str) -> None:
     if name not in names:
         remedy = nearest(name, names) or f"known: {', '.join(names)}"
         raise UsageError(f"profile {name!r} is not known", remedy=remedy)
+
+
+def check_when_full(name: str) -> None:
+    """Refuse a word that does not say what becomes of a run that needs too much memory."""
+    names = [value.value for value in WhenFull]
+    if name not in names:
+        remedy = nearest(name, names) or f"known: {', '.join(names)}"
+        raise UsageError(f"--when-full {name!r} is not known", remedy=remedy)
+
+
+def _with_when_full(system: Source, when_full: str) -> Source:
+    """The system with another answer to what becomes of a run that needs too much memory."""
+    check_when_full(when_full)
+    if system.is_text or CAPACITY not in system.content:
+        raise UsageError(
+            f"--when-full {when_full} has no effect: the system does not say how much memory an NPU has",
+            place=system.place,
+            remedy=f'add "{CAPACITY}", or leave out --when-full',
+        )
+    return structs.replace(system, content={**system.content, WHEN_FULL: when_full})
 
 
 def _with_profile(system: Source, profile: str) -> Source:

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import structs
 
 from et_sim.basics.errors import MachineError
-from et_sim.basics.units import LONGEST_NS, format_ns
+from et_sim.basics.units import LONGEST_NS, exact_bytes, format_ns
 from et_sim.collectives.names import spans_all
 from et_sim.documents.keys import Key, Remarks, Section, Slot, keys_of, made, note_defaults, read_keys
 from et_sim.documents.kinds import CHOICE, FLAG, NUMBER, SWITCH, TEXT
@@ -29,7 +29,7 @@ from et_sim.machine.system import (
     QueueOrder,
     System,
 )
-from et_sim.machine.system_parts import CAPACITY, TRACKS, LocalMemory, SharedBus
+from et_sim.machine.system_parts import CAPACITY, RESERVED, TRACKS, LocalMemory, SharedBus
 
 UNREAD_ORDER = (
     "the reference accepts this key and does not read it; it has an effect only with the correction "
@@ -201,7 +201,14 @@ def _local_memory(given: dict[str, Any], source: Section) -> LocalMemory | None:
             f'key "{CAPACITY}" needs to know what tensors are alive, and "{TRACKS}" is off',
             f'leave one of them out: "{CAPACITY}" tracks them',
         )
-    return made(LocalMemory, {**given, "place": source.place})
+    memory = made(LocalMemory, {**given, "place": source.place})
+    if memory.reserved_bytes >= memory.total_bytes:
+        raise source.fault(
+            f'key "{RESERVED}" is {exact_bytes(memory.reserved_bytes)}, and "{CAPACITY}" is '
+            f"{exact_bytes(memory.total_bytes)}: no tensor gets any",
+            "correct one of them",
+        )
+    return memory
 
 
 def _orders(

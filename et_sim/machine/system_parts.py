@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from msgspec import Struct
 
 from et_sim.basics.quick_dataclass import quick_dataclass
+from et_sim.basics.units import memory_text
 from et_sim.documents.keys import Key, Remarks, Section
 from et_sim.documents.kinds import NUMBER, choice, choices, count, integer, number, ranks, size, text, time
 
@@ -279,19 +280,28 @@ class WhenFull(StrEnum):
 
 
 CAPACITY, TRACKS = "local-mem-capacity", "track-local-mem"
+RESERVED, WHEN_FULL = "local-mem-reserved", "when-full"
 
 
 @quick_dataclass(frozen=True)
 class LocalMemory:
     """What an NPU has of its own."""
 
-    capacity_bytes: int = size(
+    total_bytes: int = size(
         "How much memory of its own an NPU has; then what its tensors need is tracked, and held against it "
         "([local memory](memory.md#local-memory)).",
         None,
         name=CAPACITY,
         reference=NOT_KNOWN,
         minimum=1,
+    )
+    reserved_bytes: int = size(
+        "How much of it no tensor gets: what the driver, the collective library and graphs of kernels take.",
+        0,
+        name=RESERVED,
+        reference=NOT_KNOWN,
+        minimum=0,
+        needs=CAPACITY,
     )
     when_full: WhenFull = choice(
         "What becomes of a run that needs more: `stop` ends it there, `report` says it, and goes on; with "
@@ -302,3 +312,13 @@ class LocalMemory:
         needs=CAPACITY,
     )
     place: str = ""  # for messages
+
+    @property
+    def capacity_bytes(self) -> int:
+        """What tensors may have."""
+        return self.total_bytes - self.reserved_bytes
+
+    @property
+    def text(self) -> str:
+        """What tensors may have, and why it is less than there is."""
+        return memory_text(self.capacity_bytes, self.reserved_bytes)

@@ -226,7 +226,8 @@ def network_event(run: Run, kind: int, row: int, _version: int) -> int:
     message = run.messages[row]
     if is_there(run, row):
         return row
-    observe.message_hops(run, row, run.network.home[message.at])
+    is_end = message.at != NONE  # otherwise it is at another device of a graph; the last row stands for these
+    observe.message_hops(run, row, run.network.home[message.at if is_end else len(run.network.home) - 1])
     _enter_link(run, row)
     return NONE
 

@@ -58,6 +58,8 @@ class Axes:
         self._rows.append(Axis(1, self.grid.ranks, 0 if len(self._rows) == 1 else SEVERAL_DIMENSIONS))
 
     def __getitem__(self, row: int) -> Axis:
+        if row < 0:
+            raise IndexError(f"there is no axis {row}")
         return self._rows[row]
 
     def rings_of_side(self, side: Side, *, in_group: bool) -> tuple[int, ...]:
@@ -93,12 +95,12 @@ class Axes:
         return self._known[axis]
 
     def is_ring(self, row: int) -> bool:
-        """Whether it is a ring with an order of its own."""
-        return bool(self._rows[row].ring)
+        """Whether it is a ring with an order of its own; a group as it is listed (NO_AXIS) is none."""
+        return row != NO_AXIS and bool(self[row].ring)
 
     def in_order(self, row: int) -> int:
         """The axis with the same places in ascending order."""
-        axis = self._rows[row]
+        axis = self[row]
         if not axis.ring:
             return row
         if axis.in_group:
@@ -114,7 +116,7 @@ class Axes:
         if not group.spans_system:
             if group.members == 1:
                 return None
-            return records.NO_AXIS if group.is_as_listed else self.of_all(group)
+            return NO_AXIS if group.is_as_listed else self.of_all(group)
         if involved is None or group.listed:
             involved = (True,) * self.of_system
         chosen = [d for d in self._real if d < len(involved) and involved[d]]
@@ -131,7 +133,7 @@ class Axes:
 
     def lines(self, row: int, members: Any) -> Any:
         """The members of each line along an axis of groups, whose members are in the last two places."""
-        stride, count = self._rows[row].stride, self._rows[row].members
+        stride, count = self[row].stride, self[row].members
         shape = members.shape[:-2]
         return np.moveaxis(members.reshape(*shape, -1, count, stride), -2, -1).reshape(*shape, -1, count)
 

@@ -356,11 +356,11 @@ def refuse_too_much_at_start(memory: LocalMemory | None, tensors: Sequence[Tenso
         largest = sorted(sizes, key=lambda name: (-sizes[name], name))[:MOST_NAMED]
         named = ", ".join(f"{name[:40]!r} ({exact_bytes(sizes[name])})" for name in largest)
         raise MachineError(
-            f'key "{CAPACITY}" is {exact_bytes(memory.capacity_bytes)}, and a rank holds '
+            f'key "{CAPACITY}" is {memory.text}, and a rank holds '
             f"{exact_bytes(sum(sizes.values()))} from the start, in tensors that it reads and nobody writes: "
             f"{named}{' and others' if len(sizes) > len(largest) else ''}",
             place=memory.place or place,
-            remedy='correct it, or the sizes in the traces, or set "when-full": "report" to see the run',
+            remedy="correct it, or the sizes in the traces, or give --when-full report to see the run",
         )
 
 

@@ -33,6 +33,11 @@ class RunOptions:
     profile: Annotated[
         str | None, "profile in place of the system file's: reference, corrected or astra-1.0"
     ] = None
+    when_full: Annotated[
+        str | None,
+        "what becomes of a run whose tensors need more memory than an NPU has: stop, report (it goes on) or "
+        "spill (to the memory of --memory), in place of the system file's (default: stop)",
+    ] = None
     other_profile: Annotated[bool, "where nobody names a profile, simulate the corrected one, too"] = False
     fold: Annotated[bool, "simulate every rank by itself"] = True
     alone: Annotated[
@@ -52,8 +57,9 @@ class RunOptions:
 
     @property
     def parts(self) -> dict[str, Any]:
-        """What describes the machine, by `MACHINE`: files that are given, and else those of the preset."""
-        return machine_parts({name: getattr(self, name) for name in MACHINE}, self.machine)
+        """What describes the machine: files that are given, and else those of the preset; and `when_full`."""
+        files = machine_parts({name: getattr(self, name) for name in MACHINE}, self.machine)
+        return files if self.when_full is None else {**files, "when_full": self.when_full}
 
     @property
     def machine_name(self) -> str:

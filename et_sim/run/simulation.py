@@ -25,7 +25,7 @@ from et_sim.machine import Machine, Network, Notice, read_machine
 from et_sim.machine.corrections import Correction, Profile
 from et_sim.machine.model import LayerSettings, WhenFull
 from et_sim.machine.sources import Source
-from et_sim.machine.system_parts import CAPACITY, TRACKS
+from et_sim.machine.system_parts import CAPACITY, RESERVED, TRACKS
 from et_sim.network.registry import ModelChoice, choose_model, model_of
 from et_sim.plan.host import with_host
 from et_sim.plan.lowering import Lowering, assemble
@@ -162,11 +162,10 @@ def _named(machine: Machine, options: RunOptions, *, tracks: bool) -> Machine:
     """A machine that is known by its name, and has a capacity, tracks memory only if there are tensors."""
     given: object = options.system
     is_its_own = given is None or (isinstance(given, Source) and given.place == options.machine)
-    if tracks or options.machine is None or not is_its_own:
+    if tracks or options.machine is None or not is_its_own or options.when_full is not None:
         return machine
-    system = {
-        key: value for key, value in machine.configuration["system"].items() if key not in (CAPACITY, TRACKS)
-    }
+    untold = (CAPACITY, RESERVED, TRACKS)
+    system = {key: value for key, value in machine.configuration["system"].items() if key not in untold}
     return replace(
         machine,
         system=replace(machine.system, track_local_mem=False, local_memory=None),

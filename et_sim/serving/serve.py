@@ -118,13 +118,14 @@ def _scope(of_pass: dict[str, list[str]]) -> dict[str, list[str]]:
 
 def _pools(model: Model, setup: Setup, machine: Machine) -> tuple[CachePool, ...]:
     memory = machine.system.local_memory
-    whole = setup.capacity_bytes or (memory.capacity_bytes if memory else 0)
+    whole = setup.capacity_bytes or (memory.total_bytes if memory else 0)
+    reserved = 0 if setup.capacity_bytes or memory is None else memory.reserved_bytes
     if not whole:
         raise UsageError(
             "nobody says how much memory an NPU has",
             remedy="give --capacity, such as 80GiB, or a machine by name",
         )
-    capacity = int(whole * setup.memory_share)
+    capacity = max(int(whole * setup.memory_share) - reserved, 0)
     if not setup.prefill_replicas:
         return (make_pool(model, setup.plan, BOTH, setup.replicas, 0, capacity, setup.policy),)
     first = make_pool(model, setup.plan, PREFILL, setup.prefill_replicas, 0, capacity, setup.policy)

@@ -50,6 +50,7 @@ class Bounder(Struct):
             None if system is None else (system.place, system.digest),
             inputs.machine,
             inputs.profile,
+            inputs.when_full,
         )
         if key not in self._known:
             self._known[key] = self._find(inputs)
@@ -82,7 +83,7 @@ class Bounder(Struct):
 def _system(inputs: Inputs) -> System:
     """The system in the profile in which it is simulated."""
     given: dict[str, Any] = dict(inputs.parts)
-    parts = RunOptions(machine=inputs.machine, **given).parts
+    parts = RunOptions(machine=inputs.machine, when_full=inputs.when_full, **given).parts
     machine = read_machine(**parts, profile=inputs.profile)
     if inputs.profile is None and not machine.names_profile:
         machine = read_machine(**parts, profile=PROFILE)

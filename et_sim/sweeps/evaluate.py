@@ -87,7 +87,8 @@ def evaluate(inputs: Inputs, workshop: Workshop, save: str | None = None) -> dic
     try:
         workload = workshop.workload(inputs)
         parts: dict[str, Any] = dict(inputs.parts)
-        options = RunOptions(machine=inputs.machine, model=inputs.model, profile=inputs.profile, **parts)
+        parts |= {name: getattr(inputs, name) for name in ("machine", "model", "profile", "when_full")}
+        options = RunOptions(**parts)
         result = execute(workload, options)
     except EtSimError as error:
         return refused(error)

@@ -22,7 +22,7 @@ from et_sim.machine.system_file import SYSTEM_KEYS
 from et_sim.machine.version_1 import LEVEL_KEYS, SYSTEM_1_KEYS
 
 FILES = ("workload", "system", "network", "memory", "groups")
-WORDS = ("machine", "model", "profile")  # options of a run, without fields of their own
+WORDS = ("machine", "model", "profile", "when-full")  # options of a run, without fields of their own
 ROOTS = (*FILES, *WORDS)
 _STEP = re.compile(r"\.([^.\[\]]+)|\[([0-9]{1,9})\]", re.ASCII)
 _NAMES_SHOWN = 12

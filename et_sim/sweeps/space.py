@@ -18,14 +18,14 @@ from msgspec.structs import replace
 from et_sim.basics.errors import EtSimError, InputError
 from et_sim.documents.recognise import Kind, kind_of
 from et_sim.machine.presets import preset
-from et_sim.machine.readers import check_profile
+from et_sim.machine.readers import check_profile, check_when_full
 from et_sim.machine.recognise import Role
 from et_sim.machine.sources import Source, load
 from et_sim.network.registry import model_named
 from et_sim.run.simulation import is_layer_file
 from et_sim.sweeps.axes import Axis, Values
 from et_sim.sweeps.digests import NamedFiles, digest_of, program_digest
-from et_sim.sweeps.fields import Field, check_field, with_value
+from et_sim.sweeps.fields import WORDS, Field, check_field, with_value
 from et_sim.sweeps.recipes import MAKE, PLAN, check_recipe, make, plan_keys, recipe_keys
 from et_sim.sweeps.spec import Sweep
 from et_sim.trace import Workload, read_workload
@@ -54,6 +54,7 @@ class Inputs(Struct, frozen=True, eq=False):
     machine: str | None
     model: str | None
     profile: str | None
+    when_full: str | None = None
 
 
 class Space(Struct, frozen=True, eq=False):
@@ -64,13 +65,14 @@ class Space(Struct, frozen=True, eq=False):
     machine: str | None
     model: str | None
     profile: str | None
+    when_full: str | None
     axes: tuple[Axis, ...]
     loaded: Mapping[tuple[str, str], Loaded] = field(default_factory=dict)  # whole inputs that axes name
 
     def inputs(self, values: Values, model: str | None = None) -> Inputs:
         """The inputs of a point; `model` stands for what it says of the network model."""
         parts: dict[str, Any] = dict(self.base)
-        words = {"machine": self.machine, "model": self.model, "profile": self.profile}
+        words = {name: _given(self, name) for name in WORDS}
         pairs = list(zip(self.axes, values, strict=True))
         for axis, value in pairs:
             if axis.field.root in words:
@@ -84,7 +86,8 @@ class Space(Struct, frozen=True, eq=False):
                     parts[root] = preset_source(words["machine"], root)
                 parts[root] = _changed(parts[root], axis.field, value)
         workload = parts.pop("workload")
-        return Inputs(workload, parts, words["machine"], model or words["model"], words["profile"])
+        named = (words["machine"], model or words["model"], words["profile"], words["when-full"])
+        return Inputs(workload, parts, *named)
 
     def digest(self, inputs: Inputs, files: NamedFiles) -> str:
         """What decides the row of a point, as one text."""
@@ -103,6 +106,7 @@ class Space(Struct, frozen=True, eq=False):
                 "machine": inputs.machine,
                 "model": inputs.model,
                 "profile": inputs.profile,
+                "when-full": inputs.when_full,
                 "files": files.of([contents, made]),
             }
         )
@@ -134,7 +138,14 @@ def open_space(sweep: Sweep) -> Space:
             loaded[axis.field.root, _key(value)] = _load(axis.field.root, value, sweep, ("axes", axis.name))
     named = sweep.base
     space = Space(
-        sweep.folder.absolute(), base, named.machine, named.model, named.profile, sweep.axes, loaded
+        sweep.folder.absolute(),
+        base,
+        named.machine,
+        named.model,
+        named.profile,
+        named.when_full,
+        sweep.axes,
+        loaded,
     )
     _check_names(space, sweep)
     for axis in sweep.axes:
@@ -143,11 +154,18 @@ def open_space(sweep: Sweep) -> Space:
     return space
 
 
+def _given(space: Space, word: str) -> str | None:
+    """What the base says of an option of a run."""
+    given: str | None = getattr(space, word.replace("-", "_"))
+    return given
+
+
 def _check_names(space: Space, sweep: Sweep) -> None:
     """Names of base that every point would be refused for."""
     varied = {axis.field.root for axis in sweep.axes}
-    for name, check in (("model", model_named), ("machine", preset), ("profile", check_profile)):
-        word = getattr(space, name)
+    checks = (model_named, preset, check_profile, check_when_full)
+    for name, check in zip(("model", "machine", "profile", "when-full"), checks, strict=True):
+        word = _given(space, name)
         if word is not None and name not in varied:
             try:
                 check(word)

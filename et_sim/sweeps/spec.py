@@ -69,6 +69,7 @@ class BaseSpec:
     machine: str | None = text("A machine by its name, in place of files.", None)
     model: str | None = text("The network model.", None)
     profile: str | None = text("The profile.", None)
+    when_full: str | None = text("What becomes of a run that needs more memory than there is.", None)
 
 
 @quick_dataclass(frozen=True)
@@ -275,10 +276,10 @@ def _check_base(base: BaseSpec, axes: tuple[Axis, ...], section: Section) -> Non
         if getattr(base, name) is None and name not in varied and not (has_machine and name != "workload"):
             remedy = f'add "{name}" to base' + ("" if name == "workload" else ', or a "machine" by its name')
             raise InputError(f"the {name} is missing", place=section.at("base"), remedy=remedy)
-    for axis in axes:
+    for axis in (axis for axis in axes if axis.field.path):
         root = axis.field.root
         there = getattr(base, root) is not None or root in varied
-        if axis.field.path and not there and not (has_machine and root in ("system", "network")):
+        if not there and not (has_machine and root in ("system", "network")):
             raise InputError(
                 f"axis {axis.name!r} changes the {root}, and there is none",
                 place=section.at("axes", axis.name),

@@ -17,7 +17,7 @@ from msgspec import Struct, to_builtins
 from et_sim.basics.errors import OutOfMemoryError
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.unique import unique
-from et_sim.basics.units import exact_bytes, format_bytes, format_ns, format_ranks
+from et_sim.basics.units import exact_bytes, format_bytes, format_ns, format_ranks, memory_text
 from et_sim.engine.outcome import Outcome
 from et_sim.machine.model import LocalMemory, WhenFull
 from et_sim.memory import CLASSES, Changes
@@ -52,7 +52,8 @@ class OutOfMemory:
 
     time_ns: int
     ranks: str  # those that do then
-    capacity_bytes: int
+    capacity_bytes: int  # for tensors
+    reserved_bytes: int  # what they do not get
     alive_bytes: int  # on the first of these ranks, like what follows
     stopped: bool  # else the run went on
     allocated: tuple[Held, ...]  # at that time, the largest first
@@ -87,8 +88,9 @@ class OutOfMemory:
         if self.too_large is not None:
             node = f'node {self.too_large.node} "{self.too_large.node_name}"'
             cause += f"; the tensors of {node} alone are {exact_bytes(self.too_large.bytes)}"
+        there = memory_text(self.capacity_bytes, self.reserved_bytes)
         return (
-            f"{who} more local memory than the {exact_bytes(self.capacity_bytes)} there are, at "
+            f"{who} more local memory than the {there} there are, at "
             f"{format_ns(self.time_ns)}: {exact_bytes(self.alive_bytes)} on rank {self.rank}{cause}"
         )
 
@@ -99,7 +101,7 @@ class OutOfMemory:
         lines += [f"  {_line(held)}" for held in self.largest[:10]]
         if self.tensors > 10:
             lines.append(f"  … and {self.tensors - 10} others")
-        remedy = 'give NPUs more memory ("local-mem-capacity"), or set "when-full": "report" to see the rest'
+        remedy = 'give NPUs more memory ("local-mem-capacity"), or give --when-full report to see the rest'
         return OutOfMemoryError(self.sentence, report="\n".join([*lines, remedy]), remedy=remedy)
 
 
@@ -169,6 +171,7 @@ def _described(
         time_ns=time_ns,
         ranks=ranks,
         capacity_bytes=memory.capacity_bytes,
+        reserved_bytes=memory.reserved_bytes,
         alive_bytes=sum(tensor.bytes for tensor in every),
         stopped=memory.when_full is not WhenFull.REPORT,
         allocated=tuple(tensor for tensor in every if tensor.since_ns == time_ns)[:LARGEST],

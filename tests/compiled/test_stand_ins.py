@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytest
 
 from et_sim.compiled.interpreted import interpret
 from et_sim.compiled.tables_by_reference import Tables
@@ -63,3 +65,16 @@ def test_a_record_is_one_object_however_often_it_is_read() -> None:
 def test_arrays_that_are_no_tables_are_handed_over_as_they_are() -> None:
     values = np.arange(3)
     assert interpret(lambda given: given is values, (values,))
+
+
+@pytest.mark.parametrize(
+    "asks",
+    [
+        lambda tables: tables.rows[-1].time,
+        lambda tables: tables.inner.grid[0, -1],
+        lambda tables: tables.inner.grid.__setitem__((-1, 0), 7),
+    ],
+)
+def test_a_row_below_0_is_refused_and_not_taken_from_the_end(asks: Callable[[Any], Any]) -> None:
+    with pytest.raises(IndexError, match="row -1 of a table is asked for, and rows count from 0"):
+        interpret(asks, (_outer(),))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import accumulate
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -110,6 +111,58 @@ def test_a_part_of_the_system_goes_as_its_group_is_listed() -> None:
         if part.collective("all_reduce", 1 << 20, group="7") >= 0
     ]
     assert results[0] == results[1]
+
+
+def one_after_the_other(
+    order: list[tuple[str, str]], on: dict[str, Any], shape: str = "FullyConnected", model: str = "analytical"
+) -> list[int]:
+    """When rank 0 has done each of these, which all ranks do in turn: of halves, each rank its own."""
+    builders = [TraceBuilder() for _ in range(8)]
+    for rank, build in enumerate(builders):
+        last: list[int] = []
+        for kind, of in order:
+            group = {"half": "low" if rank < 4 else "high", "all": ""}[of]
+            last = [build.collective(kind, 1 << 20, group, after=last)]
+    result = run(
+        Workload.of([build.build() for build in builders]),
+        system=on,
+        network=network([shape], [8]),
+        groups={"low": [0, 1, 2, 3], "high": [4, 5, 6, 7]},
+        model=model,
+    )
+    assert result.is_complete
+    rows = result.timeline.select(["actor", "start_ns", "end_ns"]).to_pylist()
+    return sorted(row["end_ns"] for row in rows if row["actor"] == rows[0]["actor"])
+
+
+@pytest.mark.parametrize("profile", ["reference", "corrected"])
+@pytest.mark.parametrize("algorithm", ["ring", "direct", "halvingDoubling"])
+def test_a_collective_of_a_group_takes_as_long_whatever_is_done_before_and_after(
+    algorithm: str, profile: str
+) -> None:
+    """A group as it is listed is no ring with an order of its own, whichever axis was made last."""
+    lists = {"all-reduce-implementation": ["ring"]}
+    on = system(algorithm, **lists, rings=[[DOUBLE]], profile=profile, **chunks(2))
+    last = ("barrier", "half")  # after which ranks are not equally far
+    every = [
+        (kind, of)
+        for kind in (KINDS if algorithm != "halvingDoubling" else KINDS[:3])
+        for of in ("half", "all")
+    ]
+    alone = {one: one_after_the_other([one], on)[0] for one in (*every, last)}
+    for seed in range(3):
+        order = [*Random(seed).sample(every, len(every)), last]
+        assert one_after_the_other(order, on) == list(accumulate(alone[one] for one in order))
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_chunks_of_a_group_go_both_ways_after_a_ring_of_all(kind: str, model: str) -> None:
+    """All chunks in one direction would take about twice as long."""
+    on = system(rings=[[list(range(8))] * 2], **chunks(2, **{"num-queues-per-dim": 2}))
+    before, last = ("all_reduce", "all"), (kind, "half")
+    first, both = one_after_the_other([before, last], on, "FullyConnected", model)
+    assert both - first == one_after_the_other([last], on, "FullyConnected", model)[0]
 
 
 @pytest.mark.parametrize(

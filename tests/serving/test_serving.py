@@ -136,7 +136,7 @@ def test_what_is_left_of_the_memory_is_cache() -> None:
         [Request(0, 0, 10, 1)], model, Setup(plan=Plan(tensor=8)), RunOptions(machine="h100-dgx:8")
     )
     (pool,) = outcome.summary()["pools"]
-    left = 80e9 * 0.9 - weight_bytes_of_stage(model, Plan(tensor=8), 0)
+    left = (81_559 * 0.9 - 3976) * (1 << 20) - weight_bytes_of_stage(model, Plan(tensor=8), 0)
     assert left - 16 * 16_384 < pool["cache_bytes"] <= left
     assert pool["token_bytes"] == 16_384
 
@@ -190,7 +190,8 @@ def test_a_sequence_longer_than_the_model_knows_is_refused() -> None:
 
 def test_a_machine_that_says_nothing_of_its_memory_needs_a_capacity() -> None:
     known = preset("h100-dgx:2")
-    system = {key: value for key, value in known.system.items() if key != "local-mem-capacity"}
+    of_memory = ("local-mem-capacity", "local-mem-reserved")
+    system = {key: value for key, value in known.system.items() if key not in of_memory}
     options = RunOptions(system=system, network=known.network)
     with pytest.raises(UsageError, match="--capacity"):
         serve([Request(0, 0, 10, 2)], MODEL, Setup(plan=PLAN), options)

@@ -197,6 +197,7 @@ def _system(machine: dict[str, Any], dimensions: int) -> dict[str, Any]:
         **machine.get("system", {}),
         "local-mem-bw": device["local-mem-bw"],
         "local-mem-capacity": device["compute"]["memory"][0]["capacity"],
+        **({"local-mem-reserved": device["memory-reserved"]} if "memory-reserved" in device else {}),
         "compute": device["compute"],
         **{name: machine[name] for name in ("host-time", "time-factors") if name in machine},
         "replay-recorded-kernels": True,

@@ -329,9 +329,8 @@ def _take_links_back(run: Run, row: int, message: Any) -> None:
 def _weigh_uses(run: Run, row: int) -> None:
     """How many messages on a link a route's message stands for: so far, uses count links that are alike."""
     network, at = run.network, run.network.routes[row].uses.head
-    source = network.routes[row].source
-    is_rank = source < len(run.plan.actor_of_rank)  # otherwise, it is a switch that reduces
-    ranks = network.ranks_of[run.plan.actor_of_rank[source]] if is_rank else 1
+    actor = run.plan.actor_of_rank[network.routes[row].source]
+    ranks = 1 if actor == NONE else network.ranks_of[actor]  # NONE: the source is a switch that reduces
     while at != NONE:
         use = network.uses[at]
         links = network.shared[use.link].links

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from et_sim.basics.intervals import Intervals, Unions, together
 from et_sim.basics.unique import unique
-from et_sim.basics.units import exact_bytes, format_bandwidth, format_bytes, format_ns, plural
+from et_sim.basics.units import exact_bytes, format_bandwidth, format_bytes, format_ns, memory_text, plural
 from et_sim.tables.declaration import COPY, NOT_COMMUNICATION
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.drawing.bars import sums_of_parts
@@ -179,7 +179,8 @@ def _only_part(run: RunDirectory) -> str:
 def _stalled(run: RunDirectory) -> str:
     if run.summary["status"] == "out of memory":
         failure = run.summary["out_of_memory"]
-        size, there = exact_bytes(failure["alive_bytes"]), exact_bytes(failure["capacity_bytes"])
+        size = exact_bytes(failure["alive_bytes"])
+        there = memory_text(failure["capacity_bytes"], failure.get("reserved_bytes", 0))
         who = text(called(failure["ranks"], 40))
         message = f"<b>Out of memory:</b> {size} on {who} at {format_ns(failure['time_ns'])}, of {there}"
         return tag("p", message, class_="alarm", role="alert")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from et_sim.basics.units import exact_bytes, format_bytes, format_ns, plural
+from et_sim.basics.units import exact_bytes, format_bytes, format_ns, memory_text, plural
 from et_sim.tables.declaration import OPAQUE_KINDS
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Selection, recorded_part
@@ -215,7 +215,8 @@ def status_lines(run: RunDirectory) -> list[str]:
 def _out_of_memory(run: RunDirectory) -> list[str]:
     failure = run.summary["out_of_memory"]
     at, size = format_ns(failure["time_ns"]), exact_bytes(failure["alive_bytes"])
-    capacity, ranks = exact_bytes(failure["capacity_bytes"]), called(failure["ranks"], 40)
+    capacity = memory_text(failure["capacity_bytes"], failure.get("reserved_bytes", 0))
+    ranks = called(failure["ranks"], 40)
     return [
         f"OUT OF MEMORY at {at}: {size} on {ranks}, of {capacity}; figures are up to then",
         f"more: et-sim inspect {run.path} memory",
