@@ -315,7 +315,7 @@ def _through_uneven_nodes(
 
 
 def _part(sent: WireBytes, way: Way, size: int, is_over_levels: bool) -> _WaySteps:
-    """As many steps as the algorithm takes there: to the next member, but for copies of all pairs."""
+    """Return as many steps as the algorithm takes there: to the next member, but for copies of all pairs."""
     others, levels = way.members - 1, ceil(log2(way.members))
     if sent.algorithm == PAIRS:
         return _WaySteps(way, others, tuple(range(1, way.members)), size, are_pairs=True)
