@@ -52,7 +52,8 @@ MESSAGES = Table(
         Column(
             "sent_ns",
             "int64",
-            "when it was given to the network: later only with rendezvous, once it was asked for",
+            "when it was given to the network: later only where it was held, with rendezvous until it was "
+            "asked for, with a collective library until its receiver had room for it",
         ),
         Column("start_ns", "int64", "when the first link took it; on the analytical model, `sent_ns`"),
         Column("left_ns", "int64", "when its last byte had left the sender"),
