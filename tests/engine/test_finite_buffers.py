@@ -1,0 +1,166 @@
+"""Sends into the buffers of a collective library: what goes ahead of its receive, and what waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from machines import ring, system
+
+import et_sim
+from et_sim.basics.errors import StallError
+from et_sim.machine.presets import preset
+from et_sim.run.result import Result
+from et_sim.trace import TraceBuilder, Workload
+
+MIB = 1 << 20
+ROOM = 2 * MIB  # of NCCL between nodes: 8 slots of 128 KiB in each of 2 channels
+SENDER, RECEIVER, RANKS = 0, 8, 16  # on two nodes
+WORK_US = 2000
+Message = tuple[int, int]  # bytes, tag
+
+
+def exchange(
+    messages: Sequence[Message], order: Sequence[int] | None = None, *, at_once: bool = False, **keys: Any
+) -> Result:
+    """Send messages to a node that receives them after a computation, in an order; at once or in turn."""
+    found = preset(f"h100-dgx:{RANKS}")
+    here, there = TraceBuilder(), TraceBuilder()
+    how: dict[str, int | str] = {"concurrent": 1} if at_once else {}
+    sent, received = list[int](), [there.compute("work", micros=WORK_US)]
+    for number, (size, tag) in enumerate(messages):
+        node = here.send(RECEIVER, size, tag=tag, name=f"send {number}", after=sent, attributes=how)
+        sent = [] if at_once else [node]
+    for number in order or range(len(messages)):
+        size, tag = messages[number]
+        node = there.receive(SENDER, size, tag=tag, name=f"receive {number}", after=received)
+        received = received if at_once else [node]
+    others = TraceBuilder()
+    others.compute("work", micros=1)
+    programs = {SENDER: here, RECEIVER: there}
+    workload = Workload.of([programs.get(rank, others).build() for rank in range(RANKS)])
+    described = found.system | {"library": dict(found.system["library"]) | keys}
+    return et_sim.simulate(workload, system=described, network=found.network, model="flow", detail="messages")
+
+
+def nodes(result: Result, kind: str) -> list[dict[str, Any]]:
+    return [row for row in result.timeline.to_pylist() if row["kind"] == kind]
+
+
+def sent_ns(result: Result) -> list[int]:
+    return [row["sent_ns"] for row in result.table("messages").to_pylist()]
+
+
+def test_sends_that_fit_into_the_buffer_go_ahead_of_their_receives() -> None:
+    sends = nodes(exchange([(MIB, 0), (MIB, 1)]), "send")
+    assert all(send["end_ns"] < WORK_US * 1000 for send in sends)
+    assert [send["waiting_ns"] for send in sends] == [0, 0]
+
+
+def test_a_send_that_is_larger_than_the_buffer_waits_for_its_receive() -> None:
+    result = exchange([(ROOM + 1, 0)])
+    [send], [receive] = nodes(result, "send"), nodes(result, "receive")
+    assert sent_ns(result) == [WORK_US * 1000]
+    assert send["waiting_ns"] == WORK_US * 1000 == receive["start_ns"]
+    assert send["moving_ns"] == send["end_ns"] - WORK_US * 1000
+
+
+@pytest.mark.parametrize("tags", [(0, 0, 0, 0), (0, 1, 2, 3), (5, 5, 7, 7)])
+def test_messages_between_two_ranks_share_one_buffer_whatever_their_tags(tags: tuple[int, ...]) -> None:
+    result = exchange([(MIB, tag) for tag in tags])
+    assert [time < WORK_US * 1000 for time in sent_ns(result)] == [True, True, False, False]
+    assert [send["waiting_ns"] > 0 for send in nodes(result, "send")] == [False, False, True, False]
+
+
+def test_messages_that_were_held_start_in_their_order() -> None:
+    result = exchange([(MIB, 0)] * 6, at_once=True)
+    assert sent_ns(result) == sorted(sent_ns(result))
+    assert [row["end_ns"] for row in nodes(result, "receive")] == sorted(
+        row["end_ns"] for row in nodes(result, "receive")
+    )
+
+
+def test_a_receive_that_is_posted_first_lets_its_message_pass_those_that_are_held() -> None:
+    """The receives are posted in the order 2, 0, 1; only message 0 fits into the buffer."""
+    result = exchange([(ROOM, 0), (ROOM, 1), (ROOM + 1, 2)], order=[2, 0, 1], at_once=True)
+    assert result.finish_ns[RECEIVER] > WORK_US * 1000
+    assert sorted(sent_ns(result)) == [0, WORK_US * 1000, WORK_US * 1000]
+
+
+def test_a_message_that_waited_is_copied_at_the_speed_of_memory() -> None:
+    memory = preset(f"h100-dgx:{RANKS}").system["local-mem-bw"]
+    for size in (4096, MIB, ROOM):
+        [receive] = nodes(exchange([(size, 0)]), "receive")
+        assert receive["end_ns"] - receive["start_ns"] == int(2 * size / memory)
+
+
+def test_direct_transfers_never_start_before_their_receives() -> None:
+    result = exchange([(1, 0), (MIB, 1)], buffers={"direct": True})
+    assert min(sent_ns(result)) == WORK_US * 1000
+
+
+def test_without_a_library_no_send_waits() -> None:
+    here, there = TraceBuilder(), TraceBuilder()
+    here.send(1, 1 << 30, tag=0)
+    there.receive(0, 1 << 30, tag=0, after=[there.compute("work", micros=WORK_US)])
+    workload = Workload.of([here.build(), there.build()])
+    result = et_sim.simulate(
+        workload, system=system(profile="corrected"), network=ring(2), model="link", detail="messages"
+    )
+    assert sent_ns(result) == [0]
+
+
+def test_no_more_bytes_run_ahead_of_receives_than_the_buffer_holds() -> None:
+    for seed in range(6):
+        draw = Random(seed)
+        messages = [(draw.choice((1000, MIB // 3, MIB, ROOM, 3 * MIB)), draw.randint(0, 3)) for _ in range(8)]
+        result = exchange(messages, at_once=draw.random() < 0.7)
+        rows = result.table("messages").to_pylist()
+        early = [row["bytes"] for row in rows if row["sent_ns"] < WORK_US * 1000]
+        assert sum(early) <= ROOM
+        assert len(rows) == len(messages)
+
+
+def test_a_stall_names_the_receive_that_a_full_buffer_waits_for() -> None:
+    with pytest.raises(StallError) as caught:
+        exchange([(ROOM + 1, 3), (8, 4)], order=[1, 0])
+    assert (
+        "rank 0 waits for rank 8 to post the receive of 2097153 B with tag 3 "
+        "(it does not fit into the buffer there)"
+    ) in str(caught.value)
+
+
+def pipeline(stages: int, micro_batches: int, slow: int, work_us: int, slow_us: int, size: int) -> Workload:
+    """Pass micro-batches forward through stages, each with a tag of its own."""
+    traces = []
+    for stage in range(stages):
+        build, last = TraceBuilder(), list[int]()
+        for number in range(micro_batches):
+            after = last
+            if stage > 0:
+                after = [*last, build.receive(stage - 1, size, tag=number)]
+            last = [build.compute("pass", micros=slow_us if stage == slow else work_us, after=after)]
+            if stage + 1 < stages:
+                build.send(stage + 1, size, tag=number, after=last)
+        traces.append(build.build())
+    return Workload.of(traces)
+
+
+@pytest.mark.parametrize("model", ["flow", "link", "analytical"])
+def test_a_pipeline_takes_at_least_its_micro_batches_times_its_slow_stage(model: str) -> None:
+    for seed in range(5):
+        draw = Random(seed)
+        slow, count, size = (
+            draw.randrange(8),
+            draw.randint(2, 9),
+            draw.choice((1000, MIB, 64 * MIB, 256 * MIB)),
+        )
+        found = preset("h100-dgx:8")
+        workload = pipeline(8, count, slow, 10, 700, size)
+        took = et_sim.simulate(workload, system=found.system, network=found.network, model=model).makespan_ns
+        filled = np.sum([10_000] * 7)
+        assert took >= count * 700_000 + filled
+        assert took <= count * 700_000 + filled + 2 * (count + 8) * (size / 400 + 5000)
