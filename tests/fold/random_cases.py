@@ -15,6 +15,7 @@ from machines import KINDS, ROOTED, SHAPES, network, system
 
 from et_sim.api import run
 from et_sim.basics.errors import EtSimError
+from et_sim.machine.presets import preset
 from et_sim.timeline.recorded import figures_of_ranks
 from et_sim.trace import Trace, TraceBuilder, Workload
 
@@ -24,6 +25,14 @@ SIZES = (1, 64, 1000, 1024, 4096, 65536, 65536, 100_001)
 GRIDS_OF_PARTS = ((4, 2), (2, 3), (3, 3), (4, 3), (2, 2, 2), (2, 3, 2))
 GRIDS_OF_STRAGGLERS = ((8,), (4, 2), (4, 4), (3, 4), (2, 2, 2), (2, 4, 2))
 THROUGH_ALL = ("oneHalvingDoubling", "oneHalvingDoubling", "oneRing", "oneDirect")
+PRESETS = (
+    ("h100-dgx", (8,)),
+    ("h100-dgx", (8, 2)),
+    ("mi300x-node", (8,)),
+    ("a100-dgx-80gb", (8, 2)),
+    ("l40s-node", (4,)),
+)
+SMALL = ("1KiB", "16KiB", "256KiB")
 GRIDS = ((2,), (3,), (4,), (4,), (5,), (6,), (8,), (2, 2), (2, 3), (4, 2), (2, 2, 2))
 
 
@@ -104,6 +113,55 @@ def straggling_case(seed: int) -> Case:
         template_of.append(known[named])
     workload = Workload(tuple(traces), np.array(template_of, np.int32), relative_peers=(True,) * len(traces))
     return Case(workload, machine)
+
+
+def buffered_case(seed: int) -> Case:
+    """The case of a seed with late and slow ranks on a machine whose library has finite buffers."""
+    draw = Random(seed)
+    name, npus = draw.choice(PRESETS)
+    ranks = int(np.prod(npus))
+    found = preset(f"{name}:{ranks}")
+    library = found.system["library"] | {"buffers": _buffers(draw)}
+    keys = found.system | {"library": library, "stragglers": _late(draw, ranks)}
+    keys.pop("compute")  # computations last as long as traces say
+    machine = {"system": keys, "network": found.network, "model": draw.choice(("analytical", "link", "flow"))}
+    groups = _parts(draw, list(npus)) if draw.random() < 0.6 else {}
+    if groups:
+        machine["groups"] = {group: list(members) for group, members in groups.items()}
+    scale = draw.choice((1, 100, 1000))
+    program = [_scaled(step, scale) for step in _program(draw, ranks)]
+    traces, template_of, known = [], [], dict[tuple[str, ...], int]()
+    for rank in range(ranks):
+        named = _groups_of_rank(draw, groups, rank, False, 0)
+        if named not in known:
+            known[named] = len(traces)
+            traces.append(_trace(program, ranks, named, 0, 0))
+        template_of.append(known[named])
+    workload = Workload(tuple(traces), np.array(template_of, np.int32), relative_peers=(True,) * len(traces))
+    return Case(workload, machine)
+
+
+def _buffers(draw: Random) -> dict[str, Any]:
+    """Those of the library, none, one slot of each kind, or small ones."""
+    keys = ("slot-ll", "slot-ll128", "slot-simple", "send-slot-within", "send-slot-between")
+    small = {key: draw.choice(SMALL) for key in keys} | {"slots": draw.choice((1, 2, 8))}
+    return draw.choice(({}, {"direct": True}, {"slots": 1}, small, small))
+
+
+def _late(draw: Random, ranks: int) -> list[dict[str, Any]]:
+    """Ranks that are late or slow, alone or a half of them."""
+    hows = ({"delay": "1us"}, {"delay": "70us"}, {"delay": "3ms"}, {"compute": 1.5})
+    which = [f"0-{ranks // 2 - 1}", f"0-{ranks - 1}/2", *map(str, draw.sample(range(ranks), 2))]
+    which = draw.sample(which, draw.choice((1, 1, 2)))
+    return [{"ranks": ranks_text, **draw.choice(hows)} for ranks_text in which]
+
+
+def _scaled(step: Step, scale: int) -> Step:
+    """The step with messages so many times as large."""
+    if step.what not in ("collective", "exchange"):
+        return step
+    first, size, *rest = step.details
+    return step._replace(details=(first, size * scale, *rest))
 
 
 def _machine(draw: Random, npus: list[int]) -> dict[str, Any]:

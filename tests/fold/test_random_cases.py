@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from machines import network, system
-from random_cases import Case, actors_of, outcome, random_case
+from random_cases import Case, actors_of, buffered_case, outcome, random_case
 
 from et_sim.trace import Trace, TraceBuilder, Workload
 
@@ -43,6 +43,22 @@ def test_many_random_cases_of_groups_on_parts_of_machines_fold_exactly(seeds: ra
 def test_many_random_cases_fold_exactly(seeds: range) -> None:
     for seed in seeds:
         assert outcome(random_case(seed), fold=True) == outcome(random_case(seed), fold=False), seed
+
+
+def test_random_cases_with_late_ranks_and_finite_buffers_fold_exactly() -> None:
+    folded = 0
+    for seed in range(12):
+        case = buffered_case(seed)
+        assert outcome(case, fold=True) == outcome(case, fold=False), seed
+        folded += actors_of(case) < case.workload.ranks
+    assert folded >= 2
+
+
+@pytest.mark.seeds(deep=100, exhaustive=2000, at_a_time=50)
+def test_many_random_cases_with_late_ranks_and_finite_buffers_fold_exactly(seeds: range) -> None:
+    for seed in seeds:
+        case = buffered_case(seed)
+        assert outcome(case, fold=True) == outcome(case, fold=False), seed
 
 
 @pytest.mark.parametrize("seed", [91, 145, 829, 988, 1206, 3921, 1_000_138])
