@@ -126,6 +126,13 @@ def _late_all_reduce(rank: int, build: TraceBuilder) -> None:
     build.collective("all_reduce", 10000, after=[build.compute(micros=late)] if late else [])
 
 
+def _one_late_all_gather(rank: int, build: TraceBuilder) -> None:
+    late = rank == 3
+    gather = build.collective("all_gather", MIB // 4, after=[build.compute(micros=100)] if late else [])
+    if late:
+        build.compute(micros=20, after=[gather])
+
+
 def _all_reduce_in_a_group(rank: int, build: TraceBuilder) -> None:
     if rank < 3:
         build.collective("all_reduce", 1000, group="1")
@@ -308,5 +315,14 @@ EXAMPLES = (
         RING_4,
         reference=(23031, 20031, 0, 0),
         corrected=(22531, 20031, 0, 0),
+    ),
+    Example(
+        Correction.ENDS_WHEN_SENT,
+        "ring of 4: an all-gather of 256 KiB of each rank, to which rank 3 comes late by 100 µs; then rank 3 "
+        "computes for 20 µs",
+        _one_late_all_gather,
+        RING_4,
+        reference=(105422, 110804, 116186, 120040),
+        corrected=(110294, 115676, 116186, 124912),
     ),
 )

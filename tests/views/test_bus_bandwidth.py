@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import KINDS, algorithms, network
+from machines import KINDS, algorithms, collective, network
 
 import et_sim
 from et_sim.cli import main
+from et_sim.machine.presets import preset
 from et_sim.views.run.directory import open_run
 from et_sim.views.summary.bandwidth import rates
 from et_sim.views.summary.groups import group_totals
@@ -101,3 +103,29 @@ def test_the_summary_and_the_page_say_the_bus_bandwidth_unasked(
     page = (folder / "page.html").read_text()
     assert "bus bw" in page
     assert "GiB/s" not in page
+
+
+@pytest.mark.parametrize(("machine", "port"), [("h100-dgx:8", 450.0), ("l40s-node:8", 31.5)])
+@pytest.mark.parametrize("model", ["flow", "link", "analytical"])
+def test_no_rank_has_a_larger_bus_bandwidth_than_its_port_however_late_it_comes(
+    machine: str, port: float, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for seed in range(2):
+        draw = Random(f"{machine} {model} {seed}")
+        kind = draw.choice(("all_reduce", "all_gather", "reduce_scatter", "all_to_all"))
+        late = draw.randrange(8)
+        found, folder = preset(machine), str(tmp_path / str(seed))
+        stragglers = [{"ranks": str(late), "delay": f"{draw.choice((10, 300, 10_000))}us"}]
+        et_sim.simulate(
+            collective(8, kind, draw.choice((1 << 20, 128 << 20))),
+            system=found.system | {"stragglers": stragglers},
+            network=found.network,
+            model=model,
+        ).save(folder)
+        for view in ("ops", "groups", "bandwidth"):
+            for ranks in ([], ["--ranks", str(late)], ["--ranks", str((late + 1) % 8)]):
+                assert main(["inspect", folder, view, *ranks, "--json"]) == 0
+                shown = json.loads(capsys.readouterr().out)
+                rows = shown["rates"] if view == "bandwidth" else shown
+                assert len(rows) == 1
+                assert all(0 < row["bus_bytes_per_second"] <= port * 1e9 for row in rows)
