@@ -232,7 +232,8 @@ def test_a_link_that_stands_for_others_is_counted_with_them(
         written = open_run(tmp_path / str(fold))
         table = link_table(written)
         assert table is not None
-        rows.append(len(table.actor))
+        rows.append(len(written.table("links")["resource"].unique()))
+        assert len(table.actor) == 2 * (16 + 4)
         seen.append((tier_uses(written, table, 20), written.summary["bottleneck"]))
     assert rows == [4, 2 * (16 + 4)]
     assert seen[0] == seen[1]
