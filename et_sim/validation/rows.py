@@ -68,7 +68,8 @@ def _checked(table: dict[str, Any]) -> dict[str, Any]:
         is_whole = isinstance(value, int) and not isinstance(value, bool)
         if key in TEXTS and not isinstance(value, str):
             raise ValueError(f"{key} is {show(value)} (allowed: a text)")
-        if key in COUNTS and not (is_whole and 1 <= value <= MOST):
+        is_in_words = key == "ffn" and isinstance(value, str)  # such as "4 x hidden", which is the usual one
+        if key in COUNTS and not is_in_words and not (is_whole and 1 <= value <= MOST):
             raise ValueError(f"{key} is {show(value)} (allowed: an integer from 1 to 2^53)")
     return given
 

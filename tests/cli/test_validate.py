@@ -13,7 +13,7 @@ import et_sim
 from et_sim.basics.units import parse_bandwidth
 from et_sim.cli import main
 from et_sim.validation.predictions import machine_named, network_between
-from et_sim.validation.rows import Errors
+from et_sim.validation.rows import Errors, read_rows, shipped
 from et_sim.workloads import Plan, make_training
 from et_sim.workloads.microbenchmarks import make_microbenchmark
 
@@ -289,6 +289,10 @@ def test_a_value_of_any_kind_in_any_place_is_taken_or_refused_in_one_sentence(
         status = main(["validate", write(tmp_path, each)])
         errors = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
         assert (status, len(errors)) in ((0, 0), (2, 1)), each
+
+
+def test_all_shipped_measurements_are_read() -> None:
+    assert all(read_rows(path) for path in shipped())
 
 
 def test_a_collective_that_is_no_text_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
