@@ -17,7 +17,7 @@ from et_sim.views import open_run
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.critical.record import PathRecord
 from et_sim.views.critical.sensitivity import Sensitivities
-from et_sim.views.critical.verification import FARTHEST, verification_lines, verify
+from et_sim.views.critical.verification import FARTHEST, Simulated, verification_lines, verify
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
 
@@ -120,7 +120,7 @@ def test_what_is_not_as_predicted_is_told_with_its_reason(run: Path) -> None:
         assert 1 / FARTHEST <= multiple <= FARTHEST
         return multiple if figure == "endpoint delay" else None
 
-    several = verify(result, scale, lambda changes: [1] * len(changes))
+    several = verify(result, scale, lambda changes: [Simulated(1)] * len(changes))
     assert [change.is_as_predicted for change in several] == [False, False]
     lines = verification_lines(several)
     assert lines[1].split()[-2].startswith("-")

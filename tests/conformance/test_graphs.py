@@ -257,26 +257,6 @@ def test_links_carry_every_byte_on_its_way_and_never_more_than_their_capacity(mo
     assert all(row["tier"] == tiers[link] for link, rows in slices.items() for row in rows)
 
 
-def test_an_actor_accounts_for_the_tiers_that_its_ranks_use() -> None:
-    """Folded on the analytical model, a rank's messages count on each tier as when it is by itself."""
-    tree = {"graph": TREE["graph"], "routing": "ecmp"}
-    by_tier = []
-    for fold in (True, False):
-        result = simulate(
-            everybody(16, "all_to_all"), tree, system("direct", dimensions=3), fold=fold, detail="links"
-        )
-        assert result.outcome.plan.is_folded is fold
-        ranks = np.bincount(result.outcome.plan.actor_of_rank).tolist() if fold else None
-        results: dict[str, list[int]] = {}
-        for row in result.table("links").to_pylist():
-            sums = results.setdefault(row["tier"], [0, 0, 0])
-            for at, name in enumerate(("bytes", "busy_ns", "messages")):
-                sums[at] += row[name] * (ranks[row["actor"]] if ranks else 1)
-        by_tier.append(results)
-    assert len(by_tier[0]) == 6
-    assert by_tier[0] == by_tier[1]
-
-
 @pytest.mark.parametrize("model", MODELS)
 def test_where_a_rank_stands_does_not_matter_on_a_symmetric_network(model: str) -> None:
     """On a torus moved by one place along a ring, all times move with it."""

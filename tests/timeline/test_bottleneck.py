@@ -50,6 +50,7 @@ def test_the_link_between_switches_holds_all_messages_up(model: str, tmp_path: P
         "tier_links": 2,
         "tier_used": round(used / 2, 6),
         "of": "bandwidth",
+        "times_slower": 1.0,
         "has_contention": True,
     }
     assert _line(result, tmp_path / "run") == (

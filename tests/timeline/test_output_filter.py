@@ -92,13 +92,13 @@ def test_what_cannot_be_kept_is_refused(result: Any, tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("version", ["4", "6", ""])
+@pytest.mark.parametrize("version", ["5", "7", ""])
 def test_every_table_says_its_version_and_no_other_version_is_read(
     result: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], version: str
 ) -> None:
     write_run(result, tmp_path / "run")
     for path in (tmp_path / "run").glob("*.arrow"):
-        assert feather.read_table(path).schema.metadata[b"et-sim.tables"] == b"5", path
+        assert feather.read_table(path).schema.metadata[b"et-sim.tables"] == b"6", path
     path = tmp_path / "run" / "timeline.arrow"
     table = feather.read_table(path)
     other = table.replace_schema_metadata({b"et-sim.tables": version.encode()} if version else {})

@@ -258,7 +258,7 @@ def _named(links: ResourceTable, class_of: Any, actor: Any, actor_of_rank: Any) 
         row=class_of[at],
         actor=actor[at],
         port=links.port[at],
-        links=counts[order],
+        links=np.bincount(of_link, links.members).astype(np.int64)[order],
         ranks=ranks,
         ends=None if links.ends is None else links.ends.where(at),
     )

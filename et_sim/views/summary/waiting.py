@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
+from et_sim.basics.unique import unique
 from et_sim.basics.units import format_ns
 from et_sim.views.run.columns import coded, integers, numbers
 from et_sim.views.run.directory import RunDirectory
@@ -74,7 +75,7 @@ def _first_actors(run: RunDirectory, entries: Sequence[Mapping[str, Any]]) -> di
             firsts.append(int(span.partition("-")[0]))
             whose.append(actor)
     order = np.argsort(firsts)
-    chosen = np.unique(np.linspace(0, len(entries) - 1, MOST_ACTORS).astype(np.int64)).tolist()
+    chosen = unique(np.linspace(0, len(entries) - 1, MOST_ACTORS).astype(np.int64)).tolist()
     rank = [int(entries[number]["ranks"].partition("-")[0].partition(",")[0]) for number in chosen]
     place = np.searchsorted(np.array(firsts)[order], rank, side="right") - 1
     return dict(zip(np.array(whose)[order][place].tolist(), chosen, strict=True))

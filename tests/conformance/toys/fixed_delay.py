@@ -12,7 +12,7 @@ from et_sim.engine.calendar.clock import schedule
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.resources import ResourceTable, sendings
 from et_sim.engine.state.run import NONE, Run
-from et_sim.engine.transport.network_seam import Needs
+from et_sim.engine.transport.network_seam import Needs, end_sending
 from et_sim.machine.model import Network
 from et_sim.plan.records import Plan
 
@@ -67,7 +67,7 @@ def inject(
 ) -> None:
     now, delay = run.clock[0].now, run.network.delay[0]
     if done != NONE:
-        schedule(run, now, done, c, b, 0)
+        end_sending(run, now, done, b, c)
     observe.message_flies(run, target, size, now, delay, 0)
     observe.describe_latency(run, 0, now + delay)
     schedule(run, now + delay, kind, a, b, c)
