@@ -42,7 +42,13 @@ from et_sim.engine.repeats.search import look, looks_anew
 from et_sim.engine.state import kinds
 from et_sim.engine.state.run import LATEST, NONE, Run
 from et_sim.engine.transport.network_seam import network_event, release_message, rows_left
-from et_sim.engine.transport.point_to_point import message_asked, send_held, send_now
+from et_sim.engine.transport.point_to_point import (
+    break_full_buffers,
+    exceed_buffer,
+    message_asked,
+    send_held,
+    send_now,
+)
 
 GOES_ON = -1
 
@@ -71,7 +77,7 @@ def _simulate(run: Run, events: int) -> int:
                 return TIED
         elif clock.to_start < len(run.actors):  # before there is a slot to take anything from
             _start_next(run)
-        elif not advance(run) and not break_queue_deadlock(run):
+        elif not advance(run) and not break_queue_deadlock(run) and not break_full_buffers(run):
             return FINISHED
         elif clock.now > run.plan.settings[LATEST]:
             return TOO_LATE
@@ -191,6 +197,8 @@ def _happen_to_node(run: Run, kind: int, a: int, b: int, c: int) -> None:
         end_transfer(run, a)
     elif kind == kinds.ADMIT:
         admit_over_limit(run, a)
+    elif kind == kinds.EXCEED:
+        exceed_buffer(run, a)
     elif kind == kinds.START:
         start_rank(run, a)
     else:  # NODE_DONE, LATE_RECEIVE

@@ -163,7 +163,7 @@ def _lower(nodes: Any, processors: Any, stack: Stack, rules: NodeRules, rank: in
         _time(nodes, replayed, replay.durations(trace, replayed))
     _lower_memory(nodes, trace, rules.memory)
     if rules.system.behaviour.corrects(Correction.CONCURRENT_COMMUNICATION):
-        _separate_lanes(nodes, trace)
+        _separate_lanes(nodes, trace, Lane.SEND if rules.system.library is None else Lane.FREE_SEND)
     _free_concurrent(nodes, trace)
 
 
@@ -194,10 +194,10 @@ def _assign_lanes(nodes: Any, trace: Trace) -> None:
     nodes["lane"][trace.is_cpu] = Lane.CPU
 
 
-def _separate_lanes(nodes: Any, trace: Trace) -> None:
-    """Lanes of their own for what shares one in the reference; recorded collectives stay there."""
+def _separate_lanes(nodes: Any, trace: Trace, send: Lane) -> None:
+    """Give lanes of their own to what shares one in the reference; recorded collectives stay there."""
     shared = nodes["lane"] == Lane.COMMUNICATION
-    lanes = {Action.SEND: Lane.SEND, Action.MEMORY: Lane.MEMORY, Action.COLLECTIVE: Lane.COLLECTIVE}
+    lanes = {Action.SEND: send, Action.MEMORY: Lane.MEMORY, Action.COLLECTIVE: Lane.COLLECTIVE}
     for action, lane in lanes.items():
         nodes["lane"][shared & (nodes["action"] == action)] = lane
     together = trace.has("comm_type") & (nodes["action"] == Action.MEMORY)

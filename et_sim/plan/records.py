@@ -56,11 +56,12 @@ class Lane(IntEnum):
     COLLECTIVE = 6  # unlimited: simulated collectives are limited by their queues; and requests of groups
     FREE_CPU = 7  # unlimited: concurrent nodes
     FREE_COMPUTE = 8  # unlimited
+    FREE_SEND = 9  # unlimited: sends of a collective library, which hold each other up only between two ranks
 
 
 LANES = len(Lane)
 SHARED_LANES = int(Lane.SEND)  # so many are in use where all communication shares a lane
-UNLIMITED_LANES = (Lane.RECEIVE, Lane.COLLECTIVE, Lane.FREE_CPU, Lane.FREE_COMPUTE)
+UNLIMITED_LANES = (Lane.RECEIVE, Lane.COLLECTIVE, Lane.FREE_CPU, Lane.FREE_COMPUTE, Lane.FREE_SEND)
 UNLIMITED = 2**31 - 1  # nodes that such a lane holds
 FIRST_FACTOR = 1  # below 0: so much it slows others by; 0: neither slows others nor is slowed
 NO_AXIS = -1

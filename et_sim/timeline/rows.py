@@ -30,7 +30,7 @@ from et_sim.trace.workload import Workload
 LANE_NAMES = ("cpu", "compute", "communication", "receive", "send", "memory", "collective")
 # Where a lane is shown: that a node is concurrent does not matter any more, and streams are a column.
 _SHOWN_LANE = np.arange(len(Lane), dtype=np.uint8)
-_SHOWN_LANE[[Lane.FREE_CPU, Lane.FREE_COMPUTE]] = Lane.CPU, Lane.COMPUTE
+_SHOWN_LANE[[Lane.FREE_CPU, Lane.FREE_COMPUTE, Lane.FREE_SEND]] = Lane.CPU, Lane.COMPUTE, Lane.SEND
 TREATMENT_NAMES = ("modelled", "replayed", "defaulted", "instant")
 START_CAUSES = ("begin", "dependency", "lane")
 END_CAUSES = ("own", "message")

@@ -1,7 +1,6 @@
 """Receives without their message, and sends without their receive: who should have provided it.
 
-With rendezvous, a send is held until its target posts a receive from the same rank with the same tag; with
-finite buffers, until its own receive is posted or the messages before it have left the buffer.
+With rendezvous, a send is held until its target posts a receive from the same rank with the same tag.
 
 A channel with more sends than receives is where a mismatched message ended up; the nearest one shares
 both ends and the tag, then both ends, then the sender or the receiver. Not here: messages inside
@@ -20,7 +19,7 @@ from et_sim.basics.units import exact_bytes
 from et_sim.engine.stall.state import NodeAt, StalledState
 from et_sim.engine.state.kinds import CUSTOM_DONE, CUSTOM_MESSAGE
 from et_sim.engine.state.run import NONE
-from et_sim.plan.records import NO_LIMIT, Action
+from et_sim.plan.records import Action
 
 Ends = tuple[int, int, int, int]  # source, target, tag, bytes
 
@@ -34,7 +33,7 @@ class OpenMessages:
         receives, sends = _under_way(still, Action.RECEIVE), _under_way(still, Action.SEND)
         self.in_network = self._kept_by_network(receives, sends)
         self.waiting = [node for node in receives if node not in self.in_network]
-        self.held = [node for node in sends if node not in self.in_network]
+        self.held = [node for node in sends if node not in self.in_network]  # by rendezvous
         self._held_within = _within_collectives(still, still.run.handshakes, CUSTOM_MESSAGE, "c")
         self._awaited_within = _within_collectives(still, still.run.channels, CUSTOM_DONE, "a")
         self._send_of: dict[NodeAt, NodeAt] = {}
@@ -80,12 +79,8 @@ class OpenMessages:
             self._send_of.update(zip(receives, pending, strict=False))
 
     def _pair_held(self) -> None:
-        """Give the k-th held send the k-th receive that was never posted.
-
-        With rendezvous these have two ranks and a tag in common, with finite buffers a channel.
-        """
-        channels = self._still.plan.channels
-        handshake = np.arange(len(channels)) if self.buffers_hold else channels["handshake"]
+        """The k-th held send between two ranks with a tag gets the k-th receive that was never posted."""
+        handshake = self._still.plan.channels["handshake"]
         by_handshake: dict[int, list[NodeAt]] = defaultdict(list)
         for node in self.held:
             by_handshake[int(handshake[self.channel(node)])].append(node)
@@ -114,12 +109,6 @@ class OpenMessages:
             self._near["ends", source, target].append(channel)
             self._near["sent", source, tag, size].append(channel)
             self._near["wanted", target, tag, size].append(channel)
-
-    @property
-    def buffers_hold(self) -> bool:
-        """Whether finite buffers hold sends, in place of rendezvous."""
-        plan = self._still.plan
-        return not plan.rendezvous and bool((plan.channels["room"] != NO_LIMIT).any())
 
     def channel(self, node: NodeAt) -> int:
         """The channel of a send or receive."""

@@ -214,8 +214,7 @@ def remedies(
     if "receive-pending" in kinds:
         yield (
             "post receives before the sends that hold them up (let no receive depend on such a send), "
-            "or turn rendezvous-protocol off (on the LogGOPS model: raise S; with a collective library: "
-            "enlarge its buffers)"
+            "or turn rendezvous-protocol off (on the LogGOPS model: raise S)"
         )
     if kinds & {"send-missing", "receive-missing"}:
         yield "give the send and its receive the same ends, tag and size, or add the missing one"

@@ -41,6 +41,7 @@ LANE_WORDS = {
     Lane.COLLECTIVE: "its turn",
     Lane.FREE_CPU: "its turn",
     Lane.FREE_COMPUTE: "its turn",
+    Lane.FREE_SEND: "its turn",
 }
 
 
@@ -160,13 +161,12 @@ class WaitDescriber:
         return self._wait(node, "send-pending", f"{message}, which has yet to send it", (source,))
 
     def _held_wait(self, node: NodeAt) -> Wait:
-        """Return the wait of a send that is held, or whose packets do not get through."""
+        """A send that rendezvous holds, or whose packets do not get through."""
         _, target, tag, size = self._messages.ends(self._messages.channel(node))
         if node in self._messages.in_network:
             message = f"{WHO} to get {exact_bytes(size)} with tag {tag}"
             return self._wait(node, "undelivered", f"{message}, {self._still.undelivered.fate}", (target,))
-        cause = "it does not fit into the buffer there" if self._messages.buffers_hold else "rendezvous"
-        receive = f"{WHO} to post the receive of {exact_bytes(size)} with tag {tag} ({cause})"
+        receive = f"{WHO} to post the receive of {exact_bytes(size)} with tag {tag} (rendezvous)"
         if self._messages.receive_for(node) is None:
             return self._wait(
                 node, "receive-missing", f"{receive}, which is not in the trace there", (target,)

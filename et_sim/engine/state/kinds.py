@@ -34,5 +34,6 @@ SERVER_FREE = 8  # a memory server
 BUS_SENT = 17  # a side of a bus has sent: a side
 BUS_RECEIVED = 18  # a side of a bus has received: a side
 BUS_PROCESSED = 19  # a side of a bus has processed a request: a side
+EXCEED = 0  # nothing else is left to happen: a message goes beyond a buffer: a pair of ranks
 ADMIT = 20  # nothing else was left to happen: a queue may go over its limit: a queue
 CUSTOM_DONE = 15  # a node of a custom collective is done: a chunk, b node

@@ -25,6 +25,7 @@ from et_sim.engine.state.kinds import (
     ASKED_CUSTOM,
     ASKED_MESSAGE,
     CUSTOM_DONE,
+    EXCEED,
     HELD_MESSAGE,
     INJECT_CUSTOM,
     INJECT_MESSAGE,
@@ -142,6 +143,38 @@ def _start_first_held(run: Run, pair: Any) -> None:
         state.held -= 1
         state.balance -= 1
         _start(run, channel_row, leave(run.events, pair))
+
+
+@works_on_tables
+def break_full_buffers(run: Run) -> bool:
+    """Let messages that are held start if nothing else is left to happen; return whether any is held.
+
+    A library carries out sends and receives of a group together, whatever order a trace gives them.
+    """
+    return run.plan.settings[RENDEZVOUS] == 0 and _exceed_from(run, 0)
+
+
+@works_on_tables
+def exceed_buffer(run: Run, pair_row: int) -> None:
+    """Start the first message held between two ranks, whatever the room; then see to the next ranks."""
+    pair = run.handshakes[pair_row]
+    observe.queue_deadlock(run)
+    channel_row = run.events[pair.head].a
+    pair.ahead += _buffered(run.plan.channels[channel_row].bytes)
+    run.channels[channel_row].held -= 1
+    run.channels[channel_row].balance -= 1
+    _start(run, channel_row, leave(run.events, pair))
+    _exceed_from(run, pair_row + 1)
+
+
+@works_on_tables
+def _exceed_from(run: Run, pair_row: int) -> bool:
+    """Schedule this for one pair of ranks an event, so that no event uses up more than its share of pools."""
+    for row in range(pair_row, len(run.handshakes)):
+        if run.handshakes[row].head != NONE and run.events[run.handshakes[row].head].kind == MESSAGE:
+            schedule(run, run.clock[0].now, EXCEED, row, 0, 0)
+            return True
+    return False
 
 
 @works_on_tables

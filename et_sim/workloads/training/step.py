@@ -129,6 +129,8 @@ class _Step:
     put_off: dict[tuple[int, int], list[Callable[[], None]]] = field(default_factory=dict)
     gathered: dict[str, Nodes] = field(default_factory=dict)
     sent: Nodes = ()  # that the next pass waits for
+    begun: Nodes = ()  # after which this pass began, and the one before
+    begun_before: Nodes = ()
     units: dict[int, tuple[Unit, ...]] = field(default_factory=dict)  # by chunk
 
     def __post_init__(self) -> None:
@@ -180,7 +182,7 @@ class _Step:
 
     def _forward(self, pass_: Pass, piece: Piece) -> None:
         work = self.work
-        work.at, self.sent = self.sent, ()
+        self._begin()
         if not piece.has_embedding:
             self._receive(pass_, -1)
         units = self._units(pass_, piece)
@@ -195,6 +197,10 @@ class _Step:
             self._send(pass_, 1)
         self.outputs[pass_.micro_batch, pass_.chunk] = work.at
 
+    def _begin(self) -> None:
+        self.work.at, self.sent = self.sent, ()
+        self.begun_before, self.begun = self.begun, self.rank.last()
+
     def _through(self, parts: Sequence[ModelPart], name: str) -> None:
         self.work.where = name
         for part in parts:
@@ -204,7 +210,7 @@ class _Step:
     def _backward(self, pass_: Pass, piece: Piece) -> None:
         work = self.work
         kept = self.outputs.pop((pass_.micro_batch, pass_.chunk))
-        work.at, self.sent = self.sent, ()
+        self._begin()
         if not piece.has_head:
             self._receive(pass_, 1)
         work.at += kept
@@ -306,11 +312,18 @@ class _Step:
         return pass_.chunk * self.plan.pipeline + self.rank.place(PIPELINE)
 
     def _receive(self, pass_: Pass, way: int) -> None:
-        """From the piece `way` places ahead."""
+        """Receive from the piece `way` places ahead.
+
+        Stages that overlap post a receive when the pass before begins; others post it with their last send.
+        Interleaved, all take part in each exchange, whatever pass needs it, so no send waits for a receive.
+        """
         before, work = self.work.at, self.work
         source = self.rank.next(PIPELINE, way, wraps=True)
         tag = self._tag(pass_, self._piece(pass_), is_backward=way > 0)
-        work.at = self.rank.receive(source, self._size(), tag, name=work.name("receive"))
+        after = self.rank.last() if self.plan.chunks == 1 else ()
+        if self.plan.overlap_pipeline:
+            after = self.begun_before
+        work.at = self.rank.receive(source, self._size(), tag, name=work.name("receive"), after=after)
         if self.plan.scatter_gather:
             work.exchange("all_gather", self._size(), TENSOR, "received all-gather")
         work.at += before
