@@ -34,6 +34,7 @@ from et_sim.compiled.store import ENDING, read_code, write_code, write_whole
 if TYPE_CHECKING:
     from et_sim.compiled.build import MachineCode
 
+OURS = ("et_sim", "converters")  # other modules are users', and may be gone or wrong
 ENVIRONMENT = 1  # the status of a Python that could not import, or not begin
 
 
@@ -96,8 +97,12 @@ def make(content: bytes, is_patient: bool) -> int:
         _imported(wanted)
     except Exception as error:
         is_missing = isinstance(error, ModuleNotFoundError) and error.name == "numba"
-        _say(NO_COMPILER if is_missing else traceback.format_exc())
-        return ENVIRONMENT
+        reason = NO_COMPILER if is_missing else traceback.format_exc()
+        _say(reason)
+        if is_missing or wanted.module.partition(".")[0] in OURS:
+            return ENVIRONMENT
+        write_whole(wanted.path.with_suffix(FAILED), reason.encode())
+        return 0
     try:
         made = compiled(wanted, lambda share: note_progress(wanted.path, share))
         write_code(wanted.path, made.symbol, made.returns, made.content)
@@ -116,7 +121,7 @@ def _is_of_environment(error: BaseException | None) -> bool:
     while error is not None:
         if isinstance(error, ImportError | OSError):
             return True
-        error = error.__cause__ or error.__context__
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     return False
 
 

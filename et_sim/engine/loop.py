@@ -33,7 +33,6 @@ from et_sim.engine.nodes.progress import (
     receive_step,
     step_arrived,
     step_left,
-    take_step,
     transfer_at_endpoint,
     transfer_ready,
 )
@@ -177,8 +176,6 @@ def _happen_to_node(run: Run, kind: int, a: int, b: int, c: int) -> None:
         held_step_starts(run, a, b, c)
     elif kind == kinds.STEP_LEFT:
         step_left(run, a)
-    elif kind == kinds.COPIED_STEP:
-        take_step(run, a, b)
     elif kind == kinds.BUS_SENT:
         bus_sent(run, a)
     elif kind == kinds.BUS_RECEIVED:

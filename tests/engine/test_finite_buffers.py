@@ -130,18 +130,59 @@ def test_a_held_message_starts_when_nothing_else_is_left_to_happen() -> None:
     assert (result.finish_ns > 0).all()
 
 
-@pytest.mark.parametrize("fold", [True, False])
-def test_ranks_that_send_to_each_other_before_they_receive_do_not_wait_for_ever(fold: bool) -> None:
-    found = preset(f"h100-dgx:{RANKS}")
+def in_a_circle(ranks: int, sizes: Sequence[int], others_us: int = 1) -> Workload:
+    """Send messages to the next rank of a circle, one after the other, and then receive those of the last."""
     programs = [TraceBuilder() for _ in range(RANKS)]
     for rank, build in enumerate(programs):
-        peer = (rank + RECEIVER) % RANKS
-        build.receive(peer, 64 * MIB, after=[build.send(peer, 64 * MIB)])
+        if rank >= ranks:
+            build.compute("other work", micros=others_us)
+            continue
+        last = list[int]()
+        for tag, size in enumerate(sizes):
+            last = [build.send((rank + 1) % ranks, size, tag=tag, after=last)]
+        for tag, size in enumerate(sizes):
+            last = [build.receive((rank - 1) % ranks, size, tag=tag, after=last)]
+    return Workload.of([build.build() for build in programs])
+
+
+@pytest.mark.parametrize("model", ["flow", "link", "analytical"])
+@pytest.mark.parametrize("fold", [True, False])
+@pytest.mark.parametrize("ranks", [2, 3, RANKS])
+def test_ranks_that_send_in_a_circle_before_they_receive_start_at_once(
+    ranks: int, fold: bool, model: str
+) -> None:
+    """The time does not depend on other ranks, either."""
+    found, finish = preset(f"h100-dgx:{RANKS}"), []
+    for others_us in (1, 1_000_000):
+        result = et_sim.simulate(
+            in_a_circle(ranks, [64 * MIB, 1, 64 * MIB], others_us),
+            system=found.system | {"library": dict(found.system["library"]) | {"buffers": {"slots": 1}}},
+            network=found.network,
+            model=model,
+            fold=fold,
+            detail="messages",
+        )
+        finish.append(result.finish_ns[:ranks].tolist())
+        assert sent_ns(result)[:ranks] == [0] * ranks
+    assert finish[0] == finish[1]
+
+
+def test_a_message_that_starts_beyond_the_buffer_may_take_others_along() -> None:
+    """A tiny message of one rank lets a receive be posted while others still wait their turn."""
+    found = preset("h100-dgx:8")
+    programs = [TraceBuilder() for _ in range(8)]
+    for rank in range(3):
+        build, small = programs[rank], 1 if rank == 0 else MIB
+        first = build.send((rank + 1) % 3, 128 * MIB, tag=0)
+        second = build.send((rank + 1) % 3, small, tag=1, after=[first])
+        for tag, size in ((0, 128 * MIB), (1, 1 if rank == 1 else MIB)):
+            build.receive((rank - 1) % 3, size, tag=tag, after=[second])
+    for build in programs[3:]:
+        build.compute("other work", micros=1)
     workload = Workload.of([build.build() for build in programs])
-    result = et_sim.simulate(
-        workload, system=found.system, network=found.network, model="flow", fold=fold, detail="messages"
-    )
-    assert set(sent_ns(result)) == {0}
+    for model in ("flow", "link", "analytical"):
+        result = et_sim.simulate(workload, system=found.system, network=found.network, model=model)
+        assert (result.finish_ns > 0).all()
 
 
 def pipeline(stages: int, micro_batches: int, slow: int, work_us: int, slow_us: int, size: int) -> Workload:

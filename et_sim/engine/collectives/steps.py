@@ -115,8 +115,6 @@ def send_packet(run: Run, chunk_row: int) -> bool:
     if program.window != NO_LIMIT and not run.plan.settings[RENDEZVOUS]:
         _send_into_buffer(run, chunk_row, step_row, step_key, phase_key)
         return True
-    if program.copy_ns > 0:
-        run.visits[chunk_row].posted_ns = run.clock[0].now
     if run.plan.settings[RENDEZVOUS]:
         if is_sent:
             target = _position_of_peer(run, chunk_row, step_row, 1)
@@ -269,7 +267,7 @@ def _fly(run: Run, chunk_row: int, flight: int, member: int, step_key: int) -> N
 
 @works_on_tables
 def _post_receive(run: Run, chunk_row: int, step_key: int, phase_key: int) -> None:
-    """A message that is already here is delivered as a new event at this time."""
+    """Post a receive; a message that is here is delivered in a new event, after it is copied."""
     member = run.chunks[chunk_row].member
     observe.receive_posted(run, chunk_row, step_key)
     if run.members[member].unexpected == 0:
@@ -285,7 +283,12 @@ def _post_receive(run: Run, chunk_row: int, step_key: int, phase_key: int) -> No
         observe.resume(run, thread)
         return
     observe.early_step_received(run, chunk_row, row)
-    schedule(run, run.clock[0].now, LATE_STEP, chunk_row, 0, 0)
+    copy_ns = run.plan.programs[run.chunks[chunk_row].program].copy_ns
+    if copy_ns > 0:
+        copy_ns = min(copy_ns, run.clock[0].now - run.unexpected[row].arrives_ns)
+    if copy_ns > 0:
+        observe.library_paces(run)
+    schedule(run, run.clock[0].now + copy_ns, LATE_STEP, chunk_row, 0, 0)
     observe.resume(run, thread)
 
 

@@ -6,8 +6,8 @@ differ between ranks never exchange messages, even if these happen to fit. Few m
 at a time: ranks that run in step have none.
 
 With rendezvous, a step's message starts only when its receiver has asked for it. The sender's offer and the
-receiver's request meet at the sender, whichever comes first. An offer outlives the chunk that made it: a
-phase does not wait for its last message to leave.
+receiver's request meet at the sender, whichever comes first. An offer outlives the chunk that made it where
+a phase does not wait for its last message to leave.
 
 Not here: point-to-point messages (`point_to_point`).
 """

@@ -28,7 +28,7 @@ from et_sim.engine.state.kinds import LATE_RECEIVE, MESSAGE, NODE_DONE, SERVER_F
 from et_sim.engine.state.lanes import is_unlimited, lane_row
 from et_sim.engine.state.run import NONE, Run, setting_of
 from et_sim.engine.transport.network_seam import take_time
-from et_sim.engine.transport.point_to_point import post_receive, send
+from et_sim.engine.transport.point_to_point import held_send_done, post_receive, send
 from et_sim.machine.corrections import Correction
 from et_sim.plan.records import Action
 
@@ -217,6 +217,8 @@ def _end_node(run: Run, actor_row: int, node: int) -> None:
     elif plan_node.busy:
         state.busy_ns += plan_node.duration_ns
     run.nodes[actor.node_first + node].end_ns = run.clock[0].now
+    if plan_node.action == SEND and run.nodes[actor.node_first + node].admitted_ns != NONE:
+        held_send_done(run, actor_row)
     thread = observe.pause(run)
     for index in range(plan_node.children_first, plan_node.children_first + plan_node.children):
         _release(run, actor_row, run.plan.children[index], node)

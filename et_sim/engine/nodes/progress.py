@@ -7,7 +7,7 @@ chunk (which may issue further nodes), and only then does the queue have room ag
 from __future__ import annotations
 
 from et_sim.compiled.tables_by_reference import works_on_tables
-from et_sim.engine.calendar.clock import schedule, schedule_own
+from et_sim.engine.calendar.clock import schedule_own
 from et_sim.engine.collectives.bus import (
     NPU,
     consider_sending,
@@ -34,7 +34,7 @@ from et_sim.engine.nodes.issue import complete
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.repeats.search import looks_anew
 from et_sim.engine.state.chunks import sequence_of
-from et_sim.engine.state.kinds import COPIED_STEP, CUSTOM_DONE, TRANSFER_READY
+from et_sim.engine.state.kinds import CUSTOM_DONE, TRANSFER_READY
 from et_sim.engine.state.records import BUS_SIDES, NO_PHASE
 from et_sim.engine.state.run import NONE, STARTS_TOGETHER, Run
 from et_sim.engine.transport.network_seam import is_eager
@@ -268,23 +268,7 @@ def part_left(run: Run, branch_row: int) -> None:
 
 @works_on_tables(forceinline=True)
 def receive_step(run: Run, chunk_row: int, step_key: int) -> None:
-    """Receive a message that met its posted receive, as soon as it is copied out of its buffer.
-
-    While a receiver waits, it copies what arrives; a message that has been there when the receiver came
-    takes the whole time of a copy.
-    """
-    copy_ns = run.plan.programs[run.chunks[chunk_row].program].copy_ns
-    copied_ns = run.visits[chunk_row].posted_ns + copy_ns if copy_ns > 0 else 0
-    if copied_ns > run.clock[0].now:
-        observe.library_paces(run)
-        schedule(run, copied_ns, COPIED_STEP, chunk_row, step_key, 0)
-    else:
-        take_step(run, chunk_row, step_key)
-
-
-@works_on_tables(forceinline=True)
-def take_step(run: Run, chunk_row: int, step_key: int) -> None:
-    """Go on with a message that was received."""
+    """Receive a message that met its posted receive."""
     chunk = run.chunks[chunk_row]
     chunk.received += 1
     observe.step_received(run, chunk_row)

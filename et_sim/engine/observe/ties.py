@@ -277,7 +277,7 @@ def may_change_places(clock: Any, moment: Any) -> bool:
 
 MESSAGE, STEP = kinds.MESSAGE, kinds.STEP
 LATE_STEP, LATE_RECEIVE, NODE_DONE = kinds.LATE_STEP, kinds.LATE_RECEIVE, kinds.NODE_DONE
-STEP_LEFT, COPIED_STEP = kinds.STEP_LEFT, kinds.COPIED_STEP
+STEP_LEFT = kinds.STEP_LEFT
 SLOWED_DONE = kinds.SLOWED_DONE
 ASKED_MESSAGE, INJECT_MESSAGE = kinds.ASKED_MESSAGE, kinds.INJECT_MESSAGE
 HELD_MESSAGE = kinds.HELD_MESSAGE
@@ -301,7 +301,7 @@ def event_happens(run: Run, kind: int, a: int, b: int, c: int) -> None:
         begin_own(run, c)
     elif kind in (LATE_RECEIVE, NODE_DONE, START):  # an eager send stands in a slot
         begin_own(run, a)
-    elif kind in (LATE_STEP, STEP_LEFT, COPIED_STEP):
+    elif kind in (LATE_STEP, STEP_LEFT):
         begin_own(run, run.chunks[a].actor)
     elif kind == ASKED_MESSAGE:  # first its receive is posted
         begin_own(run, b)

@@ -113,6 +113,9 @@ ACTOR_STATE = record(
     ("running", "i4"),
     ("issuing", "i4"),  # 1 while an issue pass is under way
     ("deferred", "i4"),  # nodes that became ready during the pass
+    ("held_sends", "i4"),  # its sends that found no room at their receivers and are not done
+    ("awaited", "i4"),  # messages to it that are held
+    ("freed_ns", "i8"),  # when its last such send was done
     ("turns_to", "i4"),  # this and the next one: as in `CHUNK_TURNS`
     ("turned", "i8"),
     ("messages", "i8"),  # delivered to it, or sent by it point to point
@@ -174,7 +177,7 @@ VISIT = record(  # of a chunk: what it needs when it comes to the queue of a pha
     ("tree_or_rank", "i4"),  # row of its place in the phase's tree; else the rank of `peer`, if known
     ("leaving", "i4"),  # its last messages that have not left yet, where the phase waits for them
     ("held", "i4"),  # messages that wait until their receiver has room for them
-    ("posted_ns", "i8"),  # when it posted a receive last, where one of these matters
+    ("posted_ns", "i8"),  # when it posted a receive last, where messages may be held
 )
 CHUNK_MARKS = record(  # to notice ties
     ("mark", MARK),

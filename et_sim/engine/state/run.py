@@ -269,7 +269,7 @@ def new_run(
         "ready": np.empty(len(nodes), np.int32),
         "lanes": _idle(LANE_STATE, actors * lanes, "last"),
         "lane_marks": _idle(LANE_MARKS, actors * lanes * plan.is_folded),
-        "actors": _idle(ACTOR_STATE, actors, "finish_ns", "deferred"),
+        "actors": _idle(ACTOR_STATE, actors, "finish_ns", "deferred", "freed_ns"),
         "actor_marks": _idle(ACTOR_MARKS, actors * plan.is_folded, "group_ns"),
         "members": members,
         "running": table(RUNNING, 0),

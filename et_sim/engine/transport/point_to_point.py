@@ -84,13 +84,52 @@ def _send_into_buffer(run: Run, channel_row: int, b: int, c: int) -> None:
     held_row = new_event(run, MESSAGE, channel_row, b, c)
     observe.send_held(run, held_row)
     run.nodes[run.plan.actors[c].node_first + b].admitted_ns = NEVER
+    _hold_sender(run, c)
     if state.balance > 0:
         state.balance -= 1
         _start(run, channel_row, held_row)
     else:
         state.held += 1
+        run.actors[run.plan.actor_of_rank[plan.target]].awaited += 1
         join(run.events, pair, held_row)
         _start_first_held(run, pair)
+
+
+@works_on_tables
+def _hold_sender(run: Run, actor_row: int) -> None:
+    """Note that a send of an actor finds no room: what is held on its way to the actor starts.
+
+    A library carries out sends and receives of a group together, and traces do not say which these are: a
+    rank that is in a send takes what others send to it.
+    """
+    actor = run.actors[actor_row]
+    actor.held_sends += 1
+    if actor.held_sends > 1 or actor.awaited == 0:
+        return
+    for row in range(len(run.handshakes)):
+        pair = run.handshakes[row]
+        if pair.head != NONE and _target_of(run, run.events[pair.head].a) == actor_row:
+            _start_first_held(run, pair)
+
+
+@works_on_tables
+def _target_of(run: Run, channel_row: int) -> int:
+    """Return the actor that receives the messages of a channel."""
+    return run.plan.actor_of_rank[run.plan.channels[channel_row].target]
+
+
+@works_on_tables
+def held_send_done(run: Run, actor_row: int) -> None:
+    """Note that a send of an actor that had found no room is done."""
+    run.actors[actor_row].held_sends -= 1
+    run.actors[actor_row].freed_ns = run.clock[0].now
+
+
+@works_on_tables
+def _is_in_send(run: Run, actor_row: int) -> bool:
+    """Return whether an actor is in a send that found no room, or was in this nanosecond."""
+    actor = run.actors[actor_row]
+    return bool(actor.held_sends > 0 or actor.freed_ns == run.clock[0].now)
 
 
 @works_on_tables
@@ -113,7 +152,7 @@ def _free_room(run: Run, channel_row: int) -> None:
         pair.last = pair.last + size if pair.last_ns == now else size
         pair.last_ns = now
     elif state.held > 0:
-        state.held -= 1
+        _note_start(run, channel_row)
         _start(run, channel_row, _leave_held(run, pair, channel_row))
     else:
         state.balance += 1
@@ -133,24 +172,31 @@ def _leave_held(run: Run, pair: Any, channel_row: int) -> int:
 
 @works_on_tables
 def _start_first_held(run: Run, pair: Any) -> None:
-    """Start the first message that is held between two ranks if there is room; the next one follows it."""
+    """Start the first message held between two ranks if it finds room, or a receiver that is in a send.
+
+    The next one follows it.
+    """
     if pair.head == NONE:
         return
     channel_row = run.events[pair.head].a
     plan, state = run.plan.channels[channel_row], run.channels[channel_row]
-    if pair.ahead + _buffered(plan.bytes) <= plan.room:
+    if pair.ahead + _buffered(plan.bytes) <= plan.room or _is_in_send(run, _target_of(run, channel_row)):
         pair.ahead += _buffered(plan.bytes)
-        state.held -= 1
+        _note_start(run, channel_row)
         state.balance -= 1
         _start(run, channel_row, leave(run.events, pair))
 
 
 @works_on_tables
-def break_full_buffers(run: Run) -> bool:
-    """Let messages that are held start if nothing else is left to happen; return whether any is held.
+def _note_start(run: Run, channel_row: int) -> None:
+    """Count a held message of a channel that starts."""
+    run.channels[channel_row].held -= 1
+    run.actors[_target_of(run, channel_row)].awaited -= 1
 
-    A library carries out sends and receives of a group together, whatever order a trace gives them.
-    """
+
+@works_on_tables
+def break_full_buffers(run: Run) -> bool:
+    """Let messages that are held start if nothing else is left to happen; return whether any is held."""
     return run.plan.settings[RENDEZVOUS] == 0 and _exceed_from(run, 0)
 
 
@@ -159,11 +205,12 @@ def exceed_buffer(run: Run, pair_row: int) -> None:
     """Start the first message held between two ranks, whatever the room; then see to the next ranks."""
     pair = run.handshakes[pair_row]
     observe.queue_deadlock(run)
-    channel_row = run.events[pair.head].a
-    pair.ahead += _buffered(run.plan.channels[channel_row].bytes)
-    run.channels[channel_row].held -= 1
-    run.channels[channel_row].balance -= 1
-    _start(run, channel_row, leave(run.events, pair))
+    if pair.head != NONE:  # else it has started in this nanosecond
+        channel_row = run.events[pair.head].a
+        pair.ahead += _buffered(run.plan.channels[channel_row].bytes)
+        _note_start(run, channel_row)
+        run.channels[channel_row].balance -= 1
+        _start(run, channel_row, leave(run.events, pair))
     _exceed_from(run, pair_row + 1)
 
 
@@ -261,8 +308,10 @@ def _await_message(run: Run, channel_row: int, kind: int, a: int, b: int) -> Non
         state.arrived -= 1
         thread = observe.pause(run)
         observe.receive_meets_early(run, channel_row)
-        now, waited_ns = run.clock[0].now, run.clock[0].now - state.arrived_ns
-        schedule(run, now + min(run.plan.channels[channel_row].copy_ns, waited_ns), kind, a, b, 0)
+        now, copy_ns = run.clock[0].now, run.plan.channels[channel_row].copy_ns
+        if state.arrived == 0:  # it is the one that came last
+            copy_ns = min(copy_ns, now - state.arrived_ns)
+        schedule(run, now + copy_ns, kind, a, b, 0)
         observe.resume(run, thread)
     else:
         join(run.events, state, new_event(run, kind, a, b, 0))
