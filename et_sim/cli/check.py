@@ -21,6 +21,7 @@ from et_sim.run.options import HELP, MACHINE
 
 if TYPE_CHECKING:
     from et_sim.machine import Machine
+    from et_sim.plan.lowering import Lowering
     from et_sim.trace import Workload
     from et_sim.trace.preflight import Problem, Rules
 
@@ -124,6 +125,22 @@ def _whole_machine(options: Options, problems: list[Problem], profile: str | Non
     return machine
 
 
+def _warn_of_full_memory(problems: list[Problem], machine: Machine, lowering: Lowering) -> None:
+    """Add a warning of tensors that do not fit from the start where a run only reports that."""
+    from et_sim.machine.model import WhenFull
+    from et_sim.plan.lowering import refuse_too_much_at_start
+
+    memory = machine.system.local_memory
+    if memory is None or memory.when_full is not WhenFull.REPORT:
+        return
+    try:
+        refuse_too_much_at_start(
+            replace(memory, when_full=WhenFull.STOP), lowering.tensors, "system configuration"
+        )
+    except EtSimError as error:
+        problems.append(_warning("machine", f"{error.place}: {error.cause}"))
+
+
 def _plan(workload: Workload, machine: Machine, options: Options, problems: list[Problem]) -> None:
     """What a run would refuse, remark on, or end in."""
     from et_sim.network.registry import choose_model, model_of
@@ -136,6 +153,7 @@ def _plan(workload: Workload, machine: Machine, options: Options, problems: list
     )
     lowering = Lowering(workload, machine)
     remarks = tuple(chosen.remarks(machine.network))
+    _warn_of_full_memory(problems, machine, lowering)
     plan = assemble(lowering, Actors.one_per_rank(workload.ranks))
     problems += [_warning("machine", f"{n.place}: {n.text}") for n in (*plan.notices, *remarks)]
     problems += find_renumbered(plan, lowering.workload)

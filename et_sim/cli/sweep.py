@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 from et_sim.basics.declared_options import Command
 from et_sim.basics.errors import UsageError
 from et_sim.cli.progress import printing
+from et_sim.run.options import HELP
 
 if TYPE_CHECKING:
     from et_sim.sweeps.sweep import Report
@@ -36,6 +37,7 @@ class EvaluationOptions(Command):
     workers: Annotated[int | None, WORKERS, "N"] = None
     dask: Annotated[str | None, CLUSTER, "WHERE"] = None
     network_model: Annotated[str | None, MODEL, "NAME"] = None
+    when_full: Annotated[str | None, HELP["when_full"]] = None
     keep: str
     json: bool
 
@@ -70,7 +72,13 @@ def evaluate(options: EvaluationOptions, *, may_be_large: bool, searches: bool =
     if options.dask is not None and options.workers is not None:
         raise UsageError("--dask and --workers both say who simulates", remedy="leave one of them out")
     model = as_named(options.network_model)
-    plan = plan_sweep(options.spec, model=model, may_be_large=may_be_large, searches=searches)
+    plan = plan_sweep(
+        options.spec,
+        model=model,
+        when_full=options.when_full,
+        may_be_large=may_be_large,
+        searches=searches,
+    )
     folder = options.out or Path(plan.name)
     check_folder(folder)
     if plan.sweep.search is not None and not searches:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -123,18 +123,20 @@ def wait_for(wanted: Order, tell: Callable[[float, float], None] | None) -> str 
     return None
 
 
-def orders(directory: Path) -> Iterator[tuple[Path, bytes]]:
+def orders(directory: Path, left: Container[Path] = ()) -> Iterator[tuple[Path, bytes]]:
     """Yield files of orders and what is in them: the urgent ones first, of these the oldest.
 
-    A file is removed when the next one is asked for; that ends when nothing is left.
+    A file is removed when the next one is asked for, unless it is among those that are `left`.
     """
     while True:
-        files = [file for ending in (URGENT, PATIENT) for file in _oldest_first(directory.glob("*" + ending))]
+        found = [file for ending in (URGENT, PATIENT) for file in _oldest_first(directory.glob("*" + ending))]
+        files = [file for file in found if file not in left]
         if not files:
             return
         with suppress(OSError):
             yield files[0], read_own(files[0])
-        files[0].unlink(missing_ok=True)
+        if files[0] not in left:
+            files[0].unlink(missing_ok=True)
 
 
 def _oldest_first(files: Iterable[Path]) -> list[Path]:

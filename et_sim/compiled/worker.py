@@ -34,16 +34,16 @@ from et_sim.compiled.store import ENDING, read_code, write_code, write_whole
 if TYPE_CHECKING:
     from et_sim.compiled.build import MachineCode
 
-OURS = ("et_sim", "converters")  # other modules are users', and may be gone or wrong
 ENVIRONMENT = 1  # the status of a Python that could not import, or not begin
 
 
 def main(directory: Path) -> None:
-    """Work off what is ordered, unless another process does, or the environment fails."""
+    """Work off what is ordered, unless another process does; what the environment fails at stays ordered."""
+    left = set[Path]()
     with locked(directory) as is_free:
-        for file, content in orders(directory) if is_free else ():
+        for file, content in orders(directory, left) if is_free else ():
             if read_code(file.with_suffix(ENDING)) is None and not _is_dealt_with(file, content):
-                return
+                left.add(file)
 
 
 def _is_dealt_with(file: Path, content: bytes) -> bool:
@@ -97,12 +97,8 @@ def make(content: bytes, is_patient: bool) -> int:
         _imported(wanted)
     except Exception as error:
         is_missing = isinstance(error, ModuleNotFoundError) and error.name == "numba"
-        reason = NO_COMPILER if is_missing else traceback.format_exc()
-        _say(reason)
-        if is_missing or wanted.module.partition(".")[0] in OURS:
-            return ENVIRONMENT
-        write_whole(wanted.path.with_suffix(FAILED), reason.encode())
-        return 0
+        _say(NO_COMPILER if is_missing else traceback.format_exc())
+        return ENVIRONMENT
     try:
         made = compiled(wanted, lambda share: note_progress(wanted.path, share))
         write_code(wanted.path, made.symbol, made.returns, made.content)
@@ -121,7 +117,7 @@ def _is_of_environment(error: BaseException | None) -> bool:
     while error is not None:
         if isinstance(error, ImportError | OSError):
             return True
-        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        error = error.__cause__ or error.__context__
     return False
 
 

@@ -26,7 +26,11 @@ from et_sim.tables.sweep_tables import FIGURES, NUMBER
 Given = str | Path | Mapping[str, Any]
 NAMELESS = "<sweep>"
 _COLUMNS = (NUMBER, *(figure.name for figure in FIGURES))
-MODEL = "model"
+MODEL, WHEN_FULL = "model", "when-full"
+OPTIONS = {
+    MODEL: ("--network-model", "network models"),
+    WHEN_FULL: ("--when-full", "what becomes of full runs"),
+}
 _ALWAYS_READ = ("workload", "system", "network")
 
 
@@ -153,10 +157,11 @@ class Sweep(Struct, frozen=True):
         return points
 
 
-def read_spec(given: Given, model: str | None = None) -> Sweep:
-    """Return the sweep of a file, or of a dict with the keys of one, with a network model of its base."""
+def read_spec(given: Given, model: str | None = None, when_full: str | None = None) -> Sweep:
+    """Return the sweep of a file, or of a dict with the keys of one; `model` and `when_full` replace its own."""
+    instead = {MODEL: model, WHEN_FULL: when_full}
     if isinstance(given, Mapping):
-        return _sweep(dict(given), NAMELESS, Path(), model)
+        return _sweep(dict(given), NAMELESS, Path(), instead)
     path = Path(given)
     try:
         content = path.read_text(encoding="utf-8-sig")
@@ -170,14 +175,14 @@ def read_spec(given: Given, model: str | None = None) -> Sweep:
         raise InputError(
             "is no description of a sweep", place=str(path), remedy='give it the keys "base" and "axes"'
         )
-    return _sweep(parsed, str(path), path.parent, model)
+    return _sweep(parsed, str(path), path.parent, instead)
 
 
 def _reason(error: Exception) -> str:
     return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
 
 
-def _sweep(content: dict[str, Any], place: str, folder: Path, model: str | None) -> Sweep:
+def _sweep(content: dict[str, Any], place: str, folder: Path, instead: dict[str, str | None]) -> Sweep:
     content = _without_nothing(content)
     content |= {key: _without_nothing(content[key]) for key in ("base", "sample", "search") if key in content}
     section = Section(place, content, error_type=InputError).lined
@@ -185,11 +190,14 @@ def _sweep(content: dict[str, Any], place: str, folder: Path, model: str | None)
     if not spec.axes:
         raise section.fault("has no axes", "name a field and its values", key="axes")
     axes = tuple(_axis(name, given, section) for name, given in spec.axes.items())
-    base = spec.base if model is None else replace(spec.base, model=model)
-    if model is not None and any(axis.field.root == MODEL for axis in axes):
-        raise section.fault(
-            f"an axis names network models, and --network-model {model}", "leave one out", key="axes"
-        )
+    base = spec.base
+    for root, value in instead.items():
+        if value is None:
+            continue
+        base = replace(base, **{root.replace("-", "_"): value})
+        if any(axis.field.root == root for axis in axes):
+            option, named = OPTIONS[root]
+            raise section.fault(f"an axis names {named}, and {option} {value}", "leave one out", key="axes")
     _refuse_twice(axes, section)
     _check_base(base, axes, section)
     _check_zip(spec, section)

@@ -99,13 +99,18 @@ class SweepPlan(Struct, frozen=True):
 
 
 def plan_sweep(
-    given: Given, *, model: str | None = None, may_be_large: bool = False, searches: bool = False
+    given: Given,
+    *,
+    model: str | None = None,
+    when_full: str | None = None,
+    may_be_large: bool = False,
+    searches: bool = False,
 ) -> SweepPlan:
-    """Read a sweep, or a search; a sweep that is large is refused unless that is said to be right.
+    """Read a sweep, or a search; refuse a large sweep unless it may be large.
 
-    `model` is the network model in place of the one that it names.
+    `model` and `when_full` stand in place of those that it names.
     """
-    sweep = read_spec(given, model)
+    sweep = read_spec(given, model, when_full)
     values = sweep.points()
     if len(values) > MOST_UNASKED and not may_be_large and not searches:
         raise UsageError(

@@ -146,3 +146,11 @@ def test_a_program_that_names_a_file_has_it_run(planted: Path) -> None:
     result = et_sim.simulate(workload, system=SYSTEM, network=RING_2, model="pods.py")
     assert result.manifest["model"] == "pods.py"
     assert planted.exists()
+
+
+def test_what_becomes_of_full_runs_on_the_command_line_stands_in_place_of_the_file() -> None:
+    base = spec()["base"] | {"when-full": "stop"}
+    assert open_space(read_spec(spec(base=base), when_full="report")).when_full == "report"
+    assert open_space(read_spec(spec(base=base))).when_full == "stop"
+    with pytest.raises(EtSimError, match="an axis names what becomes of full runs, and --when-full stop"):
+        plan_sweep(spec(axes={"when-full": ["stop", "report"]}), when_full="stop")

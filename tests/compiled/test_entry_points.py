@@ -147,6 +147,17 @@ def test_a_module_that_is_missing_while_it_is_compiled_is_no_failure_of_the_code
 
 
 @pytest.mark.deep
+def test_a_module_that_is_gone_holds_no_other_order_up(tmp_path: Path) -> None:
+    place_order(tmp_path / "gone.code", "quadrupled_sum")
+    order = tmp_path / "gone.urgent"
+    order.write_bytes(order.read_bytes().replace(b"small_program", b"no_such_module"))
+    place_order(tmp_path / "sum.code", "quadrupled_sum")
+    work_off(tmp_path, "-m", WORKER)
+    assert read_code(tmp_path / "sum.code") is not None
+    assert sorted(path.name for path in tmp_path.glob("*.urgent")) == ["gone.urgent"]
+
+
+@pytest.mark.deep
 def test_once_the_environment_is_whole_again_the_order_is_carried_out_at_once(tmp_path: Path) -> None:
     site = spoil(tmp_path / "site", "numba", BROKEN["numba"])
     paths = os.pathsep.join((str(site), str(REPOSITORY), str(FOLDER)))
