@@ -158,7 +158,7 @@ class Sweep(Struct, frozen=True):
 
 
 def read_spec(given: Given, model: str | None = None, when_full: str | None = None) -> Sweep:
-    """Return the sweep of a file, or of a dict with the keys of one; `model` and `when_full` replace its own."""
+    """Return the sweep of a file or dict, of whose base `model` and `when_full` replace the own ones."""
     instead = {MODEL: model, WHEN_FULL: when_full}
     if isinstance(given, Mapping):
         return _sweep(dict(given), NAMELESS, Path(), instead)
