@@ -258,7 +258,7 @@ BAD: list[tuple[str, str]] = [
         json.dumps([{**ITERATIONS, "rows": [[512, 8, 2, 256, 16, 8, 1, 2, 5, 1, 0.01]]}]),
         "no multiple of 2 x 1",
     ),
-    (json.dumps([{**ITERATIONS, "rows": [[512, 0, 2, 256, 16, 8, 1, 2, 4, 1, 0.01]]}]), "by zero"),
+    (json.dumps([{**ITERATIONS, "rows": [[512, 0, 2, 256, 16, 8, 1, 2, 4, 1, 0.01]]}]), "heads is 0"),
     (json.dumps([{**ITERATIONS, "rows": [[512, 8, 2, 256, 16, 8, 1, 2, 4, 1, 0.0]]}]), "the time is 0"),
 ]
 

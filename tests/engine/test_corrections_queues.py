@@ -106,7 +106,7 @@ def test_chunks_on_their_way_in_and_out_wait_for_each_other_in_the_reference() -
     [
         ({"corrections": {"two-way-queues": True}}, (0, 0, 0, 0)),
         ({"profile": "corrected", "corrections": {"ends-when-sent": False}}, (6, 6, 6, 6)),
-        ({"profile": "corrected"}, (19, 19, 19, 6)),
+        ({"profile": "corrected"}, (19, 6, 19, 6)),
     ],
 )
 def test_two_way_queues_untie_the_knot(keys: dict[str, Any], at_ports: tuple[int, ...]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from statistics import mean
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 import et_sim
 from et_sim.machine.networks import Cards, Network
@@ -67,9 +69,16 @@ def test_the_library_sees_the_same_nodes_and_cards_on_every_fabric(name: str, fa
     known = preset(f"{name}:64")
     plain = read_machine(system=known.system, network=known.network)
     machine = read_machine(system=known.system, network={"graph": graph_of(name, fabric)})
-    assert machine.system.library == plain.system.library is not None
+    ours, theirs = machine.system.library, plain.system.library
+    assert ours is not None
+    assert theirs is not None
+    assert replace(ours, wires=theirs.wires) == theirs
+    assert structs.astuple(ours.wires) == pytest.approx(structs.astuple(theirs.wires), rel=1e-12)
+    first = plain.network.wiring[0]
     for node in (machine.network.node, plain.network.node):
-        assert node == plain.network.wiring[0]
+        assert node is not None
+        assert node.bandwidth == pytest.approx(first.bandwidth, rel=1e-12)
+        assert structs.replace(node, bandwidth=first.bandwidth) == first
 
 
 @given(

@@ -121,6 +121,9 @@ def test_waits_are_what_looking_at_one_row_after_the_other_finds(first: int) -> 
         expected = expected_waits(result)
         for row in rows_of(result):
             place = row["actor"], row["node"]
+            if row["kind"] in ONE_WAY and row["treatment"] == "instant":  # it moves nothing
+                assert row["waiting_ns"] is None
+                continue
             if row["kind"] in ONE_WAY:
                 assert 0 <= row["waiting_ns"] <= (row["end_ns"] or result.outcome.end_ns) - row["start_ns"]
                 continue

@@ -228,7 +228,7 @@ def links(run: RunDirectory, part: Selection = EVERYTHING) -> Heat | None:
         return None
     first, last = part.window_of(run)
     ranks = [part.names(text) if text else "" for text in table.ranks]
-    is_there = np.array([bool(text) for text in ranks]) | ((table.actor == NONE) & (not part.ranks))
+    is_there = np.array([bool(text) for text in ranks], np.bool_) | ((table.actor == NONE) & (not part.ranks))
     figures = table.figures
     table = table.where(is_there[table.of_row] & part.touches(figures["start_ns"], figures["end_ns"]))
     figures = table.figures

@@ -19,7 +19,7 @@ from et_sim.engine.state.kinds import NETWORK
 from et_sim.engine.state.records import MESSAGE_FIELDS
 from et_sim.engine.state.resources import ResourceTable, sendings
 from et_sim.engine.state.run import NONE, Run
-from et_sim.engine.transport.network_seam import Needs, new_message
+from et_sim.engine.transport.network_seam import Needs, end_sending, new_message
 from et_sim.machine.model import Network
 from et_sim.plan.records import Plan, record, table
 
@@ -112,7 +112,7 @@ def network_event(run: Run, _kind: int, row: int, version: int) -> int:
         _plan_next(run)
     message = run.messages[flow.message]
     if message.done != NONE:
-        schedule(run, run.clock[0].now, message.done, message.c, message.b, 0)
+        end_sending(run, run.clock[0].now, message.done, message.b, message.c)
     return flow.message
 
 

@@ -50,7 +50,7 @@ def test_nothing_is_wrong_with_sound_runs(tmp_path: Path, write: Callable[[Path]
         ("phases", "actor", None, "phases"),
         ("links", "busy_ns", 2**63 - 1, "links"),
         ("resources", "links", None, "links"),
-        ("links", "tier", None, "links"),
+        ("resources", "tier", None, "links"),
         ("path", "actor", 2**31 - 1, "summary"),
         ("path", "critical_parent", 2**62, "critical-path"),
     ],
