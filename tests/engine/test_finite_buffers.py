@@ -163,7 +163,7 @@ def test_ranks_that_send_in_a_circle_before_they_receive_start_at_once(
             detail="messages",
         )
         finish.append(result.finish_ns[:ranks].tolist())
-        assert sent_ns(result)[:ranks] == [0] * ranks
+        assert sorted(sent_ns(result))[:ranks] == [0] * ranks
     assert finish[0] == finish[1]
 
 
