@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from et_sim.basics.errors import UsageError, did_you_mean
 from et_sim.basics.units import plural
 from et_sim.workloads.pipeline import SCHEDULES, Shape, schedule
+from et_sim.workloads.training.recomputation import MODES, MODULES, check_recompute
 
 if TYPE_CHECKING:
     from et_sim.workloads.axes import Axes
@@ -117,8 +118,8 @@ EXPERT, EXPERT_DATA = "expert", "expert-data"
 SHARD, REPLICA = "shard", "replica"
 ORDER = "tp-cp-ep-dp-pp"
 AXIS_OF = {"tp": TENSOR, "cp": CONTEXT, "ep": EXPERT, "dp": DATA, "pp": PIPELINE}
-RECOMPUTATION = ("none", "selective", "full")  # selective: the core of attention
-CONTEXT_ATTENTION = ("ring", "all-to-all")
+RING, ALL_GATHER, ALL_TO_ALL = CONTEXT_ATTENTION = ("ring", "all-gather", "all-to-all")
+ZIGZAG, IN_ORDER = CONTEXT_BALANCE = ("zigzag", "none")
 AS_VALUES = "values"
 PRODUCTS = (AS_VALUES, "fp8", "fp4")
 MOST = 10**9
@@ -169,10 +170,27 @@ class Plan:
         False, "--sequence-parallel", "tensor-parallel ranks share the tokens between their products"
     )
     context_attention: str = _option(
-        "ring", "--context-attention", f"with cp: {' or '.join(CONTEXT_ATTENTION)}"
+        RING, "--context-attention", f"with cp: {', '.join(CONTEXT_ATTENTION[:-1])} or {ALL_TO_ALL}"
+    )
+    context_balance: str = _option(
+        ZIGZAG,
+        "--context-balance",
+        "with cp and a causal mask: zigzag, a piece from either end for each rank; or none, pieces in order",
+    )
+    document_tokens: int = _option(
+        0,
+        "--document-tokens",
+        "tokens beyond which attention does not see (default: whole sequences)",
+        0,
     )
     recompute: str = _option(
-        "none", "--recompute", f"activations in the backward pass: {', '.join(RECOMPUTATION)}"
+        "none",
+        "--recompute",
+        f"activations in the backward pass: {', '.join(MODES)}, or modules, as in norms+activation:"
+        f" {', '.join(MODULES)}",
+    )
+    recompute_layers: str = _option(
+        "", "--recompute-layers", "recompute in these only: every:N or first:N of a stage (default: all)"
     )
     zero: int = _option(
         0, "--zero", "what replicas share: 1 optimizer states, 2 and gradients, 3 and weights (FSDP)", 0
@@ -231,8 +249,8 @@ class Plan:
                     remedy=f"it must be {limit}, and at most {MOST:,}",
                 )
         for name, known in (
-            ("recompute", RECOMPUTATION),
             ("context_attention", CONTEXT_ATTENTION),
+            ("context_balance", CONTEXT_BALANCE),
             ("products", PRODUCTS),
             ("schedule", tuple(SCHEDULES)),
         ):
@@ -240,6 +258,7 @@ class Plan:
             if value not in known:
                 remedy = did_you_mean(value, known) or f"known: {', '.join(known)}"
                 raise UsageError(f"{name} is {value!r}", remedy=remedy)
+        check_recompute(self.recompute, self.recompute_layers)
         if self.zero > 3:
             raise UsageError(f"zero is {self.zero}", remedy="give 0, 1, 2 or 3")
         if self.expert_seed and not is_zipf(self.expert_skew):
