@@ -16,6 +16,7 @@ Not here: how much memory and traffic that makes (`figures`).
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from functools import lru_cache
@@ -145,6 +146,16 @@ def _option(default: Any, flag: str, text: str, least: float = 1) -> Any:
     return field(default=default, metadata={"flag": flag, "help": text, "least": least})
 
 
+def plan_of(given: Mapping[str, Any], **usual: Any) -> Plan:
+    """Return the plan of fields that are given; `usual` are those that stand where they are left out."""
+    if given.get("global_batch") and "micro_batches" in given:
+        raise UsageError(
+            f"micro_batches is {given['micro_batches']}, and global_batch {given['global_batch']}",
+            remedy="give one of them: the other follows",
+        )
+    return Plan(**{**usual, **given})
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """How one step of training is spread over ranks and time."""
@@ -162,6 +173,9 @@ class Plan:
     schedule: str = _option("1f1b", "--schedule", f"of the pipeline: {', '.join(SCHEDULES)}")
     chunks: int = _option(1, "--chunks", "parts of the model on each rank, for the schedule interleaved")
     micro_batches: int = _option(8, "--micro-batches", "micro-batches of a step, in every replica")
+    global_batch: int = _option(
+        0, "--global-batch", "sequences of a step in all replicas, in place of --micro-batches", 0
+    )
     batch: int = _option(1, "--batch", "sequences, images or samples in a micro-batch")
     stage_layers: tuple[int, ...] = _option(
         (), "--stage-layers", "layers of each part of the pipeline, as in 7,8,8,7 (default: all equal)"
@@ -259,6 +273,7 @@ class Plan:
                 remedy = did_you_mean(value, known) or f"known: {', '.join(known)}"
                 raise UsageError(f"{name} is {value!r}", remedy=remedy)
         check_recompute(self.recompute, self.recompute_layers)
+        self._share_batch()
         if self.zero > 3:
             raise UsageError(f"zero is {self.zero}", remedy="give 0, 1, 2 or 3")
         if self.expert_seed and not is_zipf(self.expert_skew):
@@ -268,6 +283,21 @@ class Plan:
             )
         self._check_order()
         self._check_shares()
+
+    def _share_batch(self) -> None:
+        """Set the micro-batches that a global batch makes."""
+        if not self.global_batch:
+            return
+        each = self.data * self.batch
+        if self.global_batch % each:
+            near = max(self.global_batch // each, 1) * each
+            raise UsageError(
+                f"global_batch is {self.global_batch}, which {plural(self.data, 'replica')} of micro-batches"
+                f" of {plural(self.batch, 'sequence')} do not divide",
+                remedy=f"give a multiple of {each}, such as {near}",
+            )
+        object.__setattr__(self, "micro_batches", self.global_batch // each)
+        object.__setattr__(self, "global_batch", 0)  # a changed copy has its own number of micro-batches
 
     def check_values(self) -> None:
         """Refuse a language model whose activations have a byte each: none has."""
