@@ -68,20 +68,26 @@ def dtypes(trace: Trace) -> np.ndarray:
     return np.array(trace.datatypes)[trace.datatype]
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"products": "fp9"}, "did you mean 'fp8'"),
-        (
-            {"products": "fp8", "tensor": 2, "sequence_parallel": True, "tensor_overlap": 2},
-            "casts are not cut into the chunks",
-        ),
-    ],
-)
-def test_plans_that_would_leave_casts_out_are_refused(given: dict[str, object], message: str) -> None:
+def test_numbers_that_products_cannot_have_are_refused() -> None:
     with pytest.raises(UsageError) as refused:
-        Plan(**given)  # type: ignore[arg-type]
-    assert message in f"{refused.value}"
+        Plan(products="fp9")
+    assert "did you mean 'fp8'" in f"{refused.value}"
+
+
+@pytest.mark.parametrize("products", ["fp8", "fp4"])
+def test_casts_are_cut_into_the_chunks_of_products_that_overlap_with_their_exchange(products: str) -> None:
+    plan = {"tensor": 2, "sequence_parallel": True, "products": products, "micro_batches": 3}
+    whole, cut = (transformer(**plan, tensor_overlap=chunks).trace(0) for chunks in (1, 2))
+    for name, chunked in (("up", "inputs"), ("down", "inputs"), ("up", "gradients"), ("down", "gradients")):
+        before, after = f"layer 0 feed-forward {name}", f"{chunked} cast"
+        count, size = of(whole, f"{before} {after}")
+        chunks = [of(cut, f"{before} {after} {number}/2") for number in (1, 2)]
+        assert chunks == [(count, size // 2)] * 2
+    for name in ("up", "down"):
+        ending = f"layer 0 feed-forward {name} weights cast"
+        assert of(cut, ending) == of(whole, ending)
+    assert cut.num_ops.sum() == whole.num_ops.sum()
+    assert moved(cut) == moved(whole)
 
 
 def test_memory_has_casts_of_weights_and_of_what_goes_into_products() -> None:

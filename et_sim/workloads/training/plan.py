@@ -364,12 +364,6 @@ class Plan:
                 remedy="give sequence_parallel, and leave no_overlap_tensor out",
             )
 
-        if self.tensor_overlap > 1 and self.cast_to:
-            raise UsageError(
-                f"products is {self.products}, and casts are not cut into the chunks of tensor_overlap",
-                remedy="leave one of them out",
-            )
-
     @property
     def cast_to(self) -> str:
         """The datatype of what products with weights read, if it is cast to one; else empty."""
