@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
-from training_jobs import decoder, memory, moved, rows_named, transformer
+from training_jobs import decoder, memory, moved, rows_named, transformer, with_experts
 
 from et_sim.basics.errors import UsageError
 from et_sim.trace.columns import Trace
+from et_sim.workloads import make_training
 from et_sim.workloads.inference.batch import Batch, Segment, weight_bytes_of_stage
 from et_sim.workloads.inference.forward import make_inference
 from et_sim.workloads.kernels import stored_bytes
@@ -107,6 +109,39 @@ def test_memory_has_casts_of_weights_and_of_what_goes_into_products() -> None:
         == saved
     )
     assert cast.optimizer == plain.optimizer
+
+
+def test_shares_are_cast_and_gathered_in_fewer_bytes_and_only_laid_out_anew_on_the_way_back() -> None:
+    plan = {"data": 4, "zero": 3, "products": "fp8", "micro_batches": 2}
+    plain, cast = transformer(**plan).trace(0), transformer(**plan, gather_cast=True).trace(0)
+    model = decoder()
+    weights = Layers(model, Plan(**plan)).dense_weights(0)
+    passes = 2 * 2
+    share = weights // 4
+    assert of(cast, "layer 0 share cast") == (passes, passes * (2 * share + stored_bytes(share, "fp8")))
+    gathers = cast.comm_bytes[rows_named(cast, "layer 0 weights all-gather")].tolist()
+    assert gathers == [-(-stored_bytes(weights, "fp8") // 4)] * passes
+    head = "forward 0 head weights all-gather"
+    assert (
+        cast.comm_bytes[rows_named(cast, head)].tolist() == plain.comm_bytes[rows_named(plain, head)].tolist()
+    )
+    values = model.hidden * model.feed_forward.width
+    assert of(cast, "layer 0 feed-forward up weights cast") == (2, 2 * 2 * stored_bytes(values, "fp8"))
+
+
+def test_experts_that_nobody_shares_are_cast_all_the_same() -> None:
+    plan = {"data": 2, "expert": 2, "zero": 3, "products": "fp8", "micro_batches": 1, "gather_cast": True}
+    trace = make_training(with_experts(), Plan(**plan)).trace(0)
+    values = Layers(with_experts(), Plan(**plan)).expert_weights(1)
+    size = 2 * values + stored_bytes(values, "fp8")
+    assert of(trace, "layer 1 expert share cast") == (2, 2 * size)
+
+
+@pytest.mark.parametrize("how", [{"products": "fp8"}, {"zero": 3}])
+def test_casts_are_gathered_only_where_casts_and_shares_are(how: dict[str, Any]) -> None:
+    with pytest.raises(UsageError) as refused:
+        Plan(gather_cast=True, **how)
+    assert "gather_cast is given, with zero" in f"{refused.value}"
 
 
 def test_values_of_a_byte_are_refused() -> None:

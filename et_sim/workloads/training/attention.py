@@ -74,7 +74,7 @@ class Core(Struct, frozen=True):
             plan.context_balance == ZIGZAG,
             plan.value_bytes,
             plan.fused_attention,
-            model.has_dropout,
+            model.has_dropout and plan.dropout,
             plan.batch,
         )
 

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from et_sim.workloads.kernels import Kernel, cast, grouped_product, product, quantised
+from et_sim.workloads.kernels import Kernel, cast, grouped_product, passing, product, quantised, stored_bytes
 from et_sim.workloads.rank import MAIN
 from et_sim.workloads.recording import Nodes
 from et_sim.workloads.training.plan import EXPERT, TENSOR
@@ -95,8 +95,17 @@ class Product(Struct, frozen=True):
         if place not in work.cast:
             work.cast.add(place)
             values = self.inner * self.columns * (len(self.groups) or self.copies)
-            for kernel in self._casts("weights", values, 1 if is_gathered else 2):
+            for kernel in self._weights_cast(work, values, is_gathered=is_gathered):
                 work.then(kernel)
+
+    def _weights_cast(self, work: Work, values: int, *, is_gathered: bool) -> tuple[Kernel, ...]:
+        """Where they were gathered as cast along rows, what the way back needs is along columns."""
+        if not work.plan.gather_cast or not self.datatype:
+            return self._casts("weights", values, 1 if is_gathered else 2)
+        if not work.during.startswith("backward"):
+            return ()
+        moved = 2 * stored_bytes(values, self.datatype)
+        return (passing(f"{self.name} weights cast", values, 0)._replace(bytes=moved),)
 
     def forward_kernels(self, chunks: int = 1) -> tuple[Kernel, ...]:
         """Return those of one of several equal chunks of the tokens, the product last."""

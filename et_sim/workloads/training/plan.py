@@ -230,9 +230,13 @@ class Plan:
     fused_attention: bool = _option(
         True, "--unfused-attention", "write the scores of attention to memory, and keep them"
     )
+    dropout: bool = _option(True, "--no-dropout", "leave out dropout, of models that have it")
     value_bytes: int = _option(2, "--value-bytes", "bytes of a weight or activation")
     products: str = _option(
         AS_VALUES, "--products", f"numbers that products with weights compute with: {', '.join(PRODUCTS)}"
+    )
+    gather_cast: bool = _option(
+        False, "--gather-cast", "with zero 3 and products fp8 or fp4: replicas cast their shares, then gather"
     )
     gradient_bytes: int = _option(2, "--gradient-bytes", "bytes of a gradient that replicas exchange")
     sum_bytes: int = _option(
@@ -345,6 +349,11 @@ class Plan:
             )
         if self.shard and not self.zero:
             raise UsageError("shard is given, and nothing is shared", remedy="give zero, 1 to 3, too")
+        if self.gather_cast and not (self.zero == 3 and self.cast_to):
+            raise UsageError(
+                f"gather_cast is given, with zero {self.zero} and products {self.products}",
+                remedy="give zero 3 and products, fp8 or fp4, or leave it out",
+            )
         self._check_tensor()
         schedule(self.schedule, Shape(self.pipeline, self.micro_batches, self.chunks))
 

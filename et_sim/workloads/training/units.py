@@ -55,7 +55,7 @@ def activation_bytes(layers: Layers, layer: int, recompute: str | None = None) -
     if recompute == OPERATORS:
         return (kept + _operator_values(layers)) * plan.value_bytes
     modules = modules_of(recompute)
-    size = 2 * kept * MASK_BYTES if model.has_dropout else 0
+    size = 2 * kept * MASK_BYTES if layers.has_dropout else 0
     if CORE not in modules:
         size += _scores(Core.of(model, plan, model.window(layer)), plan.value_bytes, layers)
     left = [item for item in _kept(layers, layer) if not item.modules & modules]
@@ -117,7 +117,7 @@ def _scores(core: Core, value_bytes: int, layers: Layers) -> int:
     """Scores before and after softmax and dropout, where they are written and kept."""
     plan, model = layers.plan, layers.model
     every = plan.batch * model.sequence**2 // plan.context * (model.attention.heads // plan.tensor)
-    return every * (2 * value_bytes + (MASK_BYTES if model.has_dropout else 0)) if not core.is_fused else 0
+    return every * (2 * value_bytes + (MASK_BYTES if layers.has_dropout else 0)) if not core.is_fused else 0
 
 
 def head_bytes(layers: Layers) -> int:
