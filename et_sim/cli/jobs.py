@@ -310,13 +310,13 @@ def _lengths(kind: str, flag: str, lengths: Numbers, model: Model, more: int) ->
 
 def read_plan(options: Command, **usual: Any) -> Plan:
     """The plan that the options describe; `usual` stands where they are left out."""
-    from et_sim.workloads.training.plan import Plan
+    from et_sim.workloads.training.plan import Plan, plan_of
 
-    chosen, values = usual, given(options, plan_options())
+    chosen, values = {}, given(options, plan_options())
     for field, name in zip(fields(Plan), plan_options(), strict=True):
         if name in values:
             chosen[field.name] = not field.default if values[name] is True else values[name]
-    return Plan(**chosen)
+    return plan_of(chosen, **usual)
 
 
 def read_model(options: Command, plan: Plan) -> Model:

@@ -30,7 +30,7 @@ from et_sim.documents.keys import (
 )
 from et_sim.documents.kinds import COUNT, COUNTS, FLAG, NUMBER, SIZE, TEXT, count, text
 from et_sim.workloads.microbenchmarks import KINDS, make_microbenchmark
-from et_sim.workloads.training.plan import Plan
+from et_sim.workloads.training.plan import Plan, plan_of
 
 if TYPE_CHECKING:
     from et_sim.trace import Workload
@@ -165,7 +165,7 @@ def model_and_plan(recipe: Mapping[str, Any], folder: Path) -> tuple[Model, Plan
 
     spec = read(_LanguageModel, check_recipe(recipe), Remarks())
     numbers = {name: getattr(spec, name) for name in ("layers", "sequence", "vocabulary") if name in recipe}
-    return replace(read_model(_beside(spec.model, folder)), **numbers), Plan(**spec.plan)
+    return replace(read_model(_beside(spec.model, folder)), **numbers), plan_of(spec.plan)
 
 
 def _beside(model: str, folder: Path) -> str:

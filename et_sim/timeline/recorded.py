@@ -137,9 +137,9 @@ def throughput(
     if step is None or not makespan_ns:
         return None
     peak = peaks.get(step.datatype, peaks.get(ANY))
-    model, hardware = (
+    model, hardware, unmasked = (
         None if operations is None else operations / makespan_ns / ranks / 1000  # 10^12 per second
-        for operations in (step.model_operations, step.hardware_operations)
+        for operations in (step.model_operations, step.hardware_operations, step.unmasked_operations)
     )
     figures: dict[str, Any] = {
         "tokens": step.tokens,
@@ -150,6 +150,7 @@ def throughput(
         "tflops_per_rank": model,
         "mfu": None if model is None or peak is None else model / peak,
         "hfu": None if hardware is None or peak is None else hardware / peak,
+        "mfu_unmasked": None if unmasked is None or peak is None else unmasked / peak,
     }
     for name in ("price", "joules"):
         value = None if taken is None else taken[name]

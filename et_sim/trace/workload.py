@@ -3,8 +3,9 @@
 Many ranks may share one trace (a template), so a workload's size is the size of its distinct traces.
 
 A run of the workload is one step. `model_operations` are those that the mathematics of the model need,
-masked scores included, whatever is computed again; `hardware_operations` those that kernels execute. Both are
-divided by a device's peak (`et_sim.timeline.recorded`).
+masked scores included, whatever is computed again; `unmasked_operations` the same without masked scores;
+`hardware_operations` those that kernels execute. All are divided by a device's peak
+(`et_sim.timeline.recorded`).
 
 Not here: reading files (`files`), checking ranks against each other (`preflight`), and how operations are
 counted for a model (`et_sim.workloads.training.operations`).
@@ -49,10 +50,14 @@ class Step:
         name="dtype",
         form='a name such as "bf16"',
     )
+    unmasked_operations: int | None = _number(
+        "`model_operations` without scores that masks leave out.", None, name="unmasked_operations"
+    )
 
     def as_written(self) -> dict[str, Any]:
         """As a manifest has it."""
-        values = (self.tokens, self.model_operations, self.hardware_operations, self.datatype or None)
+        operations = (self.model_operations, self.hardware_operations)
+        values = (self.tokens, *operations, self.datatype or None, self.unmasked_operations)
         return {
             key.name: value for key, value in zip(keys_of(Step), values, strict=True) if value is not None
         }

@@ -185,6 +185,7 @@ def test_a_model_without_experts_has_none_that_are_uneven() -> None:
     [
         {},
         {"recompute": "full", "micro_batches": 3},
+        {"recompute": "norms+moe", "micro_batches": 2},
         {"recompute": "selective", "schedule": "zero-bubble", "products": "fp8"},
         {"zero": 3, "order": "dp-pp"},
         {"tensor": 2, "sequence_parallel": True, "tensor_overlap": 2, "context": 2, "data": 2},

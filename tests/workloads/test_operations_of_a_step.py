@@ -16,7 +16,7 @@ from et_sim.cli import main
 from et_sim.trace.manifest import read_manifest, write_manifest
 from et_sim.trace.workload import Step
 from et_sim.workloads import Plan, make_training, read_model
-from et_sim.workloads.training.operations import model_operations, tokens_of
+from et_sim.workloads.training.operations import model_operations, tokens_of, unmasked_operations
 
 SMALL = replace(read_model("gpt2"), layers=2, sequence=128, vocabulary=1024)
 ONE = Plan(micro_batches=2)
@@ -54,6 +54,22 @@ def test_how_a_step_is_spread_changes_nothing_of_what_a_sequence_is_worth(change
     assert alone is not None
     assert step.model_operations == model_operations(SMALL, ONE) * plan.data
     assert step.hardware_operations == pytest.approx((alone.hardware_operations or 0) * plan.data, rel=0.01)
+
+
+@pytest.mark.parametrize("name", ["llama3-8b", "gpt2"])
+@pytest.mark.parametrize("document", [0, 64, 256])
+def test_unmasked_operations_leave_out_what_causal_masks_and_documents_hide(name: str, document: int) -> None:
+    model = replace(read_model(name), sequence=1024)
+    plan = Plan(data=2, micro_batches=3, document_tokens=document)
+    seen = (document or 1024) + 1  # keys of both ends of a document, whose mean is that of all queries
+    attention = 12 * model.layers * model.attention.heads * model.attention.head_size * tokens_of(model, plan)
+    hidden = model_operations(model, plan) - unmasked_operations(model, plan)
+    assert hidden == attention * 1024 - attention * seen // 2
+    everything = replace(plan, causal=False, document_tokens=0)
+    assert unmasked_operations(model, everything) == model_operations(model, everything)
+    step = make_training(replace(model, layers=1), plan).step
+    assert step is not None
+    assert step.unmasked_operations == unmasked_operations(replace(model, layers=1), plan)
 
 
 def test_hardware_operations_count_what_is_recomputed_and_leave_masked_scores_out() -> None:

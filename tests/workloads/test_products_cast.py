@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
-from training_jobs import decoder, memory, moved, rows_named, transformer
+from training_jobs import decoder, memory, moved, rows_named, transformer, with_experts
 
 from et_sim.basics.errors import UsageError
 from et_sim.trace.columns import Trace
+from et_sim.workloads import make_training
 from et_sim.workloads.inference.batch import Batch, Segment, weight_bytes_of_stage
 from et_sim.workloads.inference.forward import make_inference
 from et_sim.workloads.kernels import stored_bytes
@@ -68,20 +70,26 @@ def dtypes(trace: Trace) -> np.ndarray:
     return np.array(trace.datatypes)[trace.datatype]
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"products": "fp9"}, "did you mean 'fp8'"),
-        (
-            {"products": "fp8", "tensor": 2, "sequence_parallel": True, "tensor_overlap": 2},
-            "casts are not cut into the chunks",
-        ),
-    ],
-)
-def test_plans_that_would_leave_casts_out_are_refused(given: dict[str, object], message: str) -> None:
+def test_numbers_that_products_cannot_have_are_refused() -> None:
     with pytest.raises(UsageError) as refused:
-        Plan(**given)  # type: ignore[arg-type]
-    assert message in f"{refused.value}"
+        Plan(products="fp9")
+    assert "did you mean 'fp8'" in f"{refused.value}"
+
+
+@pytest.mark.parametrize("products", ["fp8", "fp4"])
+def test_casts_are_cut_into_the_chunks_of_products_that_overlap_with_their_exchange(products: str) -> None:
+    plan = {"tensor": 2, "sequence_parallel": True, "products": products, "micro_batches": 3}
+    whole, cut = (transformer(**plan, tensor_overlap=chunks).trace(0) for chunks in (1, 2))
+    for name, chunked in (("up", "inputs"), ("down", "inputs"), ("up", "gradients"), ("down", "gradients")):
+        before, after = f"layer 0 feed-forward {name}", f"{chunked} cast"
+        count, size = of(whole, f"{before} {after}")
+        chunks = [of(cut, f"{before} {after} {number}/2") for number in (1, 2)]
+        assert chunks == [(count, size // 2)] * 2
+    for name in ("up", "down"):
+        ending = f"layer 0 feed-forward {name} weights cast"
+        assert of(cut, ending) == of(whole, ending)
+    assert cut.num_ops.sum() == whole.num_ops.sum()
+    assert moved(cut) == moved(whole)
 
 
 def test_memory_has_casts_of_weights_and_of_what_goes_into_products() -> None:
@@ -101,6 +109,39 @@ def test_memory_has_casts_of_weights_and_of_what_goes_into_products() -> None:
         == saved
     )
     assert cast.optimizer == plain.optimizer
+
+
+def test_shares_are_cast_and_gathered_in_fewer_bytes_and_only_laid_out_anew_on_the_way_back() -> None:
+    plan = {"data": 4, "zero": 3, "products": "fp8", "micro_batches": 2}
+    plain, cast = transformer(**plan).trace(0), transformer(**plan, gather_cast=True).trace(0)
+    model = decoder()
+    weights = Layers(model, Plan(**plan)).dense_weights(0)
+    passes = 2 * 2
+    share = weights // 4
+    assert of(cast, "layer 0 share cast") == (passes, passes * (2 * share + stored_bytes(share, "fp8")))
+    gathers = cast.comm_bytes[rows_named(cast, "layer 0 weights all-gather")].tolist()
+    assert gathers == [-(-stored_bytes(weights, "fp8") // 4)] * passes
+    head = "forward 0 head weights all-gather"
+    assert (
+        cast.comm_bytes[rows_named(cast, head)].tolist() == plain.comm_bytes[rows_named(plain, head)].tolist()
+    )
+    values = model.hidden * model.feed_forward.width
+    assert of(cast, "layer 0 feed-forward up weights cast") == (2, 2 * 2 * stored_bytes(values, "fp8"))
+
+
+def test_experts_that_nobody_shares_are_cast_all_the_same() -> None:
+    plan = {"data": 2, "expert": 2, "zero": 3, "products": "fp8", "micro_batches": 1, "gather_cast": True}
+    trace = make_training(with_experts(), Plan(**plan)).trace(0)
+    values = Layers(with_experts(), Plan(**plan)).expert_weights(1)
+    size = 2 * values + stored_bytes(values, "fp8")
+    assert of(trace, "layer 1 expert share cast") == (2, 2 * size)
+
+
+@pytest.mark.parametrize("how", [{"products": "fp8"}, {"zero": 3}])
+def test_casts_are_gathered_only_where_casts_and_shares_are(how: dict[str, Any]) -> None:
+    with pytest.raises(UsageError) as refused:
+        Plan(gather_cast=True, **how)
+    assert "gather_cast is given, with zero" in f"{refused.value}"
 
 
 def test_values_of_a_byte_are_refused() -> None:

@@ -52,6 +52,8 @@ RECOMPUTED = [
     {},
     {"recompute": "selective", "fused_attention": False},
     {"recompute": "full"},
+    {"recompute": "norms+activation"},
+    {"recompute": "op", "recompute_layers": "every:2"},
 ]
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from machines import network, system
-from training_jobs import decoder, moved, rows_named, transformer
+from training_jobs import decoder, memory, moved, rows_named, transformer
 
 from et_sim.api import run
 from et_sim.trace import NodeKind, Trace
@@ -64,6 +64,16 @@ def test_a_layer_moves_what_its_biases_dropout_and_sums_do() -> None:
     assert size_of(trace, "backward", "feed-forward activation") == 4 * 8 * values
     assert size_of(trace, "forward", "rotary") == 0
     assert size_of(trace, "forward", "loss") == size_of(trace, "backward", "loss") == 14 * 32 * 128
+
+
+def test_without_dropout_no_mask_is_read_written_or_kept() -> None:
+    plan = Plan(micro_batches=1, dropout=False, fused_attention=False)
+    plain = replace(gpt(), has_dropout=False)
+    kept, left_out = make_training(gpt(), plan), make_training(plain, replace(plan, dropout=True))
+    for mine, expected in zip(kept.templates, left_out.templates, strict=True):
+        assert mine.tensor_bytes.tolist() == expected.tensor_bytes.tolist()
+        assert mine.launches.tolist() == expected.launches.tolist()
+    assert memory(gpt(), plan) == memory(plain, plan)
 
 
 def test_a_layer_without_biases_and_dropout_moves_less_and_turns_queries_and_keys() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,8 @@ from training_jobs import decoder, moved, rows_named, transformer, with_experts,
 
 from et_sim.api import run
 from et_sim.basics.errors import UsageError
+from et_sim.cli import main
+from et_sim.sweeps.recipes import model_and_plan
 from et_sim.trace import CollectiveKind, GroupRule, NodeKind, Trace, Workload
 from et_sim.trace.expansion import expanded
 from et_sim.trace.preflight import find_problems
@@ -79,6 +83,7 @@ PLANS = st.sampled_from(
         {"data": 4, "zero": 3, "shard": 2, "prefetch": 0},
         {"context": 4, "data": 2},
         {"context": 2, "context_attention": "all-to-all", "tensor": 2},
+        {"context": 2, "context_attention": "all-gather", "context_balance": "none", "pipeline": 2},
         {"tensor": 2, "context": 2, "data": 2, "pipeline": 2, "order": "data-tensor-pipeline-context"},
         {"data": 2, "stage_layers": (1, 3), "pipeline": 2},
         {"tensor": 2, "sequence_parallel": True, "overlap_tensor": False, "zero": 1, "data": 2},
@@ -304,6 +309,7 @@ def random_plans(draw: st.DrawFn) -> Plan:
         schedule=name,
         chunks=2 if name == "interleaved" else 1,
         micro_batches=pipeline * draw(st.integers(1, 2)),
+        context_balance=draw(st.sampled_from(["zigzag", "none"])),
         order="-".join(draw(st.permutations(["tensor", "context", "data", "pipeline"]))),
         sequence_parallel=tensor > 1 and draw(st.booleans()),
         context_attention=draw(st.sampled_from(["ring", "all-to-all"])) if tensor < 4 else "ring",
@@ -387,6 +393,11 @@ def test_no_timing_makes_a_job_hang(
         ({"recompute": "ful"}, "recompute is 'ful' (did you mean 'full'?)"),
         ({"order": "tp-data-x"}, "order is 'tp-data-x' (name each of tp, cp, ep, dp, pp at most once"),
         ({"order": "tp-dp", "pipeline": 2}, "order is 'tp-dp', which lacks context, pipeline"),
+        (
+            {"global_batch": 10, "data": 2, "batch": 2},
+            "global_batch is 10, which 2 replicas of micro-batches of 2 sequences do not divide (give a"
+            " multiple of 4, such as 8)",
+        ),
         ({"zero": 4}, "zero is 4 (give 0, 1, 2 or 3)"),
         ({"shard": 2}, "shard is 2, which does not divide 1 replicas"),
         ({"data": 2, "shard": 2}, "shard is given, and nothing is shared"),
@@ -406,6 +417,24 @@ def test_plans_that_cannot_be_are_refused(how: dict[str, Any], said: str) -> Non
     with pytest.raises(UsageError) as caught:
         make_training(decoder(), Plan(**how))
     assert said in str(caught.value)
+
+
+@given(st.integers(1, 8), st.integers(1, 4), st.integers(1, 9))
+def test_a_global_batch_says_how_many_micro_batches_there_are(data: int, batch: int, count: int) -> None:
+    plan = Plan(data=data, batch=batch, global_batch=data * batch * count)
+    assert plan == Plan(data=data, batch=batch, micro_batches=count)
+    assert replace(plan, data=2 * data).micro_batches == count
+
+
+def test_a_global_batch_beside_micro_batches_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    made = ["plan", "--model", "gpt2", "--dp", "2", "--global-batch", "32"]
+    assert main([*made, "--micro-batches", "8"]) == 2
+    assert "micro_batches is 8, and global_batch 32 (give one of them" in capsys.readouterr().err
+    assert main([*made, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["plan"]["micro_batches"] == 16
+    recipe = {"make": "llm", "model": "gpt2", "plan": {"micro-batches": 8, "global-batch": 32}}
+    with pytest.raises(UsageError, match="micro_batches is 8"):
+        model_and_plan(recipe, Path())
 
 
 @pytest.mark.parametrize("name", ["1f1b", "zero-bubble"])

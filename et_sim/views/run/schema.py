@@ -95,7 +95,9 @@ COSTS = {
 THROUGHPUT = {
     "tokens": int,
     "datatype": str,
-    **_each(NUMBER, "peak_tflops tflops_per_rank mfu hfu price_per_million_tokens joules_per_million_tokens"),
+    **_each(NUMBER, "peak_tflops tflops_per_rank mfu hfu"),
+    "mfu_unmasked": IfThere(NUMBER),
+    **_each(NUMBER, "price_per_million_tokens joules_per_million_tokens"),
     **_each((int, float), "tokens_per_s tokens_per_s_per_rank"),
 }
 HELD = {

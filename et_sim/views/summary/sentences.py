@@ -17,6 +17,7 @@ from et_sim.views.summary.rank_table import called
 from et_sim.views.text import share
 
 COMPLETE, STALLED, NOT_SIMULATED = "complete", "stalled", "not simulated"
+MOSTLY_SEEN = 0.9  # of a step's operations, from where on masked scores are not worth a figure of their own
 NAMED_BY = {"workload": ", named by the workload", "nobody": ", as none is named"}
 
 
@@ -187,8 +188,11 @@ def utilisation_text(utilisation: dict[str, Any] | None) -> str:
     if utilisation is None or utilisation["mfu"] is None:
         return ""
     mfu, hfu = utilisation["mfu"], utilisation["hfu"]
+    unmasked = utilisation.get("mfu_unmasked")
     counts_skipped = hfu is not None and hfu < mfu
     parts = [f"MFU {100 * mfu:.1f} %{' with masked scores' if counts_skipped else ''}"]
+    if unmasked is not None and unmasked < MOSTLY_SEEN * mfu:
+        parts = [f"MFU {100 * mfu:.1f} % with masked scores ({100 * unmasked:.1f} % without)"]
     if hfu is not None:
         parts.append(f"HFU {100 * hfu:.1f} %")
     of = " ".join(filter(None, (utilisation["datatype"], "dense peak")))

@@ -1,15 +1,17 @@
 """The core of attention: scores of queries and keys, and sums of values by them.
 
 Ranks of the context axis have a share of the tokens each. In a ring, keys and values travel from rank to
-rank, and each works on those that it has; backward, their gradients travel along and return to their owner.
-With all-to-all exchanges, each rank gets all tokens of a share of the heads, and gives them back.
+rank, and each works on those that it has, and merges what comes out with what it had; backward, their
+gradients travel along and return to their owner. With all-gathers, each rank gets all keys and values, and
+backward the gradients of all are reduced and scattered. With all-to-all exchanges, each rank gets all tokens
+of a share of the heads, and gives them back.
 
-Fused, it is one kernel, which works scores out again on the way back, and leaves masked ones out. Where
-queries see a window of tokens only, keys and values are read once all the same. Not fused, it is products,
-softmax (with scale and mask) and dropout, each of which reads and writes all scores, masked ones included.
+Fused, it is one kernel for each block of queries and keys, which works scores out again on the way back, and
+leaves masked ones out. Where queries see a window of tokens only, keys and values are read once all the same.
+Not fused, it is products, softmax (with scale and mask) and dropout, each of which reads and writes all
+scores of a block, masked ones included.
 
-The share of every rank is taken to be equal, also where later tokens see more of the sequence: that is how
-the tokens are dealt out (two stripes each, one from either end).
+Where all ranks have as many pairs, all are taken to have the blocks of the one in the middle.
 """
 
 from __future__ import annotations
@@ -21,16 +23,17 @@ from et_sim.workloads.kernels import MASK_BYTES, Kernel, passing, product, softm
 from et_sim.workloads.models.model import Attention, Model
 from et_sim.workloads.rank import Rank
 from et_sim.workloads.recording import Nodes
-from et_sim.workloads.training.plan import CONTEXT, Plan
+from et_sim.workloads.training.blocks import Block, Sight, gathered_blocks, ring_blocks
+from et_sim.workloads.training.plan import ALL_GATHER, CONTEXT, RING, ZIGZAG, Plan
 from et_sim.workloads.training.work import Work
+
+SUM_BYTES = 4  # of an output while blocks are merged, and of the logarithm of a row's sum
+MERGED = 4  # operations for each: both parts are scaled, and added up
 
 
 def pairs(batch: int, sequence: int, *, causal: bool, window: int = 0) -> int:
     """Of a query and a key that it sees: of the last ones of a window, if there is one."""
-    if not causal:
-        return batch * sequence * sequence
-    seen = min(window or sequence, sequence)
-    return batch * (seen * (seen + 1) // 2 + (sequence - seen) * seen)
+    return batch * Sight(sequence, causal, window).pairs(sequence)
 
 
 def products(attention: Attention, *, backward: bool) -> int:
@@ -39,42 +42,51 @@ def products(attention: Attention, *, backward: bool) -> int:
     return 3 * query + 2 * value if backward else query + value
 
 
+def sight_of(model: Model, plan: Plan, window: int) -> Sight:
+    """Which keys queries see in a layer with such a window."""
+    causal = plan.causal and not model.is_encoder
+    return Sight(model.sequence, causal, window if causal else 0, plan.document_tokens)
+
+
 class Core(Struct, frozen=True):
     """Of one micro-batch, on one rank."""
 
     attention: Attention
+    sight: Sight
     tensor: int
     context: int
-    by_ring: bool
-    tokens: int  # of the rank
-    pairs: int  # of all ranks of the context axis
+    method: str
+    is_zigzag: bool
     value_bytes: int
-    is_recomputed: bool
     is_fused: bool
     drops: bool
     batch: int
-    is_causal: bool
-    window: int  # tokens that a query sees; 0: all before
 
     @staticmethod
     def of(model: Model, plan: Plan, window: int) -> Core:
         """That of a layer with such a window."""
-        causal = plan.causal and not model.is_encoder
         return Core(
             model.attention,
+            sight_of(model, plan, window),
             plan.tensor,
             plan.context,
-            plan.context_attention == "ring",
-            plan.batch * model.sequence // plan.context,
-            pairs(plan.batch, model.sequence, causal=causal, window=window),
+            plan.context_attention,
+            plan.context_balance == ZIGZAG,
             plan.value_bytes,
-            plan.recompute == "selective",
             plan.fused_attention,
-            model.has_dropout,
+            model.has_dropout and plan.dropout,
             plan.batch,
-            causal,
-            window if causal else 0,
         )
+
+    @property
+    def tokens(self) -> int:
+        """Of the rank."""
+        return self.batch * self.sight.sequence // self.context
+
+    @property
+    def _split(self) -> int:
+        """Into how many shares the heads are cut."""
+        return 1 if self.method in (RING, ALL_GATHER) else self.context
 
     @property
     def _heads(self) -> int:
@@ -103,35 +115,51 @@ class Core(Struct, frozen=True):
         """Keys and values of the rank's own tokens."""
         return self.tokens * self._key_values * self.value_bytes
 
-    def _kernels(self, share: int, *, backward: bool) -> tuple[Kernel, ...]:
-        """A share of the rank's work."""
+    def blocks(self, place: int) -> tuple[Block | None, ...]:
+        """Of the rank at a place of the context axis, one after the other; None: a step without work."""
+        if self._split > 1 or self.context == 1:
+            return (self.sight.block(0, self.sight.sequence),)
+        blocks = ring_blocks if self.method == RING else gathered_blocks
+        return blocks(self.sight, self.context, place, is_balanced=self.is_zigzag)
+
+    def _of(self, rank: Rank) -> tuple[Block | None, ...]:
+        """Those of a rank; those of the middle, if all have as much work."""
+        work = {
+            sum(block.pairs for block in self.blocks(place) if block is not None)
+            for place in range(self.context)
+        }
+        return self.blocks(self.context // 2 if len(work) == 1 else rank.place(CONTEXT))
+
+    def _kernels(self, block: Block, *, backward: bool) -> tuple[Kernel, ...]:
         if self.is_fused:
-            return (self._fused(share, backward=backward),)
-        return self._apart_backward(share) if backward else self._apart(share)
+            return (self._fused(block, backward=backward),)
+        return self._apart_backward(block) if backward else self._apart(block)
 
-    def _of_scores(self, share: int) -> tuple[int, int, int]:
-        """Queries and keys of a head's scores, and heads of all sequences."""
-        tokens, split = self.tokens // self.batch, 1 if self.by_ring else self.context
-        return tokens * split, tokens * self.context // share, self.batch * self._heads // split
+    def _of_scores(self, block: Block) -> tuple[int, int, int]:
+        """Queries and keys of a head's scores, masked ones included, and heads of all sequences."""
+        return block.all_queries, block.keys_read, self.batch * self._heads // self._split
 
-    def _apart(self, share: int) -> tuple[Kernel, ...]:
+    def _apart(self, block: Block) -> tuple[Kernel, ...]:
         """Not fused; softmax scales and masks, and outputs are put together head by head."""
-        queries, keys, heads = self._of_scores(share)
+        queries, keys, heads = self._of_scores(block)
         size, attention = self.value_bytes, self.attention
         dropout = passing("score dropout", queries * keys * heads, 2 * size + MASK_BYTES, 2)
+        outputs = queries * heads * attention.value_size
         return (
             product("scores", queries, keys, attention.query_size, size, heads),
             softmax("softmax", queries * heads, keys, 2 * size),
             *((dropout,) if self.drops else ()),
             product("sums of values", queries, attention.value_size, keys, size, heads),
-            passing("outputs transposed", self.tokens * self._outputs, 2 * size),
+            passing("outputs transposed", outputs, 2 * size),
         )
 
-    def _apart_backward(self, share: int) -> tuple[Kernel, ...]:
+    def _apart_backward(self, block: Block) -> tuple[Kernel, ...]:
         """The same in the other direction; gradients of queries, keys and values are put together."""
-        queries, keys, heads = self._of_scores(share)
+        queries, keys, heads = self._of_scores(block)
         size, attention = self.value_bytes, self.attention
         dropout = passing("score dropout", queries * keys * heads, 2 * size + MASK_BYTES, 2)
+        gradients = queries * heads * attention.query_size
+        gradients += self.batch * keys * self._key_values // self._split
         return (
             product("scores gradients", queries, keys, attention.value_size, size, heads),
             product("values gradients", keys, attention.value_size, queries, size, heads),
@@ -139,71 +167,84 @@ class Core(Struct, frozen=True):
             softmax("softmax", queries * heads, keys, 3 * size),
             product("queries gradients", queries, attention.query_size, keys, size, heads),
             product("keys gradients", keys, attention.query_size, queries, size, heads),
-            passing("gradients transposed", self.tokens * (self._query_values + self._key_values), 2 * size),
+            passing("gradients transposed", gradients, 2 * size),
         )
 
-    def _fused(self, share: int, *, backward: bool) -> Kernel:
-        attention, heads = self.attention, self._heads
+    def _fused(self, block: Block, *, backward: bool) -> Kernel:
+        attention, heads = self.attention, self._heads // self._split
         query, value = attention.query_size, attention.value_size
         length = products(attention, backward=backward)
-        pairs = self.pairs // (self.context * share)
-        moved = self.tokens * (self._query_values + self._outputs + self._key_values)
-        tokens, split = self.tokens // self.batch, 1 if self.by_ring else self.context
-        keys = tokens * self.context // share
-        if self.window:  # in words, the mean number that a query sees, rounded up
-            keys = -(-self.pairs // (self.batch * tokens * self.context))
+        moved = block.all_queries * (self._query_values + self._outputs) + block.keys_read * self._key_values
         shape = shapes.attention(
-            self.batch,
-            heads // split,
-            tokens * split,
-            keys,
+            self.batch * block.documents,
+            heads,
+            block.queries,
+            block.keys,
             query,
-            key_heads=max(self._key_heads // split, 1),
+            key_heads=max(self._key_heads // self._split, 1),
             value_width=None if value == query else value,
-            causal=self.is_causal and self.context == 1 and not self.window,
+            causal=block.is_causal,
             backward=backward,
         )
-        size = moved * (2 if backward else 1) * self.value_bytes
-        return Kernel("attention", 2 * pairs * heads * length, size, shape)
+        size = self.batch * moved // self._split * (2 if backward else 1) * self.value_bytes
+        return Kernel("attention", 2 * self.batch * block.pairs * heads * length, size, shape)
 
     def forward(self, work: Work) -> None:
-        if self.context == 1:
-            self._all(work, backward=False)
-        elif self.by_ring:
-            self._ring(work, backward=False)
-        else:
-            self._exchanged(work, backward=False)
+        self._run(work, backward=False)
 
     def backward(self, work: Work) -> None:
-        if self.is_recomputed:
-            self._all(work, backward=False)
+        self._run(work, backward=True)
+
+    def _run(self, work: Work, *, backward: bool) -> None:
+        blocks = self._of(work.rank)
         if self.context == 1:
-            self._all(work, backward=True)
-        elif self.by_ring:
-            self._ring(work, backward=True)
+            self._all(work, blocks, backward=backward)
+        elif self.method == RING:
+            self._ring(work, blocks, backward=backward)
+        elif self.method == ALL_GATHER:
+            self._gathered(work, blocks, backward=backward)
         else:
-            self._exchanged(work, backward=True)
+            self._exchanged(work, blocks, backward=backward)
 
-    def _all(self, work: Work, *, backward: bool) -> None:
-        for kernel in self._kernels(1, backward=backward):
-            work.then(kernel)
+    def _all(self, work: Work, blocks: tuple[Block | None, ...], *, backward: bool) -> None:
+        for block in filter(None, blocks):
+            for kernel in self._kernels(block, backward=backward):
+                work.then(kernel)
 
-    def _ring(self, work: Work, *, backward: bool) -> None:
+    def _ring(self, work: Work, blocks: tuple[Block | None, ...], *, backward: bool) -> None:
         """While a rank works on the keys and values that it has, the next ones come."""
-        kernels, given, has = self._kernels(self.context, backward=backward), work.at, work.at
+        has, done = work.at, work.at
         gradients: Nodes = ()
-        for step in range(self.context):
+        last = max(step for step, block in enumerate(blocks) if block is not None)
+        for step, block in enumerate(blocks):
             coming: Nodes = ()
             if step + 1 < self.context:
                 coming = self._pass_on(work.rank, work, has, "keys")
-            done = given + has + gradients
-            for kernel in kernels:
-                done = work.compute(kernel, done)
+            if block is not None:
+                done += has
+                for kernel in self._kernels(block, backward=backward):
+                    done = work.compute(kernel, done)
+                if step and backward:
+                    done = work.compute(self._sum_of_gradients(block), done + gradients)
+                elif step:
+                    done = work.compute(self._merge(block, is_first=step == 1, is_last=step == last), done)
             if backward:
-                gradients = self._pass_on(work.rank, work, done + gradients, "gradients of keys")
+                summed = done if block is not None else gradients
+                gradients = self._pass_on(work.rank, work, summed, "gradients of keys")
             has = coming
-            work.at = done
-        work.at += gradients
+        work.at = done + gradients
+
+    def _merge(self, block: Block, *, is_first: bool, is_last: bool) -> Kernel:
+        """Outputs so far and those of a block, each scaled by its share of a row's sum of exponentials."""
+        rows, size = self.batch * block.all_queries, self.value_bytes
+        moved = (size if is_first else SUM_BYTES) + size + (size if is_last else SUM_BYTES)
+        kernel = passing("outputs merged", rows * self._outputs, moved, MERGED)
+        return kernel._replace(bytes=kernel.bytes + 3 * SUM_BYTES * rows * self._heads)
+
+    def _sum_of_gradients(self, block: Block) -> Kernel:
+        """Those of a block's queries and keys are added to those so far."""
+        values = block.all_queries * self._query_values + block.keys_read * self._key_values
+        return passing("gradients summed", self.batch * values, 3 * self.value_bytes, launches=2)
 
     def _pass_on(self, rank: Rank, work: Work, after: Nodes, content: str) -> Nodes:
         """To the next rank of the ring, and from the one before."""
@@ -214,11 +255,30 @@ class Core(Struct, frozen=True):
         source = rank.next(CONTEXT, -1, wraps=True)
         return rank.receive(source, size, tag, name=work.name(f"{content} receive"), after=after)
 
-    def _exchanged(self, work: Work, *, backward: bool) -> None:
+    def _gathered(self, work: Work, blocks: tuple[Block | None, ...], *, backward: bool) -> None:
+        """All keys and values, before each pass; backward, the gradients of all of them are reduced."""
+        work.exchange("all_gather", self.key_bytes, CONTEXT, "keys all-gather")
+        values = self.tokens * self.context * self._key_values
+        in_order = passing("keys in order", values, 2 * self.value_bytes)
+        if len(blocks) > 1:
+            work.then(in_order)
+        for number, block in enumerate(filter(None, blocks)):
+            for kernel in self._kernels(block, backward=backward):
+                work.then(kernel)
+            if number and backward:
+                added = self.batch * block.keys_read * self._key_values
+                work.then(passing("gradients summed", added, 3 * self.value_bytes))
+        if backward:
+            if len(blocks) > 1:
+                work.then(in_order._replace(name="gradients of keys in order"))
+            size = self.key_bytes * self.context
+            work.exchange("reduce_scatter", size, CONTEXT, "gradients of keys reduce-scatter")
+
+    def _exchanged(self, work: Work, blocks: tuple[Block | None, ...], *, backward: bool) -> None:
         """All tokens of some heads, instead of some tokens of all heads."""
         there = self.tokens * (self._query_values + self._key_values) * self.value_bytes
         back = self.tokens * self._outputs * self.value_bytes
         first, last = (back, there) if backward else (there, back)
         work.exchange("all_to_all", first, CONTEXT, "heads all-to-all")
-        self._all(work, backward=backward)
+        self._all(work, blocks, backward=backward)
         work.exchange("all_to_all", last, CONTEXT, "tokens all-to-all")

@@ -95,7 +95,7 @@ def bounds_of(model: Model, plan: Plan, kernel_ns: KernelTimes) -> Bounds:
         memory = max(memory, _memory(plan, units, orders[place]))
         alike = tuple(tuple((unit.parts, *unit.weights[1:]) for unit in chunk) for chunk in units)
         if alike not in known:
-            rank = int(np.argmax(places == place))
+            rank = int(np.flatnonzero(places == place)[-1])  # with the last tokens, which see most keys
             recorder = Rank(least.axes, rank, {}, "<bounds>")
             program(recorder)
             known[alike] = _kernels(recorder.recording.trace(), rank, kernel_ns)

@@ -47,6 +47,11 @@ class Layers(Struct, frozen=True):
         return self.tokens * self.model.hidden * self.plan.value_bytes
 
     @property
+    def has_dropout(self) -> bool:
+        """Whether the model has dropout, and the plan leaves it in."""
+        return self.model.has_dropout and self.plan.dropout
+
+    @property
     def vocabulary(self) -> int:
         """Rows of the embedding on a rank."""
         return -(-self.model.vocabulary // self.plan.tensor)
@@ -62,7 +67,7 @@ class Layers(Struct, frozen=True):
 
         On the way back the gradients of both sides of the sum, of dropout, and of the bias are kernels apart.
         """
-        size, drops = self.plan.value_bytes, self.model.has_dropout
+        size, drops = self.plan.value_bytes, self.has_dropout
         values = self.kept_tokens * self.model.hidden
         forward = passing(name, values, 3 * size + drops * MASK_BYTES, 1 + has_bias + 2 * drops)
         moved = 3 * size + drops * (2 * size + MASK_BYTES) + has_bias * size
@@ -227,10 +232,10 @@ class Layers(Struct, frozen=True):
         rows = passing("embedding", self.tokens * hidden, 2 * size)
         table = passing("embedding", (self.tokens + self.vocabulary) * hidden, size, launches=2)
         parts: list[ModelPart] = [Passing((rows,), (table,)), self._leave("embedding")]
-        if model.positions or model.has_dropout:
-            drops = model.has_dropout * (2 * size + MASK_BYTES)
+        if model.positions or self.has_dropout:
+            drops = self.has_dropout * (2 * size + MASK_BYTES)
             values, moved = self.kept_tokens * hidden, (3 * size if model.positions else 0) + drops
-            launches = (model.positions > 0) + model.has_dropout
+            launches = (model.positions > 0) + self.has_dropout
             summed = passing("embedding sum", values, moved, 2, launches)
             dropped = (passing("embedding sum", values, drops),) if drops else ()
             parts.append(Passing((summed,), dropped))

@@ -4,6 +4,7 @@ Chowdhery et al. (PaLM, 2022, appendix B), as Narayanan et al. (Megatron, 2021) 
 6 operations for each weight that it is multiplied with, 2 on the way forth and 4 on the way back, and
 12 x layers x width x sequence for scores and their sums. Every query counts for every key, masked or not:
 published figures do not halve attention that is causal. Where a layer has a window, keys are those within it.
+Unmasked operations are the same with the scores that a query sees only: causal, and within its document.
 Weights that are only looked up (the embedding, unless the head shares it) are in no product.
 
 Hardware operations are those that kernels execute: with recomputed activations, and without the scores that a
@@ -16,6 +17,7 @@ from __future__ import annotations
 from et_sim.trace.columns import NodeKind
 from et_sim.trace.workload import Step, Workload
 from et_sim.workloads.models.model import Model
+from et_sim.workloads.training.attention import sight_of
 from et_sim.workloads.training.plan import Plan
 from et_sim.workloads.training.work import DATATYPES
 
@@ -36,6 +38,17 @@ def model_operations(model: Model, plan: Plan) -> int:
     )
 
 
+def unmasked_operations(model: Model, plan: Plan) -> int:
+    """Of a step, where scores that masks leave out do not count."""
+    sequences = tokens_of(model, plan) // model.sequence
+    width = model.attention.query_size + model.attention.value_size
+    sights = (sight_of(model, plan, model.window(layer)) for layer in range(model.layers))
+    masked = sum(_all_pairs(model, layer) for layer in range(model.layers)) - sum(
+        sight.pairs(model.sequence) for sight in sights
+    )
+    return model_operations(model, plan) - 6 * sequences * masked * model.attention.heads * width
+
+
 def datatype_of(plan: Plan) -> str:
     """Of the products with weights; empty if it has no name."""
     return plan.cast_to or DATATYPES.get(plan.value_bytes, "")
@@ -48,7 +61,9 @@ def step_of(model: Model, plan: Plan, workload: Workload) -> Step:
         count * int(trace.num_ops[trace.kind == NodeKind.COMP].sum())
         for count, trace in zip(counts, workload.templates, strict=True)
     )
-    return Step(tokens_of(model, plan), model_operations(model, plan), executed, datatype_of(plan))
+    operations = model_operations(model, plan), executed
+    unmasked = unmasked_operations(model, plan)
+    return Step(tokens_of(model, plan), *operations, datatype_of(plan), unmasked)
 
 
 def _multiplied(model: Model) -> int:

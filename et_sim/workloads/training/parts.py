@@ -5,7 +5,7 @@ is put off (`Work.later`): whoever runs the pass says when it is done, so that i
 
 Products may overlap with their own exchange: both in equal chunks of the tokens, one behind the other. While
 a rank works on one chunk, the inputs of the next one are gathered, or the outputs of the one before reduced.
-Each chunk reads all weights.
+Each chunk reads all weights, and is cast by itself.
 
 Not here: which parts a layer has (`layers`), and attention (`attention`).
 """
@@ -18,7 +18,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from et_sim.workloads.kernels import Kernel, cast, grouped_product, product, quantised
+from et_sim.workloads.kernels import Kernel, cast, grouped_product, passing, product, quantised, stored_bytes
 from et_sim.workloads.rank import MAIN
 from et_sim.workloads.recording import Nodes
 from et_sim.workloads.training.plan import EXPERT, TENSOR
@@ -83,36 +83,52 @@ class Product(Struct, frozen=True):
         """Of all experts."""
         return sum(self.groups) if self.groups else self.rows * self.copies
 
-    def _cast(self, work: Work, tensor: str, values: int, copies: int = 2) -> None:
-        if self.datatype:
-            work.then(cast(f"{self.name} {tensor} cast", values, self.value_bytes, self.datatype, copies))
+    def _casts(self, tensor: str, values: int, copies: int = 2) -> tuple[Kernel, ...]:
+        if not self.datatype:
+            return ()
+        return (cast(f"{self.name} {tensor} cast", values, self.value_bytes, self.datatype, copies),)
 
-    def _cast_weights(self, work: Work) -> None:
+    def cast_weights(self, work: Work) -> None:
+        """Cast them, where that was not done before."""
         is_gathered = work.plan.zero == 3
         place = (work.where, self.name, work.during if is_gathered else "")
         if place not in work.cast:
             work.cast.add(place)
             values = self.inner * self.columns * (len(self.groups) or self.copies)
-            self._cast(work, "weights", values, 1 if is_gathered else 2)
+            for kernel in self._weights_cast(work, values, is_gathered=is_gathered):
+                work.then(kernel)
 
-    def forward_kernel(self, chunks: int = 1) -> Kernel:
-        """Of one of several equal chunks of the tokens."""
-        return self._product(self.name, self.rows // chunks, self.columns, self.inner)
+    def _weights_cast(self, work: Work, values: int, *, is_gathered: bool) -> tuple[Kernel, ...]:
+        """Where they were gathered as cast along rows, what the way back needs is along columns."""
+        if not work.plan.gather_cast or not self.datatype:
+            return self._casts("weights", values, 1 if is_gathered else 2)
+        if not work.during.startswith("backward"):
+            return ()
+        moved = 2 * stored_bytes(values, self.datatype)
+        return (passing(f"{self.name} weights cast", values, 0)._replace(bytes=moved),)
 
-    def inputs_kernel(self, chunks: int = 1) -> Kernel:
-        """The same for gradients of inputs."""
-        return self._product(f"{self.name} inputs", self.rows // chunks, self.inner, self.columns)
+    def forward_kernels(self, chunks: int = 1) -> tuple[Kernel, ...]:
+        """Return those of one of several equal chunks of the tokens, the product last."""
+        casts = self._casts("inputs", self._rows // chunks * self.inner)
+        return (*casts, self._product(self.name, self.rows // chunks, self.columns, self.inner))
+
+    def inputs_kernels(self, chunks: int = 1) -> tuple[Kernel, ...]:
+        """Return the same for gradients of inputs."""
+        casts = self._casts("gradients", self._rows // chunks * self.columns)
+        return (*casts, self._product(f"{self.name} inputs", self.rows // chunks, self.inner, self.columns))
 
     def forward(self, work: Work) -> None:
-        self._cast_weights(work)
-        self._cast(work, "inputs", self._rows * self.inner)
-        work.then(self.forward_kernel())
+        self.cast_weights(work)
+        for kernel in self.forward_kernels():
+            work.then(kernel)
 
     def backward(self, work: Work) -> None:
-        self._cast_weights(work)
-        self._cast(work, "gradients", self._rows * self.columns)
+        self.cast_weights(work)
+        *casts, product = self.inputs_kernels()
+        for kernel in casts:
+            work.then(kernel)
         self.put_off_weights(work)
-        work.then(self.inputs_kernel())
+        work.then(product)
 
     def put_off_weights(self, work: Work, gradients: Nodes | None = None) -> None:
         """Those of weights come later, from gradients of outputs."""
@@ -205,11 +221,13 @@ class GatheredProduct(Struct, frozen=True):
     chunks: int
 
     def forward(self, work: Work) -> None:
-        _gather(work, self.enter, self.product.forward_kernel(self.chunks), self.chunks)
+        self.product.cast_weights(work)
+        _gather(work, self.enter, self.product.forward_kernels(self.chunks), self.chunks)
 
     def backward(self, work: Work) -> None:
+        self.product.cast_weights(work)
         self.product.put_off_weights(work)
-        _reduce(work, self.enter, self.product.inputs_kernel(self.chunks), self.chunks)
+        _reduce(work, self.enter, self.product.inputs_kernels(self.chunks), self.chunks)
 
 
 class ReducedProduct(Struct, frozen=True):
@@ -220,10 +238,12 @@ class ReducedProduct(Struct, frozen=True):
     chunks: int
 
     def forward(self, work: Work) -> None:
-        _reduce(work, self.leave, self.product.forward_kernel(self.chunks), self.chunks)
+        self.product.cast_weights(work)
+        _reduce(work, self.leave, self.product.forward_kernels(self.chunks), self.chunks)
 
     def backward(self, work: Work) -> None:
-        gathered = _gather(work, self.leave, self.product.inputs_kernel(self.chunks), self.chunks)
+        self.product.cast_weights(work)
+        gathered = _gather(work, self.leave, self.product.inputs_kernels(self.chunks), self.chunks)
         self.product.put_off_weights(work, gathered)
 
 
@@ -241,21 +261,25 @@ def overlapped(parts: Sequence[ModelPart], chunks: int) -> tuple[ModelPart, ...]
     return tuple(overlapped_parts)
 
 
-def _gather(work: Work, of: Enter | Leave, kernel: Kernel, chunks: int) -> Nodes:
+def _gather(work: Work, of: Enter | Leave, kernels: Sequence[Kernel], chunks: int) -> Nodes:
     """Gather each chunk before the product that needs it; what the last one waited for."""
     given, gathered = work.at, work.at
     for number in range(chunks):
         size = of.bytes // work.plan.tensor // chunks
         gathered = _exchange(work, "all_gather", size, f"{of.name} all-gather", number, chunks, given)
-        work.at = work.compute(_named(kernel, number, chunks), gathered)
+        work.at = gathered
+        for kernel in kernels:
+            work.then(_named(kernel, number, chunks))
     return gathered
 
 
-def _reduce(work: Work, of: Enter | Leave, kernel: Kernel, chunks: int) -> None:
+def _reduce(work: Work, of: Enter | Leave, kernels: Sequence[Kernel], chunks: int) -> None:
     """Reduce each chunk behind the product that it comes from."""
     given = work.at
     for number in range(chunks):
-        done = work.compute(_named(kernel, number, chunks), given)
+        done = given
+        for kernel in kernels:
+            done = work.compute(_named(kernel, number, chunks), done)
         name = f"{of.name} reduce-scatter"
         work.at = _exchange(work, "reduce_scatter", of.bytes // chunks, name, number, chunks, done)
 

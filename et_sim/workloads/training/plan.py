@@ -16,6 +16,7 @@ Not here: how much memory and traffic that makes (`figures`).
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from functools import lru_cache
@@ -27,6 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from et_sim.basics.errors import UsageError, did_you_mean
 from et_sim.basics.units import plural
 from et_sim.workloads.pipeline import SCHEDULES, Shape, schedule
+from et_sim.workloads.training.recomputation import MODES, MODULES, check_recompute
 
 if TYPE_CHECKING:
     from et_sim.workloads.axes import Axes
@@ -117,8 +119,8 @@ EXPERT, EXPERT_DATA = "expert", "expert-data"
 SHARD, REPLICA = "shard", "replica"
 ORDER = "tp-cp-ep-dp-pp"
 AXIS_OF = {"tp": TENSOR, "cp": CONTEXT, "ep": EXPERT, "dp": DATA, "pp": PIPELINE}
-RECOMPUTATION = ("none", "selective", "full")  # selective: the core of attention
-CONTEXT_ATTENTION = ("ring", "all-to-all")
+RING, ALL_GATHER, ALL_TO_ALL = CONTEXT_ATTENTION = ("ring", "all-gather", "all-to-all")
+ZIGZAG, IN_ORDER = CONTEXT_BALANCE = ("zigzag", "none")
 AS_VALUES = "values"
 PRODUCTS = (AS_VALUES, "fp8", "fp4")
 MOST = 10**9
@@ -144,6 +146,16 @@ def _option(default: Any, flag: str, text: str, least: float = 1) -> Any:
     return field(default=default, metadata={"flag": flag, "help": text, "least": least})
 
 
+def plan_of(given: Mapping[str, Any], **usual: Any) -> Plan:
+    """Return the plan of fields that are given; `usual` are those that stand where they are left out."""
+    if given.get("global_batch") and "micro_batches" in given:
+        raise UsageError(
+            f"micro_batches is {given['micro_batches']}, and global_batch {given['global_batch']}",
+            remedy="give one of them: the other follows",
+        )
+    return Plan(**{**usual, **given})
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """How one step of training is spread over ranks and time."""
@@ -161,6 +173,9 @@ class Plan:
     schedule: str = _option("1f1b", "--schedule", f"of the pipeline: {', '.join(SCHEDULES)}")
     chunks: int = _option(1, "--chunks", "parts of the model on each rank, for the schedule interleaved")
     micro_batches: int = _option(8, "--micro-batches", "micro-batches of a step, in every replica")
+    global_batch: int = _option(
+        0, "--global-batch", "sequences of a step in all replicas, in place of --micro-batches", 0
+    )
     batch: int = _option(1, "--batch", "sequences, images or samples in a micro-batch")
     stage_layers: tuple[int, ...] = _option(
         (), "--stage-layers", "layers of each part of the pipeline, as in 7,8,8,7 (default: all equal)"
@@ -169,10 +184,27 @@ class Plan:
         False, "--sequence-parallel", "tensor-parallel ranks share the tokens between their products"
     )
     context_attention: str = _option(
-        "ring", "--context-attention", f"with cp: {' or '.join(CONTEXT_ATTENTION)}"
+        RING, "--context-attention", f"with cp: {', '.join(CONTEXT_ATTENTION[:-1])} or {ALL_TO_ALL}"
+    )
+    context_balance: str = _option(
+        ZIGZAG,
+        "--context-balance",
+        "with cp and a causal mask: zigzag, a piece from either end for each rank; or none, pieces in order",
+    )
+    document_tokens: int = _option(
+        0,
+        "--document-tokens",
+        "tokens beyond which attention does not see (default: whole sequences)",
+        0,
     )
     recompute: str = _option(
-        "none", "--recompute", f"activations in the backward pass: {', '.join(RECOMPUTATION)}"
+        "none",
+        "--recompute",
+        f"activations in the backward pass: {', '.join(MODES)}, or modules, as in norms+activation:"
+        f" {', '.join(MODULES)}",
+    )
+    recompute_layers: str = _option(
+        "", "--recompute-layers", "recompute in these only: every:N or first:N of a stage (default: all)"
     )
     zero: int = _option(
         0, "--zero", "what replicas share: 1 optimizer states, 2 and gradients, 3 and weights (FSDP)", 0
@@ -198,9 +230,13 @@ class Plan:
     fused_attention: bool = _option(
         True, "--unfused-attention", "write the scores of attention to memory, and keep them"
     )
+    dropout: bool = _option(True, "--no-dropout", "leave out dropout, of models that have it")
     value_bytes: int = _option(2, "--value-bytes", "bytes of a weight or activation")
     products: str = _option(
         AS_VALUES, "--products", f"numbers that products with weights compute with: {', '.join(PRODUCTS)}"
+    )
+    gather_cast: bool = _option(
+        False, "--gather-cast", "with zero 3 and products fp8 or fp4: replicas cast their shares, then gather"
     )
     gradient_bytes: int = _option(2, "--gradient-bytes", "bytes of a gradient that replicas exchange")
     sum_bytes: int = _option(
@@ -231,8 +267,8 @@ class Plan:
                     remedy=f"it must be {limit}, and at most {MOST:,}",
                 )
         for name, known in (
-            ("recompute", RECOMPUTATION),
             ("context_attention", CONTEXT_ATTENTION),
+            ("context_balance", CONTEXT_BALANCE),
             ("products", PRODUCTS),
             ("schedule", tuple(SCHEDULES)),
         ):
@@ -240,6 +276,8 @@ class Plan:
             if value not in known:
                 remedy = did_you_mean(value, known) or f"known: {', '.join(known)}"
                 raise UsageError(f"{name} is {value!r}", remedy=remedy)
+        check_recompute(self.recompute, self.recompute_layers)
+        self._share_batch()
         if self.zero > 3:
             raise UsageError(f"zero is {self.zero}", remedy="give 0, 1, 2 or 3")
         if self.expert_seed and not is_zipf(self.expert_skew):
@@ -249,6 +287,21 @@ class Plan:
             )
         self._check_order()
         self._check_shares()
+
+    def _share_batch(self) -> None:
+        """Set the micro-batches that a global batch makes."""
+        if not self.global_batch:
+            return
+        each = self.data * self.batch
+        if self.global_batch % each:
+            near = max(self.global_batch // each, 1) * each
+            raise UsageError(
+                f"global_batch is {self.global_batch}, which {plural(self.data, 'replica')} of micro-batches"
+                f" of {plural(self.batch, 'sequence')} do not divide",
+                remedy=f"give a multiple of {each}, such as {near}",
+            )
+        object.__setattr__(self, "micro_batches", self.global_batch // each)
+        object.__setattr__(self, "global_batch", 0)  # a changed copy has its own number of micro-batches
 
     def check_values(self) -> None:
         """Refuse a language model whose activations have a byte each: none has."""
@@ -296,6 +349,11 @@ class Plan:
             )
         if self.shard and not self.zero:
             raise UsageError("shard is given, and nothing is shared", remedy="give zero, 1 to 3, too")
+        if self.gather_cast and not (self.zero == 3 and self.cast_to):
+            raise UsageError(
+                f"gather_cast is given, with zero {self.zero} and products {self.products}",
+                remedy="give zero 3 and products, fp8 or fp4, or leave it out",
+            )
         self._check_tensor()
         schedule(self.schedule, Shape(self.pipeline, self.micro_batches, self.chunks))
 
@@ -313,12 +371,6 @@ class Plan:
             raise UsageError(
                 f"tensor_overlap is {self.tensor_overlap}, and tokens are not exchanged beside products",
                 remedy="give sequence_parallel, and leave no_overlap_tensor out",
-            )
-
-        if self.tensor_overlap > 1 and self.cast_to:
-            raise UsageError(
-                f"products is {self.products}, and casts are not cut into the chunks of tensor_overlap",
-                remedy="leave one of them out",
             )
 
     @property

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from et_sim.workloads.kernels import optimizer, passing
+from et_sim.workloads.kernels import cast, optimizer, passing
 from et_sim.workloads.rank import MAIN
 from et_sim.workloads.recording import Nodes
 from et_sim.workloads.training.plan import Plan
@@ -52,10 +52,15 @@ class Replicas:
         for (count, sharing, size, kind), whole in zip(
             self._counts((weights,)), self.states.gathered(weights), strict=True
         ):
+            if count and self.states.are_gathered_cast(weights):
+                share = -(-count // size)
+                values, products = self._plan.value_bytes, self._plan.products
+                name = f"{weights.name} {kind}share cast"
+                after = self.work.compute(cast(name, share, values, products, 1), after)
             if count and size > 1:
                 nodes = self.work.rank.collective(
                     "all_gather",
-                    -(-count * self._plan.value_bytes // size),
+                    -(-self.states.gathered_bytes(weights, count) // size),
                     sharing.shares,
                     name=f"{self.work.during} {weights.name} {kind}weights all-gather",
                     after=after,

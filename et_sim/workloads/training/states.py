@@ -90,8 +90,20 @@ class States(Struct, frozen=True):
 
     def gathered(self, unit: Weights) -> tuple[Tensors, Tensors]:
         """All dense weights, and all of the rank's experts, with casts, where it has a share of them only."""
-        each = self.plan.value_bytes
-        return self._whole(unit, 3, "weights", lambda count: count * each + self._cast_bytes(unit, count))
+        copies, size = (2, 0) if self.are_gathered_cast(unit) else (1, self.plan.value_bytes)
+        return self._whole(
+            unit, 3, "weights", lambda count: count * size + copies * self._cast_bytes(unit, count)
+        )
+
+    def are_gathered_cast(self, unit: Weights) -> bool:
+        """Whether replicas cast their shares of a unit's weights before they gather them."""
+        return unit.are_cast and self.plan.gather_cast
+
+    def gathered_bytes(self, unit: Weights, count: int) -> int:
+        """What replicas gather for so many weights of a unit: values, or as they are cast."""
+        if self.are_gathered_cast(unit):
+            return stored_bytes(count, self.plan.cast_to)
+        return count * self.plan.value_bytes
 
     def unreduced(self, unit: Weights) -> tuple[Tensors, Tensors]:
         """Their gradients in one micro-batch, where the rank keeps a share only."""

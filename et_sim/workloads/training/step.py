@@ -18,10 +18,22 @@ from et_sim.workloads.models.model import Model
 from et_sim.workloads.pipeline import Direction, Pass, Shape, pass_label, schedule
 from et_sim.workloads.rank import MAIN, Program, Rank, make_workload
 from et_sim.workloads.recording import MOST_NODES, Nodes
+from et_sim.workloads.training.again import check_modules
 from et_sim.workloads.training.layers import Layers
 from et_sim.workloads.training.operations import step_of
 from et_sim.workloads.training.parts import Enter, ModelPart
-from et_sim.workloads.training.plan import CONTEXT, DATA, PIPELINE, TENSOR, Piece, Plan
+from et_sim.workloads.training.plan import (
+    ALL_GATHER,
+    ALL_TO_ALL,
+    CONTEXT,
+    DATA,
+    PIPELINE,
+    RING,
+    TENSOR,
+    ZIGZAG,
+    Piece,
+    Plan,
+)
 from et_sim.workloads.training.replicas import LOSS_BYTES, Replicas
 from et_sim.workloads.training.uneven import UnevenSteps
 from et_sim.workloads.training.units import Unit, units_of
@@ -51,15 +63,8 @@ def check_plan(model: Model, plan: Plan) -> None:
         tokens = plan.batch * sequence // plan.context
         _check_share("tokens of a micro-batch", tokens, plan.tensor, "tensor-parallel ranks")
         _check_share("tokens of a rank", tokens // plan.tensor, plan.tensor_overlap, "chunks")
-    windows = [model.window(layer) for layer in range(model.layers)] if model.windows else []
-    if plan.context > 1 and plan.context_attention == "ring" and any(windows):
-        raise UsageError(
-            f"{model.name} has layers that see {max(windows)} tokens only, and a ring passes all keys on",
-            remedy="choose the context attention all-to-all",
-        )
-    if plan.context > 1 and plan.context_attention == "all-to-all":
-        heads = attention.heads // plan.tensor
-        _check_share("heads of a tensor-parallel rank", heads, plan.context, "context-parallel ranks")
+    _check_context(model, plan)
+    check_modules(model, plan.recompute)
     if plan.expert_skew and experts is None:
         raise UsageError(f"{model.name} has no experts", remedy="leave expert_skew out")
     if plan.expert > 1 and experts is None:
@@ -71,6 +76,27 @@ def check_plan(model: Model, plan: Plan) -> None:
         )
     if plan.expert_skew and experts is not None:
         Layers(model, plan).tokens_sent(experts)  # refuses loads that it cannot share out
+
+
+def _check_context(model: Model, plan: Plan) -> None:
+    """Refuse attention that the ranks of a context axis cannot share so."""
+    if plan.document_tokens:
+        _check_share("tokens of a sequence", model.sequence, plan.document_tokens, "tokens of a document")
+    if plan.context == 1:
+        return
+    windows = [model.window(layer) for layer in range(model.layers)] if model.windows else []
+    seen = max(windows, default=0) or plan.document_tokens
+    if plan.context_attention == RING and seen and seen < model.sequence:
+        raise UsageError(
+            f"{model.name} has layers that see {seen} tokens only, and a ring passes all keys on",
+            remedy=f"choose the context attention {ALL_GATHER} or {ALL_TO_ALL}",
+        )
+    if plan.context_attention == ALL_TO_ALL:
+        heads = model.attention.heads // plan.tensor
+        _check_share("heads of a tensor-parallel rank", heads, plan.context, "context-parallel ranks")
+    elif plan.context_balance == ZIGZAG and plan.causal and not model.is_encoder:
+        pieces = 2 * plan.context
+        _check_share("tokens of a sequence", model.sequence, pieces, "pieces of a zigzag")
 
 
 def _check_share(quantity: str, total: int, share: int, by: str) -> None:
@@ -218,7 +244,7 @@ class _Step:
         for unit in units:
             self._need(units, unit)
             since = len(work.kernels)
-            if unit.is_repeated:
+            if unit.parts_again:
                 self._again(unit)
             self._back(unit, pass_)
             work.begin(since, writes=unit.again(pass_.micro_batch))
@@ -227,9 +253,9 @@ class _Step:
         self.replicas.flush()  # buckets hold gradients of one pass
 
     def _again(self, unit: Unit) -> None:
-        """The forward pass of a layer, whose results were not kept, before gradients need them."""
+        """The forward pass of parts whose results were not kept, before gradients need them."""
         work, gradients = self.work, self.work.at
-        self._through(unit.parts, f"{unit.label} again")
+        self._through(unit.parts_again, f"{unit.label} again")
         work.at = (*work.at, *(node for node in gradients if node not in work.at))
 
     def _back(self, unit: Unit, pass_: Pass) -> None:

@@ -10,64 +10,114 @@ form. What goes into products only is kept as it was cast for them, if it was.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from et_sim.workloads.kernels import MASK_BYTES, stored_bytes
 from et_sim.workloads.models.model import Experts, FeedForward
+from et_sim.workloads.training.again import outputs, parts_again
 from et_sim.workloads.training.attention import Core
 from et_sim.workloads.training.layers import LOGIT_BYTES, Layers
 from et_sim.workloads.training.parts import ModelPart
 from et_sim.workloads.training.plan import Piece
+from et_sim.workloads.training.recomputation import (
+    ACTIVATION,
+    CORE,
+    FULL,
+    MLA_UP,
+    MLP,
+    MOE,
+    NORMS,
+    NOTHING,
+    OPERATORS,
+    SHARED,
+    is_chosen,
+    modules_of,
+)
 from et_sim.workloads.training.states import Tensors, Weights
+
+
+class Kept(NamedTuple):
+    """Values that a layer leaves, and the modules that compute them again where one of them is recomputed."""
+
+    values: int
+    modules: frozenset[str] = frozenset()
+    is_input: bool = False  # of products only
+    is_cast: bool = False  # kept as it was cast, too
 
 
 def activation_bytes(layers: Layers, layer: int, recompute: str | None = None) -> int:
     """What one micro-batch leaves in a layer until its backward pass; `recompute`: if not the plan's."""
     plan, model = layers.plan, layers.model
     kept, recompute = layers.kept_tokens * model.hidden, recompute or plan.recompute
-    if recompute == "full":
+    if recompute == FULL:
         return kept * plan.value_bytes
-    attention = model.attention
-    values = 2 * kept  # inputs of the two norms
-    inputs = 2 * kept  # of what comes after them, to be gathered again if they are spread
-    size = 2 * kept * MASK_BYTES if model.has_dropout else 0
-    core = Core.of(model, plan, model.window(layer))
-    spread = attention.heads * (attention.query_size + attention.value_size)  # queries, outputs
-    spread += attention.key_heads * (attention.query_size + attention.value_size)
-    values += -(-layers.tokens * spread // plan.tensor)
-    if recompute == "none":
-        size += _scores(core, plan.value_bytes, layers)
-    if model.experts is not None and model.has_experts(layer):
-        others, into = _of_experts(layers, model.experts)
-    else:
-        others, into = _feed_forward(layers, model.feed_forward)
-    values, inputs = values + others, inputs + into
+    if recompute == OPERATORS:
+        return (kept + _operator_values(layers)) * plan.value_bytes
+    modules = modules_of(recompute)
+    size = 2 * kept * MASK_BYTES if layers.has_dropout else 0
+    if CORE not in modules:
+        size += _scores(Core.of(model, plan, model.window(layer)), plan.value_bytes, layers)
+    left = [item for item in _kept(layers, layer) if not item.modules & modules]
+    values, inputs = (
+        sum(item.values for item in left if item.is_input is is_input) for is_input in (False, True)
+    )
     if not plan.cast_to:
         return size + (values + inputs) * plan.value_bytes
-    outputs = -(-layers.tokens * attention.heads * attention.value_size // plan.tensor)  # as cast, too
-    return size + values * plan.value_bytes + stored_bytes(inputs + outputs, plan.cast_to)
+    cast = inputs + sum(item.values for item in left if item.is_cast)
+    return size + values * plan.value_bytes + stored_bytes(cast, plan.cast_to)
 
 
-def _feed_forward(layers: Layers, part: FeedForward, copies: int = 1) -> tuple[int, int]:
-    """What goes into the activation function, and what comes out, which goes into a product."""
+def _kept(layers: Layers, layer: int) -> Iterator[Kept]:
+    """Yield all that a layer leaves, but for scores and masks of dropout."""
+    plan, model = layers.plan, layers.model
+    attention, kept = model.attention, layers.kept_tokens * model.hidden
+    yield Kept(2 * kept)  # inputs of the two norms
+    yield Kept(2 * kept, frozenset({NORMS}), is_input=True)  # gathered again if they are spread
+    queries = attention.heads * attention.query_size
+    keys = attention.key_heads * (attention.query_size + attention.value_size)
+    outputs = -(-layers.tokens * attention.heads * attention.value_size // plan.tensor)
+    whole = -(-layers.tokens * (queries + keys + attention.heads * attention.value_size) // plan.tensor)
+    yield Kept(whole - outputs, frozenset({MLA_UP}))
+    yield Kept(outputs, is_cast=True)
+    if model.experts is not None and model.has_experts(layer):
+        yield from _of_experts(layers, model.experts)
+    else:
+        yield from _feed_forward(layers, model.feed_forward, frozenset({MLP}))
+
+
+def _operator_values(layers: Layers) -> int:
+    """Outputs of products that are kept, and of attention."""
+    attention, tokens = layers.model.attention, layers.tokens
+    columns = sum(output.columns for output in outputs(layers) if output.is_kept)
+    return tokens * columns + -(-tokens * attention.heads * attention.value_size // layers.plan.tensor)
+
+
+def _feed_forward(
+    layers: Layers, part: FeedForward, modules: frozenset[str], copies: int = 1
+) -> Iterator[Kept]:
+    """Yield what goes into the activation function, and what comes out, which goes into a product."""
     each = layers.tokens * copies
     whole, out = (each * size // layers.plan.tensor for size in (part.inner + part.width, part.width))
-    return whole - out, out
+    yield Kept(whole - out, modules)
+    yield Kept(out, modules | {ACTIVATION}, is_input=True)
 
 
-def _of_experts(layers: Layers, experts: Experts) -> tuple[int, int]:
-    """Tokens as the experts get them, and what the experts make of them; what goes into products."""
+def _of_experts(layers: Layers, experts: Experts) -> Iterator[Kept]:
+    """Yield tokens as the experts get them, and what the experts make of them; what goes into products."""
     uneven, hidden, expert = layers.tokens_here(experts), layers.model.hidden, experts.expert
     sent = sum(uneven) if uneven else layers.kept_tokens * experts.chosen
-    others, into = _feed_forward(layers, expert, experts.shared)
-    return others + sent * (hidden + expert.inner), into + sent * (hidden + expert.width)
+    yield from _feed_forward(layers, expert, frozenset({MOE, SHARED}), experts.shared)
+    yield Kept(sent * (hidden + expert.inner), frozenset({MOE}))
+    yield Kept(sent * hidden, frozenset({MOE}), is_input=True)
+    yield Kept(sent * expert.width, frozenset({MOE, ACTIVATION}), is_input=True)
 
 
 def _scores(core: Core, value_bytes: int, layers: Layers) -> int:
     """Scores before and after softmax and dropout, where they are written and kept."""
     plan, model = layers.plan, layers.model
     every = plan.batch * model.sequence**2 // plan.context * (model.attention.heads // plan.tensor)
-    return every * (2 * value_bytes + (MASK_BYTES if model.has_dropout else 0)) if not core.is_fused else 0
+    return every * (2 * value_bytes + (MASK_BYTES if layers.has_dropout else 0)) if not core.is_fused else 0
 
 
 def head_bytes(layers: Layers) -> int:
@@ -85,7 +135,8 @@ class Unit(NamedTuple):
     tensor_class: str = ""
     left_bytes: int = 0  # by the forward pass of a micro-batch
     again_bytes: int = 0  # that it does not leave, and the backward pass needs
-    is_repeated: bool = False  # the whole forward pass is, before the backward pass
+    parts_again: tuple[ModelPart, ...] = ()  # that run again before the backward pass
+    is_repeated: bool = False  # gradients of weights need what they compute
 
     def left(self, micro_batch: int) -> Tensors:
         """What the way back needs of the forward pass."""
@@ -100,7 +151,11 @@ class Unit(NamedTuple):
 
 def units_of(layers: Layers, piece: Piece) -> tuple[Unit, ...]:
     """Those of a piece, in the order of the forward pass."""
-    units = [_layer(layers, layer) for layer in piece.all_layers]
+    plan = layers.plan
+    units = [
+        _layer(layers, layer, plan.recompute if is_chosen(plan.recompute_layers, number) else NOTHING)
+        for number, layer in enumerate(piece.all_layers)
+    ]
     if piece.has_embedding:
         weights = Weights("embedding", layers.embedding_weights, 0)
         units.insert(0, Unit("embedding", weights, layers.embedding()))
@@ -110,8 +165,8 @@ def units_of(layers: Layers, piece: Piece) -> tuple[Unit, ...]:
     return tuple(units)
 
 
-def _layer(layers: Layers, layer: int) -> Unit:
-    name, left = f"layer {layer}", activation_bytes(layers, layer)
+def _layer(layers: Layers, layer: int, recompute: str) -> Unit:
+    name, left = f"layer {layer}", activation_bytes(layers, layer, recompute)
     return Unit(
         name,
         Weights(
@@ -123,6 +178,7 @@ def _layer(layers: Layers, layer: int) -> Unit:
         layers.layer(layer),
         "activations",
         left,
-        activation_bytes(layers, layer, "none") - left,
-        layers.plan.recompute == "full",
+        activation_bytes(layers, layer, NOTHING) - left,
+        parts_again(layers, layer, recompute),
+        recompute != NOTHING and modules_of(recompute) != {CORE},
     )

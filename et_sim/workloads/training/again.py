@@ -1,0 +1,149 @@
+"""The parts of a layer that run again in its backward pass, and the outputs that are kept instead.
+
+Not here: how the options are written (`recomputation`), and memory of modules (`units`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from msgspec import structs
+
+from et_sim.basics.errors import UsageError
+from et_sim.workloads.models.model import Model
+from et_sim.workloads.training.attention import Core
+from et_sim.workloads.training.layers import Layers
+from et_sim.workloads.training.parts import (
+    GatheredProduct,
+    Leave,
+    ModelPart,
+    Passing,
+    Product,
+    ReducedProduct,
+)
+from et_sim.workloads.training.recomputation import (
+    ACTIVATION,
+    CORE,
+    FULL,
+    MLA_UP,
+    MLP,
+    MOE,
+    NORMS,
+    NOTHING,
+    OPERATORS,
+    SHARED,
+    modules_of,
+)
+
+
+def check_modules(model: Model, recompute: str) -> None:
+    """Refuse modules that the model lacks."""
+    experts, modules = model.experts, modules_of(recompute)
+    dense = experts is None or experts.dense_layers > 0
+    for name, exists in (
+        (MLA_UP, model.attention.latent is not None),
+        (MLP, dense),
+        (MOE, experts is not None),
+        (SHARED, experts is not None and experts.shared > 0),
+    ):
+        if name in modules and not exists:
+            raise UsageError(f"recompute names {name}, which {model.name} lacks", remedy="leave it out")
+    if recompute == OPERATORS and experts is not None:
+        raise UsageError(
+            f"recompute is {OPERATORS}, and {model.name} has experts, whose products are one operator",
+            remedy=f"give modules, as in {NORMS}+{MOE}, or {FULL}",
+        )
+
+
+def parts_again(layers: Layers, layer: int, recompute: str) -> tuple[ModelPart, ...]:
+    """Return those of a layer, in the order of the forward pass."""
+    parts = layers.layer(layer)
+    if recompute in (NOTHING, FULL):
+        return parts if recompute == FULL else ()
+    if recompute == OPERATORS:
+        return tuple(_between_kept(layers, parts))
+    modules = modules_of(recompute)
+    return tuple(part for part, of in _with_modules(layers, layer, parts) if of & modules)
+
+
+def _name(part: ModelPart) -> str:
+    if isinstance(part, GatheredProduct | ReducedProduct):
+        return part.product.name
+    if isinstance(part, Passing):
+        return next((kernel.name for kernel in (*part.there, *part.back)), "")
+    return str(getattr(part, "name", ""))
+
+
+def _with_modules(
+    layers: Layers, layer: int, parts: Sequence[ModelPart]
+) -> Iterator[tuple[ModelPart, set[str]]]:
+    """Yield each part with the modules that it belongs to."""
+    rest = MOE if layers.model.has_experts(layer) else MLP
+    is_attention = True
+    for part in parts:
+        name = _name(part)
+        of: set[str] = set()
+        if isinstance(part, Core):
+            of.add(CORE)
+        elif name.endswith(" norm"):
+            of.add(NORMS)
+        elif is_attention and layers.model.attention.latent and name.endswith((" up", "rotary")):
+            of.add(MLA_UP)
+        elif not is_attention and not name.endswith(" sum"):
+            of.add(rest)
+            if name.startswith("shared expert"):
+                of.add(SHARED)
+            if name.endswith(" activation"):
+                of.add(ACTIVATION)
+        is_attention = is_attention and name != "attention sum"
+        yield part, of
+
+
+class Output(NamedTuple):
+    """Columns of a product that one operator computes."""
+
+    product: str
+    columns: int
+    is_kept: bool
+
+
+def outputs(layers: Layers) -> list[Output]:
+    """Return those of a dense layer's products: queries, keys and values apart, as are both inputs of a gate.
+
+    Every second one is computed again. Of products in fewer bits none is kept: they are other operators.
+    """
+    model, tensor = layers.model, layers.plan.tensor
+    attention, part = model.attention, model.feed_forward
+    widths = [
+        (name, columns if name.endswith("down") else columns // tensor)
+        for name, _, columns in attention.projections(model.hidden)
+    ]
+    if attention.latent is None:
+        counts = (attention.heads, attention.key_heads, attention.key_heads)
+        widths = [("qkv", heads * attention.head_size // tensor) for heads in counts]
+    widths.append(("attention output", model.hidden))
+    widths += [("feed-forward up", part.width // tensor)] * (2 if part.is_gated else 1)
+    widths.append(("feed-forward down", model.hidden))
+    is_saved = not layers.plan.cast_to
+    return [Output(*each, is_saved and not number % 2) for number, each in enumerate(widths)]
+
+
+def _between_kept(layers: Layers, parts: Sequence[ModelPart]) -> Iterator[ModelPart]:
+    """Yield all but attention, kept outputs, and what no gradient needs: the last product and sum."""
+    again: dict[str, int] = {}
+    for output in outputs(layers):
+        again[output.product] = again.get(output.product, 0) + (0 if output.is_kept else output.columns)
+    is_reduced = layers.plan.sequence_parallel
+    for part in parts:
+        name = _name(part)
+        if name in ("feed-forward down", "feed-forward sum") or isinstance(part, Core | ReducedProduct):
+            continue
+        if isinstance(part, GatheredProduct):
+            yield part.enter
+        if isinstance(part, Product | GatheredProduct):
+            product = part.product if isinstance(part, GatheredProduct) else part
+            if again.get(name, 0) and not (is_reduced and name == "attention output"):
+                yield structs.replace(product, columns=again[name])
+        elif not (isinstance(part, Leave) and (part.is_scattered or name != "attention")):
+            yield part

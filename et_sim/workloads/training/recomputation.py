@@ -1,0 +1,59 @@
+"""The options that name what is computed again in the backward pass, instead of kept.
+
+Modules are those of Megatron-Core: its `core_attn`, `layernorm`, `moe_act`, `mla_up_proj`, `mlp`, `moe` and
+`shared_experts`. `op` is torchtitan's selective recomputation by operators: outputs of attention and of every
+other product with weights are kept, all else is computed again.
+"""
+
+from __future__ import annotations
+
+from et_sim.basics.errors import UsageError, did_you_mean
+
+NOTHING, SELECTIVE, FULL, OPERATORS = MODES = ("none", "selective", "full", "op")
+CORE, NORMS, ACTIVATION, MLA_UP, MLP, MOE, SHARED = MODULES = (
+    "core-attention",
+    "norms",
+    "activation",
+    "mla-up",
+    "mlp",
+    "moe",
+    "shared-experts",
+)
+EVERY, FIRST = CHOICES = ("every", "first")
+
+
+def modules_of(recompute: str) -> frozenset[str]:
+    """Return the modules that an option names; of modes only `selective` names one."""
+    if recompute == SELECTIVE:
+        return frozenset({CORE})
+    return frozenset() if recompute in MODES else frozenset(recompute.split("+"))
+
+
+def check_recompute(recompute: str, layers: str) -> None:
+    """Refuse modes, modules and layers that do not exist."""
+    words = [] if recompute in MODES else recompute.split("+")
+    for word in words:
+        if word not in MODULES or words.count(word) > 1:
+            known = (*MODES, *MODULES) if len(words) == 1 else MODULES
+            usual = f"known: {', '.join(MODES)}, or modules, as in norms+activation: {', '.join(MODULES)}"
+            fault = f"names {word} twice" if word in MODULES else f"is {recompute!r}"
+            raise UsageError(f"recompute {fault}", remedy=did_you_mean(word, known) or usual)
+    choice, _, count = layers.partition(":")
+    if layers and not (choice in CHOICES and count.isascii() and count.isdigit() and int(count) > 0):
+        raise UsageError(
+            f"recompute_layers is {layers!r}",
+            remedy="give every:N or first:N, N from 1 up, as in every:2",
+        )
+    if layers and recompute == NOTHING:
+        raise UsageError(
+            f"recompute_layers is {layers}, and nothing is recomputed",
+            remedy="give recompute, as in full, or leave recompute_layers out",
+        )
+
+
+def is_chosen(layers: str, number: int) -> bool:
+    """Return whether layers include that with a number, counted from 0 on its part of the pipeline."""
+    if not layers:
+        return True
+    choice, _, count = layers.partition(":")
+    return number % int(count) == 0 if choice == EVERY else number < int(count)
