@@ -316,7 +316,7 @@ def read_plan(options: Command, **usual: Any) -> Plan:
     for field, name in zip(fields(Plan), plan_options(), strict=True):
         if name in values:
             chosen[field.name] = not field.default if values[name] is True else values[name]
-    return Plan(**chosen)
+    return Plan.of(**chosen)
 
 
 def read_model(options: Command, plan: Plan) -> Model:

@@ -165,7 +165,7 @@ def model_and_plan(recipe: Mapping[str, Any], folder: Path) -> tuple[Model, Plan
 
     spec = read(_LanguageModel, check_recipe(recipe), Remarks())
     numbers = {name: getattr(spec, name) for name in ("layers", "sequence", "vocabulary") if name in recipe}
-    return replace(read_model(_beside(spec.model, folder)), **numbers), Plan(**spec.plan)
+    return replace(read_model(_beside(spec.model, folder)), **numbers), Plan.of(**spec.plan)
 
 
 def _beside(model: str, folder: Path) -> str:

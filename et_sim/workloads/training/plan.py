@@ -27,10 +27,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from et_sim.basics.errors import UsageError, did_you_mean
 from et_sim.basics.units import plural
 from et_sim.workloads.pipeline import SCHEDULES, Shape, schedule
+from et_sim.workloads.software import DEFAULT
 
 if TYPE_CHECKING:
     from et_sim.workloads.axes import Axes
     from et_sim.workloads.models.model import Model
+    from et_sim.workloads.software import Software
 
 
 ZIPF = "zipf:"
@@ -217,6 +219,9 @@ class Plan:
     memory_gbps: float = _option(
         2000.0, "--memory-gbps", "what they achieve of memory, in 10^9 bytes per second", SMALLEST
     )
+    software: str = _option(
+        DEFAULT, "--software", "what runs the step: a description by name, or a JSON file of one"
+    )
 
     def __post_init__(self) -> None:
         for plan_field in fields(self):
@@ -247,8 +252,23 @@ class Plan:
                 "expert_seed is given, and which experts are busy follows from no zipf",
                 remedy="give expert_skew, as in zipf:1.2, or leave expert_seed out",
             )
+        _ = self.by  # refuses software that there is not
         self._check_order()
         self._check_shares()
+
+    @staticmethod
+    def of(**options: Any) -> Plan:
+        """Return the plan with these options; the others are as its software has them."""
+        from et_sim.workloads.software import read_software
+
+        return Plan(**(read_software(options.get("software", DEFAULT)).plan_options | options))
+
+    @property
+    def by(self) -> Software:
+        """The description of the software."""
+        from et_sim.workloads.software import read_software
+
+        return read_software(self.software)
 
     def check_values(self) -> None:
         """Refuse a language model whose activations have a byte each: none has."""

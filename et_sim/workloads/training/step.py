@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import plural
-from et_sim.trace.workload import Workload
+from et_sim.trace.workload import MadeFor, Workload
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.pipeline import Direction, Pass, Shape, pass_label, schedule
 from et_sim.workloads.rank import MAIN, Program, Rank, make_workload
@@ -98,7 +98,13 @@ def _check_length(model: Model, plan: Plan) -> None:
 def make_training(model: Model, plan: Plan) -> Workload:
     """The workload of one step."""
     workload = make_workload(plan.axes, training_program(model, plan), source=f"<{model.name}>")
-    return replace(workload, step=step_of(model, plan, workload))
+    return replace(workload, step=step_of(model, plan, workload), software=made_for(plan))
+
+
+def made_for(plan: Plan) -> MadeFor:
+    """Return what runs take of a plan's software."""
+    by = plan.by
+    return MadeFor(by.name, by.about, by.host.each_ns, by.host.step_ns, by.processors)
 
 
 def training_program(model: Model, plan: Plan) -> Program:
