@@ -6,7 +6,7 @@ each of its values: accesses in the datatype of values, and accesses in fp32.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -14,10 +14,11 @@ from typing import Any
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import Kind, Remarks, Section, Slot, key
 from et_sim.documents.kinds import choice, count, flag, number, section, text, time
+from et_sim.trace.shapes import ATTENTION_KERNELS
 
 FP32_BYTES = 4
 BEST, UNFUSED = "best", "unfused"
-ATTENTION_KERNELS = (BEST, UNFUSED, "flash-1", "flash-2", "flash-3", "cudnn")
+ATTENTIONS = (BEST, UNFUSED, *ATTENTION_KERNELS)
 WEIGHTS, GRADIENTS = "weights", "gradients"
 ALL = (WEIGHTS, GRADIENTS)
 ROUTER, HEAD = "router", "head"
@@ -154,7 +155,7 @@ class Software:
     about: str = text("What it is, in a few words.", required=True)
     plan: PlanDefaults = section("Defaults of a plan's options.", PlanDefaults(), of=PlanDefaults)
     element_wise: ElementWise = section("Parts that are not fused.", ElementWise(), of=ElementWise)
-    attention: str = choice("Which kernel attention is.", BEST, choices=ATTENTION_KERNELS)
+    attention: str = choice("Which kernel attention is.", BEST, choices=ATTENTIONS)
     expands_keys: bool = flag("Whether keys and values are copied for every query head.", False)
     splits_products: bool = flag(
         "Whether queries, keys and values, and the halves of a gated part, are products of their own.", False
@@ -197,4 +198,9 @@ class Software:
 
     def repeats(self, part: str) -> bool:
         """Whether selective recomputation works a part out again."""
-        return any(part == word or part.endswith(f" {word}") for word in self.again)
+        return is_named(part, self.again)
+
+
+def is_named(part: str, words: Sequence[str]) -> bool:
+    """Return whether a part is called like one of some words, or ends with one."""
+    return any(part == word or part.endswith(f" {word}") for word in words)

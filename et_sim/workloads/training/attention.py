@@ -21,6 +21,7 @@ from et_sim.workloads.kernels import MASK_BYTES, Kernel, passing, product, softm
 from et_sim.workloads.models.model import Attention, Model
 from et_sim.workloads.rank import Rank
 from et_sim.workloads.recording import Nodes
+from et_sim.workloads.software.description import BEST, UNFUSED
 from et_sim.workloads.training.plan import CONTEXT, Plan
 from et_sim.workloads.training.work import Work
 
@@ -55,6 +56,7 @@ class Core(Struct, frozen=True):
     batch: int
     is_causal: bool
     window: int  # tokens that a query sees; 0: all before
+    kernel: str = ""  # if it is not the best that the device has
 
     @staticmethod
     def of(model: Model, plan: Plan, window: int) -> Core:
@@ -68,12 +70,13 @@ class Core(Struct, frozen=True):
             plan.batch * model.sequence // plan.context,
             pairs(plan.batch, model.sequence, causal=causal, window=window),
             plan.value_bytes,
-            plan.recompute == "selective",
+            plan.recompute == "selective" and plan.by.repeats("attention"),
             plan.fused_attention,
             model.has_dropout,
             plan.batch,
             causal,
             window if causal else 0,
+            "" if plan.by.attention in (BEST, UNFUSED) else plan.by.attention,
         )
 
     @property
@@ -162,6 +165,7 @@ class Core(Struct, frozen=True):
             value_width=None if value == query else value,
             causal=self.is_causal and self.context == 1 and not self.window,
             backward=backward,
+            kernel=self.kernel,
         )
         size = moved * (2 if backward else 1) * self.value_bytes
         return Kernel("attention", 2 * pairs * heads * length, size, shape)

@@ -18,9 +18,10 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from et_sim.workloads.kernels import Kernel, cast, grouped_product, product, quantised
+from et_sim.workloads.kernels import Kernel, cast, grouped_product, product, quantised, transposed
 from et_sim.workloads.rank import MAIN
 from et_sim.workloads.recording import Nodes
+from et_sim.workloads.software.description import Software, is_named
 from et_sim.workloads.training.plan import EXPERT, TENSOR
 from et_sim.workloads.training.work import Work
 
@@ -85,7 +86,18 @@ class Product(Struct, frozen=True):
 
     def _cast(self, work: Work, tensor: str, values: int, copies: int = 2) -> None:
         if self.datatype:
-            work.then(cast(f"{self.name} {tensor} cast", values, self.value_bytes, self.datatype, copies))
+            casts, name = work.plan.by.casts, f"{self.name} {tensor} cast"
+            work.then(
+                cast(name, values, self.value_bytes, self.datatype, copies, casts.reads, casts.launches)
+            )
+
+    def _cast_inputs(self, work: Work) -> None:
+        """Cast them for this product, and for gradients of weights if what is cast is kept."""
+        casts, values = work.plan.by.casts, self._rows * self.inner
+        if not is_named(self.name, casts.fused):
+            self._cast(work, "inputs", values, 2 if casts.kept else 1)
+        elif self.datatype and casts.kept:
+            work.then(transposed(f"{self.name} inputs transposed", values, self.datatype))
 
     def _cast_weights(self, work: Work) -> None:
         is_gathered = work.plan.zero == 3
@@ -105,12 +117,14 @@ class Product(Struct, frozen=True):
 
     def forward(self, work: Work) -> None:
         self._cast_weights(work)
-        self._cast(work, "inputs", self._rows * self.inner)
+        self._cast_inputs(work)
         work.then(self.forward_kernel())
 
     def backward(self, work: Work) -> None:
         self._cast_weights(work)
         self._cast(work, "gradients", self._rows * self.columns)
+        if not work.plan.by.casts.kept:
+            self._cast(work, "inputs", self._rows * self.inner, 1)
         self.put_off_weights(work)
         work.then(self.inputs_kernel())
 
@@ -136,6 +150,38 @@ class Product(Struct, frozen=True):
             sizes = (self.rows, self.columns, self.inner)
         work.compute(self._product(name, *sizes), gradients)
         work.where = now
+
+
+class Products(Struct, frozen=True):
+    """Several products that have the same inputs, whose gradients are then added up."""
+
+    products: tuple[Product, ...]
+    sums: Kernel
+
+    def forward(self, work: Work) -> None:
+        for part in self.products:
+            part.forward(work)
+
+    def backward(self, work: Work) -> None:
+        for part in reversed(self.products):
+            part.backward(work)
+        work.then(self.sums)
+
+
+def repeated(parts: Sequence[ModelPart], by: Software) -> tuple[ModelPart, ...]:
+    """Return the parts that selective recomputation runs again; attention's core does so itself."""
+    again: list[ModelPart] = []
+    for part in parts:
+        if isinstance(part, Products):
+            again += [product for product in part.products if by.repeats(product.name)]
+        elif isinstance(part, Product):
+            again += [part] if by.repeats(part.name) else []
+        elif isinstance(part, GatheredProduct | ReducedProduct):
+            again += [part.product] if by.repeats(part.product.name) else []
+        elif isinstance(part, Passing):
+            kernels = tuple(kernel for kernel in part.there if by.repeats(kernel.name))
+            again += [Passing(kernels, ())] if kernels else []
+    return tuple(again)
 
 
 class Enter(Struct, frozen=True):

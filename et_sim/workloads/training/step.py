@@ -134,6 +134,7 @@ class _Step:
     outputs: dict[tuple[int, int], Nodes] = field(default_factory=dict)  # micro-batch, chunk
     put_off: dict[tuple[int, int], list[Callable[[], None]]] = field(default_factory=dict)
     gathered: dict[str, Nodes] = field(default_factory=dict)
+    kept: frozenset[str] = frozenset()  # of these, since the pass before
     sent: Nodes = ()  # that the next pass waits for
     begun: Nodes = ()  # after which this pass began, and the one before
     begun_before: Nodes = ()
@@ -222,9 +223,9 @@ class _Step:
         work.at += kept
         units = self._units(pass_, piece)[::-1]
         for unit in units:
-            self._need(units, unit)
+            self._need(units, unit, kept=self.plan.by.shares.kept_units)
             since = len(work.kernels)
-            if unit.is_repeated:
+            if unit.is_repeated or unit.repeated:
                 self._again(unit)
             self._back(unit, pass_)
             work.begin(since, writes=unit.again(pass_.micro_batch))
@@ -235,7 +236,7 @@ class _Step:
     def _again(self, unit: Unit) -> None:
         """The forward pass of a layer, whose results were not kept, before gradients need them."""
         work, gradients = self.work, self.work.at
-        self._through(unit.parts, f"{unit.label} again")
+        self._through(unit.repeated or unit.parts, f"{unit.label} again")
         work.at = (*work.at, *(node for node in gradients if node not in work.at))
 
     def _back(self, unit: Unit, pass_: Pass) -> None:
@@ -288,19 +289,28 @@ class _Step:
             self.units[pass_.chunk] = units_of(self.layers, piece)
         return self.units[pass_.chunk]
 
-    def _need(self, order: Sequence[Unit], unit: Unit) -> None:
-        """Where weights are shared: gather these, and the next ones of the pass."""
+    def _need(self, order: Sequence[Unit], unit: Unit, kept: int = 0) -> None:
+        """Where weights are shared: gather these, and the next ones of the pass.
+
+        So many units have theirs from the pass before, if that was through them.
+        """
         if self.plan.zero < 3:
             return
         at = order.index(unit)
         if at == 0:
-            self.gathered = {}
+            names = {first.weights.name for first in order[:kept]}
+            self.gathered = {name: nodes for name, nodes in self.gathered.items() if name in names}
+            self.kept = frozenset(self.gathered)
         for ahead in order[at : at + 1 + self.plan.prefetch]:
             name = ahead.weights.name
             if name not in self.gathered:
                 self.gathered[name] = self.replicas.gather(ahead.weights, self.rank.last(MAIN))
         gathered = self.gathered[unit.weights.name]
         self.work.at += tuple(node for node in gathered if node not in self.work.at)
+        if unit.weights.name not in self.kept:
+            self.work.where = unit.label
+            self.replicas.split(unit.weights)
+            self.work.where = ""
 
     # Between stages.
 

@@ -86,6 +86,7 @@ class Unit(NamedTuple):
     left_bytes: int = 0  # by the forward pass of a micro-batch
     again_bytes: int = 0  # that it does not leave, and the backward pass needs
     is_repeated: bool = False  # the whole forward pass is, before the backward pass
+    repeated: tuple[ModelPart, ...] = ()  # parts of it that are
 
     def left(self, micro_batch: int) -> Tensors:
         """What the way back needs of the forward pass."""
@@ -125,4 +126,5 @@ def _layer(layers: Layers, layer: int) -> Unit:
         left,
         activation_bytes(layers, layer, "none") - left,
         layers.plan.recompute == "full",
+        layers.again(layer),
     )
