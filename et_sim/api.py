@@ -233,6 +233,7 @@ def make_manifest(
         "model_note": task.model.note,
         "scope": scope_of_machine(machine, task.model.scope[:2]),
         **profile_facts(task),
+        "software": workload.software and workload.software.as_written(),
         "ranks": workload.ranks,
         "uneven": {
             "ranks": machine.straggling_ranks,

@@ -125,6 +125,7 @@ class _Work(Struct, frozen=True, eq=False):
     waste: FloatColumn  # operations of whole waves of tiles, for each of the kernel's
     split: FloatColumn  # the same where the inner side is split
     datatype: IntColumn  # index into BITS
+    part: FloatColumn  # of the rate of the best kernel
     kind: list[str]  # kinds of operations there are
     of_kind: IntColumn
 
@@ -161,7 +162,7 @@ class Device(Struct, frozen=True, eq=False):
         work = self._work(trace, rows)
         names, peak_of = self._peaks(work, trace, rows)
         efficiency, of_efficiency = _parts(self.device.efficiency, work, work.operations * work.waste)
-        whole = work.operations / (peak_of * 1e3 * efficiency)
+        whole = work.operations / (peak_of * 1e3 * efficiency * work.part)
         memory_efficiency, of_memory = _parts(self.device.memory_efficiency, work, work.bytes)
         level, bandwidth = self._levels(work.bytes, trace.is_cold[rows])
         traffic = work.bytes / (bandwidth * memory_efficiency)
@@ -208,7 +209,7 @@ class Device(Struct, frozen=True, eq=False):
         datatype = datatypes_of(trace, rows, self.device.datatype, self.place)
         bits = np.array(list(BITS.values()))[datatype]
         groups = groups_of(trace.layer_shape[rows], bits)
-        kinds_work, kinds = np.ones((4, len(groups))), [OTHER, *FORMS]
+        kinds_work, kinds = np.ones((5, len(groups))), [OTHER, *FORMS]
         of_kind = np.zeros(len(groups), np.int64)
         shaped = dict[int, str]()
         for at, first in enumerate(groups.first.tolist()):
@@ -218,19 +219,28 @@ class Device(Struct, frozen=True, eq=False):
             shaped[at] = trace.layer_shapes[trace.layer_shape[row]]
             operation = self._operation(shaped[at], trace, row)
             kinds_work[:2, at] = operation.operations, operation.bytes(int(bits[first]))
+            kinds_work[4, at] = self._part_of(operation)
             of_kind[at] = kinds.index(operation.kind)
         if shaped:
-            kinds_work[2:, list(shaped)] = self._waste_of(list(shaped.values())).T
-        operations, size, whole, split = kinds_work[:, groups.of_row]
+            kinds_work[2:4, list(shaped)] = self._waste_of(list(shaped.values())).T
+        operations, size, whole, split, part = kinds_work[:, groups.of_row]
         return _Work(
             np.where(trace.has("num_ops", rows), trace.num_ops[rows], operations).astype(np.float64),
             np.where(trace.has("tensor_size", rows), trace.tensor_bytes[rows], size).astype(np.float64),
             whole,
             split,
             datatype,
+            part,
             kinds,
             of_kind[groups.of_row],
         )
+
+    def _part_of(self, operation: Operation) -> float:
+        """Which part of the rate of the best kernel a kernel of attention reaches."""
+        kernel = self.device.attention_kernels.get(operation.kernel)
+        if kernel is None:
+            return 1.0
+        return kernel.backward if operation.kind == "attention_backward" else kernel.forward
 
     def _operation(self, text: str, trace: Trace, row: int) -> Operation:
         if text not in self._known:

@@ -12,8 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.basics.errors import EtSimError, TraceError, did_you_mean
+from et_sim.trace.shapes import ATTENTION_KERNELS
 
 LARGEST = 1 << 40  # of one number
 MOST_OPERATIONS = 1 << 62
@@ -47,6 +49,7 @@ class Operation(Struct, frozen=True):
     elements: int  # read and written, in the operation's datatype
     products: tuple[Product, ...] = ()  # of matrices, of which it consists
     index_bytes: int = 0
+    kernel: str = ""  # of attention, if it is not the best of the device
 
     def times(self, count: int) -> Operation:
         """So many of them."""
@@ -78,7 +81,11 @@ class Form(Struct, frozen=True):
         required = len(self.numbers) - self.optional
         words = [*self.numbers[:required], *(f"[{number}]" for number in self.numbers[required:])]
         return " ".join(
-            [*words, *(["…"] if self.repeats else []), *(["[causal]"] if self.may_be_causal else [])]
+            [
+                *words,
+                *(["…"] if self.repeats else []),
+                *(["[causal] [KERNEL]"] if self.may_be_causal else []),
+            ]
         )
 
 
@@ -224,13 +231,15 @@ class Shape(Struct, frozen=True):
     numbers: tuple[int, ...]
     count: int
     causal: bool = False
+    kernel: str = ""  # of attention, by name
 
     @property
     def operation(self) -> Operation:
         """What it stands for."""
         form = FORMS[self.kind]
         options = {"causal": self.causal} if form.may_be_causal else {}
-        return form.make(*self.numbers, **options).times(self.count)
+        operation = form.make(*self.numbers, **options).times(self.count)
+        return replace(operation, kernel=self.kernel) if self.kernel else operation
 
 
 def read_shape(text: str, place: str) -> Shape:
@@ -243,6 +252,8 @@ def read_shape(text: str, place: str) -> Shape:
     form, count = FORMS[word], 1
     if len(rest) > 1 and rest[-2] == TIMES:
         count, rest = _size(rest[-1], text, place), rest[:-2]
+    kernel = rest[-1] if form.may_be_causal and rest and rest[-1] in ATTENTION_KERNELS else ""
+    rest = rest[:-1] if kernel else rest
     causal = form.may_be_causal and rest[-1:] == [CAUSAL]
     sizes = rest[:-1] if causal else rest
     least, most = len(form.numbers) - form.optional, len(form.numbers)
@@ -251,7 +262,7 @@ def read_shape(text: str, place: str) -> Shape:
         if form.repeats:
             has = f"{word} has {least} or more: {word} {form.text}"
         raise TraceError(f"layer_shape {text!r} has {len(sizes)} numbers", place=place, remedy=has)
-    shape = Shape(word, tuple(_size(size, text, place) for size in sizes), count, causal)
+    shape = Shape(word, tuple(_size(size, text, place) for size in sizes), count, causal, kernel)
     operation = shape.operation
     if shape.kind == "conv":
         refuse_large_filter(shape.numbers, place, TraceError)

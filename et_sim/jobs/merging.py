@@ -29,7 +29,7 @@ from et_sim.trace.builder_nodes import ROOT_COLUMN
 from et_sim.trace.columns import NodeKind, RowColumn, Trace
 from et_sim.trace.expansion import Expansion, with_distances
 from et_sim.trace.group_attributes import ALL_RANKS, process_group_text, read_process_groups
-from et_sim.trace.workload import Job
+from et_sim.trace.workload import Job, MadeFor
 
 
 class Renaming:
@@ -145,6 +145,7 @@ def read_jobs(given: str | Path | Mapping[str, Any], npus: int, *, profile_is_op
     profile = _profile(parts, profile_is_open=profile_is_open)
     jobs = tuple(_job(part.entry, chosen) for part, chosen in zip(parts, placed, strict=True))
     inputs = dict.fromkeys(path for part in parts for path in (*part.workload.inputs, *part.inputs))
+    software, differing = _software_of(parts)
     merger = _Merger(npus)
     for job, part in sorted(zip(jobs, parts, strict=True), key=lambda pair: int(pair[0].npus.min())):
         merger.add(job, part)
@@ -152,11 +153,23 @@ def read_jobs(given: str | Path | Mapping[str, Any], npus: int, *, profile_is_op
         **merger.templates(),
         source=file.place,
         inputs=((file.place, file.digest), *inputs) if file.text else tuple(inputs),
-        notices=tuple(dict.fromkeys(text for part in parts for text in part.workload.notices)),
+        notices=(*dict.fromkeys(text for part in parts for text in part.workload.notices), *differing),
         profile=profile,
         jobs=jobs,
         job_groups=merger.groups,
+        software=software,
     )
+
+
+def _software_of(parts: Sequence[_Part]) -> tuple[MadeFor | None, tuple[str, ...]]:
+    """Return the software that all jobs were made for, and what to remark if they differ."""
+    different = list(dict.fromkeys(part.workload.software for part in parts))
+    if len(different) == 1:
+        return different[0], ()
+    if not any(software and (software.launch_ns or software.step_ns) for software in different):
+        return None, ()
+    names = ", ".join(software.name if software else "none" for software in different)
+    return None, (f"jobs were made for different software ({names}), so the host takes no time",)
 
 
 def only(workload: Workload, job: Job) -> Workload:

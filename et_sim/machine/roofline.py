@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -19,7 +20,19 @@ from msgspec import Struct, field, structs
 from et_sim.basics.errors import MachineError
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import Kind, Remarks, Section, Slot, key, nearest, show
-from et_sim.documents.kinds import NUMBER, OBJECT, choice, count, number, rate, sections, size, text, time
+from et_sim.documents.kinds import (
+    NAMED,
+    NUMBER,
+    OBJECT,
+    choice,
+    count,
+    number,
+    rate,
+    sections,
+    size,
+    text,
+    time,
+)
 from et_sim.machine.datatypes import BITS
 
 if TYPE_CHECKING:
@@ -222,6 +235,17 @@ TILES = Kind(
 )
 
 
+_portion = partial(number, minimum=0, above_minimum=True, maximum=1)
+
+
+@quick_dataclass(frozen=True)
+class AttentionKernel:
+    """Which part of the rate of the best kernel another one reaches."""
+
+    forward: float = _portion("In the forward pass.", 1.0)
+    backward: float = _portion("In the backward pass.", 1.0)
+
+
 @quick_dataclass(frozen=True)
 class RooflineDevice:
     """Rates in TFLOPS, time in ns."""
@@ -299,6 +323,13 @@ class RooflineDevice:
         0.0,
         needs="query-tile",
         maximum=LARGEST,
+    )
+    attention_kernels: Mapping[str, AttentionKernel] = key(
+        NAMED,
+        "Kernels of attention that are slower than the best one, which `efficiency` is about: which part of "
+        "its rate they reach. Without an entry, a kernel is as fast as the best.",
+        MappingProxyType({}),
+        of=AttentionKernel,
     )
     sustained: Mapping[str, float] = key(
         PEAKS,

@@ -25,12 +25,14 @@ KEY, LAUNCH, PLACE = "host-time", "launch", "system configuration"
 _LAST_ID = np.iinfo(np.uint64).max
 
 
-def with_host(workload: Workload, launch_ns: float) -> tuple[Workload, list[Notice]]:
-    """The workload with a launch before every kernel and collective, which takes so long; and what it could
-    not be given to."""
-    if not launch_ns:
+def with_host(workload: Workload, launch_ns: float, step_ns: float = 0.0) -> tuple[Workload, list[Notice]]:
+    """Return the workload with a launch before every kernel and collective, and whose traces got none.
+
+    A launch takes so long; the first one comes after the time that the host needs for a step.
+    """
+    if not launch_ns and not step_ns:
         return workload, []
-    templates = tuple(_launched(trace, launch_ns) for trace in workload.templates)
+    templates = tuple(_launched(trace, launch_ns, step_ns) for trace in workload.templates)
     counts = workload.ranks_per_template.tolist()
     kept = sum(
         count
@@ -41,7 +43,7 @@ def with_host(workload: Workload, launch_ns: float) -> tuple[Workload, list[Noti
     return structs.replace(workload, templates=templates), [Notice(PLACE, KEY, text)] if kept else []
 
 
-def _launched(trace: Trace, launch_ns: float) -> Trace:
+def _launched(trace: Trace, launch_ns: float, step_ns: float) -> Trace:
     is_kernel = (trace.kind == NodeKind.COMP) & ~trace.is_gap
     counts = np.where(trace.has("launches"), trace.launches, 1)
     rows = np.flatnonzero((is_kernel | (trace.kind == NodeKind.COLL)) & (counts > 0))
@@ -49,6 +51,7 @@ def _launched(trace: Trace, launch_ns: float) -> Trace:
         return trace
     last, added, count = int(trace.node_id[-1]), len(rows), len(trace)
     lasts = np.minimum(counts[rows] * launch_ns, 2.0 * LONGEST_NS)
+    lasts[0] += step_ns
     if last + added > _LAST_ID or lasts.max() > LONGEST_NS:
         raise MachineError(
             f'key "{KEY}" is {launch_ns:g} ns, and {trace.source} has no room for such launches',

@@ -27,6 +27,7 @@ from et_sim.machine.model import LayerSettings, WhenFull
 from et_sim.machine.sources import Source
 from et_sim.machine.system_parts import CAPACITY, RESERVED, TRACKS
 from et_sim.network.registry import ModelChoice, choose_model, model_of
+from et_sim.plan.host import KEY as HOST_TIME
 from et_sim.plan.host import with_host
 from et_sim.plan.lowering import Lowering, assemble
 from et_sim.plan.members import Actors
@@ -145,7 +146,7 @@ def prepare(
     machine = change(_named(machine, options, tracks=names_tensors(workload)))
     if options.retime:
         machine = _retiming(machine)
-    workload, remarks = with_host(workload, machine.system.host_ns)
+    workload, remarks = with_host(workload, *_host_times(workload, machine))
     machine = replace(machine, warnings=(*machine.warnings, *remarks))
     if workload.jobs:
         machine = replace(machine, groups=workload.job_groups)
@@ -156,6 +157,15 @@ def prepare(
         machine = machine_alone(machine, workload.ranks)
     model = choose_model(options.model, machine, is_preset=options.machine is not None)
     return Task(workload, machine, None, profile, named_by, model, given_workload)
+
+
+def _host_times(workload: Workload, machine: Machine) -> tuple[float, float]:
+    """Return what the host takes for a launch, and before the first one: of the machine, where it says so."""
+    software, launch_ns = workload.software, machine.system.host_ns
+    if software is None:
+        return launch_ns, 0.0
+    is_stated = launch_ns or HOST_TIME in machine.configuration["system"]
+    return launch_ns if is_stated else software.launch_ns, software.step_ns
 
 
 def _named(machine: Machine, options: RunOptions, *, tracks: bool) -> Machine:

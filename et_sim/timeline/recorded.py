@@ -256,6 +256,7 @@ class RecordedRun:
             "routing": self.manifest["routing"],
             "scope": scope(self.manifest["scope"], self.coverage, self.outcome.messages),
             **{name: self.manifest[name] for name in OF_PROFILE},
+            "software": self.manifest["software"],
             "folded": {"actors": self.measurement.source.actors, "ranks": self.workload.ranks},
             **{name: self.manifest[name] for name in ("uneven", "time_factors", "detail", "jobs")},
             "out_of_memory": self.out_of_memory.as_dict() if self.out_of_memory else None,

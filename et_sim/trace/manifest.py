@@ -32,7 +32,7 @@ from et_sim.trace.columns import RowColumn, Trace
 from et_sim.trace.decoded_files import DecodedFiles
 from et_sim.trace.disk import read_bytes, replace_all, unpacked
 from et_sim.trace.group_rule import GroupRule
-from et_sim.trace.workload import Step, Workload
+from et_sim.trace.workload import MadeFor, Step, Workload
 
 ENDING = ".workload.json"
 MARK = "et_sim_workload"
@@ -68,6 +68,7 @@ class Manifest:
     groups: dict[str, GroupRule] = key(NAMED, "Rules of groups.", {}, of=GroupRule)
     profile: str = choice("The profile to simulate it in.", "", choices=PROFILES)
     step: Step | None = section("What a run does.", None, of=Step)
+    software: MadeFor | None = section("What software it stands for.", None, of=MadeFor)
 
 
 def is_manifest(path: str | Path) -> bool:
@@ -107,6 +108,7 @@ def read_manifest(path: str | Path, ranks: int | None = None, *, drop_dangling: 
         group_rules=manifest.groups,
         profile=manifest.profile,
         step=manifest.step,
+        software=manifest.software,
     )
 
 
@@ -161,6 +163,7 @@ def _text(workload: Workload, files: list[str], of_rank: Any, relative: list[boo
         "ranks": workload.ranks,
         **({"profile": workload.profile} if workload.profile else {}),
         **({"step": workload.step.as_written()} if workload.step else {}),
+        **({"software": workload.software.as_written()} if workload.software else {}),
         "templates": [
             {
                 "file": file,

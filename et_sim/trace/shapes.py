@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+ATTENTION_KERNELS = ("flash-1", "flash-2", "flash-3", "cudnn")  # that `attention` may name
+
 
 def gemm(rows: int, columns: int, inner: int, *, count: int = 1) -> str:
     """So many products of `rows` x `inner` and `inner` x `columns`."""
@@ -43,11 +45,15 @@ def attention(
     value_width: int | None = None,
     causal: bool = False,
     backward: bool = False,
+    kernel: str = "",
 ) -> str:
-    """Scores and their product with the values in one kernel; queries may share fewer `key_heads`."""
+    """Scores and their product with the values in one kernel; queries may share fewer `key_heads`.
+
+    `kernel` names one of `ATTENTION_KERNELS` that is not the best of the device.
+    """
     sizes = (batch, heads, key_heads or heads, queries, keys, width, *([value_width] if value_width else []))
     words = _written("attention_backward" if backward else "attention", sizes)
-    return f"{words} causal" if causal else words
+    return " ".join([words, *(["causal"] if causal else []), *([kernel] if kernel else [])])
 
 
 def layernorm(rows: int, width: int) -> str:

@@ -129,8 +129,9 @@ def remark_on_unannotated(workload: Workload) -> str:
     ranks_of_template = np.bincount(workload.template_of_rank, minlength=len(workload.templates))
     for stack in workload.stacks():
         ranks = stack.spread(stack.share(ranks_of_template))
-        nodes += int(ranks.sum())
-        without += int(ranks[unannotated(stack.trace)].sum())
+        is_work = ~stack.trace.is_launch  # launches of the host hold no memory of a device
+        nodes += int(ranks[is_work].sum())
+        without += int(ranks[is_work & unannotated(stack.trace)].sum())
     if not without:
         return ""
     if without == nodes:

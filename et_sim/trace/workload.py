@@ -25,7 +25,7 @@ from msgspec.structs import force_setattr
 from et_sim.basics.errors import TraceError
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import key, keys_of
-from et_sim.documents.kinds import INTEGER, text
+from et_sim.documents.kinds import INTEGER, count, text, time
 from et_sim.trace.columns import BoolColumn, RowColumn, Trace
 from et_sim.trace.group_rule import GroupRule
 from et_sim.trace.stack import Stack, Templates
@@ -61,6 +61,23 @@ class Step:
         return {
             key.name: value for key, value in zip(keys_of(Step), values, strict=True) if value is not None
         }
+
+
+@quick_dataclass(frozen=True)
+class MadeFor:
+    """The software that a workload was made for, and what its runs take of it."""
+
+    name: str = text("What the description is called.", required=True)
+    about: str = text("What it is, in a few words.", "", may_be_empty=True)
+    launch_ns: float = time("Of the host, for a launch.", 0.0)
+    step_ns: float = time("Of the host, before the first launch.", 0.0)
+    processors: int = count("That a collective takes from kernels at most; 0: as its library has it.", 0)
+
+    def as_written(self) -> dict[str, Any]:
+        """As a manifest has it."""
+        keys = keys_of(MadeFor)
+        values = (self.name, self.about, self.launch_ns, self.step_ns, self.processors)
+        return {key.name: value for key, value in zip(keys, values, strict=True) if value}
 
 
 class Job(Struct, frozen=True, eq=False):
@@ -104,6 +121,8 @@ class Workload(Struct, frozen=True, eq=False):
     job_groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
     # What a run of it does, for tokens per second and MFU; None: nobody says.
     step: Step | None = None
+    # What software it stands for; None: nothing states that.
+    software: MadeFor | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.templates, Templates):

@@ -53,11 +53,19 @@ def quantised(kernel: Kernel, outputs: int, value_bytes: int, dtype: str) -> Ker
     return kernel._replace(bytes=read + written, dtype=dtype)
 
 
-def cast(name: str, values: int, value_bytes: int, dtype: str, copies: int) -> Kernel:
-    """Values read once, and written in another datatype, along rows and along columns if need be."""
+def cast(
+    name: str, values: int, value_bytes: int, dtype: str, copies: int, reads: int = 1, launches: int = 1
+) -> Kernel:
+    """Values read so often, and written in another datatype, along rows and along columns if need be."""
     shape = shapes.elementwise(values, 1, CAST)
-    moved = values * value_bytes + copies * stored_bytes(values, dtype)
-    return Kernel(name, values * CAST, moved, shape)
+    moved = reads * values * value_bytes + copies * stored_bytes(values, dtype)
+    return Kernel(name, values * CAST, moved, shape, launches=launches)
+
+
+def transposed(name: str, values: int, dtype: str) -> Kernel:
+    """Values that a kernel before has cast along rows, written along columns, too."""
+    shape = shapes.elementwise(values, 1, 1)
+    return Kernel(name, values, 2 * stored_bytes(values, dtype), shape)
 
 
 def stored_bytes(values: int, dtype: str) -> int:
@@ -106,6 +114,6 @@ def softmax(name: str, rows: int, width: int, moved: int) -> Kernel:
     return Kernel(name, values * SOFTMAX, values * moved, shapes.softmax(rows, width))
 
 
-def optimizer(values: int, moved: int) -> Kernel:
+def optimizer(values: int, moved: int, launches: int) -> Kernel:
     """An update of so many weights: ten operations each, and all that is read and written for one."""
-    return passing("optimizer", values, moved, 10, launches=4)
+    return passing("optimizer", values, moved, 10, launches)

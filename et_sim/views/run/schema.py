@@ -135,6 +135,7 @@ SUMMARY_SHAPE: Mapping[str, Shape] = MappingProxyType(
         "scope": IfThere(_each([str], "includes leaves_out")),
         **_each([str], "corrections switched"),
         "other_profile": OrNull(OTHER_PROFILE),
+        "software": IfThere(OrNull({"name": str})),
         "folded": {"actors": int},
         "uneven": _each(int, "ranks links late_ns"),
         "time_factors": [{"ranks": str}],

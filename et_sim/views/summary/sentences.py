@@ -166,6 +166,15 @@ def slow_link(summary: Mapping[str, Any]) -> SlowLink | None:
     return SlowLink(text, round(bottleneck["used"] * (1 - 1 / slower) * summary["makespan_ns"]))
 
 
+def software_text(software: dict[str, Any] | None) -> str:
+    """Return what software the workload was made for, in words; empty where nothing states it."""
+    if software is None:
+        return ""
+    about = f"{software['name']}: {software['about']}" if software.get("about") else str(software["name"])
+    launch = software.get("launch")
+    return f"{about}, {format_ns(launch)} of the host for a launch" if launch else about
+
+
 def throughput_text(throughput: dict[str, Any] | None) -> str:
     """Empty where the workload does not say what a run of it does."""
     if throughput is None:

@@ -13,13 +13,14 @@ from msgspec import structs
 from et_sim.basics.errors import UsageError
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.training.attention import Core
-from et_sim.workloads.training.layers import Layers
+from et_sim.workloads.training.layers import QUERIES_KEYS_VALUES, Layers
 from et_sim.workloads.training.parts import (
     GatheredProduct,
     Leave,
     ModelPart,
     Passing,
     Product,
+    Products,
     ReducedProduct,
 )
 from et_sim.workloads.training.recomputation import (
@@ -103,7 +104,8 @@ def _with_modules(
 class Output(NamedTuple):
     """Columns of a product that one operator computes."""
 
-    product: str
+    name: str
+    product: str  # that it is a part of, where products of the same inputs are one
     columns: int
     is_kept: bool
 
@@ -116,15 +118,19 @@ def outputs(layers: Layers) -> list[Output]:
     model, tensor = layers.model, layers.plan.tensor
     attention, part = model.attention, model.feed_forward
     widths = [
-        (name, columns if name.endswith("down") else columns // tensor)
+        (name, name, columns if name.endswith("down") else columns // tensor)
         for name, _, columns in attention.projections(model.hidden)
     ]
     if attention.latent is None:
         counts = (attention.heads, attention.key_heads, attention.key_heads)
-        widths = [("qkv", heads * attention.head_size // tensor) for heads in counts]
-    widths.append(("attention output", model.hidden))
-    widths += [("feed-forward up", part.width // tensor)] * (2 if part.is_gated else 1)
-    widths.append(("feed-forward down", model.hidden))
+        widths = [
+            (name, "qkv", heads * attention.head_size // tensor)
+            for name, heads in zip(QUERIES_KEYS_VALUES, counts, strict=True)
+        ]
+    widths.append(("attention output", "attention output", model.hidden))
+    inputs = ("feed-forward up", "feed-forward gate") if part.is_gated else ("feed-forward up",)
+    widths += [(name, "feed-forward up", part.width // tensor) for name in inputs]
+    widths.append(("feed-forward down", "feed-forward down", model.hidden))
     is_saved = not layers.plan.cast_to
     return [Output(*each, is_saved and not number % 2) for number, each in enumerate(widths)]
 
@@ -134,6 +140,7 @@ def _between_kept(layers: Layers, parts: Sequence[ModelPart]) -> Iterator[ModelP
     again: dict[str, int] = {}
     for output in outputs(layers):
         again[output.product] = again.get(output.product, 0) + (0 if output.is_kept else output.columns)
+    kept = {output.name for output in outputs(layers) if output.is_kept}
     is_reduced = layers.plan.sequence_parallel
     for part in parts:
         name = _name(part)
@@ -141,6 +148,9 @@ def _between_kept(layers: Layers, parts: Sequence[ModelPart]) -> Iterator[ModelP
             continue
         if isinstance(part, GatheredProduct):
             yield part.enter
+        if isinstance(part, Products):
+            yield from (product for product in part.products if product.name not in kept)
+            continue
         if isinstance(part, Product | GatheredProduct):
             product = part.product if isinstance(part, GatheredProduct) else part
             if again.get(name, 0) and not (is_reduced and name == "attention output"):

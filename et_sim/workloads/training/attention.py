@@ -23,6 +23,7 @@ from et_sim.workloads.kernels import MASK_BYTES, Kernel, passing, product, softm
 from et_sim.workloads.models.model import Attention, Model
 from et_sim.workloads.rank import Rank
 from et_sim.workloads.recording import Nodes
+from et_sim.workloads.software.description import BEST, UNFUSED
 from et_sim.workloads.training.blocks import Block, Sight, gathered_blocks, ring_blocks
 from et_sim.workloads.training.plan import ALL_GATHER, CONTEXT, RING, ZIGZAG, Plan
 from et_sim.workloads.training.work import Work
@@ -61,6 +62,7 @@ class Core(Struct, frozen=True):
     is_fused: bool
     drops: bool
     batch: int
+    kernel: str = ""  # if it is not the best that the device has
 
     @staticmethod
     def of(model: Model, plan: Plan, window: int) -> Core:
@@ -76,6 +78,7 @@ class Core(Struct, frozen=True):
             plan.fused_attention,
             model.has_dropout and plan.dropout,
             plan.batch,
+            "" if plan.by.attention in (BEST, UNFUSED) else plan.by.attention,
         )
 
     @property
@@ -185,6 +188,7 @@ class Core(Struct, frozen=True):
             value_width=None if value == query else value,
             causal=block.is_causal,
             backward=backward,
+            kernel=self.kernel,
         )
         size = self.batch * moved // self._split * (2 if backward else 1) * self.value_bytes
         return Kernel("attention", 2 * self.batch * block.pairs * heads * length, size, shape)

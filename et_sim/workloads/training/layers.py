@@ -8,13 +8,24 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from et_sim.workloads.kernels import MASK_BYTES, norm, passing
+from et_sim.workloads.kernels import MASK_BYTES, RMS_NORM, Kernel, norm, passing
 from et_sim.workloads.models.model import Experts, FeedForward, Model
+from et_sim.workloads.software.description import BothWays, Software, is_named
 from et_sim.workloads.training.attention import Core
-from et_sim.workloads.training.parts import Enter, Leave, ModelPart, Passing, Product, ToExperts, overlapped
+from et_sim.workloads.training.parts import (
+    Enter,
+    Leave,
+    ModelPart,
+    Passing,
+    Product,
+    Products,
+    ToExperts,
+    overlapped,
+)
 from et_sim.workloads.training.plan import Plan, tokens_of_experts
 
 LOGIT_BYTES = 4  # of the score of a word
+QUERIES_KEYS_VALUES = ("queries", "keys", "values")
 ROUTER, HEAD = "router", "head"
 
 
@@ -56,9 +67,26 @@ class Layers(Struct, frozen=True):
         """Rows of the embedding on a rank."""
         return -(-self.model.vocabulary // self.plan.tensor)
 
+    @property
+    def by(self) -> Software:
+        """What runs them."""
+        return self.plan.by
+
+    def _unfused(self, name: str, values: int, operations: int, ways: BothWays) -> Passing:
+        """The kernels that software has for a part that it does not fuse."""
+        size = self.plan.value_bytes
+        there, back = (
+            passing(name, values, way.bytes(size), operations, way.launches)
+            for way in (ways.forward, ways.backward)
+        )
+        return Passing((there,), (back,))
+
     def _norm(self, name: str) -> Passing:
         model, size = self.model, self.plan.value_bytes
         has_shift = model.norm_vectors > 1
+        if self.by.element_wise.rms_norm and not has_shift:
+            values = self.kept_tokens * model.hidden
+            return self._unfused(name, values, RMS_NORM, self.by.element_wise.rms_norm)
         forward, backward = norm(name, self.kept_tokens, model.hidden, size, has_shift=has_shift)
         return Passing((forward,), (backward,))
 
@@ -69,7 +97,10 @@ class Layers(Struct, frozen=True):
         """
         size, drops = self.plan.value_bytes, self.has_dropout
         values = self.kept_tokens * self.model.hidden
-        forward = passing(name, values, 3 * size + drops * MASK_BYTES, 1 + has_bias + 2 * drops)
+        dropout = self.by.element_wise.dropout if drops else None
+        apart, more = (dropout.bytes(size), dropout.launches) if dropout else (0, 0)
+        each = 3 * size + drops * MASK_BYTES + apart
+        forward = passing(name, values, each, 1 + has_bias + 2 * drops, 1 + more)
         moved = 3 * size + drops * (2 * size + MASK_BYTES) + has_bias * size
         backward = passing(name, values, moved, 1 + has_bias + drops, 1 + drops + has_bias)
         return Passing((forward,), (backward,))
@@ -85,7 +116,7 @@ class Layers(Struct, frozen=True):
         gathers: int = 0,
         groups: tuple[int, ...] = (),
     ) -> Product:
-        """Those that choose experts or words keep the datatype of values."""
+        """Those that software names keep the datatype of values."""
         plan = self.plan
         return Product(
             name,
@@ -96,8 +127,25 @@ class Layers(Struct, frozen=True):
             copies,
             gathers,
             groups,
-            "" if name in (ROUTER, HEAD) else plan.cast_to,
+            "" if is_named(name, self.by.casts.wide_products) else plan.cast_to,
         )
+
+    def _products(self, names: tuple[str, ...], columns: tuple[int, ...], gathers: int) -> Products:
+        """Those of a layer's inputs, if software has them apart; the first one gathers inputs again."""
+        hidden, size = self.model.hidden, self.plan.value_bytes
+        products = tuple(
+            self._product(name, width, hidden, gathers=0 if at else gathers)
+            for at, (name, width) in enumerate(zip(names, columns, strict=True))
+        )
+        count = len(names)
+        passes, launches = (count + 1, 1) if self.by.sums_fused else (3 * (count - 1), count - 1)
+        values = self.tokens * hidden
+        return Products(products, passing(f"{names[0]} sums", values, passes * size, count - 1, launches))
+
+    @property
+    def _splits(self) -> bool:
+        """Whether products of the same inputs are apart; chunks of overlapped ones are not."""
+        return self.by.splits_products and self.plan.tensor_overlap == 1
 
     def _enter(self, name: str) -> Enter:
         return Enter(name, self.activation_bytes, self.plan.sequence_parallel)
@@ -124,7 +172,12 @@ class Layers(Struct, frozen=True):
         attention = model.attention
         parts: list[ModelPart] = [self._norm("attention norm"), self._enter("attention")]
         again = self._again
-        for name, inputs, outputs in attention.projections(model.hidden):
+        if self._splits and attention.latent is None:
+            size = attention.head_size
+            heads = (attention.heads, attention.key_heads, attention.key_heads)
+            widths = tuple(-(-count * size // tensor) for count in heads)
+            parts.append(self._products(QUERIES_KEYS_VALUES, widths, again))
+        for name, inputs, outputs in () if len(parts) > 2 else attention.projections(model.hidden):
             columns = outputs if name.endswith("down") else -(-outputs // tensor)
             parts.append(self._product(name, columns, inputs, gathers=again if inputs == model.hidden else 0))
             again = 0 if inputs == model.hidden else again
@@ -146,20 +199,41 @@ class Layers(Struct, frozen=True):
         attention, size = self.model.attention, self.plan.value_bytes
         turned = attention.latent.rotary_size if attention.latent else attention.head_size
         values = self.tokens * (attention.heads + attention.key_heads) * turned // self.plan.tensor
-        rotary = () if self.model.positions else (passing("rotary", values, 2 * size, 3, launches=2),)
+        there, back = self._rotary(values)
         outputs = (
             sum(projection[2] for projection in attention.projections(self.model.hidden)) // self.plan.tensor
         )
         bias = (passing("qkv bias", self.tokens * outputs, size),) if attention.has_bias else ()
-        return Passing(rotary, (*rotary, *bias))
+        return Passing(there, (*back, *bias))
+
+    def _rotary(self, values: int) -> tuple[tuple[Kernel, ...], tuple[Kernel, ...]]:
+        """Kernels forward and backward, with copies of keys and values for every query head."""
+        model, attention, size = self.model, self.model.attention, self.plan.value_bytes
+        rotary = Passing((), ())
+        if not model.positions and self.by.element_wise.rotary:
+            rotary = self._unfused("rotary", values, 3, self.by.element_wise.rotary)
+        elif not model.positions:
+            kernel = passing("rotary", values, 2 * size, 3, launches=2)
+            rotary = Passing((kernel,), (kernel,))
+        if not self.by.expands_keys or attention.key_heads == attention.heads:
+            return rotary.there, rotary.back
+        heads = attention.heads + attention.key_heads
+        copied = self.tokens * heads * (attention.query_size + attention.value_size) // self.plan.tensor
+        copies = passing("keys expanded", copied, size, launches=2)
+        return (*rotary.there, copies), (copies, *rotary.back)
 
     def _dense(self, part: FeedForward, name: str) -> tuple[ModelPart, ...]:
         hidden, tensor = self.model.hidden, self.plan.tensor
         width = part.width // tensor
+        up: ModelPart
+        if self._splits and part.is_gated:
+            up = self._products((f"{name} up", f"{name} gate"), (width, width), self._again)
+        else:
+            up = self._product(f"{name} up", part.inner // tensor, hidden, gathers=self._again)
         return (
             self._norm(f"{name} norm"),
             self._enter(name),
-            self._product(f"{name} up", part.inner // tensor, hidden, gathers=self._again),
+            up,
             self._activation(name, part, self.tokens * width),
             self._product(f"{name} down", hidden, width),
             self._leave(name),
@@ -169,6 +243,8 @@ class Layers(Struct, frozen=True):
     def _activation(self, name: str, part: FeedForward, values: int) -> Passing:
         """With the bias; inputs of the function and gradients of outputs give those of inputs."""
         name, size, gates = f"{name} activation", self.plan.value_bytes, part.is_gated
+        if gates and self.by.element_wise.gate and not part.has_bias:
+            return self._unfused(name, values, 8, self.by.element_wise.gate)
         bias = (1 + gates) * part.has_bias
         backward = passing(name, values, (3 + 2 * gates + bias) * size, 16, 1 + part.has_bias)
         return Passing((passing(name, values, (2 + gates) * size, 8),), (backward,))
@@ -256,6 +332,8 @@ class Layers(Struct, frozen=True):
     def _loss(self) -> Passing:
         """Of scores in fp32: cast, softmax and loss; its gradient, and that cast back."""
         scores, size = self.tokens * self.vocabulary, self.plan.value_bytes
+        if self.by.element_wise.loss:
+            return self._unfused("loss", scores, 5, self.by.element_wise.loss)
         cast, pass_over = size + LOGIT_BYTES, 2 * LOGIT_BYTES
         forward, backward = (passing("loss", scores, cast + pass_over, each, 2) for each in (5, 2))
         return Passing((forward,), (backward,))

@@ -18,9 +18,19 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from et_sim.workloads.kernels import Kernel, cast, grouped_product, passing, product, quantised, stored_bytes
+from et_sim.workloads.kernels import (
+    Kernel,
+    cast,
+    grouped_product,
+    passing,
+    product,
+    quantised,
+    stored_bytes,
+    transposed,
+)
 from et_sim.workloads.rank import MAIN
 from et_sim.workloads.recording import Nodes
+from et_sim.workloads.software.description import Casts, is_named
 from et_sim.workloads.training.plan import EXPERT, TENSOR
 from et_sim.workloads.training.work import Work
 
@@ -83,10 +93,19 @@ class Product(Struct, frozen=True):
         """Of all experts."""
         return sum(self.groups) if self.groups else self.rows * self.copies
 
-    def _casts(self, tensor: str, values: int, copies: int = 2) -> tuple[Kernel, ...]:
+    def _casts(self, by: Casts, tensor: str, values: int, copies: int = 2) -> tuple[Kernel, ...]:
         if not self.datatype:
             return ()
-        return (cast(f"{self.name} {tensor} cast", values, self.value_bytes, self.datatype, copies),)
+        name = f"{self.name} {tensor} cast"
+        return (cast(name, values, self.value_bytes, self.datatype, copies, by.reads, by.launches),)
+
+    def _inputs_casts(self, by: Casts, values: int) -> tuple[Kernel, ...]:
+        """Cast them for this product, and for gradients of weights if what is cast is kept."""
+        if not is_named(self.name, by.fused):
+            return self._casts(by, "inputs", values, 2 if by.kept else 1)
+        if self.datatype and by.kept:
+            return (transposed(f"{self.name} inputs transposed", values, self.datatype),)
+        return ()
 
     def cast_weights(self, work: Work) -> None:
         """Cast them, where that was not done before."""
@@ -101,30 +120,33 @@ class Product(Struct, frozen=True):
     def _weights_cast(self, work: Work, values: int, *, is_gathered: bool) -> tuple[Kernel, ...]:
         """Where they were gathered as cast along rows, what the way back needs is along columns."""
         if not work.plan.gather_cast or not self.datatype:
-            return self._casts("weights", values, 1 if is_gathered else 2)
+            return self._casts(work.plan.by.casts, "weights", values, 1 if is_gathered else 2)
         if not work.during.startswith("backward"):
             return ()
         moved = 2 * stored_bytes(values, self.datatype)
         return (passing(f"{self.name} weights cast", values, 0)._replace(bytes=moved),)
 
-    def forward_kernels(self, chunks: int = 1) -> tuple[Kernel, ...]:
+    def forward_kernels(self, work: Work, chunks: int = 1) -> tuple[Kernel, ...]:
         """Return those of one of several equal chunks of the tokens, the product last."""
-        casts = self._casts("inputs", self._rows // chunks * self.inner)
+        casts = self._inputs_casts(work.plan.by.casts, self._rows // chunks * self.inner)
         return (*casts, self._product(self.name, self.rows // chunks, self.columns, self.inner))
 
-    def inputs_kernels(self, chunks: int = 1) -> tuple[Kernel, ...]:
-        """Return the same for gradients of inputs."""
-        casts = self._casts("gradients", self._rows // chunks * self.columns)
+    def inputs_kernels(self, work: Work, chunks: int = 1) -> tuple[Kernel, ...]:
+        """Return the same for gradients of inputs; inputs that were not kept as cast are cast again."""
+        by, rows = work.plan.by.casts, self._rows // chunks
+        casts = self._casts(by, "gradients", rows * self.columns)
+        if not by.kept:
+            casts += self._casts(by, "inputs", rows * self.inner, 1)
         return (*casts, self._product(f"{self.name} inputs", self.rows // chunks, self.inner, self.columns))
 
     def forward(self, work: Work) -> None:
         self.cast_weights(work)
-        for kernel in self.forward_kernels():
+        for kernel in self.forward_kernels(work):
             work.then(kernel)
 
     def backward(self, work: Work) -> None:
         self.cast_weights(work)
-        *casts, product = self.inputs_kernels()
+        *casts, product = self.inputs_kernels(work)
         for kernel in casts:
             work.then(kernel)
         self.put_off_weights(work)
@@ -152,6 +174,22 @@ class Product(Struct, frozen=True):
             sizes = (self.rows, self.columns, self.inner)
         work.compute(self._product(name, *sizes), gradients)
         work.where = now
+
+
+class Products(Struct, frozen=True):
+    """Several products that have the same inputs, whose gradients are then added up."""
+
+    products: tuple[Product, ...]
+    sums: Kernel
+
+    def forward(self, work: Work) -> None:
+        for part in self.products:
+            part.forward(work)
+
+    def backward(self, work: Work) -> None:
+        for part in reversed(self.products):
+            part.backward(work)
+        work.then(self.sums)
 
 
 class Enter(Struct, frozen=True):
@@ -222,12 +260,12 @@ class GatheredProduct(Struct, frozen=True):
 
     def forward(self, work: Work) -> None:
         self.product.cast_weights(work)
-        _gather(work, self.enter, self.product.forward_kernels(self.chunks), self.chunks)
+        _gather(work, self.enter, self.product.forward_kernels(work, self.chunks), self.chunks)
 
     def backward(self, work: Work) -> None:
         self.product.cast_weights(work)
         self.product.put_off_weights(work)
-        _reduce(work, self.enter, self.product.inputs_kernels(self.chunks), self.chunks)
+        _reduce(work, self.enter, self.product.inputs_kernels(work, self.chunks), self.chunks)
 
 
 class ReducedProduct(Struct, frozen=True):
@@ -239,11 +277,11 @@ class ReducedProduct(Struct, frozen=True):
 
     def forward(self, work: Work) -> None:
         self.product.cast_weights(work)
-        _reduce(work, self.leave, self.product.forward_kernels(self.chunks), self.chunks)
+        _reduce(work, self.leave, self.product.forward_kernels(work, self.chunks), self.chunks)
 
     def backward(self, work: Work) -> None:
         self.product.cast_weights(work)
-        gathered = _gather(work, self.leave, self.product.inputs_kernels(self.chunks), self.chunks)
+        gathered = _gather(work, self.leave, self.product.inputs_kernels(work, self.chunks), self.chunks)
         self.product.put_off_weights(work, gathered)
 
 

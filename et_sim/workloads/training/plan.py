@@ -28,11 +28,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from et_sim.basics.errors import UsageError, did_you_mean
 from et_sim.basics.units import plural
 from et_sim.workloads.pipeline import SCHEDULES, Shape, schedule
-from et_sim.workloads.training.recomputation import MODES, MODULES, check_recompute
+from et_sim.workloads.software import DEFAULT
+from et_sim.workloads.training.recomputation import MODES, MODULES, SELECTIVE, check_recompute
 
 if TYPE_CHECKING:
     from et_sim.workloads.axes import Axes
     from et_sim.workloads.models.model import Model
+    from et_sim.workloads.software import Software
 
 
 ZIPF = "zipf:"
@@ -147,13 +149,16 @@ def _option(default: Any, flag: str, text: str, least: float = 1) -> Any:
 
 
 def plan_of(given: Mapping[str, Any], **usual: Any) -> Plan:
-    """Return the plan of fields that are given; `usual` are those that stand where they are left out."""
+    """Return the plan of fields that are given; the others are as the software has them, or else `usual`."""
     if given.get("global_batch") and "micro_batches" in given:
         raise UsageError(
             f"micro_batches is {given['micro_batches']}, and global_batch {given['global_batch']}",
             remedy="give one of them: the other follows",
         )
-    return Plan(**{**usual, **given})
+    from et_sim.workloads.software import read_software
+
+    described = read_software(given.get("software", DEFAULT)).plan_options
+    return Plan(**{**usual, **described, **given})
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +258,9 @@ class Plan:
     memory_gbps: float = _option(
         2000.0, "--memory-gbps", "what they achieve of memory, in 10^9 bytes per second", SMALLEST
     )
+    software: str = _option(
+        DEFAULT, "--software", "what runs the step: a description by name, or a JSON file of one"
+    )
 
     def __post_init__(self) -> None:
         for plan_field in fields(self):
@@ -285,6 +293,7 @@ class Plan:
                 "expert_seed is given, and which experts are busy follows from no zipf",
                 remedy="give expert_skew, as in zipf:1.2, or leave expert_seed out",
             )
+        _ = self.by  # refuses software that there is not
         self._check_order()
         self._check_shares()
 
@@ -302,6 +311,18 @@ class Plan:
             )
         object.__setattr__(self, "micro_batches", self.global_batch // each)
         object.__setattr__(self, "global_batch", 0)  # a changed copy has its own number of micro-batches
+
+    @property
+    def by(self) -> Software:
+        """The description of the software."""
+        from et_sim.workloads.software import read_software
+
+        return read_software(self.software)
+
+    @property
+    def computed_again(self) -> str:
+        """The mode or modules of recomputation; `selective` stands for those of the software."""
+        return self.by.selective if self.recompute == SELECTIVE else self.recompute
 
     def check_values(self) -> None:
         """Refuse a language model whose activations have a byte each: none has."""

@@ -10,12 +10,14 @@ With `shard`, so many replicas share, and the groups of them all-reduce what the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from et_sim.workloads.kernels import cast, optimizer, passing
 from et_sim.workloads.rank import MAIN
 from et_sim.workloads.recording import Nodes
+from et_sim.workloads.software.description import GRADIENTS, WEIGHTS, Pass
 from et_sim.workloads.training.plan import Plan
 from et_sim.workloads.training.states import KINDS, Sharing, States, Weights
 from et_sim.workloads.training.work import NOTHING, Work
@@ -23,9 +25,6 @@ from et_sim.workloads.training.work import NOTHING, Work
 GRADIENT_STREAM, WEIGHT_STREAM = "gradients", "weights"
 LOSS_BYTES = 4
 MASTER_COPY_BYTES = 4  # read once more, where values are made of it
-SUM_PASSES = (
-    7  # sums of gradients are set to zero, scaled (read, written), read for their norm, clipped, used
-)
 
 
 @dataclass(slots=True)
@@ -64,15 +63,27 @@ class Replicas:
                     sharing.shares,
                     name=f"{self.work.during} {weights.name} {kind}weights all-gather",
                     after=after,
-                    stream=WEIGHT_STREAM,
+                    stream=WEIGHT_STREAM if WEIGHTS in self._plan.by.shares.beside else MAIN,
                 )
                 self.work.name_tensors(nodes, kept, whole)
                 gathers += nodes
         return gathers
 
+    def split(self, weights: Weights) -> None:
+        """Copy gathered weights to where the kernels read them, if software does."""
+        self._copy("weights copied", weights, self._plan.by.shares.after_gather)
+
+    def _copy(self, name: str, weights: Weights, way: Pass) -> None:
+        shares = zip((weights.dense, weights.expert), self.states.shares, strict=True)
+        values, moved = sum(count for count, size in shares if size > 1), way.bytes(self._plan.value_bytes)
+        if values and moved:
+            self.work.then(passing(name, values, moved, launches=way.launches))
+
     def ready(self, weights: Weights, since: int, *, is_first: bool, is_last: bool) -> None:
         """The gradients of a micro-batch are there, of kernels since a node; `is_last`: they are complete."""
         self._add_up(weights, is_first=is_first)
+        if self._plan.zero >= 2:
+            self._copy("gradients copied", weights, self._plan.by.shares.before_reduce)
         after = self.work.rank.last(MAIN)
         self.work.end(self.states.gradients(weights))
         if not is_last and self._plan.zero < 2:
@@ -122,7 +133,8 @@ class Replicas:
         if not axes or self._plan.axes.size(*axes) == 1:
             return after
         text = f"{name} {kind.replace('_', '-')}"
-        return self.work.rank.collective(kind, size, axes, name=text, after=after, stream=GRADIENT_STREAM)
+        stream = GRADIENT_STREAM if GRADIENTS in self._plan.by.shares.beside else MAIN
+        return self.work.rank.collective(kind, size, axes, name=text, after=after, stream=stream)
 
     def _counts(self, of: Sequence[Weights]) -> Iterator[tuple[int, Sharing, int, str]]:
         """Dense weights and experts: how many, over which axes, in how many shares, and their name."""
@@ -134,11 +146,13 @@ class Replicas:
         self.flush()
         plan, work = self._plan, self.work
         values = sum(-(-count // size) for count, _, size, _ in self._counts(self.updated))
-        moved = SUM_PASSES * plan.sum_bytes + 2 * plan.master_bytes + MASTER_COPY_BYTES + plan.value_bytes
+        by = plan.by.optimizer
+        moved = math.ceil(by.gradients * plan.sum_bytes + by.states * plan.master_bytes)
+        moved += (MASTER_COPY_BYTES + plan.value_bytes) * by.copies
         work.during = "step"
         if values:
             after = (*work.rank.last(MAIN), *self.reduced)
-            work.at = work.compute(optimizer(values, moved), after)
+            work.at = work.compute(optimizer(values, moved, by.launches), after)
             states = [
                 keep(unit) for unit in self.updated for keep in (self.states.weights, self.states.gradients)
             ]

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import plural
-from et_sim.trace.workload import Workload
+from et_sim.trace.workload import MadeFor, Workload
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.pipeline import Direction, Pass, Shape, pass_label, schedule
 from et_sim.workloads.rank import MAIN, Program, Rank, make_workload
@@ -64,7 +64,7 @@ def check_plan(model: Model, plan: Plan) -> None:
         _check_share("tokens of a micro-batch", tokens, plan.tensor, "tensor-parallel ranks")
         _check_share("tokens of a rank", tokens // plan.tensor, plan.tensor_overlap, "chunks")
     _check_context(model, plan)
-    check_modules(model, plan.recompute)
+    check_modules(model, plan.computed_again)
     if plan.expert_skew and experts is None:
         raise UsageError(f"{model.name} has no experts", remedy="leave expert_skew out")
     if plan.expert > 1 and experts is None:
@@ -124,7 +124,13 @@ def _check_length(model: Model, plan: Plan) -> None:
 def make_training(model: Model, plan: Plan) -> Workload:
     """The workload of one step."""
     workload = make_workload(plan.axes, training_program(model, plan), source=f"<{model.name}>")
-    return replace(workload, step=step_of(model, plan, workload))
+    return replace(workload, step=step_of(model, plan, workload), software=made_for(plan))
+
+
+def made_for(plan: Plan) -> MadeFor:
+    """Return what runs take of a plan's software."""
+    by = plan.by
+    return MadeFor(by.name, by.about, by.host.each_ns, by.host.step_ns, by.processors)
 
 
 def training_program(model: Model, plan: Plan) -> Program:
@@ -154,6 +160,7 @@ class _Step:
     outputs: dict[tuple[int, int], Nodes] = field(default_factory=dict)  # micro-batch, chunk
     put_off: dict[tuple[int, int], list[Callable[[], None]]] = field(default_factory=dict)
     gathered: dict[str, Nodes] = field(default_factory=dict)
+    kept: frozenset[str] = frozenset()  # of these, since the pass before
     sent: Nodes = ()  # that the next pass waits for
     begun: Nodes = ()  # after which this pass began, and the one before
     begun_before: Nodes = ()
@@ -242,7 +249,7 @@ class _Step:
         work.at += kept
         units = self._units(pass_, piece)[::-1]
         for unit in units:
-            self._need(units, unit)
+            self._need(units, unit, kept=self.plan.by.shares.kept_units)
             since = len(work.kernels)
             if unit.parts_again:
                 self._again(unit)
@@ -308,19 +315,28 @@ class _Step:
             self.units[pass_.chunk] = units_of(self.layers, piece)
         return self.units[pass_.chunk]
 
-    def _need(self, order: Sequence[Unit], unit: Unit) -> None:
-        """Where weights are shared: gather these, and the next ones of the pass."""
+    def _need(self, order: Sequence[Unit], unit: Unit, kept: int = 0) -> None:
+        """Where weights are shared: gather these, and the next ones of the pass.
+
+        So many units have theirs from the pass before, if that was through them.
+        """
         if self.plan.zero < 3:
             return
         at = order.index(unit)
         if at == 0:
-            self.gathered = {}
+            names = {first.weights.name for first in order[:kept]}
+            self.gathered = {name: nodes for name, nodes in self.gathered.items() if name in names}
+            self.kept = frozenset(self.gathered)
         for ahead in order[at : at + 1 + self.plan.prefetch]:
             name = ahead.weights.name
             if name not in self.gathered:
                 self.gathered[name] = self.replicas.gather(ahead.weights, self.rank.last(MAIN))
         gathered = self.gathered[unit.weights.name]
         self.work.at += tuple(node for node in gathered if node not in self.work.at)
+        if unit.weights.name not in self.kept:
+            self.work.where = unit.label
+            self.replicas.split(unit.weights)
+            self.work.where = ""
 
     # Between stages.
 

@@ -49,7 +49,7 @@ class Kept(NamedTuple):
 def activation_bytes(layers: Layers, layer: int, recompute: str | None = None) -> int:
     """What one micro-batch leaves in a layer until its backward pass; `recompute`: if not the plan's."""
     plan, model = layers.plan, layers.model
-    kept, recompute = layers.kept_tokens * model.hidden, recompute or plan.recompute
+    kept, recompute = layers.kept_tokens * model.hidden, recompute or plan.computed_again
     if recompute == FULL:
         return kept * plan.value_bytes
     if recompute == OPERATORS:
@@ -153,7 +153,7 @@ def units_of(layers: Layers, piece: Piece) -> tuple[Unit, ...]:
     """Those of a piece, in the order of the forward pass."""
     plan = layers.plan
     units = [
-        _layer(layers, layer, plan.recompute if is_chosen(plan.recompute_layers, number) else NOTHING)
+        _layer(layers, layer, plan.computed_again if is_chosen(plan.recompute_layers, number) else NOTHING)
         for number, layer in enumerate(piece.all_layers)
     ]
     if piece.has_embedding:

@@ -1,0 +1,200 @@
+"""The keys of a description of software, each with its meaning, its limits and its default.
+
+Defaults describe software that fuses all it can and copies nothing. What a part of a layer moves is given for
+each of its values: accesses in the datatype of values, and accesses in fp32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+from et_sim.basics.quick_dataclass import quick_dataclass
+from et_sim.documents.keys import Kind, Remarks, Section, Slot, key
+from et_sim.documents.kinds import choice, count, flag, number, section, text, time
+from et_sim.trace.shapes import ATTENTION_KERNELS
+
+FP32_BYTES = 4
+BEST, UNFUSED = "best", "unfused"
+ATTENTIONS = (BEST, UNFUSED, *ATTENTION_KERNELS)
+WEIGHTS, GRADIENTS = "weights", "gradients"
+ALL = (WEIGHTS, GRADIENTS)
+ROUTER, HEAD = "router", "head"
+
+_accesses = partial(number, minimum=0, maximum=1000)
+_launches = partial(count, minimum=0, maximum=100_000)
+
+
+def _words(slot: Slot, value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(word, str) and word for word in value):
+        raise slot.refusal(value)
+    return tuple(value)
+
+
+def _texts(slot: Slot, value: Any) -> dict[str, str]:
+    if not isinstance(value, dict) or not all(isinstance(each, str) and each for each in value.values()):
+        raise slot.refusal(value)
+    return dict(value)
+
+
+WORDS = Kind("words", lambda _: "a list of texts", _words)
+TEXTS = Kind("texts by name", lambda _: "texts by name", _texts)
+
+
+@quick_dataclass(frozen=True)
+class Pass:
+    """What kernels of one direction move for each value."""
+
+    values: float = _accesses("Reads and writes of each value, in the datatype of values.", 0.0)
+    fp32: float = _accesses("Reads and writes of each value, in fp32.", 0.0)
+    launches: int = _launches("Kernels.", 1)
+
+    def bytes(self, value_bytes: int) -> int:
+        """Bytes that memory moves for each value, rounded up."""
+        return -int(-(self.values * value_bytes + self.fp32 * FP32_BYTES) // 1)
+
+
+@quick_dataclass(frozen=True)
+class BothWays:
+    """The kernels of a part, forward and backward."""
+
+    forward: Pass = section("Kernels of the forward pass.", required=True, of=Pass)
+    backward: Pass = section("Kernels of the backward pass.", required=True, of=Pass)
+
+
+@quick_dataclass(frozen=True)
+class ElementWise:
+    """Parts that are not fused; a part that is left out is one fused kernel in each direction."""
+
+    rms_norm: BothWays | None = section("RMSNorm.", None, of=BothWays)
+    rotary: BothWays | None = section("Queries and keys turned by their positions.", None, of=BothWays)
+    gate: BothWays | None = section("The activation of gated feed-forward parts.", None, of=BothWays)
+    loss: BothWays | None = section("The loss, for each score of a word.", None, of=BothWays)
+    dropout: Pass | None = section("Dropout before a sum, in kernels of its own.", None, of=Pass)
+
+
+@quick_dataclass(frozen=True)
+class Casts:
+    """How values are cast for products in fp8 and fp4."""
+
+    reads: int = count("Reads of each value: 1, or 2 if its scale comes from the values first.", 1, minimum=1)
+    launches: int = _launches("Kernels of a cast.", 1)
+    kept: bool = flag(
+        "Whether the backward pass has what the forward pass cast; else it casts inputs again.", True
+    )
+    fused: tuple[str, ...] = key(
+        WORDS, "Products whose inputs are cast by the kernel before them, such as a norm.", ()
+    )
+    wide_products: tuple[str, ...] = key(WORDS, "Products that keep the datatype of values.", (ROUTER, HEAD))
+
+
+@quick_dataclass(frozen=True)
+class Shares:
+    """What software does around exchanges of weights that replicas share (ZeRO-3, FSDP)."""
+
+    after_gather: Pass = section("Copies of gathered weights.", Pass(launches=0), of=Pass)
+    before_reduce: Pass = section("Copies of gradients before they are reduced.", Pass(launches=0), of=Pass)
+    kept_units: int = count("Units, the last of a pass, whose weights stay for the backward pass.", 0)
+    beside: tuple[str, ...] = key(WORDS, "What is exchanged beside kernels.", ALL)
+
+    def check(self, given: Mapping[str, Any], section: Section, _: Remarks) -> None:
+        """Refuse exchanges that there are not."""
+        for word in given.get("beside", ()):
+            if word not in ALL:
+                raise section.fault(
+                    f'key "beside" names "{word}"', f"allowed: {', '.join(ALL)}", key="beside"
+                )
+
+
+@quick_dataclass(frozen=True)
+class Host:
+    """What the host takes."""
+
+    launch_ns: float = time("To launch a kernel or collective.", 0.0)
+    step_ns: float = time("Before the first launch of a step.", 0.0)
+    graphs: bool = flag("Whether graphs launch all kernels at once, which hides single launches.", False)
+
+    @property
+    def each_ns(self) -> float:
+        """What a launch takes in effect."""
+        return 0.0 if self.graphs else self.launch_ns
+
+
+@quick_dataclass(frozen=True)
+class Optimizer:
+    """What the update reads and writes of each weight."""
+
+    gradients: float = _accesses("Reads and writes of a gradient: set to zero, scaled, clipped, used.", 7.0)
+    states: float = _accesses("Reads and writes of all states of a weight.", 2.0)
+    copies: bool = flag("Whether weights in the datatype of values are written from those in fp32.", True)
+    launches: int = _launches("Kernels.", 4)
+
+
+@quick_dataclass(frozen=True)
+class PlanDefaults:
+    """What a plan is where its own options are left out."""
+
+    zero: int | None = count("What replicas share.", None, maximum=3)
+    prefetch: int | None = count("Layers whose weights are gathered ahead.", None)
+    gradient_bytes: int | None = count("Bytes of a gradient that replicas exchange.", None, minimum=1)
+    sum_bytes: int | None = count("Bytes of a gradient in sums.", None, minimum=1)
+    master_bytes: int | None = count("Bytes of the optimizer for each weight.", None)
+    bucket: int | None = count("Bytes of gradients that are reduced together.", None, minimum=1)
+    overlap_tensor: bool | None = flag("Exchanges of tensor parallelism run beside kernels.", None)
+    overlap_pipeline: bool | None = flag("Exchanges between stages run beside kernels.", None)
+    scatter_gather: bool | None = flag("Tensor-parallel ranks send a share each to the next stage.", None)
+    fused_attention: bool | None = flag("Attention is one kernel.", None)
+
+
+@quick_dataclass(frozen=True)
+class Software:
+    """A description."""
+
+    about: str = text("What it is, in a few words.", required=True)
+    plan: PlanDefaults = section("Defaults of a plan's options.", PlanDefaults(), of=PlanDefaults)
+    element_wise: ElementWise = section("Parts that are not fused.", ElementWise(), of=ElementWise)
+    attention: str = choice("Which kernel attention is.", BEST, choices=ATTENTIONS)
+    expands_keys: bool = flag("Whether keys and values are copied for every query head.", False)
+    splits_products: bool = flag(
+        "Whether queries, keys and values, and the halves of a gated part, are products of their own.", False
+    )
+    sums_fused: bool = flag(
+        "Whether gradients that several products have of one input are added up by one kernel.", True
+    )
+    selective: str = text(
+        "What `selective` recomputation computes again: a mode or modules.", "core-attention"
+    )
+    casts: Casts = section("Casts for products in fp8 and fp4.", Casts(), of=Casts)
+    shares: Shares = section("Weights that replicas share.", Shares(), of=Shares)
+    optimizer: Optimizer = section("The update.", Optimizer(), of=Optimizer)
+    host: Host = section("The host.", Host(), of=Host)
+    processors: int = count(
+        "Processors (SMs) that a collective takes from kernels at most; 0: as many as its library has it.", 0
+    )
+    fitted: Mapping[str, str] = key(TEXTS, "Figures that were fitted, and to which rows.", {})
+    sources: Mapping[str, str] = key(TEXTS, "Where figures come from.", {})
+    estimates: Mapping[str, str] = key(TEXTS, "Figures without a source, and why they are so.", {})
+    name: str = ""
+
+    MOST_FITTED = 6
+
+    def check(self, given: Mapping[str, Any], section: Section, _: Remarks) -> None:
+        """Refuse more fitted figures than a description may have."""
+        if len(given.get("fitted", ())) > self.MOST_FITTED:
+            raise section.fault(
+                f'key "fitted" has {len(given["fitted"])} figures',
+                f"allowed: at most {self.MOST_FITTED}",
+                key="fitted",
+            )
+
+    @property
+    def plan_options(self) -> dict[str, Any]:
+        """The options of a plan that it has defaults for."""
+        return {name: value for name, value in asdict(self.plan).items() if value is not None}
+
+
+def is_named(part: str, words: Sequence[str]) -> bool:
+    """Return whether a part is called like one of some words, or ends with one."""
+    return any(part == word or part.endswith(f" {word}") for word in words)
