@@ -1,11 +1,14 @@
 """Schedules of pipelines: which micro-batch a stage works on next, and in which direction.
 
 A schedule is a list of passes for each place along the pipeline. A rank holds one or several parts of the
-model ("chunks"): chunk c of place p is part c * stages + p.
+model ("chunks"): chunk c of place p is part c * stages + p. A forward pass may run beside the backward pass that
+follows, so that one computes while the other exchanges.
 
 - gpipe: all forward passes, then all backward passes.
 - 1f1b: as many forward passes as fill the pipeline, then one backward and one forward pass in turn.
 - interleaved: the same with several chunks for each rank, in rounds of as many micro-batches as stages.
+- dualpipe: two pipelines in opposite directions through the same ranks (DeepSeek-V3 Technical Report, 2024,
+  section 3.2.1): place p holds part p of the one, chunk 0, and part stages - 1 - p of the other one, chunk 1.
 - zero-bubble: 1f1b with backward passes in two halves (ZB-H1 of Qi et al., "Zero Bubble Pipeline
   Parallelism", 2023): gradients of inputs first, for the stage before; those of weights when there is time.
 
@@ -19,6 +22,9 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from et_sim.basics.errors import UsageError, did_you_mean
+
+DUAL = "dualpipe"
+PAIRED = ("1f1b", "interleaved")  # that may run passes in pairs; dualpipe always does
 
 
 class Direction(StrEnum):
@@ -36,6 +42,7 @@ class Pass(NamedTuple):
     direction: Direction
     micro_batch: int
     chunk: int = 0
+    is_paired: bool = False  # runs beside the next one
 
 
 def pass_label(pass_: Pass, chunks: int) -> str:
@@ -49,6 +56,7 @@ class Shape(NamedTuple):
     stages: int
     micro_batches: int
     chunks: int = 1
+    pairs: bool = False  # a forward pass runs beside the backward pass that follows
 
 
 Schedule = Callable[[int, Shape], Iterator[Pass]]
@@ -66,7 +74,7 @@ def one_forward_one_backward(place: int, shape: Shape) -> Iterator[Pass]:
     count, warm_up = shape.micro_batches, shape.stages - 1 - place
     forward = [Pass(Direction.FORWARD, number) for number in range(count)]
     backward = [Pass(Direction.BACKWARD, number) for number in range(count)]
-    return _in_turn(forward, backward, warm_up)
+    return _in_turn(forward, backward, warm_up, shape)
 
 
 def interleaved(place: int, shape: Shape) -> Iterator[Pass]:
@@ -82,7 +90,7 @@ def interleaved(place: int, shape: Shape) -> Iterator[Pass]:
     warm_up = (stages - 1 - place) * 2 + (chunks - 1) * stages
     if shape.micro_batches == stages:
         warm_up = total
-    return _in_turn(forward, backward, warm_up)
+    return _in_turn(forward, backward, warm_up, shape)
 
 
 def zero_bubble(place: int, shape: Shape) -> Iterator[Pass]:
@@ -100,13 +108,96 @@ def zero_bubble(place: int, shape: Shape) -> Iterator[Pass]:
         yield Pass(Direction.WEIGHTS, number)
 
 
-def _in_turn(forward: list[Pass], backward: list[Pass], warm_up: int) -> Iterator[Pass]:
-    """Some forward passes; then one more and one backward, while there are any."""
-    warm_up = min(warm_up, len(forward))
+def _in_turn(forward: list[Pass], backward: list[Pass], warm_up: int, shape: Shape) -> Iterator[Pass]:
+    """Some forward passes; then one more and one backward, while there are any.
+
+    Of pairs, the forward pass is one ahead, so that none needs what the other one works out.
+    """
+    warm_up = min(warm_up + shape.pairs, len(forward))
     yield from forward[:warm_up]
     for number, pass_ in enumerate(backward):
-        yield from forward[warm_up + number : warm_up + number + 1]
+        for ahead in forward[warm_up + number : warm_up + number + 1]:
+            yield ahead._replace(is_paired=shape.pairs)
         yield pass_
+
+
+def dual_pipe(place: int, shape: Shape) -> Iterator[Pass]:
+    """Micro-batches enter at both ends; forward passes of one pipeline run beside backward ones of the other.
+
+    Chunk 0 is the pipeline from place 0 on, chunk 1 the one from the last place on. Phase 0 is the pipeline whose
+    beginning is nearer to a place, phase 1 the other one.
+    """
+    half, each = shape.stages // 2, shape.micro_batches // 2
+    is_far = place >= half
+    depth = min(place, shape.stages - 1 - place)
+    ahead = half - depth - 1
+    lane = _Lane(each, is_far)
+    for _ in range(2 * ahead):
+        yield lane.forward(0)
+    for _ in range(depth + 1):
+        yield lane.forward(0)
+        yield lane.forward(1)
+    for _ in range(ahead):
+        yield lane.inputs(1)
+        yield lane.weights()
+        yield lane.forward(1)
+    for turn in range(each - shape.stages + depth + 1):
+        is_middle = turn == 0 and ahead == 0  # both ends of the middle would wait for each other
+        yield lane.forward(0, is_paired=not is_middle)
+        yield lane.backward(1)
+        yield lane.forward(1, is_paired=True)
+        yield lane.backward(0)
+    for _ in range(ahead):
+        yield lane.backward(1)
+        yield lane.forward(1, is_paired=True)
+        yield lane.backward(0)
+    for turn in range(2 * (depth + 1)):
+        yield (lane.backward if turn < depth + 1 else lane.inputs)((turn + 1) % 2)
+    for _ in range(ahead):
+        yield lane.weights()
+        yield lane.inputs(0)
+    yield from lane.rest()
+
+
+class _Lane:
+    """The next passes of a place in both pipelines."""
+
+    def __init__(self, each: int, is_far: bool) -> None:
+        self._is_far = is_far
+        self._next = {
+            (direction, chunk): chunk * each
+            for direction in (Direction.FORWARD, Direction.BACKWARD)
+            for chunk in (0, 1)
+        }
+        self._put_off: list[Pass] = []
+
+    def _take(self, direction: Direction, phase: int) -> tuple[int, int]:
+        chunk = phase ^ self._is_far
+        number = self._next[direction, chunk]
+        self._next[direction, chunk] += 1
+        return number, chunk
+
+    def forward(self, phase: int, *, is_paired: bool = False) -> Pass:
+        """Return the next forward pass of a phase."""
+        return Pass(Direction.FORWARD, *self._take(Direction.FORWARD, phase), is_paired)
+
+    def backward(self, phase: int) -> Pass:
+        """Return the next backward pass."""
+        return Pass(Direction.BACKWARD, *self._take(Direction.BACKWARD, phase))
+
+    def inputs(self, phase: int) -> Pass:
+        """Return the next backward pass without gradients of weights, which are put off."""
+        number, chunk = self._take(Direction.BACKWARD, phase)
+        self._put_off.append(Pass(Direction.WEIGHTS, number, chunk))
+        return Pass(Direction.INPUTS, number, chunk)
+
+    def weights(self) -> Pass:
+        """Return the gradients of weights that were put off first."""
+        return self._put_off.pop(0)
+
+    def rest(self) -> list[Pass]:
+        """Return all that were put off and not done."""
+        return self._put_off
 
 
 SCHEDULES: dict[str, Schedule] = {
@@ -114,6 +205,7 @@ SCHEDULES: dict[str, Schedule] = {
     "1f1b": one_forward_one_backward,
     "interleaved": interleaved,
     "zero-bubble": zero_bubble,
+    DUAL: dual_pipe,
 }
 
 
@@ -130,6 +222,25 @@ def schedule(name: str, shape: Shape) -> Callable[[int], Iterator[Pass]]:
     if name == "interleaved" and shape.chunks < 2:
         raise UsageError(
             "interleaved needs at least 2 chunks for each rank", remedy="ask for 2, or take 1f1b"
+        )
+    if shape.pairs and name not in PAIRED:
+        raise UsageError(
+            f"{name} has no forward pass that may run beside a backward pass"
+            if name != DUAL
+            else "dualpipe runs passes in pairs anyway",
+            remedy=f"leave overlap_experts out, or take the schedule {' or '.join(PAIRED)}",
+        )
+    if name == DUAL and (shape.stages % 2 or shape.micro_batches % 2):
+        raise UsageError(
+            f"dualpipe has half of the stages and of the micro-batches from either end, of {shape.stages} and"
+            f" {shape.micro_batches}",
+            remedy="give even numbers of both",
+        )
+    if name == DUAL and shape.micro_batches < 2 * shape.stages:
+        raise UsageError(
+            f"{shape.micro_batches} micro-batches are too few for dualpipe, which fills two pipelines of"
+            f" {shape.stages} stages",
+            remedy=f"give {2 * shape.stages} or more",
         )
     if name == "interleaved" and shape.micro_batches % shape.stages:
         raise UsageError(

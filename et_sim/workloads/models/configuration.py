@@ -154,6 +154,19 @@ def _check(model: Model, place: str) -> None:
             place=place,
             remedy="num_experts_per_tok is at most the number of experts",
         )
+    if experts is not None:
+        _check_groups(experts, place)
+
+
+def _check_groups(experts: Experts, place: str) -> None:
+    groups, chosen = experts.groups, experts.chosen_groups
+    if experts.count % groups or not chosen <= groups or chosen * experts.count // groups < experts.chosen:
+        raise UsageError(
+            f"a token takes {experts.chosen} experts of {chosen} of {groups} groups, which share"
+            f" {experts.count} experts",
+            place=place,
+            remedy="n_group divides n_routed_experts, and topk_group of these have enough experts for a token",
+        )
 
 
 def _head_size(keys: _Keys, hidden: int, heads: int) -> int:
@@ -266,6 +279,8 @@ def _deepseek(keys: _Keys, name: str) -> Model:
             shared=keys.number("n_shared_experts", least=0),
             dense_layers=keys.number("first_k_dense_replace", least=0),
             has_bias=keys.text("topk_method") == "noaux_tc",
+            groups=(groups := keys.number("n_group", default=1)),
+            chosen_groups=keys.number("topk_group", default=groups),
         ),
         is_tied=keys.flag("tie_word_embeddings", default=False),
     )

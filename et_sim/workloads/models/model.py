@@ -96,6 +96,8 @@ class Experts(Struct, frozen=True):
     shared: int = 0  # experts that all tokens take
     dense_layers: int = 0  # first layers without experts
     has_bias: bool = False  # of the router
+    groups: int = 1  # of experts, equally many each
+    chosen_groups: int = 1  # that the experts of a token are in
 
     def router_weights(self, hidden: int) -> int:
         """Of one layer."""

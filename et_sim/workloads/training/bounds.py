@@ -21,7 +21,7 @@ import numpy as np
 from et_sim.trace.columns import NodeKind, Trace
 from et_sim.trace.order import dependency_lists
 from et_sim.workloads.models.model import Model
-from et_sim.workloads.pipeline import Direction, Pass, Shape, pass_label, schedule
+from et_sim.workloads.pipeline import Direction, Pass, pass_label, schedule
 from et_sim.workloads.rank import Rank
 from et_sim.workloads.training.layers import Layers
 from et_sim.workloads.training.plan import PIPELINE, Plan
@@ -32,12 +32,13 @@ from et_sim.workloads.training.units import Unit, units_of
 # How long the kernels at some rows of a rank's trace take, in nanoseconds.
 KernelTimes = Callable[[Trace, Any, int], Any]
 Lengths = Mapping[Pass, int]
-_Key = tuple[Direction, int, int]  # of a pass: direction, micro-batch and piece
+_Labels = Mapping[tuple[Direction, int], str]
+_Key = tuple[bool, int, int]  # of a pass: whether it is a forward one, micro-batch and piece
 
 
 def passes_by_place(plan: Plan) -> list[list[Pass]]:
     """What each place along the pipeline works on, in its order."""
-    of_place = schedule(plan.schedule, Shape(plan.pipeline, plan.micro_batches, plan.chunks))
+    of_place = schedule(plan.schedule, plan.shape)
     return [list(of_place(place)) for place in range(plan.pipeline)]
 
 
@@ -46,22 +47,26 @@ def ends_of_passes(
 ) -> list[int]:
     """When each place has done all its passes, one after the other, each after those that it needs.
 
-    `until_sent` says how long after its begin a pass has what the next place needs.
+    `until_sent` says how long after its begin a pass has what the next place needs. Of two passes that run side
+    by side the second one may have that as if it had begun with the first.
     """
     sent: dict[_Key, int] = {}
     clock, at = [0] * plan.pipeline, [0] * plan.pipeline
+    earliest = [0] * plan.pipeline
     left = sum(len(order) for order in orders)
     while left:
         for place, order in enumerate(orders):
             while at[place] < len(order):
                 pass_ = order[at[place]]
-                piece = pass_.chunk * plan.pipeline + place
+                piece = plan.piece(place, pass_.chunk)
                 ready = _ready(pass_, piece, plan.parts, sent)
                 if ready is None:
                     break
-                begin = max(clock[place], ready)
+                begin, key = max(clock[place], ready), _key(pass_, piece)
                 clock[place] = begin + lengths[place][pass_]
-                sent[pass_.direction, pass_.micro_batch, piece] = begin + until_sent[place][pass_]
+                if pass_.direction is not Direction.WEIGHTS:
+                    sent[key] = max(earliest[place], ready) + until_sent[place][pass_]
+                earliest[place] = begin if pass_.is_paired else clock[place]
                 at[place] += 1
                 left -= 1
     return clock
@@ -72,7 +77,11 @@ def _ready(pass_: Pass, piece: int, parts: int, sent: Mapping[_Key, int]) -> int
     if pass_.direction is Direction.WEIGHTS:
         return 0
     before = piece - 1 if pass_.direction is Direction.FORWARD else piece + 1
-    return sent.get((pass_.direction, pass_.micro_batch, before)) if 0 <= before < parts else 0
+    return sent.get(_key(pass_, before)) if 0 <= before < parts else 0
+
+
+def _key(pass_: Pass, piece: int) -> _Key:
+    return pass_.direction is Direction.FORWARD, pass_.micro_batch, piece
 
 
 class Bounds(NamedTuple):
@@ -85,46 +94,55 @@ class Bounds(NamedTuple):
 def bounds_of(model: Model, plan: Plan, kernel_ns: KernelTimes) -> Bounds:
     """Those of a plan; one that does not fit the model is refused."""
     orders = passes_by_place(plan)
-    least = replace(plan, micro_batches=plan.pipeline if plan.chunks > 1 else 1)
+    least = replace(plan, micro_batches=_fewest(plan))
     program, layers = training_program(model, least), Layers(model, plan)
     places = plan.axes.place(PIPELINE, np.arange(plan.ranks))
     known: dict[Hashable, _Kernels] = {}
     kernels, memory = [], 0
     for place in range(plan.pipeline):
-        units = [units_of(layers, plan.part(model, place, chunk)) for chunk in range(plan.chunks)]
+        units = [units_of(layers, plan.part(model, place, chunk)) for chunk in range(plan.held)]
         memory = max(memory, _memory(plan, units, orders[place]))
         alike = tuple(tuple((unit.parts, *unit.weights[1:]) for unit in chunk) for chunk in units)
-        if alike not in known:
+        if (alike, place * plan.is_dual) not in known:
             rank = int(np.flatnonzero(places == place)[-1])  # with the last tokens, which see most keys
             recorder = Rank(least.axes, rank, {}, "<bounds>")
             program(recorder)
-            known[alike] = _kernels(recorder.recording.trace(), rank, kernel_ns)
-        kernels.append(known[alike])
-    lengths = [stage.lengths(order, plan.chunks) for stage, order in zip(kernels, orders, strict=True)]
-    sent = [stage.until_sent(order, plan.chunks) for stage, order in zip(kernels, orders, strict=True)]
+            known[alike, place * plan.is_dual] = _kernels(recorder.recording.trace(), rank, kernel_ns)
+        kernels.append(known[alike, place * plan.is_dual])
+    firsts = [_labels(order, plan) for order in passes_by_place(least)]
+    stages = list(zip(kernels, orders, firsts, strict=True))
+    lengths = [stage.lengths(order, labels) for stage, order, labels in stages]
+    sent = [stage.until_sent(order, labels) for stage, order, labels in stages]
     ends = ends_of_passes(plan, orders, lengths, sent)
     return Bounds(max(end + stage.rest_ns for end, stage in zip(ends, kernels, strict=True)), memory)
 
 
 class _Kernels(NamedTuple):
-    """Of one place, by what the names of its first micro-batch begin with."""
+    """Of one place, by what the names of a pass begin with."""
 
     pass_ns: dict[str, int]
     sent_ns: dict[str, int]  # until what the pass sends is there
     rest_ns: int  # behind all passes
 
-    def lengths(self, order: Sequence[Pass], chunks: int) -> Lengths:
+    def lengths(self, order: Sequence[Pass], labels: _Labels) -> Lengths:
         """How long each pass computes."""
-        return {pass_: self.pass_ns.get(_of_first(pass_, chunks), 0) for pass_ in order}
+        return {pass_: self.pass_ns.get(labels[pass_.direction, pass_.chunk], 0) for pass_ in order}
 
-    def until_sent(self, order: Sequence[Pass], chunks: int) -> Lengths:
+    def until_sent(self, order: Sequence[Pass], labels: _Labels) -> Lengths:
         """How long each pass computes before it sends, if it does."""
-        return {pass_: self.sent_ns.get(_of_first(pass_, chunks), 0) for pass_ in order}
+        return {pass_: self.sent_ns.get(labels[pass_.direction, pass_.chunk], 0) for pass_ in order}
 
 
-def _of_first(pass_: Pass, chunks: int) -> str:
-    """The same pass of the first micro-batch."""
-    return pass_label(pass_._replace(micro_batch=0), chunks)
+def _labels(order: Sequence[Pass], plan: Plan) -> _Labels:
+    """Return what the names of the first pass of each direction and chunk begin with."""
+    return {(pass_.direction, pass_.chunk): pass_label(pass_, plan.held) for pass_ in reversed(order)}
+
+
+def _fewest(plan: Plan) -> int:
+    """Return the fewest micro-batches that the schedule of a plan can have."""
+    if plan.is_dual:
+        return 2 * plan.pipeline
+    return plan.pipeline if plan.chunks > 1 else 1
 
 
 def _kernels(trace: Trace, rank: int, kernel_ns: KernelTimes) -> _Kernels:

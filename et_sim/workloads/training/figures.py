@@ -168,7 +168,7 @@ def figures(model: Model, plan: Plan, kernel_ns: KernelTimes | None = None) -> t
     stages = tuple(
         _stage(
             place,
-            tuple(plan.part(model, place, chunk).layers for chunk in range(plan.chunks)),
+            tuple(plan.part(model, place, chunk).layers for chunk in range(plan.held)),
             trace,
             busy[place],
             ideal,
@@ -191,7 +191,7 @@ def _imbalance(layers: Layers) -> Imbalance | None:
     experts = layers.model.experts
     if experts is None or not layers.plan.expert_skew:
         return None
-    tokens, ranks = layers.tokens_of_experts(experts), layers.tokens_sent(experts)
+    tokens, ranks = layers.tokens_of_experts(experts), layers.tokens_sent(experts).each
     return Imbalance(*(max(of) * len(of) / sum(of) for of in (tokens, ranks)))
 
 
@@ -267,7 +267,7 @@ def _ideal(
     orders = passes_by_place(plan)
     nanos = [_nanos(trace, rank, kernel_ns) for trace, rank in zip(traces, ranks, strict=True)]
     lengths = [
-        _lengths(trace, durations, order, plan.chunks)
+        _lengths(trace, durations, order, plan.held)
         for trace, durations, order in zip(traces, nanos, orders, strict=True)
     ]
     ends = ends_of_passes(plan, orders, lengths, lengths)

@@ -6,12 +6,17 @@ which is filled up to a multiple. Experts are whole; each rank of the expert axi
 
 from __future__ import annotations
 
+from math import ceil
+
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from et_sim.workloads.kernels import MASK_BYTES, RMS_NORM, Kernel, norm, passing
 from et_sim.workloads.models.model import Experts, FeedForward, Model
 from et_sim.workloads.software.description import BothWays, Software, is_named
 from et_sim.workloads.training.attention import Core
+from et_sim.workloads.training.exchanges import Routed, Spread, counted, from_experts, shared_by, to_experts
+from et_sim.workloads.training.expert_plan import ALL_TO_ALL, EXPERT_RAIL
 from et_sim.workloads.training.parts import (
     Enter,
     Leave,
@@ -19,13 +24,14 @@ from et_sim.workloads.training.parts import (
     Passing,
     Product,
     Products,
-    ToExperts,
     overlapped,
 )
-from et_sim.workloads.training.plan import Plan, tokens_of_experts
+from et_sim.workloads.training.plan import AS_VALUES, Plan, tokens_of_experts
+from et_sim.workloads.training.routing import odds_of, shares_met, tokens_met
 
 LOGIT_BYTES = 4  # of the score of a word
 QUERIES_KEYS_VALUES = ("queries", "keys", "values")
+ROWS_OF_CAST = {"fp8": 16, "fp4": 32}  # that products of cast operands take at a time
 ROUTER, HEAD = "router", "head"
 
 
@@ -37,10 +43,11 @@ class Layers(Struct, frozen=True):
     place: int = 0  # among the ranks that the experts are spread over, if experts are uneven
     _known: dict[tuple[bool, int], tuple[ModelPart, ...]] = field(default_factory=dict)
     _tokens: dict[Experts, tuple[int, ...]] = field(default_factory=dict)  # that each expert gets
+    _met: dict[tuple[Experts, int], Spread] = field(default_factory=dict)  # that go to parts of the experts
 
     def at(self, place: int) -> Layers:
         """Those of another place, to which as many tokens are sent."""
-        return Layers(self.model, self.plan, place, _tokens=self._tokens)
+        return Layers(self.model, self.plan, place, _tokens=self._tokens, _met=self._met)
 
     @property
     def tokens(self) -> int:
@@ -251,34 +258,65 @@ class Layers(Struct, frozen=True):
 
     def _experts(self, experts: Experts) -> tuple[ModelPart, ...]:
         """Every rank has its own tokens, and sends each to the ranks of the experts that it takes."""
-        hidden, tokens = self.model.hidden, self.kept_tokens
-        local, sent = experts.count // self.plan.expert, tokens * experts.chosen
-        each = -(-sent // local)  # tokens of an expert, if all get as many
-        size, value = sent * hidden * self.plan.value_bytes, hidden * self.plan.value_bytes
-        groups = self.tokens_here(experts)
-        got = sum(groups) if groups else each * local
-        there = tuple(tokens * value for tokens in self.tokens_sent(experts))
-        back = there[self.place : self.place + 1] * self.plan.expert
+        plan, hidden, part = self.plan, self.model.hidden, experts.expert
+        routed, sharers = self.routed(experts), plan.expert_tensor
+        rows = self.rows_here(experts)
+        groups: tuple[int, ...] = rows if plan.expert_skew else ()
+        each, local = rows[0], len(rows)
+        inner, width = part.inner // sharers, part.width // sharers
         shared: tuple[ModelPart, ...] = ()
         if experts.shared:
-            whole = FeedForward(experts.expert.width * experts.shared, experts.expert.is_gated)
+            whole = FeedForward(part.width * experts.shared, part.is_gated)
             shared = self._dense(whole, "shared expert")
-        sorting = passing("sorting", (tokens + sent) * hidden, self.plan.value_bytes)
-        sorting_pass = Passing((sorting,), (sorting,))
+        gathered, added = shared_by(routed, sharers)
+        up = self._product("experts up", inner, hidden, rows=each, copies=local, groups=groups)
+        down = self._product("experts down", hidden, width, rows=each, copies=local, groups=groups)
+        if routed.dispatch:
+            up, down = replace(up, arrives="inputs"), replace(down, arrives="gradients")
         return (
             *(shared or (self._norm("expert norm"),)),
-            self._product(ROUTER, experts.count, hidden, rows=tokens),
-            sorting_pass,
-            ToExperts("to experts", size, there, back),
-            self._product("experts up", experts.expert.inner, hidden, rows=each, copies=local, groups=groups),
-            self._activation("experts", experts.expert, max(got, 1) * experts.expert.width),
-            self._product(
-                "experts down", hidden, experts.expert.width, rows=each, copies=local, groups=groups
-            ),
-            ToExperts("from experts", size, back, there),
-            sorting_pass,
+            self._product(ROUTER, experts.count, hidden, rows=self.kept_tokens),
+            *to_experts(routed, plan.expert),
+            *gathered,
+            up,
+            self._activation("experts", part, max(sum(rows), 1) * width),
+            down,
+            *added,
+            *from_experts(routed, plan.expert),
             self._sum("experts sum", has_bias=False),
         )
+
+    def routed(self, experts: Experts) -> Routed:
+        """Where the tokens of a rank go."""
+        plan, nodes = self.plan, self._nodes
+        copies, places = self.tokens_sent(experts), self.plan.expert
+        met = copies if plan.expert_exchange == ALL_TO_ALL else self.tokens_met(experts, places)
+        return Routed(
+            self.kept_tokens,
+            copies.total,
+            copies.arriving(self.place),
+            experts.count,
+            experts.count // places,
+            self.model.hidden,
+            plan.value_bytes,
+            "" if plan.dispatch == AS_VALUES else plan.dispatch,
+            plan.expert_exchange,
+            plan.fused_routing,
+            self.place,
+            places // nodes,
+            met,
+            self.tokens_met(experts, nodes),
+        )
+
+    @property
+    def _nodes(self) -> int:
+        """That have experts; one, if nodes do not matter."""
+        return self.plan.size(EXPERT_RAIL)
+
+    def _most_copies(self, experts: Experts) -> int:
+        """That an expert takes of a rank's tokens."""
+        factor, tokens = self.plan.capacity_factor, self.kept_tokens
+        return min(ceil(factor * tokens * experts.chosen / experts.count), tokens) if factor else tokens
 
     def tokens_of_experts(self, experts: Experts) -> tuple[int, ...]:
         """What each expert gets of a rank's tokens, if experts are uneven."""
@@ -286,21 +324,44 @@ class Layers(Struct, frozen=True):
         if not plan.expert_skew:
             return ()
         if experts not in self._tokens:
-            self._tokens[experts] = tokens_of_experts(
+            loads = tokens_of_experts(
                 plan.expert_skew, plan.expert_seed, experts.count, experts.chosen, tokens
             )
+            self._tokens[experts] = tuple(min(load, self._most_copies(experts)) for load in loads)
         return self._tokens[experts]
 
-    def tokens_sent(self, experts: Experts) -> tuple[int, ...]:
-        """To each place along the expert axis."""
-        loads, local = self.tokens_of_experts(experts), experts.count // self.plan.expert
-        return tuple(sum(loads[at : at + local]) for at in range(0, len(loads), local))
+    def tokens_sent(self, experts: Experts) -> Spread:
+        """Copies of a rank's tokens for each place along the expert axis."""
+        loads, places = self.tokens_of_experts(experts), self.plan.expert
+        if not loads:
+            copies = min(self.kept_tokens * experts.chosen, self._most_copies(experts) * experts.count)
+            return Spread(places, copies)
+        return Spread.of(tuple(map(sum, _parted(loads, places))))
 
-    def tokens_here(self, experts: Experts) -> tuple[int, ...]:
-        """What each expert of the rank gets from all ranks together; (): all get as many."""
-        local = experts.count // self.plan.expert
-        here = self.tokens_of_experts(experts)[self.place * local : (self.place + 1) * local]
-        return tuple(tokens * self.plan.expert for tokens in here)
+    def tokens_met(self, experts: Experts, parts: int) -> Spread:
+        """A rank's tokens that go to each of several equal parts of the experts at all."""
+        if (experts, parts) not in self._met:
+            plan, tokens = self.plan, self.kept_tokens
+            loads = self.tokens_of_experts(experts)
+            groups, limit = experts.groups, experts.chosen_groups
+            if plan.expert_nodes:
+                groups, limit = self._nodes, plan.expert_nodes
+            odds = odds_of(loads, experts.count, tokens)
+            shares = shares_met(odds, parts, groups, limit, experts.chosen)
+            met = Spread(parts, round(tokens * sum(shares)))
+            self._met[experts, parts] = (
+                Spread.of(tokens_met(shares, tokens, _parted(loads, parts))) if loads else met
+            )
+        return self._met[experts, parts]
+
+    def rows_here(self, experts: Experts) -> tuple[int, ...]:
+        """Rows that each expert of the rank works on, of all ranks together, filled up for its products."""
+        plan, local = self.plan, experts.count // self.plan.expert
+        loads = self.tokens_of_experts(experts)[self.place * local : (self.place + 1) * local]
+        rows = [tokens * plan.expert for tokens in loads]
+        rows = rows or [-(-self.tokens_sent(experts).total // local)] * local
+        multiple = ROWS_OF_CAST.get(plan.cast_to, 1)
+        return counted([count * plan.expert_tensor for count in rows], multiple)
 
     def embedding(self) -> tuple[ModelPart, ...]:
         """Rows of the tokens, and on the way back a whole table; a rank that lacks a row gives zeros."""
@@ -329,6 +390,18 @@ class Layers(Struct, frozen=True):
         )
         return self._overlapped(parts)
 
+    def joining(self) -> tuple[ModelPart, ...]:
+        """What the layers gave and the embedding of the next token become one, before a further layer."""
+        hidden = self.model.hidden
+        first, second = self._norm("joining norm"), self._norm("joining embedding norm")
+        product = self._product("joining", hidden, 2 * hidden, rows=self.kept_tokens)
+        return (*self.embedding(), first, second, product)
+
+    @property
+    def joining_weights(self) -> int:
+        """Of that, without the embedding."""
+        return 2 * self.model.hidden**2 + 3 * self.model.norm_weights  # and the norm before the head
+
     def _loss(self) -> Passing:
         """Of scores in fp32: cast, softmax and loss; its gradient, and that cast back."""
         scores, size = self.tokens * self.vocabulary, self.plan.value_bytes
@@ -355,7 +428,8 @@ class Layers(Struct, frozen=True):
         experts = self.model.experts
         if experts is None or not self.model.has_experts(layer):
             return 0
-        return experts.count // self.plan.expert * experts.expert.weights(self.model.hidden)
+        weights = experts.count // self.plan.expert * experts.expert.weights(self.model.hidden)
+        return -(-weights // self.plan.expert_tensor)
 
     @property
     def embedding_weights(self) -> int:
@@ -372,3 +446,9 @@ class Layers(Struct, frozen=True):
         if model.is_encoder:
             return model.head_weights
         return model.norm_weights + self.vocabulary * model.hidden
+
+
+def _parted(loads: tuple[int, ...], parts: int) -> list[tuple[int, ...]]:
+    """Several equal parts of the loads of experts."""
+    each = len(loads) // parts
+    return [loads[at : at + each] for at in range(0, len(loads), each)]

@@ -31,7 +31,7 @@ from et_sim.workloads.kernels import (
 from et_sim.workloads.rank import MAIN
 from et_sim.workloads.recording import Nodes
 from et_sim.workloads.software.description import Casts, is_named
-from et_sim.workloads.training.plan import EXPERT, TENSOR
+from et_sim.workloads.training.plan import TENSOR
 from et_sim.workloads.training.work import Work
 
 TENSOR_STREAM = "tensor"
@@ -78,6 +78,7 @@ class Product(Struct, frozen=True):
     gathers: int = 0  # bytes of its inputs on each tensor-parallel rank, if they are to be gathered again
     groups: tuple[int, ...] = ()  # rows of each of several experts, if they differ
     datatype: str = ""  # of operands, if they are cast
+    arrives: str = ""  # which of "inputs" and "gradients" arrive as they are cast along rows
 
     def _product(self, name: str, rows: int, columns: int, inner: int) -> Kernel:
         if self.groups:
@@ -96,6 +97,7 @@ class Product(Struct, frozen=True):
     def _casts(self, by: Casts, tensor: str, values: int, copies: int = 2) -> tuple[Kernel, ...]:
         if not self.datatype:
             return ()
+        copies -= tensor == self.arrives
         name = f"{self.name} {tensor} cast"
         return (cast(name, values, self.value_bytes, self.datatype, copies, by.reads, by.launches),)
 
@@ -228,27 +230,63 @@ class Leave(Struct, frozen=True):
             work.exchange("all_gather", share, TENSOR, f"{self.name} all-gather")
 
 
+class Transfer(Struct, frozen=True):
+    """An all-to-all."""
+
+    over: str  # axis
+    bytes: int  # to all ranks together
+    splits: tuple[int, ...] = ()  # to each rank, if they differ
+
+
 class ToExperts(Struct, frozen=True):
-    """Tokens to the ranks that have the experts they take, or back."""
+    """Tokens to the ranks that have the experts they take, or back; several exchanges go on at once."""
 
     name: str
-    bytes: int  # of what each rank sends, to all ranks together
-    splits: tuple[int, ...] = ()  # to each rank, if they differ
-    back: tuple[int, ...] = ()  # and in the backward pass
+    there: tuple[Transfer, ...]
+    back: tuple[Transfer, ...]  # in the backward pass
 
     def forward(self, work: Work) -> None:
-        self._exchange(work, self.splits)
+        self._exchange(work, self.there)
 
     def backward(self, work: Work) -> None:
         self._exchange(work, self.back)
 
-    def _exchange(self, work: Work, splits: tuple[int, ...]) -> None:
-        if work.plan.expert == 1:
-            return
-        if splits:
-            work.exchange("all_to_all", sum(splits), EXPERT, self.name, splits=splits)
-        else:
-            work.exchange("all_to_all", self.bytes, EXPERT, self.name)
+    def _exchange(self, work: Work, transfers: tuple[Transfer, ...]) -> None:
+        """Where passes run side by side, or several exchanges do, kernels go on meanwhile."""
+        given, done = work.at, dict[int, None]()
+        for transfer in transfers:
+            stream = f"{transfer.over} exchange" if work.plan.overlaps_passes or len(transfers) > 1 else MAIN
+            work.at = given
+            work.exchange(
+                "all_to_all",
+                transfer.bytes,
+                transfer.over,
+                self.name,
+                stream,
+                transfer.splits or None,
+            )
+            done |= dict.fromkeys(work.at)
+        work.at = tuple(done)
+
+
+class Shared(Struct, frozen=True):
+    """Tokens of ranks that share every expert, gathered before, or added up behind."""
+
+    name: str
+    over: str
+    gathered: int  # bytes of each rank's tokens
+    reduced: int  # bytes of the sums of all
+    gathers: bool
+
+    def forward(self, work: Work) -> None:
+        self._exchange(work, gathers=self.gathers)
+
+    def backward(self, work: Work) -> None:
+        self._exchange(work, gathers=not self.gathers)
+
+    def _exchange(self, work: Work, *, gathers: bool) -> None:
+        kind, size = ("all_gather", self.gathered) if gathers else ("reduce_scatter", self.reduced)
+        work.exchange(kind, size, self.over, f"{self.name} {kind.replace('_', '-')}")
 
 
 class GatheredProduct(Struct, frozen=True):

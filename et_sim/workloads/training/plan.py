@@ -27,8 +27,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from et_sim.basics.errors import UsageError, did_you_mean
 from et_sim.basics.units import plural
-from et_sim.workloads.pipeline import SCHEDULES, Shape, schedule
+from et_sim.workloads.pipeline import DUAL, SCHEDULES, Shape, schedule
 from et_sim.workloads.software import DEFAULT
+from et_sim.workloads.training import expert_plan
 from et_sim.workloads.training.recomputation import MODES, MODULES, SELECTIVE, check_recompute
 
 if TYPE_CHECKING:
@@ -117,8 +118,12 @@ def _shared_out(loads: tuple[Fraction, ...], total: int, most: int) -> tuple[int
 
 
 TENSOR, CONTEXT, DATA, PIPELINE = "tensor", "context", "data", "pipeline"
-EXPERT, EXPERT_DATA = "expert", "expert-data"
+EXPERT, EXPERT_DATA = expert_plan.EXPERT, "expert-data"
 SHARD, REPLICA = "shard", "replica"
+EXPERT_AXES = {
+    EXPERT: (expert_plan.EXPERT_TENSOR, EXPERT),
+    DATA: (EXPERT_DATA,),
+}  # in place of axes of the order
 ORDER = "tp-cp-ep-dp-pp"
 AXIS_OF = {"tp": TENSOR, "cp": CONTEXT, "ep": EXPERT, "dp": DATA, "pp": PIPELINE}
 RING, ALL_GATHER, ALL_TO_ALL = CONTEXT_ATTENTION = ("ring", "all-gather", "all-to-all")
@@ -174,6 +179,38 @@ class Plan:
         "", "--expert-skew", "how uneven experts are: zipf:S, or a JSON list of their loads (default: even)"
     )
     expert_seed: int = _option(0, "--expert-seed", "which experts are busy, with zipf", 0)
+    expert_tensor: int = _option(1, "--etp", "ranks that share every expert, each of which has a share of it")
+    expert_exchange: str = _option(
+        expert_plan.ALL_TO_ALL,
+        "--expert-exchange",
+        f"how tokens get to their experts: {', '.join(expert_plan.EXCHANGES)}",
+    )
+    expert_nodes: int = _option(
+        0, "--expert-nodes", "nodes that the experts of a token are on (default: as the model limits them)", 0
+    )
+    node_ranks: int = _option(
+        8, "--node-ranks", "ranks of a node, for exchanges of experts (default: of --machine, or 8)"
+    )
+    dispatch: str = _option(
+        AS_VALUES,
+        "--dispatch",
+        f"numbers in which tokens are sent to experts: {', '.join(expert_plan.DISPATCH)}",
+    )
+    capacity_factor: float = _option(
+        0.0,
+        "--capacity-factor",
+        "tokens of a rank that an expert takes at most, of the mean (default: all)",
+        0,
+    )
+    fused_routing: bool = _option(
+        True, "--unfused-routing", "choose, sort and weigh the tokens of experts in many kernels"
+    )
+    overlap_experts: bool = _option(
+        False,
+        "--overlap-experts",
+        "exchange the tokens of a forward pass while a backward pass computes, and the other way round",
+    )
+    mtp_layers: int = _option(0, "--mtp-layers", "layers that predict further tokens, each with a head", 0)
     order: str = _option(ORDER, "--order", f"how ranks are counted, the innermost axis first: {ORDER}")
     schedule: str = _option("1f1b", "--schedule", f"of the pipeline: {', '.join(SCHEDULES)}")
     chunks: int = _option(1, "--chunks", "parts of the model on each rank, for the schedule interleaved")
@@ -279,6 +316,8 @@ class Plan:
             ("context_balance", CONTEXT_BALANCE),
             ("products", PRODUCTS),
             ("schedule", tuple(SCHEDULES)),
+            ("expert_exchange", expert_plan.EXCHANGES),
+            ("dispatch", expert_plan.DISPATCH),
         ):
             value = getattr(self, name)
             if value not in known:
@@ -348,13 +387,13 @@ class Plan:
 
     def _check_shares(self) -> None:
         inner = self.tensor * self.context * self.data
-        if inner % self.expert:
+        if inner % (self.expert * self.expert_tensor):
             raise UsageError(
-                f"{plural(self.expert, 'expert-parallel rank')} do not divide the"
+                f"{plural(self.expert * self.expert_tensor, 'expert-parallel rank')} do not divide the"
                 f" {inner} of tensor x context x data",
                 remedy="give a divisor of their product",
             )
-        if self.expert > 1 and any(
+        if self.spreads_experts and any(
             prod(self.size(name) for name in dense) != prod(self.size(name) for name in experts)
             for dense, experts in self._sides
         ):
@@ -376,7 +415,8 @@ class Plan:
                 remedy="give zero 3 and products, fp8 or fp4, or leave it out",
             )
         self._check_tensor()
-        schedule(self.schedule, Shape(self.pipeline, self.micro_batches, self.chunks))
+        expert_plan.check_experts(self)
+        schedule(self.schedule, self.shape)
 
     def _check_tensor(self) -> None:
         if self.sequence_parallel and self.tensor == 1:
@@ -400,6 +440,16 @@ class Plan:
         return "" if self.products == AS_VALUES else self.products
 
     @property
+    def shape(self) -> Shape:
+        """What the schedule of the pipeline is made for."""
+        return Shape(self.pipeline, self.micro_batches, self.chunks, self.overlap_experts)
+
+    @property
+    def spreads_experts(self) -> bool:
+        """Whether ranks that have all other weights in common have different experts."""
+        return self.expert * self.expert_tensor > 1
+
+    @property
     def ranks(self) -> int:
         """How many ranks the job has."""
         return self.tensor * self.context * self.data * self.pipeline
@@ -421,7 +471,7 @@ class Plan:
         return [
             (
                 [name for name in side if name in (TENSOR, CONTEXT, DATA)],
-                [EXPERT_DATA if name == DATA else name for name in side if name in (EXPERT, DATA)],
+                [part for name in side if name in (EXPERT, DATA) for part in EXPERT_AXES[name]],
             )
             for side in (counted[:within], counted[within:])
         ]
@@ -429,16 +479,29 @@ class Plan:
     def size(self, name: str) -> int:
         """How many places an axis has."""
         if name == EXPERT_DATA:
-            return self.tensor * self.context * self.data // self.expert
-        return int(getattr(self, name))
+            return self.tensor * self.context * self.data // (self.expert * self.expert_tensor)
+        if name == expert_plan.EXPERT_RAIL:
+            return self.expert // expert_plan.experts_on_node(self)
+        return int(getattr(self, name.replace("-", "_")))
 
     @property
     def axes(self) -> Axes:
         """The ranks by their places."""
+        axes = self.axes_of_experts
+        if self.expert > 1:
+            within = expert_plan.experts_on_node(self)
+            axes = axes.split(
+                EXPERT, **{expert_plan.EXPERT_NODE: within, expert_plan.EXPERT_RAIL: self.expert // within}
+            )
+        return axes
+
+    @property
+    def axes_of_experts(self) -> Axes:
+        """The same, where nodes do not matter."""
         from et_sim.workloads.axes import Axes
 
         axes = Axes(**{name: self.size(name) for name in self._counted if name != EXPERT})
-        if self.expert > 1:
+        if self.spreads_experts:
             for dense, experts in self._sides:
                 if dense:
                     axes = axes.split(*dense, **{name: self.size(name) for name in experts})
@@ -453,6 +516,34 @@ class Plan:
     def parts(self) -> int:
         """Into how many pieces the layers are cut."""
         return self.pipeline * self.chunks
+
+    @property
+    def is_dual(self) -> bool:
+        """Whether two pipelines go through the same ranks, each of which has a piece of either."""
+        return self.schedule == DUAL
+
+    @property
+    def held(self) -> int:
+        """How many pieces a rank has."""
+        return 2 if self.is_dual else self.chunks
+
+    @property
+    def overlaps_passes(self) -> bool:
+        """Whether forward passes run beside backward passes."""
+        return self.overlap_experts or self.is_dual
+
+    def piece(self, place: int, chunk: int) -> int:
+        """The number of the piece that a chunk of a place along the pipeline is."""
+        if self.is_dual:
+            return self.pipeline - 1 - place if chunk else place
+        return chunk * self.pipeline + place
+
+    def micro_batches_of(self, chunk: int) -> range:
+        """The numbers of those that go through a chunk."""
+        if not self.is_dual:
+            return range(self.micro_batches)
+        half = self.micro_batches // 2
+        return range(chunk * half, (chunk + 1) * half)
 
     def layers_of_parts(self, model: Model) -> tuple[int, ...]:
         """How many layers each piece has, in the order of the model."""
@@ -476,6 +567,6 @@ class Plan:
 
     def part(self, model: Model, place: int, chunk: int) -> Piece:
         """What a chunk of a place along the pipeline has."""
-        number, layers = chunk * self.pipeline + place, self.layers_of_parts(model)
+        number, layers = self.piece(place, chunk), self.layers_of_parts(model)
         first = sum(layers[:number])
         return Piece(first, layers[number], number == 0, number == self.parts - 1)

@@ -6,6 +6,9 @@
 - zero 3: weights are shared, too: gathered before a layer needs them, forward and backward.
 
 With `shard`, so many replicas share, and the groups of them all-reduce what they have.
+
+Where two pipelines go through the same ranks, two places have the same two parts of the model: each sends the
+other its sums of gradients, or its shares of them, and updates what both have.
 """
 
 from __future__ import annotations
@@ -18,12 +21,13 @@ from et_sim.workloads.kernels import cast, optimizer, passing
 from et_sim.workloads.rank import MAIN
 from et_sim.workloads.recording import Nodes
 from et_sim.workloads.software.description import GRADIENTS, WEIGHTS, Pass
-from et_sim.workloads.training.plan import Plan
+from et_sim.workloads.training.plan import PIPELINE, Plan
 from et_sim.workloads.training.states import KINDS, Sharing, States, Weights
-from et_sim.workloads.training.work import NOTHING, Work
+from et_sim.workloads.training.work import FIRST_RING_TAG, NOTHING, Work
 
 GRADIENT_STREAM, WEIGHT_STREAM = "gradients", "weights"
 LOSS_BYTES = 4
+MIRROR_TAG = 3 * FIRST_RING_TAG
 MASTER_COPY_BYTES = 4  # read once more, where values are made of it
 
 
@@ -144,6 +148,7 @@ class Replicas:
     def update(self) -> None:
         """The optimizer; then shares of updated weights are gathered, where they are shared no longer."""
         self.flush()
+        self._exchange_with_mirror()
         plan, work = self._plan, self.work
         values = sum(-(-count // size) for count, _, size, _ in self._counts(self.updated))
         by = plan.by.optimizer
@@ -160,3 +165,21 @@ class Replicas:
         if plan.zero in (1, 2):
             for weights in reversed(self.updated):
                 self.gather(weights, work.at)
+
+    def _exchange_with_mirror(self) -> None:
+        """Send sums of gradients to the place that has the same parts, and add its own."""
+        plan, work, rank = self._plan, self.work, self.work.rank
+        if not plan.is_dual:
+            return
+        work.during = "step"
+        mirror = rank.at(PIPELINE, plan.pipeline - 1 - rank.place(PIPELINE))
+        for tag, (count, _, shares, kind) in enumerate(self._counts(self.updated), start=MIRROR_TAG):
+            values = -(-count // shares)
+            if not values:
+                continue
+            size, name = values * plan.gradient_bytes, work.name(f"{kind}gradients of the other pipeline")
+            after = (*rank.last(MAIN), *(node for node in self.reduced if node not in rank.last(MAIN)))
+            rank.send(mirror, size, tag, name=f"{name} send", after=after)
+            work.at = rank.receive(mirror, size, tag, name=f"{name} receive", after=after)
+            moved = 2 * plan.sum_bytes + plan.gradient_bytes
+            work.then(passing(f"sum of {kind}gradients of both pipelines", values, moved))

@@ -41,14 +41,14 @@ def sharing(plan: Plan) -> tuple[Sharing, Sharing]:
     """Of dense weights, and of experts."""
     axes = plan.axes
     dense = axes.sorted(name for name in (CONTEXT, DATA) if axes.size(name) > 1)
-    expert = (EXPERT_DATA,) if plan.expert > 1 else dense
+    expert = (EXPERT_DATA,) if plan.spreads_experts else dense
     if not plan.zero:
         return Sharing((), dense), Sharing((), expert)
     if not plan.shard:
         return Sharing(dense, ()), Sharing(expert, ())
     equal = axes.sorted(name for name in (CONTEXT, REPLICA) if axes.size(name) > 1)
     of_dense = Sharing((SHARD,), equal)
-    return of_dense, Sharing(expert, ()) if plan.expert > 1 else of_dense
+    return of_dense, Sharing(expert, ()) if plan.spreads_experts else of_dense
 
 
 class States(Struct, frozen=True):

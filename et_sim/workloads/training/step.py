@@ -5,9 +5,10 @@ Whether a model can be spread as a plan says is checked first: what is divided a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import zip_longest
 
 from msgspec.structs import replace
 
@@ -15,13 +16,13 @@ from et_sim.basics.errors import UsageError
 from et_sim.basics.units import plural
 from et_sim.trace.workload import MadeFor, Workload
 from et_sim.workloads.models.model import Model
-from et_sim.workloads.pipeline import Direction, Pass, Shape, pass_label, schedule
+from et_sim.workloads.pipeline import Direction, Pass, pass_label, schedule
 from et_sim.workloads.rank import MAIN, Program, Rank, make_workload
 from et_sim.workloads.recording import MOST_NODES, Nodes
 from et_sim.workloads.training.again import check_modules
 from et_sim.workloads.training.layers import Layers
 from et_sim.workloads.training.operations import step_of
-from et_sim.workloads.training.parts import Enter, ModelPart
+from et_sim.workloads.training.parts import Enter, ModelPart, ToExperts
 from et_sim.workloads.training.plan import (
     ALL_GATHER,
     ALL_TO_ALL,
@@ -37,7 +38,9 @@ from et_sim.workloads.training.plan import (
 from et_sim.workloads.training.replicas import LOSS_BYTES, Replicas
 from et_sim.workloads.training.uneven import UnevenSteps
 from et_sim.workloads.training.units import Unit, units_of
-from et_sim.workloads.training.work import NOTHING, Work
+from et_sim.workloads.training.work import FIRST_RING_TAG, NOTHING, Work
+
+SECOND_RING_TAG = 2 * FIRST_RING_TAG
 
 
 def check_plan(model: Model, plan: Plan) -> None:
@@ -67,15 +70,22 @@ def check_plan(model: Model, plan: Plan) -> None:
     check_modules(model, plan.computed_again)
     if plan.expert_skew and experts is None:
         raise UsageError(f"{model.name} has no experts", remedy="leave expert_skew out")
-    if plan.expert > 1 and experts is None:
-        raise UsageError(f"{model.name} has no experts", remedy="leave expert out")
+    if plan.spreads_experts and experts is None:
+        raise UsageError(f"{model.name} has no experts", remedy="leave expert and expert_tensor out")
+    for name in ("capacity_factor", "overlap_experts") if experts is None else ():
+        if getattr(plan, name):
+            raise UsageError(f"{model.name} has no experts", remedy=f"leave {name} out")
+    if plan.mtp_layers and model.is_encoder:
+        raise UsageError(f"{model.name} does not predict tokens", remedy="leave mtp_layers out")
     if experts is not None and plan.tensor > 1 and not plan.sequence_parallel:
         raise UsageError(
             "experts with tensor parallelism need sequence parallelism, so that no two ranks have a token",
             remedy="add sequence_parallel",
         )
-    if plan.expert_skew and experts is not None:
-        Layers(model, plan).tokens_sent(experts)  # refuses loads that it cannot share out
+    if experts is not None:
+        width = experts.expert.width
+        _check_share("the width of an expert", width, plan.expert_tensor, "ranks that share every expert")
+        Layers(model, plan).routed(experts)  # refuses loads that it cannot share out
 
 
 def _check_context(model: Model, plan: Plan) -> None:
@@ -112,7 +122,7 @@ def _check_length(model: Model, plan: Plan) -> None:
     """Refuse what could not be kept, before it is made: a layer is at least a node forward, and one back."""
     layers, stages = plan.layers_of_parts(model), plan.pipeline
     most = max(sum(layers[place::stages]) for place in range(min(stages, len(layers))))
-    nodes = 2 * plan.micro_batches * (most + plan.chunks)
+    nodes = 2 * plan.micro_batches * (most + plan.held)
     if nodes > MOST_NODES:
         raise UsageError(
             f"{plural(plan.micro_batches, 'micro-batch', 'micro-batches')} of {plural(most, 'layer')}"
@@ -156,6 +166,7 @@ class _Step:
     layers: Layers
     rank: Rank
     work: Work = field(init=False)
+    ahead: Work = field(init=False)  # of a forward pass that runs beside another pass
     replicas: Replicas = field(init=False)
     outputs: dict[tuple[int, int], Nodes] = field(default_factory=dict)  # micro-batch, chunk
     put_off: dict[tuple[int, int], list[Callable[[], None]]] = field(default_factory=dict)
@@ -168,6 +179,7 @@ class _Step:
 
     def __post_init__(self) -> None:
         self.work = Work(self.rank, self.plan)
+        self.ahead = Work(self.rank, self.plan, cast=self.work.cast, _tag=SECOND_RING_TAG)
         self.replicas = Replicas(self.work)
 
     @property
@@ -179,28 +191,38 @@ class _Step:
         """All passes, then the update."""
         plan = self.plan
         place = self.rank.place(PIPELINE)
-        shape = Shape(plan.pipeline, plan.micro_batches, plan.chunks)
-        for pass_ in schedule(plan.schedule, shape)(place):
-            piece = plan.part(self.layers.model, place, pass_.chunk)
-            self.work.during = pass_label(pass_, plan.chunks)
-            if pass_.direction is Direction.FORWARD:
-                self._forward(pass_, piece)
-            elif pass_.direction is Direction.WEIGHTS:
-                self._weights(pass_)
-            else:
-                self._backward(pass_, piece)
+        beside: Iterator[None] = iter(())
+        for pass_ in schedule(plan.schedule, plan.shape)(place):
+            work = self.ahead if pass_.is_paired else self.work
+            work.during = pass_label(pass_, plan.held)
+            steps = self._steps(work, pass_, plan.part(self.layers.model, place, pass_.chunk))
+            if pass_.is_paired:
+                beside = steps
+                continue
+            for _ in zip_longest(beside, steps):  # in turn, from one exchange of experts to the next
+                pass
+            beside = iter(())
         self._finish(place)
+
+    def _steps(self, work: Work, pass_: Pass, piece: Piece) -> Iterator[None]:
+        """Record a pass, and stop where tokens go to experts or come back."""
+        if pass_.direction is Direction.FORWARD:
+            yield from self._forward(work, pass_, piece)
+        elif pass_.direction is Direction.WEIGHTS:
+            self._weights(pass_)
+        else:
+            yield from self._backward(work, pass_, piece)
 
     def _finish(self, place: int) -> None:
         plan, model = self.plan, self.layers.model
-        ends = place in (0, plan.pipeline - 1)
-        if model.is_tied and not model.is_encoder and plan.pipeline > 1 and ends:
+        are_apart = place in (0, plan.pipeline - 1) and plan.pipeline > 1 and not plan.is_dual
+        if ((model.is_tied and not model.is_encoder) or plan.mtp_layers) and are_apart:
             size = self.layers.vocabulary * model.hidden * plan.gradient_bytes
             done = self.replicas.reduced or self.rank.last(MAIN)
             self.replicas.reduced += self.rank.collective_of_ends(
                 "all_reduce", size, PIPELINE, name="tied embedding all-reduce", after=done, stream=None
             )
-        if place == plan.pipeline - 1:
+        if place == plan.pipeline - 1 or (plan.is_dual and place == 0):
             self.rank.collective(
                 "all_reduce",
                 LOSS_BYTES,
@@ -213,61 +235,61 @@ class _Step:
 
     # Passes.
 
-    def _forward(self, pass_: Pass, piece: Piece) -> None:
-        work = self.work
-        self._begin()
+    def _forward(self, work: Work, pass_: Pass, piece: Piece) -> Iterator[None]:
+        self._begin(work)
         if not piece.has_embedding:
-            self._receive(pass_, -1)
+            self._receive(work, pass_, -1)
         units = self._units(pass_, piece)
         for unit in units:
             self._need(units, unit)
             since = len(work.kernels)
-            self._through(unit.parts, unit.label)
+            yield from self._through(work, unit.parts, unit.label)
             reads = self.replicas.states.weights(unit.weights)
             work.begin(since, reads=reads, writes=unit.left(pass_.micro_batch))
             work.end(*self.replicas.states.gathered(unit.weights))
         if not piece.has_head:
-            self._send(pass_, 1)
+            self._send(work, pass_, 1)
         self.outputs[pass_.micro_batch, pass_.chunk] = work.at
 
-    def _begin(self) -> None:
-        self.work.at, self.sent = self.sent, ()
+    def _begin(self, work: Work) -> None:
+        work.at, self.sent = self.sent, ()
         self.begun_before, self.begun = self.begun, self.rank.last()
 
-    def _through(self, parts: Sequence[ModelPart], name: str) -> None:
-        self.work.where = name
+    def _through(self, work: Work, parts: Sequence[ModelPart], name: str) -> Iterator[None]:
+        work.where = name
         for part in parts:
-            part.forward(self.work)
-        self.work.where = ""
+            part.forward(work)
+            if isinstance(part, ToExperts):
+                yield
+        work.where = ""
 
-    def _backward(self, pass_: Pass, piece: Piece) -> None:
-        work = self.work
+    def _backward(self, work: Work, pass_: Pass, piece: Piece) -> Iterator[None]:
         kept = self.outputs.pop((pass_.micro_batch, pass_.chunk))
-        self._begin()
+        self._begin(work)
         if not piece.has_head:
-            self._receive(pass_, 1)
+            self._receive(work, pass_, 1)
         work.at += kept
         units = self._units(pass_, piece)[::-1]
         for unit in units:
             self._need(units, unit, kept=self.plan.by.shares.kept_units)
             since = len(work.kernels)
             if unit.parts_again:
-                self._again(unit)
-            self._back(unit, pass_)
+                yield from self._again(work, unit)
+            yield from self._back(work, unit, pass_)
             work.begin(since, writes=unit.again(pass_.micro_batch))
         if not piece.has_embedding:
-            self._send(pass_, -1)
+            self._send(work, pass_, -1)
         self.replicas.flush()  # buckets hold gradients of one pass
 
-    def _again(self, unit: Unit) -> None:
-        """The forward pass of parts whose results were not kept, before gradients need them."""
-        work, gradients = self.work, self.work.at
-        self._through(unit.parts_again, f"{unit.label} again")
+    def _again(self, work: Work, unit: Unit) -> Iterator[None]:
+        """Run parts again whose results were not kept, before gradients need them."""
+        gradients = work.at
+        yield from self._through(work, unit.parts_again, f"{unit.label} again")
         work.at = (*work.at, *(node for node in gradients if node not in work.at))
 
-    def _back(self, unit: Unit, pass_: Pass) -> None:
+    def _back(self, work: Work, unit: Unit, pass_: Pass) -> Iterator[None]:
         """Backward through parts; gradients of weights come while others are exchanged, or later."""
-        work, since = self.work, len(self.work.kernels)
+        since = len(work.kernels)
         is_split = pass_.direction is Direction.INPUTS
         work.where = unit.label
         backward = unit.parts[::-1]
@@ -275,6 +297,8 @@ class _Step:
             part.backward(work)
             if not is_split and not isinstance(following, Enter):
                 work.catch_up()
+            if isinstance(part, ToExperts):
+                yield
         work.where = ""
         again = NOTHING if unit.is_repeated else unit.again(pass_.micro_batch)
         work.end(*self.replicas.states.gathered(unit.weights), again)
@@ -301,9 +325,9 @@ class _Step:
         self.work.end(
             unit.left(pass_.micro_batch), unit.again(pass_.micro_batch) if unit.is_repeated else NOTHING
         )
-        work, last = self.work, self.plan.micro_batches - 1
+        work, numbers = self.work, self.plan.micro_batches_of(pass_.chunk)
         work.where, before = unit.label, work.where
-        is_first, is_last = pass_.micro_batch == 0, pass_.micro_batch == last
+        is_first, is_last = pass_.micro_batch == numbers[0], pass_.micro_batch == numbers[-1]
         self.replicas.ready(unit.weights, since, is_first=is_first, is_last=is_last)
         work.where = before
 
@@ -351,18 +375,22 @@ class _Step:
 
     def _piece(self, pass_: Pass) -> int:
         """Which piece of the model a pass goes through."""
-        return pass_.chunk * self.plan.pipeline + self.rank.place(PIPELINE)
+        return self.plan.piece(self.rank.place(PIPELINE), pass_.chunk)
 
-    def _receive(self, pass_: Pass, way: int) -> None:
+    def _neighbour(self, pass_: Pass, way: int) -> int:
+        """Return the rank with the piece `way` places ahead, as a distance."""
+        turns_back = self.plan.is_dual and pass_.chunk == 1
+        return self.rank.next(PIPELINE, -way if turns_back else way, wraps=True)
+
+    def _receive(self, work: Work, pass_: Pass, way: int) -> None:
         """Receive from the piece `way` places ahead.
 
         Stages that overlap post a receive when the pass before begins; others post it with their last send.
         Interleaved, all take part in each exchange, whatever pass needs it, so no send waits for a receive.
         """
-        before, work = self.work.at, self.work
-        source = self.rank.next(PIPELINE, way, wraps=True)
+        before, source = work.at, self._neighbour(pass_, way)
         tag = self._tag(pass_, self._piece(pass_), is_backward=way > 0)
-        after = self.rank.last() if self.plan.chunks == 1 else ()
+        after = self.rank.last() if self.plan.held == 1 else ()
         if self.plan.overlap_pipeline:
             after = self.begun_before
         work.at = self.rank.receive(source, self._size(), tag, name=work.name("receive"), after=after)
@@ -370,8 +398,8 @@ class _Step:
             work.exchange("all_gather", self._size(), TENSOR, "received all-gather")
         work.at += before
 
-    def _send(self, pass_: Pass, way: int) -> None:
-        target = self.rank.next(PIPELINE, way, wraps=True)
+    def _send(self, work: Work, pass_: Pass, way: int) -> None:
+        target = self._neighbour(pass_, way)
         tag = self._tag(pass_, self._piece(pass_) + way, is_backward=way < 0)
-        sent = self.rank.send(target, self._size(), tag, name=self.work.name("send"), after=self.work.at)
+        sent = self.rank.send(target, self._size(), tag, name=work.name("send"), after=work.at)
         self.sent = () if self.plan.overlap_pipeline else sent

@@ -105,12 +105,13 @@ def _feed_forward(
 
 def _of_experts(layers: Layers, experts: Experts) -> Iterator[Kept]:
     """Yield tokens as the experts get them, and what the experts make of them; what goes into products."""
-    uneven, hidden, expert = layers.tokens_here(experts), layers.model.hidden, experts.expert
-    sent = sum(uneven) if uneven else layers.kept_tokens * experts.chosen
+    hidden, expert, sharers = layers.model.hidden, experts.expert, layers.plan.expert_tensor
+    rows = sum(layers.rows_here(experts))
+    outputs = 0 if layers.plan.fused_routing else hidden  # which weights are multiplied with
     yield from _feed_forward(layers, expert, frozenset({MOE, SHARED}), experts.shared)
-    yield Kept(sent * (hidden + expert.inner), frozenset({MOE}))
-    yield Kept(sent * hidden, frozenset({MOE}), is_input=True)
-    yield Kept(sent * expert.width, frozenset({MOE, ACTIVATION}), is_input=True)
+    yield Kept(rows * (outputs + expert.inner // sharers), frozenset({MOE}))
+    yield Kept(rows * hidden, frozenset({MOE}), is_input=True)
+    yield Kept(rows * (expert.width // sharers), frozenset({MOE, ACTIVATION}), is_input=True)
 
 
 def _scores(core: Core, value_bytes: int, layers: Layers) -> int:
@@ -160,6 +161,7 @@ def units_of(layers: Layers, piece: Piece) -> tuple[Unit, ...]:
         weights = Weights("embedding", layers.embedding_weights, 0)
         units.insert(0, Unit("embedding", weights, layers.embedding()))
     if piece.has_head:
+        units += [_further_tokens(layers, number) for number in range(layers.plan.mtp_layers)]
         weights = Weights("head", layers.head_weights, 0)
         units.append(Unit("", weights, layers.head(), "temporary", head_bytes(layers)))
     return tuple(units)
@@ -180,5 +182,41 @@ def _layer(layers: Layers, layer: int, recompute: str) -> Unit:
         left,
         activation_bytes(layers, layer, NOTHING) - left,
         parts_again(layers, layer, recompute),
-        recompute != NOTHING and modules_of(recompute) != {CORE},
+        _repeats_inputs(recompute),
     )
+
+
+def _further_tokens(layers: Layers, number: int) -> Unit:
+    """A layer that predicts one more token, with the embedding and the head of the model.
+
+    What the layer before gives and the embedding of the next token, both normed, are projected together. Before
+    the first of a rank that has not the embedding anyway comes a copy of that.
+    """
+    model, plan = layers.model, layers.plan
+    name, layer = f"further token {number}", model.layers - 1
+    dense = layers.dense_weights(layer) + layers.joining_weights
+    is_far = number == 0 and plan.parts > 1 and not plan.is_dual
+    weights = Weights(
+        name,
+        dense + is_far * layers.embedding_weights,
+        layers.expert_weights(layer),
+        are_cast=bool(plan.cast_to),
+    )
+    joined = 3 * layers.kept_tokens * model.hidden * plan.value_bytes  # both, and what their norms give
+    left, recompute = activation_bytes(layers, layer), plan.computed_again
+    parts = (*layers.joining(), *layers.layer(layer), *layers.head())
+    return Unit(
+        name,
+        weights,
+        parts,
+        "activations",
+        left + joined + head_bytes(layers),
+        activation_bytes(layers, layer, NOTHING) - left,
+        parts if recompute == FULL else parts_again(layers, layer, recompute),
+        _repeats_inputs(recompute),
+    )
+
+
+def _repeats_inputs(recompute: str) -> bool:
+    """Return whether gradients of weights need what recomputation computes."""
+    return recompute != NOTHING and modules_of(recompute) != {CORE}

@@ -1,0 +1,249 @@
+"""Between a router and the experts: who sends how many tokens to whom, and the kernels that put them in order.
+
+What a rank does on the way to the experts, forward, is a list of legs: copies of rows, and exchanges. The way back
+is the same list from its end: sums in place of copies, and what was sent comes back. Gradients go the other way
+each time. On the way to the experts rows may have fewer bits; sums come back as values.
+
+A leg's `few` rows become `many`: a row is copied for each of its experts, nodes or ranks.
+
+Not here: how many tokens that is (`routing`), and what each exchange is (`expert_plan`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from et_sim.trace import shapes
+from et_sim.workloads.kernels import Kernel, cast, passing, stored_bytes
+from et_sim.workloads.training.expert_plan import (
+    ALL_TO_ALL,
+    DEEPEP,
+    EXPERT,
+    EXPERT_NODE,
+    EXPERT_RAIL,
+    EXPERT_TENSOR,
+)
+from et_sim.workloads.training.parts import ModelPart, Passing, Shared, ToExperts, Transfer
+
+WEIGHT_BYTES, COUNT_BYTES, SCORE_BYTES, CHOICE_BYTES = 4, 8, 4, 1  # of a copy; of an expert; of a score
+# Kernels, where they are fused, and where they are not. Not fused: cast, softmax, top k, two tables filled with
+# zeros and then scattered to, and sums of both for the loss that keeps experts even; a mask sorted, its indices
+# selected, rows taken; weights multiplied, sums filled with zeros, rows added.
+ROUTER_LAUNCHES, ROUTER_BACK_LAUNCHES, INDEX_LAUNCHES = (2, 10), (1, 5), (3, 4)
+
+
+class Spread(Struct, frozen=True):
+    """Rows of a rank for several places."""
+
+    places: int
+    total: int
+    each: tuple[int, ...] = ()  # for each place, if they differ
+
+    @staticmethod
+    def of(each: tuple[int, ...]) -> Spread:
+        """Return that of rows for each place."""
+        return Spread(len(each), sum(each), each)
+
+    def arriving(self, place: int) -> int:
+        """Return the rows that come to a place, if all ranks send as many."""
+        return self.each[place] * self.places if self.each else self.total
+
+    def returning(self, place: int) -> Spread:
+        """Return what a place sends back to each."""
+        return Spread.of((self.each[place],) * self.places) if self.each else self
+
+    def within(self, first: int, places: int) -> Spread:
+        """Return the rows for some neighbouring places, of all ranks that send through one of them."""
+        if not self.each:
+            return Spread(places, self.total)
+        senders = self.places // places
+        return Spread.of(tuple(senders * rows for rows in self.each[first : first + places]))
+
+
+class Routed(Struct, frozen=True):
+    """The tokens of a rank in a layer of experts."""
+
+    tokens: int
+    sent: int  # copies, one for each expert of a token
+    here: int  # copies that the experts of the rank get
+    experts: int
+    local: int  # experts of the rank
+    hidden: int
+    value_bytes: int
+    dispatch: str  # numbers of what is sent to experts, if they are not values
+    kind: str  # of exchange
+    is_fused: bool
+    place: int  # among the ranks with other experts
+    within: int  # such ranks of a node
+    to_places: Spread  # to each of these ranks; of an all-to-all, copies
+    to_nodes: Spread  # to each node that has experts
+
+    @property
+    def row_bytes(self) -> int:
+        """Of a token."""
+        return self.hidden * self.value_bytes
+
+    @property
+    def sent_row_bytes(self) -> int:
+        """Of a token on the way to an expert."""
+        return stored_bytes(self.hidden, self.dispatch) if self.dispatch else self.row_bytes
+
+
+class _Copies(Struct, frozen=True):
+    """Rows copied, or added up on the way back."""
+
+    name: str
+    few: int
+    many: int
+    has_index: bool = False  # it is worked out before
+
+    def part(self, routed: Routed, *, is_outward: bool) -> Passing:
+        """Return the kernels of this leg."""
+        out = self._kernel(routed, routed.sent_row_bytes, is_sum=False)
+        back = self._kernel(routed, routed.row_bytes, is_sum=True)
+        if is_outward:
+            return Passing((*self._index(routed), out), (back,))
+        return Passing((back,), (out,))
+
+    def _kernel(self, routed: Routed, row_bytes: int, *, is_sum: bool) -> Kernel:
+        """Fused, each row is read once and written once."""
+        if routed.is_fused:
+            moved, launches = self.few + self.many, 1
+        elif is_sum:
+            moved, launches = 3 * self.many + 3 * self.few, 3
+        else:
+            moved, launches = 2 * self.many, 1
+        values = max(self.many, 1) * routed.hidden
+        name = f"{self.name} {'sum' if is_sum else 'copies'}"
+        return Kernel(
+            name, values, max(moved, 1) * row_bytes, shapes.elementwise(values, 1, 1), launches=launches
+        )
+
+    def _index(self, routed: Routed) -> tuple[Kernel, ...]:
+        """Return the kernel that says where each row goes, from who takes whom."""
+        if not self.has_index:
+            return ()
+        values, launches = routed.tokens * routed.experts, INDEX_LAUNCHES[not routed.is_fused]
+        return (passing(f"{self.name} index", values, CHOICE_BYTES + 2 * SCORE_BYTES, 1, launches),)
+
+
+class _Way(Struct, frozen=True):
+    """Rows sent along an axis, to each of its places, and those that come back."""
+
+    over: str
+    out: Spread
+    back: Spread
+
+    def transfer(self, row_bytes: int, *, is_outward: bool) -> Transfer:
+        """Return what is sent."""
+        rows = self.out if is_outward else self.back
+        return Transfer(self.over, rows.total * row_bytes, tuple(row * row_bytes for row in rows.each))
+
+
+class _Exchange(Struct, frozen=True):
+    """Rows sent along one axis, or along several at once."""
+
+    ways: tuple[_Way, ...]
+
+    def part(self, routed: Routed, *, is_outward: bool) -> ToExperts:
+        """Return this leg."""
+        out, back = (
+            tuple(way.transfer(size, is_outward=outward) for way in self.ways)
+            for size, outward in ((routed.sent_row_bytes, True), (routed.row_bytes, False))
+        )
+        if is_outward:
+            return ToExperts("to experts", out, back)
+        return ToExperts("from experts", back, out)
+
+
+def _legs(routed: Routed) -> list[_Copies | _Exchange]:
+    """Return the way from a rank's tokens to the experts."""
+    places, place = routed.to_places, routed.place
+    is_all = routed.kind == ALL_TO_ALL
+    by_expert = _Copies("sorting by expert", places.arriving(place), routed.here, has_index=not is_all)
+    if is_all:
+        every = _Way(EXPERT, places, places.returning(place))
+        sorting = _Copies("sorting", routed.tokens, routed.sent, has_index=True)
+        return [sorting, _Exchange((every,)), *([by_expert] if routed.local > 1 else [])]
+    ways: list[_Way] = []
+    node, at = divmod(place, routed.within)
+    if routed.to_nodes.places > 1:
+        ways.append(_Way(EXPERT_RAIL, routed.to_nodes, routed.to_nodes.returning(node)))
+    if routed.within > 1:
+        of_node = places.within(place - at, routed.within)
+        ways.append(_Way(EXPERT_NODE, of_node, of_node.returning(at)))
+    if routed.kind == DEEPEP:
+        return [_Exchange(tuple(ways)), by_expert]
+    legs: list[_Copies | _Exchange] = []
+    held = routed.tokens
+    for way in ways:
+        name = "sorting by node" if way.over == EXPERT_RAIL else "sorting by rank"
+        legs += [_Copies(name, held, way.out.total, has_index=True), _Exchange((way,))]
+        held = way.back.total
+    return [*legs, by_expert]
+
+
+def to_experts(routed: Routed, ranks: int) -> tuple[ModelPart, ...]:
+    """Return what comes before the experts; so many ranks have others."""
+    parts: list[ModelPart] = [_router(routed)]
+    if routed.dispatch:
+        parts.append(Passing((_cast(routed, "tokens"),), ()))
+    if ranks == 1:
+        return (*parts, _Copies("sorting", routed.tokens, routed.sent, True).part(routed, is_outward=True))
+    for leg in _legs(routed):
+        parts.append(leg.part(routed, is_outward=True))
+        if routed.kind == ALL_TO_ALL and isinstance(leg, _Exchange) and routed.is_fused:
+            out, back = (leg.ways[0].transfer(WEIGHT_BYTES, is_outward=outward) for outward in (True, False))
+            parts.append(ToExperts("weights to experts", (out,), (back,)))
+    return tuple(parts)
+
+
+def from_experts(routed: Routed, ranks: int) -> tuple[ModelPart, ...]:
+    """Return what comes behind the experts."""
+    if ranks == 1:
+        return (_Copies("sorting", routed.tokens, routed.sent).part(routed, is_outward=False),)
+    parts: list[ModelPart] = [leg.part(routed, is_outward=False) for leg in reversed(_legs(routed))]
+    if routed.dispatch:
+        parts.append(Passing((), (_cast(routed, "gradients"),)))
+    return tuple(parts)
+
+
+def shared_by(routed: Routed, ranks: int) -> tuple[tuple[Shared, ...], tuple[Shared, ...]]:
+    """Return how ranks that share every expert gather its tokens, and add up what comes of them."""
+    if ranks == 1:
+        return (), ()
+    rows = routed.here
+    out, back = rows * routed.sent_row_bytes, rows * routed.row_bytes * ranks
+    return (Shared("experts", EXPERT_TENSOR, out, back, gathers=True),), (
+        Shared("experts", EXPERT_TENSOR, out, back, gathers=False),
+    )
+
+
+def _cast(routed: Routed, tensor: str) -> Kernel:
+    values = routed.tokens * routed.hidden
+    return cast(f"sent {tensor} cast", values, routed.value_bytes, routed.dispatch, 1)
+
+
+def _router(routed: Routed) -> Passing:
+    """Scores of all experts, the choice among them, and the loss that keeps experts even.
+
+    Fused, scores are read once and weights and choices written; the loss reads both. Backward, gradients of
+    weights and the weights give gradients of scores.
+    """
+    scores, size = routed.tokens * routed.experts, routed.value_bytes
+    launches = ROUTER_LAUNCHES[not routed.is_fused], ROUTER_BACK_LAUNCHES[not routed.is_fused]
+    chosen = SCORE_BYTES + CHOICE_BYTES
+    forward, backward = size + 2 * chosen, 2 * SCORE_BYTES + size
+    if not routed.is_fused:
+        forward, backward = size + 3 * SCORE_BYTES + 2 * chosen, size + 4 * SCORE_BYTES
+    return Passing(
+        (passing("choice of experts", scores, forward, 8, launches[0]),),
+        (passing("choice of experts", scores, backward, 4, launches[1]),),
+    )
+
+
+def counted(rows: Sequence[int], multiple: int) -> tuple[int, ...]:
+    """Return rows of each expert, filled up to a multiple where there are any."""
+    return tuple(-(-count // multiple) * multiple for count in rows)
