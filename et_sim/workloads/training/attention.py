@@ -25,10 +25,13 @@ from et_sim.workloads.training.plan import CONTEXT, Plan
 from et_sim.workloads.training.work import Work
 
 
-def pairs(batch: int, sequence: int, *, causal: bool, window: int = 0) -> int:
-    """Of a query and a key that it sees: of the last ones of a window, if there is one."""
+def pairs(batch: int, sequence: int, *, causal: bool, window: int = 0, in_chunks: bool = False) -> int:
+    """Of a query and a key that it sees: of the last ones of a window, or of its chunk, if there is one."""
     if not causal:
         return batch * sequence * sequence
+    if window and in_chunks:
+        chunks, rest = divmod(sequence, window)
+        return batch * (chunks * (window * (window + 1) // 2) + rest * (rest + 1) // 2)
     seen = min(window or sequence, sequence)
     return batch * (seen * (seen + 1) // 2 + (sequence - seen) * seen)
 
@@ -66,7 +69,7 @@ class Core(Struct, frozen=True):
             plan.context,
             plan.context_attention == "ring",
             plan.batch * model.sequence // plan.context,
-            pairs(plan.batch, model.sequence, causal=causal, window=window),
+            pairs(plan.batch, model.sequence, causal=causal, window=window, in_chunks=model.in_chunks),
             plan.value_bytes,
             plan.recompute == "selective",
             plan.fused_attention,

@@ -4,7 +4,8 @@ Chowdhery et al. (PaLM, 2022, appendix B), as Narayanan et al. (Megatron, 2021) 
 6 operations for each weight that it is multiplied with, 2 on the way forth and 4 on the way back, and
 12 x layers x width x sequence for scores and their sums. Every query counts for every key, masked or not:
 published figures do not halve attention that is causal. Where a layer has a window, keys are those within it.
-Weights that are only looked up (the embedding, unless the head shares it) are in no product.
+Weights that are only looked up (the embedding, unless the head shares it) are in no product. A layer with a
+recurrent state in place of attention costs what changing the state token by token would, three times.
 
 Hardware operations are those that kernels execute: with recomputed activations, and without the scores that a
 fused kernel skips because they are masked. A kernel executes no more than its peak allows, so HFU is never
@@ -15,7 +16,8 @@ from __future__ import annotations
 
 from et_sim.trace.columns import NodeKind
 from et_sim.trace.workload import Step, Workload
-from et_sim.workloads.models.model import Model
+from et_sim.workloads.models.model import RECURRENCE, Model
+from et_sim.workloads.recurrence import STATE_OPERATIONS
 from et_sim.workloads.training.plan import Plan
 from et_sim.workloads.training.work import DATATYPES
 
@@ -29,11 +31,20 @@ def model_operations(model: Model, plan: Plan) -> int:
     """Of a step."""
     sequences = tokens_of(model, plan) // model.sequence
     width = model.attention.query_size + model.attention.value_size
-    scores = sum(_all_pairs(model, layer) for layer in range(model.layers))
+    scores = sum(_all_pairs(model, layer) for layer in range(model.layers) if model.has_attention(layer))
     return (
         6 * _multiplied(model) * tokens_of(model, plan)
         + 6 * sequences * scores * model.attention.heads * width
+        + 3 * _of_states(model) * tokens_of(model, plan)
     )
+
+
+def _of_states(model: Model) -> int:
+    """Of a token forward, in all layers with states: each of their values decays, is changed, and is read."""
+    if model.recurrence is None:
+        return 0
+    layers = sum(model.kind(layer).mixer == RECURRENCE for layer in range(model.layers))
+    return layers * model.recurrence.state * STATE_OPERATIONS
 
 
 def datatype_of(plan: Plan) -> str:

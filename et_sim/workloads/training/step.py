@@ -57,6 +57,14 @@ def check_plan(model: Model, plan: Plan) -> None:
             f"{model.name} has layers that see {max(windows)} tokens only, and a ring passes all keys on",
             remedy="choose the context attention all-to-all",
         )
+    if model.recurrence is not None:
+        _check_share("heads of states", model.recurrence.heads, plan.tensor, "tensor-parallel ranks")
+        if plan.context > 1:
+            raise UsageError(
+                f"{model.name} has layers whose state goes from token to token, and context-parallel ranks"
+                " have no state of the tokens before theirs",
+                remedy="leave context out",
+            )
     if plan.context > 1 and plan.context_attention == "all-to-all":
         heads = attention.heads // plan.tensor
         _check_share("heads of a tensor-parallel rank", heads, plan.context, "context-parallel ranks")

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from et_sim.workloads.kernels import MASK_BYTES, stored_bytes
-from et_sim.workloads.models.model import Experts, FeedForward
+from et_sim.workloads.models.model import RECURRENCE, Experts, FeedForward, Model
 from et_sim.workloads.training.attention import Core
 from et_sim.workloads.training.layers import LOGIT_BYTES, Layers
 from et_sim.workloads.training.parts import ModelPart
@@ -27,25 +27,36 @@ def activation_bytes(layers: Layers, layer: int, recompute: str | None = None) -
     kept, recompute = layers.kept_tokens * model.hidden, recompute or plan.recompute
     if recompute == "full":
         return kept * plan.value_bytes
-    attention = model.attention
-    values = 2 * kept  # inputs of the two norms
-    inputs = 2 * kept  # of what comes after them, to be gathered again if they are spread
-    size = 2 * kept * MASK_BYTES if model.has_dropout else 0
-    core = Core.of(model, plan, model.window(layer))
-    spread = attention.heads * (attention.query_size + attention.value_size)  # queries, outputs
-    spread += attention.key_heads * (attention.query_size + attention.value_size)
+    kind = model.kind(layer)
+    values = kind.halves * model.half_norms * kept  # inputs of the norms
+    inputs = kind.halves * kept  # of what comes after them, to be gathered again if they are spread
+    size = kind.halves * kept * MASK_BYTES if model.has_dropout else 0
+    spread, out = _of_mixer(model, layer)
     values += -(-layers.tokens * spread // plan.tensor)
-    if recompute == "none":
-        size += _scores(core, plan.value_bytes, layers)
+    if recompute == "none" and model.has_attention(layer):
+        size += _scores(Core.of(model, plan, model.window(layer)), plan.value_bytes, layers)
     if model.experts is not None and model.has_experts(layer):
         others, into = _of_experts(layers, model.experts)
     else:
-        others, into = _feed_forward(layers, model.feed_forward)
+        others, into = _feed_forward(layers, model.feed_forward) if kind.part else (0, 0)
     values, inputs = values + others, inputs + into
     if not plan.cast_to:
         return size + (values + inputs) * plan.value_bytes
-    outputs = -(-layers.tokens * attention.heads * attention.value_size // plan.tensor)  # as cast, too
+    outputs = -(-layers.tokens * out // plan.tensor)  # as cast, too
     return size + values * plan.value_bytes + stored_bytes(inputs + outputs, plan.cast_to)
+
+
+def _of_mixer(model: Model, layer: int) -> tuple[int, int]:
+    """Of a token: values that attention, or a recurrence in its place, keeps; those that it gives."""
+    attention, recurrence, mixer = model.attention, model.recurrence, model.kind(layer).mixer
+    if mixer == RECURRENCE and recurrence is not None:  # before and after the convolution, and normalised
+        return recurrence.inner + recurrence.channels + recurrence.values, recurrence.values
+    if not mixer:
+        return 0, 0
+    outputs = attention.heads * attention.value_size
+    each = attention.query_size + attention.value_size  # queries, outputs; keys, values
+    kept = (attention.heads + attention.key_heads) * each
+    return kept + attention.normed_size + 2 * outputs * attention.has_gate, outputs
 
 
 def _feed_forward(layers: Layers, part: FeedForward, copies: int = 1) -> tuple[int, int]:
