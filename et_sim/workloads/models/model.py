@@ -120,7 +120,7 @@ class Recurrence(Struct, frozen=True):
 
     @property
     def inner(self) -> int:
-        """Outputs of the first product: the channels, gates of the outputs, and a step or two of each head."""
+        """Outputs of the first product: channels, gates of the outputs, and a step or two of each head."""
         return self.channels + self.values + self.heads * (1 + self.has_delta_rule)
 
     def share(self, ranks: int) -> Recurrence:
