@@ -6,6 +6,7 @@ a recommendation model, and what forward passes work on. Not here: what is done 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from types import MappingProxyType
@@ -224,7 +225,7 @@ def _training(options: JobOptions) -> Job:
     if options.kind != LLM and options.model is not None:
         raise UsageError(f"--model is not for {options.kind}", remedy=f"make llm --model {options.model}")
     plan = read_plan(options)
-    model = read_model(options, plan)
+    model = read_model(options, plan, trains=True)
     text = f"{model.name}, {plan}, {plural(plan.micro_batches, 'micro-batch', 'micro-batches')}"
     return Job(make_training(model, plan), plan, model.name, text, to_builtins(model))
 
@@ -272,7 +273,7 @@ def _recommendation(options: JobOptions) -> Job:
 def _inference(options: InferenceOptions) -> Job:
     from msgspec import to_builtins
 
-    from et_sim.workloads.inference.batch import Batch, Segment
+    from et_sim.workloads.inference.batch import Batch, Segment, sights
     from et_sim.workloads.inference.forward import make_inference
 
     if options.model is None:
@@ -281,15 +282,14 @@ def _inference(options: InferenceOptions) -> Job:
     model = read_model(options, plan)
     if options.kind == PREFILL:
         lengths = _lengths(options.kind, "--prompt", options.prompt, model, 0)
-        batches = [Batch.of([Segment(length) for length in lengths] * plan.batch)]
+        segments = [[Segment(length) for length in lengths]]
     else:
         steps = 1 if options.steps is None else options.steps
         if not 1 <= steps <= MOST_STEPS:
             raise UsageError(f"--steps is {steps}", remedy=f"give a number from 1 to {MOST_STEPS:,}")
         lengths = _lengths(options.kind, "--context", options.context, model, steps)
-        batches = [
-            Batch.of([Segment(1, length + step) for length in lengths] * plan.batch) for step in range(steps)
-        ]
+        segments = [[Segment(1, length + step) for length in lengths] for step in range(steps)]
+    batches = [Batch.of(step * plan.batch, sights=sights(model)) for step in segments]
     each = f"{len(batches)} steps, the first of" if len(batches) > 1 else ""
     text = " ".join(filter(None, (f"{model.name}, {plan},", each, str(batches[0]))))
     tokens = {"tokens": [batch.tokens for batch in batches]}
@@ -319,8 +319,8 @@ def read_plan(options: Command, **usual: Any) -> Plan:
     return plan_of(chosen, **usual)
 
 
-def read_model(options: Command, plan: Plan) -> Model:
-    """The language model that the options describe."""
+def read_model(options: Command, plan: Plan, *, trains: bool = False) -> Model:
+    """The language model that the options describe; remarks on its file go to stderr."""
     from et_sim.workloads.models import configuration
 
     numbers, known = given(options, (*CHANGES, *SHAPE)), vars(options)["model"]
@@ -331,11 +331,16 @@ def read_model(options: Command, plan: Plan) -> Model:
             f"--{name} is given, and --model {known} has its own", remedy="leave it out, or leave out --model"
         )
     model = configuration.read_model(known)
-    if "layers" in numbers and len(set(model.windows)) > 1:
+    if "layers" in numbers and not model.has_equal_layers:
+        differ = "see windows of different sizes" if len(set(model.windows)) > 1 else "differ in kind"
         raise UsageError(
-            f"--layers is given, and layers of {known} see windows of different sizes",
-            remedy="change both in its file",
+            f"--layers is given, and layers of {known} {differ}", remedy="change both in its file"
         )
+    for remark in model.remarks:
+        print(f"et-sim: warning: {remark}", file=sys.stderr)
+    on_sequence = configuration.remark_on_sequence(model)
+    if on_sequence and trains and "sequence" not in numbers:
+        print(f"et-sim: warning: {on_sequence}", file=sys.stderr)
     return replace(model, **numbers)
 
 

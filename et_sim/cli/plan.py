@@ -127,7 +127,7 @@ def _planned(options: Options, system: System | None) -> tuple[Figures, dict[str
     if options.kind == jobs.LLM:
         jobs.refuse_others(options, options.kind)
         plan = jobs.read_plan(options)
-        model = jobs.read_model(options, plan)
+        model = jobs.read_model(options, plan, trains=True)
         return figures(model, plan, times)[0], to_builtins(model)
     job = jobs.make_job(options)
     step_figures = figures_of_replicas(

@@ -23,7 +23,7 @@ from et_sim.serving.batcher import Batcher, Policy, Share
 from et_sim.serving.batcher import Sequence as Served
 from et_sim.serving.replicas import BOTH, DECODE, PREFILL, CachePool, Times
 from et_sim.serving.requests import Request
-from et_sim.workloads.inference.batch import Batch, Segment
+from et_sim.workloads.inference.batch import Batch, Segment, Sight
 
 PASS_ENDS, CACHE_ARRIVES = 0, 1
 
@@ -62,6 +62,7 @@ class Cluster(Struct):
     times: Times
     context_step: int = 1
     report: Callable[[int, int], None] = lambda *_: None  # time, and requests that are done
+    sights: tuple[Sight, ...] = ()  # of layers that do not see all tokens
     replicas: list[Replica] = field(default_factory=list)
     iterations: list[Iteration] = field(default_factory=list)
     served: list[Served] = field(default_factory=list)  # in the order of the requests' numbers
@@ -166,7 +167,7 @@ class Cluster(Struct):
         segments = [
             Segment(tokens, sequence.cached, tokens == sequence.pending) for sequence, tokens in shares
         ]
-        batch = Batch.of(segments, self.context_step)
+        batch = Batch.of(segments, self.context_step, self.sights)
         end = now + self.times.pass_ns(replica.pool, batch)
         for sequence, _ in shares:
             if sequence.scheduled_ns < 0:

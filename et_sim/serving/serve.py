@@ -24,7 +24,7 @@ from et_sim.serving.requests import POISSON, Request, read_requests
 from et_sim.serving.results import Objectives, Serving
 from et_sim.timeline.scope import MEMORY_UNKNOWN
 from et_sim.version import __version__
-from et_sim.workloads.inference.batch import check, check_length
+from et_sim.workloads.inference.batch import check, check_length, sights
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.training.plan import Plan
 
@@ -71,6 +71,11 @@ def serve(
     if not requests:
         raise UsageError("there are no requests", remedy="give one at least")
     check(model, setup.plan)
+    if model.recurrence is not None:
+        raise UsageError(
+            f"{model.name} keeps a state for each sequence, and caches are counted in tokens here",
+            remedy="time its passes with make prefill and make decode",
+        )
     for request in requests:
         check_length(model, request.prompt + request.output)
     machine = read_machine(**options.parts, profile=options.profile)
@@ -82,7 +87,7 @@ def serve(
     def report_progress(now_ns: int, done: int) -> None:
         report(now_ns, done, len(requests), len(times.passes))
 
-    cluster = Cluster(pools, setup.policy, times, setup.context_step, report_progress)
+    cluster = Cluster(pools, setup.policy, times, setup.context_step, report_progress, sights(model))
     cluster.serve(requests)
     facts = {
         "model": model.name,

@@ -161,11 +161,14 @@ def is_language_model(recipe: Mapping[str, Any]) -> bool:
 
 def model_and_plan(recipe: Mapping[str, Any], folder: Path) -> tuple[Model, Plan]:
     """The language model of a recipe, and its plan."""
-    from et_sim.workloads.models.configuration import read_model
+    from et_sim.workloads.models.configuration import read_model, remark_on_sequence
 
     spec = read(_LanguageModel, check_recipe(recipe), Remarks())
     numbers = {name: getattr(spec, name) for name in ("layers", "sequence", "vocabulary") if name in recipe}
-    return replace(read_model(_beside(spec.model, folder)), **numbers), plan_of(spec.plan)
+    model = read_model(_beside(spec.model, folder))
+    if "sequence" not in recipe and (remark := remark_on_sequence(model)):
+        raise InputError(remark, place=_PLACE, remedy='add "sequence", such as 4096')
+    return replace(model, **numbers), plan_of(spec.plan)
 
 
 def _beside(model: str, folder: Path) -> str:

@@ -93,6 +93,21 @@ def test_every_machine_runs_a_kernel_and_a_collective(name: str, monkeypatch: py
 def test_a_torus_is_as_even_as_its_cubes_allow() -> None:
     sides = [preset(f"tpu-v4-pod:{npus}").network["npus_count"] for npus in (64, 128, 512, 4096)]
     assert sides == [[4, 4, 4], [4, 4, 8], [8, 8, 8], [16, 16, 16]]
+    sides = [preset(f"tpu-v5e-pod:{npus}").network["npus_count"] for npus in (4, 8, 32, 256)]
+    assert sides == [[2, 2], [2, 4], [4, 8], [16, 16]]
+
+
+def test_a_machine_like_another_has_its_own_figures_and_no_measured_accuracy() -> None:
+    h100, h800 = preset("h100-dgx:16"), preset("h800-node:16")
+    assert h800.network["bandwidth"] == ["200GB/s", "400Gbps"]
+    assert h800.system["library"] == h100.system["library"]
+    peaks, others = (of.system["compute"]["peaks"] for of in (h800, h100))
+    assert {name for name in peaks if peaks[name] != others[name]} == {"fp64"}
+    assert set(h800.system["accuracy"]) == {"device"}
+    assert "price-per-hour" not in h800.system["costs"]
+    known = entry("h800-node")
+    assert known.estimates["like"].startswith("Estimate: ")
+    assert "H800" in known.sources["peaks"]
 
 
 OF_NODES = [
@@ -129,6 +144,7 @@ def test_any_number_of_npus_of_one_node_is_a_machine_that_is_no_faster_than_its_
         ("h100-dgx:0", "h100-dgx:0 has no NPU (name 1 to 8, or whole nodes)"),
         ("tpu-v4-pod:100", "is built of cubes of 64 NPUs, and 100 are no whole cubes (name 64 or 128)"),
         ("tpu-v4-pod:8192", "has 4,096 NPUs at most, not 8,192"),
+        ("tpu-v5e-pod:6", "is built of squares of 4 NPUs, and 6 are no whole squares (name 4 or 8)"),
         ("v100-dgx-1:4", "v100-dgx-1 has 8 NPUs, not 4"),
         ("trn2-node:24", "trn2-node has nodes of 16 NPUs, and 24 are no whole nodes (name 16 or 32)"),
         ("h100-dgx:8,node=0", "h100-dgx has no nodes of node=0"),

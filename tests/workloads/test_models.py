@@ -12,7 +12,8 @@ from et_sim.basics.errors import EtSimError
 from et_sim.workloads import read_model
 from et_sim.workloads.models.configuration import PRESETS, preset_names
 
-# Sums of the sizes of all tensors of the published checkpoints; of GPT-3, of the table in its paper.
+# Sums of the sizes of all tensors of the published checkpoints; of GPT-3, of the table in its paper. Of the
+# language model alone where a checkpoint has another part (`test_model_families`).
 WEIGHTS = {
     "bert-base": 109_482_240,
     "bert-large": 335_141_888,
@@ -32,6 +33,30 @@ WEIGHTS = {
     "llama3-405b": 405_853_388_800,
     "mixtral-8x7b": 46_702_792_704,
     "mixtral-8x22b": 140_630_071_296,
+    "gemma3-1b": 999_885_952,
+    "gemma3-4b": 3_880_263_168,
+    "gemma3-12b": 11_766_034_176,
+    "gemma3-27b": 27_009_346_304,
+    "glm-4.5": 352_797_829_024,
+    "glm-4.5-air": 106_852_251_264,
+    "gpt-oss-20b": 20_914_757_184,
+    "gpt-oss-120b": 116_829_156_672,
+    "kimi-k2": 1_026_408_232_448,
+    "llama4-scout": 107_769_861_120,
+    "llama4-maverick": 400_711_848_960,
+    "minimax-m2": 228_689_764_864,
+    "nemotron-4-15b": 15_628_775_424,
+    "nemotron-4-340b": 341_029_195_776,
+    "nemotron-h-8b": 8_100_852_736,
+    "qwen3-0.6b": 596_049_920,
+    "qwen3-1.7b": 1_720_574_976,
+    "qwen3-4b": 4_022_468_096,
+    "qwen3-8b": 8_190_735_360,
+    "qwen3-14b": 14_768_307_200,
+    "qwen3-32b": 32_762_123_264,
+    "qwen3-30b-a3b": 30_532_122_624,
+    "qwen3-235b-a22b": 235_093_634_560,
+    "qwen3-next-80b": 79_674_391_296,
 }
 
 

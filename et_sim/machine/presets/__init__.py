@@ -93,7 +93,7 @@ def entry(name: str) -> Entry:
         name,
         machine["about"],
         device["about"],
-        prod(_node(machine)) if "node" in machine else machine["torus"]["cube"] ** 3,
+        prod(_node(machine)) if "node" in machine else _cube(machine["torus"]),
         machine["most"],
         {**device["sources"], **machine["sources"]},
         {**device["estimates"], **machine["estimates"]},
@@ -277,29 +277,40 @@ def _rails(
 
 
 def _torus(name: str, machine: dict[str, Any], npus: int) -> dict[str, Any]:
-    """A torus of whole cubes, whose sides differ as little as they can."""
+    """Return a torus of whole cubes, or squares, whose sides differ as little as they can."""
     torus = machine["torus"]
-    cube = torus["cube"]
-    if not npus or npus % cube**3:
+    whole, sides = _cube(torus), torus.get("sides", 3)
+    if not npus or npus % whole:
+        unit = "cubes" if sides == 3 else "squares"
         raise UsageError(
-            f"{name} is built of cubes of {cube**3} NPUs, and {npus:,} are no whole cubes",
-            remedy=_near(npus, cube**3),
+            f"{name} is built of {unit} of {whole} NPUs, and {npus:,} are no whole {unit}",
+            remedy=_near(npus, whole),
         )
-    cubes = npus // cube**3
-    sides = [
-        (first, second, cubes // first // second)
-        for first in range(1, cubes + 1)
-        if cubes % first == 0
-        for second in range(first, cubes // first + 1)
-        if cubes // first % second == 0 and cubes // first // second >= second
-    ]
-    best = min(sides, key=lambda torus: (torus[2] - torus[0], torus))
+    best = min(_factors(npus // whole, sides), key=lambda torus: (torus[-1] - torus[0], torus))
     return {
-        "topology": ["Ring"] * 3,
-        "npus_count": [cube * side for side in best],
-        "bandwidth": [torus["bandwidth"]] * 3,
-        "latency": [torus["latency"]] * 3,
+        "topology": ["Ring"] * sides,
+        "npus_count": [torus["cube"] * side for side in best],
+        "bandwidth": [torus["bandwidth"]] * sides,
+        "latency": [torus["latency"]] * sides,
     }
+
+
+def _cube(torus: dict[str, Any]) -> int:
+    """Return how many NPUs the smallest torus has, which larger ones are made of."""
+    return int(torus["cube"] ** torus.get("sides", 3))
+
+
+def _factors(number: int, count: int) -> list[tuple[int, ...]]:
+    """Return all ways to write a number as a product of so many, the smallest first."""
+    ways: list[tuple[tuple[int, ...], int]] = [((), number)]
+    for _ in range(count - 1):
+        ways = [
+            ((*factors, factor), rest // factor)
+            for factors, rest in ways
+            for factor in range(factors[-1] if factors else 1, rest + 1)
+            if rest % factor == 0
+        ]
+    return [(*factors, rest) for factors, rest in ways if rest >= factors[-1]]
 
 
 def _near(npus: int, unit: int) -> str:
@@ -324,7 +335,31 @@ def _data(folder: str, name: str) -> dict[str, Any]:
         return _own(name)
     path = files("et_sim.machine.presets") / folder / f"{name}{_ENDING}"
     content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return content
+    return _completed(_data(folder, content.pop("like")), content) if "like" in content else content
+
+
+def _completed(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """Return what is known of something like another one: its own figures, and those of the other one.
+
+    What was measured on the other one says nothing of how far off this one is.
+    """
+    whole = _merged({key: value for key, value in base.items() if key != "accuracy"}, own)
+    for key in own.get("estimates", {}):
+        whole["sources"].pop(key, None)
+    for key in own.get("sources", {}):
+        whole["estimates"].pop(key, None)
+    return whole
+
+
+def _merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """Return objects as one, key by key; a key with null is left out."""
+    whole = dict(base)
+    for key, value in own.items():
+        if isinstance(value, dict) and isinstance(base.get(key), dict):
+            whole[key] = _merged(base[key], value)
+        else:
+            whole[key] = value
+    return {key: value for key, value in whole.items() if value is not None}
 
 
 def _own(path: str) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """What one forward pass works on: new tokens of several sequences, and what each of them has cached.
 
-Kernels depend on sums over the sequences only, so batches with equal sums are equal. Whether a model can be
+Kernels depend on sums over the sequences only, so batches with equal sums are equal. Layers that see a window
+or a chunk have sums of their own. Whether a model can be
 served as a plan says, and what it is asked to work on, is checked here.
 
 The cache of keys and values: how much of it a token takes. Tensor-parallel ranks have a share of the heads of
@@ -9,7 +10,7 @@ keys and values; where there are fewer heads than ranks, several have the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from et_sim.basics.errors import UsageError
@@ -35,13 +36,14 @@ def cached_values_of_rank(attention: Attention, tensor: int) -> int:
 
 
 def cache_bytes(model: Model, value_bytes: int = 2) -> int:
-    """Of a token, in the whole model, held once."""
-    return model.layers * cached_values(model.attention) * value_bytes
+    """Of a token, in the whole model, held once; layers that see a window only keep those of all tokens."""
+    layers = sum(model.has_attention(layer) for layer in range(model.layers))
+    return layers * cached_values(model.attention) * value_bytes
 
 
 def cache_bytes_of_stage(model: Model, plan: Plan, place: int) -> int:
     """Of a token, on a rank at a place along the pipeline."""
-    layers = plan.part(model, place, 0).layers
+    layers = sum(model.has_attention(layer) for layer in plan.part(model, place, 0).all_layers)
     return layers * cached_values_of_rank(model.attention, plan.tensor) * plan.value_bytes
 
 
@@ -62,33 +64,91 @@ class Load(NamedTuple):
     pairs: int = 0  # of a token and a key that it sees
 
 
+class Sight(NamedTuple):
+    """Tokens that a layer's attention sees: those of a window that slides, or of a chunk; 0: all before."""
+
+    window: int = 0
+    in_chunks: bool = False
+
+    def of_prompt(self, tokens: int, before: int) -> tuple[int, int]:
+        """(keys that any of some new tokens sees, pairs of a new token and a key that it sees)."""
+        if not self.window:
+            return before + tokens, tokens * before + tokens * (tokens + 1) // 2
+        if self.in_chunks:
+            before %= self.window
+            chunks, rest = divmod(before + tokens, self.window)
+            ends = chunks * self.window * (self.window + 1) // 2 + rest * (rest + 1) // 2
+            return before + tokens, ends - before * (before + 1) // 2
+        growing = min(max(self.window - before, 0), tokens)  # tokens that see all before
+        pairs = growing * before + growing * (growing + 1) // 2 + (tokens - growing) * self.window
+        return min(before, self.window - 1) + tokens, pairs
+
+    def of_token(self, before: int) -> int:
+        """Keys that a single token sees, itself among them."""
+        if not self.window:
+            return before + 1
+        return before % self.window + 1 if self.in_chunks else min(before + 1, self.window)
+
+
+def sights(model: Model) -> tuple[Sight, ...]:
+    """Of a model's layers that do not see all tokens, each kind once."""
+    windows = {model.window(layer) for layer in range(model.layers) if model.has_attention(layer)}
+    return tuple(Sight(window, model.in_chunks) for window in sorted(windows - {0}))
+
+
 class Batch(NamedTuple):
     """Segments of a pass: prompts, or parts of them; and single tokens after what is cached."""
 
     prefill: Load
     decode: Load
     sampled: int
+    within: tuple[tuple[Sight, Load, Load], ...] = ()  # prompts and single tokens, where layers see less
+
+    def seen(self, sight: Sight) -> tuple[Load, Load]:
+        """Prompts and single tokens, as layers see them."""
+        if not sight.window:
+            return self.prefill, self.decode
+        for known, prefill, decode in self.within:
+            if known == sight:
+                return prefill, decode
+        raise UsageError(
+            f"layers see {sight.window} tokens only, and the batch does not say how many those are",
+            remedy="give Batch.of the sights of the model: Batch.of(segments, sights=sights(model))",
+        )
 
     @staticmethod
-    def of(segments: Iterable[Segment], context_step: int = 1) -> Batch:
-        """The batch of some segments. With a step above 1, contexts are rounded up to multiples of it: of
-        prompts each one, of single tokens their mean, so that batches differ in fewer ways.
+    def of(segments: Iterable[Segment], context_step: int = 1, sights: Sequence[Sight] = ()) -> Batch:
+        """The batch of some segments, for layers that see all tokens, and for those that do not.
+
+        With a step above 1, contexts are rounded up to multiples of it: of prompts each one, of single tokens
+        the mean of what they see, so that batches differ in fewer ways.
         """
+        segments = tuple(segments)
+        all_tokens = Batch._of(segments, context_step, Sight())
+        loads = ((sight, Batch._of(segments, context_step, sight)) for sight in sights)
+        return all_tokens._replace(
+            within=tuple((sight, batch.prefill, batch.decode) for sight, batch in loads)
+        )
+
+    @staticmethod
+    def _of(segments: Iterable[Segment], context_step: int, sight: Sight) -> Batch:
         prefill, singles, context, sampled = [0] * 4, 0, 0, 0
         for tokens, before, is_sampled in segments:
             sampled += is_sampled
             if tokens == 1 and before:
                 singles += 1
-                context += before
+                context += sight.of_token(before) - 1
                 continue
             rounded = -(-before // context_step) * context_step
+            keys, pairs = sight.of_prompt(tokens, rounded)
             prefill[0] += 1
             prefill[1] += tokens
-            prefill[2] += rounded + tokens
-            prefill[3] += tokens * rounded + tokens * (tokens + 1) // 2
+            prefill[2] += keys
+            prefill[3] += pairs
         if context_step > 1 and singles:
             unit = context_step * singles
             context = -(-context // unit) * unit
+            context = min(context, (sight.window - 1) * singles) if sight.window else context
         keys = context + singles
         return Batch(Load(*prefill), Load(singles, singles, keys, keys), sampled)
 
@@ -128,11 +188,6 @@ def check(model: Model, plan: Plan) -> None:
             f"{model.name} is an encoder, which gives no tokens one after the other",
             remedy="choose a decoder, such as llama3-8b",
         )
-    if any(model.window(layer) for layer in range(model.layers)):
-        raise UsageError(
-            f"{model.name} has layers that see {max(model.windows)} tokens only, and these passes see all",
-            remedy='train it, or say "sliding_window": null in a copy of its config.json',
-        )
     plan.check_stages(model)
     _check_shares(model, plan)
 
@@ -140,6 +195,8 @@ def check(model: Model, plan: Plan) -> None:
 def _check_shares(model: Model, plan: Plan) -> None:
     attention, experts, tensor = model.attention, model.experts, plan.tensor
     _check_share("heads", attention.heads, tensor, "tensor-parallel ranks")
+    if model.recurrence is not None:
+        _check_share("heads of states", model.recurrence.heads, tensor, "tensor-parallel ranks")
     if attention.latent is None and tensor % attention.key_heads:
         _check_share("heads of keys and values", attention.key_heads, tensor, "tensor-parallel ranks")
     _check_share(

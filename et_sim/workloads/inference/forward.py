@@ -27,34 +27,76 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import structs
 
 from et_sim.basics.errors import UsageError
 from et_sim.trace import shapes
 from et_sim.trace.builder import TraceBuilder
 from et_sim.trace.workload import Workload
 from et_sim.workloads.axes import Axes
-from et_sim.workloads.inference.batch import Batch, Load, cached_values, check
-from et_sim.workloads.kernels import Kernel, element_wise, linear, product
-from et_sim.workloads.models.model import Attention, Experts, FeedForward, Latent, Model
+from et_sim.workloads.inference.batch import Batch, Load, Sight, cached_values, check
+from et_sim.workloads.kernels import RMS_NORM, Kernel, element_wise, linear, product
+from et_sim.workloads.models.model import (
+    RECURRENCE,
+    Attention,
+    Experts,
+    FeedForward,
+    Latent,
+    LayerKind,
+    Model,
+    Recurrence,
+)
 from et_sim.workloads.pipeline import Direction
 from et_sim.workloads.rank import PROFILE, Rank, make_workload
+from et_sim.workloads.recurrence import Chunks
 from et_sim.workloads.training.plan import EXPERT, PIPELINE, TENSOR, Plan
 from et_sim.workloads.training.work import Work
 
 KEY_VALUE_UP = "key-value up"
+GATE = 6  # operations of a sigmoid times an output
 
 
-def attention_kernels(model: Model, plan: Plan, batch: Batch) -> Iterator[Kernel]:
+def mixer_kernels(model: Model, plan: Plan, batch: Batch, kind: LayerKind, window: int) -> Iterator[Kernel]:
+    """Those of attention, or of what a layer has in its place."""
+    if kind.mixer == RECURRENCE and model.recurrence is not None:
+        yield from _recurrence_kernels(model.recurrence, model.hidden, plan, batch)
+    elif kind.mixer:
+        sight = Sight(window, bool(window) and model.in_chunks)
+        yield from attention_kernels(model, plan, batch, sight, has_rotary=kind.has_rotary)
+
+
+def _recurrence_kernels(recurrence: Recurrence, hidden: int, plan: Plan, batch: Batch) -> Iterator[Kernel]:
+    """Prompts in chunks, which begin with states of zeros or kept ones; single tokens one by one."""
+    share, size = recurrence.share(plan.tensor), plan.value_bytes
+    yield from linear("recurrence in", batch.tokens, share.inner, hidden, size, plan.cast_to)
+    prompts, singles = batch.prefill, batch.decode
+    if prompts.segments:  # of equal length, the mean one, rounded up
+        length = -(-prompts.tokens // prompts.segments)
+        yield from Chunks(share, prompts.segments, length, size).prefill()
+    if singles.segments:
+        yield from Chunks(share, singles.segments, 1, size).decode()
+    yield from linear("recurrence out", batch.tokens, hidden, share.values, size, plan.cast_to)
+
+
+def attention_kernels(
+    model: Model, plan: Plan, batch: Batch, sight: Sight, *, has_rotary: bool = True
+) -> Iterator[Kernel]:
     """From normalised inputs to the part of the outputs that a rank has."""
     attention, size = model.attention, plan.value_bytes
     heads = attention.heads // plan.tensor
     if attention.latent is None:
         key_heads = -(-attention.key_heads // plan.tensor)
-        columns = (heads + 2 * key_heads) * attention.head_size
+        columns = (heads * (1 + attention.has_gate) + 2 * key_heads) * attention.head_size
         yield from linear("qkv", batch.tokens, columns, model.hidden, size, plan.cast_to)
-        for name, load in (("prefill attention", batch.prefill), ("decode attention", batch.decode)):
+        if attention.has_query_norm(has_rotary=has_rotary):
+            values = batch.tokens * (heads + key_heads) * attention.head_size
+            yield element_wise("query norm", values, RMS_NORM, 2, size)
+        prefill, decode = batch.seen(sight)
+        for name, load in (("prefill attention", prefill), ("decode attention", decode)):
             if load.segments:
                 yield _core(name, load, attention, heads, key_heads, size)
+        if attention.has_gate:
+            yield element_wise("gate", batch.tokens * heads * attention.value_size, GATE, 3, size)
     else:
         yield from _latent(model, attention.latent, plan, batch, heads)
     rows = heads * attention.value_size
@@ -169,7 +211,7 @@ class _Pass:
         self.place, self.number = place, number
         self.part = self.plan.part(model, place, 0)
         self.dense = tuple(self._dense(model.feed_forward, "feed-forward"))
-        self.attention = tuple(attention_kernels(model, self.plan, batch))
+        self.mixers: dict[tuple[LayerKind, int], tuple[Kernel, ...]] = {}
 
     def run(self) -> None:
         """From tokens, or activations of the stage before, to the next tokens."""
@@ -196,16 +238,35 @@ class _Pass:
         return self.batch.tokens * self.model.hidden * self.plan.value_bytes
 
     def _layer(self, layer: int) -> None:
-        self._element_wise("attention norm", self.batch.tokens * self.model.hidden, 5, 2)
-        self._all(self.attention)
-        self._all_reduce("attention")
-        self._element_wise("feed-forward norm", self.batch.tokens * self.model.hidden, 5, 2)
+        kind = self.model.kind(layer)
+        if kind.mixer:
+            self._norm(f"{kind.mixer} norm")
+            self._all(self._mixer(kind, self.model.window(layer)))
+            self._all_reduce(kind.mixer)
+            self._output_norm(kind.mixer)
+        if not kind.part:
+            return
+        self._norm("feed-forward norm")
         experts = self.model.experts
         if experts is None or not self.model.has_experts(layer):
             self._all(self.dense)
             self._all_reduce("feed-forward")
         else:
             self._experts(experts)
+        self._output_norm("feed-forward")
+
+    def _mixer(self, kind: LayerKind, window: int) -> tuple[Kernel, ...]:
+        if (kind, window) not in self.mixers:
+            kernels = mixer_kernels(self.model, self.plan, self.batch, kind, window)
+            self.mixers[kind, window] = tuple(kernels)
+        return self.mixers[kind, window]
+
+    def _norm(self, name: str) -> None:
+        self._element_wise(name, self.batch.tokens * self.model.hidden, 5, 2)
+
+    def _output_norm(self, name: str) -> None:
+        if self.model.half_norms > 1:
+            self._norm(f"{name} output norm")
 
     def _all(self, kernels: Iterable[Kernel]) -> None:
         for kernel in kernels:
@@ -226,7 +287,7 @@ class _Pass:
         width, inner = part.width // shares, part.inner // shares
         passes, dtype = 3 if part.is_gated else 2, self.plan.cast_to
         yield from linear(f"{name} up", rows, inner, hidden, size, dtype, copies)
-        yield element_wise(f"{name} activation", rows * copies * width, 8, passes, size)
+        yield element_wise(f"{name} activation", rows * copies * width, part.operations, passes, size)
         yield from linear(f"{name} down", rows, hidden, width, size, dtype, copies)
 
     def _experts(self, experts: Experts) -> None:
@@ -241,7 +302,7 @@ class _Pass:
         local, rows = -(-busy // plan.expert), -(-chosen // busy)
         self.work.then(product("router", tokens, experts.count, hidden, plan.value_bytes).cold())
         if experts.shared:
-            whole = FeedForward(experts.expert.width * experts.shared, experts.expert.is_gated)
+            whole = structs.replace(experts.expert, width=experts.expert.width * experts.shared)
             self._all(self._dense(whole, "shared expert"))
         size = tokens * experts.chosen * hidden * plan.value_bytes
         if is_spread:
@@ -304,7 +365,8 @@ def messages(model: Model, source: Place, target: Place) -> Counter[tuple[int, i
         wanted = target.plan.part(model, stage, 0).all_layers
         for other in range(source.plan.pipeline):
             there = source.plan.part(model, other, 0).all_layers
-            layers = len(range(max(wanted.start, there.start), min(wanted.stop, there.stop)))
+            both = range(max(wanted.start, there.start), min(wanted.stop, there.stop))
+            layers = sum(model.has_attention(layer) for layer in both)
             if not layers:
                 continue
             for tensor in range(target.plan.tensor):

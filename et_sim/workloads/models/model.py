@@ -7,6 +7,8 @@ Not here: reading descriptions (`configuration`), and what a step computes (`et_
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from msgspec import Struct
 
 from et_sim.basics.quick_dataclass import quick_dataclass
@@ -30,6 +32,16 @@ class Attention(Struct, frozen=True):
     has_bias: bool = False  # of queries, keys and values
     has_output_bias: bool = False
     latent: Latent | None = None
+    query_norm: str = (
+        ""  # of queries and keys: "head" by head, "whole" all heads at once, or "plain" weightless
+    )
+    has_sinks: bool = False  # a score of each head that takes a share of every softmax, and has no value
+    has_gate: bool = False  # of each output, from the inputs
+
+    @property
+    def normed_size(self) -> int:
+        """Values of a token's queries and keys that are normalised."""
+        return (self.heads + self.key_heads) * self.head_size if self.query_norm else 0
 
     @property
     def query_size(self) -> int:
@@ -41,11 +53,16 @@ class Attention(Struct, frozen=True):
         """Of a head."""
         return self.latent.value_size if self.latent else self.head_size
 
+    def has_query_norm(self, *, has_rotary: bool) -> bool:
+        """Whether a layer normalises queries and keys: without weights, only those that it turns."""
+        return bool(self.query_norm) and (has_rotary or self.query_norm != "plain")
+
     def projections(self, hidden: int) -> tuple[tuple[str, int, int], ...]:
         """(name, inputs, outputs) of every matrix before the core of attention."""
         latent = self.latent
         if latent is None:
-            return (("qkv", hidden, (self.heads + 2 * self.key_heads) * self.head_size),)
+            heads = self.heads * (1 + self.has_gate) + 2 * self.key_heads
+            return (("qkv", hidden, heads * self.head_size),)
         outputs = self.heads * self.query_size
         queries: tuple[tuple[str, int, int], ...] = (("query", hidden, outputs),)
         if latent.query_rank:
@@ -67,7 +84,65 @@ class Attention(Struct, frozen=True):
             weights += self.latent.query_rank + self.latent.value_rank  # their norms
         if self.has_bias:
             weights += (self.heads + 2 * self.key_heads) * self.head_size
-        return weights + hidden * self.has_output_bias
+        weights += {"head": 2 * self.head_size, "whole": self.normed_size}.get(self.query_norm, 0)
+        return weights + hidden * self.has_output_bias + self.heads * self.has_sinks
+
+
+class Recurrence(Struct, frozen=True):
+    """A state of each head that tokens change one after the other, in place of attention over all of them.
+
+    The state has `key_size` x `value_size` values. Chunks of tokens are worked on as products of matrices.
+    """
+
+    heads: int
+    key_heads: int  # that heads share
+    key_size: int  # of keys and queries; in words of Mamba, of the state
+    value_size: int  # of a head's values
+    convolution: int  # tokens that a value is made from before
+    has_delta_rule: bool  # a token replaces what its key finds (gated delta rule); else it adds (Mamba-2)
+    chunk: int  # tokens that are worked on together
+    has_convolution_bias: bool = False
+
+    @property
+    def values(self) -> int:
+        """Of a token's outputs."""
+        return self.heads * self.value_size
+
+    @property
+    def channels(self) -> int:
+        """Of a token's queries, keys and values."""
+        return 2 * self.key_heads * self.key_size + self.values
+
+    @property
+    def state(self) -> int:
+        """Values of all heads' states."""
+        return self.heads * self.key_size * self.value_size
+
+    @property
+    def inner(self) -> int:
+        """Outputs of the first product: channels, gates of the outputs, and a step or two of each head."""
+        return self.channels + self.values + self.heads * (1 + self.has_delta_rule)
+
+    def share(self, ranks: int) -> Recurrence:
+        """What one of several ranks has; where there are fewer heads of keys, several have the same."""
+        return Recurrence(
+            self.heads // ranks,
+            -(-self.key_heads // ranks),
+            self.key_size,
+            self.value_size,
+            self.convolution,
+            self.has_delta_rule,
+            self.chunk,
+            self.has_convolution_bias,
+        )
+
+    def weights(self, hidden: int) -> int:
+        """Of one layer, with the projections, and the norm of the outputs."""
+        weights = hidden * (self.inner + self.values)
+        weights += self.channels * (self.convolution + self.has_convolution_bias)
+        return weights + (
+            2 * self.heads + self.value_size if self.has_delta_rule else 3 * self.heads + self.values
+        )
 
 
 class FeedForward(Struct, frozen=True):
@@ -76,6 +151,7 @@ class FeedForward(Struct, frozen=True):
     width: int
     is_gated: bool
     has_bias: bool = False
+    operations: int = 8  # of the activation function, for each of its outputs
 
     @property
     def inner(self) -> int:
@@ -98,10 +174,11 @@ class Experts(Struct, frozen=True):
     has_bias: bool = False  # of the router
     groups: int = 1  # of experts, equally many each
     chosen_groups: int = 1  # that the experts of a token are in
+    has_shared_gate: bool = False  # a weight of what all tokens take, from the inputs
 
     def router_weights(self, hidden: int) -> int:
-        """Of one layer."""
-        return self.count * (hidden + self.has_bias)
+        """Of one layer, with the gate of what all tokens take."""
+        return self.count * (hidden + self.has_bias) + hidden * self.has_shared_gate
 
     def weights(self, hidden: int) -> int:
         """Of one layer."""
@@ -110,6 +187,23 @@ class Experts(Struct, frozen=True):
     def active_weights(self, hidden: int) -> int:
         """Of one layer, that a token meets."""
         return self.router_weights(hidden) + (self.chosen + self.shared) * self.expert.weights(hidden)
+
+
+ATTENTION, RECURRENCE = "attention", "recurrence"
+FEED_FORWARD, EXPERTS = "feed-forward", "experts"
+
+
+class LayerKind(NamedTuple):
+    """The two halves of a layer, either of which may be missing."""
+
+    mixer: str = ATTENTION  # or recurrence
+    part: str = FEED_FORWARD  # or experts
+    has_rotary: bool = True  # attention turns queries and keys by their positions
+
+    @property
+    def halves(self) -> int:
+        """How many of them the layer has."""
+        return bool(self.mixer) + bool(self.part)
 
 
 @quick_dataclass(frozen=True)
@@ -133,10 +227,32 @@ class Model:
     has_pooler: bool = False
     has_dropout: bool = False  # after attention and after the feed-forward part
     windows: tuple[int, ...] = ()  # tokens that attention sees, layer by layer and again; 0: all before
+    in_chunks: bool = False  # windows do not slide: each begins where the one before ends
+    kinds: tuple[LayerKind, ...] = ()  # layer by layer and again; (): attention, experts after dense ones
+    recurrence: Recurrence | None = None
+    half_norms: int = 1  # norms of each half of a layer: of its inputs, or of its outputs, too
+    next_tokens: int = 0  # modules of the file that predict further tokens; their weights are not counted
+    remarks: tuple[str, ...] = ()  # on the file that the model comes from
+
+    def kind(self, layer: int) -> LayerKind:
+        """What a layer consists of."""
+        if self.kinds:
+            return self.kinds[layer % len(self.kinds)]
+        has_experts = self.experts is not None and layer >= self.experts.dense_layers
+        return LayerKind(part=EXPERTS if has_experts else FEED_FORWARD)
 
     def has_experts(self, layer: int) -> bool:
         """Whether a layer has experts."""
-        return self.experts is not None and layer >= self.experts.dense_layers
+        return self.kind(layer).part == EXPERTS
+
+    def has_attention(self, layer: int) -> bool:
+        """Whether a layer has attention."""
+        return self.kind(layer).mixer == ATTENTION
+
+    @property
+    def has_equal_layers(self) -> bool:
+        """Whether layers differ in no more than whether they are among the first ones."""
+        return len(set(self.windows)) <= 1 and len(set(self.kinds)) <= 1
 
     def window(self, layer: int) -> int:
         """How many tokens a layer's attention sees; 0: all before."""
@@ -148,12 +264,23 @@ class Model:
         """Of one norm."""
         return self.hidden * self.norm_vectors
 
+    def mixer_weights(self, layer: int) -> int:
+        """Of attention, or what a layer has in its place."""
+        mixer = self.kind(layer).mixer
+        if mixer == RECURRENCE and self.recurrence is not None:
+            return self.recurrence.weights(self.hidden)
+        return self.attention.weights(self.hidden) if mixer else 0
+
+    def norms_of_layer(self, layer: int) -> int:
+        """Weights of all norms of a layer, without those within attention."""
+        return self.kind(layer).halves * self.half_norms * self.norm_weights
+
     def layer_weights(self, layer: int) -> int:
         """Of one layer."""
-        part = self.feed_forward.weights(self.hidden)
+        part = self.feed_forward.weights(self.hidden) if self.kind(layer).part else 0
         if self.experts is not None and self.has_experts(layer):
             part = self.experts.weights(self.hidden)
-        return self.attention.weights(self.hidden) + part + 2 * self.norm_weights
+        return self.mixer_weights(layer) + part + self.norms_of_layer(layer)
 
     @property
     def embedding_weights(self) -> int:

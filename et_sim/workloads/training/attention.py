@@ -45,8 +45,10 @@ def products(attention: Attention, *, backward: bool) -> int:
 
 def sight_of(model: Model, plan: Plan, window: int) -> Sight:
     """Which keys queries see in a layer with such a window."""
-    causal = plan.causal and not model.is_encoder
-    return Sight(model.sequence, causal, window if causal else 0, plan.document_tokens)
+    causal, document = plan.causal and not model.is_encoder, plan.document_tokens
+    if model.in_chunks and window:
+        return Sight(model.sequence, causal, 0, min(window, document or window))
+    return Sight(model.sequence, causal, window if causal else 0, document)
 
 
 class Core(Struct, frozen=True):

@@ -12,7 +12,16 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from et_sim.workloads.kernels import MASK_BYTES, RMS_NORM, Kernel, norm, passing
-from et_sim.workloads.models.model import Experts, FeedForward, Model
+from et_sim.workloads.models.model import (
+    EXPERTS,
+    RECURRENCE,
+    Experts,
+    FeedForward,
+    LayerKind,
+    Model,
+    Recurrence,
+)
+from et_sim.workloads.recurrence import Chunks
 from et_sim.workloads.software.description import BothWays, Software, is_named
 from et_sim.workloads.training.attention import Core
 from et_sim.workloads.training.exchanges import Routed, Spread, counted, from_experts, shared_by, to_experts
@@ -41,7 +50,7 @@ class Layers(Struct, frozen=True):
     model: Model
     plan: Plan
     place: int = 0  # among the ranks that the experts are spread over, if experts are uneven
-    _known: dict[tuple[bool, int], tuple[ModelPart, ...]] = field(default_factory=dict)
+    _known: dict[tuple[LayerKind, int], tuple[ModelPart, ...]] = field(default_factory=dict)
     _tokens: dict[Experts, tuple[int, ...]] = field(default_factory=dict)  # that each expert gets
     _met: dict[tuple[Experts, int], Spread] = field(default_factory=dict)  # that go to parts of the experts
 
@@ -167,14 +176,67 @@ class Layers(Struct, frozen=True):
 
     def layer(self, layer: int) -> tuple[ModelPart, ...]:
         """The parts of a layer, in the order of the forward pass."""
-        has_experts, window = self.model.has_experts(layer), self.model.window(layer)
-        if (has_experts, window) not in self._known:
-            experts = self.model.experts if has_experts else None
-            last = self._experts(experts) if experts else self._dense(self.model.feed_forward, "feed-forward")
-            self._known[has_experts, window] = self._overlapped((*self._attention(window), *last))
-        return self._known[has_experts, window]
+        kind, window = self.model.kind(layer), self.model.window(layer)
+        if (kind, window) not in self._known:
+            parts = (*self._mixer(kind, window), *self._second_half(kind))
+            self._known[kind, window] = self._overlapped(parts)
+        return self._known[kind, window]
 
-    def _attention(self, window: int) -> tuple[ModelPart, ...]:
+    def _mixer(self, kind: LayerKind, window: int) -> tuple[ModelPart, ...]:
+        """Attention, or what a layer has in its place."""
+        if kind.mixer == RECURRENCE and self.model.recurrence is not None:
+            return self._recurrence(self.model.recurrence)
+        return self._attention(window, has_rotary=kind.has_rotary) if kind.mixer else ()
+
+    def _second_half(self, kind: LayerKind) -> tuple[ModelPart, ...]:
+        """Experts or a feed-forward part, if there is one."""
+        if kind.part == EXPERTS and self.model.experts is not None:
+            return self._experts(self.model.experts)
+        return self._dense(self.model.feed_forward, "feed-forward") if kind.part else ()
+
+    def _recurrence(self, recurrence: Recurrence) -> tuple[ModelPart, ...]:
+        """States that tokens change one after the other, in place of attention."""
+        hidden, tensor = self.model.hidden, self.plan.tensor
+        share = recurrence.share(tensor)
+        chunks = Chunks(share, self.plan.batch, self.tokens // self.plan.batch, self.plan.value_bytes)
+        name = "recurrence"
+        return (
+            self._norm(f"{name} norm"),
+            self._enter(name),
+            self._product(f"{name} in", share.inner, hidden, gathers=self._again),
+            Passing(tuple(chunks.forward()), tuple(chunks.backward())),
+            self._product(f"{name} out", hidden, share.values),
+            self._leave(name),
+            *self._output_norm(name),
+            self._sum(f"{name} sum", has_bias=False),
+        )
+
+    def _output_norm(self, name: str) -> tuple[ModelPart, ...]:
+        """Of what a half of a layer gives, if there is one."""
+        return (self._norm(f"{name} output norm"),) if self.model.half_norms > 1 else ()
+
+    def _query_norm(self, *, has_rotary: bool) -> tuple[ModelPart, ...]:
+        """Of queries and keys, head by head or all heads at once, if there is one: two kernels."""
+        attention = self.model.attention
+        if not attention.has_query_norm(has_rotary=has_rotary):
+            return ()
+        rows, width = self.tokens, attention.normed_size // self.plan.tensor
+        if attention.query_norm != "whole":
+            rows, width = rows * width // attention.head_size, attention.head_size
+        kernels = norm("query norm", rows, width, self.plan.value_bytes, has_shift=False)
+        forward, backward = (kernel._replace(launches=2 * kernel.launches) for kernel in kernels)
+        return (Passing((forward,), (backward,)),)
+
+    def _gate(self) -> tuple[ModelPart, ...]:
+        """Outputs of attention times sigmoids of their gates, if there are gates."""
+        attention, size = self.model.attention, self.plan.value_bytes
+        if not attention.has_gate:
+            return ()
+        values = self.tokens * attention.heads * attention.value_size // self.plan.tensor
+        forward, backward = passing("gate", values, 3 * size, 6), passing("gate", values, 5 * size, 12)
+        return (Passing((forward,), (backward,)),)
+
+    def _attention(self, window: int, *, has_rotary: bool = True) -> tuple[ModelPart, ...]:
         model, tensor = self.model, self.plan.tensor
         attention = model.attention
         parts: list[ModelPart] = [self._norm("attention norm"), self._enter("attention")]
@@ -190,15 +252,18 @@ class Layers(Struct, frozen=True):
             again = 0 if inputs == model.hidden else again
         rows = attention.heads * attention.value_size // tensor
         parts += [
-            self._positions(),
+            *self._query_norm(has_rotary=has_rotary),
+            self._positions(has_rotary=has_rotary),
             Core.of(model, self.plan, window),
+            *self._gate(),
             self._product("attention output", model.hidden, rows),
             self._leave("attention"),
+            *self._output_norm("attention"),
             self._sum("attention sum", has_bias=attention.has_output_bias),
         ]
         return tuple(parts)
 
-    def _positions(self) -> Passing:
+    def _positions(self, *, has_rotary: bool) -> Passing:
         """Queries and keys turned by their positions, if positions have no weights; gradients of the bias.
 
         Forward, the product adds its bias.
@@ -206,20 +271,20 @@ class Layers(Struct, frozen=True):
         attention, size = self.model.attention, self.plan.value_bytes
         turned = attention.latent.rotary_size if attention.latent else attention.head_size
         values = self.tokens * (attention.heads + attention.key_heads) * turned // self.plan.tensor
-        there, back = self._rotary(values)
+        there, back = self._rotary(values, is_turned=has_rotary and not self.model.positions)
         outputs = (
             sum(projection[2] for projection in attention.projections(self.model.hidden)) // self.plan.tensor
         )
         bias = (passing("qkv bias", self.tokens * outputs, size),) if attention.has_bias else ()
         return Passing(there, (*back, *bias))
 
-    def _rotary(self, values: int) -> tuple[tuple[Kernel, ...], tuple[Kernel, ...]]:
+    def _rotary(self, values: int, *, is_turned: bool) -> tuple[tuple[Kernel, ...], tuple[Kernel, ...]]:
         """Kernels forward and backward, with copies of keys and values for every query head."""
-        model, attention, size = self.model, self.model.attention, self.plan.value_bytes
+        attention, size = self.model.attention, self.plan.value_bytes
         rotary = Passing((), ())
-        if not model.positions and self.by.element_wise.rotary:
+        if is_turned and self.by.element_wise.rotary:
             rotary = self._unfused("rotary", values, 3, self.by.element_wise.rotary)
-        elif not model.positions:
+        elif is_turned:
             kernel = passing("rotary", values, 2 * size, 3, launches=2)
             rotary = Passing((kernel,), (kernel,))
         if not self.by.expands_keys or attention.key_heads == attention.heads:
@@ -244,6 +309,7 @@ class Layers(Struct, frozen=True):
             self._activation(name, part, self.tokens * width),
             self._product(f"{name} down", hidden, width),
             self._leave(name),
+            *self._output_norm(name),
             self._sum(f"{name} sum", has_bias=part.has_bias),
         )
 
@@ -253,8 +319,9 @@ class Layers(Struct, frozen=True):
         if gates and self.by.element_wise.gate and not part.has_bias:
             return self._unfused(name, values, 8, self.by.element_wise.gate)
         bias = (1 + gates) * part.has_bias
-        backward = passing(name, values, (3 + 2 * gates + bias) * size, 16, 1 + part.has_bias)
-        return Passing((passing(name, values, (2 + gates) * size, 8),), (backward,))
+        moved, each = (3 + 2 * gates + bias) * size, part.operations
+        backward = passing(name, values, moved, 2 * each, 1 + part.has_bias)
+        return Passing((passing(name, values, (2 + gates) * size, each),), (backward,))
 
     def _experts(self, experts: Experts) -> tuple[ModelPart, ...]:
         """Every rank has its own tokens, and sends each to the ranks of the experts that it takes."""
@@ -266,7 +333,7 @@ class Layers(Struct, frozen=True):
         inner, width = part.inner // sharers, part.width // sharers
         shared: tuple[ModelPart, ...] = ()
         if experts.shared:
-            whole = FeedForward(part.width * experts.shared, part.is_gated)
+            whole = replace(part, width=part.width * experts.shared)
             shared = self._dense(whole, "shared expert")
         gathered, added = shared_by(routed, sharers)
         up = self._product("experts up", inner, hidden, rows=each, copies=local, groups=groups)
@@ -417,9 +484,10 @@ class Layers(Struct, frozen=True):
     def dense_weights(self, layer: int) -> int:
         """Of a layer, on a rank, without experts that are spread."""
         model, tensor = self.model, self.plan.tensor
-        weights = 2 * model.norm_weights + -(-model.attention.weights(model.hidden) // tensor)
+        weights = model.norms_of_layer(layer) + -(-model.mixer_weights(layer) // tensor)
         if model.experts is None or not model.has_experts(layer):
-            return weights + -(-model.feed_forward.weights(model.hidden) // tensor)
+            has_part = bool(model.kind(layer).part)
+            return weights + has_part * -(-model.feed_forward.weights(model.hidden) // tensor)
         shared = model.experts.shared * model.experts.expert.weights(model.hidden)
         return weights + model.experts.router_weights(model.hidden) + -(-shared // tensor)
 

@@ -5,7 +5,8 @@ Chowdhery et al. (PaLM, 2022, appendix B), as Narayanan et al. (Megatron, 2021) 
 12 x layers x width x sequence for scores and their sums. Every query counts for every key, masked or not:
 published figures do not halve attention that is causal. Where a layer has a window, keys are those within it.
 Unmasked operations are the same with the scores that a query sees only: causal, and within its document.
-Weights that are only looked up (the embedding, unless the head shares it) are in no product.
+Weights that are only looked up (the embedding, unless the head shares it) are in no product. A layer with a
+recurrent state in place of attention costs what changing the state token by token would, three times.
 
 Hardware operations are those that kernels execute: with recomputed activations, and without the scores that a
 fused kernel skips because they are masked. A kernel executes no more than its peak allows, so HFU is never
@@ -16,7 +17,8 @@ from __future__ import annotations
 
 from et_sim.trace.columns import NodeKind
 from et_sim.trace.workload import Step, Workload
-from et_sim.workloads.models.model import Model
+from et_sim.workloads.models.model import RECURRENCE, Model
+from et_sim.workloads.recurrence import STATE_OPERATIONS
 from et_sim.workloads.training.attention import sight_of
 from et_sim.workloads.training.plan import Plan
 from et_sim.workloads.training.work import DATATYPES
@@ -31,22 +33,32 @@ def model_operations(model: Model, plan: Plan) -> int:
     """Of a step."""
     sequences = tokens_of(model, plan) // model.sequence
     width = model.attention.query_size + model.attention.value_size
-    scores = sum(_all_pairs(model, layer) for layer in range(model.layers))
+    scores = sum(_all_pairs(model, layer) for layer in range(model.layers) if model.has_attention(layer))
     return (
         6 * _multiplied(model) * tokens_of(model, plan)
         + 6 * sequences * scores * model.attention.heads * width
+        + 3 * _of_states(model) * tokens_of(model, plan)
     )
 
 
 def unmasked_operations(model: Model, plan: Plan) -> int:
-    """Of a step, where scores that masks leave out do not count."""
+    """Return those of a step, where scores that masks leave out do not count."""
     sequences = tokens_of(model, plan) // model.sequence
     width = model.attention.query_size + model.attention.value_size
-    sights = (sight_of(model, plan, model.window(layer)) for layer in range(model.layers))
-    masked = sum(_all_pairs(model, layer) for layer in range(model.layers)) - sum(
-        sight.pairs(model.sequence) for sight in sights
+    masked = sum(
+        _all_pairs(model, layer) - sight_of(model, plan, model.window(layer)).pairs(model.sequence)
+        for layer in range(model.layers)
+        if model.has_attention(layer)
     )
     return model_operations(model, plan) - 6 * sequences * masked * model.attention.heads * width
+
+
+def _of_states(model: Model) -> int:
+    """Of a token forward, in all layers with states: each of their values decays, is changed, and is read."""
+    if model.recurrence is None:
+        return 0
+    layers = sum(model.kind(layer).mixer == RECURRENCE for layer in range(model.layers))
+    return layers * model.recurrence.state * STATE_OPERATIONS
 
 
 def datatype_of(plan: Plan) -> str:

@@ -92,8 +92,16 @@ def _check_context(model: Model, plan: Plan) -> None:
     """Refuse attention that the ranks of a context axis cannot share so."""
     if plan.document_tokens:
         _check_share("tokens of a sequence", model.sequence, plan.document_tokens, "tokens of a document")
+    if model.recurrence is not None:
+        _check_share("heads of states", model.recurrence.heads, plan.tensor, "tensor-parallel ranks")
     if plan.context == 1:
         return
+    if model.recurrence is not None:
+        raise UsageError(
+            f"{model.name} has layers whose state goes from token to token, and context-parallel ranks"
+            " have no state of the tokens before theirs",
+            remedy="leave context out",
+        )
     windows = [model.window(layer) for layer in range(model.layers)] if model.windows else []
     seen = max(windows, default=0) or plan.document_tokens
     if plan.context_attention == RING and seen and seen < model.sequence:

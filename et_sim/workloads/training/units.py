@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from et_sim.workloads.kernels import MASK_BYTES, stored_bytes
-from et_sim.workloads.models.model import Experts, FeedForward
+from et_sim.workloads.models.model import RECURRENCE, Experts, FeedForward, Model
 from et_sim.workloads.training.again import outputs, parts_again
 from et_sim.workloads.training.attention import Core
 from et_sim.workloads.training.layers import LOGIT_BYTES, Layers
@@ -55,8 +55,8 @@ def activation_bytes(layers: Layers, layer: int, recompute: str | None = None) -
     if recompute == OPERATORS:
         return (kept + _operator_values(layers)) * plan.value_bytes
     modules = modules_of(recompute)
-    size = 2 * kept * MASK_BYTES if layers.has_dropout else 0
-    if CORE not in modules:
+    size = model.kind(layer).halves * kept * MASK_BYTES if layers.has_dropout else 0
+    if CORE not in modules and model.has_attention(layer):
         size += _scores(Core.of(model, plan, model.window(layer)), plan.value_bytes, layers)
     left = [item for item in _kept(layers, layer) if not item.modules & modules]
     values, inputs = (
@@ -71,19 +71,30 @@ def activation_bytes(layers: Layers, layer: int, recompute: str | None = None) -
 def _kept(layers: Layers, layer: int) -> Iterator[Kept]:
     """Yield all that a layer leaves, but for scores and masks of dropout."""
     plan, model = layers.plan, layers.model
-    attention, kept = model.attention, layers.kept_tokens * model.hidden
-    yield Kept(2 * kept)  # inputs of the two norms
-    yield Kept(2 * kept, frozenset({NORMS}), is_input=True)  # gathered again if they are spread
-    queries = attention.heads * attention.query_size
-    keys = attention.key_heads * (attention.query_size + attention.value_size)
-    outputs = -(-layers.tokens * attention.heads * attention.value_size // plan.tensor)
-    whole = -(-layers.tokens * (queries + keys + attention.heads * attention.value_size) // plan.tensor)
-    yield Kept(whole - outputs, frozenset({MLA_UP}))
+    kind, kept = model.kind(layer), layers.kept_tokens * model.hidden
+    yield Kept(kind.halves * model.half_norms * kept)  # inputs of the norms
+    yield Kept(kind.halves * kept, frozenset({NORMS}), is_input=True)  # gathered again if they are spread
+    spread, out = _of_mixer(model, layer)
+    outputs = -(-layers.tokens * out // plan.tensor)
+    yield Kept(-(-layers.tokens * spread // plan.tensor) - outputs, frozenset({MLA_UP}))
     yield Kept(outputs, is_cast=True)
     if model.experts is not None and model.has_experts(layer):
         yield from _of_experts(layers, model.experts)
-    else:
+    elif kind.part:
         yield from _feed_forward(layers, model.feed_forward, frozenset({MLP}))
+
+
+def _of_mixer(model: Model, layer: int) -> tuple[int, int]:
+    """Of a token: values that attention, or a recurrence in its place, keeps; those that it gives."""
+    attention, recurrence, mixer = model.attention, model.recurrence, model.kind(layer).mixer
+    if mixer == RECURRENCE and recurrence is not None:  # before and after the convolution, and normalised
+        return recurrence.inner + recurrence.channels + recurrence.values, recurrence.values
+    if not mixer:
+        return 0, 0
+    outputs = attention.heads * attention.value_size
+    each = attention.query_size + attention.value_size  # queries, outputs; keys, values
+    kept = (attention.heads + attention.key_heads) * each
+    return kept + attention.normed_size + 2 * outputs * attention.has_gate, outputs
 
 
 def _operator_values(layers: Layers) -> int:

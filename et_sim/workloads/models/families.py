@@ -1,0 +1,261 @@
+"""Families of models whose layers are alike, or differ in experts and windows, from the keys of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import structs
+
+from et_sim.basics.errors import UsageError
+from et_sim.workloads.models.keys import Keys
+from et_sim.workloads.models.model import EXPERTS, Attention, Experts, FeedForward, Latent, LayerKind, Model
+from et_sim.workloads.models.windows import windows_of
+
+CLIPPED = 12  # operations of a SiLU of its own slope between two limits, and of one that is added
+
+
+def head_size(keys: Keys, hidden: int, heads: int, *names: str) -> int:
+    """Channels of a head; those of the hidden state, shared out, if no key has them."""
+    is_given = any(keys.get(name) is not None for name in ("head_dim", *names))
+    if not is_given and hidden % heads:
+        raise UsageError(
+            f"a width of {hidden} is not divided by {heads} heads", place=keys.place, remedy='add "head_dim"'
+        )
+    return keys.number("head_dim", *names, default=hidden // heads)
+
+
+def common(keys: Keys, name: str) -> dict[str, Any]:
+    """Fields of a model whose keys all families of decoders share."""
+    return {
+        "name": name,
+        "source": keys.text("source"),
+        "vocabulary": keys.number("vocab_size"),
+        "hidden": keys.number("hidden_size"),
+        "layers": keys.number("num_hidden_layers"),
+        "sequence": keys.number("max_position_embeddings"),
+        "is_tied": keys.flag("tie_word_embeddings", default=False),
+    }
+
+
+def grouped_attention(keys: Keys, **more: Any) -> Attention:
+    """Heads that may share keys and values."""
+    hidden, heads = keys.number("hidden_size"), keys.number("num_attention_heads")
+    key_heads = keys.number("num_key_value_heads", default=heads)
+    return Attention(heads, key_heads, head_size(keys, hidden, heads), **more)
+
+
+def gated(keys: Keys, name: str) -> FeedForward:
+    """Three matrices of the width that a key has."""
+    return FeedForward(keys.number(name), is_gated=True, operations=keys.activation("hidden_act"))
+
+
+def sparse_layers(keys: Keys, layers: int) -> tuple[LayerKind, ...]:
+    """Every layer, or every so-many-th, has experts, but for those that the file lists."""
+    step, dense = keys.number("decoder_sparse_step", default=1), keys.numbers("mlp_only_layers") or ()
+    sparse = [layer for layer in range(layers) if (layer + 1) % step == 0 and layer not in dense]
+    return with_experts(sparse, layers)
+
+
+def with_experts(sparse: Sequence[int], layers: int) -> tuple[LayerKind, ...]:
+    """Kinds of layers of which some have experts."""
+    kinds = tuple(LayerKind(part=EXPERTS) if layer in sparse else LayerKind() for layer in range(layers))
+    return kinds[:1] if len(set(kinds)) == 1 else kinds
+
+
+def llama(keys: Keys, name: str) -> Model:
+    """Llama, and what has its layers: Mistral, Qwen; with experts, Mixtral."""
+    kind, fields = keys.text("model_type"), common(keys, name)
+    is_biased = keys.flag("attention_bias", default=kind == "qwen2")
+    part = structs.replace(gated(keys, "intermediate_size"), has_bias=keys.flag("mlp_bias", default=False))
+    experts = None
+    if kind == "mixtral":
+        experts = Experts(keys.number("num_local_experts"), keys.number("num_experts_per_tok"), part)
+    return Model(
+        **fields,
+        attention=grouped_attention(
+            keys,
+            has_bias=is_biased,
+            has_output_bias=is_biased and kind != "qwen2",
+            query_norm="head" if kind == "qwen3" else "",
+        ),
+        feed_forward=part,
+        experts=experts,
+        windows=windows_of(keys, fields["layers"]),
+    )
+
+
+def qwen3_moe(keys: Keys, name: str) -> Model:
+    """Qwen 3 with experts: heads of their own size, queries and keys normalised."""
+    fields = common(keys, name)
+    is_biased = keys.flag("attention_bias", default=False)
+    return Model(
+        **fields,
+        attention=grouped_attention(keys, has_bias=is_biased, has_output_bias=is_biased, query_norm="head"),
+        feed_forward=gated(keys, "intermediate_size"),
+        experts=Experts(
+            keys.number("num_experts", "num_local_experts"),
+            keys.number("num_experts_per_tok"),
+            gated(keys, "moe_intermediate_size"),
+        ),
+        kinds=sparse_layers(keys, fields["layers"]),
+        windows=windows_of(keys, fields["layers"]),
+    )
+
+
+def gpt_oss(keys: Keys, name: str) -> Model:
+    """Biases everywhere, sinks of attention, every other layer with a window, clipped SwiGLU."""
+    fields = common(keys, name)
+    is_biased = keys.flag("attention_bias", default=True)
+    expert = structs.replace(gated(keys, "intermediate_size"), has_bias=True, operations=CLIPPED)
+    windows = windows_of(keys, fields["layers"], pattern=2)
+    return Model(
+        **fields,
+        attention=grouped_attention(keys, has_bias=is_biased, has_output_bias=is_biased, has_sinks=True),
+        feed_forward=expert,
+        experts=Experts(
+            keys.number("num_local_experts"),
+            keys.number("num_experts_per_tok", "experts_per_token"),
+            expert,
+            has_bias=True,
+        ),
+        windows=windows,
+    )
+
+
+def nemotron(keys: Keys, name: str) -> Model:
+    """Norms with shifts, and two matrices with a squared ReLU between them."""
+    has_bias = keys.flag("attention_bias", default=False)
+    return Model(
+        **common(keys, name),
+        attention=grouped_attention(keys, has_bias=has_bias, has_output_bias=has_bias),
+        feed_forward=FeedForward(
+            keys.number("intermediate_size"),
+            is_gated=False,
+            has_bias=keys.flag("mlp_bias", default=False),
+            operations=keys.activation("hidden_act"),
+        ),
+        norm_vectors=2,
+    )
+
+
+def glm4_moe(keys: Keys, name: str) -> Model:
+    """Biases of queries, keys and values; experts after the first layers, chosen by sigmoids and a bias."""
+    has_norm = keys.flag("use_qk_norm", default=False)
+    return Model(
+        **common(keys, name),
+        attention=grouped_attention(
+            keys,
+            has_bias=keys.flag("attention_bias", default=False),
+            query_norm="head" if has_norm else "",
+        ),
+        feed_forward=gated(keys, "intermediate_size"),
+        experts=_with_shared(keys, has_bias=True),
+        next_tokens=keys.number("num_nextn_predict_layers", default=0, least=0),
+    )
+
+
+def _with_shared(keys: Keys, *, has_bias: bool) -> Experts:
+    """As DeepSeek's keys have them."""
+    keys.refuse("moe_layer_freq", 1, "layers between those with experts")
+    return Experts(
+        keys.number("n_routed_experts"),
+        keys.number("num_experts_per_tok"),
+        gated(keys, "moe_intermediate_size"),
+        shared=keys.number("n_shared_experts", least=0),
+        dense_layers=keys.number("first_k_dense_replace", least=0),
+        has_bias=has_bias,
+        groups=(groups := keys.number("n_group", default=1)),
+        chosen_groups=keys.number("topk_group", default=groups),
+    )
+
+
+def minimax_m2(keys: Keys, name: str) -> Model:
+    """Queries and keys of all heads normalised at once; experts in every layer, with biases of the choice."""
+    keys.refuse("attn_type_list", [1] * keys.number("num_hidden_layers"), "linear attention")
+    keys.refuse("shared_intermediate_size", 0, "shared experts")
+    norms = {"per_layer": "whole", "per_head": "head"}
+    norm = keys.get("qk_norm_type") or "per_layer"
+    if norm not in norms:
+        raise keys.fault("qk_norm_type", norm, f"known: {', '.join(norms)}")
+    expert, has_norm = gated(keys, "intermediate_size"), keys.flag("use_qk_norm", default=True)
+    modules = keys.number("num_mtp_modules", default=0, least=0)
+    is_predicting = keys.flag("use_mtp", default=modules > 0)
+    layers_of_module = keys.number("mtp_transformer_layers", default=1, least=0)
+    return Model(
+        **common(keys, name),
+        attention=grouped_attention(keys, query_norm=norms[norm] if has_norm else ""),
+        feed_forward=expert,
+        experts=Experts(
+            keys.number("num_local_experts"), keys.number("num_experts_per_tok"), expert, has_bias=True
+        ),
+        next_tokens=modules * layers_of_module * is_predicting,
+    )
+
+
+def deepseek(keys: Keys, name: str) -> Model:
+    """Attention with compressed keys and values; experts, some of which all tokens take."""
+    heads = keys.number("num_attention_heads")
+    keys.number("num_key_value_heads", default=heads)  # as many as heads, whatever it is
+    is_compressed = keys.get("q_lora_rank") is not None or not keys.is_named("q_lora_rank")
+    keys.refuse("attention_bias", False, "biases of compressed attention")
+    latent = Latent(
+        query_rank=keys.number("q_lora_rank") if is_compressed else 0,
+        value_rank=keys.number("kv_lora_rank"),
+        rotary_size=keys.number("qk_rope_head_dim"),
+        value_size=keys.number("v_head_dim"),
+    )
+    return Model(
+        **common(keys, name),
+        attention=Attention(heads, heads, keys.number("qk_nope_head_dim"), latent=latent),
+        feed_forward=gated(keys, "intermediate_size"),
+        experts=_with_shared(keys, has_bias=keys.text("topk_method") == "noaux_tc"),
+        next_tokens=keys.number("num_nextn_predict_layers", default=0, least=0),
+    )
+
+
+def gpt2(keys: Keys, name: str) -> Model:
+    """GPT-2, and GPT-3, which has the same layers."""
+    hidden, heads = keys.number("n_embd", "hidden_size"), keys.number("n_head", "num_attention_heads")
+    operations = keys.activation("activation_function")
+    width = keys.number("n_inner", default=4 * hidden)
+    return Model(
+        **_with_learned_positions(keys, name, hidden, heads, keys.number("n_positions")),
+        layers=keys.number("n_layer", "num_hidden_layers"),
+        feed_forward=FeedForward(width, is_gated=False, has_bias=True, operations=operations),
+        is_tied=keys.flag("tie_word_embeddings", default=True),
+        has_dropout=keys.drops("resid_pdrop", "embd_pdrop"),
+    )
+
+
+def bert(keys: Keys, name: str) -> Model:
+    """An encoder."""
+    hidden, heads = keys.number("hidden_size"), keys.number("num_attention_heads")
+    operations = keys.activation("hidden_act")
+    return Model(
+        **_with_learned_positions(keys, name, hidden, heads, keys.number("max_position_embeddings")),
+        layers=keys.number("num_hidden_layers"),
+        feed_forward=FeedForward(
+            keys.number("intermediate_size"), is_gated=False, has_bias=True, operations=operations
+        ),
+        is_tied=True,
+        is_encoder=True,
+        token_types=keys.number("type_vocab_size", default=2),
+        has_pooler=True,
+        has_dropout=keys.drops("hidden_dropout_prob"),
+    )
+
+
+def _with_learned_positions(keys: Keys, name: str, hidden: int, heads: int, positions: int) -> dict[str, Any]:
+    """What models have in common in which every position has a vector, and every layer biases."""
+    attention = Attention(heads, heads, head_size(keys, hidden, heads), has_bias=True, has_output_bias=True)
+    return {
+        "name": name,
+        "source": keys.text("source"),
+        "vocabulary": keys.number("vocab_size"),
+        "hidden": hidden,
+        "sequence": positions,
+        "attention": attention,
+        "positions": positions,
+        "norm_vectors": 2,
+    }
