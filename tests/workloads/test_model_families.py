@@ -23,7 +23,7 @@ from et_sim.workloads.models.configuration import PRESETS, model_of
 from et_sim.workloads.models.keys import without_effect
 from et_sim.workloads.models.model import ATTENTION, RECURRENCE, Experts, FeedForward, LayerKind, Recurrence
 from et_sim.workloads.recurrence import Chunks
-from et_sim.workloads.training.attention import pairs
+from et_sim.workloads.training import blocks
 from et_sim.workloads.training.operations import model_operations
 
 SIGLIP = (34, 1408, 5632, 577)  # of Llama 4's vision tower: layers, width, inner width, positions
@@ -254,7 +254,7 @@ def test_a_query_sees_its_chunk_only(sequence: int, chunk: int) -> None:
         for key in range(query + 1)
         if key // chunk == query // chunk
     ]
-    assert pairs(2, sequence, causal=True, window=chunk, in_chunks=True) == 2 * len(seen)
+    assert blocks.Sight(sequence, is_causal=True, document=chunk).pairs(sequence) == len(seen)
 
 
 @given(st.integers(1, 30), st.integers(0, 30), st.integers(1, 20), st.booleans())

@@ -183,7 +183,7 @@ def test_each_module_spares_what_it_makes() -> None:
     assert spared(latent, "mla-up") == 32 * (2 * 8 * latent.attention.query_size + 8 * 8) * 2
     experts = with_experts()
     assert spared(experts, "shared-experts") == 32 * 3 * 128 * 2
-    assert spared(experts, "moe") == 32 * (3 * 128 + 2 * (2 * 64 + 3 * 128)) * 2
+    assert spared(experts, "moe") == 32 * (3 * 128 + 2 * (64 + 3 * 128)) * 2
 
 
 @pytest.mark.parametrize(

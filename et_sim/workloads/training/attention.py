@@ -32,11 +32,6 @@ SUM_BYTES = 4  # of an output while blocks are merged, and of the logarithm of a
 MERGED = 4  # operations for each: both parts are scaled, and added up
 
 
-def pairs(batch: int, sequence: int, *, causal: bool, window: int = 0) -> int:
-    """Of a query and a key that it sees: of the last ones of a window, if there is one."""
-    return batch * Sight(sequence, causal, window).pairs(sequence)
-
-
 def products(attention: Attention, *, backward: bool) -> int:
     """How long the vectors are, together, that a head multiplies for a pair in a fused kernel."""
     query, value = attention.query_size, attention.value_size
