@@ -11,7 +11,16 @@ from msgspec import Struct, field
 from et_sim.workloads.kernels import MASK_BYTES, norm, passing
 from et_sim.workloads.models.model import Experts, FeedForward, Model
 from et_sim.workloads.training.attention import Core
-from et_sim.workloads.training.parts import Enter, Leave, ModelPart, Passing, Product, ToExperts, overlapped
+from et_sim.workloads.training.parts import (
+    Enter,
+    Leave,
+    LowRank,
+    ModelPart,
+    Passing,
+    Product,
+    ToExperts,
+    overlapped,
+)
 from et_sim.workloads.training.plan import Plan, tokens_of_experts
 
 LOGIT_BYTES = 4  # of the score of a word
@@ -60,6 +69,9 @@ class Layers(Struct, frozen=True):
         model, size = self.model, self.plan.value_bytes
         has_shift = model.norm_vectors > 1
         forward, backward = norm(name, self.kept_tokens, model.hidden, size, has_shift=has_shift)
+        if self.plan.lora_rank:  # without the kernel of scale and shift, which reads inputs and gradients
+            operations, moved = backward.operations // 2, backward.bytes - forward.bytes
+            backward = backward._replace(operations=operations, bytes=moved, launches=1)
         return Passing((forward,), (backward,))
 
     def _sum(self, name: str, *, has_bias: bool) -> Passing:
@@ -70,6 +82,7 @@ class Layers(Struct, frozen=True):
         size, drops = self.plan.value_bytes, self.has_dropout
         values = self.kept_tokens * self.model.hidden
         forward = passing(name, values, 3 * size + drops * MASK_BYTES, 1 + has_bias + 2 * drops)
+        has_bias = has_bias and not self.plan.lora_rank
         moved = 3 * size + drops * (2 * size + MASK_BYTES) + has_bias * size
         backward = passing(name, values, moved, 1 + has_bias + drops, 1 + drops + has_bias)
         return Passing((forward,), (backward,))
@@ -84,10 +97,10 @@ class Layers(Struct, frozen=True):
         copies: int = 1,
         gathers: int = 0,
         groups: tuple[int, ...] = (),
-    ) -> Product:
-        """Those that choose experts or words keep the datatype of values."""
+    ) -> Product | LowRank:
+        """Those that choose experts or words keep the datatype of values, and have no adapters."""
         plan = self.plan
-        return Product(
+        product = Product(
             name,
             self.tokens if rows is None else rows,
             columns,
@@ -97,7 +110,11 @@ class Layers(Struct, frozen=True):
             gathers,
             groups,
             "" if name in (ROUTER, HEAD) else plan.cast_to,
+            is_frozen=plan.lora_rank > 0,
         )
+        if not plan.lora_rank or name in (ROUTER, HEAD) or name.startswith("experts "):
+            return product
+        return LowRank.of(product, plan.lora_rank)
 
     def _enter(self, name: str) -> Enter:
         return Enter(name, self.activation_bytes, self.plan.sequence_parallel)
@@ -151,6 +168,7 @@ class Layers(Struct, frozen=True):
             sum(projection[2] for projection in attention.projections(self.model.hidden)) // self.plan.tensor
         )
         bias = (passing("qkv bias", self.tokens * outputs, size),) if attention.has_bias else ()
+        bias = () if self.plan.lora_rank else bias
         return Passing(rotary, (*rotary, *bias))
 
     def _dense(self, part: FeedForward, name: str) -> tuple[ModelPart, ...]:
@@ -169,8 +187,9 @@ class Layers(Struct, frozen=True):
     def _activation(self, name: str, part: FeedForward, values: int) -> Passing:
         """With the bias; inputs of the function and gradients of outputs give those of inputs."""
         name, size, gates = f"{name} activation", self.plan.value_bytes, part.is_gated
-        bias = (1 + gates) * part.has_bias
-        backward = passing(name, values, (3 + 2 * gates + bias) * size, 16, 1 + part.has_bias)
+        has_bias = part.has_bias and not self.plan.lora_rank
+        bias = (1 + gates) * has_bias
+        backward = passing(name, values, (3 + 2 * gates + bias) * size, 16, 1 + has_bias)
         return Passing((passing(name, values, (2 + gates) * size, 8),), (backward,))
 
     def _experts(self, experts: Experts) -> tuple[ModelPart, ...]:
@@ -231,7 +250,8 @@ class Layers(Struct, frozen=True):
         model, size, hidden = self.model, self.plan.value_bytes, self.model.hidden
         rows = passing("embedding", self.tokens * hidden, 2 * size)
         table = passing("embedding", (self.tokens + self.vocabulary) * hidden, size, launches=2)
-        parts: list[ModelPart] = [Passing((rows,), (table,)), self._leave("embedding")]
+        backward = () if self.plan.lora_rank else (table,)
+        parts: list[ModelPart] = [Passing((rows,), backward), self._leave("embedding")]
         if model.positions or self.has_dropout:
             drops = self.has_dropout * (2 * size + MASK_BYTES)
             values, moved = self.kept_tokens * hidden, (3 * size if model.positions else 0) + drops
@@ -271,6 +291,10 @@ class Layers(Struct, frozen=True):
             return weights + -(-model.feed_forward.weights(model.hidden) // tensor)
         shared = model.experts.shared * model.experts.expert.weights(model.hidden)
         return weights + model.experts.router_weights(model.hidden) + -(-shared // tensor)
+
+    def adapter_weights(self, layer: int) -> int:
+        """Of a layer, on a rank, that are trained where all others are frozen."""
+        return sum(part.weights for part in self.layer(layer) if isinstance(part, LowRank))
 
     def expert_weights(self, layer: int) -> int:
         """Of a layer, on a rank, of the experts that it has."""

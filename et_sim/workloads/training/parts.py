@@ -68,6 +68,7 @@ class Product(Struct, frozen=True):
     gathers: int = 0  # bytes of its inputs on each tensor-parallel rank, if they are to be gathered again
     groups: tuple[int, ...] = ()  # rows of each of several experts, if they differ
     datatype: str = ""  # of operands, if they are cast
+    is_frozen: bool = False  # weights get no gradients
 
     def _product(self, name: str, rows: int, columns: int, inner: int) -> Kernel:
         if self.groups:
@@ -86,11 +87,14 @@ class Product(Struct, frozen=True):
     def _casts(self, tensor: str, values: int, copies: int = 2) -> tuple[Kernel, ...]:
         if not self.datatype:
             return ()
+        copies = 1 if self.is_frozen else copies  # the other one is for gradients of weights
         return (cast(f"{self.name} {tensor} cast", values, self.value_bytes, self.datatype, copies),)
 
     def cast_weights(self, work: Work) -> None:
         """Cast them, where that was not done before."""
         is_gathered = work.plan.zero == 3
+        if self.is_frozen and not is_gathered:
+            return  # once and for all, before the step
         place = (work.where, self.name, work.during if is_gathered else "")
         if place not in work.cast:
             work.cast.add(place)
@@ -132,6 +136,8 @@ class Product(Struct, frozen=True):
 
     def put_off_weights(self, work: Work, gradients: Nodes | None = None) -> None:
         """Those of weights come later, from gradients of outputs."""
+        if self.is_frozen:
+            return
         work.later(partial(self._weights, work, work.where, work.at if gradients is None else gradients))
 
     def _weights(self, work: Work, where: str, gradients: Nodes) -> None:
@@ -152,6 +158,53 @@ class Product(Struct, frozen=True):
             sizes = (self.rows, self.columns, self.inner)
         work.compute(self._product(name, *sizes), gradients)
         work.where = now
+
+
+class LowRank(Struct, frozen=True):
+    """A product with frozen weights, and beside it two of a low rank, whose outputs are added (LoRA)."""
+
+    frozen: Product
+    into: Product
+    out: Product
+
+    @staticmethod
+    def of(product: Product, rank: int) -> LowRank:
+        """Return a product with its adapter, which is not cast."""
+        name, rows, size = product.name, product.rows, product.value_bytes
+        into = Product(f"{name} adapter in", rows, rank, product.inner, size, gathers=product.gathers)
+        return LowRank(product, into, Product(f"{name} adapter out", rows, product.columns, rank, size))
+
+    @property
+    def name(self) -> str:
+        """That of the frozen product."""
+        return self.frozen.name
+
+    @property
+    def weights(self) -> int:
+        """Those of the adapter."""
+        return sum(product.inner * product.columns for product in (self.into, self.out))
+
+    def _sum(self, columns: int) -> Kernel:
+        size = self.frozen.value_bytes
+        return passing(f"{self.name} adapter sum", self.frozen.rows * columns, 3 * size, 2)
+
+    def forward(self, work: Work) -> None:
+        given = work.at
+        self.into.forward(work)
+        self.out.forward(work)
+        work.at, adapted = given, work.at
+        self.frozen.forward(work)
+        work.at += adapted
+        work.then(self._sum(self.frozen.columns))
+
+    def backward(self, work: Work) -> None:
+        given = work.at
+        self.out.backward(work)
+        self.into.backward(work)
+        work.at, adapted = given, work.at
+        self.frozen.backward(work)
+        work.at += adapted
+        work.then(self._sum(self.frozen.inner))
 
 
 class Enter(Struct, frozen=True):

@@ -39,6 +39,8 @@ from et_sim.workloads.training.uneven import UnevenSteps
 from et_sim.workloads.training.units import Unit, units_of
 from et_sim.workloads.training.work import NOTHING, Work
 
+OFFLOAD_STREAM = "offload"
+
 
 def check_plan(model: Model, plan: Plan) -> None:
     """Refuse a plan that does not fit the model."""
@@ -187,7 +189,8 @@ class _Step:
     def _finish(self, place: int) -> None:
         plan, model = self.plan, self.layers.model
         ends = place in (0, plan.pipeline - 1)
-        if model.is_tied and not model.is_encoder and plan.pipeline > 1 and ends:
+        is_trained = not plan.lora_rank
+        if is_trained and model.is_tied and not model.is_encoder and plan.pipeline > 1 and ends:
             size = self.layers.vocabulary * model.hidden * plan.gradient_bytes
             done = self.replicas.reduced or self.rank.last(MAIN)
             self.replicas.reduced += self.rank.collective_of_ends(
@@ -219,6 +222,8 @@ class _Step:
             reads = self.replicas.states.weights(unit.weights)
             work.begin(since, reads=reads, writes=unit.left(pass_.micro_batch))
             work.end(*self.replicas.states.gathered(unit.weights))
+            if unit.is_offloaded:
+                self._store(unit, pass_)
         if not piece.has_head:
             self._send(pass_, 1)
         self.outputs[pass_.micro_batch, pass_.chunk] = work.at
@@ -241,8 +246,11 @@ class _Step:
             self._receive(pass_, 1)
         work.at += kept
         units = self._units(pass_, piece)[::-1]
-        for unit in units:
+        loaded: Nodes = ()
+        for unit, following in zip(units, [*units[1:], None], strict=True):
             self._need(units, unit)
+            work.at += loaded
+            loaded = self._load(following, pass_) if following and following.is_offloaded else ()
             since = len(work.kernels)
             if unit.parts_again:
                 self._again(unit)
@@ -292,13 +300,30 @@ class _Step:
     def _gradients(self, unit: Unit, pass_: Pass, since: int) -> None:
         """Those of a unit's weights are there, made by kernels since a node; what they needed may go."""
         self.work.end(
-            unit.left(pass_.micro_batch), unit.again(pass_.micro_batch) if unit.is_repeated else NOTHING
+            unit.needed(pass_.micro_batch), unit.again(pass_.micro_batch) if unit.is_repeated else NOTHING
         )
         work, last = self.work, self.plan.micro_batches - 1
         work.where, before = unit.label, work.where
         is_first, is_last = pass_.micro_batch == 0, pass_.micro_batch == last
         self.replicas.ready(unit.weights, since, is_first=is_first, is_last=is_last)
         work.where = before
+
+    # Remote memory.
+
+    def _store(self, unit: Unit, pass_: Pass) -> None:
+        """What a unit left, while the next one computes."""
+        work = self.work
+        name = f"{work.during} {unit.label} activations store"
+        stored = self.rank.store(unit.left_bytes, name=name, after=work.at, stream=OFFLOAD_STREAM)
+        work.name_tensors(stored, unit.left(pass_.micro_batch), NOTHING)
+
+    def _load(self, unit: Unit, pass_: Pass) -> Nodes:
+        """The same on the way back, while the unit behind it computes."""
+        work = self.work
+        name = f"{work.during} {unit.label} activations load"
+        loaded = self.rank.load(unit.left_bytes, name=name, after=work.at, stream=OFFLOAD_STREAM)
+        work.name_tensors(loaded, NOTHING, unit.needed(pass_.micro_batch))
+        return loaded
 
     # Weights.
 
