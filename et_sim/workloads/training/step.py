@@ -247,10 +247,11 @@ class _Step:
         work.at += kept
         units = self._units(pass_, piece)[::-1]
         loaded: Nodes = ()
-        for unit, following in zip(units, [*units[1:], None], strict=True):
+        for number, unit in enumerate(units, start=1):
             self._need(units, unit)
             work.at += loaded
-            loaded = self._load(following, pass_) if following and following.is_offloaded else ()
+            ahead = units[number : number + 1]
+            loaded = self._load(ahead[0], pass_) if ahead and ahead[0].is_offloaded else ()
             since = len(work.kernels)
             if unit.parts_again:
                 self._again(unit)
