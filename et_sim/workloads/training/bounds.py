@@ -192,10 +192,10 @@ def _memory(plan: Plan, chunks: Sequence[Sequence[Unit]], order: Sequence[Pass])
     kept = [
         sizes for unit in units for sizes in (states.weights(unit.weights), states.gradients(unit.weights))
     ]
-    dense, expert = (sum(unit.weights.dense for unit in units), sum(unit.weights.expert for unit in units))
+    dense, expert = (sum(unit.weights.trained[kind] for unit in units) for kind in range(2))
     shares = states.shares
     kept.append(states.optimizer(-(-dense // shares[0]) + -(-expert // shares[1])))
-    left = [sum(size for unit in chunk for size in unit.left(0).values()) for chunk in chunks]
+    left = [sum(unit.left_bytes for unit in chunk if not unit.is_offloaded) for chunk in chunks]
     waiting = most = 0
     for pass_ in order:
         if pass_.direction is Direction.FORWARD:

@@ -141,6 +141,7 @@ class Figures(Struct, frozen=True):
     stages: tuple[Stage, ...]
     step: Step | None = None  # of a language model: what the step is worth
     imbalance: Imbalance | None = None  # of experts, if they are uneven
+    differing: int = 1  # ranks of a stage whose work differs, if experts are even
 
     def with_workspace(self, share: float) -> Figures:
         """With as much workspace, and loss by fragmentation, as a share of the memory that is counted."""
@@ -155,7 +156,7 @@ class Figures(Struct, frozen=True):
     @property
     def actors(self) -> int:
         """Ranks that a run tells apart, where the network treats those of a stage alike."""
-        return len(self.stages) if self.imbalance is None else self.templates
+        return len(self.stages) * self.differing if self.imbalance is None else self.templates
 
 
 def figures(model: Model, plan: Plan, kernel_ns: KernelTimes | None = None) -> tuple[Figures, Workload]:
@@ -177,7 +178,8 @@ def figures(model: Model, plan: Plan, kernel_ns: KernelTimes | None = None) -> t
     )
     weights = model.weights, model.active_weights
     result = _figures(workload, plan, model.name, weights, tokens_of(model, plan), "tokens", ideal, stages)
-    return structs.replace(result, step=workload.step, imbalance=_imbalance(Layers(model, plan))), workload
+    imbalance, differing = _imbalance(Layers(model, plan)), _differing(workload, places)
+    return structs.replace(result, step=workload.step, imbalance=imbalance, differing=differing), workload
 
 
 def _busiest(workload: Workload, ranks: Any) -> Trace:
@@ -185,6 +187,12 @@ def _busiest(workload: Workload, ranks: Any) -> Trace:
     numbers = unique(workload.template_of_rank[ranks]).tolist()
     traces: list[Trace] = [workload.templates[number] for number in numbers]
     return max(traces, key=lambda trace: int(trace.num_ops.sum()))
+
+
+def _differing(workload: Workload, places: Any) -> int:
+    """How many ranks of a stage compute different amounts: those of a context axis without balance do."""
+    numbers = unique(workload.template_of_rank[places == 0]).tolist()
+    return len({int(workload.templates[number].num_ops.sum()) for number in numbers})
 
 
 def _imbalance(layers: Layers) -> Imbalance | None:

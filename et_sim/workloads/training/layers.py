@@ -6,6 +6,7 @@ which is filled up to a multiple. Experts are whole; each rank of the expert axi
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import ceil
 
 from msgspec import Struct, field
@@ -29,6 +30,7 @@ from et_sim.workloads.training.expert_plan import ALL_TO_ALL, EXPERT_RAIL
 from et_sim.workloads.training.parts import (
     Enter,
     Leave,
+    LowRank,
     ModelPart,
     Passing,
     Product,
@@ -104,6 +106,9 @@ class Layers(Struct, frozen=True):
             values = self.kept_tokens * model.hidden
             return self._unfused(name, values, RMS_NORM, self.by.element_wise.rms_norm)
         forward, backward = norm(name, self.kept_tokens, model.hidden, size, has_shift=has_shift)
+        if self.plan.lora_rank:  # without the kernel of scale and shift, which reads inputs and gradients
+            operations, moved = backward.operations // 2, backward.bytes - forward.bytes
+            backward = backward._replace(operations=operations, bytes=moved, launches=1)
         return Passing((forward,), (backward,))
 
     def _sum(self, name: str, *, has_bias: bool) -> Passing:
@@ -117,6 +122,7 @@ class Layers(Struct, frozen=True):
         apart, more = (dropout.bytes(size), dropout.launches) if dropout else (0, 0)
         each = 3 * size + drops * MASK_BYTES + apart
         forward = passing(name, values, each, 1 + has_bias + 2 * drops, 1 + more)
+        has_bias = has_bias and not self.plan.lora_rank
         moved = 3 * size + drops * (2 * size + MASK_BYTES) + has_bias * size
         backward = passing(name, values, moved, 1 + has_bias + drops, 1 + drops + has_bias)
         return Passing((forward,), (backward,))
@@ -131,10 +137,10 @@ class Layers(Struct, frozen=True):
         copies: int = 1,
         gathers: int = 0,
         groups: tuple[int, ...] = (),
-    ) -> Product:
-        """Those that software names keep the datatype of values."""
+    ) -> Product | LowRank:
+        """Those that software names keep the datatype of values, and some have no adapters."""
         plan = self.plan
-        return Product(
+        product = Product(
             name,
             self.tokens if rows is None else rows,
             columns,
@@ -144,7 +150,11 @@ class Layers(Struct, frozen=True):
             gathers,
             groups,
             "" if is_named(name, self.by.casts.wide_products) else plan.cast_to,
+            is_frozen=plan.lora_rank > 0,
         )
+        if not plan.lora_rank or name in (ROUTER, HEAD) or name.startswith("experts "):
+            return product
+        return LowRank.of(product, plan.lora_rank)
 
     def _products(self, names: tuple[str, ...], columns: tuple[int, ...], gathers: int) -> Products:
         """Those of a layer's inputs, if software has them apart; the first one gathers inputs again."""
@@ -276,6 +286,7 @@ class Layers(Struct, frozen=True):
             sum(projection[2] for projection in attention.projections(self.model.hidden)) // self.plan.tensor
         )
         bias = (passing("qkv bias", self.tokens * outputs, size),) if attention.has_bias else ()
+        bias = () if self.plan.lora_rank else bias
         return Passing(there, (*back, *bias))
 
     def _rotary(self, values: int, *, is_turned: bool) -> tuple[tuple[Kernel, ...], tuple[Kernel, ...]]:
@@ -318,9 +329,10 @@ class Layers(Struct, frozen=True):
         name, size, gates = f"{name} activation", self.plan.value_bytes, part.is_gated
         if gates and self.by.element_wise.gate and not part.has_bias:
             return self._unfused(name, values, 8, self.by.element_wise.gate)
-        bias = (1 + gates) * part.has_bias
+        has_bias = part.has_bias and not self.plan.lora_rank
+        bias = (1 + gates) * has_bias
         moved, each = (3 + 2 * gates + bias) * size, part.operations
-        backward = passing(name, values, moved, 2 * each, 1 + part.has_bias)
+        backward = passing(name, values, moved, 2 * each, 1 + has_bias)
         return Passing((passing(name, values, (2 + gates) * size, each),), (backward,))
 
     def _experts(self, experts: Experts) -> tuple[ModelPart, ...]:
@@ -435,7 +447,8 @@ class Layers(Struct, frozen=True):
         model, size, hidden = self.model, self.plan.value_bytes, self.model.hidden
         rows = passing("embedding", self.tokens * hidden, 2 * size)
         table = passing("embedding", (self.tokens + self.vocabulary) * hidden, size, launches=2)
-        parts: list[ModelPart] = [Passing((rows,), (table,)), self._leave("embedding")]
+        backward = () if self.plan.lora_rank else (table,)
+        parts: list[ModelPart] = [Passing((rows,), backward), self._leave("embedding")]
         if model.positions or self.has_dropout:
             drops = self.has_dropout * (2 * size + MASK_BYTES)
             values, moved = self.kept_tokens * hidden, (3 * size if model.positions else 0) + drops
@@ -490,6 +503,17 @@ class Layers(Struct, frozen=True):
             return weights + has_part * -(-model.feed_forward.weights(model.hidden) // tensor)
         shared = model.experts.shared * model.experts.expert.weights(model.hidden)
         return weights + model.experts.router_weights(model.hidden) + -(-shared // tensor)
+
+    def adapter_weights(self, layer: int) -> int:
+        """Of a layer, on a rank, that are trained where all others are frozen."""
+        return sum(part.weights for part in self.adapters(layer))
+
+    def adapters(self, layer: int) -> Iterator[LowRank]:
+        """Yield the products of a layer that have adapters."""
+        for part in self.layer(layer):
+            for product in part.products if isinstance(part, Products) else (part,):
+                if isinstance(product, LowRank):
+                    yield product
 
     def expert_weights(self, layer: int) -> int:
         """Of a layer, on a rank, of the experts that it has."""

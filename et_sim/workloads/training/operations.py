@@ -6,7 +6,8 @@ Chowdhery et al. (PaLM, 2022, appendix B), as Narayanan et al. (Megatron, 2021) 
 published figures do not halve attention that is causal. Where a layer has a window, keys are those within it.
 Unmasked operations are the same with the scores that a query sees only: causal, and within its document.
 Weights that are only looked up (the embedding, unless the head shares it) are in no product. A layer with a
-recurrent state in place of attention costs what changing the state token by token would, three times.
+recurrent state in place of attention costs what changing the state token by token would, three times. Frozen
+weights cost 4, since they get no gradients; adapters beside them 6.
 
 Hardware operations are those that kernels execute: with recomputed activations, and without the scores that a
 fused kernel skips because they are masked. A kernel executes no more than its peak allows, so HFU is never
@@ -20,6 +21,7 @@ from et_sim.trace.workload import Step, Workload
 from et_sim.workloads.models.model import RECURRENCE, Model
 from et_sim.workloads.recurrence import STATE_OPERATIONS
 from et_sim.workloads.training.attention import sight_of
+from et_sim.workloads.training.layers import Layers
 from et_sim.workloads.training.plan import Plan
 from et_sim.workloads.training.work import DATATYPES
 
@@ -34,8 +36,12 @@ def model_operations(model: Model, plan: Plan) -> int:
     sequences = tokens_of(model, plan) // model.sequence
     width = model.attention.query_size + model.attention.value_size
     scores = sum(_all_pairs(model, layer) for layer in range(model.layers) if model.has_attention(layer))
+    adapters, each = 0, 6
+    if plan.lora_rank:
+        layers, each = Layers(model, Plan(lora_rank=plan.lora_rank)), 4
+        adapters = sum(layers.adapter_weights(layer) for layer in range(model.layers))
     return (
-        6 * _multiplied(model) * tokens_of(model, plan)
+        (each * _multiplied(model) + 6 * adapters) * tokens_of(model, plan)
         + 6 * sequences * scores * model.attention.heads * width
         + 3 * _of_states(model) * tokens_of(model, plan)
     )

@@ -79,6 +79,7 @@ class Product(Struct, frozen=True):
     groups: tuple[int, ...] = ()  # rows of each of several experts, if they differ
     datatype: str = ""  # of operands, if they are cast
     arrives: str = ""  # which of "inputs" and "gradients" arrive as they are cast along rows
+    is_frozen: bool = False  # weights get no gradients
 
     def _product(self, name: str, rows: int, columns: int, inner: int) -> Kernel:
         if self.groups:
@@ -97,6 +98,7 @@ class Product(Struct, frozen=True):
     def _casts(self, by: Casts, tensor: str, values: int, copies: int = 2) -> tuple[Kernel, ...]:
         if not self.datatype:
             return ()
+        copies = 1 if self.is_frozen else copies  # the other one is for gradients of weights
         copies -= tensor == self.arrives
         name = f"{self.name} {tensor} cast"
         return (cast(name, values, self.value_bytes, self.datatype, copies, by.reads, by.launches),)
@@ -105,13 +107,15 @@ class Product(Struct, frozen=True):
         """Cast them for this product, and for gradients of weights if what is cast is kept."""
         if not is_named(self.name, by.fused):
             return self._casts(by, "inputs", values, 2 if by.kept else 1)
-        if self.datatype and by.kept:
+        if self.datatype and by.kept and not self.is_frozen:
             return (transposed(f"{self.name} inputs transposed", values, self.datatype),)
         return ()
 
     def cast_weights(self, work: Work) -> None:
         """Cast them, where that was not done before."""
         is_gathered = work.plan.zero == 3
+        if self.is_frozen and not is_gathered:
+            return  # once and for all, before the step
         place = (work.where, self.name, work.during if is_gathered else "")
         if place not in work.cast:
             work.cast.add(place)
@@ -156,6 +160,8 @@ class Product(Struct, frozen=True):
 
     def put_off_weights(self, work: Work, gradients: Nodes | None = None) -> None:
         """Those of weights come later, from gradients of outputs."""
+        if self.is_frozen:
+            return
         work.later(partial(self._weights, work, work.where, work.at if gradients is None else gradients))
 
     def _weights(self, work: Work, where: str, gradients: Nodes) -> None:
@@ -181,7 +187,7 @@ class Product(Struct, frozen=True):
 class Products(Struct, frozen=True):
     """Several products that have the same inputs, whose gradients are then added up."""
 
-    products: tuple[Product, ...]
+    products: tuple[Product | LowRank, ...]
     sums: Kernel
 
     def forward(self, work: Work) -> None:
@@ -192,6 +198,53 @@ class Products(Struct, frozen=True):
         for part in reversed(self.products):
             part.backward(work)
         work.then(self.sums)
+
+
+class LowRank(Struct, frozen=True):
+    """A product with frozen weights, and beside it two of a low rank, whose outputs are added (LoRA)."""
+
+    frozen: Product
+    into: Product
+    out: Product
+
+    @staticmethod
+    def of(product: Product, rank: int) -> LowRank:
+        """Return a product with its adapter, which is not cast."""
+        name, rows, size = product.name, product.rows, product.value_bytes
+        into = Product(f"{name} adapter in", rows, rank, product.inner, size, gathers=product.gathers)
+        return LowRank(product, into, Product(f"{name} adapter out", rows, product.columns, rank, size))
+
+    @property
+    def name(self) -> str:
+        """That of the frozen product."""
+        return self.frozen.name
+
+    @property
+    def weights(self) -> int:
+        """Those of the adapter."""
+        return sum(product.inner * product.columns for product in (self.into, self.out))
+
+    def _sum(self, columns: int) -> Kernel:
+        size = self.frozen.value_bytes
+        return passing(f"{self.name} adapter sum", self.frozen.rows * columns, 3 * size, 2)
+
+    def forward(self, work: Work) -> None:
+        given = work.at
+        self.into.forward(work)
+        self.out.forward(work)
+        work.at, adapted = given, work.at
+        self.frozen.forward(work)
+        work.at += adapted
+        work.then(self._sum(self.frozen.columns))
+
+    def backward(self, work: Work) -> None:
+        given = work.at
+        self.out.backward(work)
+        self.into.backward(work)
+        work.at, adapted = given, work.at
+        self.frozen.backward(work)
+        work.at += adapted
+        work.then(self._sum(self.frozen.inner))
 
 
 class Enter(Struct, frozen=True):

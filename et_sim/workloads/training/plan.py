@@ -30,7 +30,7 @@ from et_sim.basics.units import plural
 from et_sim.workloads.pipeline import DUAL, SCHEDULES, Shape, schedule
 from et_sim.workloads.software import DEFAULT
 from et_sim.workloads.training import expert_plan
-from et_sim.workloads.training.recomputation import MODES, MODULES, SELECTIVE, check_recompute
+from et_sim.workloads.training.recomputation import MODES, MODULES, OPERATORS, SELECTIVE, check_recompute
 
 if TYPE_CHECKING:
     from et_sim.workloads.axes import Axes
@@ -248,6 +248,9 @@ class Plan:
     recompute_layers: str = _option(
         "", "--recompute-layers", "recompute in these only: every:N or first:N of a stage (default: all)"
     )
+    offload_activations: bool = _option(
+        False, "--offload-activations", "activations of layers wait in remote memory for their backward pass"
+    )
     zero: int = _option(
         0, "--zero", "what replicas share: 1 optimizer states, 2 and gradients, 3 and weights (FSDP)", 0
     )
@@ -274,6 +277,9 @@ class Plan:
     )
     dropout: bool = _option(True, "--no-dropout", "leave out dropout, of models that have it")
     value_bytes: int = _option(2, "--value-bytes", "bytes of a weight or activation")
+    lora_rank: int = _option(
+        0, "--lora-rank", "freeze all weights, and train adapters of this rank beside products (LoRA)", 0
+    )
     products: str = _option(
         AS_VALUES, "--products", f"numbers that products with weights compute with: {', '.join(PRODUCTS)}"
     )
@@ -413,6 +419,12 @@ class Plan:
             raise UsageError(
                 f"gather_cast is given, with zero {self.zero} and products {self.products}",
                 remedy="give zero 3 and products, fp8 or fp4, or leave it out",
+            )
+        if self.lora_rank and (self.computed_again == OPERATORS or self.tensor_overlap > 1):
+            other = f"recompute {OPERATORS}" if self.computed_again == OPERATORS else "tensor_overlap"
+            raise UsageError(
+                f"lora_rank is {self.lora_rank}, and {other} takes products without adapters",
+                remedy="leave one of them out",
             )
         self._check_tensor()
         expert_plan.check_experts(self)

@@ -53,7 +53,9 @@ class Replicas:
         gathers: Nodes = ()
         kept = {} if self._plan.zero == 3 else self.states.weights(weights)
         for (count, sharing, size, kind), whole in zip(
-            self._counts((weights,)), self.states.gathered(weights), strict=True
+            self._counts((weights,), are_all=self._plan.zero == 3),
+            self.states.gathered(weights),
+            strict=True,
         ):
             if count and self.states.are_gathered_cast(weights):
                 share = -(-count // size)
@@ -97,7 +99,7 @@ class Replicas:
         for whole in self.states.unreduced(weights):
             self.work.begin(since, writes=whole)
         self.waiting.append((weights, after))
-        size = sum(weights.dense + weights.expert for weights, _ in self.waiting) * self._plan.gradient_bytes
+        size = sum(sum(weights.trained) for weights, _ in self.waiting) * self._plan.gradient_bytes
         if size >= self._plan.bucket or self._plan.zero == 3:
             self.flush()
 
@@ -107,7 +109,7 @@ class Replicas:
 
         Shares of gradients are added up where they are reduced, which is not counted.
         """
-        plan, values = self._plan, weights.dense + weights.expert
+        plan, values = self._plan, sum(weights.trained)
         is_fused = plan.sum_bytes > plan.value_bytes
         if plan.zero >= 2 or not values or (is_first and not is_fused):
             return
@@ -140,9 +142,13 @@ class Replicas:
         stream = GRADIENT_STREAM if GRADIENTS in self._plan.by.shares.beside else MAIN
         return self.work.rank.collective(kind, size, axes, name=text, after=after, stream=stream)
 
-    def _counts(self, of: Sequence[Weights]) -> Iterator[tuple[int, Sharing, int, str]]:
-        """Dense weights and experts: how many, over which axes, in how many shares, and their name."""
-        counts = (sum(weights.dense for weights in of), sum(weights.expert for weights in of))
+    def _counts(
+        self, of: Sequence[Weights], *, are_all: bool = False
+    ) -> Iterator[tuple[int, Sharing, int, str]]:
+        """Dense weights and experts that are trained, or all of them: how many, over which axes, in how many
+        shares, and their name."""
+        each = [weights.counts if are_all else weights.trained for weights in of]
+        counts = [sum(count[kind] for count in each) for kind in range(len(KINDS))]
         return zip(counts, self.states.shared, self.states.shares, KINDS, strict=True)
 
     def update(self) -> None:

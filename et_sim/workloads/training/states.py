@@ -28,6 +28,17 @@ class Weights(NamedTuple):
     dense: int  # that all replicas have
     expert: int  # that only ranks with the same experts have
     are_cast: bool = False  # for products in fewer bits
+    adapters: int | None = None  # that are trained besides, if all others are frozen
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Dense weights and experts that the rank has."""
+        return self.dense + (self.adapters or 0), self.expert
+
+    @property
+    def trained(self) -> tuple[int, int]:
+        """Those that get gradients."""
+        return (self.dense, self.expert) if self.adapters is None else (self.adapters, 0)
 
 
 class Sharing(NamedTuple):
@@ -65,14 +76,14 @@ class States(Struct, frozen=True):
         dense, expert = (axes.size(*weights.shares) if weights.shares else 1 for weights in shared)
         return States(plan, shared, (dense, expert))
 
-    def _values(self, unit: Weights, first: int) -> int:
-        """Of a unit, on a rank, if shares begin with that level of `zero`."""
+    def _values(self, counts: tuple[int, int], first: int) -> int:
+        """Of dense weights and experts, on a rank, if shares begin with that level of `zero`."""
         shares = self.shares if self.plan.zero >= first else (1, 1)
-        return -(-unit.dense // shares[0]) + -(-unit.expert // shares[1])
+        return -(-counts[0] // shares[0]) + -(-counts[1] // shares[1])
 
     def weights(self, unit: Weights) -> Tensors:
         """What the rank always has of them, and of casts, along rows and along columns."""
-        sizes = {f"weights:{unit.name}": self._values(unit, 3) * self.plan.value_bytes}
+        sizes = {f"weights:{unit.name}": self._values(unit.counts, 3) * self.plan.value_bytes}
         if unit.are_cast and self.plan.zero < 3:
             sizes[f"weights:{unit.name} cast"] = 2 * self._cast_bytes(unit, unit.dense + unit.expert)
         return sizes
@@ -82,7 +93,7 @@ class States(Struct, frozen=True):
 
     def gradients(self, unit: Weights) -> Tensors:
         """Sums over micro-batches."""
-        return {f"gradients:{unit.name}": self._values(unit, 2) * self.plan.sum_bytes}
+        return {f"gradients:{unit.name}": self._values(unit.trained, 2) * self.plan.sum_bytes}
 
     def optimizer(self, values: int) -> Tensors:
         """Of all weights that the rank updates."""
@@ -92,7 +103,11 @@ class States(Struct, frozen=True):
         """All dense weights, and all of the rank's experts, with casts, where it has a share of them only."""
         copies, size = (2, 0) if self.are_gathered_cast(unit) else (1, self.plan.value_bytes)
         return self._whole(
-            unit, 3, "weights", lambda count: count * size + copies * self._cast_bytes(unit, count)
+            unit.name,
+            unit.counts,
+            3,
+            "weights",
+            lambda count: count * size + copies * self._cast_bytes(unit, count),
         )
 
     def are_gathered_cast(self, unit: Weights) -> bool:
@@ -107,14 +122,14 @@ class States(Struct, frozen=True):
 
     def unreduced(self, unit: Weights) -> tuple[Tensors, Tensors]:
         """Their gradients in one micro-batch, where the rank keeps a share only."""
-        return self._whole(unit, 2, "gradients", lambda count: count * self.plan.gradient_bytes)
+        each = self.plan.gradient_bytes
+        return self._whole(unit.name, unit.trained, 2, "gradients", lambda count: count * each)
 
     def _whole(
-        self, unit: Weights, first: int, role: str, size: Callable[[int], int]
+        self, name: str, counts: tuple[int, int], first: int, role: str, size: Callable[[int], int]
     ) -> tuple[Tensors, Tensors]:
-        counts = unit.dense, unit.expert
         dense, expert = (
-            {f"temporary:{unit.name} {kind}{role}": size(count)} if self._is_cut(count, share, first) else {}
+            {f"temporary:{name} {kind}{role}": size(count)} if self._is_cut(count, share, first) else {}
             for kind, count, share in zip(KINDS, counts, self.shares, strict=True)
         )
         return dense, expert

@@ -42,6 +42,8 @@ from et_sim.workloads.training.work import FIRST_RING_TAG, NOTHING, Work
 
 SECOND_RING_TAG = 2 * FIRST_RING_TAG
 
+OFFLOAD_STREAM = "offload"
+
 
 def check_plan(model: Model, plan: Plan) -> None:
     """Refuse a plan that does not fit the model."""
@@ -224,7 +226,8 @@ class _Step:
     def _finish(self, place: int) -> None:
         plan, model = self.plan, self.layers.model
         are_apart = place in (0, plan.pipeline - 1) and plan.pipeline > 1 and not plan.is_dual
-        if ((model.is_tied and not model.is_encoder) or plan.mtp_layers) and are_apart:
+        are_trained = are_apart and not plan.lora_rank
+        if ((model.is_tied and not model.is_encoder) or plan.mtp_layers) and are_trained:
             size = self.layers.vocabulary * model.hidden * plan.gradient_bytes
             done = self.replicas.reduced or self.rank.last(MAIN)
             self.replicas.reduced += self.rank.collective_of_ends(
@@ -255,6 +258,8 @@ class _Step:
             reads = self.replicas.states.weights(unit.weights)
             work.begin(since, reads=reads, writes=unit.left(pass_.micro_batch))
             work.end(*self.replicas.states.gathered(unit.weights))
+            if unit.is_offloaded:
+                self._store(work, unit, pass_)
         if not piece.has_head:
             self._send(work, pass_, 1)
         self.outputs[pass_.micro_batch, pass_.chunk] = work.at
@@ -278,8 +283,12 @@ class _Step:
             self._receive(work, pass_, 1)
         work.at += kept
         units = self._units(pass_, piece)[::-1]
-        for unit in units:
+        loaded: Nodes = ()
+        for number, unit in enumerate(units, start=1):
             self._need(units, unit, kept=self.plan.by.shares.kept_units)
+            work.at += loaded
+            ahead = units[number : number + 1]
+            loaded = self._load(work, ahead[0], pass_) if ahead and ahead[0].is_offloaded else ()
             since = len(work.kernels)
             if unit.parts_again:
                 yield from self._again(work, unit)
@@ -331,13 +340,28 @@ class _Step:
     def _gradients(self, unit: Unit, pass_: Pass, since: int) -> None:
         """Those of a unit's weights are there, made by kernels since a node; what they needed may go."""
         self.work.end(
-            unit.left(pass_.micro_batch), unit.again(pass_.micro_batch) if unit.is_repeated else NOTHING
+            unit.needed(pass_.micro_batch), unit.again(pass_.micro_batch) if unit.is_repeated else NOTHING
         )
         work, numbers = self.work, self.plan.micro_batches_of(pass_.chunk)
         work.where, before = unit.label, work.where
         is_first, is_last = pass_.micro_batch == numbers[0], pass_.micro_batch == numbers[-1]
         self.replicas.ready(unit.weights, since, is_first=is_first, is_last=is_last)
         work.where = before
+
+    # Remote memory.
+
+    def _store(self, work: Work, unit: Unit, pass_: Pass) -> None:
+        """Store what a unit left, while the next one computes."""
+        name = f"{work.during} {unit.label} activations store"
+        stored = self.rank.store(unit.left_bytes, name=name, after=work.at, stream=OFFLOAD_STREAM)
+        work.name_tensors(stored, unit.left(pass_.micro_batch), NOTHING)
+
+    def _load(self, work: Work, unit: Unit, pass_: Pass) -> Nodes:
+        """Load it on the way back, while the unit behind it computes."""
+        name = f"{work.during} {unit.label} activations load"
+        loaded = self.rank.load(unit.left_bytes, name=name, after=work.at, stream=OFFLOAD_STREAM)
+        work.name_tensors(loaded, NOTHING, unit.needed(pass_.micro_batch))
+        return loaded
 
     # Weights.
 

@@ -19,7 +19,7 @@ from et_sim.workloads.training.again import outputs, parts_again
 from et_sim.workloads.training.attention import Core
 from et_sim.workloads.training.layers import LOGIT_BYTES, Layers
 from et_sim.workloads.training.parts import ModelPart
-from et_sim.workloads.training.plan import Piece
+from et_sim.workloads.training.plan import Piece, Plan
 from et_sim.workloads.training.recomputation import (
     ACTIVATION,
     CORE,
@@ -62,7 +62,10 @@ def activation_bytes(layers: Layers, layer: int, recompute: str | None = None) -
     values, inputs = (
         sum(item.values for item in left if item.is_input is is_input) for is_input in (False, True)
     )
-    if not plan.cast_to:
+    if plan.lora_rank:  # what adapters make and read, which is not cast
+        adapters = sum(1 for _ in layers.adapters(layer))
+        values += layers.tokens * plan.lora_rank * adapters
+    if plan.lora_rank or not plan.cast_to:
         return size + (values + inputs) * plan.value_bytes
     cast = inputs + sum(item.values for item in left if item.is_cast)
     return size + values * plan.value_bytes + stored_bytes(cast, plan.cast_to)
@@ -149,11 +152,17 @@ class Unit(NamedTuple):
     again_bytes: int = 0  # that it does not leave, and the backward pass needs
     parts_again: tuple[ModelPart, ...] = ()  # that run again before the backward pass
     is_repeated: bool = False  # gradients of weights need what they compute
+    is_offloaded: bool = False  # what is left waits in remote memory
 
     def left(self, micro_batch: int) -> Tensors:
         """What the way back needs of the forward pass."""
         name = f"{self.tensor_class}:{self.weights.name}, micro-batch {micro_batch}"
         return {name: self.left_bytes} if self.left_bytes else {}
+
+    def needed(self, micro_batch: int) -> Tensors:
+        """The same on the way back, loaded again if it waited elsewhere."""
+        left = self.left(micro_batch)
+        return {f"{name}, loaded": size for name, size in left.items()} if self.is_offloaded else left
 
     def again(self, micro_batch: int) -> Tensors:
         """What is worked out again."""
@@ -168,14 +177,20 @@ def units_of(layers: Layers, piece: Piece) -> tuple[Unit, ...]:
         _layer(layers, layer, plan.computed_again if is_chosen(plan.recompute_layers, number) else NOTHING)
         for number, layer in enumerate(piece.all_layers)
     ]
+    if plan.offload_activations:  # the way back begins with the last one
+        units[:-1] = [unit._replace(is_offloaded=True) for unit in units[:-1]]
     if piece.has_embedding:
-        weights = Weights("embedding", layers.embedding_weights, 0)
+        weights = Weights("embedding", layers.embedding_weights, 0, adapters=_none_trained(plan))
         units.insert(0, Unit("embedding", weights, layers.embedding()))
     if piece.has_head:
         units += [_further_tokens(layers, number) for number in range(layers.plan.mtp_layers)]
-        weights = Weights("head", layers.head_weights, 0)
+        weights = Weights("head", layers.head_weights, 0, adapters=_none_trained(plan))
         units.append(Unit("", weights, layers.head(), "temporary", head_bytes(layers)))
     return tuple(units)
+
+
+def _none_trained(plan: Plan) -> int | None:
+    return 0 if plan.lora_rank else None
 
 
 def _layer(layers: Layers, layer: int, recompute: str) -> Unit:
@@ -187,6 +202,7 @@ def _layer(layers: Layers, layer: int, recompute: str) -> Unit:
             layers.dense_weights(layer),
             layers.expert_weights(layer),
             are_cast=bool(layers.plan.cast_to),
+            adapters=layers.adapter_weights(layer) if layers.plan.lora_rank else None,
         ),
         layers.layer(layer),
         "activations",
