@@ -31,7 +31,7 @@ from et_sim.engine.observe.ties import (
 from et_sim.engine.state.chunks import priority_of
 from et_sim.engine.state.lanes import can_issue, lane_row
 from et_sim.engine.state.run import LANES_IN_USE, NONE, QUEUE_ORDER, RUNNING_LIMIT, Run
-from et_sim.plan.records import Action, Lane
+from et_sim.plan.records import UNLIMITED, Action, Lane
 
 COLLECTIVE, COLLECTIVE_LANE = int(Action.COLLECTIVE), int(Lane.COLLECTIVE)
 
@@ -119,7 +119,7 @@ def node_starts(run: Run, actor_row: int, node: int, lane: int, is_limited: int)
         if run.plan.lane_limits[lane] > 1:
             _note_others(run, run.lane_marks[row])
         _note_issue(run, row, node, run.nodes[actor.node_first + node].ready_ns)
-    _needs_lane(run, row, run.node_marks[actor.node_first + node])
+    _needs_lane(run, row, run.node_marks[actor.node_first + node], is_limited)
     if run.plan.nodes[run.plan.templates[actor.template].node_first + node].action == COLLECTIVE:
         _note_beside(run, run.lane_marks[lane_row(run, actor_row, COLLECTIVE_LANE)])  # on whichever lane
 
@@ -143,10 +143,10 @@ def _note_issue(run: Run, row: int, node: int, ready_ns: int) -> None:
 
 
 @works_on_tables
-def _needs_lane(run: Run, row: int, mark: Any) -> None:
-    """A node that was ready is issued on a lane that has room: what it does needs both."""
+def _needs_lane(run: Run, row: int, mark: Any, is_limited: int) -> None:
+    """A node that was ready is issued on a lane that has room, as some always have: what it does needs both."""
     clock, lane, kind = run.clock[0], run.lane_marks[row], KINDS * row + OF_LANE
-    if may_change_places(clock, lane.freed):
+    if is_limited and may_change_places(clock, lane.freed):
         clock.origin = mixed(mixed(lane.freed.origin, clock.origin), kind)
     if may_change_places(clock, mark.mark):
         clock.origin = mixed(mixed(mark.mark.origin, clock.origin), kind)
@@ -165,7 +165,7 @@ def node_ends(run: Run, actor_row: int, _node: int, lane: int) -> None:
     """A node is done: its lane has room, and another part of the event begins."""
     if is_watched(run):
         clock, freed = run.clock[0], run.lane_marks[lane_row(run, actor_row, lane)]
-        if run.plan.lane_limits[lane] > 1:  # which of its places is free follows from the order
+        if 1 < run.plan.lane_limits[lane] < UNLIMITED:  # which of its places is free follows from the order
             clock.ties += may_change_places(clock, freed.freed)
         note_moment(clock, freed.freed)
         clock.part += 1
