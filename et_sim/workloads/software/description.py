@@ -98,6 +98,11 @@ class Shares:
     before_reduce: Pass = section("Copies of gradients before they are reduced.", Pass(launches=0), of=Pass)
     kept_units: int = count("Units, the last of a pass, whose weights stay for the backward pass.", 0)
     beside: tuple[str, ...] = key(WORDS, "What is exchanged beside kernels.", ALL)
+    updated_ahead: bool = flag(
+        "Whether weights that replicas have updated (zero 1 and 2) are gathered beside the first forward "
+        "pass, instead of after the update.",
+        False,
+    )
 
     def check(self, given: Mapping[str, Any], section: Section, _: Remarks) -> None:
         """Refuse exchanges that there are not."""
