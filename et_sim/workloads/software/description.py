@@ -11,10 +11,10 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
+from et_sim.basics.attention_names import ATTENTION_KERNELS
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import Kind, Remarks, Section, Slot, key
 from et_sim.documents.kinds import choice, count, flag, number, section, text, time
-from et_sim.trace.shapes import ATTENTION_KERNELS
 
 FP32_BYTES = 4
 BEST, UNFUSED = "best", "unfused"

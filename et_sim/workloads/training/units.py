@@ -35,17 +35,45 @@ def activation_bytes(layers: Layers, layer: int, recompute: str | None = None) -
     spread = attention.heads * (attention.query_size + attention.value_size)  # queries, outputs
     spread += attention.key_heads * (attention.query_size + attention.value_size)
     values += -(-layers.tokens * spread // plan.tensor)
-    if recompute == "none":
+    if recompute == "none" or not plan.by.repeats("attention"):
         size += _scores(core, plan.value_bytes, layers)
     if model.experts is not None and model.has_experts(layer):
         others, into = _of_experts(layers, model.experts)
     else:
         others, into = _feed_forward(layers, model.feed_forward)
     values, inputs = values + others, inputs + into
-    if not plan.cast_to:
+    if recompute == "selective":
+        values, inputs = values - _keys_again(layers), inputs - _inputs_again(layers, layer)
+        values -= _gate_again(layers, layer)
+    if not plan.cast_to or not plan.by.casts.kept:
         return size + (values + inputs) * plan.value_bytes
     outputs = -(-layers.tokens * attention.heads * attention.value_size // plan.tensor)  # as cast, too
     return size + values * plan.value_bytes + stored_bytes(inputs + outputs, plan.cast_to)
+
+
+def _keys_again(layers: Layers) -> int:
+    """Values of keys, if the product that gives them is run again."""
+    attention = layers.model.attention
+    count = layers.tokens * attention.key_heads * attention.query_size // layers.plan.tensor
+    return count if layers.plan.by.repeats("keys") and layers.are_apart else 0
+
+
+def _inputs_again(layers: Layers, layer: int) -> int:
+    """What goes into products and is worked out again: outputs of norms and of the activation function."""
+    by, model = layers.plan.by, layers.model
+    norms = 2 * layers.kept_tokens * model.hidden if by.repeats("norm") else 0
+    if model.has_experts(layer) or not by.repeats("activation"):
+        return norms
+    return norms + _feed_forward(layers, model.feed_forward)[1]
+
+
+def _gate_again(layers: Layers, layer: int) -> int:
+    """Values of the gate, if the product that gives them is run again."""
+    model, by = layers.model, layers.plan.by
+    if model.has_experts(layer) or not (layers.are_apart and by.repeats("gate")):
+        return 0
+    others, into = _feed_forward(layers, model.feed_forward)
+    return others - into
 
 
 def _feed_forward(layers: Layers, part: FeedForward, copies: int = 1) -> tuple[int, int]:
