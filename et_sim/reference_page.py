@@ -24,7 +24,7 @@ from et_sim.machine.compute_rules import MODELS, RULE_KEYS, Where
 from et_sim.machine.network_file import IN_NETWORK_KEYS, LINK_KEYS, NETWORK_KEYS
 from et_sim.machine.protocol_presets import PACKET_KEYS, PROTOCOL_KEYS, TCP_KEYS
 from et_sim.machine.remote_memory import MEMORY_KEYS, PoolStage
-from et_sim.machine.roofline import MemoryLevel
+from et_sim.machine.roofline import AttentionKernel, MemoryLevel
 from et_sim.machine.system import ALGORITHM_LIST
 from et_sim.machine.system_file import SYSTEM_KEYS
 from et_sim.machine.system_parts import Costs, Overlap, Straggler, Stream, TimeFactors
@@ -39,7 +39,18 @@ from et_sim.sweeps.recipes import plan_keys, recipe_keys
 from et_sim.sweeps.spec import AxisSpec, BaseSpec, SampleSpec, SearchSpec, SweepSpec
 from et_sim.trace.group_rule import GroupRule
 from et_sim.trace.manifest import Manifest, Template
-from et_sim.trace.workload import Step
+from et_sim.trace.workload import MadeFor, Step
+from et_sim.workloads.software.description import (
+    BothWays,
+    Casts,
+    ElementWise,
+    Host,
+    Optimizer,
+    Pass,
+    PlanDefaults,
+    Shares,
+    Software,
+)
 
 WIDTH = 110  # of lines of text
 _OPENING = """\
@@ -326,6 +337,26 @@ _STEP = """
 The object `step` says what all ranks do together:
 """
 
+_MADE_FOR = """
+The object `software` names the [software](software.md) that the job is made for, and what runs take of it:
+"""
+
+_ATTENTION_KERNELS = """
+Each entry of `attention-kernels`, whose name is one that a [shape](compute.md#shapes) of attention may end
+with:
+"""
+
+_SOFTWARE = """
+## Software
+
+The keys of a [description of software](software.md), besides `like`, which names the description that it
+differs from:
+"""
+
+_SOFTWARE_PARTS = """
+The keys of `{name}`:
+"""
+
 _SWEEP = """
 ## Sweep
 
@@ -459,6 +490,24 @@ def _generators() -> Iterator[KeyTable]:
             yield KeyTable(f"generator {names.replace('`', '')}{_IN_NETWORK}", text, keys)
 
 
+def _software_parts() -> Iterator[KeyTable]:
+    """The objects of a description of software."""
+    objects = {
+        "plan": PlanDefaults,
+        "element-wise": ElementWise,
+        "a part of element-wise": BothWays,
+        "forward, backward, dropout, after-gather and before-reduce": Pass,
+        "casts": Casts,
+        "shares": Shares,
+        "optimizer": Optimizer,
+        "host": Host,
+    }
+    for name, of in objects.items():
+        keys = keys_of(of)
+        columns = DEFAULTED if any(key.default is not None for key in keys) else ENTRY
+        yield KeyTable(f"{name}, in the software", _SOFTWARE_PARTS.format(name=name), keys, columns)
+
+
 SYSTEM, NETWORK, MEMORY = "system file", "network file", "memory file"
 _IN_SYSTEM, _IN_NETWORK, _IN_MEMORY = (f", in the {file}" for file in (SYSTEM, NETWORK, MEMORY))
 TABLES = (
@@ -482,6 +531,9 @@ TABLES = (
     KeyTable(f"where of compute{_IN_SYSTEM}", _WHERE, keys_of(Where)),
     *(_of_model(name) for name in reversed([*MODELS]) if keys_of(loaded(MODELS[name]))),
     KeyTable(f"entry of memory, of roofline{_IN_SYSTEM}", _LEVELS_OF_MEMORY, keys_of(MemoryLevel)),
+    KeyTable(
+        f"entry of attention-kernels, of roofline{_IN_SYSTEM}", _ATTENTION_KERNELS, keys_of(AttentionKernel)
+    ),
     KeyTable(f"entry of stragglers{_IN_SYSTEM}", _STRAGGLERS, keys_of(Straggler)),
     KeyTable(f"entry of time-factors{_IN_SYSTEM}", _TIME_FACTORS, keys_of(TimeFactors)),
     KeyTable(f"entry of streams{_IN_SYSTEM}", _STREAMS, keys_of(Stream), DEFAULTED),
@@ -498,6 +550,9 @@ TABLES = (
     KeyTable("entry of templates, in the manifest", _TEMPLATES, keys_of(Template)),
     KeyTable("rule of groups, in the manifest", _RULES, keys_of(GroupRule)),
     KeyTable("step, in the manifest", _STEP, keys_of(Step)),
+    KeyTable("software, in the manifest", _MADE_FOR, keys_of(MadeFor)),
+    KeyTable("software", _SOFTWARE, keys_of(Software), DEFAULTED),
+    *_software_parts(),
     KeyTable("entry of jobs, in the job file", _JOBS, keys_of(JobEntry)),
     KeyTable("sweep", _SWEEP, keys_of(SweepSpec)),
     KeyTable("base of a sweep", _BASE, keys_of(BaseSpec)),

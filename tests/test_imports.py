@@ -79,7 +79,7 @@ ALLOWED: dict[str, set[str]] = {
         "workloads",
     },
     "doctor": {"api", "fold.path_keys", "machine", "network.registry", "run", "trace"},
-    "reference_page": {"jobs", "machine", "sweeps", "trace"},
+    "reference_page": {"jobs", "machine", "sweeps", "trace", "workloads"},
     "explain": {"machine", "reference_page", "tables", "views.summary.parts"},
     "cli": {
         "api",

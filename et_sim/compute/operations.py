@@ -14,8 +14,8 @@ from types import MappingProxyType
 from msgspec import Struct
 from msgspec.structs import replace
 
+from et_sim.basics.attention_names import ATTENTION_KERNELS
 from et_sim.basics.errors import EtSimError, TraceError, did_you_mean
-from et_sim.trace.shapes import ATTENTION_KERNELS
 
 LARGEST = 1 << 40  # of one number
 MOST_OPERATIONS = 1 << 62

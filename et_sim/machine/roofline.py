@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct, field, structs
 
+from et_sim.basics.attention_names import ATTENTION_KERNELS
 from et_sim.basics.errors import MachineError
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import Kind, Remarks, Section, Slot, key, nearest, show
@@ -235,7 +236,7 @@ TILES = Kind(
 )
 
 
-_portion = partial(number, minimum=0, above_minimum=True, maximum=1)
+_portion = partial(number, minimum=0, above_minimum=True, maximum=1, form="a number > 0 and <= 1")
 
 
 @quick_dataclass(frozen=True)
@@ -349,6 +350,12 @@ class RooflineDevice:
                 raise section.entry(SUSTAINED, {}).fault(
                     f'key "{name}" is {figure:g}, above the peak of {name}, {self.peaks.get(name, 0.0):g}',
                     "give what kernels reach in a long run, at most the peak",
+                )
+        for name in self.attention_kernels:
+            if name not in ATTENTION_KERNELS:
+                cause = f'key "attention-kernels" names "{name}"'
+                raise section.fault(
+                    cause, f"allowed: {', '.join(ATTENTION_KERNELS)}", key="attention-kernels"
                 )
         if self.datatype and self.datatype not in self.peaks:
             raise section.fault(

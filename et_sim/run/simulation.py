@@ -144,6 +144,7 @@ def prepare(
         profile, named_by = workload.profile, NamedBy.WORKLOAD
         machine = read_machine(**given, profile=profile)
     machine = change(_named(machine, options, tracks=names_tensors(workload)))
+    machine = _with_processors(machine, workload)
     if options.retime:
         machine = _retiming(machine)
     workload, remarks = with_host(workload, *_host_times(workload, machine))
@@ -157,6 +158,15 @@ def prepare(
         machine = machine_alone(machine, workload.ranks)
     model = choose_model(options.model, machine, is_preset=options.machine is not None)
     return Task(workload, machine, None, profile, named_by, model, given_workload)
+
+
+def _with_processors(machine: Machine, workload: Workload) -> Machine:
+    """Return the machine with the processors that the workload's software leaves to collectives."""
+    system, software = machine.system, workload.software
+    if system.library is None or system.library.most_processors or not (software and software.processors):
+        return machine
+    library = replace(system.library, most_processors=software.processors)
+    return replace(machine, system=replace(system, library=library))
 
 
 def _host_times(workload: Workload, machine: Machine) -> tuple[float, float]:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-ATTENTION_KERNELS = ("flash-1", "flash-2", "flash-3", "cudnn")  # that `attention` may name
-
 
 def gemm(rows: int, columns: int, inner: int, *, count: int = 1) -> str:
     """So many products of `rows` x `inner` and `inner` x `columns`."""
@@ -49,7 +47,7 @@ def attention(
 ) -> str:
     """Scores and their product with the values in one kernel; queries may share fewer `key_heads`.
 
-    `kernel` names one of `ATTENTION_KERNELS` that is not the best of the device.
+    `kernel` is one of `et_sim.basics.attention_names`, if it is not the best of the device.
     """
     sizes = (batch, heads, key_heads or heads, queries, keys, width, *([value_width] if value_width else []))
     words = _written("attention_backward" if backward else "attention", sizes)

@@ -119,6 +119,29 @@ def test_attention_takes_whole_waves_of_tiles_of_queries(queries: int) -> None:
     assert ns(few, system(**tiled, **bound)) == ns(few, system(**bound))
 
 
+@pytest.mark.parametrize(("backward", "part"), [(False, 0.5), (True, 0.25)])
+def test_a_kernel_of_attention_reaches_a_part_of_the_rate_of_the_best(backward: bool, part: float) -> None:
+    kernels = {"flash-2": {"forward": 0.5, "backward": 0.25}}
+    times = [
+        ns(
+            {"layer_shape": shapes.attention(1, 64, 8192, 8192, 128, backward=backward, kernel=kernel)},
+            system(**{"attention-kernels": kernels}),
+        )
+        for kernel in ("", "flash-3", "flash-2")
+    ]
+    assert times[0] == times[1]
+    assert times[2] == pytest.approx(times[0] / part, abs=1)
+
+
+def test_a_part_of_the_best_rate_is_above_0_and_at_most_1() -> None:
+    for part in (0, 1.5):
+        kernels = {"flash-2": {"forward": part}}
+        with pytest.raises(EtSimError, match=r'"flash-2".*key "forward" is .*allowed: a number > 0 and <= 1'):
+            ns(GEMM, system(**{"attention-kernels": kernels}))
+    with pytest.raises(EtSimError, match=r'names "flash"'):
+        ns(GEMM, system(**{"attention-kernels": {"flash": {}}}))
+
+
 def test_efficiency_is_a_number_a_curve_or_measured(tmp_path: Path) -> None:
     plain, operations = 2 * 8192**3 / 100_000, 2 * 8192**3
     assert ns(GEMM, system(efficiency=0.5)) == math.floor(plain / 0.5)

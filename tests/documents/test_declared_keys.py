@@ -48,6 +48,8 @@ from et_sim.machine.topology.keys import NAME_OR_NAMES, NAMES, NUMBER_OR_NAMES, 
 from et_sim.sweeps.recipes import BYTES, plan_keys, recipe_keys
 from et_sim.sweeps.spec import AxisSpec, SweepSpec
 from et_sim.trace.manifest import Manifest
+from et_sim.workloads.software.description import TEXTS as TEXTS_BY_NAME
+from et_sim.workloads.software.description import WORDS, Software
 
 
 def nested(of: Any) -> Iterator[tuple[str, tuple[Key, ...]]]:
@@ -59,7 +61,16 @@ def nested(of: Any) -> Iterator[tuple[str, tuple[Key, ...]]]:
 
 
 DOCUMENTS = {f"{at} {table.name}": table.keys for at, table in enumerate(reference_page.TABLES)}
-for whole_document in (Manifest, Jobs, GraphFile, Import, SweepSpec, AxisSpec, *GENERATORS.values()):
+for whole_document in (
+    Manifest,
+    Jobs,
+    Software,
+    GraphFile,
+    Import,
+    SweepSpec,
+    AxisSpec,
+    *GENERATORS.values(),
+):
     DOCUMENTS |= dict(nested(whole_document))
 DOCUMENTS |= {kind: recipe_keys({"make": kind}) for kind in ("llm", "cnn", "all_reduce")}
 DOCUMENTS["plan"] = plan_keys()
@@ -92,6 +103,8 @@ WRONG = {
         kind.name: [None, True, 1.5, "", {}, [None], [True], [""]]
         for kind in (NAME_OR_NAMES, NUMBER_OR_NAMES)
     },
+    WORDS.name: [None, "a", 3, {}, [None], [True], [""]],
+    TEXTS_BY_NAME.name: [None, "a", 3, [], {"a": 1}, {"a": ""}],
     NAMES.name: [None, "a", 3, {}, [None], [True], [""]],
 }
 

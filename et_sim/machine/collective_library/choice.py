@@ -24,7 +24,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from et_sim.basics.quick_dataclass import quick_dataclass
-from et_sim.documents.kinds import choice, choices, flag, number, section
+from et_sim.documents.kinds import choice, choices, count, flag, number, section
 from et_sim.machine.collective_library.buffers import Buffers
 from et_sim.machine.collective_library.candidates import ALL_REDUCE, Candidate, Group, Machine, candidates
 from et_sim.machine.collective_library.channels import CARD_EFFICIENCY, Channels, Wires, rings_of
@@ -248,6 +248,12 @@ class Library:
         True,
         stated=True,
     )
+    most_processors: int = count(  # 0: as many as it has channels
+        "Processors (SMs) that a collective takes from kernels at most. Without the key: as many as it has "
+        "channels.",
+        0,
+        minimum=1,
+    )
     logged: tuple[Logged, ...] = ()  # which stand before its constants, between the sizes that were seen
 
     def choice(self, call: Call) -> Choice:
@@ -311,7 +317,8 @@ class Library:
         least = threads[choice.protocol] * FEWEST_BYTES[choice.protocol]
         if choice.algorithm == RING and choice.protocol is Protocol.LL:
             least *= call.ranks
-        return max(min(2 * choice.channels, MOST_CHANNELS, call.size // least), 1)
+        most = min(2 * choice.channels, self.most_processors or MOST_CHANNELS, MOST_CHANNELS)
+        return max(min(most, call.size // least), 1)
 
     def way(self, call: Call) -> Candidate:
         """Return its choice, as its cost model has it."""

@@ -11,10 +11,10 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
+from et_sim.basics.attention_names import ATTENTION_KERNELS
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import Kind, Remarks, Section, Slot, key
 from et_sim.documents.kinds import choice, count, flag, number, section, text, time
-from et_sim.trace.shapes import ATTENTION_KERNELS
 
 FP32_BYTES = 4
 BEST, UNFUSED = "best", "unfused"
@@ -28,7 +28,7 @@ _launches = partial(count, minimum=0, maximum=100_000)
 
 
 def _words(slot: Slot, value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(word, str) and word for word in value):
+    if not isinstance(value, list | tuple) or not all(isinstance(word, str) and word for word in value):
         raise slot.refusal(value)
     return tuple(value)
 
@@ -47,9 +47,9 @@ TEXTS = Kind("texts by name", lambda _: "texts by name", _texts)
 class Pass:
     """What kernels of one direction move for each value."""
 
-    values: float = _accesses("Reads and writes of each value, in the datatype of values.", 0.0)
-    fp32: float = _accesses("Reads and writes of each value, in fp32.", 0.0)
-    launches: int = _launches("Kernels.", 1)
+    values: float = _accesses("Reads and writes of each value, in the datatype of values.", 0.0, stated=True)
+    fp32: float = _accesses("Reads and writes of each value, in fp32.", 0.0, stated=True)
+    launches: int = _launches("Kernels.", 1, stated=True)
 
     def bytes(self, value_bytes: int) -> int:
         """Bytes that memory moves for each value, rounded up."""
@@ -79,15 +79,21 @@ class ElementWise:
 class Casts:
     """How values are cast for products in fp8 and fp4."""
 
-    reads: int = count("Reads of each value: 1, or 2 if its scale comes from the values first.", 1, minimum=1)
-    launches: int = _launches("Kernels of a cast.", 1)
+    reads: int = count(
+        "Reads of each value: 1, or 2 if its scale comes from the values first.", 1, minimum=1, stated=True
+    )
+    launches: int = _launches("Kernels of a cast.", 1, stated=True)
     kept: bool = flag(
-        "Whether the backward pass has what the forward pass cast; else it casts inputs again.", True
+        "Whether the backward pass has what the forward pass cast; else it casts inputs again.",
+        True,
+        stated=True,
     )
     fused: tuple[str, ...] = key(
-        WORDS, "Products whose inputs are cast by the kernel before them, such as a norm.", ()
+        WORDS, "Products whose inputs are cast by the kernel before them, such as a norm.", (), stated=True
     )
-    wide_products: tuple[str, ...] = key(WORDS, "Products that keep the datatype of values.", (ROUTER, HEAD))
+    wide_products: tuple[str, ...] = key(
+        WORDS, "Products that keep the datatype of values.", (ROUTER, HEAD), stated=True
+    )
 
 
 @quick_dataclass(frozen=True)
@@ -96,8 +102,16 @@ class Shares:
 
     after_gather: Pass = section("Copies of gathered weights.", Pass(launches=0), of=Pass)
     before_reduce: Pass = section("Copies of gradients before they are reduced.", Pass(launches=0), of=Pass)
-    kept_units: int = count("Units, the last of a pass, whose weights stay for the backward pass.", 0)
-    beside: tuple[str, ...] = key(WORDS, "What is exchanged beside kernels.", ALL)
+    kept_units: int = count(
+        "Units, the last of a pass, whose weights stay for the backward pass.", 0, stated=True
+    )
+    beside: tuple[str, ...] = key(WORDS, "What is exchanged beside kernels.", ALL, stated=True)
+    updated_ahead: bool = flag(
+        "Whether weights that replicas have updated (zero 1 and 2) are gathered beside the first forward "
+        "pass, instead of after the update.",
+        False,
+        stated=True,
+    )
 
     def check(self, given: Mapping[str, Any], section: Section, _: Remarks) -> None:
         """Refuse exchanges that there are not."""
@@ -112,9 +126,11 @@ class Shares:
 class Host:
     """What the host takes."""
 
-    launch_ns: float = time("To launch a kernel or collective.", 0.0)
-    step_ns: float = time("Before the first launch of a step.", 0.0)
-    graphs: bool = flag("Whether graphs launch all kernels at once, which hides single launches.", False)
+    launch_ns: float = time("To launch a kernel or collective.", 0.0, stated=True)
+    step_ns: float = time("Before the first launch of a step.", 0.0, stated=True)
+    graphs: bool = flag(
+        "Whether graphs launch all kernels at once, which hides single launches.", False, stated=True
+    )
 
     @property
     def each_ns(self) -> float:
@@ -126,10 +142,14 @@ class Host:
 class Optimizer:
     """What the update reads and writes of each weight."""
 
-    gradients: float = _accesses("Reads and writes of a gradient: set to zero, scaled, clipped, used.", 7.0)
-    states: float = _accesses("Reads and writes of all states of a weight.", 2.0)
-    copies: bool = flag("Whether weights in the datatype of values are written from those in fp32.", True)
-    launches: int = _launches("Kernels.", 4)
+    gradients: float = _accesses(
+        "Reads and writes of a gradient: set to zero, scaled, clipped, used.", 7.0, stated=True
+    )
+    states: float = _accesses("Reads and writes of all states of a weight.", 2.0, stated=True)
+    copies: bool = flag(
+        "Whether weights in the datatype of values are written from those in fp32.", True, stated=True
+    )
+    launches: int = _launches("Kernels.", 4, stated=True)
 
 
 @quick_dataclass(frozen=True)
@@ -155,23 +175,31 @@ class Software:
     about: str = text("What it is, in a few words.", required=True)
     plan: PlanDefaults = section("Defaults of a plan's options.", PlanDefaults(), of=PlanDefaults)
     element_wise: ElementWise = section("Parts that are not fused.", ElementWise(), of=ElementWise)
-    attention: str = choice("Which kernel attention is.", BEST, choices=ATTENTIONS)
-    expands_keys: bool = flag("Whether keys and values are copied for every query head.", False)
+    attention: str = choice("Which kernel attention is.", BEST, stated=True, choices=ATTENTIONS)
+    expands_keys: bool = flag("Whether keys and values are copied for every query head.", False, stated=True)
     splits_products: bool = flag(
-        "Whether queries, keys and values, and the halves of a gated part, are products of their own.", False
+        "Whether queries, keys and values, and the halves of a gated part, are products of their own.",
+        False,
+        stated=True,
     )
     sums_fused: bool = flag(
-        "Whether gradients that several products have of one input are added up by one kernel.", True
+        "Whether gradients that several products have of one input are added up by one kernel.",
+        True,
+        stated=True,
     )
     selective: str = text(
-        "What `selective` recomputation computes again: a mode or modules.", "core-attention"
+        "Mode or modules of recomputation that the option `selective` stands for.",
+        "core-attention",
+        stated=True,
     )
     casts: Casts = section("Casts for products in fp8 and fp4.", Casts(), of=Casts)
     shares: Shares = section("Weights that replicas share.", Shares(), of=Shares)
     optimizer: Optimizer = section("The update.", Optimizer(), of=Optimizer)
     host: Host = section("The host.", Host(), of=Host)
     processors: int = count(
-        "Processors (SMs) that a collective takes from kernels at most; 0: as many as its library has it.", 0
+        "Processors (SMs) that a collective takes from kernels at most; 0: as many as its library has it.",
+        0,
+        stated=True,
     )
     fitted: Mapping[str, str] = key(TEXTS, "Figures that were fitted, and to which rows.", {})
     sources: Mapping[str, str] = key(TEXTS, "Where figures come from.", {})

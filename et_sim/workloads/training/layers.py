@@ -169,7 +169,7 @@ class Layers(Struct, frozen=True):
         return Products(products, passing(f"{names[0]} sums", values, passes * size, count - 1, launches))
 
     @property
-    def _splits(self) -> bool:
+    def are_apart(self) -> bool:
         """Whether products of the same inputs are apart; chunks of overlapped ones are not."""
         return self.by.splits_products and self.plan.tensor_overlap == 1
 
@@ -251,7 +251,7 @@ class Layers(Struct, frozen=True):
         attention = model.attention
         parts: list[ModelPart] = [self._norm("attention norm"), self._enter("attention")]
         again = self._again
-        if self._splits and attention.latent is None:
+        if self.are_apart and attention.latent is None:
             size = attention.head_size
             heads = (attention.heads, attention.key_heads, attention.key_heads)
             widths = tuple(-(-count * size // tensor) for count in heads)
@@ -309,7 +309,7 @@ class Layers(Struct, frozen=True):
         hidden, tensor = self.model.hidden, self.plan.tensor
         width = part.width // tensor
         up: ModelPart
-        if self._splits and part.is_gated:
+        if self.are_apart and part.is_gated:
             up = self._products((f"{name} up", f"{name} gate"), (width, width), self._again)
         else:
             up = self._product(f"{name} up", part.inner // tensor, hidden, gathers=self._again)

@@ -168,7 +168,7 @@ class Replicas:
                 keep(unit) for unit in self.updated for keep in (self.states.weights, self.states.gradients)
             ]
             work.end(self.states.optimizer(values), *states)
-        if plan.zero in (1, 2):
+        if plan.zero in (1, 2) and not plan.by.shares.updated_ahead:
             for weights in reversed(self.updated):
                 self.gather(weights, work.at)
 

@@ -377,6 +377,7 @@ class _Step:
         So many units have theirs from the pass before, if that was through them.
         """
         if self.plan.zero < 3:
+            self._need_updated(order, unit)
             return
         at = order.index(unit)
         if at == 0:
@@ -393,6 +394,16 @@ class _Step:
             self.work.where = unit.label
             self.replicas.split(unit.weights)
             self.work.where = ""
+
+    def _need_updated(self, order: Sequence[Unit], unit: Unit) -> None:
+        """Where the step before has updated shares: gather all weights of a piece at its first pass."""
+        if self.plan.zero == 0 or not self.plan.by.shares.updated_ahead:
+            return
+        for other in order:
+            if other.weights.name not in self.gathered:
+                self.gathered[other.weights.name] = self.replicas.gather(other.weights, ())
+        gathered = self.gathered[unit.weights.name]
+        self.work.at += tuple(node for node in gathered if node not in self.work.at)
 
     # Between stages.
 

@@ -65,7 +65,7 @@ def activation_bytes(layers: Layers, layer: int, recompute: str | None = None) -
     if plan.lora_rank:  # what adapters make and read, which is not cast
         adapters = sum(1 for _ in layers.adapters(layer))
         values += layers.tokens * plan.lora_rank * adapters
-    if plan.lora_rank or not plan.cast_to:
+    if plan.lora_rank or not plan.cast_to or not plan.by.casts.kept:
         return size + (values + inputs) * plan.value_bytes
     cast = inputs + sum(item.values for item in left if item.is_cast)
     return size + values * plan.value_bytes + stored_bytes(cast, plan.cast_to)
