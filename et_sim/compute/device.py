@@ -1,6 +1,6 @@
 """A device with roofs: a node takes its launches, and then the longer of its arithmetic and its traffic.
 
-    arithmetic = operations * waste / (peak * efficiency), or operations / sustained peak if that is longer
+    arithmetic = operations * waste / (peak * efficiency * clock)
     traffic    = bytes / (bandwidth * efficiency), from the smallest level of memory that the bytes fit, or
                  the largest where they are `cold`
 
@@ -12,6 +12,8 @@ steps, of which it needs some more to begin and to end; where there are few tile
 among several. A tile of attention is a part of the queries of one head, and goes through the keys that they
 see; kernels for fewer queries than a tile has are built in another way, and are not cut.
 
+The clock is 1, or what a cap on the draw leaves to the kernels that are timed together (`clock`).
+
 Not here: how a device is described (`et_sim.machine.roofline`), and what shapes mean (`operations`).
 """
 
@@ -19,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct, field
@@ -27,6 +29,7 @@ from msgspec import Struct, field
 from et_sim.basics.errors import MachineError, TraceError, did_you_mean
 from et_sim.basics.unique import groups_of, unique
 from et_sim.basics.units import LONGEST_NS
+from et_sim.compute.clock import Load, clocks
 from et_sim.compute.model import (
     Durations,
     Labels,
@@ -129,6 +132,20 @@ class _Work(Struct, frozen=True, eq=False):
     of_kind: IntColumn
 
 
+class _Times(NamedTuple):
+    """Of some kernels at the full clock, in ns."""
+
+    arithmetic: FloatColumn
+    traffic: FloatColumn
+    launch: FloatColumn
+
+
+def programs_of(trace: Trace, rows: IntColumn) -> tuple[IntColumn, int]:
+    """Return the program that each row is of, counted from 0, and how many there are."""
+    first = np.array(trace.program_first or (0,), np.int64)
+    return np.searchsorted(first, rows, side="right") - 1, len(first)
+
+
 class Device(Struct, frozen=True, eq=False):
     """Kernels by their shapes, or by their operations and bytes."""
 
@@ -168,12 +185,14 @@ class Device(Struct, frozen=True, eq=False):
         saved = np.maximum(whole * work.waste, traffic) - np.maximum(whole * work.split, traffic)
         is_split = saved > self.device.split_ns
         wasted = np.where(is_split, work.split, work.waste)
-        sustained = np.array([self.device.sustained.get(name, np.inf) for name in BITS])[work.datatype]
-        least = work.operations / (sustained * 1e3)
-        is_capped = whole * wasted < least
-        arithmetic = np.maximum(whole * wasted, least)
         launches = np.where(trace.has("launches", rows), trace.launches[rows], 1)
         launch = launches * self.device.launch_ns + np.where(is_split, self.device.split_ns, 0.0)
+        arithmetic = whole * wasted
+        clock, energy = self._clock_and_energy(
+            work, _Times(arithmetic, traffic, launch), level, programs_of(trace, rows)
+        )
+        is_capped = clock < 1
+        arithmetic = arithmetic / np.where(is_capped, clock, 1.0)
         total = launch + np.maximum(arithmetic, traffic)
         ns = np.clip(total, 1, 2.0 * LONGEST_NS).astype(np.int64)
         levels = [level.name for level in self.device.levels]
@@ -200,9 +219,27 @@ class Device(Struct, frozen=True, eq=False):
                 processors=np.where(
                     arithmetic > np.maximum(traffic, launch), self.device.processors or np.nan, np.nan
                 ),
+                clock=clock,
+                energy_pj=energy,
             )
         treatment = np.full(len(rows), Treatment.MODELLED, np.uint8)
         return Durations(ns, treatment, work.bytes.astype(np.int64), used)
+
+    def _clock_and_energy(
+        self, work: _Work, times: _Times, level: IntColumn, programs: tuple[IntColumn, int]
+    ) -> tuple[FloatColumn, FloatColumn]:
+        """Of each kernel: the clock that it has, and what it takes above the idle draw in pJ; NaN where the
+        device does not say what it draws."""
+        power, cap = self.device.power, self.device.power_cap
+        if power is None:
+            nothing = np.full(len(level), np.nan)
+            return nothing, nothing
+        energies = power.energies(self.device.peaks)
+        of_operation = np.array([energies.get(name, 0.0) for name in BITS])[work.datatype]
+        of_bytes = np.where(level == 0, work.bytes * power.byte, 0.0)
+        load = Load(*times, work.operations * of_operation, of_bytes, *programs)
+        clock = np.ones(load.programs) if cap is None else clocks(power, cap, load)
+        return clock[load.program], load.energies(power, clock[load.program])
 
     def _work(self, trace: Trace, rows: IntColumn) -> _Work:
         datatype = datatypes_of(trace, rows, self.device.datatype, self.place)

@@ -418,6 +418,12 @@ class LayerSettings:
     comm_scale: float = number("Multiplies the bytes of a layer file.", 1.0, reference=NOT_KNOWN)
 
 
+def powered_devices(system: System) -> list[RooflineDevice]:
+    """Return the devices of the rules that say what they draw."""
+    every = (rule.settings for rule in system.compute)
+    return [device for device in every if isinstance(device, RooflineDevice) and device.power is not None]
+
+
 def peaks_of(system: System) -> dict[str, float]:
     """In 10^12 operations per second; no datatype that rules for different kernels differ about."""
     peaks_found: dict[str, set[float]] = {}
