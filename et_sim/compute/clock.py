@@ -1,20 +1,17 @@
-"""The clock that a cap on a device's draw leaves, from the mix of kernels that a program runs.
+"""The clock that a cap on a device's draw leaves to a kernel.
 
-The controller of a board follows the mean of its draw over tens of milliseconds, in which a training step
-runs kernels of all kinds; no kernel alone is as long. So a program has one clock: the highest at which its
-kernels, one after the other, draw no more than the cap in the mean.
+A kernel has the highest clock at which it draws no more than the cap:
 
-    time  = sum of launch + max(arithmetic / clock, traffic)
+    time  = launch + max(arithmetic / clock, traffic)
     draw  = idle + (energy of operations x max(clock, lowest)^voltage + energy of bytes) / time
 
-Draw falls with the clock, so halving finds it. Sums are those of a program alone, whatever stands beside it.
+Draw falls with the clock, so halving finds it. Each kernel is taken as if it went on for long: controllers
+take milliseconds, and a step's kernels of one kind follow each other for as long.
 
 Not here: the figures (`et_sim.machine.power`), and the times at the full clock (`device`).
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 from msgspec import Struct, structs
@@ -28,50 +25,40 @@ PER_WATT_NS = 1000.0  # pJ
 
 
 class Load(Struct, frozen=True, eq=False):
-    """Kernels at the full clock: times in ns, energies in pJ, and the program that each is of."""
+    """Kernels at the full clock: times in ns, and energies in pJ."""
 
     arithmetic_ns: FloatColumn
     traffic_ns: FloatColumn
     launch_ns: FloatColumn
     operations_pj: FloatColumn
     bytes_pj: FloatColumn
-    program: IntColumn
-    programs: int
 
     def energies(self, power: Power, clock: FloatColumn) -> FloatColumn:
-        """Return what each kernel takes above the idle draw, in pJ, at a clock of its own."""
+        """Return what each kernel takes above the idle draw, in pJ."""
         voltage = np.maximum(clock, power.lowest_voltage) ** power.voltage
         return self.operations_pj * voltage + self.bytes_pj
 
-    def draws(self, power: Power, clocks: FloatColumn) -> FloatColumn:
-        """Return the mean draw of each program's kernels in watts, at a clock of each program."""
-        clock = clocks[self.program]
+    def draws(self, power: Power, clock: FloatColumn) -> FloatColumn:
+        """Return what each kernel draws in the mean, in watts."""
         times = self.launch_ns + np.maximum(self.arithmetic_ns / clock, self.traffic_ns)
-        time, energy = self._sums(np.maximum(times, 1.0)), self._sums(self.energies(power, clock))
-        return power.idle_watts + energy / np.maximum(time, 1.0) / PER_WATT_NS
+        return power.idle_watts + self.energies(power, clock) / np.maximum(times, 1.0) / PER_WATT_NS
 
-    def where(self, is_wanted: Any) -> Load:
-        """Return those kernels that are of some programs, which keep their numbers."""
-        rows = np.flatnonzero(is_wanted[self.program])
-        columns = {name: getattr(self, name)[rows] for name in self.__struct_fields__ if name != "programs"}
-        return structs.replace(self, **columns)
-
-    def _sums(self, values: FloatColumn) -> FloatColumn:
-        """Add up row after row, so that the sum of a program does not depend on others."""
-        sums: Any = np.bincount(self.program, weights=values, minlength=self.programs)
-        return np.asarray(sums, np.float64)
+    def take(self, rows: IntColumn) -> Load:
+        """Return some of the kernels."""
+        return structs.replace(self, **{name: getattr(self, name)[rows] for name in self.__struct_fields__})
 
 
 def clocks(power: Power, cap_watts: float, load: Load) -> FloatColumn:
-    """Return the clock of each program, as a part of the full one."""
-    full = np.ones(load.programs)
-    is_above = load.draws(power, full) > cap_watts
-    if not is_above.any():
-        return full
-    load = load.where(is_above)
-    low, high = np.zeros(load.programs), full
+    """Return the clock of each kernel, as a part of the full one."""
+    clock = np.ones(len(load.arithmetic_ns))
+    above = np.flatnonzero(load.draws(power, clock) > cap_watts)
+    if not len(above):
+        return clock
+    load = load.take(above)
+    low, high = np.zeros(len(above)), np.ones(len(above))
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         fits = load.draws(power, middle) <= cap_watts
         low, high = np.where(fits, middle, low), np.where(fits, high, middle)
-    return np.where(is_above, np.maximum(low, 0.5**HALVINGS), 1.0)
+    clock[above] = np.maximum(low, 0.5**HALVINGS)
+    return clock

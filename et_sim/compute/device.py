@@ -12,7 +12,7 @@ steps, of which it needs some more to begin and to end; where there are few tile
 among several. A tile of attention is a part of the queries of one head, and goes through the keys that they
 see; kernels for fewer queries than a tile has are built in another way, and are not cut.
 
-The clock is 1, or what a cap on the draw leaves to the kernels that are timed together (`clock`).
+The clock is 1, or what a cap on the draw leaves (`clock`).
 
 Not here: how a device is described (`et_sim.machine.roofline`), and what shapes mean (`operations`).
 """
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from msgspec import Struct, field
@@ -132,20 +132,6 @@ class _Work(Struct, frozen=True, eq=False):
     of_kind: IntColumn
 
 
-class _Times(NamedTuple):
-    """Of some kernels at the full clock, in ns."""
-
-    arithmetic: FloatColumn
-    traffic: FloatColumn
-    launch: FloatColumn
-
-
-def programs_of(trace: Trace, rows: IntColumn) -> tuple[IntColumn, int]:
-    """Return the program that each row is of, counted from 0, and how many there are."""
-    first = np.array(trace.program_first or (0,), np.int64)
-    return np.searchsorted(first, rows, side="right") - 1, len(first)
-
-
 class Device(Struct, frozen=True, eq=False):
     """Kernels by their shapes, or by their operations and bytes."""
 
@@ -188,9 +174,7 @@ class Device(Struct, frozen=True, eq=False):
         launches = np.where(trace.has("launches", rows), trace.launches[rows], 1)
         launch = launches * self.device.launch_ns + np.where(is_split, self.device.split_ns, 0.0)
         arithmetic = whole * wasted
-        clock, energy = self._clock_and_energy(
-            work, _Times(arithmetic, traffic, launch), level, programs_of(trace, rows)
-        )
+        clock, energy = self._clock_and_energy(work, (arithmetic, traffic, launch), level)
         is_capped = clock < 1
         arithmetic = arithmetic / np.where(is_capped, clock, 1.0)
         total = launch + np.maximum(arithmetic, traffic)
@@ -226,10 +210,10 @@ class Device(Struct, frozen=True, eq=False):
         return Durations(ns, treatment, work.bytes.astype(np.int64), used)
 
     def _clock_and_energy(
-        self, work: _Work, times: _Times, level: IntColumn, programs: tuple[IntColumn, int]
+        self, work: _Work, times: tuple[FloatColumn, FloatColumn, FloatColumn], level: IntColumn
     ) -> tuple[FloatColumn, FloatColumn]:
-        """Of each kernel: the clock that it has, and what it takes above the idle draw in pJ; NaN where the
-        device does not say what it draws."""
+        """Of each kernel: its clock, and what it takes above the idle draw in pJ; NaN where the device does
+        not say what it draws. `times` are those of arithmetic, traffic and launch at the full clock."""
         power, cap = self.device.power, self.device.power_cap
         if power is None:
             nothing = np.full(len(level), np.nan)
@@ -237,9 +221,9 @@ class Device(Struct, frozen=True, eq=False):
         energies = power.energies(self.device.peaks)
         of_operation = np.array([energies.get(name, 0.0) for name in BITS])[work.datatype]
         of_bytes = np.where(level == 0, work.bytes * power.byte, 0.0)
-        load = Load(*times, work.operations * of_operation, of_bytes, *programs)
-        clock = np.ones(load.programs) if cap is None else clocks(power, cap, load)
-        return clock[load.program], load.energies(power, clock[load.program])
+        load = Load(*times, work.operations * of_operation, of_bytes)
+        clock = np.ones(len(level)) if cap is None else clocks(power, cap, load)
+        return clock, load.energies(power, clock)
 
     def _work(self, trace: Trace, rows: IntColumn) -> _Work:
         datatype = datatypes_of(trace, rows, self.device.datatype, self.place)

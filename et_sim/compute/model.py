@@ -239,10 +239,7 @@ class TimingModel(Protocol):
         """
 
     def durations(self, trace: Trace, rows: IntColumn, rank: int) -> Durations:
-        """How long the kernels at these rows take on a rank, and on all others of its class.
-
-        They are all that the model times of each program in the trace: what one takes may depend on the rest.
-        """
+        """How long the kernels at these rows take on a rank, and on all others of its class."""
 
 
 @runtime_checkable

@@ -167,7 +167,7 @@ def recorded_ns(trace: Trace) -> IntColumn:
 
 
 def at_full_clock(system: System) -> System:
-    """The system with kernels that no limit of power holds back: single ones, or what none can be below."""
+    """The system with kernels that no limit of power holds back: those of a moment."""
     rules = (
         replace(rule, settings=getattr(rule.settings, "at_full_clock", rule.settings))
         for rule in system.compute

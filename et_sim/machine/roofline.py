@@ -319,8 +319,8 @@ class RooflineDevice:
         of=Power,
     )
     power_cap: float | None = watts(
-        "The most that the device draws, in the mean over a rank's kernels: their clock falls until it does "
-        "not draw more; see [power](compute.md#power). Without the key: the full clock.",
+        "The most that the device draws: the clock of a kernel that would draw more falls until it does not; "
+        "see [power](compute.md#power). Without the key: the full clock.",
         None,
         needs=POWER,
     )

@@ -420,8 +420,12 @@ class LayerSettings:
 
 def powered_devices(system: System) -> list[RooflineDevice]:
     """Return the devices of the rules that say what they draw."""
-    every = (rule.settings for rule in system.compute)
-    return [device for device in every if isinstance(device, RooflineDevice) and device.power is not None]
+    devices: list[RooflineDevice] = []
+    for rule in system.compute:
+        settings = rule.settings
+        if isinstance(settings, RooflineDevice) and settings.power is not None:
+            devices.append(settings)
+    return devices
 
 
 def peaks_of(system: System) -> dict[str, float]:

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from et_sim.basics.errors import EtSimError, InputError
 from et_sim.basics.units import format_bytes
-from et_sim.compute import at_full_clock, compute_model, kernel_times
+from et_sim.compute import compute_model, kernel_times
 from et_sim.machine import read_machine
 from et_sim.machine.model import System, WhenFull
 from et_sim.machine.system import peaks_of
@@ -91,8 +91,8 @@ def _system(inputs: Inputs) -> System:
 
 
 def _kernel_times(system: System, ranks: int) -> KernelTimes:
-    """How long kernels take at least: at the full clock."""
-    model = compute_model(at_full_clock(system))
+    """How long kernels take at least."""
+    model = compute_model(system)
     # Where ranks differ, or nodes take other times than their kernels, nothing is said.
     differs = system.stragglers or system.time_factors or system.overlap or system.replay_only
     if differs or model.rank_classes(ranks) is not None:

@@ -204,8 +204,6 @@ class Trace:
     source: str = ""
     # Dependencies on nodes that the file lacks, left out because the caller asked for it.
     dropped_dependencies: int = 0
-    # The first row of each program where several stand one after the other (`Stack`); empty: it is one.
-    program_first: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self.node_id)

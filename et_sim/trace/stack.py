@@ -298,12 +298,7 @@ def _whole(block: Block) -> Trace:
         counts = np.diff(getattr(block, f"{kind}_start")[block.first])
         before = np.repeat(block.first[:-1], counts).astype(np.int32)
         columns[f"{kind}_deps"] = getattr(block, f"{kind}_deps") + before
-    return Trace(
-        **columns,
-        data_start=block.data_start,
-        ctrl_start=block.ctrl_start,
-        program_first=tuple(block.first[:-1].tolist()),
-    )
+    return Trace(**columns, data_start=block.data_start, ctrl_start=block.ctrl_start)
 
 
 def _before(texts: Sequence[tuple[str, ...]]) -> RowColumn:
