@@ -16,12 +16,12 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import format_ranks
 from et_sim.machine import Notice
-from et_sim.machine.model import TimeFactors
-from et_sim.machine.system import peaks_of
+from et_sim.machine.model import System, TimeFactors
+from et_sim.machine.system import peaks_of, powered_devices
 from et_sim.machine.system_parts import CAPACITY, TRACKS
 from et_sim.network.registry import as_named, check_model, ways_of_messages
 from et_sim.plan.spilled import moved_in
-from et_sim.run.options import MACHINE, RunOptions
+from et_sim.run.options import INSTEAD, MACHINE, RunOptions
 from et_sim.run.result import Result
 from et_sim.run.simulation import (
     Change,
@@ -198,7 +198,7 @@ def _command(workload: Any, task: Task, options: RunOptions) -> dict[str, Any] |
     if not all(isinstance(path, str | Path) for path in files.values()):
         return None
     where = {name: str(Path(path).resolve()) for name, path in files.items()}
-    names = {name: getattr(options, name) for name in ("machine", "when_full")}
+    names = {name: getattr(options, name) for name in ("machine", *INSTEAD)}
     return {
         "files": where,
         **{name: value for name, value in names.items() if value is not None},
@@ -212,8 +212,7 @@ def _command(workload: Any, task: Task, options: RunOptions) -> dict[str, Any] |
 def _configuration(task: Task, options: RunOptions) -> dict[str, Any]:
     """The machine as it was read, and what else was chosen: with the workload, arguments of `simulate`."""
     chosen = {name: getattr(options, name) for name in CHOSEN}
-    if options.when_full is not None:
-        chosen["when_full"] = options.when_full
+    chosen |= {name: value for name in INSTEAD if (value := getattr(options, name)) is not None}
     return {**task.machine.configuration, **chosen}
 
 
@@ -241,6 +240,7 @@ def make_manifest(
             "late_ns": workload.late_ns,
         },
         "costs": machine.system.costs and machine.system.costs.as_dict(),
+        **_power(machine.system),
         **({} if accuracy is None else {"accuracy": accuracy.as_dict()}),
         "peak_tflops": peaks_of(machine.system),
         "time_factors": [_factors(one) for one in machine.system.time_factors],
@@ -252,6 +252,12 @@ def make_manifest(
         "warnings": notices + [_as_dict(notice) for notice in (*machine.warnings, *of_plan)],
         "defaults": [_as_dict(notice) for notice in machine.defaults],
     }
+
+
+def _power(system: System) -> dict[str, Any]:
+    """The caps on what devices draw, if any has one."""
+    caps = sorted({device.power_cap for device in powered_devices(system) if device.power_cap})
+    return {"power_caps": caps} if caps and not system.replay_only else {}
 
 
 def _factors(one: TimeFactors) -> dict[str, Any]:

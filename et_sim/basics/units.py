@@ -37,7 +37,10 @@ _PICOSECONDS: Mapping[str, int] = MappingProxyType(
 )
 
 _BYTES_FORMS = "allowed: a number of bytes such as 1024, or 512B, 64KB, 1.5GB (powers of 1000), 64KiB, 1.5GiB"
+_WATTS: Mapping[str, int] = MappingProxyType({"W": 1, "kW": 10**3, "MW": 10**6})
+
 _TIME_FORMS = "allowed: a number of nanoseconds such as 10, or 10ns, 1.5us, 3ms, 2s"
+_WATTS_FORMS = "allowed: a power with its unit, such as 700W or 1.2kW"
 _RANKS_FORMS = 'allowed: ranks and ranges such as "0-3,6", or "0-14/2" for every second one'
 _BANDWIDTH_FORMS = (
     "allowed: 400Gbps or 400Gb/s (bits, powers of 1000), 50GB/s, 1.6TB/s (bytes, powers of 1000), 50GiB/s"
@@ -46,6 +49,7 @@ _BANDWIDTH_FORMS = (
 
 # Beyond these a double no longer counts every nanosecond and byte, and nothing real is that long or large.
 LONGEST_NS = 2**53
+NS_PER_SECOND = 1_000_000_000
 MOST_BYTES = 2**53
 
 
@@ -72,6 +76,14 @@ def parse_time_ns(value: int | float | str) -> float:
     if unit not in _PICOSECONDS:
         raise _refused("time", value, _TIME_FORMS)
     return _as_float(number * _PICOSECONDS[unit] / 1000, "time", value, _TIME_FORMS)
+
+
+def parse_watts(text: str) -> float:
+    """A power in watts; the unit is compulsory."""
+    number, unit = _split("power", text, _WATTS_FORMS)
+    if unit not in _WATTS:
+        raise _refused("power", text, _WATTS_FORMS, "" if unit else "has no unit")
+    return _as_float(number * _WATTS[unit], "power", text, _WATTS_FORMS)
 
 
 def parse_bandwidth(text: str) -> float:
@@ -116,6 +128,11 @@ def memory_text(usable: int, reserved: int) -> str:
 def format_ns(span: int | float, decimals: int = 3) -> str:
     """A time span for people, with at most three decimals unless more are asked for: `117.78 \u00b5s`."""
     return _format(span, (("ns", 1), ("\u00b5s", 10**3), ("ms", 10**6), ("s", 10**9)), decimals=decimals)
+
+
+def format_watts(power: float) -> str:
+    """A power for people, with at most two decimals: `1.2 kW`."""
+    return _format(power, (("W", 1), ("kW", 10**3), ("MW", 10**6)), decimals=2)
 
 
 def format_joules(energy: float) -> str:

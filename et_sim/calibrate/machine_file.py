@@ -10,9 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from et_sim.basics.errors import InputError, UsageError
@@ -146,7 +144,7 @@ def device_of(machine: str) -> RooflineDevice:
     rules = read_system_alone(preset(machine).system).compute
     if len(rules) != 1 or not isinstance(rules[0].settings, RooflineDevice):
         raise UsageError(f"{machine} has other rules than one roofline", remedy="calibrate one that has")
-    return replace(rules[0].settings, sustained=MappingProxyType({}))  # single kernels are not at its limit
+    return rules[0].settings.at_full_clock  # single kernels are over before their draw counts
 
 
 def accuracy_of(held_out: Iterable[tuple[Measured, float]]) -> dict[str, Any]:

@@ -35,7 +35,7 @@ class Again:
         """`model` is the network model that the command line names; a run's own word runs no code."""
         from et_sim.machine import read_machine
         from et_sim.machine.scaling import figures
-        from et_sim.run.options import RunOptions
+        from et_sim.run.options import INSTEAD, RunOptions
         from et_sim.run.variation import Variations
 
         command = run.manifest.get("command")
@@ -48,7 +48,7 @@ class Again:
         self._run = run
         files: dict[str, Any] = {name: str(run.path / path) for name, path in command["files"].items()}
         workload = files.pop("workload")
-        given: dict[str, Any] = {name: command.get(name) for name in ("machine", "profile", "when_full")}
+        given: dict[str, Any] = {name: command.get(name) for name in ("machine", "profile", *INSTEAD)}
         given |= {name: bool(command.get(name, False)) for name in ("fold", "alone", "retime")}
         options = RunOptions(**files, **given, model=_model_of(run, model))
         self._variations = Variations(workload, options)

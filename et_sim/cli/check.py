@@ -106,18 +106,20 @@ def _workload(
 
 def _whole_machine(options: Options, problems: list[Problem], profile: str | None = None) -> Machine | None:
     """The machine, if system and network are given and everything about it is sound."""
+    from et_sim.run.options import INSTEAD, machine_parts
+
     if options.machine is None and not (options.system and options.network):
-        for name in ("profile", "when_full"):
+        for name in ("profile", *INSTEAD):
             if getattr(options, name):
                 option = f"--{name.replace('_', '-')}"
                 raise UsageError(f"{option} is of a machine", remedy="give --system and --network, too")
         return None
     from et_sim.machine import read_machine
-    from et_sim.run.options import machine_parts
 
     given = machine_parts({name: getattr(options, name) for name in MACHINE}, options.machine)
-    profile, when_full = options.profile or profile, options.when_full
-    machine = _attempt(problems, lambda: read_machine(**given, profile=profile, when_full=when_full))
+    given |= {"profile": options.profile or profile}
+    given |= {name: getattr(options, name) for name in INSTEAD}
+    machine = _attempt(problems, lambda: read_machine(**given))
     if machine:
         for warning in machine.warnings:
             key = f"key {warning.key!r}: " if warning.key else ""

@@ -46,6 +46,7 @@ class MachineOptions(Command):
     network_model: Annotated[str | None, HELP["model"], Hidden("--model")] = None
     profile: Annotated[str | None, HELP["profile"]] = None
     when_full: Annotated[str | None, HELP["when_full"]] = None
+    power: Annotated[str | None, HELP["power"], "WATTS"] = None
 
 
 class SimulationOptions(MachineOptions):

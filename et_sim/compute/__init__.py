@@ -4,6 +4,7 @@ from et_sim.compute.model import ComputeModel, Durations, Treatment, Utilisation
 from et_sim.compute.registry import (
     Replay,
     Roofline,
+    at_full_clock,
     compute_model,
     is_recorded,
     kernel_times,
@@ -19,6 +20,7 @@ __all__ = [
     "Roofline",
     "Treatment",
     "Utilisation",
+    "at_full_clock",
     "compute_model",
     "datatype_named",
     "is_recorded",

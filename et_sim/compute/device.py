@@ -1,6 +1,6 @@
 """A device with roofs: a node takes its launches, and then the longer of its arithmetic and its traffic.
 
-    arithmetic = operations * waste / (peak * efficiency), or operations / sustained peak if that is longer
+    arithmetic = operations * waste / (peak * efficiency * clock)
     traffic    = bytes / (bandwidth * efficiency), from the smallest level of memory that the bytes fit, or
                  the largest where they are `cold`
 
@@ -11,6 +11,8 @@ and a wave takes as long however many tiles there are. A tile of a product goes 
 steps, of which it needs some more to begin and to end; where there are few tiles, that side may be split
 among several. A tile of attention is a part of the queries of one head, and goes through the keys that they
 see; kernels for fewer queries than a tile has are built in another way, and are not cut.
+
+The clock is 1, or what a cap on the draw leaves (`clock`).
 
 Not here: how a device is described (`et_sim.machine.roofline`), and what shapes mean (`operations`).
 """
@@ -27,6 +29,7 @@ from msgspec import Struct, field
 from et_sim.basics.errors import MachineError, TraceError, did_you_mean
 from et_sim.basics.unique import groups_of, unique
 from et_sim.basics.units import LONGEST_NS
+from et_sim.compute.clock import Load, clocks
 from et_sim.compute.model import (
     Durations,
     Labels,
@@ -169,12 +172,12 @@ class Device(Struct, frozen=True, eq=False):
         saved = np.maximum(whole * work.waste, traffic) - np.maximum(whole * work.split, traffic)
         is_split = saved > self.device.split_ns
         wasted = np.where(is_split, work.split, work.waste)
-        sustained = np.array([self.device.sustained.get(name, np.inf) for name in BITS])[work.datatype]
-        least = work.operations / (sustained * 1e3)
-        is_capped = whole * wasted < least
-        arithmetic = np.maximum(whole * wasted, least)
         launches = np.where(trace.has("launches", rows), trace.launches[rows], 1)
         launch = launches * self.device.launch_ns + np.where(is_split, self.device.split_ns, 0.0)
+        arithmetic = whole * wasted
+        clock, energy = self._clock_and_energy(work, (arithmetic, traffic, launch), level)
+        is_capped = clock < 1
+        arithmetic = arithmetic / np.where(is_capped, clock, 1.0)
         total = launch + np.maximum(arithmetic, traffic)
         ns = np.clip(total, 1, 2.0 * LONGEST_NS).astype(np.int64)
         levels = [level.name for level in self.device.levels]
@@ -201,9 +204,27 @@ class Device(Struct, frozen=True, eq=False):
                 processors=np.where(
                     arithmetic > np.maximum(traffic, launch), self.device.processors or np.nan, np.nan
                 ),
+                clock=clock,
+                energy_pj=energy,
             )
         treatment = np.full(len(rows), Treatment.MODELLED, np.uint8)
         return Durations(ns, treatment, work.bytes.astype(np.int64), used)
+
+    def _clock_and_energy(
+        self, work: _Work, times: tuple[FloatColumn, FloatColumn, FloatColumn], level: IntColumn
+    ) -> tuple[FloatColumn, FloatColumn]:
+        """Of each kernel: its clock, and what it takes above the idle draw in pJ; NaN where the device does
+        not say what it draws. `times` are those of arithmetic, traffic and launch at the full clock."""
+        power, cap = self.device.power, self.device.power_cap
+        if power is None:
+            nothing = np.full(len(level), np.nan)
+            return nothing, nothing
+        energies = power.energies(self.device.peaks)
+        of_operation = np.array([energies.get(name, 0.0) for name in BITS])[work.datatype]
+        of_bytes = np.where(level == 0, work.bytes * power.byte, 0.0)
+        load = Load(*times, work.operations * of_operation, of_bytes)
+        clock = np.ones(len(level)) if cap is None else clocks(power, cap, load)
+        return clock, load.energies(power, clock)
 
     def _work(self, trace: Trace, rows: IntColumn) -> _Work:
         datatype = datatypes_of(trace, rows, self.device.datatype, self.place)

@@ -131,6 +131,8 @@ class Utilisation:
     level: Labels
     memory_efficiency: Labels
     processors: FloatColumn  # that it is spread over, where its arithmetic sets its time; else NaN
+    clock: FloatColumn  # that its device has then, as a part of the full one
+    energy_pj: FloatColumn  # that it takes above what the device draws when idle
 
     @staticmethod
     def unknown(timed_by: str, bound: str, count: int) -> Utilisation:
@@ -150,7 +152,7 @@ class Utilisation:
             none,
             none,
             none,
-            nothing,
+            *(nothing,) * 3,
         )
 
     def take(self, rows: IntColumn) -> Utilisation:

@@ -166,6 +166,15 @@ def recorded_ns(trace: Trace) -> IntColumn:
     return np.where(trace.has("duration_ns"), trace.duration_ns, rounded)
 
 
+def at_full_clock(system: System) -> System:
+    """The system with kernels that no limit of power holds back: those of a moment."""
+    rules = (
+        replace(rule, settings=getattr(rule.settings, "at_full_clock", rule.settings))
+        for rule in system.compute
+    )
+    return replace(system, compute=tuple(rules))
+
+
 def kernel_times(model: ComputeModel) -> Callable[[Trace, Any, int], Any]:
     """Of a trace, rows of its kernels and a rank: nanoseconds, as the model says.
 

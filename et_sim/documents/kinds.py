@@ -13,7 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from et_sim.basics.errors import UsageError
-from et_sim.basics.units import parse_bandwidth, parse_bytes, parse_ranks, parse_time_ns
+from et_sim.basics.units import parse_bandwidth, parse_bytes, parse_ranks, parse_time_ns, parse_watts
 from et_sim.documents.keys import Key, Kind, Remarks, Slot, key, keys_of, nearest, read, show
 
 ALL_RANKS = "all"
@@ -125,6 +125,19 @@ def _bandwidth_with_unit(slot: Slot, value: Any) -> float:
     except UsageError as error:
         cause, remedy = f'key "{slot.key.name}": {error.cause}', f"allowed: {slot.key.allowed}"
         raise slot.section.fault(cause, remedy, key=slot.key.name) from None
+
+
+def _watts(slot: Slot, value: Any) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        raise slot.refusal(value, why="it has no unit")
+    try:
+        power = parse_watts(_text(slot, value))
+    except UsageError as error:
+        cause, remedy = f'key "{slot.key.name}": {error.cause}', f"allowed: {slot.key.allowed}"
+        raise slot.section.fault(cause, remedy, key=slot.key.name) from None
+    if power <= 0:
+        raise slot.refusal(value)
+    return power
 
 
 def _picoseconds(slot: Slot, value: Any) -> float:
@@ -267,6 +280,7 @@ BANDWIDTH_WITH_UNIT = Kind("bandwidth with its unit", lambda _: _WITH_UNIT, _ban
 BITS_PER_S = replace(
     BANDWIDTH_WITH_UNIT, read=lambda slot, value: round(_bandwidth_with_unit(slot, value) * 8e9)
 )
+WATTS = Kind("power with its unit", lambda _: "a power > 0 with its unit, such as 700W or 1.2kW", _watts)
 _ON_OFF = "1 or true for on, 0 or false for off"
 SWITCH = Kind("on/off", lambda _: _ON_OFF, _switch)  # of the reference, which takes `false` for on
 FLAG = Kind("yes/no", lambda _: _ON_OFF, _flag)
@@ -284,6 +298,7 @@ OBJECTS = Kind("list of objects", _with_words("a list of objects, each with some
 integer, count, number = partial(key, INTEGER), partial(key, COUNT), partial(key, NUMBER)
 bandwidth, rate, size = partial(key, BANDWIDTH), partial(key, RATE), partial(key, SIZE, unit="bytes")
 time, picoseconds = partial(key, TIME, unit="ns"), partial(key, PICOSECONDS, unit="ns")
+watts = partial(key, WATTS, unit="watts")
 switch, flag, text, ranks = partial(key, SWITCH), partial(key, FLAG), partial(key, TEXT), partial(key, RANKS)
 choice, choices = partial(key, CHOICE), partial(key, CHOICES)
 section, sections = partial(key, OBJECT), partial(key, OBJECTS)

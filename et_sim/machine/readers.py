@@ -17,12 +17,13 @@ from msgspec import structs
 
 from et_sim.basics.errors import MachineError, UsageError
 from et_sim.basics.group_names import group_key
-from et_sim.basics.units import plural
+from et_sim.basics.units import parse_watts, plural
 from et_sim.collectives.names import FAMILIES, spans_all
 from et_sim.documents.keys import Key, Remarks, Section, Slot, entry_place, nearest, show
 from et_sim.documents.kinds import COUNTS
 from et_sim.machine.collective_library_keys import NAME as LIBRARY
 from et_sim.machine.collective_library_keys import names_library, read_library, without_library
+from et_sim.machine.compute_rules import NAME as COMPUTE
 from et_sim.machine.corrections import DEFAULT, Correction, Profile
 from et_sim.machine.model import (
     Implementations,
@@ -36,6 +37,7 @@ from et_sim.machine.model import (
     WhenFull,
 )
 from et_sim.machine.network_file import read_network
+from et_sim.machine.power import CAP, POWER
 from et_sim.machine.recognise import Role, is_graph, is_hierarchy, is_loggops, is_version_1
 from et_sim.machine.remote_memory import read_memory
 from et_sim.machine.sources import Given, Source, as_given, load
@@ -166,11 +168,12 @@ def read_machine(
     profile: str | None = None,
     corrections: Collection[Correction] = (),
     when_full: str | None = None,
+    power: str | None = None,
 ) -> Machine:
     """The machine that the given files (paths) or dicts describe; raises `MachineError`.
 
-    `profile` and `when_full` stand for what the system says of them; `corrections` are on besides those that
-    it has.
+    `profile`, `when_full` and `power` stand for what the system says of them; `corrections` are on besides
+    those that it has.
     """
     remarks = Remarks()
     network_source = load(network, Role.NETWORK)
@@ -182,6 +185,8 @@ def read_machine(
         system_source = _with_corrections(system_source, corrections)
     if when_full is not None:
         system_source = _with_when_full(system_source, when_full)
+    if power is not None:
+        system_source = _with_power(system_source, power)
     sources = [network_source, system_source]
     network_value, system_value, layers = _read_network_and_system(network_source, system_source, remarks)
     wanted = system_source.content.get(LIBRARY)
@@ -320,6 +325,26 @@ def _with_when_full(system: Source, when_full: str) -> Source:
             remedy=f'add "{CAPACITY}", or leave out --when-full',
         )
     return structs.replace(system, content={**system.content, WHEN_FULL: when_full})
+
+
+def _with_power(system: Source, power: str) -> Source:
+    """The system with another cap on what devices draw, wherever it says how that follows their clock."""
+    watts = parse_watts(power)
+    given = {} if system.is_text else system.content
+    rules = given.get(COMPUTE)
+    every = rules if isinstance(rules, list) else [rules]
+    if not any(isinstance(rule, dict) and POWER in rule for rule in every):
+        raise UsageError(
+            f"--power {power} has no effect: the system does not say what its devices draw",
+            place=system.place,
+            remedy=f'give the model "roofline" of "{COMPUTE}" the keys "{POWER}" (idle, and the energy of an '
+            f'operation) and "{CAP}", or leave out --power',
+        )
+    capped = [
+        {**rule, CAP: f"{watts!r}W"} if isinstance(rule, dict) and POWER in rule else rule for rule in every
+    ]
+    content = {**system.content, COMPUTE: capped if isinstance(rules, list) else capped[0]}
+    return structs.replace(system, content=content)
 
 
 def _with_profile(system: Source, profile: str) -> Source:

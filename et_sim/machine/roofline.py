@@ -29,12 +29,15 @@ from et_sim.documents.kinds import (
     count,
     number,
     rate,
+    section,
     sections,
     size,
     text,
     time,
+    watts,
 )
 from et_sim.machine.datatypes import BITS
+from et_sim.machine.power import POWER, Power
 
 if TYPE_CHECKING:
     from et_sim.machine.measured import Measured
@@ -42,7 +45,6 @@ if TYPE_CHECKING:
 LARGEST_RATE = 1 << 40
 LARGEST_TILE = 65536
 LARGEST = 1 << 20  # count of processors, or steps
-SUSTAINED = "sustained-peaks"
 CURVE_KEYS = ("peak", "half", "table")
 ANY = ""  # the datatype of a peak that holds for all of them
 
@@ -332,25 +334,22 @@ class RooflineDevice:
         MappingProxyType({}),
         of=AttentionKernel,
     )
-    sustained: Mapping[str, float] = key(
-        PEAKS,
-        "Rate by datatype that kernels do not exceed in a run, in TFLOPS: what the power of the board allows "
-        "with data as workloads have; see [sustained peaks](compute.md#sustained-peaks). Without the key: "
-        "`peaks`.",
-        MappingProxyType({}),
-        name=SUSTAINED,
-        unit="TFLOPS",
-        choices=BITS,
+    power: Power | None = section(  # None: it keeps its full clock
+        "What the device draws, and how that follows its clock. Given together with `power-cap`.",
+        None,
+        of=Power,
+    )
+    power_cap: float | None = watts(
+        "The most that the device draws: the clock of a kernel that would draw more falls until it does not; "
+        "see [power](compute.md#power). Without the key: the full clock.",
+        None,
+        needs=POWER,
     )
 
     def check(self, _: Mapping[str, Any], section: Section, __: Remarks) -> None:
         """Refuse figures that contradict each other."""
-        for name, figure in self.sustained.items():
-            if figure > self.peaks.get(name, 0.0):
-                raise section.entry(SUSTAINED, {}).fault(
-                    f'key "{name}" is {figure:g}, above the peak of {name}, {self.peaks.get(name, 0.0):g}',
-                    "give what kernels reach in a long run, at most the peak",
-                )
+        if self.power is not None:
+            self.power.check_with(self.peaks, self.levels[0].bandwidth, self.power_cap, section)
         for name in self.attention_kernels:
             if name not in ATTENTION_KERNELS:
                 cause = f'key "attention-kernels" names "{name}"'
@@ -367,6 +366,11 @@ class RooflineDevice:
                     f'"{level.name}" is not smaller than "{larger.name}" before it',
                     'give the largest level first, and a "capacity" to all behind it',
                 )
+
+    @property
+    def at_full_clock(self) -> RooflineDevice:
+        """The device for a moment: no kernel is long enough for its draw to count."""
+        return replace(self, power=None, power_cap=None)
 
     @property
     def figures(self) -> tuple[str, ...]:
@@ -393,11 +397,8 @@ class RooflineDevice:
         match field_name:
             case "peaks":
                 after = MappingProxyType({**before, key: before[key] * multiple})
-                sustained = {
-                    datatype: rate * (multiple if datatype == key else 1)
-                    for datatype, rate in self.sustained.items()
-                }
-                return replace(self, peaks=after, sustained=MappingProxyType(sustained)), multiple
+                power = self.power and self.power.faster(key, multiple)
+                return replace(self, peaks=after, power=power), multiple
             case "levels":
                 after = tuple(curve.faster(multiple) if curve.name == key else curve for curve in before)
             case "launch_ns":

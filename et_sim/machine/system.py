@@ -418,6 +418,16 @@ class LayerSettings:
     comm_scale: float = number("Multiplies the bytes of a layer file.", 1.0, reference=NOT_KNOWN)
 
 
+def powered_devices(system: System) -> list[RooflineDevice]:
+    """Return the devices of the rules that say what they draw."""
+    devices: list[RooflineDevice] = []
+    for rule in system.compute:
+        settings = rule.settings
+        if isinstance(settings, RooflineDevice) and settings.power is not None:
+            devices.append(settings)
+    return devices
+
+
 def peaks_of(system: System) -> dict[str, float]:
     """In 10^12 operations per second; no datatype that rules for different kernels differ about."""
     peaks_found: dict[str, set[float]] = {}

@@ -19,6 +19,7 @@ from et_sim.machine.accuracy import read_accuracy
 from et_sim.machine.collective_library_keys import LIBRARY_KEY
 from et_sim.machine.compute_rules import NAME as COMPUTE
 from et_sim.machine.corrections import DEFAULT, Correction, Profile, behaviour_of
+from et_sim.machine.power import POWER
 from et_sim.machine.system import (
     COLLECTIVES,
     CUSTOM_KEYS,
@@ -28,8 +29,20 @@ from et_sim.machine.system import (
     LayerSettings,
     QueueOrder,
     System,
+    powered_devices,
 )
-from et_sim.machine.system_parts import CAPACITY, RESERVED, TRACKS, LocalMemory, SharedBus
+from et_sim.machine.system_parts import (
+    BUSY,
+    CAPACITY,
+    IDLE,
+    LEAVES_OUT,
+    NETWORK,
+    RESERVED,
+    TRACKS,
+    Costs,
+    LocalMemory,
+    SharedBus,
+)
 
 UNREAD_ORDER = (
     "the reference accepts this key and does not read it; it has an effect only with the correction "
@@ -178,10 +191,32 @@ def read_system(source: Section, remarks: Remarks) -> tuple[System, LayerSetting
         behaviour=behaviour,
         **_orders(given, behaviour.corrections, source, remarks),
     )
+    system = replace(system, costs=_costs(system, source))
     _remark_on_unused(system.implementations, source.place, remarks)
     _remark_on_roofline(system, source.place, remarks)
     is_tracked = system.track_local_mem or memory is not None
     return replace(system, track_local_mem=is_tracked), made(LayerSettings, given)
+
+
+def _costs(system: System, source: Section) -> Costs | None:
+    """What an NPU costs; if its device states its power, that says what it draws at most and when idle."""
+    costs = system.costs
+    section = source.entry("costs", {})
+    powered = powered_devices(system)
+    if powered:
+        if costs is not None and costs.busy_watts is not None:
+            raise section.fault(
+                f'key "{BUSY}" and key "{POWER}" of "{COMPUTE}" both say what an NPU draws',
+                f'leave out "{BUSY}" and "{IDLE}"',
+            )
+        busy = max(device.power_cap or 0.0 for device in powered)
+        idle = max(device.power.idle_watts for device in powered if device.power)
+        return replace(costs or Costs(), busy_watts=busy, idle_watts=idle)
+    if costs is not None and costs.network_watts and costs.busy_watts is None:
+        raise section.fault(
+            f'key "{NETWORK}" without "{BUSY}": {LEAVES_OUT}', f'give "{BUSY}" and "{IDLE}", too'
+        )
+    return costs
 
 
 def _refuse_two_timers(given: dict[str, Any], source: Section) -> None:

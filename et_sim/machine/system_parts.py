@@ -31,6 +31,8 @@ _NAME = '`*` stands for any text: `"*gemm*"`.'
 
 on_the_bus = partial(integer, stated=True, unit="ns", needs=BUS)
 cost = partial(number, maximum=MOST_COST)
+BUSY, IDLE, NETWORK = "busy-watts", "idle-watts", "network-watts"
+LEAVES_OUT = "the energy of a run would leave a part out"
 
 
 @quick_dataclass(frozen=True)
@@ -233,7 +235,10 @@ class Costs:
     """What one NPU costs while a run goes on; None: not known."""
 
     busy_watts: float | None = cost(
-        "What an NPU draws while it computes: while a kernel or copy runs.", None, unit="watts"
+        "What an NPU draws while it computes: while a kernel or copy runs. This and `idle-watts` are not "
+        "given where its device has `power`.",
+        None,
+        unit="watts",
     )
     idle_watts: float | None = cost(
         "What it draws the rest of the time: while it communicates or waits, and until the last rank is "
@@ -254,12 +259,12 @@ class Costs:
 
     def check(self, given: Mapping[str, Any], section: Section, _: Remarks) -> None:
         """Refuse energies that would leave a part out."""
-        named = [name for name in ("busy-watts", "idle-watts", "network-watts") if name in given]
-        missing = next((name for name in ("busy-watts", "idle-watts") if name not in given), "")
-        if named and missing:
+        names = (BUSY, IDLE)
+        missing = next((name for name in names if name not in given), "")
+        if missing and any(name in given for name in names):
+            other = next(name for name in names if name != missing)
             raise section.fault(
-                f'key "{named[0]}" without "{missing}": the energy of a run would leave a part out',
-                'give "busy-watts" and "idle-watts", or neither',
+                f'key "{other}" without "{missing}": {LEAVES_OUT}', f'give "{BUSY}" and "{IDLE}", or neither'
             )
         if (self.busy_watts or 0) < (self.idle_watts or 0):
             raise section.fault(

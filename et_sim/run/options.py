@@ -38,6 +38,11 @@ class RunOptions:
         "what becomes of a run whose tensors need more memory than an NPU has: stop, report (it goes on) or "
         "spill (to the memory of --memory), in place of the system file's (default: stop)",
     ] = None
+    power: Annotated[
+        str | None,
+        "the most that each device draws, such as 500W, in place of what the system says: clocks fall until "
+        "it is kept",
+    ] = None
     other_profile: Annotated[bool, "where nobody names a profile, simulate the corrected one, too"] = False
     fold: Annotated[bool, "simulate every rank by itself"] = True
     alone: Annotated[
@@ -57,9 +62,11 @@ class RunOptions:
 
     @property
     def parts(self) -> dict[str, Any]:
-        """What describes the machine: files that are given, and else those of the preset; and `when_full`."""
+        """What describes the machine: files that are given, and else those of the preset; and what stands in
+        place of single keys."""
         files = machine_parts({name: getattr(self, name) for name in MACHINE}, self.machine)
-        return files if self.when_full is None else {**files, "when_full": self.when_full}
+        instead = {name: value for name in INSTEAD if (value := getattr(self, name)) is not None}
+        return {**files, **instead}
 
     @property
     def machine_name(self) -> str:
@@ -94,6 +101,7 @@ def machine_parts(given: Mapping[str, Any], machine: str | None) -> dict[str, An
 
 
 REQUIRED = ("system", "network")
+INSTEAD = ("when_full", "power")  # of keys of the system
 MACHINE = ("system", "network", "memory", "groups")
 HELP: dict[str, str] = {
     name: hint.__metadata__[0] for name, hint in get_type_hints(RunOptions, include_extras=True).items()

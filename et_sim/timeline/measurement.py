@@ -24,6 +24,7 @@ from et_sim.machine.accuracy import Accuracy
 from et_sim.memory import Accesses, Changes, changes, classes_of, lifetimes, peaks
 from et_sim.plan.records import Plan
 from et_sim.timeline.composition import composition
+from et_sim.timeline.power import PowerUse
 from et_sim.timeline.rows import COMMUNICATION_KINDS, KIND_NAMES, TREATMENT_NAMES, Rows, TimelineSource
 from et_sim.timeline.statistics import KernelFigures, Occupation, Statistics, combine
 from et_sim.trace.columns import NodeKind
@@ -155,7 +156,7 @@ class Measurement:
         `accuracy`: what the machine states."""
         self._outcome, self._workload, self._until_end = outcome, workload, until_end
         self._accuracy = accuracy
-        self._figures: tuple[Statistics, dict[str, Any]] | None = None
+        self._figures: tuple[Statistics, dict[str, Any], PowerUse] | None = None
 
     @property
     def statistics(self) -> Statistics:
@@ -166,6 +167,11 @@ class Measurement:
     def coverage(self) -> dict[str, Any]:
         """What was modelled, replayed, defaulted, instant or not executed."""
         return self._measured[1]
+
+    @property
+    def power(self) -> PowerUse:
+        """What kernels draw, per actor."""
+        return self._measured[2]
 
     @cached_property
     def composition(self) -> Composition | None:
@@ -215,7 +221,7 @@ class Measurement:
         return np.split(ranks, np.cumsum(self.ranks_per_actor)[:-1])
 
     @property
-    def _measured(self) -> tuple[Statistics, dict[str, Any]]:
+    def _measured(self) -> tuple[Statistics, dict[str, Any], PowerUse]:
         if self._figures is None:
             for _ in self.blocks():
                 pass
@@ -227,6 +233,7 @@ class Measurement:
         actors = self.source.actors
         counter = CoverageCounter(self.ranks_per_actor, self._names_tensors)
         kernels, occupation = KernelFigures.of(actors), Occupation(actors, self._outcome.end_ns)
+        power = PowerUse.of(actors)
         is_new = self._figures is None
         for first, until in self.source.spans():
             for rows in self._pieces(first, until):
@@ -234,12 +241,13 @@ class Measurement:
                     occupation.add(rows)
                     counter.add(rows)
                     kernels.add(rows)
+                    power.add(rows)
                 yield rows
         if is_new:
             plan = self._outcome.plan
             total = int((plan.templates["nodes"][plan.actors["template"]] * self.ranks_per_actor).sum())
             statistics = combine(self._outcome, occupation.figures(), kernels, self._peaks())
-            self._figures = statistics, counter.as_dict(self._workload, total)
+            self._figures = statistics, counter.as_dict(self._workload, total), power
 
     def changes_of_memory(self) -> Iterator[Changes]:
         """Changes of local memory, if it is tracked; their nodes are rows of the plan's table of nodes."""

@@ -2,7 +2,7 @@
 
 Energy and price: what NPUs draw and are let for, times how long. Times are added up
 as whole nanoseconds over all ranks first, so that folding changes no digit. Not here: what an NPU draws
-(`et_sim.machine.system`).
+(`et_sim.machine.system`), and what kernels take (`power`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from et_sim.basics.units import format_ranks
+from et_sim.basics.units import NS_PER_SECOND, format_ranks
 from et_sim.engine.outcome import Outcome, Ports
 from et_sim.machine.accuracy import Accuracy
 from et_sim.machine.roofline import ANY
@@ -84,7 +84,6 @@ def packets(ports: Ports | None) -> dict[str, Any] | None:
 
 
 OF_PROFILE = ("profile", "profile_named_by", "corrections", "switched", "other_profile")
-NS_PER_SECOND = 1_000_000_000
 SECONDS_PER_HOUR = 3600
 DIGITS, RATE_DIGITS = 12, 9
 MILLION = 1_000_000
@@ -99,7 +98,9 @@ def costs(rates: dict[str, Any] | None, measurement: Measurement, makespan_ns: i
     all_ns = makespan_ns * len(measurement.actor_of_rank)
     joules: dict[str, Any] = {"computing_joules": None, "not_computing_joules": None, "network_joules": None}
     if rates["busy_watts"] is not None:
-        joules["computing_joules"] = _seconds(computing_ns, rates["busy_watts"])
+        joules["computing_joules"] = measurement.power.computing_joules(
+            measurement.ranks_per_actor, computing_ns, rates
+        )
         joules["not_computing_joules"] = _seconds(all_ns - computing_ns, rates["idle_watts"])
         joules["network_joules"] = _seconds(all_ns, rates["network_watts"])
     parts = [value for value in joules.values() if value is not None]
@@ -215,6 +216,12 @@ class RecordedRun:
         return costs(self.manifest["costs"], self.measurement, self.makespan_ns)
 
     @property
+    def power(self) -> dict[str, Any] | None:
+        """The caps on devices, and their clocks; None where no device has one."""
+        caps = self.manifest.get("power_caps")
+        return caps and self.measurement.power.summary(self.measurement.ranks_per_actor, caps)
+
+    @property
     def uncertainty(self) -> dict[str, Any] | None:
         """The band of the makespan, and what it rests on; None where the machine states no accuracy."""
         composition = self.measurement.composition
@@ -264,6 +271,7 @@ class RecordedRun:
             "messages": self.outcome.messages,
             "bottleneck": bottleneck(self.outcome.load, self.measurement.actor_of_rank, self.makespan_ns),
             "costs": self.costs,
+            **({} if self.power is None else {"power": self.power}),
             "throughput": self.throughput,
             **({} if self.uncertainty is None else {"uncertainty": self.uncertainty}),
             "packets": packets(self.outcome.ports),

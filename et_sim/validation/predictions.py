@@ -18,11 +18,10 @@ from msgspec import Struct
 from et_sim.api import simulate
 from et_sim.basics.errors import EtSimError
 from et_sim.basics.uncertainty import Composition
-from et_sim.compute.registry import compute_model, kernel_times
+from et_sim.compute.registry import at_full_clock, compute_model, kernel_times
 from et_sim.machine.datatypes import datatype_named
 from et_sim.machine.presets import known_as, preset
 from et_sim.machine.readers import read_system_alone
-from et_sim.machine.roofline import SUSTAINED
 from et_sim.run.workers import in_order
 from et_sim.trace import TraceBuilder
 from et_sim.validation.rows import Collective, Iteration, Kernel, Row
@@ -148,8 +147,8 @@ def _kernels(
         if isinstance(row.job, Kernel) and name is not None:
             by_machine.setdefault(name, []).append(number)
     for name, numbers in by_machine.items():
-        system = read_system_alone(_of_single_kernels(preset(name).system))
-        times = kernel_times(compute_model(system))
+        system = read_system_alone(preset(name).system)
+        times = kernel_times(compute_model(at_full_clock(system)))  # measured one by one, for a moment
         for number in numbers:
             job: Any = rows[number].job
             try:
@@ -169,12 +168,6 @@ def _band(composition: Composition | None, time_ns: int) -> tuple[float, float] 
         return None
     low, high = composition.band(time_ns)
     return low / 1000, high / 1000
-
-
-def _of_single_kernels(system: dict[str, Any]) -> dict[str, Any]:
-    """Measured one by one, kernels are not at the limit of power that runs are at."""
-    compute = {key: value for key, value in system["compute"].items() if key != SUSTAINED}
-    return {**system, "compute": compute}
 
 
 def _simulated(row: Row, name: str, changes: Mapping[str, Any]) -> Prediction:

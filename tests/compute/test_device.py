@@ -191,8 +191,6 @@ def test_nothing_gets_slower_with_more_of_anything(
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"peaks": {"bf61": 1}}, "datatype \"bf61\" is not known (did you mean 'bf16'?"),
     ({"peaks": {"bf16": 0}}, 'key "bf16" is 0 (allowed: a number > 0'),
-    ({"sustained-peaks": {"bf16": 101}}, 'key "bf16" is 101, above the peak of bf16, 100'),
-    ({"sustained-peaks": {"fp16": 1}}, 'key "fp16" is 1, above the peak of fp16, 0'),
     ({"dtype": "fp64"}, 'key "dtype" is "fp64", which has no peak'),
     ({"efficiency": 1.5}, 'key "efficiency" is 1.5'),
     ({"efficiency": {"gem": 0.5}}, "did you mean 'gemm'?"),
@@ -236,18 +234,6 @@ def test_nodes_of_unknown_datatypes_are_refused() -> None:
     without = {key: value for key, value in DEVICE.items() if key != "dtype"}
     with pytest.raises(EtSimError, match="says no dtype"):
         rows(program(GEMM), {**COMMON, "compute": without})
-
-
-def test_no_kernel_exceeds_the_sustained_peak() -> None:
-    limited = system(**{"sustained-peaks": {"bf16": 80}})
-    assert ns(GEMM, limited) == 2 * 8192**3 // 80_000
-    assert ns(COPY, limited) == ns(COPY, system())
-    assert ns({**GEMM, "dtype": "fp32"}, limited) == ns({**GEMM, "dtype": "fp32"}, system())
-    slow = {"efficiency": 0.7}
-    assert ns(GEMM, system(**slow, **{"sustained-peaks": {"bf16": 80}})) == ns(GEMM, system(**slow))
-    (row,) = rows(program(GEMM), limited, detail="path")
-    assert row["peak"] == "peak of bf16"
-    assert row["efficiency"] is None
 
 
 def test_a_node_that_stands_for_several_kernels_is_launched_as_often() -> None:

@@ -98,7 +98,7 @@ def test_a_description_has_the_keys_of_the_one_that_it_is_like(tmp_path: Path) -
         ({"host": {"launch": -1}}, ['"host"', 'key "launch" is -1']),
         ({"element-wise": {"gate": {"forward": {}}}}, ['"gate"', 'key "backward" is missing']),
         ({"fitted": dict.fromkeys("abcdefg", "rows")}, ['key "fitted" has 7 figures', "at most 6"]),
-        ({"again": "norm"}, ['key "again" is "norm"', "allowed: a list of texts"]),
+        ({"selective": 1}, ['key "selective" is 1']),
     ],
 )
 def test_a_refusal_names_file_key_value_and_remedy(
@@ -192,35 +192,28 @@ def test_keys_are_copied_for_every_query_head_only_if_fewer(tmp_path: Path) -> N
     assert not rows_named(equal, "keys expanded").any()
 
 
-def test_selective_recomputation_runs_the_parts_that_software_names(tmp_path: Path) -> None:
-    description = {"again": ["norm", "activation", "gate", "output"], "splits-products": True}
-    again = trace(tmp_path, description, recompute="selective")
-    repeated = {name.partition("again ")[2] for name in again.names if "layer 0 again" in name}
-    assert repeated == {
-        "attention norm",
-        "attention output",
-        "feed-forward norm",
-        "feed-forward gate",
-        "feed-forward activation",
+def test_selective_recomputation_is_that_of_the_software(tmp_path: Path) -> None:
+    def again(selective: str, *, apart: bool) -> set[str]:
+        made = trace(tmp_path, {"selective": selective, "splits-products": apart}, recompute="selective")
+        return {name.partition("again ")[2] for name in made.names if "layer 0 again" in name}
+
+    assert again("core-attention", apart=False) == {"attention"}
+    assert again("norms", apart=True) == {"attention norm", "feed-forward norm"}
+    by_operators = {
+        *("attention norm", "keys", "rotary", "attention output", "attention sum"),
+        *("feed-forward norm", "feed-forward gate", "feed-forward activation"),
     }
-    megatron = trace(tmp_path, {}, recompute="selective")
-    assert not any("again" in name for name in megatron.names)
-    assert rows_named(megatron, "layer 0 attention").sum() == 3
-    assert rows_named(again, "layer 0 attention").sum() == 2
+    assert again("op", apart=True) == by_operators
+    assert again("op", apart=False) == by_operators - {"keys", "feed-forward gate"} | {"qkv", "feed-forward up"}
 
 
-def test_parts_that_are_run_again_leave_nothing(tmp_path: Path) -> None:
-    def left(*again: str, apart: bool = False) -> int:
-        software = described(tmp_path, {"again": list(again), "splits-products": apart})
-        return activation_bytes(
-            Layers(decoder(**LLAMA), Plan.of(software=software, recompute="selective")), 0
-        )
+def test_operators_that_run_again_leave_as_much_apart_as_together(tmp_path: Path) -> None:
+    def left(*, apart: bool) -> int:
+        software = described(tmp_path, {"selective": "op", "splits-products": apart})
+        plan = plan_of({"software": software, "recompute": "selective"})
+        return activation_bytes(Layers(decoder(**LLAMA), plan), 0)
 
-    assert left("attention") - left("attention", "norm") == 2 * 32 * 64 * VALUE
-    assert left("attention") - left("attention", "activation") == 32 * 128 * VALUE
-    assert left("attention") - left("attention", "keys", "gate") == 0
-    assert left("attention", apart=True) - left("attention", "keys", apart=True) == 32 * 2 * 8 * VALUE
-    assert left("attention", apart=True) - left("attention", "gate", apart=True) == 32 * 128 * VALUE
+    assert left(apart=True) == left(apart=False) > 0
 
 
 def test_casts_read_and_launch_as_software_says(tmp_path: Path) -> None:

@@ -125,6 +125,7 @@ UNCERTAINTY = {
     "classes": [{"class": str, **TERM}],
     "parts": [{**_each(str, "class item"), "share": (int, float)}],
 }
+POWER = {"caps_watts": [(int, float)], **_each(NUMBER, "lowered_share mean_clock")}
 ROUTING: Mapping[str, Shape] = {"name": str, "is_default": bool, "actors_by_hash": (int, NONE)}
 SUMMARY_SHAPE: Mapping[str, Shape] = MappingProxyType(
     {
@@ -143,6 +144,7 @@ SUMMARY_SHAPE: Mapping[str, Shape] = MappingProxyType(
         "spilled": IfThere(SPILLED),
         "bottleneck": OrNull(BOTTLENECK),
         "costs": OrNull(COSTS),
+        "power": IfThere(POWER),
         "throughput": OrNull(THROUGHPUT),
         "uncertainty": IfThere(UNCERTAINTY),
         "packets": OrNull(PACKETS),

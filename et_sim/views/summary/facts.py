@@ -25,6 +25,7 @@ from et_sim.views.summary.sentences import (
     makespan_text,
     model_text,
     packets_text,
+    power_text,
     price_text,
     scope_text,
     slow_link,
@@ -257,6 +258,7 @@ def facts(run: RunDirectory) -> list[str]:
         ("spilled", spilled_text(summary)),
         ("throughput", throughput_text(summary["throughput"])),
         ("utilisation", utilisation_text(summary["throughput"])),
+        ("power", power_text(summary)),
         ("energy", energy_text(summary)),
         ("price", price_text(summary)),
     )

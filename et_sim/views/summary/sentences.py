@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from et_sim.basics.units import format_bytes, format_joules, format_ns, plural
+from et_sim.basics.units import format_bytes, format_joules, format_ns, format_watts, plural
 from et_sim.views.bands import SURE
 from et_sim.views.summary.rank_table import called
 from et_sim.views.text import share
@@ -238,6 +238,20 @@ def packets_text(summary: dict[str, Any]) -> str:
     else:
         parts.append("no pauses")
     return "; ".join(parts)
+
+
+def power_text(summary: dict[str, Any]) -> str:
+    """The cap on devices, and the clock that it leaves; empty where no kernel's draw is known."""
+    power = summary.get("power")
+    if power is None or power["mean_clock"] is None:
+        return ""
+    caps = " or ".join(format_watts(cap) for cap in power["caps_watts"])
+    if not power["lowered_share"]:
+        return f"at most {caps} a device: kernels run at the full clock"
+    return (
+        f"at most {caps} a device: {100 * power['lowered_share']:.0f} % of the time of kernels at a lowered "
+        f"clock, {100 * power['mean_clock']:.0f} % of the full one in the mean"
+    )
 
 
 def energy_text(summary: dict[str, Any]) -> str:

@@ -1,0 +1,119 @@
+"""What a device draws, and how that follows its clock: the keys `power` and `power-cap` of `roofline`.
+
+    draw = idle + (energy of operations x clock^voltage + energy of bytes) / time
+
+The clock is a part of the full one, at which peaks hold. Not here: which clock a cap leaves
+(`et_sim.compute.clock`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from et_sim.basics.quick_dataclass import quick_dataclass
+from et_sim.basics.units import format_watts
+from et_sim.documents.keys import Kind, Section, Slot, key, nearest, show
+from et_sim.documents.kinds import OBJECT, number, watts
+from et_sim.machine.datatypes import BITS
+
+POWER, CAP = "power", "power-cap"
+MOST_PICOJOULES = 1_000_000
+STEEPEST = 4
+
+
+def _energies(slot: Slot, value: Any) -> Mapping[str, float]:
+    section = slot.section.entry(slot.key.name, OBJECT.read(slot, value))
+    if not value:
+        raise section.fault("no energy is given", 'for example {"bf16": 0.7}')
+    for name, figure in value.items():
+        if name not in BITS:
+            remedy = nearest(name, BITS) or f"known: {', '.join(BITS)}"
+            raise section.fault(f"datatype {show(name)} is not known", remedy)
+        if (
+            isinstance(figure, bool)
+            or not isinstance(figure, int | float)
+            or not 0 < figure <= MOST_PICOJOULES
+        ):
+            raise section.fault(f'key "{name}" is {show(figure)}', "allowed: a number > 0, in pJ")
+    return MappingProxyType({name: float(figure) for name, figure in value.items()})
+
+
+ENERGIES = Kind("energies", OBJECT.allowed, _energies)
+
+
+@quick_dataclass(frozen=True)
+class Power:
+    """Energies in pJ, which are mW in a ns; power in watts."""
+
+    idle_watts: float = watts(
+        "What the device draws while no kernel runs, and beside kernels.", name="idle", required=True
+    )
+    operation: Mapping[str, float] = key(
+        ENERGIES,
+        "Energy of an operation at the full clock, by datatype. Where a datatype is not listed, its peak "
+        "draws as much as the peak of the first one that is.",
+        unit="pJ",
+        choices=BITS,
+        required=True,
+    )
+    byte: float = number(
+        "Energy of a byte that the largest level of memory moves, at any clock.",
+        0.0,
+        unit="pJ",
+        maximum=MOST_PICOJOULES,
+    )
+    voltage: float = number(
+        "How the energy of an operation falls with the clock: as clock^`voltage`. 2 is a voltage in "
+        "proportion to the clock, 0 one that stays.",
+        1.0,
+        maximum=STEEPEST,
+    )
+    lowest_voltage: float = number(
+        "The part of the full clock below which the voltage, and with it the energy of an operation, falls "
+        "no further.",
+        0.0,
+        name="lowest-voltage",
+        below=1,
+    )
+
+    def energies(self, peaks: Mapping[str, float]) -> dict[str, float]:
+        """Return the energy of an operation at the full clock, in pJ, of all datatypes that have a peak."""
+        first = next(iter(self.operation))
+        draw = self.operation[first] * peaks[first]
+        return {name: self.operation.get(name, draw / peak) for name, peak in peaks.items()}
+
+    def memory_watts(self, bandwidth: float) -> float:
+        """Return what a device draws that only moves bytes; `bandwidth` is in GB/s."""
+        return self.idle_watts + self.byte * bandwidth / 1000
+
+    def check_with(
+        self, peaks: Mapping[str, float], bandwidth: float, cap: float | None, section: Section
+    ) -> None:
+        """Refuse energies without a peak, and a cap that is missing or that no clock keeps."""
+        if cap is None:
+            raise section.fault(
+                f'key "{POWER}" without "{CAP}": nothing says what the device may draw',
+                'give the limit of the board, such as "700W"',
+            )
+        for name in self.operation:
+            if name not in peaks:
+                raise section.entry(POWER, {}).fault(
+                    f'"operation" gives an energy of {name}, which has no peak', f"peaks: {', '.join(peaks)}"
+                )
+        least = self.memory_watts(bandwidth)
+        if cap <= least:
+            raise section.fault(
+                f'key "{CAP}" is {format_watts(cap)}, and the device draws {format_watts(least)} at any clock'
+                f" while its memory works: {format_watts(self.idle_watts)} idle, and its bytes",
+                "give more",
+            )
+
+    def faster(self, datatype: str, multiple: float) -> Power:
+        """Return the figures of a device whose peak is a multiple, and draws no more."""
+        if datatype not in self.operation:
+            return self
+        operation = {**self.operation, datatype: self.operation[datatype] / multiple}
+        return replace(self, operation=MappingProxyType(operation))
