@@ -21,6 +21,7 @@ from et_sim.jobs.job_file import JobEntry
 from et_sim.machine.accuracy import ACCURACY_KEYS, DEFAULTS, EXCHANGES, OPERATIONS, TERM_KEYS
 from et_sim.machine.collective_library_keys import LIBRARY_KEYS
 from et_sim.machine.compute_rules import MODELS, RULE_KEYS, Where
+from et_sim.machine.kernel_kinds import KernelKind
 from et_sim.machine.network_file import IN_NETWORK_KEYS, LINK_KEYS, NETWORK_KEYS
 from et_sim.machine.protocol_presets import PACKET_KEYS, PROTOCOL_KEYS, TCP_KEYS
 from et_sim.machine.remote_memory import MEMORY_KEYS, PoolStage
@@ -178,6 +179,10 @@ The key `compute` is an object that describes a model, or a list of such [rules]
 
 _WHERE = """
 The keys of `where`, all of which must hold:
+"""
+
+_KINDS = """
+Each entry of `kinds` there:
 """
 
 _LEVELS_OF_MEMORY = """
@@ -534,6 +539,7 @@ TABLES = (
     KeyTable(
         f"entry of attention-kernels, of roofline{_IN_SYSTEM}", _ATTENTION_KERNELS, keys_of(AttentionKernel)
     ),
+    KeyTable(f"entry of kinds, of roofline{_IN_SYSTEM}", _KINDS, keys_of(KernelKind)),
     KeyTable(f"entry of stragglers{_IN_SYSTEM}", _STRAGGLERS, keys_of(Straggler)),
     KeyTable(f"entry of time-factors{_IN_SYSTEM}", _TIME_FACTORS, keys_of(TimeFactors)),
     KeyTable(f"entry of streams{_IN_SYSTEM}", _STREAMS, keys_of(Stream), DEFAULTED),

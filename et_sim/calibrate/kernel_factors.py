@@ -1,6 +1,8 @@
 """Families of kernels, and the figures of a device that are fitted to each.
 
 Kinds of one family share their figures: those that were not measured stay in proportion to those that were.
+Products and attention in another datatype than the device's own have figures of their own, in an entry of its
+`kinds`, and so has what launches of attention take.
 
 Not here: the fit (`calibrate.kernels`), and how a machine file writes figures (`calibrate.machine_file`).
 """
@@ -17,11 +19,15 @@ from msgspec import Struct, structs
 
 from et_sim.compute.device import ATTENTION, PRODUCTS
 from et_sim.compute.operations import Shape
-from et_sim.machine.roofline import Curve, Efficiency, RooflineDevice
+from et_sim.machine.datatypes import BITS
+from et_sim.machine.efficiencies import Curve, Efficiency, Tile
+from et_sim.machine.kernel_kinds import KernelKind
+from et_sim.machine.roofline import RooflineDevice
 
 QUERY_TILES = (64, 128, 256)  # of common fused kernels
 # Where fits begin, if the machine does not say.
 PROLOGUE, QUERY_PROLOGUE, LAUNCH_NS, SPLIT_NS = 2.0, 128.0, 2000.0, 2000.0
+QUANTISE = "quantise"
 
 
 class Family(Struct, frozen=True):
@@ -42,8 +48,14 @@ FAMILIES = (
     Family("norms", ("layernorm", "rmsnorm"), ((0, 1), (0, 1))),
     Family("softmax", ("softmax",), ((0, 1),)),
     Family("elementwise", ("elementwise",), ((0,),)),
+    Family("quantisation", ("quantise",), ((0, 1),)),
     Family("embedding", ("embedding",), ((0, 1),)),
 )
+
+
+def family_of(kind: str) -> Family:
+    """The family of a kind of operation."""
+    return next(family for family in FAMILIES if kind in family.kinds)
 
 
 class Factor(Struct, frozen=True):
@@ -53,81 +65,148 @@ class Factor(Struct, frozen=True):
     start: float
     change: Callable[[RooflineDevice, float], RooflineDevice]
     highest: float = math.inf
+    is_included: bool = False  # of kernels that measured times may include, or may not
 
 
-def starts(device: RooflineDevice, family: Family) -> tuple[RooflineDevice, ...]:
+class Target(Struct, frozen=True):
+    """Kernels of a family that are fitted: `lead` is the kind that was measured, `datatype` of the device's
+    own peak where it is empty."""
+
+    family: Family
+    lead: str
+    datatype: str = ""
+    includes: frozenset[str] = frozenset()  # kinds whose kernels are in measured times, too
+
+    @property
+    def entry(self) -> str:
+        """The entry of `kinds` that its figures are written to; empty: the device itself."""
+        return f"{self.lead} {self.datatype}" if self.datatype else ""
+
+    @property
+    def launch_entry(self) -> str:
+        """The entry for what launches take."""
+        return self.entry or (self.lead if self.family.kinds == ATTENTION else "")
+
+    def found(self, device: RooflineDevice) -> RooflineDevice:
+        """The device as these kernels find it."""
+        return device.of_kind(self.lead, self.datatype or device.datatype)
+
+
+def target_of(
+    device: RooflineDevice, family: Family, lead: str, datatype: str, includes: frozenset[str] = frozenset()
+) -> Target:
+    """The target for rows of a datatype; where its peak is that of the device's own, it is the device's."""
+    own = device.peaks.get(device.datatype)
+    is_own = not datatype or family.kinds not in (PRODUCTS, ATTENTION) or device.peaks.get(datatype) == own
+    return Target(family, lead, "" if is_own else datatype, includes)
+
+
+def changed(device: RooflineDevice, entry: str, **figures: Any) -> RooflineDevice:
+    """The device with other figures, in an entry of its kinds if one is named."""
+    if not entry:
+        return replace(device, **figures)
+    kind = replace(device.kinds.get(entry, KernelKind()), **figures)
+    return replace(device, kinds=MappingProxyType({**device.kinds, entry: kind}))
+
+
+def starts(device: RooflineDevice, target: Target) -> tuple[RooflineDevice, ...]:
     """Devices that fits begin with, of which the best is taken."""
-    if family.kinds == ATTENTION and device.processors:
-        return tuple(replace(device, query_tile=tile) for tile in QUERY_TILES)
-    if family.kinds == PRODUCTS and device.tiles:
-        return (_with_parts(device),)
+    if target.family.kinds == ATTENTION and device.processors:
+        return tuple(changed(device, target.entry, query_tile=tile) for tile in QUERY_TILES)
+    if target.family.kinds == PRODUCTS and device.tiles:
+        return (_with_parts(device, target),)
     return (device,)
 
 
-def factors(device: RooflineDevice, family: Family, lead: str) -> list[Factor]:
-    """Figures of a family, of which `lead` was measured."""
-    factors_found = []
+def factors(device: RooflineDevice, target: Target) -> list[Factor]:
+    """Figures of a family's kernels in a datatype."""
+    family, found, factors_found = target.family, target.found(device), list[Factor]()
     if family.kinds == PRODUCTS:
-        factors_found += _of_tiles(device) if device.tiles else [_efficiency(device, family.kinds, lead)]
-        factors_found.append(Factor("launch-overhead", device.launch_ns or LAUNCH_NS, _setter("launch_ns")))
+        factors_found += _of_tiles(found, target) if device.tiles else [_efficiency(device, target)]
+        if QUANTISE not in target.includes:  # which of the two launches takes how long, no row says
+            factors_found.append(_launch(found, target.launch_entry))
     if family.kinds == ATTENTION:
-        factors_found.append(_efficiency(device, family.kinds, lead))
-        if device.query_tile:
-            begin = device.query_prologue or QUERY_PROLOGUE
-            factors_found.append(Factor("query-prologue", begin, _setter("query_prologue")))
+        factors_found.append(_efficiency(device, target))
+        if found.query_tile:
+            begin = found.query_prologue or QUERY_PROLOGUE
+            factors_found.append(Factor("query-prologue", begin, _setter("query_prologue", target.entry)))
+        factors_found.append(_launch(found, target.launch_entry))
     else:
-        factors_found.append(_efficiency(device, family.kinds, lead, is_memory=True))
+        factors_found.append(_efficiency(device, target, is_memory=True))
+    if QUANTISE in target.includes:
+        factors_found.append(_launch(device.of_kind(QUANTISE, target.datatype), QUANTISE))
+    for kind in sorted(target.includes):
+        factor = _efficiency(device, Target(family_of(kind), kind), is_memory=True)
+        factors_found.append(structs.replace(factor, is_included=True))
     return factors_found
 
 
-def one_factor(device: RooflineDevice, family: Family, lead: str) -> list[Factor]:
+def one_factor(device: RooflineDevice, target: Target) -> list[Factor]:
     """The figure that all rows of a family depend on, where they are too few for the others."""
-    if family.kinds != PRODUCTS or not device.tiles:
-        return [_efficiency(device, family.kinds, lead, is_memory=family.kinds not in (PRODUCTS, ATTENTION))]
-    highest = 1 / max(tile.part for tile in device.tiles)
-    return [Factor("parts of all tiles, times", 1.0, _scale_parts, highest)]
+    kinds = target.family.kinds
+    if kinds != PRODUCTS or not device.tiles:
+        return [_efficiency(device, target, is_memory=kinds not in (PRODUCTS, ATTENTION))]
+    tiles = target.found(device).tiles
+
+    def scale(device: RooflineDevice, value: float) -> RooflineDevice:
+        return changed(device, target.entry, tiles=_with_each(tiles, lambda tile: tile.part * value))
+
+    return [Factor("parts of all tiles, times", 1.0, scale, 1 / max(tile.part for tile in tiles))]
 
 
-def _scale_parts(device: RooflineDevice, value: float) -> RooflineDevice:
-    return replace(
-        device, tiles=tuple(structs.replace(tile, part=tile.part * value) for tile in device.tiles)
-    )
+def _with_each(tiles: Sequence[Tile], part: Callable[[Tile], float]) -> tuple[Tile, ...]:
+    return tuple(structs.replace(tile, part=part(tile)) for tile in tiles)
 
 
-def _of_tiles(device: RooflineDevice) -> list[Factor]:
+def _launch(found: RooflineDevice, entry: str) -> Factor:
+    name = f"launch-overhead of {entry}" if entry in (QUANTISE, *ATTENTION) else "launch-overhead"
+    return Factor(name, found.launch_ns or LAUNCH_NS, _setter("launch_ns", entry))
+
+
+def _of_tiles(found: RooflineDevice, target: Target) -> list[Factor]:
     """Parts of the peak by size of tile, and what tiles and splits take besides."""
     tile_factors = []
-    for size in sorted({tile.rows * tile.columns for tile in device.tiles}, reverse=True):
-        part = next(tile.part for tile in device.tiles if tile.rows * tile.columns == size)
-        tile_factors.append(Factor(f"part with tiles of {size}", part, _part_setter(size), 1.0))
-    tile_factors.append(Factor("prologue", device.prologue or PROLOGUE, _setter("prologue")))
-    if device.split_k > 1:
-        tile_factors.append(Factor("split-time", device.split_ns or SPLIT_NS, _setter("split_ns")))
+    for size in sorted({tile.rows * tile.columns for tile in found.tiles}, reverse=True):
+        part = next(tile.part for tile in found.tiles if tile.rows * tile.columns == size)
+        tile_factors.append(Factor(f"part with tiles of {size}", part, _part_setter(size, target), 1.0))
+    begin = found.prologue or PROLOGUE
+    tile_factors.append(Factor("prologue", begin, _setter("prologue", target.entry)))
+    if found.split_k > 1:
+        begin = found.split_ns or SPLIT_NS
+        tile_factors.append(Factor("split-time", begin, _setter("split_ns", target.entry)))
     return tile_factors
 
 
-def _with_parts(device: RooflineDevice) -> RooflineDevice:
-    """What all products reach, as a part that every tile does."""
-    whole = device.efficiency.of(PRODUCTS[0]).peak
-    tiles = tuple(structs.replace(tile, part=tile.part * whole) for tile in device.tiles)
-    parts = {kind: min(1.0, device.efficiency.of(kind).peak / whole) for kind in PRODUCTS}
-    return replace(device, tiles=tiles, efficiency=_with(device.efficiency, parts))
+def _with_parts(device: RooflineDevice, target: Target) -> RooflineDevice:
+    """The device with what all products reach as a part that every tile does.
+
+    Tiles of a datatype that has none yet are those of the device, whose steps have as many bytes.
+    """
+    found, entry = target.found(device), target.entry
+    whole = found.efficiency.of(PRODUCTS[0]).peak
+    tiles = _with_each(found.tiles, lambda tile: tile.part * whole)
+    if not entry:
+        parts = {kind: min(1.0, device.efficiency.of(kind).peak / whole) for kind in PRODUCTS}
+        return replace(device, tiles=tiles, efficiency=_with(device.efficiency, parts))
+    if device.kinds.get(entry, KernelKind()).tiles is None and device.datatype:
+        bits, own = BITS[target.datatype], BITS[device.datatype]
+        tiles = tuple(structs.replace(tile, step=max(1, tile.step * own // bits)) for tile in tiles)
+    return changed(device, entry, tiles=tiles, efficiency=Curve(1.0))
 
 
-def _efficiency(
-    device: RooflineDevice, kinds: Sequence[str], lead: str, *, is_memory: bool = False
-) -> Factor:
-    field_name = "memory_efficiency" if is_memory else "efficiency"
-    given: Efficiency = getattr(device, field_name)
+def _efficiency(device: RooflineDevice, target: Target, *, is_memory: bool = False) -> Factor:
+    name, lead, entry = "memory_efficiency" if is_memory else "efficiency", target.lead, target.entry
+    given: Efficiency = getattr(target.found(device), name)
     begin = given.of(lead).peak
-    proportion = {kind: given.of(kind).peak / begin for kind in kinds}
+    proportion = {kind: given.of(kind).peak / begin for kind in target.family.kinds}
 
     def change(device: RooflineDevice, value: float) -> RooflineDevice:
+        if entry:
+            return changed(device, entry, **{name: Curve(value)})
         parts = {kind: min(1.0, value * share) for kind, share in proportion.items()}
-        changed: dict[str, Any] = {field_name: _with(getattr(device, field_name), parts)}
-        return replace(device, **changed)
+        return changed(device, "", **{name: _with(getattr(device, name), parts)})
 
-    return Factor(f"{field_name.replace('_', '-')} of {lead}", begin, change, 1.0)
+    return Factor(f"{name.replace('_', '-')} of {lead}", begin, change, 1.0)
 
 
 def _with(efficiency: Efficiency, parts: dict[str, float]) -> Efficiency:
@@ -136,20 +215,15 @@ def _with(efficiency: Efficiency, parts: dict[str, float]) -> Efficiency:
     )
 
 
-def _setter(field_name: str) -> Callable[[RooflineDevice, float], RooflineDevice]:
+def _setter(field_name: str, entry: str) -> Callable[[RooflineDevice, float], RooflineDevice]:
+    return lambda device, value: changed(device, entry, **{field_name: value})
+
+
+def _part_setter(size: int, target: Target) -> Callable[[RooflineDevice, float], RooflineDevice]:
     def change(device: RooflineDevice, value: float) -> RooflineDevice:
-        changed: dict[str, Any] = {field_name: value}
-        return replace(device, **changed)
+        def part(tile: Tile) -> float:
+            return value if tile.rows * tile.columns == size else tile.part
 
-    return change
-
-
-def _part_setter(size: int) -> Callable[[RooflineDevice, float], RooflineDevice]:
-    def change(device: RooflineDevice, value: float) -> RooflineDevice:
-        tiles = (
-            structs.replace(tile, part=value) if tile.rows * tile.columns == size else tile
-            for tile in device.tiles
-        )
-        return replace(device, tiles=tuple(tiles))
+        return changed(device, target.entry, tiles=_with_each(target.found(device).tiles, part))
 
     return change

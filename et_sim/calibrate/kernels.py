@@ -19,10 +19,20 @@ from msgspec import Struct, field
 from et_sim.basics.errors import InputError
 from et_sim.basics.unique import unique_rows
 from et_sim.calibrate.fitting import least_squares
-from et_sim.calibrate.kernel_factors import FAMILIES, Factor, Family, factors, one_factor, starts
+from et_sim.calibrate.kernel_factors import (
+    FAMILIES,
+    Factor,
+    Family,
+    Target,
+    factors,
+    one_factor,
+    starts,
+    target_of,
+)
 from et_sim.compute.device import Device
 from et_sim.compute.operations import Operation, Shape, read_shape
-from et_sim.machine.roofline import OTHER, Curve, Efficiency, RooflineDevice
+from et_sim.machine.efficiencies import OTHER, Curve, Efficiency
+from et_sim.machine.roofline import RooflineDevice
 from et_sim.run.workers import in_order
 from et_sim.trace import TraceBuilder
 from et_sim.trace.columns import IntColumn, Trace
@@ -45,6 +55,7 @@ class Measured(Struct, frozen=True):
     us: float
     place: str
     size_class: str = "all"
+    included: tuple[str, ...] = ()  # shapes of kernels whose times are part of it
 
 
 class Kernels(Struct, frozen=True, eq=False):
@@ -52,7 +63,8 @@ class Kernels(Struct, frozen=True, eq=False):
 
     rows: tuple[Measured, ...]
     shapes: tuple[Shape, ...]
-    trace: Trace
+    trace: Trace  # a node of each row, and then those of what their times include
+    owners: IntColumn  # the row of each of these
     _known: dict[str, Operation] = field(default_factory=dict)
 
     @staticmethod
@@ -61,8 +73,12 @@ class Kernels(Struct, frozen=True, eq=False):
         build = TraceBuilder(source="measured kernels")
         for row in rows:
             build.compute(row.place, layer_shape=row.shape, dtype=row.datatype or None)
+        owners = [at for at, row in enumerate(rows) for _ in row.included]
+        for row in rows:
+            for shape in row.included:
+                build.compute(row.place, layer_shape=shape, dtype=row.datatype or None)
         shapes = tuple(read_shape(row.shape, row.place) for row in rows)
-        return Kernels(tuple(rows), shapes, build.build())
+        return Kernels(tuple(rows), shapes, build.build(), np.array(owners, np.int64))
 
     def parts(self, device: RooflineDevice, which: IntColumn) -> tuple[Any, Any, Any]:
         """Launch, arithmetic and traffic in ns of some of them, not cut to whole ones."""
@@ -72,13 +88,32 @@ class Kernels(Struct, frozen=True, eq=False):
 
     def ratios(self, device: RooflineDevice, which: IntColumn) -> Any:
         """Predicted by measured."""
-        launch, arithmetic, traffic = self.parts(device, which)
-        measured = np.array([self.rows[at].us for at in which.tolist()]) * 1000
-        return (launch + np.maximum(arithmetic, traffic)) / measured
+        place = np.full(len(self.rows), -1, np.int64)
+        place[which] = np.arange(len(which))
+        included = np.flatnonzero(place[self.owners] >= 0)
+        launch, arithmetic, traffic = self.parts(device, np.append(which, len(self.rows) + included))
+        of_row = np.append(np.arange(len(which)), place[self.owners[included]])
+        total = np.bincount(of_row, launch + np.maximum(arithmetic, traffic), len(which))
+        return total / (np.array([self.rows[at].us for at in which.tolist()]) * 1000)
 
-    def of_family(self, family: Family) -> IntColumn:
-        """Which are of its kinds."""
-        return np.array([at for at, shape in enumerate(self.shapes) if shape.kind in family.kinds], np.int64)
+    def families(self, device: RooflineDevice) -> Iterator[tuple[Family, IntColumn]]:
+        """Families and the rows of each, those apart whose datatype has figures of its own."""
+        for family in FAMILIES:
+            apart: dict[str, list[int]] = {}
+            for at, shape in enumerate(self.shapes):
+                if shape.kind in family.kinds:
+                    target = target_of(device, family, shape.kind, self.rows[at].datatype)
+                    apart.setdefault(target.datatype, []).append(at)
+            for _, which in sorted(apart.items()):
+                yield family, np.array(which, np.int64)
+
+    def target(self, device: RooflineDevice, family: Family, which: IntColumn) -> Target:
+        """The figures that rows of a family and a datatype are fitted by."""
+        first = int(which[0])
+        included = (shape.partition(" ")[0] for at in which.tolist() for shape in self.rows[at].included)
+        return target_of(
+            device, family, self.shapes[first].kind, self.rows[first].datatype, frozenset(included)
+        )
 
 
 class Fit(Struct, frozen=True):
@@ -98,11 +133,10 @@ def fit(device: RooflineDevice, kernels: Kernels, *, takes_few: bool = False) ->
     """
     _refuse_too_fast(device, kernels)
     fitted, unknown, taken = dict[str, float](), list[str](), [np.zeros(0, np.int64)]
-    for family in FAMILIES:
-        which = kernels.of_family(family)
-        if not len(which):
-            unknown.append(f"{family.name}: not measured")
-            continue
+    measured = list(kernels.families(device))
+    names = {family.name for family, _ in measured}
+    unknown += [f"{family.name}: not measured" for family in FAMILIES if family.name not in names]
+    for family, which in measured:
         is_coarse = takes_few and _is_few(device, family, kernels, which)
         if is_coarse and all(len(rest) < FEWEST_ROWS for _, rest in _folds(kernels, family, which)):
             unknown.append(
@@ -133,8 +167,7 @@ def left_out(
     """
     folds = [
         _Fold(family, held, rest, takes_few and _is_few(device, family, kernels, which))
-        for family in FAMILIES
-        if len(which := kernels.of_family(family))
+        for family, which in kernels.families(device)
         for held, rest in _folds(kernels, family, which)
     ]
     for fold, ratios in zip(folds, in_order(_judging, (device, kernels), folds), strict=True):
@@ -169,8 +202,7 @@ def _judging(given: tuple[RooflineDevice, Kernels]) -> Callable[[_Fold], list[fl
 
 def _is_few(device: RooflineDevice, family: Family, kernels: Kernels, which: IntColumn) -> bool:
     """Whether rows are too few for all figures of their family."""
-    lead = kernels.shapes[int(which[0])].kind
-    return len(which) < FEWEST_ROWS * len(factors(device, family, lead))
+    return len(which) < FEWEST_ROWS * len(factors(device, kernels.target(device, family, which)))
 
 
 def _fit_family(
@@ -179,11 +211,11 @@ def _fit_family(
     if not len(which):
         raise InputError(f"{family.name}: no row is left", remedy="measure more sizes")
     place = kernels.rows[int(which[0])].place
-    lead = kernels.shapes[int(which[0])].kind
     _one_datatype(family, kernels, which)
+    target = kernels.target(device, family, which)
     best: tuple[float, RooflineDevice, list[Factor], Any] | None = None
-    for start in starts(device, family):
-        free = (one_factor if is_coarse else factors)(start, family, lead)
+    for start in starts(device, target):
+        free = (one_factor if is_coarse else factors)(start, target)
         if len(which) < FEWEST_ROWS * len(free):
             raise InputError(
                 f"{family.name}: {len(which)} rows, and {len(free)} figures are fitted to them",
@@ -202,6 +234,10 @@ def _fit_family(
             unknown.append(f"{factor.name}: no row depends on it; it stays {factor.start:g}")
             continue
         value = factor.start * math.exp(log)
+        if factor.is_included and value > AT_BOUND * factor.highest:
+            unknown.append(f"{factor.name}: the rows leave no time for it; it is taken as {factor.highest:g}")
+            device = factor.change(device, factor.highest)
+            continue
         if abs(log) > AT_BOUND * math.log(MOST_FACTOR) or value > AT_BOUND * factor.highest:
             why = "more than there is" if value > AT_BOUND * factor.highest else "no figure of a device"
             raise InputError(
@@ -210,12 +246,13 @@ def _fit_family(
                 remedy="look whether all rows are of the machine that is named, each a kernel alone, and do "
                 "not find their tensors in caches",
             )
-        fitted[factor.name] = float(f"{value:.4g}")
-        device = factor.change(device, fitted[factor.name])
-    if family.kinds[1:]:
+        name = f"{target.datatype} {factor.name}".strip()
+        fitted[name] = float(f"{value:.4g}")
+        device = factor.change(device, fitted[name])
+    if family.kinds[1:] and not target.datatype:
         measured = {kernels.shapes[at].kind for at in which.tolist()}
         rest = [kind for kind in family.kinds if kind not in measured]
-        unknown += [f"{kind}: not measured; kept in proportion to {lead}" for kind in rest]
+        unknown += [f"{kind}: not measured; kept in proportion to {target.lead}" for kind in rest]
     return device, fitted, unknown
 
 

@@ -15,12 +15,16 @@ from typing import Any
 
 from et_sim.basics.errors import InputError, UsageError
 from et_sim.basics.uncertainty import CALIBRATED
+from et_sim.calibrate.kernel_factors import family_of, target_of
 from et_sim.calibrate.kernels import Measured
+from et_sim.documents.keys import keys_of
 from et_sim.machine.accuracy import OPERATIONS, small_kind
 from et_sim.machine.datatypes import datatype_named
+from et_sim.machine.efficiencies import Curve, Efficiency
+from et_sim.machine.kernel_kinds import FIELDS, KernelKind
 from et_sim.machine.presets import as_one_file, preset
 from et_sim.machine.readers import read_system_alone
-from et_sim.machine.roofline import Efficiency, RooflineDevice
+from et_sim.machine.roofline import RooflineDevice
 from et_sim.validation.predictions import machine_named
 from et_sim.validation.rows import Kernel, Row, read_rows
 
@@ -131,7 +135,7 @@ def _measured(path: Path, row: Row) -> Measured:
             f"dtype {row.job.datatype!r} is not known", place=place, remedy="name one such as bf16, fp8, fp32"
         )
     size_class = row.kind if row.size_class == "all" else f"{row.kind}, {row.size_class}"
-    return Measured(row.what, datatype, row.measured_us, place, size_class)
+    return Measured(row.what, datatype, row.measured_us, place, size_class, row.job.included)
 
 
 NAME = "kernels"
@@ -147,13 +151,18 @@ def device_of(machine: str) -> RooflineDevice:
     return rules[0].settings.at_full_clock  # single kernels are over before their draw counts
 
 
-def accuracy_of(held_out: Iterable[tuple[Measured, float]]) -> dict[str, Any]:
-    """What the device states of classes of kernels, from rows that a fit had not seen."""
+def accuracy_of(device: RooflineDevice, held_out: Iterable[tuple[Measured, float]]) -> dict[str, Any]:
+    """What the device states of classes of kernels, from rows that a fit had not seen.
+
+    Datatypes that have figures of their own are apart.
+    """
     ratios_of: dict[str, list[float]] = {}
     for row, ratio in held_out:
-        name = small_kind(row.shape) or row.shape.partition(" ")[0]
+        kind = row.shape.partition(" ")[0]
+        name = small_kind(row.shape) or kind
         if name in OPERATIONS:
-            ratios_of.setdefault(name, []).append(ratio)
+            target = target_of(device, family_of(kind), kind, row.datatype)
+            ratios_of.setdefault(f"{name} {target.datatype}".strip(), []).append(ratio)
     return {
         name: accuracy_entry(ratios) for name, ratios in ratios_of.items() if len(ratios) >= FEWEST_UNSEEN
     }
@@ -166,9 +175,7 @@ def device_changes(
     old = as_one_file(machine)["device"]
     keys: dict[str, Any] = {}
     if after.tiles != before.tiles:
-        keys["tiles"] = [
-            [tile.rows, tile.columns, tile.step, float(f"{tile.part:.4g}")] for tile in after.tiles
-        ]
+        keys["tiles"] = _written(after.tiles)
     figures = {
         "prologue": (before.prologue, after.prologue),
         "query-tile": (before.query_tile, after.query_tile),
@@ -181,6 +188,9 @@ def device_changes(
     }
     keys |= {name: f"{new:g}ns" for name, (was, new) in times.items() if new != was}
     sources, estimates = {name: _before(old, name) for name in keys}, dict[str, str]()
+    if kinds := _changed_kinds(before.kinds, after.kinds):
+        keys["kinds"] = kinds
+        sources["kinds"] = _source(old, "kinds", kinds)
     for name, was, new in (
         ("efficiency", before.efficiency, after.efficiency),
         ("memory-efficiency", before.memory_efficiency, after.memory_efficiency),
@@ -215,3 +225,30 @@ def _changed(before: Efficiency, after: Efficiency) -> dict[str, float]:
     return {
         kind: float(f"{curve.peak:.4g}") for kind, curve in after.curves.items() if curve != before.of(kind)
     }
+
+
+def _changed_kinds(
+    before: Mapping[str, KernelKind], after: Mapping[str, KernelKind]
+) -> dict[str, dict[str, Any]]:
+    """Entries of `kinds`, each with the keys whose figures are others now."""
+    names = dict(zip(FIELDS, (key.name for key in keys_of(KernelKind)), strict=True))
+    changed = {}
+    for name, kind in after.items():
+        was = before.get(name, KernelKind())
+        others = {field: value for field in FIELDS if (value := getattr(kind, field)) != getattr(was, field)}
+        if others:
+            changed[name] = {
+                names[field]: f"{value:g}ns" if field.endswith("_ns") else _written(value)
+                for field, value in others.items()
+            }
+    return changed
+
+
+def _written(value: Any) -> Any:
+    """A fitted figure of a kind of kernels as a file has it."""
+    match value:
+        case tuple():
+            return [[tile.rows, tile.columns, tile.step, float(f"{tile.part:.4g}")] for tile in value]
+        case Curve():
+            return float(f"{value.peak:.4g}")
+    return value

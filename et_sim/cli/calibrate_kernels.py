@@ -80,7 +80,7 @@ class KernelFit:
 
         yield f"{len(self.fitted)} rows, {plural(len(self.result.fitted), 'figure')}:"
         for name, value in self.result.fitted.items():
-            unit = " ns" if name in ("launch-overhead", "split-time") else ""
+            unit = " ns" if "launch-overhead" in name or "split-time" in name else ""
             yield f"  {name}: {value:g}{unit}"
         yield from self.errors.lines("kernels")
 
@@ -94,7 +94,9 @@ class KernelFit:
             files_text,
         )
 
-        device = device_changes(self.machine, self.before, self.result.device, accuracy_of(self.held_out))
+        device = device_changes(
+            self.machine, self.before, self.result.device, accuracy_of(self.before, self.held_out)
+        )
         types = " and ".join(sorted({row.datatype for row, _ in self.fitted if row.datatype}))
         source = f"{len(self.fitted)} kernels{f' in {types}' if types else ''} of {files_text(files)}"
         errors = self.errors.of_machine()

@@ -10,7 +10,10 @@ Waste is the operations of whole waves of tiles, for each of the kernel's own: p
 and a wave takes as long however many tiles there are. A tile of a product goes through its inner side in
 steps, of which it needs some more to begin and to end; where there are few tiles, that side may be split
 among several. A tile of attention is a part of the queries of one head, and goes through the keys that they
-see; kernels for fewer queries than a tile has are built in another way, and are not cut.
+see; kernels for fewer queries than a tile has are built in another way, and are not cut. The exponentials of
+scores are operations of attention besides, of which its shape says nothing.
+
+Figures are those that the device has for the kernel's operation and datatype (`RooflineDevice.of_kind`).
 
 The clock is 1, or what a cap on the draw leaves (`clock`).
 
@@ -27,7 +30,7 @@ import numpy as np
 from msgspec import Struct, field
 
 from et_sim.basics.errors import MachineError, TraceError, did_you_mean
-from et_sim.basics.unique import groups_of, unique
+from et_sim.basics.unique import groups_of
 from et_sim.basics.units import LONGEST_NS
 from et_sim.compute.clock import Load, clocks
 from et_sim.compute.model import (
@@ -40,7 +43,8 @@ from et_sim.compute.model import (
 )
 from et_sim.compute.operations import FORMS, Operation, Product, read_shape
 from et_sim.machine.datatypes import BITS
-from et_sim.machine.roofline import OTHER, Efficiency, FloatColumn, RooflineDevice
+from et_sim.machine.efficiencies import OTHER, Efficiency, FloatColumn
+from et_sim.machine.roofline import RooflineDevice
 from et_sim.trace.columns import BoolColumn, IntColumn, Trace
 
 PRODUCTS = ("gemm", "grouped_gemm", "conv")
@@ -58,7 +62,7 @@ def waste(device: RooflineDevice, operations: Sequence[Operation]) -> tuple[Floa
         ratios = np.stack([columns.operations(device, 1 << power) for power in powers]) / columns.own
         whole[products], split[products] = ratios[0], ratios.min(axis=0)
     for at, operation in enumerate(operations):
-        if operation.kind in ATTENTION and 0 < device.query_tile <= operation.products[0].rows:
+        if operation.kind in ATTENTION:
             whole[at] = split[at] = _of_attention(device, operation) / operation.operations
     return whole, split
 
@@ -103,12 +107,16 @@ class _Products(Struct, frozen=True):
 
 def _of_attention(device: RooflineDevice, operation: Operation) -> float:
     scores, rows = operation.products[0], device.query_tile
+    queries = scores.rows * scores.count
+    of_pair = sum(product.operations for product in operation.products) / (queries * scores.columns)
+    keys = operation.operations / of_pair / queries  # that a query sees
+    each = of_pair + device.score_operations
+    if not 0 < rows <= scores.rows:
+        return float(queries * keys * each)
     tiles = -(-scores.rows // rows) * scores.count
-    of_pair = sum(product.operations for product in operation.products) / (
-        scores.rows * scores.columns * scores.count
-    )
-    of_query = operation.operations / (scores.rows * scores.count) + of_pair * device.query_prologue
-    return float(_waves(device, tiles) * rows * of_query)
+    mean, longest = keys + device.query_prologue, scores.columns + device.query_prologue
+    last = max(longest, tiles / device.processors * mean + longest - mean)  # where tiles are unequal
+    return float(max(_waves(device, tiles) * mean, device.processors * last) * rows * each)
 
 
 def _waves(device: RooflineDevice, tiles: Any) -> Any:
@@ -129,8 +137,13 @@ class _Work(Struct, frozen=True, eq=False):
     split: FloatColumn  # the same where the inner side is split
     datatype: IntColumn  # index into BITS
     part: FloatColumn  # of the rate of the best kernel
-    kind: list[str]  # kinds of operations there are
-    of_kind: IntColumn
+    kind: list[str]  # of operations, of each device
+    devices: list[RooflineDevice]  # as each kind of operation finds it, in a datatype
+    of_device: IntColumn
+
+    def figure(self, name: str) -> FloatColumn:
+        """A number of the device, as each kernel finds it."""
+        return np.array([float(getattr(device, name)) for device in self.devices])[self.of_device]
 
 
 class Device(Struct, frozen=True, eq=False):
@@ -140,14 +153,16 @@ class Device(Struct, frozen=True, eq=False):
     label: str
     place: str
     _known: dict[str, Operation] = field(default_factory=dict)
-    _waste: dict[str, tuple[float, float]] = field(default_factory=dict)  # of operations, whole and split
+    _waste: dict[tuple[str, int], tuple[float, float]] = field(default_factory=dict)  # whole, and split
+    _devices: dict[tuple[str, int], RooflineDevice] = field(default_factory=dict)  # by kind and datatype
 
     def __post_init__(self) -> None:
-        for name, curve_set in (
-            ("efficiency", self.device.efficiency),
-            ("memory-efficiency", self.device.memory_efficiency),
+        for name, kinds in (
+            ("efficiency", list(self.device.efficiency.curves)),
+            ("memory-efficiency", list(self.device.memory_efficiency.curves)),
+            ("kinds", [kind.partition(" ")[0] for kind in self.device.kinds]),
         ):
-            for kind in curve_set.curves:
+            for kind in kinds:
                 if kind not in FORMS and kind != OTHER:
                     known = (*FORMS, OTHER)
                     remedy = did_you_mean(kind, known) or f"known: {', '.join(known)}"
@@ -164,16 +179,17 @@ class Device(Struct, frozen=True, eq=False):
         """Nothing takes less than a nanosecond."""
         work = self._work(trace, rows)
         names, peak_of = self._peaks(work, trace, rows)
-        efficiency, of_efficiency = _parts(self.device.efficiency, work, work.operations * work.waste)
+        efficiency, of_efficiency = _parts("efficiency", work, work.operations * work.waste)
         whole = work.operations / (peak_of * 1e3 * efficiency * work.part)
-        memory_efficiency, of_memory = _parts(self.device.memory_efficiency, work, work.bytes)
+        memory_efficiency, of_memory = _parts("memory_efficiency", work, work.bytes)
         level, bandwidth = self._levels(work.bytes, trace.is_cold[rows])
         traffic = work.bytes / (bandwidth * memory_efficiency)
         saved = np.maximum(whole * work.waste, traffic) - np.maximum(whole * work.split, traffic)
-        is_split = saved > self.device.split_ns
+        split_ns = work.figure("split_ns")
+        is_split = saved > split_ns
         wasted = np.where(is_split, work.split, work.waste)
         launches = np.where(trace.has("launches", rows), trace.launches[rows], 1)
-        launch = launches * self.device.launch_ns + np.where(is_split, self.device.split_ns, 0.0)
+        launch = launches * work.figure("launch_ns") + np.where(is_split, split_ns, 0.0)
         arithmetic = whole * wasted
         clock, energy = self._clock_and_energy(work, (arithmetic, traffic, launch), level)
         is_capped = clock < 1
@@ -229,22 +245,23 @@ class Device(Struct, frozen=True, eq=False):
     def _work(self, trace: Trace, rows: IntColumn) -> _Work:
         datatype = datatypes_of(trace, rows, self.device.datatype, self.place)
         bits = np.array(list(BITS.values()))[datatype]
-        groups = groups_of(trace.layer_shape[rows], bits)
+        groups = groups_of(trace.layer_shape[rows], datatype)
         kinds_work, kinds = np.ones((5, len(groups))), [OTHER, *FORMS]
         of_kind = np.zeros(len(groups), np.int64)
-        shaped = dict[int, str]()
+        shaped = dict[int, tuple[str, int]]()
         for at, first in enumerate(groups.first.tolist()):
             row = int(rows[first])
             if not trace.has("layer_shape", row):
                 continue
-            shaped[at] = trace.layer_shapes[trace.layer_shape[row]]
-            operation = self._operation(shaped[at], trace, row)
+            shaped[at] = trace.layer_shapes[trace.layer_shape[row]], int(datatype[first])
+            operation = self._operation(shaped[at][0], trace, row)
             kinds_work[:2, at] = operation.operations, operation.bytes(int(bits[first]))
             kinds_work[4, at] = self._part_of(operation)
             of_kind[at] = kinds.index(operation.kind)
         if shaped:
             kinds_work[2:4, list(shaped)] = self._waste_of(list(shaped.values())).T
         operations, size, whole, split, part = kinds_work[:, groups.of_row]
+        pairs = groups_of(of_kind, datatype[groups.first])
         return _Work(
             np.where(trace.has("num_ops", rows), trace.num_ops[rows], operations).astype(np.float64),
             np.where(trace.has("tensor_size", rows), trace.tensor_bytes[rows], size).astype(np.float64),
@@ -252,8 +269,12 @@ class Device(Struct, frozen=True, eq=False):
             split,
             datatype,
             part,
-            kinds,
-            of_kind[groups.of_row],
+            [kinds[int(of_kind[first])] for first in pairs.first.tolist()],
+            [
+                self._as_found(kinds[int(of_kind[first])], int(datatype[groups.first[first]]))
+                for first in pairs.first.tolist()
+            ],
+            pairs.of_row[groups.of_row],
         )
 
     def _part_of(self, operation: Operation) -> float:
@@ -263,17 +284,26 @@ class Device(Struct, frozen=True, eq=False):
             return 1.0
         return kernel.backward if operation.kind == "attention_backward" else kernel.forward
 
+    def _as_found(self, kind: str, datatype: int) -> RooflineDevice:
+        if (kind, datatype) not in self._devices:
+            self._devices[kind, datatype] = self.device.of_kind(kind, list(BITS)[datatype])
+        return self._devices[kind, datatype]
+
     def _operation(self, text: str, trace: Trace, row: int) -> Operation:
         if text not in self._known:
             self._known[text] = read_shape(text, place_of(trace, row)).operation
         return self._known[text]
 
-    def _waste_of(self, texts: list[str]) -> FloatColumn:
-        """A row for each."""
-        new = list(dict.fromkeys(text for text in texts if text not in self._waste))
-        whole, split = waste(self.device, [self._known[text] for text in new])
-        self._waste.update(zip(new, zip(whole.tolist(), split.tolist(), strict=True), strict=True))
-        return np.array([self._waste[text] for text in texts])
+    def _waste_of(self, shapes: list[tuple[str, int]]) -> FloatColumn:
+        """A row for each shape and datatype."""
+        new: dict[tuple[str, int], list[tuple[str, int]]] = {}
+        for shape in dict.fromkeys(shapes):
+            if shape not in self._waste:
+                new.setdefault((self._known[shape[0]].kind, shape[1]), []).append(shape)
+        for (kind, datatype), alike in new.items():
+            whole, split = waste(self._as_found(kind, datatype), [self._known[text] for text, _ in alike])
+            self._waste.update(zip(alike, zip(whole.tolist(), split.tolist(), strict=True), strict=True))
+        return np.array([self._waste[shape] for shape in shapes])
 
     def _peaks(self, work: _Work, trace: Trace, rows: IntColumn) -> tuple[IntColumn, FloatColumn]:
         """Index into BITS plus one of the peak that each kernel has, and what it is; 0 of those that compute
@@ -318,15 +348,15 @@ class Device(Struct, frozen=True, eq=False):
         return Labels.of(words, which)
 
 
-def _parts(
-    efficiency: Efficiency, work: _Work, size: FloatColumn
-) -> tuple[FloatColumn, tuple[list[str], IntColumn]]:
-    """Which part of a peak each kernel reaches, and by whose curve."""
-    efficiencies, which = np.ones(len(size)), np.zeros(len(size), np.int64)
-    names = list(efficiency.curves)
-    for number in unique(work.of_kind).tolist():
-        of_this_kind = np.flatnonzero(work.of_kind == number)
-        kind: Any = work.kind[number]
+def _parts(name: str, work: _Work, size: FloatColumn) -> tuple[FloatColumn, tuple[list[str], IntColumn]]:
+    """Which part of a peak each kernel reaches by the efficiency of this name, and by whose curve."""
+    efficiencies, which, names = np.ones(len(size)), np.zeros(len(size), np.int64), list[str]()
+    for number, (kind, device) in enumerate(zip(work.kind, work.devices, strict=True)):
+        efficiency: Efficiency = getattr(device, name)
+        label = kind if kind in efficiency.curves else OTHER
+        if label not in names:
+            names.append(label)
+        of_this_kind = np.flatnonzero(work.of_device == number)
         efficiencies[of_this_kind] = np.maximum(efficiency.of(kind).at(size[of_this_kind]), 1e-9)
-        which[of_this_kind] = names.index(kind if kind in efficiency.curves else OTHER)
+        which[of_this_kind] = names.index(label)
     return efficiencies, (names, which)

@@ -22,9 +22,10 @@ MOST_OPERATIONS = 1 << 62
 CAUSAL = "causal"
 TIMES = "x"  # behind a shape: how many of them
 INDEX_BYTES = 8
+UNQUANTISED_BYTES = 2  # of a number in 16 bits
 
 # Operations for each element; docs/compute.md says of what they consist.
-LAYER_NORM, RMS_NORM, SOFTMAX = 7, 4, 5
+LAYER_NORM, RMS_NORM, SOFTMAX, QUANTISE = 7, 4, 5, 2
 
 
 class Product(Struct, frozen=True):
@@ -48,7 +49,7 @@ class Operation(Struct, frozen=True):
     operations: int
     elements: int  # read and written, in the operation's datatype
     products: tuple[Product, ...] = ()  # of matrices, of which it consists
-    index_bytes: int = 0
+    other_bytes: int = 0  # read and written, whatever the datatype
     kernel: str = ""  # of attention, if it is not the best of the device
 
     def times(self, count: int) -> Operation:
@@ -58,12 +59,12 @@ class Operation(Struct, frozen=True):
             for product in self.products
         )
         return Operation(
-            self.kind, self.operations * count, self.elements * count, products, self.index_bytes * count
+            self.kind, self.operations * count, self.elements * count, products, self.other_bytes * count
         )
 
     def bytes(self, bits: int) -> int:
         """Bytes read and written, where a number has `bits` bits."""
-        return -(-self.elements * bits // 8) + self.index_bytes
+        return -(-self.elements * bits // 8) + self.other_bytes
 
 
 class Form(Struct, frozen=True):
@@ -193,8 +194,14 @@ def _elementwise(elements: int, inputs: int = 1, operations: int = 1) -> Operati
     return Operation("elementwise", operations * elements, (inputs + 1) * elements)
 
 
+def _quantise(rows: int, width: int) -> Operation:
+    """Numbers in 16 bits are read twice, for the largest and to be scaled, and written in the datatype."""
+    elements = rows * width
+    return Operation("quantise", QUANTISE * elements, elements, other_bytes=2 * UNQUANTISED_BYTES * elements)
+
+
 def _embedding(tokens: int, width: int) -> Operation:
-    return Operation("embedding", 0, 2 * tokens * width, index_bytes=INDEX_BYTES * tokens)
+    return Operation("embedding", 0, 2 * tokens * width, other_bytes=INDEX_BYTES * tokens)
 
 
 _ATTENTION = ("BATCH", "HEADS", "KEY_HEADS", "QUERIES", "KEYS", "WIDTH", "VALUE_WIDTH")
@@ -219,6 +226,7 @@ FORMS: Mapping[str, Form] = MappingProxyType(
         "rmsnorm": Form(("ROWS", "WIDTH"), _norm("rmsnorm", RMS_NORM, 1)),
         "softmax": Form(("ROWS", "WIDTH"), _norm("softmax", SOFTMAX, 0)),
         "elementwise": Form(("ELEMENTS", "INPUTS", "OPERATIONS"), _elementwise, optional=2),
+        "quantise": Form(("ROWS", "WIDTH"), _quantise),
         "embedding": Form(("TOKENS", "WIDTH"), _embedding),
     }
 )

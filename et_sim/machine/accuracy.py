@@ -30,6 +30,7 @@ from msgspec.structs import replace
 from et_sim.basics.uncertainty import ASSUMED, BASES, MEASURED, MODELLED, WHOLE, Composition, Term
 from et_sim.documents.keys import Key, Remarks, Section, read_keys
 from et_sim.documents.kinds import CHOICE, NUMBER, OBJECT, TEXT
+from et_sim.machine.datatypes import BITS
 
 DEVICE = "device"
 KERNELS, COMMUNICATION, RECORDED, TABLES = "kernels", "communication", "recorded", "measured"
@@ -41,7 +42,7 @@ LARGE_BYTES = 1 << 26  # and collectives, as nccl-tests counts, no `small_librar
 OPERATIONS = (
     *("gemm", "grouped_gemm", "conv", "attention", "attention_backward"),
     *(SMALL_GEMM, SHORT_ATTENTION),
-    *("layernorm", "rmsnorm", "softmax", "elementwise", "embedding"),
+    *("layernorm", "rmsnorm", "softmax", "elementwise", "quantise", "embedding"),
 )
 EXCHANGES = (
     *("all_reduce", "reduce", "all_gather", "gather", "scatter", "broadcast", "all_to_all"),
@@ -79,16 +80,16 @@ class Accuracy(Struct, frozen=True):
         """Of all times together."""
         return self.terms[WHOLE]
 
-    def of_kernel(self, shape: str) -> str:
-        """The class of kernels of such a shape."""
-        for kind in (small_kind(shape), shape.partition(" ")[0]):
-            if kind in OPERATIONS and kind in self.terms:
-                return kind
-        return KERNELS
+    def of_kernel(self, shape: str, datatype: str = "") -> str:
+        """The class of kernels of such a shape; that of the datatype, if it is named, comes first."""
+        kinds = [kind for kind in (small_kind(shape), shape.partition(" ")[0]) if kind in OPERATIONS]
+        of_datatype = [f"{kind} {datatype}" for kind in kinds if datatype]
+        return next((kind for kind in (*of_datatype, *kinds) if kind in self.terms), KERNELS)
 
-    def of_kernel_alone(self, shape: str) -> Composition | None:
+    def of_kernel_alone(self, shape: str, datatype: str = "") -> Composition | None:
         """What the time of a kernel of such a shape consists of."""
-        return Composition.of(self.device, self.whole, self.terms, {(self.of_kernel(shape), shape): 1.0})
+        kind = self.of_kernel(shape, datatype)
+        return Composition.of(self.device, self.whole, self.terms, {(kind, shape): 1.0})
 
     def of_exchange(self, kind: str) -> str:
         """The class of transfers of a kind that no library does."""
@@ -137,7 +138,7 @@ _MEANINGS: Mapping[str, str] = MappingProxyType(
     {
         KERNELS: "Kernels that a model times; a kind of operation, such as `gemm`, may have its own entry. "
         "Of `gemm`, those with a side below 1,024 may have one apart, `small_gemm`; of `attention`, those of "
-        "fewer than 2,048 queries, `short_attention`.",
+        "fewer than 2,048 queries, `short_attention`; and all, those of a datatype: `gemm fp8`.",
         TABLES: "Kernels whose times stand in a table of measured times.",
         RECORDED: "Kernels, copies and communication that take the times of a recording.",
         COMMUNICATION: "Transfers that nothing hides; a kind, such as `all_reduce`, may have its own entry.",
@@ -189,12 +190,19 @@ def read_accuracy(given: dict[str, Any] | None, section: Section, remarks: Remar
         return None
     section = section.entry(ACCURACY, given)
     known = {key.name: key for key in ACCURACY_KEYS}
-    for name in FAMILY:
+    of_datatypes = [name for name in given if _is_of_datatype(name)]
+    for name in (*FAMILY, *of_datatypes):
         known[name] = replace(known[KERNELS], name=name)
     terms = dict(DEFAULTS)
     for name, value in read_keys(section, tuple(known.values()), remarks).items():
         if name != DEVICE:
             read = read_keys(section.entry(name, value), TERM_KEYS, remarks)
-            usual = DEFAULTS[FAMILY.get(name, name)]
+            usual = DEFAULTS[KERNELS if name in of_datatypes else FAMILY.get(name, name)]
             terms[name] = Term(**{**usual.as_dict(), **read})
     return Accuracy(given.get(DEVICE, ""), MappingProxyType(terms))
+
+
+def _is_of_datatype(name: str) -> bool:
+    """Whether a class is of an operation in one datatype: `gemm fp8`."""
+    operation, _, datatype = name.partition(" ")
+    return operation in OPERATIONS and datatype in BITS

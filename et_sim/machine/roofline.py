@@ -5,25 +5,18 @@ Its fields are the keys of the model. Not here: what a kernel takes on it (`et_s
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
-
-import numpy as np
-import numpy.typing as npt
-from msgspec import Struct, field, structs
+from typing import Any, ClassVar
 
 from et_sim.basics.attention_names import ATTENTION_KERNELS
-from et_sim.basics.errors import MachineError
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import Kind, Remarks, Section, Slot, key, nearest, show
 from et_sim.documents.kinds import (
     NAMED,
-    NUMBER,
     OBJECT,
     choice,
     count,
@@ -37,20 +30,12 @@ from et_sim.documents.kinds import (
     watts,
 )
 from et_sim.machine.datatypes import BITS
+from et_sim.machine.efficiencies import EFFICIENCY, TILES, Efficiency, Tile, is_part
+from et_sim.machine.kernel_kinds import KINDS, LARGEST, PARTS, KernelKind, constants_of
 from et_sim.machine.power import POWER, Power
 
-if TYPE_CHECKING:
-    from et_sim.machine.measured import Measured
-
 LARGEST_RATE = 1 << 40
-LARGEST_TILE = 65536
-LARGEST = 1 << 20  # count of processors, or steps
-CURVE_KEYS = ("peak", "half", "table")
 ANY = ""  # the datatype of a peak that holds for all of them
-
-
-FloatColumn = npt.NDArray[np.float64]
-OTHER = "other"  # operations without an entry of their own
 
 
 @quick_dataclass(frozen=True)
@@ -72,57 +57,6 @@ class MemoryLevel:
         return replace(self, bandwidth=self.bandwidth * multiple)
 
 
-class Curve(Struct, frozen=True):
-    """Which part of a peak is reached, by size: `peak` x / (x + `half`), or measured points.
-
-    Between points it is a line over the logarithm of the size, beyond them that of the nearest.
-    """
-
-    peak: float = 1.0
-    half: float = 0.0
-    sizes: tuple[float, ...] = ()
-    values: tuple[float, ...] = ()
-
-    def at(self, size: FloatColumn) -> FloatColumn:
-        """The part that is reached by operations of some sizes."""
-        speed: FloatColumn
-        if self.sizes:
-            speed = self.peak * np.interp(np.log(np.maximum(size, 1.0)), np.log(self.sizes), self.values)
-        else:
-            speed = self.peak * size / (size + self.half) if self.half else np.full(len(size), self.peak)
-        return speed
-
-
-class Efficiency(Struct, frozen=True):
-    """Curves by kind of operation."""
-
-    curves: Mapping[str, Curve] = field(default_factory=lambda: MappingProxyType({OTHER: Curve()}))
-
-    def of(self, kind: str) -> Curve:
-        """That of a kind of operation."""
-        return self.curves.get(kind) or self.curves.get(OTHER) or Curve()
-
-    def better(self, kind: str, multiple: float) -> Efficiency:
-        """With the curve of a kind multiplied."""
-        curve = self.curves[kind]
-        raised = structs.replace(curve, peak=curve.peak * multiple)
-        return Efficiency(MappingProxyType({**self.curves, kind: raised}))
-
-
-class Tile(Struct, frozen=True):
-    """Of a product's output, and the step in which it goes through the inner side; `part`: of the peak that
-    processors reach with such tiles."""
-
-    rows: int
-    columns: int
-    step: int
-    part: float = 1.0
-
-
-def _is_part(value: Any, most: float = 1) -> bool:
-    return type(value) in (int, float) and 0 < value <= most
-
-
 def _peaks(slot: Slot, value: Any) -> Mapping[str, float]:
     section = slot.section.entry(slot.key.name, OBJECT.read(slot, value))
     if not value:
@@ -131,111 +65,12 @@ def _peaks(slot: Slot, value: Any) -> Mapping[str, float]:
         if name not in BITS:
             remedy = nearest(name, BITS) or f"known: {', '.join(BITS)}"
             raise section.fault(f"datatype {show(name)} is not known", remedy)
-        if not _is_part(figure, LARGEST_RATE):
+        if not is_part(figure, LARGEST_RATE):
             raise section.fault(f'key "{name}" is {show(figure)}', "allowed: a number > 0, in TFLOPS")
     return MappingProxyType({name: float(figure) for name, figure in value.items()})
 
 
-def _efficiency(slot: Slot, value: Any) -> Efficiency:
-    if not isinstance(value, dict):
-        part = NUMBER.read(slot, value)
-        if not _is_part(part):
-            raise slot.refusal(value)
-        return Efficiency(MappingProxyType({OTHER: Curve(part)}))
-    section = slot.section.entry(slot.key.name, value)
-    if not value:
-        raise section.fault("nothing is given", f'for example {{"gemm": 0.8, "{OTHER}": 1}}')
-    if any(name in CURVE_KEYS for name in value):
-        return Efficiency(MappingProxyType(_curves(section, slot.remarks)))
-    curves = {kind: _curve(section, kind, slot.remarks) for kind in value}
-    return Efficiency(MappingProxyType({OTHER: Curve(), **curves}))
-
-
-def _curve(section: Section, kind: str, remarks: Remarks) -> Curve:
-    """The curve of a kind of operation."""
-    entry = section.content[kind]
-    inner = section.entry(kind, entry)
-    if not isinstance(entry, dict):
-        return Curve(_part(entry, inner))
-    curves = _curves(inner, remarks)
-    if list(curves) != [OTHER]:
-        raise inner.fault(
-            "the table has a column 'operation', and stands under one",
-            "leave the column out, or name the table for all operations",
-        )
-    return curves[OTHER]
-
-
-def _curves(section: Section, remarks: Remarks) -> dict[str, Curve]:
-    """A fitted curve, or measured ones by kind of operation."""
-    entry = section.content
-    for name in entry:
-        if name not in CURVE_KEYS:
-            remedy = nearest(name, CURVE_KEYS) or f"known: {', '.join(CURVE_KEYS)}"
-            raise section.fault(f"key {show(name)} is not known", remedy)
-    if "table" in entry:
-        if len(entry) > 1 or not isinstance(entry["table"], str):
-            raise section.fault('"table" names a file, and stands alone', "correct it")
-        from et_sim.machine.measured import read_measured
-
-        path = section.beside(entry["table"])
-        return _measured(read_measured(path, ("size", "efficiency"), ("operation",), remarks))
-    half: Any = entry.get("half")
-    if not _is_part(half, sys.float_info.max):
-        raise section.fault(
-            f'key "half" is {show(half)}',
-            "give the size at which half of the peak is reached, a number > 0",
-        )
-    return {OTHER: Curve(_part(entry.get("peak", 1.0), section.entry("peak", {})), float(half))}
-
-
-def _part(value: Any, section: Section) -> float:
-    if not _is_part(value):
-        raise section.fault(f"{show(value)} is no efficiency", "allowed: a number > 0 and <= 1")
-    return float(value)
-
-
-def _measured(table: Measured) -> dict[str, Curve]:
-    points: dict[str, dict[float, float]] = {}
-    for row in range(len(table.rows)):
-        value = table.number(row, "efficiency")
-        if value > 1:
-            raise MachineError(f"the efficiency is {value:g}", place=table.at(row), remedy="give at most 1")
-        table.add_point(points.setdefault(table.word(row, "operation") or OTHER, {}), row, value)
-    if not points:
-        raise MachineError("the table has no rows", place=table.place, remedy="give two sizes at least")
-    curves = {
-        kind: Curve(1.0, 0.0, *table.curve(measured, "" if kind == OTHER else kind))
-        for kind, measured in points.items()
-    }
-    return curves if OTHER in curves else {OTHER: Curve(), **curves}
-
-
-def _tiles(slot: Slot, value: Any) -> tuple[Tile, ...]:
-    if not isinstance(value, list) or not value or not all(map(_is_tile, value)):
-        raise slot.refusal(value)
-    return tuple(Tile(*sides) for sides in value)
-
-
-def _is_tile(value: Any) -> bool:
-    return (
-        isinstance(value, list)
-        and len(value) in (3, 4)
-        and all(type(side) is int and 1 <= side <= LARGEST_TILE for side in value[:3])
-        and all(map(_is_part, value[3:]))
-    )
-
-
 PEAKS = Kind("peaks", OBJECT.allowed, _peaks)
-EFFICIENCY = Kind("number or object", lambda _: "a number > 0 and <= 1, or an object", _efficiency)
-TILES = Kind(
-    "list of [M, N, K] or [M, N, K, part]",
-    lambda _: (
-        "a list such as [[128, 256, 64]] or [[128, 256, 64, 0.9]], each of three whole numbers "
-        "from 1 to 65536, and perhaps a part > 0 and <= 1"
-    ),
-    _tiles,
-)
 
 
 _portion = partial(number, minimum=0, above_minimum=True, maximum=1, form="a number > 0 and <= 1")
@@ -327,6 +162,19 @@ class RooflineDevice:
         needs="query-tile",
         maximum=LARGEST,
     )
+    score_operations: float = number(
+        "Operations in whose time a processor takes the exponential of a score of attention, beside those of "
+        "its products.",
+        0.0,
+        maximum=LARGEST,
+    )
+    kinds: Mapping[str, KernelKind] = key(
+        KINDS,
+        'Constants of kinds of kernels that are not those above, by operation and datatype: `{"gemm fp8": '
+        '{"prologue": 2}, "attention": {"launch-overhead": "6us"}}`; see [kinds](compute.md#kinds).',
+        MappingProxyType({}),
+        of=KernelKind,
+    )
     attention_kernels: Mapping[str, AttentionKernel] = key(
         NAMED,
         "Kernels of attention that are slower than the best one, which `efficiency` is about: which part of "
@@ -367,6 +215,14 @@ class RooflineDevice:
                     'give the largest level first, and a "capacity" to all behind it',
                 )
 
+    def of_kind(self, operation: str, datatype: str) -> RooflineDevice:
+        """The device as kernels of an operation and a datatype find it."""
+        changes = constants_of(self.kinds, operation, datatype)
+        for name in PARTS:
+            if name in changes:
+                changes[name] = getattr(self, name).with_curve(operation, changes[name])
+        return replace(self, **changes)
+
     @property
     def at_full_clock(self) -> RooflineDevice:
         """The device for a moment: no kernel is long enough for its draw to count."""
@@ -382,9 +238,10 @@ class RooflineDevice:
         """The field of every figure, and what it is called there."""
         places = {f"peak of {datatype}": ("peaks", datatype) for datatype in self.peaks}
         places |= {f"bandwidth of {level.name}": ("levels", level.name) for level in self.levels}
-        places |= {f"efficiency of {kind}": ("efficiency", kind) for kind in self.efficiency.curves}
-        for kind in self.memory_efficiency.curves:
-            places[f"memory efficiency of {kind}"] = ("memory_efficiency", kind)
+        for name in PARTS:
+            others = (kind.partition(" ")[0] for kind, entry in self.kinds.items() if getattr(entry, name))
+            for kind in (*getattr(self, name).curves, *others):
+                places[f"{name.replace('_', ' ')} of {kind}"] = (name, kind)
         return places | ({"launch overhead": ("launch_ns", "")} if self.launch_ns else {})
 
     def scaled(self, name: str, multiple: float) -> tuple[RooflineDevice, float] | None:
@@ -402,9 +259,15 @@ class RooflineDevice:
             case "levels":
                 after = tuple(curve.faster(multiple) if curve.name == key else curve for curve in before)
             case "launch_ns":
-                split_ns = self.split_ns * multiple
-                return replace(self, launch_ns=before * multiple, split_ns=split_ns), multiple
+                kinds = {kind: entry.slower(multiple) for kind, entry in self.kinds.items()}
+                times = {"launch_ns": before * multiple, "split_ns": self.split_ns * multiple}
+                return replace(self, **times, kinds=MappingProxyType(kinds)), multiple
             case _:
                 after = before.better(key, multiple)
+                kinds = {
+                    kind: entry.better(field_name, multiple) if kind.partition(" ")[0] == key else entry
+                    for kind, entry in self.kinds.items()
+                }
+                return replace(self, **{field_name: after}, kinds=MappingProxyType(kinds)), multiple
         changed: dict[str, Any] = {field_name: after}
         return replace(self, **changed), multiple

@@ -27,6 +27,7 @@ from et_sim.machine.accuracy import (
     TABLES,
     Accuracy,
 )
+from et_sim.machine.datatypes import datatype_named
 from et_sim.plan.records import Action, Plan
 from et_sim.timeline.rows import KIND_NAMES, Rows
 from et_sim.timeline.statistics import Statistics
@@ -40,6 +41,8 @@ Amounts = dict[tuple[str, str], float]
 _SHAPED, _NAMED, _RECORDED, _OF_TABLE = range(4)
 _NETWORK, _LIBRARY, _LIBRARY_BETWEEN, _RECORDING = range(4)  # what times a transfer
 _BITS, _BITS_OF_POWER = 32, 8  # of numbers of shapes, names and members; of powers of two
+_BITS_OF_DATATYPES = 16
+_MOST_DATATYPES = (1 << _BITS_OF_DATATYPES) - 1
 _MASK = (1 << _BITS) - 1
 
 
@@ -82,7 +85,8 @@ class _Time:
             known[bound.codes[which] == bound.texts.index(MEASURED)] = _OF_TABLE
         known[_is_recorded(rows, which)] = _RECORDED
         number = np.where(known == _SHAPED, self._trace.layer_shape[node], self._trace.name[node])
-        item = known.astype(np.int64) << _BITS | number
+        datatype = self._trace.datatype[node].astype(np.int64) & _MOST_DATATYPES
+        item = (known.astype(np.int64) << _BITS_OF_DATATYPES | datatype) << _BITS | number
         return np.stack((item, rows.start_ns[which], rows.end_ns[which]))
 
     def _of_transfers(self, rows: Rows, which: Any) -> Any:
@@ -124,10 +128,11 @@ class _Time:
         return Composition.of(self._accuracy.device, self._accuracy.whole, terms, amounts)
 
     def _kernel(self, item: int) -> tuple[str, str]:
-        known, number = item >> _BITS, item & _MASK
+        kind, number = item >> _BITS, item & _MASK
+        known, datatype = divmod(kind, 1 << _BITS_OF_DATATYPES)
         if known == _SHAPED:
-            shape = self._trace.layer_shapes[number]
-            return self._accuracy.of_kernel(shape), shape
+            shape, text = self._trace.layer_shapes[number], self._trace.datatypes[datatype]
+            return self._accuracy.of_kernel(shape, datatype_named(text) or ""), shape
         name = self._trace.names[number]
         return {_RECORDED: RECORDED, _OF_TABLE: TABLES}.get(known, KERNELS), name
 

@@ -74,6 +74,11 @@ def elementwise(elements: int, inputs: int = 1, operations: int = 1) -> str:
     return _written("elementwise", (elements, inputs, operations))
 
 
+def quantise(rows: int, width: int) -> str:
+    """Numbers in 16 bits turned into the kernel's datatype, scaled by the largest of them."""
+    return _written("quantise", (rows, width))
+
+
 def embedding(tokens: int, width: int) -> str:
     """Rows looked up in a table."""
     return _written("embedding", (tokens, width))

@@ -153,10 +153,16 @@ def _kernels(
             job: Any = rows[number].job
             try:
                 build = TraceBuilder(source=f"kernel on {name}")
-                build.compute(job.shape, layer_shape=job.shape, dtype=job.datatype or None)
-                time_ns = int(times(build.build(), np.zeros(1, np.int64), 0)[0])
+                shapes = (job.shape, *job.included)
+                for shape in shapes:
+                    build.compute(shape, layer_shape=shape, dtype=job.datatype or None)
+                time_ns = int(times(build.build(), np.arange(len(shapes)), 0).sum())
                 stated = system.accuracy
-                predicted[number] = time_ns, None if stated is None else stated.of_kernel_alone(job.shape)
+                datatype = datatype_named(job.datatype) or ""
+                predicted[number] = (
+                    time_ns,
+                    None if stated is None else stated.of_kernel_alone(job.shape, datatype),
+                )
             except EtSimError as error:
                 predicted[number] = str(error)
     return predicted

@@ -31,6 +31,7 @@ from et_sim.basics.errors import InputError, UsageError
 from et_sim.documents.keys import show
 from et_sim.documents.reading import parse_json
 from et_sim.machine.accuracy import LARGE_SIDE, LONG_SEQUENCE
+from et_sim.validation.included import included_kernels
 from et_sim.workloads import Model, Plan, read_model
 from et_sim.workloads.models.model import Attention, FeedForward
 
@@ -75,10 +76,11 @@ def _checked(table: dict[str, Any]) -> dict[str, Any]:
 
 
 class Kernel(Struct, frozen=True):
-    """A kernel alone."""
+    """A kernel alone, or with others that its table's times include."""
 
     shape: str
     datatype: str
+    included: tuple[str, ...] = ()
 
 
 class Collective(Struct, frozen=True):
@@ -150,7 +152,7 @@ def _kernels(path: Path, text: str) -> Iterator[Row]:
             size_of_kernel(kind, shape),
             shape,
             _time(row["us"], path, table, numbers[table]),
-            Kernel(shape, str(facts.get("dtype", ""))),
+            Kernel(shape, str(facts.get("dtype", "")), included_kernels(facts, shape)),
         )
 
 

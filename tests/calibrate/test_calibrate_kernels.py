@@ -11,7 +11,7 @@ import pytest
 from msgspec import structs
 
 from et_sim.basics.errors import InputError
-from et_sim.calibrate.kernel_factors import FAMILIES, factors
+from et_sim.calibrate.kernel_factors import FAMILIES, factors, target_of
 from et_sim.calibrate.kernels import Kernels, Measured, fit, left_out
 from et_sim.calibrate.machine_file import device_of
 from et_sim.cli import main
@@ -22,7 +22,7 @@ SIDES = (64, 512, 1536, 4096, 16384)
 PRODUCTS = [f"gemm {m} {n} {k}" for m, n, k in itertools.product(SIDES, SIDES, SIDES)]
 ATTENTION = [
     f"attention 1 {heads} {heads} {tokens} {tokens} 128 causal"
-    for heads, tokens in itertools.product((8, 16, 64), (256, 1024, 4096))
+    for heads, tokens in itertools.product((8, 16, 64), (256, 512, 1024, 4096))
 ]
 SOFTMAX = [f"softmax {rows} {width}" for rows, width in itertools.product((1 << 14, 1 << 16), (1024, 4096))]
 
@@ -34,9 +34,9 @@ def other() -> RooflineDevice:
     changes = {"launch-overhead": 3100.0, "split-time": 1700.0, "prologue": 2.5}
     changes |= {"memory-efficiency of gemm": 0.8, "part with tiles of 32768": 0.9}
     changes |= {"part with tiles of 8192": 0.7, "efficiency of attention": 0.66, "query-prologue": 200.0}
-    changes |= {"memory-efficiency of softmax": 0.5}
+    changes |= {"launch-overhead of attention": 4000.0, "memory-efficiency of softmax": 0.5}
     for family in FAMILIES:
-        for factor in factors(device, family, family.kinds[0]):
+        for factor in factors(device, target_of(device, family, family.kinds[0], "")):
             device = factor.change(device, changes.get(factor.name, factor.start))
     return device
 
@@ -63,7 +63,8 @@ def test_a_fit_finds_the_device_that_made_the_rows(other: RooflineDevice) -> Non
     assert fitted.fitted["memory-efficiency of gemm"] == pytest.approx(0.8, rel=0.03)
     assert fitted.fitted["efficiency of attention"] == pytest.approx(0.66, rel=0.03)
     assert fitted.fitted["memory-efficiency of softmax"] == pytest.approx(0.5, rel=0.03)
-    assert fitted.device.query_tile == 128
+    assert fitted.fitted["launch-overhead of attention"] == pytest.approx(4000, rel=0.1)
+    assert fitted.device.query_tile == 64
 
 
 @pytest.mark.deep

@@ -1,0 +1,195 @@
+"""Parts of peaks that kernels reach, and the tiles that they are cut into, as system files write them.
+
+Not here: the device that has them (`roofline`), and what a kernel takes then (`et_sim.compute.device`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct, field, structs
+
+from et_sim.basics.errors import MachineError
+from et_sim.documents.keys import Kind, Remarks, Section, Slot, nearest, show
+from et_sim.documents.kinds import NUMBER
+
+if TYPE_CHECKING:
+    from et_sim.machine.measured import Measured
+
+LARGEST_TILE = 65536
+CURVE_KEYS = ("peak", "half", "table")
+OTHER = "other"  # operations without an entry of their own
+
+FloatColumn = npt.NDArray[np.float64]
+
+
+class Curve(Struct, frozen=True):
+    """Which part of a peak is reached, by size: `peak` x / (x + `half`), or measured points.
+
+    Between points it is a line over the logarithm of the size, beyond them that of the nearest.
+    """
+
+    peak: float = 1.0
+    half: float = 0.0
+    sizes: tuple[float, ...] = ()
+    values: tuple[float, ...] = ()
+
+    def at(self, size: FloatColumn) -> FloatColumn:
+        """The part that is reached by operations of some sizes."""
+        speed: FloatColumn
+        if self.sizes:
+            speed = self.peak * np.interp(np.log(np.maximum(size, 1.0)), np.log(self.sizes), self.values)
+        else:
+            speed = self.peak * size / (size + self.half) if self.half else np.full(len(size), self.peak)
+        return speed
+
+    def raised(self, multiple: float) -> Curve:
+        """With a multiple of every part."""
+        return structs.replace(self, peak=self.peak * multiple)
+
+
+class Efficiency(Struct, frozen=True):
+    """Curves by kind of operation."""
+
+    curves: Mapping[str, Curve] = field(default_factory=lambda: MappingProxyType({OTHER: Curve()}))
+
+    def of(self, kind: str) -> Curve:
+        """That of a kind of operation."""
+        return self.curves.get(kind) or self.curves.get(OTHER) or Curve()
+
+    def with_curve(self, kind: str, curve: Curve) -> Efficiency:
+        """With the curve of a kind in place of its own."""
+        return Efficiency(MappingProxyType({**self.curves, kind: curve}))
+
+    def better(self, kind: str, multiple: float) -> Efficiency:
+        """With the curve of a kind multiplied, if it has one of its own."""
+        if kind not in self.curves:
+            return self
+        return self.with_curve(kind, self.curves[kind].raised(multiple))
+
+
+class Tile(Struct, frozen=True):
+    """Of a product's output, and the step in which it goes through the inner side; `part`: of the peak that
+    processors reach with such tiles."""
+
+    rows: int
+    columns: int
+    step: int
+    part: float = 1.0
+
+
+def is_part(value: Any, most: float = 1) -> bool:
+    return type(value) in (int, float) and 0 < value <= most
+
+
+def _efficiency(slot: Slot, value: Any) -> Efficiency:
+    if not isinstance(value, dict):
+        part = NUMBER.read(slot, value)
+        if not is_part(part):
+            raise slot.refusal(value)
+        return Efficiency(MappingProxyType({OTHER: Curve(part)}))
+    section = slot.section.entry(slot.key.name, value)
+    if not value:
+        raise section.fault("nothing is given", f'for example {{"gemm": 0.8, "{OTHER}": 1}}')
+    if any(name in CURVE_KEYS for name in value):
+        return Efficiency(MappingProxyType(_curves(section, slot.remarks)))
+    curves = {kind: _curve(section, kind, slot.remarks) for kind in value}
+    return Efficiency(MappingProxyType({OTHER: Curve(), **curves}))
+
+
+def _curve(section: Section, kind: str, remarks: Remarks) -> Curve:
+    """The curve of a kind of operation."""
+    entry = section.content[kind]
+    inner = section.entry(kind, entry)
+    if not isinstance(entry, dict):
+        return Curve(_part(entry, inner))
+    curves = _curves(inner, remarks)
+    if list(curves) != [OTHER]:
+        raise inner.fault(
+            "the table has a column 'operation', and stands under one",
+            "leave the column out, or name the table for all operations",
+        )
+    return curves[OTHER]
+
+
+def _curves(section: Section, remarks: Remarks) -> dict[str, Curve]:
+    """A fitted curve, or measured ones by kind of operation."""
+    entry = section.content
+    for name in entry:
+        if name not in CURVE_KEYS:
+            remedy = nearest(name, CURVE_KEYS) or f"known: {', '.join(CURVE_KEYS)}"
+            raise section.fault(f"key {show(name)} is not known", remedy)
+    if "table" in entry:
+        if len(entry) > 1 or not isinstance(entry["table"], str):
+            raise section.fault('"table" names a file, and stands alone', "correct it")
+        from et_sim.machine.measured import read_measured
+
+        path = section.beside(entry["table"])
+        return _measured(read_measured(path, ("size", "efficiency"), ("operation",), remarks))
+    half: Any = entry.get("half")
+    if not is_part(half, sys.float_info.max):
+        raise section.fault(
+            f'key "half" is {show(half)}',
+            "give the size at which half of the peak is reached, a number > 0",
+        )
+    return {OTHER: Curve(_part(entry.get("peak", 1.0), section.entry("peak", {})), float(half))}
+
+
+def _part(value: Any, section: Section) -> float:
+    if not is_part(value):
+        raise section.fault(f"{show(value)} is no efficiency", "allowed: a number > 0 and <= 1")
+    return float(value)
+
+
+def _measured(table: Measured) -> dict[str, Curve]:
+    points: dict[str, dict[float, float]] = {}
+    for row in range(len(table.rows)):
+        value = table.number(row, "efficiency")
+        if value > 1:
+            raise MachineError(f"the efficiency is {value:g}", place=table.at(row), remedy="give at most 1")
+        table.add_point(points.setdefault(table.word(row, "operation") or OTHER, {}), row, value)
+    if not points:
+        raise MachineError("the table has no rows", place=table.place, remedy="give two sizes at least")
+    curves = {
+        kind: Curve(1.0, 0.0, *table.curve(measured, "" if kind == OTHER else kind))
+        for kind, measured in points.items()
+    }
+    return curves if OTHER in curves else {OTHER: Curve(), **curves}
+
+
+def _tiles(slot: Slot, value: Any) -> tuple[Tile, ...]:
+    if not isinstance(value, list) or not value or not all(map(_is_tile, value)):
+        raise slot.refusal(value)
+    return tuple(Tile(*sides) for sides in value)
+
+
+def _is_tile(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) in (3, 4)
+        and all(type(side) is int and 1 <= side <= LARGEST_TILE for side in value[:3])
+        and all(map(is_part, value[3:]))
+    )
+
+
+def _of_one(slot: Slot, value: Any) -> Curve:
+    return _curve(slot.section.entry(slot.key.name, {slot.key.name: value}), slot.key.name, slot.remarks)
+
+
+EFFICIENCY = Kind("number or object", lambda _: "a number > 0 and <= 1, or an object", _efficiency)
+CURVE = Kind(
+    "number or object", lambda _: 'a number > 0 and <= 1, or an object with "peak" and "half"', _of_one
+)
+TILES = Kind(
+    "list of [M, N, K] or [M, N, K, part]",
+    lambda _: (
+        "a list such as [[128, 256, 64]] or [[128, 256, 64, 0.9]], each of three whole numbers "
+        "from 1 to 65536, and perhaps a part > 0 and <= 1"
+    ),
+    _tiles,
+)

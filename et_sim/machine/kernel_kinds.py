@@ -1,0 +1,102 @@
+"""Constants of single kinds of kernels, such as `gemm fp8` or `attention`, where they are not the device's.
+
+An entry is named by an operation, and perhaps a datatype behind it. It holds for kernels of that operation;
+how kinds of one family are launched and cut is that of their lead (`gemm`, `attention`), unless they have it
+themselves. Not here: the device (`roofline`), and what a kernel takes (`et_sim.compute.device`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from et_sim.basics.quick_dataclass import quick_dataclass
+from et_sim.documents.keys import Kind, Slot, build, key, keys_of, nearest, read_keys, show
+from et_sim.documents.kinds import count, number, time
+from et_sim.machine.datatypes import BITS
+from et_sim.machine.efficiencies import CURVE, TILES, Curve, Tile
+
+LARGEST = 1 << 20  # steps, or queries
+LEADS: Mapping[str, str] = MappingProxyType(
+    {"grouped_gemm": "gemm", "conv": "gemm", "attention_backward": "attention"}
+)
+PARTS = ("efficiency", "memory_efficiency")  # fields that are of the operation alone
+
+
+@quick_dataclass(frozen=True)
+class KernelKind:
+    """Constants of a kind of kernels; None: those of the device."""
+
+    efficiency: Curve | None = key(CURVE, "In place of `efficiency` of the operation.", None)
+    memory_efficiency: Curve | None = key(CURVE, "In place of `memory-efficiency` of the operation.", None)
+    launch_ns: float | None = time(
+        "In place of `launch-overhead`: kernels that prepare and end it are part of it.",
+        None,
+        name="launch-overhead",
+    )
+    tiles: tuple[Tile, ...] | None = key(TILES, "In place of `tiles`.", None)
+    prologue: float | None = number("In place of `prologue`.", None, maximum=LARGEST)
+    split_k: int | None = count("In place of `split-k`.", None, minimum=1, maximum=1 << 10)
+    split_ns: float | None = time("In place of `split-time`.", None, name="split-time")
+    query_tile: int | None = count("In place of `query-tile`.", None, minimum=1, maximum=LARGEST)
+    query_prologue: float | None = number("In place of `query-prologue`.", None, maximum=LARGEST)
+
+    def slower(self, multiple: float) -> KernelKind:
+        """With a multiple of what launches and splits take."""
+        times = {name: getattr(self, name) for name in ("launch_ns", "split_ns")}
+        return replace(self, **{name: ns * multiple for name, ns in times.items() if ns is not None})
+
+    def better(self, field: str, multiple: float) -> KernelKind:
+        """With a multiple of one of its efficiencies, if it has it."""
+        curve: Curve | None = getattr(self, field)
+        changed: dict[str, Any] = {} if curve is None else {field: curve.raised(multiple)}
+        return replace(self, **changed)
+
+
+FIELDS = tuple(KernelKind.__dataclass_fields__)
+
+
+def _kinds(slot: Slot, value: Any) -> Mapping[str, KernelKind]:
+    if not isinstance(value, dict):
+        raise slot.refusal(value)
+    whole = slot.section.entry(slot.key.name, value)
+    kinds: dict[str, KernelKind] = {}
+    for name, entry in value.items():
+        words = name.split(" ")
+        if len(words) > 2 or (len(words) == 2 and words[1] not in BITS):
+            remedy = nearest(words[-1], BITS) or 'write "OPERATION" or "OPERATION DTYPE"'
+            raise whole.fault(f"kind {show(name)} is not known", remedy)
+        if not isinstance(entry, dict):
+            raise whole.fault(f"key {show(name)} is {show(entry)}", "allowed: an object")
+        section = whole.entry(name, entry)
+        given = read_keys(section, keys_of(KernelKind), slot.remarks)
+        kinds[name] = build(KernelKind, given, section, slot.remarks)
+    return MappingProxyType(kinds)
+
+
+KINDS = Kind(
+    "objects by kind",
+    lambda _: 'objects by "OPERATION" or "OPERATION DTYPE", each with some of the keys',
+    _kinds,
+)
+
+
+def constants_of(kinds: Mapping[str, KernelKind], operation: str, datatype: str) -> dict[str, Any]:
+    """Fields of the device that are others for kernels of an operation and a datatype."""
+    found: dict[str, Any] = {}
+    for name, fields in _entries(operation, datatype):
+        if name in kinds:
+            values = ((field, getattr(kinds[name], field)) for field in fields)
+            found |= {field: value for field, value in values if value is not None}
+    return found
+
+
+def _entries(operation: str, datatype: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Names of entries that hold, the most special last, and the fields that each may give."""
+    lead = LEADS.get(operation)
+    if lead is not None:
+        cut = tuple(field for field in FIELDS if field not in PARTS)
+        yield from ((lead, cut), (f"{lead} {datatype}", cut))
+    yield from ((operation, FIELDS), (f"{operation} {datatype}", FIELDS))
