@@ -262,4 +262,4 @@ def _predictor(library: Library, row: Measured) -> Callable[[Calibration], float
     if call.kind == ALL_TO_ALL:
         return lambda calibration: replace(library, calibration=calibration).choice(call).time_us
     way: Candidate = library.way(call)
-    return lambda calibration: calibration.time_us(way, group, call.size)
+    return lambda calibration: calibration.time_us(way, group, call.size, library.between)
