@@ -14,7 +14,7 @@ from et_sim.basics.units import parse_bandwidth
 from et_sim.machine.collective_library.between import KINDS
 
 NODE, CARDS, NETWORK = OPTIONS = ("node", "cards", "network")
-_CARDS_FORM = re.compile(r"([0-9]{1,9})(?:x([0-9]{1,3}))?(?:x([0-9.]+[A-Za-z/]+))?", re.ASCII)
+_CARDS_FORM = re.compile(r"([0-9]{1,9})(?:(?:x([0-9]{1,3}))?x([0-9.]+[A-Za-z/]+))?", re.ASCII)
 
 
 def with_options(name: str, machine: dict[str, Any], text: str) -> dict[str, Any]:
