@@ -2,7 +2,8 @@
 
 What the library chooses follows from its constants; of what that takes, a handful of factors are fitted, by
 the kind of way: rings and trees on a node, reductions by switches, copies of all pairs, and groups on several
-nodes. Ways that were not measured keep the library's own model, and the fit says so.
+nodes. Ways that were not measured keep the factors of the machine, and the fit says so; so do steps where one
+number of ranks cannot tell them from launches, and ways of which a fit is further off than the machine was.
 
 Not here: reading logs (`calibrate.logs`), and what the factors mean (`machine.collective_library.choice`).
 """
@@ -95,6 +96,7 @@ OF_LARGE = (
     "pairs_bandwidth",
     "between_bandwidth",
 )
+OF_STEPS = ("step_ll", "step_ll128", "step_simple")  # that one number of ranks cannot tell from launches
 OF_PROTOCOL = {
     Protocol.LL: ("base_ll", "step_ll", "bandwidth_ll"),
     Protocol.LL128: ("step_ll128", "bandwidth_ll128"),
@@ -109,6 +111,7 @@ class Fit(Struct, frozen=True):
     fitted: tuple[str, ...]
     rows: int
     unknown: tuple[str, ...]
+    kept: tuple[str, ...] = ()  # ways that are as the machine had them, as a fit is further off
 
 
 def fit(library: Library, rows: Sequence[Measured]) -> Fit:
@@ -169,6 +172,56 @@ def _way_of(library: Library, row: Measured) -> Way:
     return SWITCHES if library.choice(row.call).algorithm in (NVLS, NVLS_TREE) else RINGS
 
 
+LONG_US = 200.0  # from where on times matter most to a job, and a fit may not be further off than before
+LEAST_WORSE = 1.05  # times in E
+
+
+def without_worse(
+    library: Library, fitting: Fit, rows: Sequence[Measured], unseen: Sequence[tuple[Measured, float]]
+) -> Fit:
+    """Return the fit without the ways of which it is further off than the machine above 200 us.
+
+    Judged on rows that were left out, where there are any of a way, else on those that were fitted.
+    """
+    calibration, fitted, kept = fitting.calibration, list(fitting.fitted), list[str]()
+    after = list(zip(rows, ratios(replace(library, calibration=calibration), rows), strict=True))
+    for way in WAYS:
+        names = [name for name in way.fields if name in fitted]
+        judged = [pair for pair in unseen if _is_long_of(library, way, pair[0])]
+        judged = judged or [pair for pair in after if _is_long_of(library, way, pair[0])]
+        if not names or not judged:
+            continue
+        before_e = _percent(ratios(library, [row for row, _ in judged]))
+        after_e = _percent([ratio for _, ratio in judged])
+        if after_e > LEAST_WORSE * before_e:
+            calibration = replace(calibration, **{name: getattr(library.calibration, name) for name in names})
+            fitted = [name for name in fitted if name not in names]
+            kept.append(
+                f"{way.name}: above {LONG_US:g} us the fit is off by E {after_e:.1f} %, and the machine as "
+                f"it is by {before_e:.1f} %"
+            )
+    return Fit(calibration, tuple(fitted), fitting.rows, fitting.unknown, tuple(kept))
+
+
+def as_taken(
+    library: Library, fitting: Fit, unseen: Sequence[tuple[Measured, float]]
+) -> list[tuple[Measured, float]]:
+    """Return rows that were left out with what the machine as it was says of ways that were not fitted."""
+    taken = [way for way in WAYS if any(name in fitting.fitted for name in way.fields)]
+    return [
+        (row, ratio if _way_of(library, row) in taken else ratios(library, [row])[0]) for row, ratio in unseen
+    ]
+
+
+def _is_long_of(library: Library, way: Way, row: Measured) -> bool:
+    return row.us >= LONG_US and _way_of(library, row) is way
+
+
+def _percent(ratios_of: Sequence[float]) -> float:
+    """Return E, as `validation.rows` has it."""
+    return 100 * (math.exp(sum(abs(math.log(ratio)) for ratio in ratios_of) / len(ratios_of)) - 1)
+
+
 def _check_rows(way: Way, rows: Sequence[Measured]) -> None:
     if len({row.call.size for row in rows}) < FEWEST_SIZES:
         raise InputError(
@@ -176,12 +229,6 @@ def _check_rows(way: Way, rows: Sequence[Measured]) -> None:
             f"{FEWEST_SIZES}",
             place=rows[0].place,
             remedy="measure from 1 KiB to 1 GiB, each twice the one before",
-        )
-    if way is RINGS and len({row.call.ranks for row in rows}) < 2:
-        raise InputError(
-            f"{way.name}: all rows are of {rows[0].call.ranks} ranks, which cannot tell launches from steps",
-            place=rows[0].place,
-            remedy="measure a second number of ranks, such as 2",
         )
 
 
@@ -208,6 +255,12 @@ def _free(library: Library, way: Way, rows: Sequence[Measured], unknown: list[st
     if max(row.call.size for row in rows) < LARGE:
         without.update(OF_LARGE)
         unknown.append(f"{way.name}: bandwidth and copies, without sizes from 64 MiB on")
+    if way is RINGS and len({row.call.ranks for row in rows}) == 1:
+        without.update(OF_STEPS)
+        unknown.append(
+            f"{way.name}: steps apart from launches, as all rows are of {rows[0].call.ranks} ranks: as the "
+            "machine has them"
+        )
     if way is RINGS:
         taken = {library.choice(row.call).protocol for row in rows}
         for protocol, names in OF_PROTOCOL.items():
@@ -262,4 +315,4 @@ def _predictor(library: Library, row: Measured) -> Callable[[Calibration], float
     if call.kind == ALL_TO_ALL:
         return lambda calibration: replace(library, calibration=calibration).choice(call).time_us
     way: Candidate = library.way(call)
-    return lambda calibration: calibration.time_us(way, group, call.size)
+    return lambda calibration: calibration.time_us(way, group, call.size, library.between)

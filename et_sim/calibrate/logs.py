@@ -1,8 +1,9 @@
 """Measured collectives, read: logs of nccl-tests and rccl-tests, CSV, and tables of measurements.
 
-A log says which program ran (`all_reduce_perf`), lists its ranks with their hosts, and has a line for each
-size; of a line, the first time is taken, which is out of place. A CSV has the columns `collective`, `dtype`,
-`ranks`, `nodes`, `bytes` and `us`.
+A log says which program ran (`all_reduce_perf`), or else its file is named after the collective; it lists its
+ranks with their hosts, and has a line for each size. Of a line, the first time is taken, which is out of
+place. A log may hold several runs. A CSV has the columns `collective`, `dtype`, `ranks`, `nodes`, `bytes` and
+`us`. Of a folder, all files are read that are one of these.
 
 Not here: what is fitted to them (`calibrate.collective_library`).
 """
@@ -37,11 +38,47 @@ from et_sim.validation.rows import NAMES, Collective, read_rows
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", ALL_TO_ALL, "broadcast", "reduce")
 CSV_COLUMNS = ("collective", "dtype", "ranks", "nodes", "bytes", "us")
 _PROGRAM = re.compile(r"\b(all_reduce|all_gather|reduce_scatter|alltoall|broadcast|reduce)_perf\b")
-_RANK = re.compile(r"^#\s+Rank\s+\d+\s.*?\bon\s+(\S+)\s+device\b", re.MULTILINE)
+_IN_NAMES = (  # of files, without signs between words: the longest first
+    *(("reducescatter", "reduce_scatter"), ("allreduce", "all_reduce"), ("allgather", "all_gather")),
+    *(("alltoall", ALL_TO_ALL), ("broadcast", "broadcast"), ("reduce", "reduce")),
+)
+_RANK = re.compile(r"^#\s+Rank\s+(\d+)\s.*?\bon\s+(\S+)\s+device\b")
+
+
+def read_all(paths: Sequence[Path]) -> tuple[list[Measured], tuple[str, ...]]:
+    """Return the rows of files and of all files in folders, and why files in folders were left out."""
+    rows, left = list[Measured](), list[str]()
+    for path in paths:
+        if not path.is_dir():
+            rows += read_measured(path)
+            continue
+        before = len(rows)
+        for file in sorted(child for child in path.iterdir() if child.is_file()):
+            try:
+                rows += read_measured(file)
+            except (InputError, UsageError) as error:
+                left.append(f"{file.name}: {error.cause}")
+        if len(rows) == before:
+            raise InputError(
+                "no file in it has measured collectives" + "".join(f"; {reason}" for reason in left[:3]),
+                place=str(path),
+                remedy=_REMEDY,
+            )
+    return rows, tuple(left)
+
+
+def _kind_of_name(name: str) -> str:
+    """Return the collective that a file is named after; empty: none, or several."""
+    plain, kinds = re.sub(r"[^a-z]", "", name.lower()), list[str]()
+    for word, kind in _IN_NAMES:
+        if word in plain:
+            kinds.append(kind)
+            plain = plain.replace(word, "|")
+    return kinds[0] if len(kinds) == 1 else ""
 
 
 def read_measured(path: Path) -> list[Measured]:
-    """All rows of a file, of whichever of these forms it is."""
+    """Return all rows of a file, of whichever of these forms it is."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -160,23 +197,17 @@ def _csv(path: Path, text: str) -> Iterator[Measured]:
 
 
 def _log(path: Path, text: str) -> Iterator[Measured]:
-    program, hosts = _PROGRAM.search(text) or _PROGRAM.search(path.name), _RANK.findall(text)
-    if program is None:
-        raise InputError(
-            "nothing says which collective this is",
-            place=str(path),
-            remedy="keep the line that names the program, or the program in the name of the file, as in "
-            "all_reduce_perf.log",
-        )
-    if not hosts:
-        raise InputError("no ranks are listed", place=str(path), remedy="keep the lines # Rank … of the log")
-    kind = NAMES.get(program[1], program[1])
-    columns: list[str] = []
+    kind, hosts, columns = _kind_of_name(path.stem), list[str](), list[str]()
     for number, line in enumerate(text.splitlines(), 1):
         words = line.lstrip("# ").split()
-        if line.startswith("#") and words[:1] == ["size"] and "time" in words:
+        if program := _PROGRAM.search(line):
+            kind = NAMES.get(program[1], program[1])
+        elif rank := _RANK.search(line):
+            hosts = [*(hosts if int(rank[1]) else ()), rank[2]]
+        elif line.startswith("#") and words[:1] == ["size"] and "time" in words:
             columns = words
         elif columns and words and words[0].isdecimal() and len(words) > columns.index("time"):
+            _refuse_without_head(path, kind, hosts)
             time, place = words[columns.index("time")], f"{path}, line {number}"
             try:
                 us = float(time)
@@ -185,6 +216,19 @@ def _log(path: Path, text: str) -> Iterator[Measured]:
             if int(words[0]):
                 datatype = words[columns.index("type")] if "type" in columns else ""
                 yield _checked(kind, len(hosts), len(set(hosts)), int(words[0]), datatype, us, place)
+    _refuse_without_head(path, kind, hosts)
+
+
+def _refuse_without_head(path: Path, kind: str, hosts: Sequence[str]) -> None:
+    if not kind:
+        raise InputError(
+            "nothing says which collective this is",
+            place=str(path),
+            remedy="keep the line that names the program, or name the file after the collective, as in "
+            "all_reduce.log",
+        )
+    if not hosts:
+        raise InputError("no ranks are listed", place=str(path), remedy="keep the lines # Rank … of the log")
 
 
 def _checked(kind: str, ranks: int, nodes: int, size: int, datatype: str, us: float, place: str) -> Measured:

@@ -1,18 +1,21 @@
 """Find the one figure with which a simulated job takes as long as was measured.
 
-It is the time that the host takes to launch a kernel, or a factor on the time of kernels: one of the two,
-since one number cannot tell them apart. Whatever else is missing from the machine goes into it, and the job
-says nothing any more of how far off the machine is.
+Each figure of the table is one that a machine has: the time that the host takes to launch a kernel, a factor
+on the time of kernels, the rate of the device, or that of its memory. One time cannot tell them apart:
+whatever else is missing from the machine goes into it. The times of other jobs, such as one of another model,
+can: the figure is fitted to the first job, and those that describe the machine predict the others.
 
-Not here: the host (`plan.host`) and factors (`plan.straggler_variants`) in a run.
+Not here: the host (`plan.host`), and figures of a machine that are multiplied (`machine.scaling`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from types import MappingProxyType
+from typing import Any
 
 from msgspec import Struct
 
@@ -21,15 +24,74 @@ from et_sim.basics.errors import InputError
 from et_sim.basics.units import format_ns
 from et_sim.machine import Machine
 from et_sim.machine.model import TimeFactors, WorkKind
+from et_sim.machine.scaling import figures
 from et_sim.run.options import RunOptions
 from et_sim.run.variation import Variations
 
-HOST_TIME, SOFTWARE_FACTOR = "host-time", "software-factor"
+HOST_TIME, SOFTWARE_FACTOR, DEVICE_RATE, MEMORY_RATE = (
+    "host-time",
+    "software-factor",
+    "device-rate",
+    "memory-rate",
+)
 NEAR = 0.0005  # of the measured time, where a search ends
 MOST_RUNS = 40
 LONGEST_HOST_NS, LARGEST_FACTOR = 1e6, 8.0  # beyond which hosts and software do not explain a time
 FIRST_HOST_NS = 1000.0
 SOFTWARE = TimeFactors(None, None, MappingProxyType({WorkKind.KERNELS: 1.0}), "software factor")
+PEAKS, SUSTAINED = "peaks", "sustained"
+
+
+class Figure(Struct, frozen=True):
+    """A figure of a machine that may be fitted; it is searched as a slowdown, by which time rises."""
+
+    change: Callable[[Machine, float], Machine]  # the machine with a slowdown; with the host's time, that
+    keys: Callable[[Mapping[str, Any], float], dict[str, Any]]  # of a machine's file, with the figure
+    is_rate: bool = False  # which the slowdown divides
+
+
+def _with_host(machine: Machine, value: float) -> Machine:
+    return replace(machine, system=replace(machine.system, host_ns=value))
+
+
+def _with_factor(machine: Machine, value: float) -> Machine:
+    entry = replace(SOFTWARE, factors=MappingProxyType({WorkKind.KERNELS: value}))
+    return replace(machine, system=replace(machine.system, time_factors=(entry,)))
+
+
+def _with_rates(machine: Machine, slowdown: float, beginning: str) -> Machine:
+    """Divide the figures of devices whose names begin so."""
+    names = {name for rule in machine.system.compute for name in rule.settings.figures}
+    for name in sorted(name for name in names if name.startswith(beginning)):
+        scaled = figures(machine)[name](1 / slowdown)
+        machine = machine if scaled is None else scaled[0]
+    return machine
+
+
+def _peaks(file: Mapping[str, Any], rate: float) -> dict[str, Any]:
+    compute = file["device"]["compute"]
+    keys = {
+        name: {datatype: rate * peak for datatype, peak in compute[name].items()}
+        for name in (PEAKS, SUSTAINED)
+        if name in compute
+    }
+    return {"device": {"compute": keys}}
+
+
+def _memory(file: Mapping[str, Any], rate: float) -> dict[str, Any]:
+    levels = file["device"]["compute"]["memory"]
+    slower = [{**level, "bandwidth": rate * level["bandwidth"]} for level in levels]
+    return {"device": {"compute": {"memory": slower}}}
+
+
+FIGURES: Mapping[str, Figure] = MappingProxyType(
+    {
+        HOST_TIME: Figure(_with_host, lambda _, value: {"host-time": f"{value:g}ns"}),
+        SOFTWARE_FACTOR: Figure(_with_factor, lambda _, value: {"time-factors": [{"kernels": value}]}),
+        DEVICE_RATE: Figure(lambda machine, slow: _with_rates(machine, slow, "peak of "), _peaks, True),
+        MEMORY_RATE: Figure(lambda machine, slow: _with_rates(machine, slow, "bandwidth of "), _memory, True),
+    }
+)
 
 
 class Step(Struct, frozen=True):
@@ -42,8 +104,31 @@ class Step(Struct, frozen=True):
     runs: int
 
 
-def find_host_time(job: str, options: RunOptions, measured_ns: float) -> Step:
-    """How long the host takes to launch a kernel."""
+def find(name: str, job: str, options: RunOptions, measured_ns: float) -> Step:
+    """Return the figure of this name with which a job takes the time."""
+    if name == HOST_TIME:
+        return _find_host_time(job, options, measured_ns)
+    return _find_slowdown(name, job, options, measured_ns)
+
+
+def with_figure(machine: Machine, name: str, value: float) -> Machine:
+    """Return the machine with a figure that was found."""
+    return FIGURES[name].change(machine, 1 / value if FIGURES[name].is_rate else value)
+
+
+def simulated_with(step: Step, job: str, options: RunOptions) -> int:
+    """Return what another job takes with a figure that was found."""
+    return _Simulated(job, options, lambda value: lambda machine: with_figure(machine, step.figure, value))(
+        step.value
+    )
+
+
+def error_of(pairs: Sequence[tuple[float, float]]) -> float:
+    """Return E in percent, of simulated and measured times."""
+    return 100 * (math.exp(sum(abs(math.log(one / other)) for one, other in pairs) / len(pairs)) - 1)
+
+
+def _find_host_time(job: str, options: RunOptions, measured_ns: float) -> Step:
     simulated = _Simulated(job, options, lambda value: lambda machine: _with_host(machine, value))
     before = simulated(0.0)
     if before > measured_ns * (1 + NEAR):
@@ -65,8 +150,7 @@ def find_host_time(job: str, options: RunOptions, measured_ns: float) -> Step:
                 place=job,
                 remedy=f"use --{SOFTWARE_FACTOR}",
             )
-        high *= 4
-        if high > LONGEST_HOST_NS:
+        if high >= LONGEST_HOST_NS:
             raise InputError(
                 f"{format_ns(simulated(LONGEST_HOST_NS))} are simulated with a host that takes "
                 f"{format_ns(int(LONGEST_HOST_NS))} for a kernel, and {format_ns(int(measured_ns))} were "
@@ -74,28 +158,31 @@ def find_host_time(job: str, options: RunOptions, measured_ns: float) -> Step:
                 place=job,
                 remedy="something else is missing: look whether job and machine are those that were measured",
             )
+        high = min(4 * high, LONGEST_HOST_NS)
     value = _between(simulated, 0.0, high, measured_ns)
     return Step(HOST_TIME, value, before, simulated(value), simulated.runs)
 
 
-def find_software_factor(job: str, options: RunOptions, measured_ns: float) -> Step:
-    """What the time of kernels is multiplied by; communication keeps its own."""
-    simulated = _Simulated(job, options, lambda value: lambda machine: _with_factor(machine, value))
+def _find_slowdown(name: str, job: str, options: RunOptions, measured_ns: float) -> Step:
+    """Return a factor; communication keeps its own time."""
+    figure = FIGURES[name]
+    simulated = _Simulated(job, options, lambda value: lambda machine: figure.change(machine, value))
     before = simulated(1.0)
     if abs(before - measured_ns) <= NEAR * measured_ns:
-        return Step(SOFTWARE_FACTOR, 1.0, before, before, simulated.runs)
+        return Step(name, 1.0, before, before, simulated.runs)
     low, high = (1.0, LARGEST_FACTOR) if before < measured_ns else (1 / LARGEST_FACTOR, 1.0)
     least, most = simulated(low), simulated(high)
     if not least <= measured_ns <= most:
         raise InputError(
             f"{format_ns(least)} to {format_ns(most)} are simulated with kernels that take {low:g} to "
-            f"{high:g} times as long, and {format_ns(int(measured_ns))} were measured",
+            f"{high:g} times as long by {name}, and {format_ns(int(measured_ns))} were measured",
             place=job,
-            remedy="kernels do not explain it: calibrate collectives (et-sim calibrate nccl), or look if "
-            "job and machine are those that were measured",
+            remedy=f"{name} does not explain it: fit another figure, calibrate collectives (et-sim calibrate "
+            "nccl), or look if job and machine are those that were measured",
         )
-    value = _between(simulated, low, high, measured_ns)
-    return Step(SOFTWARE_FACTOR, value, before, simulated(value), simulated.runs)
+    slowdown = _between(simulated, low, high, measured_ns)
+    value = float(f"{1 / slowdown:.5g}") if figure.is_rate else slowdown
+    return Step(name, value, before, simulated(slowdown), simulated.runs)
 
 
 class _Simulated:
@@ -141,12 +228,3 @@ def _between(simulated: _Simulated, low: float, high: float, measured_ns: float)
             below = below / 2 if last > 0 else below
             high, above, last = value, off, 1
     return best[1]
-
-
-def _with_host(machine: Machine, value: float) -> Machine:
-    return replace(machine, system=replace(machine.system, host_ns=value))
-
-
-def _with_factor(machine: Machine, value: float) -> Machine:
-    entry = replace(SOFTWARE, factors=MappingProxyType({WorkKind.KERNELS: value}))
-    return replace(machine, system=replace(machine.system, time_factors=(entry,)))

@@ -24,7 +24,7 @@ class Options(FitOptions):
     """Fit what a machine's collective library takes to measured collectives: launches, steps and bandwidth of
     each protocol, the copy beside them, copies of all pairs, and groups on several nodes."""
 
-    logs: Annotated[Sequence[Path], "logs, CSV, or tables as JSON", "LOG"]
+    logs: Annotated[Sequence[Path], "logs, CSV, or tables as JSON; or folders of these", "LOG"]
     graph: Annotated[
         Sequence[Path], "a log of NCCL with the channels that it found (NCCL_DEBUG_SUBSYS=INIT,GRAPH)", "LOG"
     ] = ()
@@ -35,11 +35,12 @@ class Options(FitOptions):
 
 def run(options: Options) -> int:
     """Fit, say how far off it is, and write the machine."""
-    from et_sim.calibrate.collective_library import fit, left_out, ratios
-    from et_sim.calibrate.logs import read_choices, read_measured, read_rings
+    from et_sim.calibrate.collective_library import as_taken, fit, left_out, ratios, without_worse
+    from et_sim.calibrate.logs import read_all, read_choices, read_rings
     from et_sim.calibrate.machine_file import calibrated_machine, files_text
 
-    rows = [row for path in options.logs for row in read_measured(path)]
+    rows, left = read_all(options.logs)
+    rows = _of_racks(options.machine, rows)
     rings = {name: pair for path in options.graph for name, pair in read_rings(path).items()}
     logged: dict[str, Any] = {"rings": rings} if rings else {}
     choices: dict[str, list[Any]] = {}
@@ -48,10 +49,11 @@ def run(options: Options) -> int:
             choices.setdefault(kind, []).extend(entries)
     logged |= {"choices": choices} if choices else {}
     library = _library(options.machine, rows, logged)
-    fitting = fit(library, rows)
+    held_out = left_out(library, rows)
+    fitting = without_worse(library, fit(library, rows), rows, held_out)
     calibrated = replace(library, calibration=fitting.calibration)
     fitted = list(zip(rows, ratios(calibrated, rows), strict=True))
-    held_out = left_out(library, rows)
+    held_out = as_taken(library, fitting, held_out)
     values = {
         name.replace("_", "-"): float(f"{value:.4g}")
         for name, value in asdict(fitting.calibration).items()
@@ -61,15 +63,41 @@ def run(options: Options) -> int:
 
     def machine() -> dict[str, Any]:
         changes = {"library": {"calibration": values, **logged}, "accuracy": _accuracy(held_out)}
-        files = files_text([*options.logs, *options.graph, *options.tuning])
+        files = files_text([*_files(options.logs), *options.graph, *options.tuning])
         return calibrated_machine(options.machine, changes, files, "library", errors.of_machine())
 
     text = [
         f"{fitting.rows} rows, {len(fitting.fitted)} factors:",
         "  " + ", ".join(f"{name} {value:g}" for name, value in values.items()),
         *errors.lines("bytes"),
+        *(f"not taken: {reason}" for reason in fitting.kept),
+        *(f"left out: {reason}" for reason in left),
     ]
-    return conclude(options, {"calibration": values, **errors.data()}, text, machine)
+    data = {"calibration": values, **errors.data(), "not_taken": list(fitting.kept), "files_left": list(left)}
+    return conclude(options, data, text, machine)
+
+
+def _files(paths: Sequence[Path]) -> list[Path]:
+    """Return the files, and those in folders."""
+    return [
+        file
+        for path in paths
+        for file in (
+            sorted(child for child in path.iterdir() if child.is_file()) if path.is_dir() else [path]
+        )
+    ]
+
+
+def _of_racks(machine: str, rows: Sequence[Measured]) -> list[Measured]:
+    """Return the rows with nodes as the machine counts them: racks, where hosts are their trays."""
+    from msgspec.structs import replace as changed
+
+    from et_sim.machine.presets import as_one_file, unchanged
+
+    known = as_one_file(unchanged(machine))
+    if "tray" not in known:
+        return list(rows)
+    return [changed(row, call=changed(row.call, nodes=-(-row.call.ranks // known["node"]))) for row in rows]
 
 
 def _library(machine: str, rows: Sequence[Measured], logged: dict[str, Any]) -> Library:
@@ -93,9 +121,7 @@ def _library(machine: str, rows: Sequence[Measured], logged: dict[str, Any]) -> 
                 f"{library.node}",
                 remedy="name the machine that was measured",
             )
-    from et_sim.machine.collective_library import Calibration
-
-    return replace(library, calibration=Calibration())
+    return library
 
 
 def _accuracy(held_out: Ratios) -> dict[str, Any]:

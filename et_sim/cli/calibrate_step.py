@@ -1,47 +1,63 @@
-"""`et-sim calibrate step`: fit one figure to one measured time of a whole job.
+"""`et-sim calibrate step`: fit one figure to one measured time of a whole job, and judge it by others.
 
 Not here: the search (`et_sim.calibrate.step`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from et_sim.basics.declared_options import EITHER, Option
+from et_sim.basics.errors import InputError, UsageError
 from et_sim.basics.units import parse_time_ns
 from et_sim.cli.calibrate_report import FitOptions, conclude
 from et_sim.cli.run import WORKLOAD_HELP
 
 if TYPE_CHECKING:
     from et_sim.calibrate.step import Step
+    from et_sim.run.options import RunOptions
 
 COMMON_HOST_NS = (1000.0, 20000.0)  # a launch of frameworks that launch kernel by kernel
+COMMON_RATES = (0.5, 1.2)  # of devices, at the limit of their power and above what a preset estimates
 
 
 class Options(FitOptions):
     """Find the one figure with which a job takes as long as was measured: the time that the host takes to
-    launch a kernel, or a factor on the time of kernels. One number cannot tell the two apart, and the job
-    says nothing any more of how far off the machine is."""
+    launch a kernel, a factor on the time of kernels, or the rate of the device or of its memory. One time
+    cannot tell these apart, and the job says nothing any more of how far off the machine is; with times of
+    other jobs, of other models at best, the figure is taken that predicts these."""
 
     workload: Annotated[str, WORKLOAD_HELP, "JOB"]
     measured: Annotated[float, "how long it took: 1.42s", "TIME", Option(parse=parse_time_ns, least=1)]
     machine: Annotated[str, "the machine that was measured", "NAME:NPUS", Option()]
-    host_time: Annotated[bool, "find the host's time (default)", EITHER] = False
+    other: Annotated[
+        Sequence[str], "another job and how long it took there, which is predicted", "JOB=TIME"
+    ] = ()
+    host_time: Annotated[bool, "find the host's time (default without --other)", EITHER] = False
     software_factor: Annotated[bool, "find a factor on kernels", EITHER] = False
+    device_rate: Annotated[bool, "find a factor on the peak rates of the device", EITHER] = False
+    memory_rate: Annotated[bool, "find a factor on the bandwidth of its memory", EITHER] = False
+
+
+Others = Sequence[tuple[str, float]]
 
 
 def run(options: Options) -> int:
     """Search, say what was found, and write the machine."""
     from et_sim.basics.units import format_ns
     from et_sim.calibrate.machine_file import calibrated_machine, files_text
-    from et_sim.calibrate.step import HOST_TIME, find_host_time, find_software_factor
+    from et_sim.calibrate.step import FIGURES, HOST_TIME
+    from et_sim.machine.presets import as_one_file
     from et_sim.run.options import RunOptions
 
-    measured_ns = options.measured
-    find = find_software_factor if options.software_factor else find_host_time
-    step = find(options.workload, RunOptions(machine=options.machine), measured_ns)
-    facts = {
+    measured_ns, others = options.measured, [_other(text) for text in options.other]
+    asked = [name for name in FIGURES if getattr(options, name.replace("-", "_"))]
+    names = asked or (list(FIGURES) if others else [HOST_TIME])
+    run_options = RunOptions(machine=options.machine)
+    step, predicted, why_not = _best(names, options.workload, run_options, measured_ns, others)
+    facts: dict[str, Any] = {
         "job": Path(options.workload).name,
         "machine": options.machine,
         "measured_ns": round(measured_ns),
@@ -49,13 +65,14 @@ def run(options: Options) -> int:
         "simulated_ns": step.after_ns,
         step.figure: step.value,
     }
+    if others:
+        facts["others"] = [
+            {"job": Path(job).name, "measured_ns": round(time), "simulated_ns": by_figure}
+            for (job, time), by_figure in zip(others, predicted, strict=True)
+        ]
 
     def machine() -> dict[str, Any]:
-        changes: dict[str, Any] = (
-            {"host-time": f"{step.value:g}ns"}
-            if step.figure == HOST_TIME
-            else {"time-factors": [{"kernels": step.value}]}
-        )
+        changes = FIGURES[step.figure].keys(as_one_file(options.machine.partition(":")[0]), step.value)
         files = files_text(_files(options.workload))
         source = (
             f"one time, {format_ns(measured_ns)} of {files} on {options.machine}; this job says nothing of "
@@ -63,12 +80,67 @@ def run(options: Options) -> int:
         )
         return calibrated_machine(options.machine, changes, source, step.figure, facts)
 
-    return conclude(options, facts, _text(step, measured_ns), machine)
+    text = [*_text(step, measured_ns), *_predictions(step, others, predicted), *why_not]
+    return conclude(options, facts, text, machine)
+
+
+def _other(text: str) -> tuple[str, float]:
+    job, equals, time = text.rpartition("=")
+    if not equals or not job:
+        raise UsageError(f"--other {text!r} is no job and its time", remedy="write --other JOB=1.42s")
+    measured = parse_time_ns(time)
+    if measured < 1:
+        raise UsageError(f"--other {text!r} has no time", remedy="give more than 0")
+    return job, measured
+
+
+def _best(
+    names: Sequence[str], job: str, options: RunOptions, measured_ns: float, others: Others
+) -> tuple[Step, list[dict[str, int]], list[str]]:
+    """Return the figure that predicts the other jobs best, what each figure says of them, and figures that
+    do not explain the first job."""
+    from et_sim.calibrate.step import error_of, find, simulated_with
+
+    found, why_not = list[Any](), list[str]()
+    for name in names:
+        try:
+            found.append(find(name, job, options, measured_ns))
+        except InputError as error:
+            if len(names) == 1:
+                raise
+            why_not.append(f"{name} does not explain it: {error.cause}")
+    if not found:
+        raise UsageError(
+            "no figure explains the time: " + "; ".join(why_not), remedy="look at job and machine"
+        )
+    predicted = [{step.figure: simulated_with(step, other, options) for step in found} for other, _ in others]
+
+    def off(step: Step) -> float:
+        pairs = [
+            (by_figure[step.figure], time) for by_figure, (_, time) in zip(predicted, others, strict=True)
+        ]
+        return error_of(pairs) if pairs else 0.0
+
+    return min(found, key=off), predicted, why_not
+
+
+def _predictions(step: Step, others: Others, predicted: Sequence[Mapping[str, int]]) -> list[str]:
+    from et_sim.basics.units import format_ns
+
+    lines = []
+    for (job, time), by_figure in zip(others, predicted, strict=True):
+        said = ", ".join(
+            f"{name} {format_ns(ns)} ({100 * (ns / time - 1):+.1f} %)" for name, ns in by_figure.items()
+        )
+        lines.append(f"{Path(job).name}: measured {format_ns(time)}; {said}")
+    if others and len(predicted[0]) > 1:
+        lines.append(f"{step.figure} predicts the other jobs best, and is taken")
+    return lines
 
 
 def _text(step: Step, measured_ns: float) -> list[str]:
     from et_sim.basics.units import format_ns
-    from et_sim.calibrate.step import HOST_TIME
+    from et_sim.calibrate.step import FIGURES, HOST_TIME
 
     value = format_ns(step.value) if step.figure == HOST_TIME else f"{step.value:g}"
     ratio = 100 * (step.after_ns / measured_ns - 1)
@@ -84,6 +156,12 @@ def _text(step: Step, measured_ns: float) -> list[str]:
         lines.append(
             f"hosts commonly take {usual} for a launch: look whether something "
             "else is missing, such as waits for data, or collectives that are slower"
+        )
+    slow, fast = COMMON_RATES
+    if FIGURES[step.figure].is_rate and not slow <= step.value <= fast:
+        lines.append(
+            f"devices keep {slow:g} to {fast:g} of their rates: look whether something else is missing, such as "
+            "copies and casts of the software"
         )
     return lines
 

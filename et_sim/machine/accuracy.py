@@ -36,6 +36,7 @@ DEVICE = "device"
 KERNELS, COMMUNICATION, RECORDED, TABLES = "kernels", "communication", "recorded", "measured"
 HOST, MEMORY = "host", "memory"
 LIBRARY, SMALL_LIBRARY, BETWEEN_NODES = "library", "small_library", "library_between_nodes"
+SMALL_BETWEEN_NODES = f"small_{BETWEEN_NODES}"
 SMALL_GEMM, SHORT_ATTENTION = "small_gemm", "short_attention"
 LARGE_SIDE, LONG_SEQUENCE = 1024, 2048  # from where on products and attention are not these
 LARGE_BYTES = 1 << 26  # and collectives, as nccl-tests counts, no `small_library`
@@ -52,7 +53,7 @@ FAMILY = MappingProxyType(
     {
         **dict.fromkeys(OPERATIONS, KERNELS),
         **dict.fromkeys(EXCHANGES, COMMUNICATION),
-        **dict.fromkeys((SMALL_LIBRARY, BETWEEN_NODES), LIBRARY),
+        **dict.fromkeys((SMALL_LIBRARY, BETWEEN_NODES, SMALL_BETWEEN_NODES), LIBRARY),
     }
 )
 DEFAULTS: Mapping[str, Term] = MappingProxyType(
@@ -97,8 +98,11 @@ class Accuracy(Struct, frozen=True):
 
     def of_library(self, kind: str, size: int, *, is_on_one_node: bool) -> str:
         """The class of a library's collectives of this size, as nccl-tests counts bytes."""
-        size_class = library_class(size, is_on_one_node=is_on_one_node)
-        return next(name for name in (kind, size_class, LIBRARY) if name in self.terms)
+        classes = (
+            library_class(size, is_on_one_node=is_on_one_node),
+            "" if is_on_one_node else BETWEEN_NODES,
+        )
+        return next(name for name in (kind, *classes, LIBRARY) if name in self.terms)
 
     def as_dict(self) -> dict[str, Any]:
         """As a run's manifest has it, and as system files may."""
@@ -114,7 +118,7 @@ class Accuracy(Struct, frozen=True):
 def library_class(size: int, *, is_on_one_node: bool) -> str:
     """The class of a library's collectives where every class is stated."""
     if not is_on_one_node:
-        return BETWEEN_NODES
+        return SMALL_BETWEEN_NODES if size < LARGE_BYTES else BETWEEN_NODES
     return SMALL_LIBRARY if size < LARGE_BYTES else LIBRARY
 
 
@@ -143,7 +147,8 @@ _MEANINGS: Mapping[str, str] = MappingProxyType(
         RECORDED: "Kernels, copies and communication that take the times of a recording.",
         COMMUNICATION: "Transfers that nothing hides; a kind, such as `all_reduce`, may have its own entry.",
         LIBRARY: "Collectives that the machine's collective library chooses; those of less than 64 MiB, "
-        "and of groups on several nodes, may have entries apart: `small_library`, `library_between_nodes`.",
+        "and of groups on several nodes, may have entries apart: `small_library`, `library_between_nodes`, "
+        "`small_library_between_nodes`.",
         HOST: "Time in which the device waits for its host.",
         MEMORY: "Time of remote memory that nothing hides.",
         WHOLE: "What all times share: other software, clocks (`common`), and what differs from one run to "

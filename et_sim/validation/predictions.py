@@ -24,13 +24,11 @@ from et_sim.machine.presets import known_as, preset
 from et_sim.machine.readers import read_system_alone
 from et_sim.run.workers import in_order
 from et_sim.trace import TraceBuilder
+from et_sim.validation.networks import machine_measured
 from et_sim.validation.rows import Collective, Iteration, Kernel, Row
 from et_sim.workloads import make_training
 from et_sim.workloads.microbenchmarks import make_microbenchmark
 
-_RATE = r"(\d+(?:\.\d+)?)\s?G(?:b/s|bps|bit/s)"
-_CARDS = re.compile(rf"(\d+)\s?[x\u00d7]\s?(?:[^;,\d]|ConnectX-\d|HDR|NDR)*?{_RATE}(?! each way)")
-_WHOLE = re.compile(rf"(?<![\d,.x\u00d7]){_RATE} per node")
 OTHER_BOARDS = {"pci": r"PCI", "nvl": r"NVL(?!INK)"}  # of GPUs with the same name
 
 
@@ -46,25 +44,6 @@ def machine_named(hardware: str) -> str | None:
         if words and stand and not is_other and len(letters) > len(best):
             best, machine = letters, name
     return machine
-
-
-def network_between(text: str, machine: str, npus: int) -> dict[str, Any] | None:
-    """The preset's network with what the text says of the cards of a node; None: as the preset has it.
-
-    A text that names several kinds of cards says nothing of one machine.
-    """
-    network = preset(f"{machine}:{npus}").network
-    rails: dict[str, Any] = network.get("graph", {})
-    whole, cards = _WHOLE.search(text), _CARDS.findall(text)
-    is_between = len(network.get("npus_count", ())) > 1 or "npus-per-nic" in rails
-    if not is_between or len(cards) > 1 or not (cards or whole):
-        return None
-    total = int(cards[0][0]) * float(cards[0][1]) if cards else float(whole[1] if whole else 0)
-    if rails:
-        ports = rails["npus-per-node"] // rails["npus-per-nic"]
-        return {"graph": {**rails, "bandwidth": f"{total / 8 / ports:g}GB/s"}}
-    share = total / network["npus_count"][0] / 8
-    return {**network, "bandwidth": [*network["bandwidth"][:-1], f"{share:g}GB/s"]}
 
 
 SPREAD = ("all_gather", "gather", "scatter")  # collectives whose bytes are those of all ranks together
@@ -183,18 +162,15 @@ def _simulated(row: Row, name: str, changes: Mapping[str, Any]) -> Prediction:
         workload = make_microbenchmark(
             job.kind, ranks=job.gpus, size=max(size, 1), dtype=datatype_named(job.datatype) or ""
         )
-        npus = job.gpus
+        measured = machine_measured(name, job.gpus, job.nodes, row.hardware, row.network)
     else:
-        workload, npus = make_training(job.model, job.plan), job.plan.ranks
-    known, network = preset(f"{name}:{npus}"), network_between(row.network, name, npus)
-    system = {**known.system, "when-full": "report", **changes}  # what was measured had room
+        workload = make_training(job.model, job.plan)
+        measured = machine_measured(name, job.plan.ranks, 0, row.hardware, row.network)
+    known = preset(measured.text)
+    accuracy = {**known.system["accuracy"], **measured.accuracy}
+    system = {**known.system, "accuracy": accuracy, "when-full": "report", **changes}  # it had room
     if isinstance(job, Collective) and job.algorithm and "library" in system:
         system["library"] = {**system["library"], "algorithms": [job.algorithm]}
-    how = "simulated"
-    if network is not None:
-        is_shared = "graph" in network
-        rate = f"{network['graph']['bandwidth']} a card" if is_shared else f"{network['bandwidth'][-1]} a GPU"
-        how += f", {rate} between nodes"
-    result = simulate(workload, machine=known.text, system=system, network=network)
+    result = simulate(workload, machine=known.text, system=system)
     band = _band(result.measurement.composition, result.makespan_ns)
-    return Prediction(row, name, result.makespan_ns / 1000, how, band)
+    return Prediction(row, name, result.makespan_ns / 1000, f"simulated on {known.text}", band)

@@ -1,4 +1,4 @@
-"""One figure from one time: the simulated job takes as long as was measured, and the machine says so."""
+"""One figure from one time: the job takes as long as was measured, and others say whether it is right."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 import et_sim
+from et_sim.api import execute
+from et_sim.calibrate.step import DEVICE_RATE, HOST_TIME, MEMORY_RATE, with_figure
 from et_sim.cli import main
+from et_sim.run.options import RunOptions
 from et_sim.trace import TraceBuilder, Workload, write_workload
 
 MACHINE = "h100-dgx:2"
@@ -52,11 +55,63 @@ def test_the_software_factor_multiplies_kernels(
     assert et_sim.simulate(job, machine=f"{file}:2").makespan_ns == pytest.approx(1.5 * before, rel=0.001)
 
 
+def _write(path: Path, shapes: tuple[str, ...]) -> str:
+    build, last = TraceBuilder(), list[int]()
+    for shape in shapes * 10:
+        last = [build.compute("kernel", layer_shape=shape, dtype="bf16", after=last)]
+    write_workload(Workload.of([build.build()] * 2), path)
+    return str(path)
+
+
+PRODUCTS = ("gemm 4096 4096 4096", "gemm 8192 1024 4096")
+MIXED = ("gemm 2048 2048 2048", "elementwise 67108864 2", "softmax 8192 8192")
+
+
+@pytest.mark.parametrize(("name", "value"), [(DEVICE_RATE, 0.7), (MEMORY_RATE, 0.6), (HOST_TIME, 300_000.0)])
+def test_of_several_jobs_the_figure_is_taken_that_predicts_the_other_one(
+    name: str, value: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, other = _write(tmp_path / "mixed", MIXED), _write(tmp_path / "products", PRODUCTS)
+    true = [
+        execute(
+            job, RunOptions(machine=MACHINE), change=lambda machine: with_figure(machine, name, value)
+        ).makespan_ns
+        for job in (first, other)
+    ]
+    file = tmp_path / "m.json"
+    words = ("--measured", f"{true[0]}ns", "--other", f"{other}={true[1]}ns", "-o", str(file), "--json")
+    assert calibrate(first, *words) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document[name] == pytest.approx(value, rel=0.005)
+    [told] = document["others"]
+    assert told["simulated_ns"][name] == pytest.approx(true[1], rel=0.005)
+    assert abs(told["simulated_ns"]["software-factor"] / true[1] - 1) > 0.05
+    assert et_sim.simulate(other, machine=f"{file}:2").makespan_ns == told["simulated_ns"][name]
+    assert calibrate(first, *words[:4]) == 0
+    assert f"{name} predicts the other jobs best, and is taken" in capsys.readouterr().out
+
+
+def test_a_figure_that_is_asked_for_is_judged_by_other_jobs(
+    job: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = et_sim.simulate(job, machine=MACHINE).makespan_ns
+    words = ("--measured", f"{2 * before}ns", "--software-factor", "--other", f"{job}={before}ns")
+    assert calibrate(job, *words) == 0
+    out = capsys.readouterr().out
+    assert "software-factor " in out
+    assert "(+100.0 %)" in out
+    assert "predicts the other jobs best" not in out
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (("--measured", "1us", "--other", "job"), "is no job and its time (write --other JOB=1.42s)"),
+        (("--measured", "1us", "--other", "job=0s"), "has no time (give more than 0)"),
+        (("--measured", "1us", "--other", "job=soon"), "cannot be understood"),
+        (("--measured", "1us", "--device-rate"), "device-rate does not explain it"),
         (("--measured", "1us"), "a host's time cannot be less than nothing"),
-        (("--measured", "1us", "--software-factor"), "kernels do not explain it"),
+        (("--measured", "1us", "--software-factor"), "software-factor does not explain it"),
         (("--measured", "1h"), "cannot be understood"),
         (("--measured", "0s"), "--measured is 0s (give more than 0)"),
         (("--measured", "1000s"), "something else is missing"),

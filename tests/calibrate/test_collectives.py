@@ -15,8 +15,8 @@ import pytest
 from msgspec import structs
 
 from et_sim.basics.errors import EtSimError, InputError
-from et_sim.calibrate.collective_library import Measured, fit, ratios
-from et_sim.calibrate.logs import read_measured
+from et_sim.calibrate.collective_library import Fit, Measured, as_taken, fit, ratios, without_worse
+from et_sim.calibrate.logs import read_all, read_measured
 from et_sim.cli import main
 from et_sim.machine.collective_library import Calibration, Call, Library, Wires
 from et_sim.validation.rows import Errors
@@ -84,10 +84,6 @@ def test_what_is_true_is_found() -> None:
     assert "copies of all pairs: not measured" in both.unknown
 
 
-def _of_one_size(rows: list[Measured]) -> list[Measured]:
-    return [row for row in rows if row.call.ranks == 8]
-
-
 def _of_few_bytes(rows: list[Measured]) -> list[Measured]:
     return [row for row in rows if row.call.size < 1 << 15]
 
@@ -103,7 +99,6 @@ def _of_no_library(rows: list[Measured]) -> list[Measured]:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (_of_one_size, "all rows are of 8 ranks, which cannot tell launches from steps"),
         (_of_few_bytes, "5 sizes were measured, and a fit needs 8"),
         (_too_fast, "and its bytes alone take"),
         (_of_no_library, "beyond what describes a library"),
@@ -116,6 +111,44 @@ def test_rows_that_cannot_tell_are_refused(
     with pytest.raises(InputError) as raised:
         fit(A100, rows)
     assert why in str(raised.value)
+
+
+def test_one_number_of_ranks_keeps_the_steps_of_the_machine() -> None:
+    known = replace(A100, calibration=Calibration(step_ll=1.3, step_simple=0.8, copy=600.0))
+    true = replace(known, calibration=replace(known.calibration, base_ll=1.6, bandwidth_simple=0.8))
+    rows = _made(true, ("all_reduce", "all_gather"), (8,))
+    fitted = fit(known, rows)
+    assert "steps apart from launches, as all rows are of 8 ranks" in " ".join(fitted.unknown)
+    assert (fitted.calibration.step_ll, fitted.calibration.step_simple) == (1.3, 0.8)
+    assert fitted.calibration.base_ll == pytest.approx(1.6, rel=0.05)
+    result = replace(known, calibration=fitted.calibration)
+    assert max(abs(math.log(ratio)) for ratio in ratios(result, rows)) < 0.03
+
+
+def test_groups_on_several_nodes_of_one_size_are_enough() -> None:
+    true = replace(H200, calibration=Calibration(between_latency=2.0, between_bandwidth=0.7))
+    fitted = fit(H200, _made(true, ("all_reduce", "all_gather"), (16,), nodes=2))
+    assert fitted.calibration.between_latency == pytest.approx(2.0, rel=0.1)
+    assert fitted.calibration.between_bandwidth == pytest.approx(0.7, rel=0.1)
+
+
+def test_a_fit_that_is_further_off_than_the_machine_on_long_times_is_not_taken() -> None:
+    rows = _made(A100, ("all_reduce", "all_gather"), (2, 8))
+    worse = Fit(Calibration(bandwidth_simple=0.8), ("bandwidth_simple",), len(rows), ())
+    result = without_worse(A100, worse, rows, [])
+    assert (result.calibration, result.fitted) == (A100.calibration, ())
+    [reason] = result.kept
+    assert reason.startswith("rings and trees on a node: above 200 us the fit is off by E ")
+    assert reason.endswith("and the machine as it is by 0.0 %")
+    seen = [(rows[-1], 1.25)]
+    [(row, ratio)] = as_taken(A100, result, seen)
+    assert row is rows[-1]
+    assert ratio == pytest.approx(1.0)
+    better = Fit(A100.calibration, ("bandwidth_simple",), len(rows), ())
+    slower = replace(A100, calibration=Calibration(bandwidth_simple=0.8))
+    assert without_worse(slower, better, rows, []) == better
+    assert as_taken(slower, better, seen) == seen
+    assert without_worse(slower, better, rows, [(rows[-1], 3.0)]).kept  # rows that it had not seen tell more
 
 
 def test_without_large_sizes_bandwidth_is_said_to_be_unknown() -> None:
@@ -161,11 +194,80 @@ def test_logs_of_nccl_tests_are_read(tmp_path: Path) -> None:
     assert read_measured(table)[0].call == Call("all_to_all", 8, 1, 4096, "fp16")
 
 
+LINE = "     1048576        262144     float     sum      -1    40.50   25.89   45.31      0    41.1   25.5"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("all_reduce.log", "all_reduce"),
+        ("2024-05-01 nccl allreduce 16 GPUs.txt", "all_reduce"),
+        ("AllGather-8x.out", "all_gather"),
+        ("reduce-scatter", "reduce_scatter"),
+        ("alltoall_perf_h100.log", "all_to_all"),
+        ("my.reduce.log", "reduce"),
+        ("broadcast8.log", "broadcast"),
+    ],
+)
+def test_a_log_without_its_program_is_of_the_collective_that_its_file_is_named_after(
+    tmp_path: Path, name: str, kind: str
+) -> None:
+    head = _log(["one"] * 8, [LINE]).partition("\n")[2]
+    (tmp_path / name).write_text(head)
+    assert read_measured(tmp_path / name)[0].call == Call(kind, 8, 1, MIB, "fp32")
+
+
+def test_one_log_may_hold_several_runs_and_a_folder_several_logs(tmp_path: Path) -> None:
+    first = _log(["one"] * 8, [LINE])
+    second = _log(["one"] * 8 + ["two"] * 8, [LINE]).replace("all_reduce_perf", "all_gather_perf")
+    both = [Call("all_reduce", 8, 1, MIB, "fp32"), Call("all_gather", 16, 2, MIB, "fp32")]
+    (tmp_path / "a.log").write_text(first + second)
+    assert [row.call for row in read_measured(tmp_path / "a.log")] == both
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    (folder / "1.log").write_text(first)
+    (folder / "2.out").write_text(second)
+    (folder / "notes.txt").write_text("measured on Monday")
+    rows, left = read_all([folder])
+    assert [row.call for row in rows] == both
+    assert left == ("notes.txt: nothing says which collective this is",)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with pytest.raises(InputError, match="no file in it has measured collectives"):
+        read_all([empty])
+    with pytest.raises(EtSimError, match="cannot be read"):
+        read_all([tmp_path / "none.log"])
+
+
+def test_a_folder_of_logs_of_two_nodes_makes_a_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("logs").mkdir()
+    for kind in ("all_reduce", "all_gather"):
+        lines = [
+            f"  {1 << power}  {1 << (power - 2)}  float  sum  -1  {30 + (1 << power) / 2e5:.2f}  1  1  0"
+            for power in range(10, 34)
+        ]
+        text = _log(["one"] * 8 + ["two"] * 8, lines).partition("\n")[2]
+        Path(f"logs/{kind} of 16.log").write_text(text)
+    assert main(["calibrate", "nccl", "logs", "--machine", "h200-dgx", "-o", "mine.json", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert set(document["calibration"]) <= {"between-latency", "between-bandwidth"}
+    machine = json.loads(Path("mine.json").read_text())
+    assert "all_gather of 16.log" in machine["sources"]["library"]
+    assert main(["machine", "mine.json:16"]) == 0
+
+
 @pytest.mark.parametrize(
     ("name", "text", "why"),
     [
         ("a.log", "hello", "nothing says which collective this is"),
         ("all_reduce_perf.log", "hello", "no ranks are listed"),
+        ("all_reduce and all_gather.log", "hello", "nothing says which collective this is"),
+        ("all_reduce.log", HEAD.format(ranks="") + LINE, "no ranks are listed"),
+        ("all_reduce.log", _log(["one"] * 8, [LINE.replace("40.50", "fast")]), "the time is 'fast'"),
+        ("all_reduce.log", _log(["one"] * 8, [LINE.replace("40.50", "0.00")]), "in 0 us"),
         ("all_reduce_perf.log", _log(["one"] * 2, []), "there is no measured collective"),
         ("a.csv", "collective,us\nall_reduce,3\n", "line 2: the columns are others"),
         ("a.csv", "collective,dtype,ranks,nodes,bytes,us\nfold,half,8,1,4096,12.5\n", "no collective 'fold'"),

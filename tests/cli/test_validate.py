@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 import et_sim
-from et_sim.basics.units import parse_bandwidth
 from et_sim.cli import main
-from et_sim.validation.predictions import machine_named, network_between
+from et_sim.validation.predictions import machine_named
 from et_sim.validation.rows import Errors, read_rows, shipped
 from et_sim.workloads import Plan, make_training
 from et_sim.workloads.microbenchmarks import make_microbenchmark
@@ -81,25 +80,6 @@ def test_errors_are_those_of_their_definitions() -> None:
 )
 def test_hardware_is_the_machine_with_the_most_words_in_its_name(text: str, name: str | None) -> None:
     assert machine_named(text) == name
-
-
-@pytest.mark.parametrize(
-    ("text", "share"),
-    [
-        ("8x200 Gb/s NIC per node, GPUDirect", "25GB/s"),
-        ("NVSwitch; 4x HDR 200 Gb/s IB per node", "12.5GB/s"),
-        ("8x ConnectX-7 400Gb/s IB per node", "50GB/s"),
-        ("12x NVLink3 and 8\u00d7100Gbps", "12.5GB/s"),
-        ("NVSwitch inside node; 800 Gb/s per node (4x HDR) between nodes", "12.5GB/s"),
-    ],
-)
-def test_cards_of_a_node_are_shared_by_its_gpus(text: str, share: str) -> None:
-    network: Any = network_between(text, "h100-dgx", 16)
-    assert network["bandwidth"] == ["450GB/s", share]
-    assert network_between(text, "h100-dgx", 8) is None
-    rails: Any = network_between(text, "l40s-node", 16)  # two GPUs to a card
-    assert parse_bandwidth(rails["graph"]["bandwidth"]) == 2 * parse_bandwidth(share)
-    assert network_between("A100: 8x200 Gb/s, H100: 8x400 Gb/s", "h100-dgx", 16) is None
 
 
 def kernel_us(shape: str) -> float:
@@ -173,7 +153,7 @@ def test_collectives_and_iterations_are_simulated(tmp_path: Path, capsys: pytest
     gathered = make_microbenchmark("all_gather", ranks=4, size=1 << 25)
     assert rows[1]["predicted_us"] == et_sim.simulate(gathered, machine="a100-dgx-80gb:4").makespan_ns / 1000
     assert rows[2]["measured_us"] == 10_000
-    assert rows[2]["how"] == "simulated, 25GB/s a GPU between nodes"
+    assert rows[2]["how"] == "simulated on h100-dgx:16,cards=8x200Gbps,network=unknown"
     assert validated(capsys, write(tmp_path, COLLECTIVES, ITERATIONS), "--table", "small")["rows"] == rows[2:]
 
 

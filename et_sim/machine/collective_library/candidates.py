@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
+from et_sim.machine.collective_library.between import Between
 from et_sim.machine.collective_library.channels import Channels, Wires, speed_between, speed_within
 from et_sim.machine.collective_library.constants import (
     ARM,
@@ -39,6 +40,7 @@ ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER = "all_reduce", "all_gather", "reduce_sca
 BROADCAST, REDUCE = "broadcast", "reduce"
 SMALLEST_FACTOR = 64  # bytes
 PLATEAU = 64  # bytes for each rank and channel, from which on rings between nodes take longer steps
+FLAGS = (2.0, 128 / 120, 1.0)  # bytes on wires by bytes of data, by protocol
 CHAIN_EFFICIENCY = 0.85  # of trees over nodes of one GPU
 NOT_SUMMED_BY_SWITCHES = ("int8", "fp8", "int4", "fp4", "fp6")
 
@@ -75,6 +77,18 @@ class Machine(Struct, frozen=True):
     cpu: str
     has_switch: bool  # NVSwitch, which reduces from Hopper on
     has_collnet: bool
+    node: int  # ranks of a whole node
+    between: Between | None = None  # None: the library's own model
+
+
+class Crossing(Struct, frozen=True):
+    """What a way takes of the network between nodes."""
+
+    messages: int  # one after the other
+    step_us: float  # that the library counts of each
+    full: float  # GB/s of the collective at the rate of the cards
+    carried: float  # times that its bytes are on the wire, with the flags of the protocol
+    most: float  # GB/s of the collective, however fast the cards are
 
 
 class Candidate(Struct, frozen=True):
@@ -88,6 +102,7 @@ class Candidate(Struct, frozen=True):
     between_us: float
     bandwidth: float  # bytes of the collective by time
     evened: float = 1.0  # factor of the bandwidth that takes away the steps that the library sees by size
+    crossing: Crossing | None = None  # None: on one node, or the library's own model
 
     @property
     def latency_us(self) -> float:
@@ -102,7 +117,19 @@ class Candidate(Struct, frozen=True):
 def candidates(
     machine: Machine, kind: str, group: Group, size: int, datatype: str, rings: Channels
 ) -> Iterator[Candidate]:
-    """All that the library may choose from."""
+    """Yield all that the library may choose from."""
+    for way in _ways(machine, kind, group, size, datatype, rings):
+        if group.nodes == 1 or machine.between is None or machine.wires.card == 0:
+            yield way
+            continue
+        crossing = _crossing(machine, kind, group, way)
+        told = crossing.messages * machine.between.told_us(way.protocol)
+        yield replace(way, between_us=way.between_us + told, crossing=crossing)
+
+
+def _ways(
+    machine: Machine, kind: str, group: Group, size: int, datatype: str, rings: Channels
+) -> Iterator[Candidate]:
     for protocol in Protocol:
         if protocol is Protocol.LL128 and not _knows_ll128(machine, group):
             continue
@@ -114,6 +141,42 @@ def candidates(
         yield from _collnet(machine, kind, group, rings)
     if kind in (ALL_GATHER, REDUCE_SCATTER) and group.has_one_on_each and machine.rules.network.pat:
         yield _pat(machine, group, rings)
+
+
+def _crossing(machine: Machine, kind: str, group: Group, way: Candidate) -> Crossing:
+    """Return what a way takes of the network; `library_bytes` has the same bytes, by rank.
+
+    Rings are counted with the steps of trees: the library counts shorter ones, which were not measured.
+    """
+    network, wires, nodes = machine.rules.network, machine.wires, group.nodes
+    passes = 2 if kind == ALL_REDUCE else 1
+    over_levels = 2 * int(math.log2(nodes))
+    most = way.bandwidth * way.evened
+    carried, step = 2 * (nodes - 1) / nodes, network.tree[way.protocol]
+    if way.algorithm == RING:
+        messages = passes * (nodes - 1)
+        carried = 1.0 if kind in (BROADCAST, REDUCE) else passes * (group.ranks - 1) / group.ranks
+        if way.protocol is Protocol.SIMPLE:
+            most = min(most, way.channels * machine.rules.ring_between / carried)
+    elif way.algorithm == TREE:
+        messages = over_levels
+    elif way.algorithm == NVLS_TREE:
+        messages, step = over_levels, network.nvls_tree
+        most = _by_switches(machine, group.fewest)
+    elif way.algorithm == PAT:
+        messages, step = max(over_levels // 2, 1), network.pat / 3.5
+        carried = (nodes - 1) / nodes
+    else:
+        messages = 1
+        step = network.collnet_direct if way.algorithm == COLLNET_DIRECT else network.collnet_chain
+        carried = 1.0 if kind == ALL_REDUCE else (nodes - 1) / nodes
+    full = max(wires.cards * group.fewest // machine.node, 1) * wires.card
+    return Crossing(messages, step, full, carried * FLAGS[way.protocol], most)
+
+
+def _by_switches(machine: Machine, ppn: int) -> float:
+    """Return the GB/s of an all-reduce by the switches of one node."""
+    return ppn * speed_within(machine.wires, machine.gpu.speeds, ppn) * machine.gpu.nvls_efficiency
 
 
 def _knows_ll128(machine: Machine, group: Group) -> bool:

@@ -25,8 +25,16 @@ from msgspec.structs import replace
 
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.kinds import choice, choices, count, flag, number, section
+from et_sim.machine.collective_library.between import Between
 from et_sim.machine.collective_library.buffers import Buffers
-from et_sim.machine.collective_library.candidates import ALL_REDUCE, Candidate, Group, Machine, candidates
+from et_sim.machine.collective_library.candidates import (
+    ALL_REDUCE,
+    Candidate,
+    Crossing,
+    Group,
+    Machine,
+    candidates,
+)
 from et_sim.machine.collective_library.channels import CARD_EFFICIENCY, Channels, Wires, rings_of
 from et_sim.machine.collective_library.constants import (
     ALGORITHMS,
@@ -40,6 +48,7 @@ from et_sim.machine.collective_library.constants import (
     RING,
     Protocol,
     name_of,
+    protocols_named,
 )
 from et_sim.machine.collective_library.falls import (
     Curve,
@@ -88,16 +97,13 @@ class Calibration:
     pairs_start: float = factor(1.0)  # of long sends: of a ring's launch with Simple
     pairs_bandwidth: float = factor(0.83)  # of that of rings with Simple
     pairs_copy: float = factor(1.0)  # of that of rings
-    between_latency: float = factor(1.0)  # of groups on several nodes: of launches and steps alike
-    between_bandwidth: float = positive(1.0)  # of these, whatever the protocol
+    between_latency: float = factor(1.0)  # of messages between nodes
+    between_bandwidth: float = positive(1.0)  # between nodes, whatever the protocol
 
-    def time_us(self, way: Candidate, group: Group, size: int) -> float:
-        """Return the time of a collective that takes this way.
-
-        Between nodes all ways have the same two factors. Those of a node tell launches from steps, and one
-        protocol from another, by sizes and ranks of a node only: of many ranks on many nodes they would say
-        that the protocols of large messages start sooner than those of small ones.
-        """
+    def time_us(self, way: Candidate, group: Group, size: int, between: Between | None = None) -> float:
+        """Return the time of a collective that takes this way; `between` is the network of its nodes."""
+        if way.crossing is not None and between is not None:
+            return self._between_us(way, way.crossing, between, size)
         is_simple, by_switches = way.protocol is Protocol.SIMPLE, way.algorithm in (NVLS, NVLS_TREE)
         copy = self.nvls_copy if by_switches else self.copy if is_simple else NO_COPY
         if group.nodes > 1:
@@ -112,6 +118,23 @@ class Calibration:
             latency = base * way.base_us + step * way.within_us + (self.start_simple if is_simple else 0.0)
         carried = size / (1000 * bandwidth * way.bandwidth * way.evened)
         return latency + carried + (size / group.ranks / 1000 / copy if copy else 0.0)
+
+    def _between_us(self, way: Candidate, crossing: Crossing, between: Between, size: int) -> float:
+        """Return the time over a network of a known kind.
+
+        Within nodes all protocols have the factor of steps with LL. The others tell one protocol from
+        another by sizes and ranks of a node only: of many ranks on many nodes they would say that the
+        protocols of large messages start sooner than those of small ones.
+        """
+        by_switches = way.algorithm in (NVLS, NVLS_TREE)
+        base = self.base_ll if way.protocol is Protocol.LL else self.base
+        latency = base * way.base_us + (self.nvls_step if by_switches else self.step_ll) * way.within_us
+        latency += self.between_latency * crossing.messages * between.latency_us(crossing.step_us)
+        most = crossing.most * (self.nvls_bandwidth if by_switches else 1.0)
+        share = min(between.share * self.between_bandwidth, 1.0)
+        full = crossing.full * share / crossing.carried
+        filling = between.fill_us(size, crossing.full * share)
+        return latency + size / 1000 / min(most * self.between_bandwidth, full) + filling
 
     def pairs_us(
         self,
@@ -200,10 +223,6 @@ class Choice(Struct, frozen=True):
         return name_of(self.algorithm, self.protocol)
 
 
-def _protocols(names: tuple[str, ...]) -> tuple[Protocol, ...]:
-    return tuple(protocol for protocol, name in PROTOCOL_NAMES.items() if name in names)
-
-
 @quick_dataclass(frozen=True)
 class Library:
     """A collective library on a machine."""
@@ -228,7 +247,7 @@ class Library:
         "Only these are chosen from, as with NCCL_PROTO.",
         (),
         choices=tuple(PROTOCOL_NAMES.values()),
-        becomes=_protocols,
+        becomes=protocols_named,
     )
     rings_within: Channels | None = None  # as the library says itself, in place of what is looked for
     rings_between: Channels | None = None
@@ -241,6 +260,9 @@ class Library:
         "Its buffers, which bound how far a sender runs ahead of a receiver that has not come.",
         Buffers(),
         of=Buffers,
+    )
+    between: Between | None = section(
+        "The network between its nodes; without, the library's own model says the time.", None, of=Between
     )
     occupies: bool = flag(  # processors, beside kernels
         "Whether a collective of NCCL takes a processor (SM) for each of its channels from kernels that run "
@@ -263,7 +285,7 @@ class Library:
         (kind, size), group = self._counted(call), call.group
         way, known = self._chosen_of(call)
         chosen = self._chosen(way, group, size)
-        if all(self.calibration.time_us(other, group, size) >= chosen.time_us for other in known):
+        if all(self._time_us(other, group, size) >= chosen.time_us for other in known):
             return chosen
         larger = faster_above(self._curve(call), size, chosen.time_us)
         if not larger:
@@ -339,6 +361,9 @@ class Library:
         if call.kind == ALL_TO_ALL:
             network = LIBRARIES[self.name].network
             entry = (network.tree if group.has_one_on_each else network.ring) if group.nodes > 1 else NO_STEPS
+            if group.nodes > 1 and self.between is not None:
+                ll, ll128, simple = map(self.between.latency_us, entry)
+                entry = (ll, ll128, simple)
             bus, rail = self._bus_on_node(group), self._rail(group)
             time = self.calibration.pairs_us(
                 group, call.size, bus, rail, entry, is_pci=not self.wires.is_nvlink
@@ -367,18 +392,32 @@ class Library:
         return rings_of(self.wires, speeds, nodes=group.nodes, ppn=group.ppn, cards=cards)
 
     def _chosen(self, way: Candidate, group: Group, size: int) -> Choice:
-        time = max(self.calibration.time_us(way, group, size), LEAST_US)
+        time = max(self._time_us(way, group, size), LEAST_US)
         return Choice(way.algorithm, way.protocol, way.channels, time, way.estimate_us(size))
+
+    def _time_us(self, way: Candidate, group: Group, size: int) -> float:
+        return self.calibration.time_us(way, group, size, self.between)
 
     def _is_allowed(self, way: Candidate) -> bool:
         algorithms, protocols = self.algorithms, self.protocols
+        if way.crossing is not None and self.between is not None:
+            protocols = protocols or self.between.protocols
         return (not algorithms or way.algorithm in algorithms) and (
             not protocols or way.protocol in protocols
         )
 
     def _machine(self) -> Machine:
         rules = LIBRARIES[self.name]
-        return Machine(rules, rules.gpus[self.gpu], self.wires, self.cpu, self.has_switch, self.has_collnet)
+        return Machine(
+            rules,
+            rules.gpus[self.gpu],
+            self.wires,
+            self.cpu,
+            self.has_switch,
+            self.has_collnet,
+            self.node,
+            self.between,
+        )
 
     def _bus_on_node(self, group: Group) -> float:
         rings = self.rings(Group(group.ppn if self.wires.is_mesh else self.node, 1))
@@ -386,5 +425,5 @@ class Library:
 
     def _rail(self, group: Group) -> float:
         """What each rank gets of the cards, of which few ranks of a node need not share one."""
-        card = self.wires.card * CARD_EFFICIENCY
+        card = self.wires.card * (CARD_EFFICIENCY if self.between is None else self.between.share)
         return max(card * self.wires.cards / max(self.node, group.ppn), card / group.ppn, LEAST_US)

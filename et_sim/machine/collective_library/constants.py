@@ -6,6 +6,7 @@ of RCCL of October 2024 (ROCm/rccl, 0cbce2a7). Microseconds and GB/s. Not here: 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from enum import IntEnum
 from types import MappingProxyType
@@ -36,6 +37,11 @@ RING, TREE, NVLS, NVLS_TREE, COLLNET_DIRECT, COLLNET_CHAIN, PAT = (
     "pat",
 )
 ALGORITHMS = (RING, TREE, NVLS, NVLS_TREE, COLLNET_DIRECT, COLLNET_CHAIN, PAT)
+
+
+def protocols_named(names: tuple[str, ...]) -> tuple[Protocol, ...]:
+    """Return the protocols of these names."""
+    return tuple(protocol for protocol, name in PROTOCOL_NAMES.items() if name in names)
 
 
 def name_of(algorithm: str, protocol: Protocol) -> str:
@@ -87,6 +93,7 @@ class Rules(Struct, frozen=True):
     tree_factors: tuple[tuple[float, ...], ...]  # by protocol, for each power of two from 64 B on
     ratios: Mapping[str, ByProtocol] | None = None  # of the bus bandwidth, in place of caps
     threads: tuple[int, int, int] | None = None  # of a channel, by protocol; None: not known
+    ring_between: float = math.inf  # GB/s of a channel of a ring over cards with Simple, as measured
 
 
 def _speeds(within: str, between: str, *, is_later: bool) -> Speeds:
@@ -159,15 +166,19 @@ NCCL = Rules(
         ".9 .9 .9 .9 .9 .9 .9 .8 .7 .6 .6 .5 .5 .5 .5 .6 .7 .8 .7 .7 .8 .9 .9 .9",
     ),
     threads=(512, 640, 512),
+    ring_between=40.0,
 )
 
-# The set that AMD measured for boards of MI300; what it has for more than two nodes is not known to us.
+# The set that AMD measured for boards of MI300; what it has for more than two nodes is not known to us. With
+# Simple, it has steps of 25 and 320 us between nodes, which would choose trees up to 16 MiB; 16 MI300X were
+# measured to go by rings from 2 MiB on, and to take no longer steps than with LL (hisohara/ai-scripts
+# 7b8b1ec290).
 RCCL = Rules(
     tree_base=(12.0, 12.0, 17.0),
     ring_base=(12.0, 12.0, 17.0),
     nvlink=Steps((0.9, 0.9, 2.3), (0.8, 0.8, 2.1)),
     pci=Steps((0.9, 0.9, 2.3), (0.8, 0.8, 2.1)),
-    network=Steps((10.5, 10.5, 25.0), (9.5, 9.5, 320.0)),
+    network=Steps((10.5, 10.5, 10.5), (9.5, 9.5, 9.5)),
     gpus=MappingProxyType(
         {
             "cdna3": Gpu(_HOPPER, 0.0, 0.0, (0.0,) * 3, (0.0,) * 3, tree_simple_on_a_node=False, ll128=False),

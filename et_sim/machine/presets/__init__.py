@@ -2,7 +2,8 @@
 
 What devices and machines are is data beside this module, with the source of every figure; estimates are named
 so. A file that `et-sim calibrate` wrote is such a machine, too, and is named by its path: `machine.json:128`.
-Not here: reading system and network files (`et_sim.machine.readers`).
+Not here: what may follow the number of NPUs (`options`), and reading system and network files
+(`et_sim.machine.readers`).
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from msgspec import Struct
 from et_sim.basics.errors import MachineError, UsageError, did_you_mean
 from et_sim.basics.units import parse_bandwidth
 from et_sim.documents.reading import parse_json
+from et_sim.machine.collective_library.between import network_kind
 from et_sim.machine.corrections import Profile
+from et_sim.machine.presets.options import with_options
 
-_NAME = re.compile(r"([^:]*)(?::([0-9]{1,12}))?((?:,[a-z]+=[0-9]{1,9})*)", re.ASCII)
-_OPTIONS = ("node", "cards")
+_NAME = re.compile(r"([^:]*)(?::([0-9]{1,12}))?((?:,[a-z]+=[0-9A-Za-z./-]{1,40})*)", re.ASCII)
 _ENDING = ".json"
 BEHIND_NICS = "behind-nics"
 _KEYS = {"about", "device", "most", "costs", "sources", "estimates"}  # of every machine
@@ -95,8 +97,8 @@ def entry(name: str) -> Entry:
         device["about"],
         prod(_node(machine)) if "node" in machine else _cube(machine["torus"]),
         machine["most"],
-        {**device["sources"], **machine["sources"]},
-        {**device["estimates"], **machine["estimates"]},
+        {**device["sources"], **machine["sources"], **_of_network(machine, "sources")},
+        {**device["estimates"], **machine["estimates"], **_of_network(machine, "estimates")},
         machine.get("calibrated", {}),
     )
 
@@ -107,7 +109,8 @@ def known_as() -> dict[str, tuple[str, ...]]:
 
 
 def preset(text: str) -> Preset:
-    """The machine of a name, `NAME:NPUS`, and perhaps `,node=4,cards=2`: NPUs and cards of a node."""
+    """Return the machine of a name, `NAME:NPUS`, and perhaps `,node=4,cards=2x200Gbps,network=efa`: NPUs and
+    cards of a node, and the kind of network between nodes."""
     match = _NAME.fullmatch(text)
     name = match[1] if match else text.partition(":")[0]
     if not name.endswith(_ENDING) and name not in names():
@@ -118,7 +121,7 @@ def preset(text: str) -> Preset:
             f"machine {text!r} does not end in a number of NPUs",
             remedy=f"write it as {name}:{entry(name).fewest}",
         )
-    known = _with_options(name, _data("machines", name), match[3])
+    known = with_options(name, _data("machines", name), match[3])
     npus = int(match[2]) if match[2] else prod(_node(known)) if "node" in known else entry(name).fewest
     if npus > known["most"]:
         raise UsageError(f"{name} has {known['most']:,} NPUs at most, not {npus:,}", remedy="name fewer")
@@ -145,36 +148,6 @@ def _node(machine: dict[str, Any]) -> list[int]:
     """NPUs of a node along each of its dimensions."""
     node = machine["node"]
     return node if isinstance(node, list) else [node]
-
-
-def _with_options(name: str, machine: dict[str, Any], text: str) -> dict[str, Any]:
-    """With other numbers of NPUs and of network cards in a node."""
-    given = dict(option.split("=") for option in text.split(",") if option)
-    for option in given:
-        if option not in _OPTIONS:
-            raise UsageError(
-                f"machines have no option {option!r}", remedy=f"they have {' and '.join(_OPTIONS)}"
-            )
-    node, cards = int(given.get("node", 0)), int(given.get("cards", 0))
-    if not given:
-        return machine
-    if len(machine.get("dimensions", ())) != 2 or 0 in map(int, given.values()):
-        raise UsageError(
-            f"{name} has no nodes of {text[1:]}", remedy="name a machine of nodes, and 1 or more of each"
-        )
-    inner, outer = machine["dimensions"]
-    preset_node = _node(machine)[0]
-    in_node, had = node or preset_node, machine.get("library", {}).get("cards", preset_node)
-    cards = cards or had * in_node // preset_node or 1
-    if cards > in_node:
-        raise UsageError(
-            f"{cards} cards for {in_node} NPUs: those of one NPU count as one",
-            remedy=f"name {in_node} or fewer",
-        )
-    card = parse_bandwidth(outer["bandwidth"]) * preset_node / had
-    shared = {**outer, "bandwidth": f"{card * cards / in_node:g}GB/s"}
-    library = {"library": {**machine["library"], "cards": cards}} if "library" in machine else {}
-    return {**machine, "node": in_node, "dimensions": [inner, shared], **library}
 
 
 def _whole(name: str, machine: dict[str, Any], npus: int) -> dict[str, Any]:
@@ -205,9 +178,16 @@ def _system(machine: dict[str, Any], dimensions: int) -> dict[str, Any]:
         "accuracy": {
             "device": device["about"],
             **device.get("accuracy", {}),
+            **_of_network(machine, "accuracy"),
             **machine.get("accuracy", {}),
         },
     }
+
+
+def _of_network(machine: dict[str, Any], what: str) -> dict[str, Any]:
+    """Return what is stated of the kind of network between its nodes."""
+    kind = machine.get("library", {}).get("between", {}).get("kind")
+    return network_kind(kind).get(what, {}) if kind else {}
 
 
 def _collectives(machine: dict[str, Any], dimensions: int) -> dict[str, Any]:

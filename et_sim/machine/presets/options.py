@@ -1,0 +1,91 @@
+"""What may follow the number of NPUs of a machine by name: `h100-dgx:64,node=4,cards=2x200Gbps,network=efa`.
+
+NPUs of a node, its network cards with the ports and rate of each, and the kind of network between nodes.
+Not here: the machines (`presets`), and what kinds of network are (`collective_library.between`).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from et_sim.basics.errors import UsageError, did_you_mean
+from et_sim.basics.units import parse_bandwidth
+from et_sim.machine.collective_library.between import KINDS
+
+NODE, CARDS, NETWORK = OPTIONS = ("node", "cards", "network")
+_CARDS_FORM = re.compile(r"([0-9]{1,9})(?:(?:x([0-9]{1,3}))?x([0-9.]+[A-Za-z/]+))?", re.ASCII)
+
+
+def with_options(name: str, machine: dict[str, Any], text: str) -> dict[str, Any]:
+    """Return it with other numbers of NPUs and cards in a node, and another kind of network between nodes."""
+    given = dict(option.split("=") for option in text.split(",") if option)
+    for option in given:
+        if option not in OPTIONS:
+            raise UsageError(
+                f"machines have no option {option!r}",
+                remedy=f"they have {', '.join(OPTIONS[:-1])} and {OPTIONS[-1]}",
+            )
+    if not given:
+        return machine
+    node = _whole_number(given[NODE], text) if NODE in given else 0
+    if len(machine.get("dimensions", ())) != 2 or (node == 0 and NODE in given):
+        raise UsageError(
+            f"{name} has no nodes of {text[1:]}", remedy="name a machine of nodes, and 1 or more of each"
+        )
+    inner, outer = machine["dimensions"]
+    preset_node = machine["node"]
+    in_node, had = node or preset_node, machine.get("library", {}).get("cards", preset_node)
+    count, rate = had * in_node // preset_node or 1, parse_bandwidth(outer["bandwidth"]) * preset_node / had
+    if CARDS in given:
+        count, rate = _cards(given[CARDS], text, in_node, rate)
+    shared = {**outer, "bandwidth": f"{rate * count / in_node:g}GB/s"}
+    changed = {**machine, "node": in_node, "dimensions": [inner, shared]}
+    if "library" in machine:
+        changed["library"] = {**machine["library"], "cards": count}
+    if NETWORK in given:
+        changed["library"] = {**changed.get("library", {}), "between": _kind_of_network(name, machine, given)}
+    return changed
+
+
+def _whole_number(text: str, options: str) -> int:
+    if not text.isdecimal() or len(text) > 9:
+        raise UsageError(f"{options[1:]}: {text!r} is no number of NPUs", remedy="write it as in node=4")
+    return int(text)
+
+
+def _cards(text: str, options: str, node: int, rate: float) -> tuple[int, float]:
+    """Return how many cards a node has, and GB/s of each; several of one NPU count as one.
+
+    The text is a number, `4`; with a rate, `4x200Gbps`; or with ports of each as well, `8x2x100Gbps`.
+    """
+    match = _CARDS_FORM.fullmatch(text)
+    if match is None or int(match[1]) == 0:
+        raise UsageError(
+            f"{options[1:]}: {text!r} says nothing of network cards",
+            remedy="write cards=4, cards=4x200Gbps, or with their ports cards=8x2x100Gbps",
+        )
+    count = int(match[1])
+    if match[3]:
+        rate = parse_bandwidth(match[3]) * int(match[2] or 1)
+    if count > node and not match[3]:
+        raise UsageError(
+            f"{count} cards for {node} NPUs: those of one NPU count as one",
+            remedy=f"name {node} or fewer, or their rate: cards={count}x100Gbps",
+        )
+    return min(count, node), rate * max(count / node, 1)
+
+
+def _kind_of_network(name: str, machine: dict[str, Any], given: dict[str, str]) -> dict[str, str]:
+    kind = given[NETWORK]
+    if "library" not in machine:
+        raise UsageError(
+            f"{name} names no collective library, to which kinds of network matter",
+            remedy=f"leave {NETWORK}= out",
+        )
+    if kind not in KINDS:
+        raise UsageError(
+            f"there is no kind of network {kind!r}",
+            remedy=did_you_mean(kind, KINDS) or f"they are {', '.join(KINDS)}",
+        )
+    return {"kind": kind}

@@ -1,0 +1,188 @@
+"""The network between nodes that a table states in words, as options of a machine by name.
+
+Words name cards (`8x2x100 Gb/s`, `4x HDR 200 Gb/s IB per node`, `400 Gb/s per GPU`), a kind of network
+(InfiniBand, RoCE, EFA, Slingshot, TCPX), or a system whose network is published. What is not stated is as the
+machine has it, but for its band: that of a network of which nothing is known.
+
+Not here: which machine stands for the hardware (`predictions`), and what the options do
+(`machine.presets.options`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from fractions import Fraction
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from msgspec import Struct
+
+from et_sim.machine.collective_library.between import network_kind
+from et_sim.machine.presets import as_one_file, names
+from et_sim.machine.presets.options import CARDS, NETWORK, NODE
+
+_RATE = r"(\d+(?:\.\d+)?)\s?G(?:b/s|bps|bit/s)"
+_TIMES, _NOT_A_FACTOR = r"\s?[x\u00d7]\s?", r"(?<![\d,.x\u00d7])"
+_NAMES = r"(?:ConnectX-?\d+|CX-?\d|Thor ?2|Slingshot[- ]?\d+|BlueField-?\d)"
+_WORDS = rf"(?:[^;,.()\d]|{_NAMES})*?"
+_WITH_PORTS = re.compile(rf"(\d+){_TIMES}(\d+){_TIMES}{_RATE}")
+_WITH_RATE = re.compile(rf"{_NOT_A_FACTOR}(\d+){_TIMES}{_WORDS}{_RATE}(?! each way)")
+_WITH_NAME = re.compile(rf"{_NOT_A_FACTOR}(\d+){_TIMES}{_WORDS}(?:[EHNX]DR\b|Pollara|{_NAMES})")
+_OF_NODE = re.compile(rf"{_NOT_A_FACTOR}{_RATE}[^;,.()\d]*?per node")
+_OF_GPU = re.compile(rf"{_NOT_A_FACTOR}{_RATE}[^;,.()\d]*?per GPU")
+_SEEN = re.compile(r"\bNIC\b[^;,\d]*?(\d+(?:\.\d+)?) GB/s seen")
+_KINDS = (
+    ("tcpx", r"TCPX|FasTrak"),
+    ("efa", r"\bEFA|Elastic Fabric"),
+    ("slingshot", r"Slingshot|\bCXI\b"),
+    ("roce", r"RoCE|Thor ?2|Pollara|Spectrum-?X"),
+    ("infiniband", r"Infini-?Band|\bIB\b|\b[EHNX]DR\b|\bQuantum-?2"),
+)
+_RATES = (  # Gb/s of a card, by its name
+    (r"\bXDR\b|ConnectX-?8", 800),
+    (r"\bNDR\b|ConnectX-?7|CX-?7|Thor ?2|Pollara|BlueField-?3|Slingshot[- ]?400", 400),
+    (r"\bHDR\b|ConnectX-?6|CX-?6|Slingshot", 200),
+    (r"\bEDR\b|ConnectX-?5|CX-?5", 100),
+)
+_OF_BOARD = re.compile(r"(?<![\dA-Z.])(\d+)\s?[x\u00d7]\s?(?:NVIDIA |AMD )?[A-Z]{1,2}\d{2,3}", re.IGNORECASE)
+FIRST_EFA = ("volta", "ampere")  # whose instances have its first generation
+UNKNOWN = "unknown"
+
+
+class Cards(Struct, frozen=True):
+    """Network cards of a node."""
+
+    count: int  # 0: as many as GPUs
+    gbps: float  # of each, or of a node
+    is_of_node: bool = False
+
+    def option(self, node: int, part: Fraction) -> str:
+        """Return the option of a machine by name, of nodes of so many GPUs that use a part of the cards."""
+        count = self.count or node
+        used = max(int(count * part), 1) if self.count else node
+        each = self.gbps / count if self.is_of_node else self.gbps
+        return f"{used}x{each:g}Gbps"
+
+
+class Stated(Struct, frozen=True):
+    """What words say of the network of a machine."""
+
+    cards: Cards | None = None
+    kind: str = ""
+
+
+def stated(text: str, hardware: str = "") -> Stated:
+    """Return what a text says of the network; nothing, if it names several kinds of it."""
+    kinds = [kind for kind, words in _KINDS if re.search(words, text, re.IGNORECASE)]
+    cards = _all_cards(text)
+    if len(kinds) > 1 or len(cards) > 1:
+        return Stated()
+    known = {} if cards else _published(f"{hardware}; {text}")
+    if known:
+        return Stated(Cards(known["cards"], known["gbps"]), known["network"])
+    return Stated(cards[0] if cards else None, kinds[0] if kinds else "")
+
+
+def _all_cards(text: str) -> list[Cards]:
+    """Return the different cards that a text names, by the first form of words that fits."""
+    rest, cards = text, list[Cards]()
+    for count, ports, rate in _WITH_PORTS.findall(text):
+        cards.append(Cards(int(count), int(ports) * float(rate)))
+        rest = _WITH_PORTS.sub("", rest)
+    cards += [Cards(int(count), float(rate)) for count, rate in _WITH_RATE.findall(rest)]
+    named = _WITH_NAME.search(rest)
+    if not cards and (whole := _OF_NODE.search(rest)):
+        cards.append(Cards(int(named[1]) if named else 0, float(whole[1]), True))
+    if not cards and (each := _OF_GPU.search(rest)):
+        cards.append(Cards(0, float(each[1])))
+    if not cards and (seen := _SEEN.search(rest)):
+        cards.append(Cards(1, 8 * float(seen[1])))
+    rate = next((rate for words, rate in _RATES if re.search(words, rest, re.IGNORECASE)), 0)
+    if not cards and named and rate:
+        cards.append(Cards(int(named[1]), rate))
+    return list(dict.fromkeys(cards))
+
+
+@cache
+def _systems() -> tuple[dict[str, Any], ...]:
+    path = files("et_sim.validation") / "systems.json"
+    return tuple(json.loads(path.read_text(encoding="utf-8")))
+
+
+def _published(text: str) -> dict[str, Any]:
+    """Return the network of the system that a text names, as its operator publishes it."""
+    return next((system for system in _systems() if re.search(system["words"], text, re.IGNORECASE)), {})
+
+
+class Measured(Struct, frozen=True):
+    """The machine by name that stands for one that was measured."""
+
+    text: str
+    is_stated: bool  # the cards and the kind of network between its nodes; True of one node
+
+    @property
+    def accuracy(self) -> dict[str, Any]:
+        """What is known of its network, where that is not stated."""
+        return {} if self.is_stated else dict(network_kind(UNKNOWN)["accuracy"])
+
+
+def machine_measured(name: str, ranks: int, nodes: int, hardware: str, network: str) -> Measured:
+    """Return the machine `name` with the nodes and the network that a table says; 0 nodes: it does not say.
+
+    GPUs are equally many on each node. Of NVLink racks, nodes may be their trays: a job takes as few racks as
+    there can be.
+    """
+    machine = as_one_file(name)
+    per_node = _per_node(machine, ranks, nodes)
+    board = _OF_BOARD.search(hardware)
+    if nodes > 1 and per_node < ranks and machine["node"] != per_node:
+        is_board = (
+            "dimensions" not in machine
+            or not machine["dimensions"]
+            or (board is not None and int(board[1]) == per_node)
+        )
+        name = (_board(machine, per_node) if is_board else None) or name
+        machine = as_one_file(name)
+    if per_node >= ranks or len(machine.get("dimensions", ())) != 2:
+        return Measured(f"{name}:{ranks}", is_stated=True)
+    said = stated(network, hardware)
+    options = {NODE: str(per_node)} if per_node != machine["node"] else {}
+    if said.cards is not None:
+        whole = max(int(board[1]) if board else machine["node"], per_node)
+        options[CARDS] = said.cards.option(per_node, Fraction(per_node, whole))
+    if "library" in machine:
+        kind = "efa-1" if said.kind == "efa" and machine["library"].get("gpu") in FIRST_EFA else said.kind
+        options[NETWORK] = kind or UNKNOWN
+    text = "".join(f",{option}={value}" for option, value in options.items())
+    return Measured(f"{name}:{ranks}{text}", is_stated=bool(said.cards and said.kind))
+
+
+def _per_node(machine: dict[str, Any], ranks: int, nodes: int) -> int:
+    """Return how many GPUs of a job share a node, or a rack that NVLink joins."""
+    node = machine.get("node", ranks)
+    if not isinstance(node, int):
+        return ranks
+    if "tray" in machine and nodes * machine["tray"] >= ranks:
+        racks = -(-ranks // node)
+        return ranks // racks if ranks % racks == 0 else node
+    if nodes and ranks % nodes == 0:
+        return ranks // nodes
+    return min(node, ranks)
+
+
+def _board(machine: dict[str, Any], node: int) -> str | None:
+    """Return a machine of nodes of so many of these GPUs, or of their sisters with other memory."""
+    gpu = machine["device"]["about"].split()[:3]
+    others = {other: as_one_file(other) for other in names()}
+    return next(
+        (
+            other
+            for other, file in others.items()
+            if file.get("node") == node
+            and file["device"]["about"].split()[:3] == gpu
+            and not file["known-as"]
+        ),
+        None,
+    )
