@@ -15,7 +15,8 @@ from pathlib import Path
 from study_page import table, write_study
 
 from et_sim.validation.predictions import Prediction, predictions
-from et_sim.validation.rows import Collective, Errors, Row, read_rows, shipped
+from et_sim.validation.row import Collective, Row
+from et_sim.validation.rows import Errors, read_rows, shipped
 from et_sim.views.drawing.planes import Kind, measured_picture
 
 FOLDER = Path(__file__).parents[1]
