@@ -20,7 +20,7 @@ from et_sim.validation.tables import iterations_of
 from et_sim.workloads import Plan, make_training
 from et_sim.workloads.microbenchmarks import make_microbenchmark
 
-COLLECTIVES = {
+COLLECTIVES: dict[str, Any] = {
     "id": "gathered",
     "hardware": "A100-SXM4-80GB",
     "nodes": 1,
@@ -28,7 +28,7 @@ COLLECTIVES = {
     "collective": "all_gather",
     "rows": [[1 << 20, 25.0, 0, 0], [1 << 27, 400.0, 0, 0]],
 }
-ITERATIONS = {
+ITERATIONS: dict[str, Any] = {
     "id": "small",
     "hardware": "H100, 8 per node",
     "interconnect": "8x200 Gb/s per node",
@@ -392,7 +392,7 @@ def test_a_row_or_table_that_cannot_be_read_is_counted_and_others_go_on(
         read_rows(Path(path))
 
 
-WRONG = (True, 0, -1, 1.5, "x", [], [1], {}, {"a": 1}, None)
+WRONG: tuple[Any, ...] = (True, 0, -1, 1.5, "x", [], [1], {}, {"a": 1}, None)
 
 
 @pytest.mark.parametrize("table", [COLLECTIVES, ITERATIONS], ids=["collectives", "iterations"])
