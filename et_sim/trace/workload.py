@@ -49,10 +49,17 @@ class Step:
         name="dtype",
         form='a name such as "bf16"',
     )
+    kinds: str = text(
+        "Words for the kind of job and plan, by which errors of its time differ: `training`, "
+        "`sharded-weights`, `experts`, `long-sequences`.",
+        "",
+        form='words such as "training experts"',
+    )
 
     def as_written(self) -> dict[str, Any]:
         """As a manifest has it."""
-        values = (self.tokens, self.model_operations, self.hardware_operations, self.datatype or None)
+        operations = (self.model_operations, self.hardware_operations)
+        values = (self.tokens, *operations, self.datatype or None, self.kinds or None)
         return {
             key.name: value for key, value in zip(keys_of(Step), values, strict=True) if value is not None
         }

@@ -16,6 +16,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from et_sim.workloads import Plan
+
 _RELEASE = re.compile(r"(?<![\d.])(2\d)\.(?:0[1-9]|1[0-2])(?![\d.]*\d)")  # such as 25.11
 _YEAR = re.compile(r"(?<!\d)(20[12]\d)(?:0[1-9]|1[0-2])?(?!\d)")
 _ARXIV = re.compile(r"(?<!\d)(\d\d)(?:0[1-9]|1[0-2])\.\d{4,5}(?!\d)")
@@ -47,7 +49,8 @@ class Phrase(Struct, frozen=True, forbid_unknown_fields=True):
 
     pattern: str
     plan: dict[str, Any] = {}  # `\1` stands for what the first group of the pattern matches
-    lacks: str = ""  # what cannot be said of a plan
+    lacks: str = ""  # which part of the clause the prediction does not use
+    needs: str = ""  # a field that plans must have for this
     model: str = ""  # the clause is of models with this word in their names
     dense_layers: int = -1
 
@@ -122,6 +125,9 @@ def read_note(note: str, model: str = "") -> Said:
         if not found:
             remarks.append(f"note {clause!r} is not understood")
         for phrase, match in found[:1]:
+            if phrase.needs and phrase.needs not in Plan.__dataclass_fields__:
+                remarks.append(f"note {clause!r} is not expressed")
+                continue
             plan.update(phrase.values(match))
             if phrase.lacks:
                 remarks.append(f"note {clause!r}: {phrase.lacks}")

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields
 from functools import cache
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from et_sim.api import simulate
 from et_sim.basics.errors import EtSimError
@@ -24,7 +23,7 @@ from et_sim.machine.accuracy import Accuracy
 from et_sim.machine.datatypes import datatype_named
 from et_sim.machine.presets import Preset, entry, known_as, preset
 from et_sim.machine.readers import read_system_alone
-from et_sim.machine.roofline import SUSTAINED, RooflineDevice
+from et_sim.machine.roofline import SUSTAINED
 from et_sim.run.workers import in_order
 from et_sim.trace import TraceBuilder
 from et_sim.validation.row import Collective, Iteration, Kernel, Row
@@ -35,7 +34,7 @@ _RATE = r"(\d+(?:\.\d+)?)\s?G(?:b/s|bps|bit/s)"
 _CARDS = re.compile(rf"(\d+)\s?[x\u00d7]\s?(?:[^;,\d]|ConnectX-\d|HDR|NDR)*?{_RATE}(?! each way)")
 _WHOLE = re.compile(rf"(?<![\d,.x\u00d7]){_RATE} per node")
 SERVER = 16  # NPUs that a server has at most: more share a rack's switches
-POWER_CAP = "power-cap"  # of the object `compute`
+POWER, POWER_CAP = "power", "power-cap"  # of the object `compute`
 OTHER_BOARDS = {"pci": r"PCI", "nvl": r"NVL(?!INK)"}  # of GPUs with the same name
 
 
@@ -103,6 +102,7 @@ class Prediction(Struct, frozen=True):
     predicted_us: float | None
     how: str
     band_us: tuple[float, float] | None = None  # None: the machine states nothing
+    composition: Mapping[str, Any] | None = None  # that the band follows from, as summaries have it
 
     @property
     def is_in_band(self) -> bool | None:
@@ -156,7 +156,7 @@ def predictions(
             same = done[key]
             if last[key] == number:
                 del done[key]
-            yield Prediction(row, same.machine, same.predicted_us, same.how, same.band_us)
+            yield structs.replace(same, row=row)
 
 
 def _same(row: Row, name: str) -> tuple[Any, ...]:
@@ -210,15 +210,15 @@ class _KernelTimes:
         except EtSimError as error:
             return Prediction(row, self._name, None, str(error))
         stated = None if self._accuracy is None else self._accuracy.of_kernel_alone(job.shape)
-        return Prediction(row, self._name, time_ns / 1000, "modelled", _band(stated, time_ns))
+        return _banded(row, self._name, time_ns, "modelled", stated)
 
 
-def _band(composition: Composition | None, time_ns: int) -> tuple[float, float] | None:
-    """In microseconds."""
+def _banded(row: Row, name: str, time_ns: int, how: str, composition: Composition | None) -> Prediction:
+    """Return a prediction with its band."""
     if composition is None:
-        return None
+        return Prediction(row, name, time_ns / 1000, how)
     low, high = composition.band(time_ns)
-    return low / 1000, high / 1000
+    return Prediction(row, name, time_ns / 1000, how, (low / 1000, high / 1000), composition.as_dict())
 
 
 def _of_single_kernels(system: dict[str, Any]) -> dict[str, Any]:
@@ -239,11 +239,7 @@ def _simulated(row: Row, name: str, changes: Mapping[str, Any]) -> Prediction:
         workload, known = make_training(job.model, job.plan), machine_of(name, job.plan.ranks)
     network = network_between(row.network, known)
     system = {**known.system, "when-full": "report", **changes}  # what was measured had room
-    if (
-        isinstance(job, Iteration)
-        and job.power
-        and "power_cap" in {field.name for field in fields(RooflineDevice)}
-    ):
+    if isinstance(job, Iteration) and job.power and POWER in system["compute"]:
         system["compute"] = {**system["compute"], POWER_CAP: job.power}
     if isinstance(job, Collective) and job.algorithm and "library" in system:
         system["library"] = {**system["library"], "algorithms": [job.algorithm]}
@@ -253,5 +249,16 @@ def _simulated(row: Row, name: str, changes: Mapping[str, Any]) -> Prediction:
         rate = f"{network['graph']['bandwidth']} a card" if is_shared else f"{network['bandwidth'][-1]} a GPU"
         how += f", {rate} between nodes"
     result = simulate(workload, machine=known.text, system=system, network=network)
-    band = _band(result.measurement.composition, result.makespan_ns)
-    return Prediction(row, name, result.makespan_ns / 1000, how, band)
+    composition = result.measurement.composition
+    if isinstance(job, Iteration) and composition is not None and workload.step is not None:
+        # Software that the source does not name is an assumption, whichever description stands in for it.
+        traits = _accuracy(name).traits(workload.step.kinds, job.software)
+        composition = structs.replace(composition, traits=traits)
+    return _banded(row, name, result.makespan_ns, how, composition)
+
+
+@cache
+def _accuracy(name: str) -> Accuracy:
+    accuracy = read_system_alone(preset(name).system).accuracy
+    assert accuracy is not None  # presets have one
+    return accuracy

@@ -78,8 +78,8 @@ def test_texts_of_all_public_rows_are_understood() -> None:
         *("megatron-2021", "megatron-2023"),
     }
     assert {remark for row in rows for remark in row.remarks} == {
-        "note 'selective layer: every 2nd layer recomputed, not expressible': recomputation of some layers is"
-        " not expressed, and that of attention is taken",
+        "note 'selective layer: every 2nd layer recomputed, not expressible' is not expressed",
+        "note 'selective op' is not expressed",
         "note 'network of the cluster not said': the network of the machine is taken",
     }
     assert [job_of(row).power for row in rows if job_of(row).power] == ["500W", "500W"]
