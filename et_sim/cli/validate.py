@@ -143,6 +143,7 @@ def _errors(predictions: list[Prediction]) -> list[dict[str, Any]]:
                 Errors.of([prediction.ratio for prediction in of_size if prediction.ratio is not None])
             ),
             "in_band": _in_band(of_size),
+            "width": _width(of_size),
         }
         for (system, kind), sizes in groups.items()
         for size, of_size in sizes.items()
@@ -153,6 +154,14 @@ def _in_band(of_size: list[Prediction]) -> float | None:
     """In how many percent of the rows with a band it holds what was measured; None: none has one."""
     known = [inside for prediction in of_size if (inside := prediction.is_in_band) is not None]
     return 100 * sum(known) / len(known) if known else None
+
+
+def _width(of_size: list[Prediction]) -> float | None:
+    """Return the upper end of the band by its lower one, the median of the rows; None: no row has a band."""
+    from statistics import median
+
+    known = [high / low for prediction in of_size if prediction.band_us for low, high in [prediction.band_us]]
+    return median(known) if known else None
 
 
 def _text(predictions: list[Prediction]) -> list[str]:
@@ -166,6 +175,7 @@ def _text(predictions: list[Prediction]) -> list[str]:
             SheetColumn("rows"),
             *(SheetColumn(head, name, form="{:.1f}") for name, head in PERCENT),
             SheetColumn("in band %", "in_band", form="{:.0f}", missing="-"),
+            SheetColumn("width", form="{:.2f}", missing="-"),
         )
     )
     errors = _errors(predictions)
@@ -188,6 +198,9 @@ def _text(predictions: list[Prediction]) -> list[str]:
     )
     if any(prediction.band_us is not None for prediction in predictions):
         lines.append(f"in band: measured within the band of {100 * LEVEL:.0f} % that the machine states")
+        lines.append(
+            "width: the upper end of the band by its lower one, the median; above 2 it says too little"
+        )
     return lines
 
 
