@@ -1,9 +1,9 @@
 """The figures of docs/accuracy.md: `python docs/studies/accuracy.py` predicts all public measurements.
 
-Writes the table of the page, its picture, the widths of bands (`fit_bands`), and docs/accuracy.json, whose
-errors a test compares with later ones. `--predict FILE` writes predictions only, and `--from FILE` makes all
-else from them. Not here: predictions (`et_sim.validation`), families (`accuracy_lines`), and the words of
-the page.
+Writes the tables of the page and of the README, a picture, the widths of bands (`fit_bands`), and
+docs/accuracy.json, whose errors a test compares with later ones. `--predict FILE` writes predictions alone,
+and `--from FILE` makes all else from them. Not here: predictions (`et_sim.validation`), families
+(`accuracy_lines`), and the words of the page.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from et_sim.workloads import Plan
 
 FOLDER = Path(__file__).parents[1]
 PAGE, KEPT, PICTURE = FOLDER / "accuracy.md", FOLDER / "accuracy.json", "accuracy.svg"
+README = FOLDER.parent / "README.md"
 QUICK = 64  # GPUs: training steps of fewer are predicted by the test, too
 ASSUMED = "training steps whose software is not stated"
 
@@ -136,6 +137,33 @@ def coverage_text(judged: Sequence[Coverage]) -> str:
     )
 
 
+GROUPS = (  # how names of families begin, and what stands for them in the README
+    ("training steps", "training steps"),
+    ("collectives between nodes", "collectives between nodes"),
+    (("products", "attention", "norms"), "single kernels"),
+    ("", "collectives on a node"),
+)
+
+
+def range_text(found: Sequence[dict[str, Any]]) -> str:
+    """Return the least and the largest mean error of families that nothing was fitted to, as a table."""
+    ratios: dict[str, list[float]] = {}
+    for row in found:
+        if row["predicted_us"] is not None and row["family"] != ASSUMED and not row["is_fitted"]:
+            ratios.setdefault(row["family"], []).append(row["predicted_us"] / row["measured_us"])
+    groups: dict[str, list[tuple[float, str, int]]] = {}
+    for family, some in ratios.items():
+        group = next(name for begin, name in GROUPS if family.startswith(begin))
+        groups.setdefault(group, []).append((Errors.of(some).mape, family, len(some)))
+    rows = []
+    for _, name in GROUPS:
+        if name in groups:
+            (least, nearest, _), *_, (most, furthest, _) = sorted(groups[name] * 2)
+            count = sum(each for _, _, each in groups[name])
+            rows.append([name, f"{count:,}", f"{least:.0f}", f"{most:.0f}", f"{nearest}; {furthest}"])
+    return table(("measured", "rows", "nearest family, MAPE %", "furthest", "which"), rows)
+
+
 def _picture(found: Sequence[dict[str, Any]]) -> str:
     kinds: dict[str, list[tuple[float, float]]] = {}
     for row in found:
@@ -156,6 +184,7 @@ def write(path: Path) -> None:
     BANDS.write_text(json.dumps(content(fitted(rows)), indent=2) + "\n", encoding="utf-8")
     texts = {"errors": errors_table(found, judged), "coverage": coverage_text(judged)}
     write_study(PAGE, texts, {PICTURE: _picture(found)})
+    write_study(README, {"range": range_text(found)}, {})
     KEPT.write_text(json.dumps(mapes(list(predictions(quick_rows()))), indent=2) + "\n")
 
 

@@ -6,7 +6,17 @@ import json
 from pathlib import Path
 
 import pytest
-from accuracy import ASSUMED, KEPT, PAGE, coverage_text, errors_table, mapes, quick_rows, without_software
+from accuracy import (
+    ASSUMED,
+    KEPT,
+    PAGE,
+    coverage_text,
+    errors_table,
+    mapes,
+    quick_rows,
+    range_text,
+    without_software,
+)
 from accuracy_lines import line_of, public_rows
 from fit_bands import BANDS, Coverage
 
@@ -57,13 +67,32 @@ def test_the_page_has_the_furthest_off_first_and_marks_bands_that_are_too_wide()
     )
 
 
+def test_the_readme_states_the_nearest_and_the_furthest_family() -> None:
+    def row(family: str, predicted: float, *, is_fitted: bool = False) -> dict[str, object]:
+        return {"family": family, "predicted_us": predicted, "measured_us": 1.0, "is_fitted": is_fitted}
+
+    found = [
+        row("training steps, a", 1.1),
+        row("training steps, b", 1.5),
+        row("training steps, b", 2.5),
+        row("products on A100", 1.2),
+        row("products on H100", 1.01, is_fitted=True),
+        row("all-reduce on A100", 1.3),
+    ]
+    assert range_text(found).splitlines()[2:] == [
+        "| training steps | 3 | 10 | 100 | training steps, a; training steps, b |",
+        "| single kernels | 1 | 20 | 20 | products on A100; products on A100 |",
+        "| collectives on a node | 1 | 30 | 30 | all-reduce on A100; all-reduce on A100 |",
+    ]
+
+
 def test_a_row_without_its_software_is_the_same_job_otherwise() -> None:
     row = next(row for row in public_rows() if row.table == "steps_today")
     bare = without_software(row)
     assert isinstance(row.job, Iteration)
     assert isinstance(bare.job, Iteration)
     assert (row.job.software, bare.job.software) == ("torchtitan", "")
-    assert (bare.job.model, bare.job.plan.axes) == (row.job.model, row.job.plan.axes)
+    assert (bare.job.model, str(bare.job.plan)) == (row.job.model, str(row.job.plan))
 
 
 def test_machines_take_widths_that_are_fitted_for_all_of_them() -> None:
