@@ -16,7 +16,8 @@ from plots import Axis, Line, lines
 from study_page import table, write_study
 
 from et_sim.validation.predictions import predictions
-from et_sim.validation.rows import Iteration, Row, read_rows
+from et_sim.validation.row import Iteration, Row
+from et_sim.validation.rows import read_rows
 
 FOLDER = Path(__file__).parent
 PAGE, ROWS = FOLDER / "iterations.md", FOLDER / "iterations.json"

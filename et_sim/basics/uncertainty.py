@@ -6,6 +6,9 @@ out, and common ones do not:
 
     sigma^2 = sum over parts (share x random)^2 + sum over classes (share x common)^2 + whole^2
 
+A time that rests on some software, or is of some kind of plan, has an error of that as a whole (`traits`).
+Biases add up, so the band lies where true times are, and not evenly around the predicted one.
+
 Two times on one device have the same errors where they consist of the same, so these cancel in their ratio.
 
 Not here: what errors a machine states (`et_sim.machine.accuracy`), and what the time of a run consists of
@@ -31,6 +34,8 @@ MEASURED, CALIBRATED, MODELLED, ASSUMED = BASES = ("measured", "calibrated", "mo
 WHOLE = "all"
 MOST_PARTS = 24  # that are told one by one
 OTHERS = "others"
+# Classes of errors that summaries name.
+SOFTWARE, ASSUMED_SOFTWARE, UNMEASURED = "software", "software_assumed", "unmeasured_kernels"
 DIGITS = 6
 
 Errors = Mapping[tuple[Any, ...], float]  # standard errors of sources that are independent of each other
@@ -44,15 +49,17 @@ class Term:
     random: float
     common: float
     bias: float = 0.0  # logarithm of true by predicted, on average
+    rows: int = 0  # measurements that the errors are of; 0: not stated
 
     def as_dict(self) -> dict[str, Any]:
         """As system files have it."""
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name != "rows" or value}
 
     @staticmethod
     def read(content: Mapping[str, Any]) -> Term:
         """From what `as_dict` gave, and more beside it."""
-        return Term(content["basis"], content["random"], content["common"], content["bias"])
+        figures = (content[name] for name in ("random", "common", "bias"))
+        return Term(content["basis"], *figures, rows=content.get("rows", 0))
 
 
 class UncertainPart(Struct, frozen=True):
@@ -63,6 +70,14 @@ class UncertainPart(Struct, frozen=True):
     share: float
 
 
+class Trait(Struct, frozen=True):
+    """A property of a whole run that its errors depend on."""
+
+    of: str  # class of the errors
+    item: str  # such as the name of the software; equal ones have equal errors
+    term: Term
+
+
 class Composition(Struct, frozen=True, dict=True):
     """What a time consists of; shares add up to 1."""
 
@@ -70,10 +85,15 @@ class Composition(Struct, frozen=True, dict=True):
     whole: Term
     terms: Mapping[str, Term]  # of the classes of its parts
     parts: tuple[UncertainPart, ...]
+    traits: tuple[Trait, ...] = ()
 
     @staticmethod
     def of(
-        device: str, whole: Term, terms: Mapping[str, Term], amounts: Mapping[tuple[str, str], float]
+        device: str,
+        whole: Term,
+        terms: Mapping[str, Term],
+        amounts: Mapping[tuple[str, str], float],
+        traits: Iterable[Trait] = (),
     ) -> Composition | None:
         """From an amount for each (class, item); None where all is nothing. Of small ones, those of a class
         become one part."""
@@ -89,7 +109,7 @@ class Composition(Struct, frozen=True, dict=True):
             UncertainPart(name, item, round(share, DIGITS)) for (name, item), share in joined.items()
         )
         used = {name: terms[name] for name in sorted({part.of for part in parts})}
-        return Composition(device, whole, MappingProxyType(used), parts)
+        return Composition(device, whole, MappingProxyType(used), parts, tuple(traits))
 
     @cached_property
     def shares(self) -> Mapping[str, float]:
@@ -105,7 +125,8 @@ class Composition(Struct, frozen=True, dict=True):
     @property
     def bias(self) -> float:
         """Logarithm of the true time by the predicted one, on average."""
-        return self.whole.bias + sum(self.terms[name].bias * share for name, share in self.shares.items())
+        of_run = self.whole.bias + math.fsum(trait.term.bias for trait in self.traits)
+        return of_run + sum(self.terms[name].bias * share for name, share in self.shares.items())
 
     @property
     def sigma(self) -> float:
@@ -123,6 +144,9 @@ class Composition(Struct, frozen=True, dict=True):
             (run, WHOLE): self.whole.random,
             (self.device, WHOLE, self.whole.common): self.whole.common,
         }
+        for trait in self.traits:
+            errors[run, trait.of] = trait.term.random
+            errors[self.device, trait.of, trait.item, trait.term] = trait.term.common
         for name, share in self.shares.items():
             errors[self.device, name, self.terms[name]] = share * self.terms[name].common
         for part in self.parts:
@@ -156,6 +180,9 @@ class Composition(Struct, frozen=True, dict=True):
             "whole": self.whole.as_dict(),
             "classes": [{"class": name, **term.as_dict()} for name, term in self.terms.items()],
             "parts": [{"class": part.of, "item": part.item, "share": part.share} for part in self.parts],
+            "traits": [
+                {"class": trait.of, "item": trait.item, **trait.term.as_dict()} for trait in self.traits
+            ],
         }
 
     @staticmethod
@@ -165,7 +192,10 @@ class Composition(Struct, frozen=True, dict=True):
         parts = tuple(
             UncertainPart(entry["class"], entry["item"], entry["share"]) for entry in content["parts"]
         )
-        return Composition(content["device"], Term.read(content["whole"]), terms, parts)
+        traits = tuple(
+            Trait(entry["class"], entry["item"], Term.read(entry)) for entry in content.get("traits", ())
+        )
+        return Composition(content["device"], Term.read(content["whole"]), terms, parts, traits)
 
 
 def _sums(pairs: Iterable[tuple[str, float]]) -> dict[str, float]:

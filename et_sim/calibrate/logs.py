@@ -33,7 +33,9 @@ from et_sim.machine.collective_library.constants import (
 )
 from et_sim.machine.collective_library_keys import LOGGED_KINDS
 from et_sim.machine.datatypes import datatype_named
-from et_sim.validation.rows import NAMES, Collective, read_rows
+from et_sim.validation.row import Collective
+from et_sim.validation.rows import read_rows
+from et_sim.validation.tables import NAMES
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", ALL_TO_ALL, "broadcast", "reduce")
 CSV_COLUMNS = ("collective", "dtype", "ranks", "nodes", "bytes", "us")
@@ -179,7 +181,7 @@ def _named(given: str, names: Sequence[str]) -> str | None:
 
 
 def _call(job: Collective) -> Call:
-    return Call(job.kind, job.gpus, job.nodes, job.bytes, datatype_named(job.datatype) or "")
+    return Call(job.kind, job.gpus, job.nodes or 1, job.bytes, datatype_named(job.datatype) or "")
 
 
 def _csv(path: Path, text: str) -> Iterator[Measured]:

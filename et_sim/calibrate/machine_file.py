@@ -26,7 +26,8 @@ from et_sim.machine.presets import as_one_file, preset
 from et_sim.machine.readers import read_system_alone
 from et_sim.machine.roofline import RooflineDevice
 from et_sim.validation.predictions import machine_named
-from et_sim.validation.rows import Kernel, Row, read_rows
+from et_sim.validation.row import Kernel, Row
+from et_sim.validation.rows import read_rows
 
 COMMON = 0.03  # of runs and versions on one machine: E 1.3 to 7 %
 

@@ -31,7 +31,8 @@ from et_sim.machine.datatypes import datatype_named
 from et_sim.trace.columns import BoolColumn, CollectiveKind, NodeKind, Trace
 from et_sim.trace.files import read_trace, traces_of
 from et_sim.trace.group_attributes import read_process_groups
-from et_sim.validation.rows import Errors, size_of_kernel
+from et_sim.validation.row import size_of_kernel
+from et_sim.validation.rows import Errors
 
 SHAPED, SIZED, BARE = "with shapes", "with bytes only", "without figures"
 UNMASKED = "attention, which may be causal or not"  # recordings do not say

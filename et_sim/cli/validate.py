@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +12,7 @@ from et_sim.basics.declared_options import Argument, Command
 
 if TYPE_CHECKING:
     from et_sim.validation.predictions import Prediction
+    from et_sim.validation.row import Row
 
 WORST = 5
 PERCENT = (("e", "E %"), ("g", "G %"), ("mape", "MAPE %"), ("bias", "bias %"), ("largest", "largest %"))
@@ -22,7 +24,7 @@ class Options(Command):
 
     file: Annotated[
         Path | None,
-        "tables.json, kernels.csv or iterations.json; without it, the measurements of et-sim itself",
+        "tables.json, kernels.csv, iterations.json or steps.csv; without it, those that come with et-sim",
         "FILE",
         Argument(),
     ] = None
@@ -39,42 +41,50 @@ class Options(Command):
 
 def run(options: Options) -> int:
     """Predict and compare."""
-    from et_sim.basics.errors import UsageError, did_you_mean
     from et_sim.cli.progress import Progress
     from et_sim.machine.presets import unchanged
     from et_sim.plan.host import KEY
     from et_sim.validation.predictions import predictions
-    from et_sim.validation.rows import read_rows, shipped
 
-    paths = [options.file] if options.file else shipped()
-    rows = [row for path in paths for row in read_rows(path)]
+    rows = _rows(options)
     machine = None if options.machine is None else unchanged(options.machine)
-    if options.table:
-        known = tuple(dict.fromkeys(row.table for row in rows))
-        for name in options.table:
-            if name not in known:
-                remedy = did_you_mean(name, known) or f"its tables: {', '.join(known)}"
-                raise UsageError(f"{options.file or 'et-sim'} has no table {name!r}", remedy=remedy)
-        rows = [row for row in rows if row.table in options.table]
     changes = {} if options.host_time is None else {KEY: options.host_time}
     with Progress() as progress:
         progress.stage("predicting")
-        all_predictions = list(progress.counted(predictions(rows, machine, changes), len(rows), "rows"))
+        each = progress.counted(predictions(rows, machine, changes), len(rows), "rows")
+        all_predictions = list(_printed(each, len(rows)) if options.json else each)
     if options.svg:
         _draw(all_predictions, options.svg)
     if options.json:
-        print(
-            json.dumps(
-                {
-                    "rows": [_as_row(prediction) for prediction in all_predictions],
-                    "errors": _errors(all_predictions),
-                },
-                indent=1,
-            )
-        )
+        print(f' "errors": {json.dumps(_errors(all_predictions))}}}')
     else:
         print("\n".join(_text(all_predictions)))
     return 0
+
+
+def _rows(options: Options) -> list[Row]:
+    """Return the rows of the file that the options ask for."""
+    from et_sim.basics.errors import UsageError, did_you_mean
+    from et_sim.validation.rows import measured_rows, shipped
+
+    paths = [options.file] if options.file else shipped()
+    rows = [row for path in paths for row in measured_rows(path)]
+    if not options.table:
+        return rows
+    known = tuple(dict.fromkeys(row.table for row in rows))
+    for name in options.table:
+        if name not in known:
+            remedy = did_you_mean(name, known) or f"its tables: {', '.join(known)}"
+            raise UsageError(f"{options.file or 'et-sim'} has no table {name!r}", remedy=remedy)
+    return [row for row in rows if row.table in options.table]
+
+
+def _printed(predictions: Iterable[Prediction], count: int) -> Iterator[Prediction]:
+    """Yield predictions, and print each at once as a line of a JSON list."""
+    print('{"rows": [', flush=True)
+    for number, prediction in enumerate(predictions, 1):
+        print(json.dumps(_as_row(prediction)) + ("," if number < count else "],"), flush=True)
+        yield prediction
 
 
 def _draw(predictions: list[Prediction], target: Path) -> None:
@@ -106,6 +116,7 @@ def _as_row(prediction: Prediction) -> dict[str, Any]:
         "low_us": prediction.band_us and prediction.band_us[0],
         "high_us": prediction.band_us and prediction.band_us[1],
         "how": prediction.how,
+        "remarks": list(prediction.row.remarks),
     }
 
 
@@ -132,6 +143,7 @@ def _errors(predictions: list[Prediction]) -> list[dict[str, Any]]:
                 Errors.of([prediction.ratio for prediction in of_size if prediction.ratio is not None])
             ),
             "in_band": _in_band(of_size),
+            "width": _width(of_size),
         }
         for (system, kind), sizes in groups.items()
         for size, of_size in sizes.items()
@@ -142,6 +154,14 @@ def _in_band(of_size: list[Prediction]) -> float | None:
     """In how many percent of the rows with a band it holds what was measured; None: none has one."""
     known = [inside for prediction in of_size if (inside := prediction.is_in_band) is not None]
     return 100 * sum(known) / len(known) if known else None
+
+
+def _width(of_size: list[Prediction]) -> float | None:
+    """Return the upper end of the band by its lower one, the median of the rows; None: no row has a band."""
+    from statistics import median
+
+    known = [high / low for prediction in of_size if prediction.band_us for low, high in [prediction.band_us]]
+    return median(known) if known else None
 
 
 def _text(predictions: list[Prediction]) -> list[str]:
@@ -155,6 +175,7 @@ def _text(predictions: list[Prediction]) -> list[str]:
             SheetColumn("rows"),
             *(SheetColumn(head, name, form="{:.1f}") for name, head in PERCENT),
             SheetColumn("in band %", "in_band", form="{:.0f}", missing="-"),
+            SheetColumn("width", form="{:.2f}", missing="-"),
         )
     )
     errors = _errors(predictions)
@@ -169,14 +190,23 @@ def _text(predictions: list[Prediction]) -> list[str]:
         f" predicted {prediction.predicted_us:,.6g} us ({100 * off:+.0f} %)"
         for off, prediction in known[:WORST]
     ]
-    left: dict[str, int] = {}
-    for prediction in predictions:
-        if prediction.predicted_us is None:
-            left[prediction.how] = left.get(prediction.how, 0) + 1
+    left = Counter(prediction.how for prediction in predictions if prediction.predicted_us is None)
     lines += [f"not predicted: {plural(count, 'row')}: {why}" for why, count in left.items()]
+    lines += _remarks(predictions)
     lines.append(
         "E: exp of the mean |ln(predicted / measured)|, less one; G: geometric mean of relative errors"
     )
     if any(prediction.band_us is not None for prediction in predictions):
         lines.append(f"in band: measured within the band of {100 * LEVEL:.0f} % that the machine states")
+        lines.append(
+            "width: the upper end of the band by its lower one, the median; above 2 it says too little"
+        )
     return lines
+
+
+def _remarks(predictions: list[Prediction]) -> list[str]:
+    """Return which parts of the rows' descriptions predictions do not use, and of how many rows."""
+    from et_sim.basics.units import plural
+
+    remarks = Counter(remark for prediction in predictions for remark in prediction.row.remarks)
+    return [f"not used: {plural(count, 'row')}: {remark}" for remark, count in remarks.items()]

@@ -12,7 +12,10 @@ file does not say of a class is what is known of such classes at large:
 - library: NCCL's own model is 4 to 30 % too fast; where it is fitted to a machine, collectives on group sizes
   that were left out are off by E 6.1 and 6.2 %;
 - the whole: the same run repeated differs by E 1.3 to 2 %, other software on one device by 3 to 12 %;
-- recordings repeat within a few percent; hosts and remote memory were not measured.
+- recordings repeat within a few percent; hosts and remote memory were not measured;
+- a training step as a whole: its software besides kernels, and plans unlike those that were measured. These
+  terms, and those of libraries on a node, are fitted by `docs/studies/fit_bands.py` for machines by name
+  (`et_sim/machine/presets/bands.json`); here are those of other machines.
 
 Not here: reading it (`objects`), and what follows for a run (`et_sim.basics.uncertainty`,
 `et_sim.timeline.composition`).
@@ -27,14 +30,35 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from et_sim.basics.uncertainty import ASSUMED, BASES, MEASURED, MODELLED, WHOLE, Composition, Term
+from et_sim.basics.uncertainty import (
+    ASSUMED,
+    ASSUMED_SOFTWARE,
+    BASES,
+    MEASURED,
+    MODELLED,
+    SOFTWARE,
+    UNMEASURED,
+    WHOLE,
+    Composition,
+    Term,
+    Trait,
+)
 from et_sim.documents.keys import Key, Remarks, Section, read_keys
-from et_sim.documents.kinds import CHOICE, NUMBER, OBJECT, TEXT
+from et_sim.documents.kinds import CHOICE, INTEGER, NUMBER, OBJECT, TEXT
 from et_sim.machine.datatypes import BITS
 
 DEVICE = "device"
 KERNELS, COMMUNICATION, RECORDED, TABLES = "kernels", "communication", "recorded", "measured"
 HOST, MEMORY = "host", "memory"
+TRAITS: Mapping[str, str] = MappingProxyType(  # of plans, by the word of a step's `kinds`
+    {
+        "sharded-weights": "sharded_weights",
+        "experts": "experts",
+        "long-sequences": "long_sequences",
+    }
+)
+TRAINING = "training"
+NOT_STATED = "not stated"
 LIBRARY, SMALL_LIBRARY, BETWEEN_NODES = "library", "small_library", "library_between_nodes"
 SMALL_BETWEEN_NODES = f"small_{BETWEEN_NODES}"
 SMALL_GEMM, SHORT_ATTENTION = "small_gemm", "short_attention"
@@ -66,6 +90,12 @@ DEFAULTS: Mapping[str, Term] = MappingProxyType(
         HOST: Term(ASSUMED, 0.1, 0.3),
         MEMORY: Term(ASSUMED, 0.25, 0.25),
         WHOLE: Term(ASSUMED, 0.02, 0.05),
+        UNMEASURED: Term(ASSUMED, 0.2, 0.25, 0.2),
+        SOFTWARE: Term(ASSUMED, 0.05, 0.15),
+        ASSUMED_SOFTWARE: Term(ASSUMED, 0.1, 0.3, 0.2),
+        "sharded_weights": Term(ASSUMED, 0.05, 0.1),
+        "experts": Term(ASSUMED, 0.15, 0.2),
+        "long_sequences": Term(ASSUMED, 0.15, 0.25),
     }
 )
 
@@ -82,10 +112,26 @@ class Accuracy(Struct, frozen=True):
         return self.terms[WHOLE]
 
     def of_kernel(self, shape: str, datatype: str = "") -> str:
-        """The class of kernels of such a shape; that of the datatype, if it is named, comes first."""
+        """Return the class of kernels of such a shape; that of the datatype, if it is named, comes first."""
         kinds = [kind for kind in (small_kind(shape), shape.partition(" ")[0]) if kind in OPERATIONS]
         of_datatype = [f"{kind} {datatype}" for kind in kinds if datatype]
-        return next((kind for kind in (*of_datatype, *kinds) if kind in self.terms), KERNELS)
+        known = next((kind for kind in (*of_datatype, *kinds) if kind in self.terms), "")
+        return known or (KERNELS if self.has_measured_kernels else UNMEASURED)
+
+    @property
+    def has_measured_kernels(self) -> bool:
+        """Whether kernels of the device, or of one like it, were measured."""
+        return any(kind in self.terms for kind in OPERATIONS)
+
+    def traits(self, kinds: str, software: str) -> tuple[Trait, ...]:
+        """Return the properties of a run that its errors depend on; `software` is empty if not stated."""
+        words = kinds.split()
+        if TRAINING not in words:
+            return ()
+        named = Trait(SOFTWARE, software, self.terms[SOFTWARE])
+        assumed = Trait(ASSUMED_SOFTWARE, NOT_STATED, self.terms[ASSUMED_SOFTWARE])
+        of_plan = (Trait(name, name, self.terms[name]) for word, name in TRAITS.items() if word in words)
+        return (named if software else assumed, *of_plan)
 
     def of_kernel_alone(self, shape: str, datatype: str = "") -> Composition | None:
         """What the time of a kernel of such a shape consists of."""
@@ -138,6 +184,7 @@ def small_kind(shape: str) -> str:
 
 ACCURACY = "accuracy"
 MOST = 3  # of a logarithm: a factor of twenty
+MOST_ROWS = 10**9
 _MEANINGS: Mapping[str, str] = MappingProxyType(
     {
         KERNELS: "Kernels that a model times; a kind of operation, such as `gemm`, may have its own entry. "
@@ -151,6 +198,12 @@ _MEANINGS: Mapping[str, str] = MappingProxyType(
         "`small_library_between_nodes`.",
         HOST: "Time in which the device waits for its host.",
         MEMORY: "Time of remote memory that nothing hides.",
+        UNMEASURED: "Kernels of a device of which no kind of kernel was measured.",
+        SOFTWARE: "A training step as a whole, in software that is described: copies, launches, overlap.",
+        ASSUMED_SOFTWARE: "A training step as a whole, in software that is not stated.",
+        "sharded_weights": "A training step whose ranks share weights (FSDP, ZeRO-3).",
+        "experts": "A training step of a model with experts.",
+        "long_sequences": "A training step of 32,768 tokens and more, or with context parallelism.",
         WHOLE: "What all times share: other software, clocks (`common`), and what differs from one run to "
         "the next (`random`). `basis` says nothing here.",
     }
@@ -178,6 +231,7 @@ TERM_KEYS = (
         minimum=-MOST,
         maximum=MOST,
     ),
+    Key("rows", INTEGER, "How many measurements these errors are of; 0: not stated.", maximum=MOST_ROWS),
 )
 
 ACCURACY_KEYS = (

@@ -69,6 +69,7 @@ class _Time:
         self._plan, self._accuracy, self._actor = plan, accuracy, actor
         template = int(plan.actors["template"][actor])
         self._trace, self._first = workload.templates[template], plan.templates["node_first"][template]
+        self._job = _job(workload)
         self._kernels: list[Any] = [np.zeros((3, 0), np.int64)]  # what it is, start, end
         self._transfers: list[Any] = [np.zeros((3, 0), np.int64)]
 
@@ -125,7 +126,8 @@ class _Time:
         for name, of in (("exposed_memory_ns", MEMORY), ("host_ns", HOST)):
             amounts[of, of] = figures[name]
         terms = self._accuracy.terms
-        return Composition.of(self._accuracy.device, self._accuracy.whole, terms, amounts)
+        traits = self._accuracy.traits(*self._job)
+        return Composition.of(self._accuracy.device, self._accuracy.whole, terms, amounts, traits)
 
     def _kernel(self, item: int) -> tuple[str, str]:
         kind, number = item >> _BITS, item & _MASK
@@ -148,6 +150,14 @@ class _Time:
         size = (members if KIND_NAMES[kind] == GATHERED else 1) << power
         is_on_one_node = doer == _LIBRARY
         return self._accuracy.of_library(KIND_NAMES[kind], size, is_on_one_node=is_on_one_node), named
+
+
+def _job(workload: Workload) -> tuple[str, str]:
+    """Return the kinds of the job and the software that it states."""
+    kinds = "" if workload.step is None else workload.step.kinds
+    software: Any = getattr(workload, "software", None)
+    is_stated = software is not None and not getattr(software, "is_assumed", False)
+    return kinds, software.name if is_stated else ""
 
 
 def _is_recorded(rows: Rows, which: Any) -> Any:

@@ -53,11 +53,20 @@ class Step:
     unmasked_operations: int | None = _number(
         "`model_operations` without scores that masks leave out.", None, name="unmasked_operations"
     )
+    kinds: str = text(
+        "Words for the kind of job and plan, by which errors of its time differ: `training`, "
+        "`sharded-weights`, `experts`, `long-sequences`.",
+        "",
+        form='words such as "training experts"',
+    )
 
     def as_written(self) -> dict[str, Any]:
         """As a manifest has it."""
         operations = (self.model_operations, self.hardware_operations)
-        values = (self.tokens, *operations, self.datatype or None, self.unmasked_operations)
+        values = (
+            *(self.tokens, *operations, self.datatype or None),
+            *(self.unmasked_operations, self.kinds or None),
+        )
         return {
             key.name: value for key, value in zip(keys_of(Step), values, strict=True) if value is not None
         }

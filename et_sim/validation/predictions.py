@@ -13,37 +13,46 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from et_sim.api import simulate
 from et_sim.basics.errors import EtSimError
 from et_sim.basics.uncertainty import Composition
 from et_sim.compute.registry import at_full_clock, compute_model, kernel_times
+from et_sim.machine.accuracy import Accuracy
 from et_sim.machine.datatypes import datatype_named
 from et_sim.machine.presets import known_as, preset
 from et_sim.machine.readers import read_system_alone
 from et_sim.run.workers import in_order
 from et_sim.trace import TraceBuilder
 from et_sim.validation.networks import machine_measured
-from et_sim.validation.rows import Collective, Iteration, Kernel, Row
+from et_sim.validation.row import Collective, Iteration, Kernel, Row
 from et_sim.workloads import make_training
 from et_sim.workloads.microbenchmarks import make_microbenchmark
 
+POWER, POWER_CAP = "power", "power-cap"  # of the object `compute`
 OTHER_BOARDS = {"pci": r"PCI", "nvl": r"NVL(?!INK)"}  # of GPUs with the same name
 
 
 def machine_named(hardware: str) -> str | None:
-    """The preset whose words all stand in the text, the one with the most letters; None: there is none."""
+    """Return the preset whose words all stand in the text, the one with the most letters; None: none."""
     text = re.sub(r"(\d) ?GB?\b", r"\1GB", hardware.upper().replace("_", "-"))
     best = ""
     machine = None
     for name, words in known_as().items():
         letters = "".join(words)
-        is_other = any(word not in name and re.search(board, text) for word, board in OTHER_BOARDS.items())
         stand = all(re.search(rf"(?<![A-WYZ]){word}(?![0-9A-Z])", text) for word in words)
-        if words and stand and not is_other and len(letters) > len(best):
+        if words and stand and len(letters) > len(best) and not _is_of_other_board(name, text):
             best, machine = letters, name
     return machine
+
+
+def _is_of_other_board(name: str, text: str) -> bool:
+    """Return whether the text names another board than the machine has, of a GPU with the same name."""
+    boards = [word for word, board in OTHER_BOARDS.items() if word not in name and re.search(board, text)]
+    if boards == ["pci"]:
+        return bool(preset(name).system.get("library", {}).get("link") != "PCI")
+    return bool(boards)
 
 
 SPREAD = ("all_gather", "gather", "scatter")  # collectives whose bytes are those of all ranks together
@@ -57,6 +66,7 @@ class Prediction(Struct, frozen=True):
     predicted_us: float | None
     how: str
     band_us: tuple[float, float] | None = None  # None: the machine states nothing
+    composition: Mapping[str, Any] | None = None  # that the band follows from, as summaries have it
 
     @property
     def is_in_band(self) -> bool | None:
@@ -75,35 +85,57 @@ class Prediction(Struct, frozen=True):
 def predictions(
     rows: Sequence[Row], machine: str | None = None, changes: Mapping[str, Any] = MappingProxyType({})
 ) -> Iterator[Prediction]:
-    """Of all rows, in their order; `machine` stands before what tables name, and `changes` are keys of its
-    system that runs have besides. Simulations run beside each other."""
+    """Yield that of each row, in their order.
+
+    `machine` stands before those that tables name, and `changes` are keys of its system that runs have
+    besides. Simulations run beside each other, and equal ones once.
+    """
     named = cache(machine_named)
-    kernels = _kernels(rows, machine, named)
-    runs = [
-        (row, name)
-        for row in rows
-        if isinstance(row.job, Collective | Iteration) and (name := machine or named(row.hardware))
-    ]
+    machines = [machine or row.machine or named(row.hardware) for row in rows]
+    tasks: dict[Any, int] = {}  # the place of each in the order in which they are first needed
+    last: dict[Any, int] = {}
+    runs: list[tuple[Row, str]] = []
+    for number, (row, name) in enumerate(zip(rows, machines, strict=True)):
+        if name and isinstance(row.job, Collective | Iteration):
+            key = _same(row, name)
+            if key not in tasks:
+                tasks[key] = len(runs)
+                runs.append((row, name))
+            last[key] = number
     simulations = in_order(_simulating, dict(changes), runs)
-    for number, row in enumerate(rows):
-        name = machine or named(row.hardware)
+    done: dict[Any, Prediction] = {}
+    kernels = cache(_KernelTimes)
+    for number, (row, name) in enumerate(zip(rows, machines, strict=True)):
         if row.job is None:
-            yield Prediction(row, None, None, f"table {row.table} has no time of an iteration")
+            yield Prediction(row, None, None, row.why)
         elif name is None:
             unknown = row.hardware or "unnamed hardware"
             yield Prediction(row, None, None, f"no machine is known for {unknown} (--machine names one)")
         elif isinstance(row.job, Kernel):
-            time = kernels[number]
-            if isinstance(time, str):
-                yield Prediction(row, name, None, time)
-            else:
-                yield Prediction(row, name, time[0] / 1000, "modelled", _band(time[1], time[0]))
+            yield kernels(name).prediction(row, row.job)
         else:
-            yield next(simulations)
+            key = _same(row, name)
+            if key not in done:
+                done[key] = next(simulations)
+            same = done[key]
+            if last[key] == number:
+                del done[key]
+            yield structs.replace(same, row=row)
+
+
+def _same(row: Row, name: str) -> tuple[Any, ...]:
+    """Return what the simulation of a row follows from."""
+    job = row.job
+    if isinstance(job, Iteration):
+        return name, row.network, job.model, job.plan, job.software, job.power
+    return name, row.network, job
 
 
 def _simulating(changes: Mapping[str, Any]) -> Callable[[tuple[Row, str]], Prediction]:
-    """What a process does with rows and the names of their machines."""
+    """Return the function of a process: it takes rows and the names of their machines.
+
+    No row ends those after it, not even one that meets a defect here.
+    """
 
     def predict(task: tuple[Row, str]) -> Prediction:
         row, name = task
@@ -111,48 +143,50 @@ def _simulating(changes: Mapping[str, Any]) -> Callable[[tuple[Row, str]], Predi
             return _simulated(row, name, changes)
         except EtSimError as error:
             return Prediction(row, name, None, str(error))
+        except Exception as error:
+            return Prediction(row, name, None, f"a defect of et-sim: {type(error).__name__}: {error}")
 
     return predict
 
 
-def _kernels(
-    rows: Sequence[Row], machine: str | None, named: Callable[[str], str | None]
-) -> dict[int, tuple[int, Composition | None] | str]:
-    """Nanoseconds by the number of the row and how far they may be off, or why there are none."""
-    predicted: dict[int, tuple[int, Composition | None] | str] = {}
-    by_machine: dict[str, list[int]] = {}
-    for number, row in enumerate(rows):
-        name = machine or named(row.hardware)
-        if isinstance(row.job, Kernel) and name is not None:
-            by_machine.setdefault(name, []).append(number)
-    for name, numbers in by_machine.items():
-        system = read_system_alone(preset(name).system)
-        times = kernel_times(compute_model(at_full_clock(system)))  # measured one by one, for a moment
-        for number in numbers:
-            job: Any = rows[number].job
-            try:
-                build = TraceBuilder(source=f"kernel on {name}")
-                shapes = (job.shape, *job.included)
-                for shape in shapes:
-                    build.compute(shape, layer_shape=shape, dtype=job.datatype or None)
-                time_ns = int(times(build.build(), np.arange(len(shapes)), 0).sum())
-                stated = system.accuracy
-                datatype = datatype_named(job.datatype) or ""
-                predicted[number] = (
-                    time_ns,
-                    None if stated is None else stated.of_kernel_alone(job.shape, datatype),
-                )
-            except EtSimError as error:
-                predicted[number] = str(error)
-    return predicted
+class _KernelTimes:
+    """Times of single kernels on a machine."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._times: Callable[..., Any] | None = None
+        self._accuracy: Accuracy | None = None
+        self._why = ""
+        try:
+            system = read_system_alone(preset(name).system)
+            model = compute_model(at_full_clock(system))  # measured one by one, for a moment
+            self._times, self._accuracy = kernel_times(model), system.accuracy
+        except EtSimError as error:
+            self._why = str(error)
+
+    def prediction(self, row: Row, job: Kernel) -> Prediction:
+        """Return that of a row."""
+        if self._times is None:
+            return Prediction(row, self._name, None, self._why)
+        try:
+            build = TraceBuilder(source=f"kernel on {self._name}")
+            shapes = (job.shape, *job.included)
+            for shape in shapes:
+                build.compute(shape, layer_shape=shape, dtype=job.datatype or None)
+            time_ns = int(self._times(build.build(), np.arange(len(shapes)), 0).sum())
+        except EtSimError as error:
+            return Prediction(row, self._name, None, str(error))
+        datatype = datatype_named(job.datatype) or ""
+        stated = None if self._accuracy is None else self._accuracy.of_kernel_alone(job.shape, datatype)
+        return _banded(row, self._name, time_ns, "modelled", stated)
 
 
-def _band(composition: Composition | None, time_ns: int) -> tuple[float, float] | None:
-    """In microseconds."""
+def _banded(row: Row, name: str, time_ns: int, how: str, composition: Composition | None) -> Prediction:
+    """Return a prediction with its band."""
     if composition is None:
-        return None
+        return Prediction(row, name, time_ns / 1000, how)
     low, high = composition.band(time_ns)
-    return low / 1000, high / 1000
+    return Prediction(row, name, time_ns / 1000, how, (low / 1000, high / 1000), composition.as_dict())
 
 
 def _simulated(row: Row, name: str, changes: Mapping[str, Any]) -> Prediction:
@@ -162,15 +196,28 @@ def _simulated(row: Row, name: str, changes: Mapping[str, Any]) -> Prediction:
         workload = make_microbenchmark(
             job.kind, ranks=job.gpus, size=max(size, 1), dtype=datatype_named(job.datatype) or ""
         )
-        measured = machine_measured(name, job.gpus, job.nodes, row.hardware, row.network)
+        measured = machine_measured(name, job.gpus, job.nodes or 0, row.hardware, row.network)
     else:
         workload = make_training(job.model, job.plan)
         measured = machine_measured(name, job.plan.ranks, 0, row.hardware, row.network)
     known = preset(measured.text)
     accuracy = {**known.system["accuracy"], **measured.accuracy}
     system = {**known.system, "accuracy": accuracy, "when-full": "report", **changes}  # it had room
+    if isinstance(job, Iteration) and job.power and POWER in system["compute"]:
+        system["compute"] = {**system["compute"], POWER_CAP: job.power}
     if isinstance(job, Collective) and job.algorithm and "library" in system:
         system["library"] = {**system["library"], "algorithms": [job.algorithm]}
     result = simulate(workload, machine=known.text, system=system)
-    band = _band(result.measurement.composition, result.makespan_ns)
-    return Prediction(row, name, result.makespan_ns / 1000, f"simulated on {known.text}", band)
+    composition = result.measurement.composition
+    if isinstance(job, Iteration) and composition is not None and workload.step is not None:
+        # Software that the source does not name is an assumption, whichever description stands in for it.
+        traits = _accuracy(name).traits(workload.step.kinds, job.software)
+        composition = structs.replace(composition, traits=traits)
+    return _banded(row, name, result.makespan_ns, f"simulated on {known.text}", composition)
+
+
+@cache
+def _accuracy(name: str) -> Accuracy:
+    accuracy = read_system_alone(preset(name).system).accuracy
+    assert accuracy is not None  # presets have one
+    return accuracy

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from et_sim.basics.uncertainty import BASES, LEVEL, MOST_PARTS, QUANTILE, Composition, Term
+from et_sim.basics.uncertainty import BASES, LEVEL, MOST_PARTS, QUANTILE, Composition, Term, Trait
 
 WHOLE = Term("assumed", 0.02, 0.05)
 EXACT = Term("assumed", 0.0, 0.0)
@@ -59,6 +59,31 @@ def test_a_known_bias_moves_the_band() -> None:
     result = composition({("all_reduce", "x"): 1}, Term("modelled", 0.1, 0.0, bias=0.3))
     low, high = result.band(1_000_000)
     assert math.sqrt(low * high) == pytest.approx(1e6 * math.exp(0.3), rel=1e-5)
+
+
+def test_a_trait_adds_its_error_and_moves_the_band() -> None:
+    amounts = {("gemm", "x"): 1}
+    terms = {"gemm": Term("calibrated", 0.1, 0.0)}
+    trait = Trait("software", "fsdp2", Term("assumed", 0.2, 0.3, 0.25, 40))
+    result = Composition.of("here", EXACT, terms, amounts, [trait])
+    assert result is not None
+    assert result.sigma == pytest.approx(math.hypot(0.1, 0.2, 0.3))
+    assert result.bias == 0.25
+    assert Composition.read(json.loads(json.dumps(result.as_dict()))) == result
+    low, high = result.band(1_000_000)
+    assert 1e6 - low < high - 1e6  # longer by more than shorter
+
+
+def test_errors_of_one_software_cancel_and_those_of_two_do_not() -> None:
+    def run_of(software: str) -> Composition:
+        trait = Trait("software", software, Term("assumed", 0.0, 0.3))
+        result = Composition.of("here", EXACT, {"gemm": EXACT}, {("gemm", "x"): 1}, [trait])
+        assert result is not None
+        return result
+
+    assert run_of("a").ratio(run_of("a"), 1.5) == pytest.approx((1.5, 1.5))
+    low, high = run_of("a").ratio(run_of("b"), 1.5)
+    assert math.log(high / low) == pytest.approx(2 * QUANTILE * math.hypot(0.3, 0.3))
 
 
 @given(AMOUNTS, ERRORS, ERRORS)

@@ -1,23 +1,118 @@
-"""Predictions of what was measured are as near as the page says, or nearer."""
+"""Predictions of public measurements are as near as the page says, or nearer."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
-from accuracy import KEPT, PAGE, line_of, mapes, quick_rows
+from accuracy import (
+    ASSUMED,
+    KEPT,
+    PAGE,
+    coverage_text,
+    errors_table,
+    mapes,
+    quick_rows,
+    range_text,
+    without_software,
+)
+from accuracy_lines import line_of, public_rows
+from fit_bands import BANDS, Coverage
 
+from et_sim.machine.accuracy import DEFAULTS, SMALL_LIBRARY
+from et_sim.machine.presets import names, preset
 from et_sim.validation.predictions import predictions
-from et_sim.validation.rows import read_rows, shipped
+from et_sim.validation.row import Iteration
+from et_sim.validation.rows import measured_rows, shipped
 
 GROWTH = 1.05
 LEAST = 0.1  # percent, for lines that are nearly exact
 
 
-def test_every_measurement_that_travels_along_stands_on_the_page() -> None:
+def test_every_public_measurement_has_a_line_of_the_page() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    names = {line_of(row).name for path in shipped() for row in read_rows(path) if row.job is not None}
-    assert [name for name in sorted(names) if name not in text] == []
+    lines = {line.name for row in public_rows() if (line := line_of(row)) is not None}
+    assert [name for name in sorted(lines) if f"{name}**" not in text and f"| {name} |" not in text] == []
+
+
+def test_all_public_measurements_are_read() -> None:
+    rows = public_rows()
+    assert {row.why for row in rows if row.job is None} == set()
+    tables = {row.table for row in rows}
+    assert {
+        "steps_today",
+        "vtrain_single",
+        "b200_training",
+        "h100_gemm_fp8",
+        "gb200x144_ar_coreweave",
+    } <= tables
+    assert len({(row.table, row.number) for row in rows}) == len(rows)
+
+
+def test_the_page_has_the_furthest_off_first_and_marks_bands_that_are_too_wide() -> None:
+    def row(family: str, predicted: float, *, is_fitted: bool = False) -> dict[str, object]:
+        return {"family": family, "predicted_us": predicted, "measured_us": 1.0, "is_fitted": is_fitted}
+
+    found = [row("near", 1.1), row("far", 3.0), row("known", 1.2, is_fitted=True), row(ASSUMED, 9.0)]
+    table = errors_table(found, [Coverage("far", 10, 8, 2.5), Coverage("near", 10, 8, 1.5)])
+    first, second, third = table.splitlines()[2:]
+    assert first == "| **far** | 1 | 200.0 | 200.0 | 200.0 | +200.0 | 80 | 2.50, too wide | no |"
+    assert second.startswith("| known | 1 | 20.0 |")
+    assert second.endswith("| - | - | yes |")
+    assert third.endswith("| 80 | 1.50 | no |")
+    judged = [Coverage("far", 10, 8, 2.5), Coverage("near", 10, 6, 1.5), Coverage("few", 2, 2, 1.1)]
+    assert coverage_text(judged).startswith(
+        "All 3 families with equal weight: 80 % of rows in the band. Of 2 families"
+    )
+
+
+def test_the_readme_states_the_nearest_and_the_furthest_family() -> None:
+    def row(family: str, predicted: float, *, is_fitted: bool = False) -> dict[str, object]:
+        return {"family": family, "predicted_us": predicted, "measured_us": 1.0, "is_fitted": is_fitted}
+
+    found = [
+        row("training steps, a", 1.1),
+        row("training steps, b", 1.5),
+        row("training steps, b", 2.5),
+        row("products on A100", 1.2),
+        row("products on H100", 1.01, is_fitted=True),
+        row("all-reduce on A100", 1.3),
+    ]
+    assert range_text(found).splitlines()[2:] == [
+        "| training steps | 3 | 10 | 100 | training steps, a; training steps, b |",
+        "| single kernels | 1 | 20 | 20 | products on A100; products on A100 |",
+        "| collectives on a node | 1 | 30 | 30 | all-reduce on A100; all-reduce on A100 |",
+    ]
+
+
+def test_a_row_without_its_software_is_the_same_job_otherwise() -> None:
+    row = next(row for row in public_rows() if row.table == "steps_today")
+    bare = without_software(row)
+    assert isinstance(row.job, Iteration)
+    assert isinstance(bare.job, Iteration)
+    assert (row.job.software, bare.job.software) == ("torchtitan", "")
+    assert (bare.job.model, str(bare.job.plan)) == (row.job.model, str(row.job.plan))
+
+
+def test_machines_take_widths_that_are_fitted_for_all_of_them() -> None:
+    terms = json.loads(BANDS.read_text(encoding="utf-8"))["terms"]
+    assert {*terms} <= {*DEFAULTS, SMALL_LIBRARY}
+    for name in names():
+        accuracy = preset(name).system["accuracy"]
+        for term, figures in terms.items():
+            own = {"basis": accuracy[term]["basis"]}
+            assert accuracy[term] == {**figures, **own}, (name, term)
+
+
+def test_measurements_of_tests_are_cited_and_do_not_travel() -> None:
+    text = (Path(__file__).parents[1] / "measurements" / "README.md").read_text(encoding="utf-8")
+    folder = Path(__file__).parents[1] / "measurements"
+    travelling = {path.name for path in shipped()}
+    for path in folder.glob("*.*"):
+        if path.name != "README.md":
+            assert f"`{path.name}`" in text
+            assert path.name not in travelling - {"kernels.csv", "kernels.json"}
 
 
 @pytest.mark.deep
@@ -27,3 +122,9 @@ def test_no_error_has_grown_by_a_twentieth() -> None:
     assert result.keys() == kept.keys()
     grown = {name: (kept[name], off) for name, off in result.items() if off > GROWTH * kept[name] + LEAST}
     assert grown == {}
+
+
+def test_cheap_rows_are_predicted_as_the_page_was() -> None:
+    rows = [row for path in shipped() for row in measured_rows(path) if row.table == "a100_attention"]
+    kept = json.loads(KEPT.read_text(encoding="utf-8"))
+    assert {name: kept[name] for name in mapes(list(predictions(rows)))} == mapes(list(predictions(rows)))

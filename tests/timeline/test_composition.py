@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,17 @@ from machines import ring
 
 import et_sim
 from et_sim.basics.errors import MachineError
-from et_sim.basics.uncertainty import WHOLE, Composition
+from et_sim.basics.uncertainty import ASSUMED_SOFTWARE, SOFTWARE, UNMEASURED, WHOLE, Composition
 from et_sim.cli import main
 from et_sim.compute.operations import FORMS
 from et_sim.machine.accuracy import DEFAULTS, EXCHANGES, OPERATIONS, SHORT_ATTENTION, SMALL_GEMM, Accuracy
+from et_sim.machine.presets import preset
+from et_sim.machine.readers import read_system_alone
 from et_sim.timeline.rows import COMMUNICATION_KINDS, UNNAMED_KIND
 from et_sim.views import open_run
 from et_sim.views.bands import difference_text
 from et_sim.views.summary.sentences import uncertainty_text
+from et_sim.workloads import Plan, make_training, read_model
 from et_sim.workloads.microbenchmarks import make_microbenchmark
 
 NETWORK = ring(4, "50GB/s")
@@ -208,3 +212,82 @@ def test_a_wrong_statement_is_refused(accuracy: Any, message: str) -> None:
         simulated(workload(), accuracy)
     assert message in str(refusal.value)
     assert '"accuracy"' in str(refusal.value)
+
+
+def training_step(**changed: Any) -> et_sim.Result:
+    model = replace(read_model("llama3-8b"), layers=1, sequence=1024)
+    plan = Plan(**{"data": 2, "micro_batches": 1, **changed})
+    return et_sim.simulate(
+        make_training(model, plan), machine="h100-dgx:2", system={**H100, "when-full": "report"}
+    )
+
+
+H100 = preset("h100-dgx:2").system
+
+
+def traits_of(result: et_sim.Result) -> list[str]:
+    composition = result.measurement.composition
+    assert composition is not None
+    return [trait.of for trait in composition.traits]
+
+
+def test_a_training_step_depends_on_its_software_and_on_the_kind_of_its_plan() -> None:
+    plain, shared = training_step(), training_step(zero=3)
+    assert traits_of(plain)[1:] == []
+    assert traits_of(shared)[1:] == ["sharded_weights"]
+    first, second = (result.measurement.composition for result in (plain, shared))
+    assert first is not None
+    assert second is not None
+    assert first.traits[0].of in (SOFTWARE, ASSUMED_SOFTWARE)
+    assert first.traits[0] == second.traits[0]
+
+
+def test_a_microbenchmark_has_no_software() -> None:
+    assert (
+        traits_of(
+            et_sim.simulate(make_microbenchmark("all_reduce", ranks=2, size=1 << 20), machine="h100-dgx:2")
+        )
+        == []
+    )
+
+
+@pytest.mark.parametrize(
+    ("kinds", "software", "expected"),
+    [
+        ("", "", []),
+        ("training", "", [ASSUMED_SOFTWARE]),
+        ("training", "torchtitan", [SOFTWARE]),
+        ("training experts long-sequences", "fsdp2", [SOFTWARE, "experts", "long_sequences"]),
+    ],
+)
+def test_software_that_is_not_stated_has_the_wider_error(
+    kinds: str, software: str, expected: list[str]
+) -> None:
+    accuracy = Accuracy("", DEFAULTS)
+    assert [trait.of for trait in accuracy.traits(kinds, software)] == expected
+
+
+@pytest.mark.parametrize("machine", ["mi300x-node", "mi355x-node", "tpu-v5p-pod", "trn2-node", "gb300-nvl72"])
+def test_kernels_of_devices_that_were_never_measured_are_a_class_of_their_own(machine: str) -> None:
+    accuracy = read_system_alone(preset(machine).system).accuracy
+    assert accuracy is not None
+    measured = read_system_alone(H100).accuracy
+    assert measured is not None
+    assert accuracy.of_kernel("gemm 4096 4096 4096") == UNMEASURED
+    assert measured.of_kernel("gemm 4096 4096 4096") == "gemm"
+    assert accuracy.terms[UNMEASURED].common > measured.terms["gemm"].common
+
+
+def test_the_sentence_of_a_band_says_why_it_is_wide() -> None:
+    low = {"low_ns": 1, "high_ns": 2, "shares": {"assumed": 1.0}, "classes": []}
+    stated = {"class": SOFTWARE, "item": "torchtitan", "rows": 22}
+    parts = [{"class": UNMEASURED, "item": "gemm 1 1 1", "share": 0.5}]
+    text = uncertainty_text(
+        {"uncertainty": {**low, "traits": [stated, {"class": "experts"}], "parts": parts}}
+    )
+    assert text.endswith(
+        "; software: torchtitan described, errors of 22 rows left out; experts;"
+        " kernels not measured on this device"
+    )
+    bare = uncertainty_text({"uncertainty": {**low, "traits": [{"class": ASSUMED_SOFTWARE}], "parts": []}})
+    assert bare.endswith("100 % of the time is assumed; software not stated")

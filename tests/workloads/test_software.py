@@ -22,6 +22,7 @@ from et_sim.workloads.kernels import stored_bytes
 from et_sim.workloads.models.model import Attention, FeedForward
 from et_sim.workloads.software import DEFAULT, read_software, software_names
 from et_sim.workloads.training.layers import Layers
+from et_sim.workloads.training.plan import plan_of
 from et_sim.workloads.training.units import activation_bytes
 
 VALUE = 2  # bytes
@@ -41,7 +42,7 @@ def job(tmp_path: Path, description: dict[str, Any], model: Model | None = None,
     chosen = {"micro_batches": 1} | plan
     return make_training(
         decoder(**LLAMA) if model is None else model,
-        Plan.of(software=described(tmp_path, description), **chosen),
+        plan_of(dict(software=described(tmp_path, description)), **chosen),
     )
 
 
@@ -67,15 +68,15 @@ def test_every_figure_of_a_description_has_a_note(name: str) -> None:
 
 def test_the_default_is_one_kernel_for_each_part_and_adds_no_option() -> None:
     assert Plan().software == DEFAULT
-    assert Plan.of() == Plan()
+    assert plan_of({}) == Plan()
 
 
 def test_options_of_a_plan_stand_before_the_defaults_of_software() -> None:
-    assert Plan.of(software="torchtitan").zero == 3
-    assert Plan.of(software="torchtitan").gradient_bytes == 4
-    assert Plan.of(software="torchtitan", zero=0, gradient_bytes=2).zero == 0
-    assert not Plan.of(software="megatron-2021").fused_attention
-    assert Plan.of(software="megatron-2021", fused_attention=True).fused_attention
+    assert plan_of(dict(software="torchtitan")).zero == 3
+    assert plan_of(dict(software="torchtitan")).gradient_bytes == 4
+    assert plan_of(dict(software="torchtitan", zero=0, gradient_bytes=2)).zero == 0
+    assert not plan_of(dict(software="megatron-2021")).fused_attention
+    assert plan_of(dict(software="megatron-2021", fused_attention=True)).fused_attention
 
 
 def test_a_description_has_the_keys_of_the_one_that_it_is_like(tmp_path: Path) -> None:
@@ -204,7 +205,10 @@ def test_selective_recomputation_is_that_of_the_software(tmp_path: Path) -> None
         *("feed-forward norm", "feed-forward gate", "feed-forward activation"),
     }
     assert again("op", apart=True) == by_operators
-    assert again("op", apart=False) == by_operators - {"keys", "feed-forward gate"} | {"qkv", "feed-forward up"}
+    assert again("op", apart=False) == by_operators - {"keys", "feed-forward gate"} | {
+        "qkv",
+        "feed-forward up",
+    }
 
 
 def test_operators_that_run_again_leave_as_much_apart_as_together(tmp_path: Path) -> None:
@@ -362,7 +366,7 @@ def test_jobs_of_different_hosts_run_without_and_are_told(tmp_path: Path) -> Non
 def test_folding_changes_no_time_of_any_software(name: str) -> None:
     workload = make_training(
         decoder(**LLAMA),
-        Plan.of(software=name, data=2, tensor=2, micro_batches=2, recompute="selective"),
+        plan_of(dict(software=name, data=2, tensor=2, micro_batches=2, recompute="selective")),
     )
     runs = [
         et_sim.simulate(

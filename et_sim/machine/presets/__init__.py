@@ -175,13 +175,22 @@ def _system(machine: dict[str, Any], dimensions: int) -> dict[str, Any]:
         **{name: machine[name] for name in ("host-time", "time-factors") if name in machine},
         "replay-recorded-kernels": True,
         "costs": {**device.get("costs", {}), **machine["costs"]},
-        "accuracy": {
-            "device": device["about"],
-            **device.get("accuracy", {}),
-            **_of_network(machine, "accuracy"),
-            **machine.get("accuracy", {}),
-        },
+        "accuracy": _accuracy(device, machine),
     }
+
+
+def _accuracy(device: dict[str, Any], machine: dict[str, Any]) -> dict[str, Any]:
+    """Return how far times may be off: as device, machine and its kind of network state it, with the widths
+    of classes that are fitted for all machines together."""
+    stated = {
+        **device.get("accuracy", {}),
+        **_of_network(machine, "accuracy"),
+        **machine.get("accuracy", {}),
+    }
+    path = files("et_sim.machine.presets") / "bands.json"
+    fitted: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["terms"]
+    widths = {name: {**fitted.get(name, {}), **term} for name, term in stated.items()}
+    return {"device": device["about"], **fitted, **widths}
 
 
 def _of_network(machine: dict[str, Any], what: str) -> dict[str, Any]:

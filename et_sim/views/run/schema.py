@@ -115,7 +115,7 @@ OUT_OF_MEMORY = {
     "by_class": dict,
 }
 SPILLED = _each(int, "stores loads stored_bytes loaded_bytes")
-TERM = {"basis": str, **_each((int, float), "random common bias")}
+TERM = {"basis": str, **_each((int, float), "random common bias"), "rows": IfThere(int)}
 UNCERTAINTY = {
     "level": float,
     **_each(int, "low_ns high_ns"),
@@ -124,6 +124,7 @@ UNCERTAINTY = {
     "whole": TERM,
     "classes": [{"class": str, **TERM}],
     "parts": [{**_each(str, "class item"), "share": (int, float)}],
+    "traits": IfThere([{**_each(str, "class item"), **TERM}]),
 }
 POWER = {"caps_watts": [(int, float)], **_each(NUMBER, "lowered_share mean_clock")}
 ROUTING: Mapping[str, Shape] = {"name": str, "is_default": bool, "actors_by_hash": (int, NONE)}

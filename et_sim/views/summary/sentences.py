@@ -11,10 +11,13 @@ from typing import Any
 
 from msgspec import Struct
 
+from et_sim.basics.uncertainty import ASSUMED_SOFTWARE, SOFTWARE, UNMEASURED
 from et_sim.basics.units import format_bytes, format_joules, format_ns, format_watts, plural
 from et_sim.views.bands import SURE
 from et_sim.views.summary.rank_table import called
 from et_sim.views.text import share
+
+WORTH_NAMING = 0.05  # share of a time
 
 COMPLETE, STALLED, NOT_SIMULATED = "complete", "stalled", "not simulated"
 MOSTLY_SEEN = 0.9  # of a step's operations, from where on masked scores are not worth a figure of their own
@@ -304,7 +307,23 @@ def uncertainty_text(summary: Mapping[str, Any]) -> str:
     first, *rest = shares_texts or ["none of the time is known"]
     amount, basis = first.rsplit(" ", 1)
     low, high = (format_ns(_three_digits(uncertainty[name])) for name in ("low_ns", "high_ns"))
-    return f"{SURE}: {low} to {high}; {', '.join([f'{amount} of the time is {basis}', *rest])}"
+    rests_on = ", ".join([f"{amount} of the time is {basis}", *rest])
+    return "; ".join([f"{SURE}: {low} to {high}", rests_on, *_assumptions(uncertainty)])
+
+
+def _assumptions(uncertainty: Mapping[str, Any]) -> list[str]:
+    """Return what makes a band wide, or rests on measurements of whole steps, in words."""
+    texts = []
+    for trait in uncertainty.get("traits", ()):
+        name, rows = trait["class"].replace("_", " "), trait.get("rows", 0)
+        text = f"software: {trait['item']} described" if trait["class"] == SOFTWARE else name
+        if trait["class"] == ASSUMED_SOFTWARE:
+            text = "software not stated"
+        texts.append(f"{text}, errors of {rows} rows left out" if rows else text)
+    unmeasured = sum(part["share"] for part in uncertainty["parts"] if part["class"] == UNMEASURED)
+    if unmeasured >= WORTH_NAMING:
+        texts.append("kernels not measured on this device")
+    return texts
 
 
 def _three_digits(time_ns: int) -> int:

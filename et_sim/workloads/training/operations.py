@@ -79,9 +79,23 @@ def step_of(model: Model, plan: Plan, workload: Workload) -> Step:
         count * int(trace.num_ops[trace.kind == NodeKind.COMP].sum())
         for count, trace in zip(counts, workload.templates, strict=True)
     )
-    operations = model_operations(model, plan), executed
-    unmasked = unmasked_operations(model, plan)
-    return Step(tokens_of(model, plan), *operations, datatype_of(plan), unmasked)
+    operations = model_operations(model, plan)
+    unmasked, kinds = unmasked_operations(model, plan), _kinds(model, plan)
+    return Step(tokens_of(model, plan), operations, executed, datatype_of(plan), unmasked, kinds)
+
+
+LONG = 32768  # tokens of a sequence, from which on it is called long
+
+
+def _kinds(model: Model, plan: Plan) -> str:
+    """Return words for the kind of job and plan."""
+    words = {
+        "training": True,
+        "sharded-weights": plan.zero == 3,
+        "experts": model.experts is not None,
+        "long-sequences": model.sequence >= LONG or plan.context > 1,
+    }
+    return " ".join(word for word, holds in words.items() if holds)
 
 
 def _multiplied(model: Model) -> int:

@@ -1,0 +1,151 @@
+"""Words that sources use of software, plans and datatypes, and what they mean here: `phrases.json`.
+
+A text of software is a product, and perhaps a year or a release; the first entry whose words stand in the
+text, and whose years hold, gives the description. Clauses of a note are taken one by one, in the same way.
+Not here: the descriptions themselves, and columns (`steps`, `tables`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from et_sim.workloads import Plan
+
+_RELEASE = re.compile(r"(?<![\d.])(2\d)\.(?:0[1-9]|1[0-2])(?![\d.]*\d)")  # such as 25.11
+_YEAR = re.compile(r"(?<!\d)(20[12]\d)(?:0[1-9]|1[0-2])?(?!\d)")
+_ARXIV = re.compile(r"(?<!\d)(\d\d)(?:0[1-9]|1[0-2])\.\d{4,5}(?!\d)")
+_POWER = re.compile(r"(?<![\d.])(\d+(?:\.\d+)?) ?(k?W)\b")
+_CLAUSES = re.compile(r"\s*;\s*")
+NODE = "node"  # in place of a number of replicas: as many as a node has devices
+
+
+class Product(Struct, frozen=True, forbid_unknown_fields=True):
+    """Software as sources name it."""
+
+    words: list[str]  # all of them stand in the text
+    software: str
+    since: int = 0  # years; where one is given, a text without a year is of another entry
+    until: int = 9999
+    plan: dict[str, Any] = {}
+    source: str = ""
+
+    def holds(self, text: str, year: int) -> bool:
+        """Return whether a text means this."""
+        is_bound = self.since > 0 or self.until < 9999
+        patterns = (rf"(?<![a-z0-9]){re.escape(word)}(?![a-z0-9])" for word in self.words)
+        has_words = all(re.search(pattern, text) for pattern in patterns)
+        return has_words and (self.since <= year <= self.until if year else not is_bound)
+
+
+class Phrase(Struct, frozen=True, forbid_unknown_fields=True):
+    """A clause of a note."""
+
+    pattern: str
+    plan: dict[str, Any] = {}  # `\1` stands for what the first group of the pattern matches
+    lacks: str = ""  # which part of the clause the prediction does not use
+    needs: str = ""  # a field that plans must have for this
+    model: str = ""  # the clause is of models with this word in their names
+    dense_layers: int = -1
+
+    def values(self, match: re.Match[str]) -> dict[str, Any]:
+        """Return the fields of the plan that the clause gives."""
+        return {
+            key: match.expand(value) if isinstance(value, str) else value for key, value in self.plan.items()
+        }
+
+
+class Phrases(Struct, frozen=True, forbid_unknown_fields=True):
+    """All of the file."""
+
+    about: str
+    software: list[Product]
+    notes: list[Phrase]
+    precisions: dict[str, str]  # `products` of a plan
+
+
+class Said(Struct, frozen=True):
+    """The meaning of some texts."""
+
+    plan: Mapping[str, Any]
+    dense_layers: int | None
+    remarks: tuple[str, ...]
+
+
+@cache
+def phrases() -> Phrases:
+    """Return what the file holds."""
+    text = (files("et_sim.validation") / "phrases.json").read_text(encoding="utf-8")
+    return msgspec.json.decode(text, type=Phrases)
+
+
+def software_of(text: str, source: str) -> Product | None:
+    """Return the entry that a text of software means; None: it is not known.
+
+    The year is that of the text, else of the source: a paper states its own.
+    """
+    lowered = text.lower().replace("_", " ")
+    year = year_of(text) or year_of(source)
+    return next((product for product in phrases().software if product.holds(lowered, year)), None)
+
+
+def unknown_software(text: str) -> str:
+    """Return the remark on software that no entry means."""
+    return f"software {text!r} is not known: the default" if text else "software is not stated: the default"
+
+
+def year_of(text: str) -> int:
+    """Return the year of a text, from a date, a release or a paper's number; 0: it has none."""
+    for pattern, base in ((_RELEASE, 2000), (_ARXIV, 2000), (_YEAR, 0)):
+        if match := pattern.search(text):
+            return base + int(match[1])
+    return 0
+
+
+def power_of(hardware: str) -> str:
+    """Return the limit of power that a text of hardware states, such as 500W; empty: none."""
+    match = _POWER.search(hardware)
+    return f"{match[1]}{match[2]}" if match else ""
+
+
+def read_note(note: str, model: str = "") -> Said:
+    """Return the meaning of a note's clauses; those that are not understood become remarks."""
+    plan: dict[str, Any] = {}
+    dense_layers: int | None = None
+    remarks: list[str] = []
+    for clause in filter(None, _CLAUSES.split(note.strip())):
+        matches = ((phrase, re.search(phrase.pattern, clause)) for phrase in phrases().notes)
+        found = [(phrase, match) for phrase, match in matches if match]
+        if not found:
+            remarks.append(f"note {clause!r} is not understood")
+        for phrase, match in found[:1]:
+            if phrase.needs and phrase.needs not in Plan.__dataclass_fields__:
+                remarks.append(f"note {clause!r} is not expressed")
+                continue
+            plan.update(phrase.values(match))
+            if phrase.lacks:
+                remarks.append(f"note {clause!r}: {phrase.lacks}")
+            if phrase.dense_layers >= 0 and phrase.model in model:
+                dense_layers = phrase.dense_layers
+    return Said(plan, dense_layers, tuple(remarks))
+
+
+def fitting(plan: Mapping[str, Any], node: int) -> dict[str, Any]:
+    """Return fields of a plan without those that mean nothing for its axes; `node` is the size of one."""
+    values = dict(plan)
+    tensor, pipeline, data = (int(values.get(axis, 1)) for axis in ("tensor", "pipeline", "data"))
+    if values.get("shard") == NODE:
+        values["shard"] = node if node and data > node and data % node == 0 else 0
+    if tensor == 1:
+        values |= {"sequence_parallel": False, "tensor_overlap": 1}
+    if tensor == 1 or pipeline == 1:
+        values["scatter_gather"] = False
+    if not values.get("zero"):
+        values.pop("shard", None)
+    return values

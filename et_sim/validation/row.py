@@ -1,0 +1,97 @@
+"""One measurement: what was measured, where, how long it took, and what of its description is not used.
+
+Not here: how files hold measurements (`rows`), and what is predicted (`predictions`).
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from et_sim.machine.accuracy import LARGE_SIDE, LONG_SEQUENCE
+from et_sim.workloads import Model, Plan
+
+MIB = 1 << 20
+
+
+class Kernel(Struct, frozen=True):
+    """A kernel alone, or with others that its table's times include."""
+
+    shape: str
+    datatype: str
+    included: tuple[str, ...] = ()
+
+
+class Collective(Struct, frozen=True):
+    """A collective by itself; nccl-tests counts its bytes."""
+
+    kind: str
+    bytes: int
+    gpus: int
+    nodes: int | None = 1  # None: the source does not state it
+    datatype: str = ""
+    algorithm: str = ""  # that the library was forced to take
+
+
+class Iteration(Struct, frozen=True):
+    """A training step."""
+
+    label: str
+    hardware: str
+    model: Model
+    plan: Plan
+    measured_s: float
+    software: str = ""  # a description by name; empty: not known
+    power: str = ""  # limit of each device, such as 500W; empty: the usual one
+
+
+class Row(Struct, frozen=True):
+    """A measurement."""
+
+    table: str
+    number: int  # in the table, from 1; 0: the table as a whole
+    hardware: str
+    network: str  # between nodes, in words
+    kind: str
+    size_class: str
+    what: str
+    measured_us: float | None  # None: there is no time
+    job: (
+        Kernel | Collective | Iteration | None
+    )  # None: there is nothing to predict, and `why` says the reason
+    why: str = ""
+    machine: str = ""  # a preset, where the file names one
+    remarks: tuple[str, ...] = ()  # parts of the description that the prediction does not use
+
+
+def refused(table: str, number: int, why: str, hardware: str = "") -> Row:
+    """Return a row that cannot be predicted, with the reason."""
+    return Row(table, number, hardware, "", "", "", "", None, None, why)
+
+
+def reason(error: Exception) -> str:
+    """Return an error of reading as a reason."""
+    return f"{error} is missing" if isinstance(error, KeyError) else str(error) or type(error).__name__
+
+
+def size_of_kernel(kind: str, shape: str) -> str:
+    """Return the class of size of a kernel's shape; "all" where its kind has one only."""
+    numbers = [
+        int(word) for word in shape.split()[1:] if word.isascii() and word.isdigit() and len(word) < 20
+    ]
+    if kind == "gemm" and len(numbers) >= 3:
+        is_large = min(numbers[:3]) >= LARGE_SIDE
+        return f"sides >= {LARGE_SIDE}" if is_large else f"a side < {LARGE_SIDE}"
+    if kind.startswith("attention") and len(numbers) >= 4:
+        return f"tokens >= {LONG_SEQUENCE}" if numbers[3] >= LONG_SEQUENCE else f"tokens < {LONG_SEQUENCE}"
+    return "all"
+
+
+def microseconds(value: object) -> float:
+    """Return a measured time; raise ValueError for one that is none."""
+    try:
+        time = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        time = 0.0
+    if not 0 < time < 1e15:
+        raise ValueError(f"the time is {value!r} (allowed: more than 0 us)")
+    return time

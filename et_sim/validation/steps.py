@@ -1,0 +1,143 @@
+"""Files of training steps: a CSV with a step a line, its plan in columns.
+
+`plan` is a text such as `tp4 pp8x5 cp1 dp2 ep1 zero1 none`: ranks of each axis, parts of the model on each
+stage after the x, what replicas share, and what is computed again. `model` is a file of the folder `models`
+beside the CSV, else one by name. The columns `software`, `hardware` and `note` are texts (`phrases`). Columns
+with commands are not used.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from et_sim.basics.errors import EtSimError
+from et_sim.validation.phrases import (
+    Product,
+    fitting,
+    phrases,
+    power_of,
+    read_note,
+    software_of,
+    unknown_software,
+)
+from et_sim.validation.row import Iteration, Row, microseconds, reason, refused
+from et_sim.workloads import Model, Plan, read_model
+
+NEEDED = (
+    *("hardware", "model", "machine", "gpus", "plan", "micro_batch", "micro_batches"),
+    *("seq", "precision", "measured_s"),
+)
+MODELS = "models"  # the folder beside the file
+_AXES = {"tp": "tensor", "pp": "pipeline", "cp": "context", "dp": "data", "ep": "expert", "zero": "zero"}
+_WORD = re.compile(r"([a-z]+)(\d{1,9})(?:x(\d{1,9}))?", re.ASCII)
+_USUAL = Product([], "", plan={"sequence_parallel": True})
+_NODE = 8  # devices of a node, for software that shares weights within nodes
+
+
+def is_steps(columns: list[str]) -> bool:
+    """Return whether a CSV with these columns holds training steps."""
+    return {*NEEDED} <= {*columns}
+
+
+def read_steps(path: Path, text: str) -> Iterator[Row]:
+    """Yield a row for each line; one that cannot be predicted has the reason."""
+    reader = csv.DictReader(io.StringIO(text))
+    for number, line in enumerate(reader, 1):
+        try:
+            yield _step(path, number, line)
+        except (EtSimError, KeyError, TypeError, ValueError, ArithmeticError) as error:
+            why = f"{path.name}: line {reader.line_num}: {reason(error)}"
+            yield refused(path.stem, number, why, str(line.get("hardware") or ""))
+
+
+def _step(path: Path, number: int, line: Mapping[str, Any]) -> Row:
+    if None in line or None in line.values():
+        raise ValueError(f"the line has {'more' if None in line else 'fewer'} values than the first one")
+    stated, source = line.get("software", ""), line.get("source", "")
+    product = software_of(stated, source)
+    note = read_note(line.get("note", ""), line["model"].lower())
+    model = replace(_model(path.parent, line["model"]), sequence=_count(line, "seq"))
+    plan = _plan(line, model, product or _USUAL, note.plan)
+    if plan.ranks != _count(line, "gpus"):
+        raise ValueError(f"gpus is {line['gpus']}, and the plan has {plan.ranks} ranks")
+    remarks = note.remarks if product else (unknown_software(stated), *note.remarks)
+    measured_us = microseconds(float(line["measured_s"]) * 1e6)
+    label = (
+        f"{model.name}, {line['plan']}, batch {plan.batch} x {plan.micro_batches},"
+        f" {model.sequence:,} tokens, {line['precision']}"
+    )
+    name = product.software if product else ""
+    job = Iteration(label, line["hardware"], model, plan, measured_us / 1e6, name, power_of(line["hardware"]))
+    return Row(
+        path.stem,
+        number,
+        line["hardware"],
+        "",
+        "iteration",
+        f"{plan.ranks} GPUs",
+        label,
+        measured_us,
+        job,
+        machine=line["machine"],
+        remarks=remarks,
+    )
+
+
+@cache
+def _model(folder: Path, name: str) -> Model:
+    beside = folder / MODELS / f"{name}.json"
+    return read_model(str(beside) if beside.is_file() else name)
+
+
+def _plan(line: Mapping[str, Any], model: Model, product: Product, note: Mapping[str, Any]) -> Plan:
+    known = phrases().precisions
+    if line["precision"] not in known:
+        raise ValueError(f"precision is {line['precision']!r} (known: {', '.join(known)})")
+    values = {
+        **product.plan,
+        **_axes(line["plan"]),
+        "batch": _count(line, "micro_batch"),
+        "micro_batches": _count(line, "micro_batches"),
+        "products": known[line["precision"]],
+        **note,
+    }
+    if "software" in {field.name for field in fields(Plan)} and product.software:
+        values["software"] = product.software
+    parts = values.get("pipeline", 1) * values.get("chunks", 1)
+    return Plan(**{**fitting(values, _NODE), "stage_layers": _shares(model.layers, parts)})
+
+
+def _axes(text: str) -> dict[str, Any]:
+    """Return the fields of a plan that the text of a plan gives."""
+    values: dict[str, Any] = {}
+    for word in text.split():
+        match = _WORD.fullmatch(word)
+        if match is None:
+            values["recompute"] = word
+        elif match[1] not in _AXES or (match[3] and match[1] != "pp"):
+            raise ValueError(f"the plan {text!r} has the word {word!r} (known: {', '.join(_AXES)})")
+        else:
+            values[_AXES[match[1]]] = int(match[2])
+            if match[3] and int(match[3]) > 1:
+                values |= {"chunks": int(match[3]), "schedule": "interleaved"}
+    return values
+
+
+def _shares(layers: int, parts: int) -> tuple[int, ...]:
+    """Return the layers of each part of the pipeline where they are unequal; the first parts have more."""
+    each, more = divmod(layers, parts)
+    return tuple(each + (part < more) for part in range(parts)) if more else ()
+
+
+def _count(line: Mapping[str, Any], column: str) -> int:
+    text = line[column]
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text) < 10**9):
+        raise ValueError(f"{column} is {text!r} (allowed: an integer from 1 to 10^9)")
+    return int(text)

@@ -1,0 +1,100 @@
+"""Widths of bands are fitted to families that were left out, and judged as the page says."""
+
+from __future__ import annotations
+
+import math
+from random import Random
+from types import MappingProxyType
+
+import pytest
+from fit_bands import Coverage, Judged, central, coverages, fitted, quantile
+
+from et_sim.basics.uncertainty import LEVEL, SOFTWARE, Composition, Term, Trait, UncertainPart
+from et_sim.machine.accuracy import DEFAULTS
+
+PLAIN = Term("measured", 0.0, 0.0)
+
+
+def judged(
+    family: str, error: float, traits: tuple[str, ...] = (SOFTWARE,), *, is_fitted: bool = False
+) -> Judged:
+    """Return a row that depends on its traits alone."""
+    terms = MappingProxyType({"kernels": PLAIN})
+    parts = (UncertainPart("kernels", "all", 1.0),)
+    composition = Composition("", PLAIN, terms, parts, tuple(Trait(name, "", PLAIN) for name in traits))
+    return Judged(family, is_fitted, error, composition)
+
+
+def families(count: int, bias: float, sigma: float, seed: int = 1) -> list[Judged]:
+    random = Random(seed)
+    return [judged(f"family {number % count}", random.gauss(bias, sigma)) for number in range(200 * count)]
+
+
+def test_the_width_and_the_bias_of_known_errors_are_found() -> None:
+    term = fitted(families(5, 0.2, 0.1))[SOFTWARE]
+    assert term.bias == pytest.approx(0.2, abs=0.02)
+    assert math.hypot(term.random, term.common) == pytest.approx(0.1, rel=0.1)
+    assert term.rows == 1000
+
+
+def test_bands_of_families_left_out_hold_four_rows_of_five() -> None:
+    found = coverages(families(5, 0.2, 0.1))
+    assert all(each.is_met for each in found)
+    assert sum(each.share for each in found) / len(found) == pytest.approx(LEVEL, abs=0.03)
+
+
+def test_a_family_is_judged_by_terms_that_do_not_come_from_it() -> None:
+    rows = families(3, 0.0, 0.05)
+    far = [judged("far", 2.0)] * 10
+    (coverage,) = (each for each in coverages([*rows, *far]) if each.family == "far")
+    assert coverage.inside == 0
+    assert fitted([*rows, *far], "far") == fitted(rows)
+
+
+def test_rows_that_constants_were_fitted_to_are_no_evidence() -> None:
+    rows = families(3, 0.0, 0.05)
+    assert fitted([*rows, judged("seen", 3.0, is_fitted=True)]) == fitted(rows)
+
+
+def test_a_class_of_one_family_keeps_its_default() -> None:
+    assert fitted([judged("one", 0.5, (SOFTWARE, "experts"))] * 20)["experts"] == DEFAULTS["experts"]
+
+
+def test_a_later_class_explains_what_earlier_ones_leave() -> None:
+    random = Random(2)
+    rows = families(4, 0.1, 0.1)
+    for number in range(400):
+        error = random.gauss(0.1, 0.1) + random.gauss(0.3, 0.2)
+        rows.append(judged(f"experts {number % 4}", error, (SOFTWARE, "experts")))
+    term = fitted(rows)["experts"]
+    assert term.bias == pytest.approx(0.3, abs=0.03)
+    assert math.hypot(term.random, term.common) == pytest.approx(0.2, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("rows", "limits"), [(8, (4, 8)), (12, (7, 12)), (22, (14, 21)), (31, (20, 29)), (38, (25, 35))]
+)
+def test_small_families_are_judged_by_the_middle_of_a_binomial(rows: int, limits: tuple[int, int]) -> None:
+    assert central(rows) == limits
+
+
+@pytest.mark.parametrize(
+    ("coverage", "is_met"),
+    [
+        (Coverage("a", 100, 80, 1.5), True),
+        (Coverage("a", 100, 80, 2.5), False),  # too wide to say anything
+        (Coverage("a", 100, 95, 1.5), False),
+        (Coverage("a", 100, 60, 1.5), False),
+        (Coverage("a", 12, 12, 1.5), True),
+        (Coverage("a", 12, 6, 1.5), False),
+        (Coverage("a", 4, 4, 1.5), None),
+    ],
+)
+def test_a_band_is_met_if_it_holds_enough_and_is_narrow(coverage: Coverage, is_met: bool | None) -> None:
+    assert coverage.is_met is is_met
+
+
+def test_quantiles_are_of_weights() -> None:
+    assert quantile([(1.0, 1.0), (2.0, 1.0), (3.0, 1.0)], 0.5) == 2.0
+    assert quantile([(1.0, 8.0), (9.0, 1.0), (10.0, 1.0)], 0.1) == 1.0
+    assert quantile([(5.0, 1.0)], 0.9) == 5.0
