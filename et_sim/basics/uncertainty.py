@@ -58,8 +58,8 @@ class Term:
     @staticmethod
     def read(content: Mapping[str, Any]) -> Term:
         """From what `as_dict` gave, and more beside it."""
-        figures = (content[name] for name in ("random", "common", "bias"))
-        return Term(content["basis"], *figures, rows=content.get("rows", 0))
+        random, common, bias = (content[name] for name in ("random", "common", "bias"))
+        return Term(content["basis"], random, common, bias, content.get("rows", 0))
 
 
 class UncertainPart(Struct, frozen=True):

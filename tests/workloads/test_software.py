@@ -42,7 +42,7 @@ def job(tmp_path: Path, description: dict[str, Any], model: Model | None = None,
     chosen = {"micro_batches": 1} | plan
     return make_training(
         decoder(**LLAMA) if model is None else model,
-        plan_of(dict(software=described(tmp_path, description)), **chosen),
+        plan_of({"software": described(tmp_path, description), **chosen}),
     )
 
 
@@ -72,11 +72,11 @@ def test_the_default_is_one_kernel_for_each_part_and_adds_no_option() -> None:
 
 
 def test_options_of_a_plan_stand_before_the_defaults_of_software() -> None:
-    assert plan_of(dict(software="torchtitan")).zero == 3
-    assert plan_of(dict(software="torchtitan")).gradient_bytes == 4
-    assert plan_of(dict(software="torchtitan", zero=0, gradient_bytes=2)).zero == 0
-    assert not plan_of(dict(software="megatron-2021")).fused_attention
-    assert plan_of(dict(software="megatron-2021", fused_attention=True)).fused_attention
+    assert plan_of({"software": "torchtitan"}).zero == 3
+    assert plan_of({"software": "torchtitan"}).gradient_bytes == 4
+    assert plan_of({"software": "torchtitan", "zero": 0, "gradient_bytes": 2}).zero == 0
+    assert not plan_of({"software": "megatron-2021"}).fused_attention
+    assert plan_of({"software": "megatron-2021", "fused_attention": True}).fused_attention
 
 
 def test_a_description_has_the_keys_of_the_one_that_it_is_like(tmp_path: Path) -> None:
@@ -366,7 +366,7 @@ def test_jobs_of_different_hosts_run_without_and_are_told(tmp_path: Path) -> Non
 def test_folding_changes_no_time_of_any_software(name: str) -> None:
     workload = make_training(
         decoder(**LLAMA),
-        plan_of(dict(software=name, data=2, tensor=2, micro_batches=2, recompute="selective")),
+        plan_of({"software": name, "data": 2, "tensor": 2, "micro_batches": 2, "recompute": "selective"}),
     )
     runs = [
         et_sim.simulate(
