@@ -39,6 +39,12 @@ def read_software(name_or_path: str) -> Software:
     return _of_file(name_or_path, state.st_mtime_ns, state.st_size)
 
 
+def keys_of_software(name: str) -> dict[str, Any]:
+    """Return all keys of a description that comes with et-sim, with what it inherits, as a file has them."""
+    read_software(name)  # refuses a name that there is not
+    return _whole(Section(name, {LIKE: name}, error_type=InputError))
+
+
 @lru_cache(maxsize=64)
 def _named(name: str) -> Software:
     if name not in software_names():
