@@ -328,7 +328,7 @@ class RooflineDevice:
     def check(self, _: Mapping[str, Any], section: Section, __: Remarks) -> None:
         """Refuse figures that contradict each other."""
         if self.power is not None:
-            self.power.check_with(self.peaks, self.levels[0].bandwidth, self.power_cap, section)
+            self.power.check_with(self.peaks, self.power_cap, section)
         if self.datatype and self.datatype not in self.peaks:
             raise section.fault(
                 f'key "dtype" is "{self.datatype}", which has no peak', f"peaks: {', '.join(self.peaks)}"
