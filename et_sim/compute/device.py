@@ -227,15 +227,9 @@ class Device(Struct, frozen=True, eq=False):
         of_bytes = np.where(level == 0, work.bytes * power.byte, 0.0)
         load = Load(arithmetic, traffic, launch, work.operations * of_operation, of_bytes)
         under = limited(power, cap, load)
-        arithmetic = arithmetic / under.clock * under.stretch
-        energy = load.energies(power, under.clock)
-        return (
-            arithmetic,
-            traffic * under.stretch,
-            launch * under.stretch,
-            under.clock / under.stretch,
-            energy,
-        )
+        times = arithmetic / under.clock, traffic, launch
+        clock, energy = under.clock / under.stretch, load.energies(power, under.clock)
+        return *(time * under.stretch for time in times), clock, energy
 
     def _work(self, trace: Trace, rows: IntColumn) -> _Work:
         datatype = datatypes_of(trace, rows, self.device.datatype, self.place)

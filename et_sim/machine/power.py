@@ -94,8 +94,8 @@ class Power:
             )
         if cap <= self.idle_watts:
             raise section.fault(
-                f'key "{CAP}" is {format_watts(cap)}, and the device draws {format_watts(self.idle_watts)} when '
-                "idle",
+                f'key "{CAP}" is {format_watts(cap)}, and the device draws '
+                f"{format_watts(self.idle_watts)} when idle",
                 "give more",
             )
         for name in self.operation:
