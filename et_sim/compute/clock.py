@@ -3,10 +3,10 @@
 A kernel has the highest clock at which it draws no more than the cap:
 
     time  = launch + max(arithmetic / clock, traffic)
-    draw  = idle + (energy of operations x max(clock, lowest)^voltage + energy of bytes) / time
+    draw  = idle + (energy of operations x clock^voltage + energy of bytes) / time
 
-Draw falls with the clock, so halving finds it. Each kernel is taken as if it went on for long: controllers
-take milliseconds, and a step's kernels of one kind follow each other for as long.
+Draw falls with the clock, so halving finds it. Where a kernel draws more at the lowest clock, too, the
+device pauses: the kernel takes its energy / (cap - idle). Each kernel is taken as if it went on for long.
 
 Not here: the figures (`et_sim.machine.power`), and the times at the full clock (`device`).
 """
@@ -33,32 +33,41 @@ class Load(Struct, frozen=True, eq=False):
     operations_pj: FloatColumn
     bytes_pj: FloatColumn
 
+    def times(self, clock: FloatColumn) -> FloatColumn:
+        """Return what each kernel takes."""
+        return self.launch_ns + np.maximum(self.arithmetic_ns / clock, self.traffic_ns)
+
     def energies(self, power: Power, clock: FloatColumn) -> FloatColumn:
         """Return what each kernel takes above the idle draw, in pJ."""
-        voltage = np.maximum(clock, power.lowest_voltage) ** power.voltage
-        return self.operations_pj * voltage + self.bytes_pj
-
-    def draws(self, power: Power, clock: FloatColumn) -> FloatColumn:
-        """Return what each kernel draws in the mean, in watts."""
-        times = self.launch_ns + np.maximum(self.arithmetic_ns / clock, self.traffic_ns)
-        return power.idle_watts + self.energies(power, clock) / np.maximum(times, 1.0) / PER_WATT_NS
+        return self.operations_pj * clock**power.voltage + self.bytes_pj
 
     def take(self, rows: IntColumn) -> Load:
         """Return some of the kernels."""
         return structs.replace(self, **{name: getattr(self, name)[rows] for name in self.__struct_fields__})
 
 
-def clocks(power: Power, cap_watts: float, load: Load) -> FloatColumn:
-    """Return the clock of each kernel, as a part of the full one."""
-    clock = np.ones(len(load.arithmetic_ns))
-    above = np.flatnonzero(load.draws(power, clock) > cap_watts)
+class Limited(Struct, frozen=True, eq=False):
+    """Kernels under a cap: their clocks, as parts of the full one, and how many times longer pauses make each
+    of them."""
+
+    clock: FloatColumn
+    stretch: FloatColumn
+
+
+def limited(power: Power, cap_watts: float, load: Load) -> Limited:
+    """Return what a cap leaves to each kernel."""
+    clock, stretch = np.ones((2, len(load.arithmetic_ns)))
+    most = (cap_watts - power.idle_watts) * PER_WATT_NS  # pJ in a ns
+    above = np.flatnonzero(load.energies(power, clock) > most * load.times(clock))
     if not len(above):
-        return clock
+        return Limited(clock, stretch)
     load = load.take(above)
-    low, high = np.zeros(len(above)), np.ones(len(above))
+    low, high = np.full(len(above), power.lowest_clock), np.ones(len(above))
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        fits = load.draws(power, middle) <= cap_watts
+        fits = load.energies(power, middle) <= most * load.times(middle)
         low, high = np.where(fits, middle, low), np.where(fits, high, middle)
-    clock[above] = np.maximum(low, 0.5**HALVINGS)
-    return clock
+    clock[above] = low
+    # A launch of nothing has no energy to pause for.
+    stretch[above] = np.maximum(load.energies(power, low) / (most * np.maximum(load.times(low), 1e-9)), 1.0)
+    return Limited(clock, stretch)

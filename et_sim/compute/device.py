@@ -32,7 +32,7 @@ from msgspec import Struct, field
 from et_sim.basics.errors import MachineError, TraceError, did_you_mean
 from et_sim.basics.unique import groups_of
 from et_sim.basics.units import LONGEST_NS
-from et_sim.compute.clock import Load, clocks
+from et_sim.compute.clock import Load, limited
 from et_sim.compute.model import (
     Durations,
     Labels,
@@ -191,9 +191,8 @@ class Device(Struct, frozen=True, eq=False):
         launches = np.where(trace.has("launches", rows), trace.launches[rows], 1)
         launch = launches * work.figure("launch_ns") + np.where(is_split, split_ns, 0.0)
         arithmetic = whole * wasted
-        clock, energy = self._clock_and_energy(work, (arithmetic, traffic, launch), level)
+        arithmetic, traffic, launch, clock, energy = self._powered(work, arithmetic, traffic, launch, level)
         is_capped = clock < 1
-        arithmetic = arithmetic / np.where(is_capped, clock, 1.0)
         total = launch + np.maximum(arithmetic, traffic)
         ns = np.clip(total, 1, 2.0 * LONGEST_NS).astype(np.int64)
         levels = [level.name for level in self.device.levels]
@@ -226,21 +225,28 @@ class Device(Struct, frozen=True, eq=False):
         treatment = np.full(len(rows), Treatment.MODELLED, np.uint8)
         return Durations(ns, treatment, work.bytes.astype(np.int64), used)
 
-    def _clock_and_energy(
-        self, work: _Work, times: tuple[FloatColumn, FloatColumn, FloatColumn], level: IntColumn
-    ) -> tuple[FloatColumn, FloatColumn]:
-        """Of each kernel: its clock, and what it takes above the idle draw in pJ; NaN where the device does
-        not say what it draws. `times` are those of arithmetic, traffic and launch at the full clock."""
+    def _powered(
+        self,
+        work: _Work,
+        arithmetic: FloatColumn,
+        traffic: FloatColumn,
+        launch: FloatColumn,
+        level: IntColumn,
+    ) -> tuple[FloatColumn, ...]:
+        """The times of each kernel as its power allows; its clock, and its energy above the idle draw in pJ:
+        NaN where the device does not say what it draws."""
         power, cap = self.device.power, self.device.power_cap
-        if power is None:
+        if power is None or cap is None:
             nothing = np.full(len(level), np.nan)
-            return nothing, nothing
+            return arithmetic, traffic, launch, nothing, nothing
         energies = power.energies(self.device.peaks)
         of_operation = np.array([energies.get(name, 0.0) for name in BITS])[work.datatype]
         of_bytes = np.where(level == 0, work.bytes * power.byte, 0.0)
-        load = Load(*times, work.operations * of_operation, of_bytes)
-        clock = np.ones(len(level)) if cap is None else clocks(power, cap, load)
-        return clock, load.energies(power, clock)
+        load = Load(arithmetic, traffic, launch, work.operations * of_operation, of_bytes)
+        under = limited(power, cap, load)
+        times = arithmetic / under.clock, traffic, launch
+        clock, energy = under.clock / under.stretch, load.energies(power, under.clock)
+        return *(time * under.stretch for time in times), clock, energy
 
     def _work(self, trace: Trace, rows: IntColumn) -> _Work:
         datatype = datatypes_of(trace, rows, self.device.datatype, self.place)

@@ -71,11 +71,11 @@ class Power:
         1.0,
         maximum=STEEPEST,
     )
-    lowest_voltage: float = number(
-        "The part of the full clock below which the voltage, and with it the energy of an operation, falls "
-        "no further.",
-        0.0,
-        name="lowest-voltage",
+    lowest_clock: float = number(
+        "The lowest clock, as a part of the full one. Kernels that draw more than the cap even then are "
+        "stretched by pauses.",
+        0.5,
+        above_minimum=True,
         below=1,
     )
 
@@ -85,31 +85,24 @@ class Power:
         draw = self.operation[first] * peaks[first]
         return {name: self.operation.get(name, draw / peak) for name, peak in peaks.items()}
 
-    def memory_watts(self, bandwidth: float) -> float:
-        """Return what a device draws that only moves bytes; `bandwidth` is in GB/s."""
-        return self.idle_watts + self.byte * bandwidth / 1000
-
-    def check_with(
-        self, peaks: Mapping[str, float], bandwidth: float, cap: float | None, section: Section
-    ) -> None:
-        """Refuse energies without a peak, and a cap that is missing or that no clock keeps."""
+    def check_with(self, peaks: Mapping[str, float], cap: float | None, section: Section) -> None:
+        """Refuse energies without a peak, and a cap that is missing or leaves nothing."""
         if cap is None:
             raise section.fault(
                 f'key "{POWER}" without "{CAP}": nothing says what the device may draw',
                 'give the limit of the board, such as "700W"',
+            )
+        if cap <= self.idle_watts:
+            raise section.fault(
+                f'key "{CAP}" is {format_watts(cap)}, and the device draws '
+                f"{format_watts(self.idle_watts)} when idle",
+                "give more",
             )
         for name in self.operation:
             if name not in peaks:
                 raise section.entry(POWER, {}).fault(
                     f'"operation" gives an energy of {name}, which has no peak', f"peaks: {', '.join(peaks)}"
                 )
-        least = self.memory_watts(bandwidth)
-        if cap <= least:
-            raise section.fault(
-                f'key "{CAP}" is {format_watts(cap)}, and the device draws {format_watts(least)} at any clock'
-                f" while its memory works: {format_watts(self.idle_watts)} idle, and its bytes",
-                "give more",
-            )
 
     def faster(self, datatype: str, multiple: float) -> Power:
         """Return the figures of a device whose peak is a multiple, and draws no more."""

@@ -197,7 +197,7 @@ class RooflineDevice:
     def check(self, _: Mapping[str, Any], section: Section, __: Remarks) -> None:
         """Refuse figures that contradict each other."""
         if self.power is not None:
-            self.power.check_with(self.peaks, self.levels[0].bandwidth, self.power_cap, section)
+            self.power.check_with(self.peaks, self.power_cap, section)
         for name in self.attention_kernels:
             if name not in ATTENTION_KERNELS:
                 cause = f'key "attention-kernels" names "{name}"'
