@@ -1,0 +1,108 @@
+"""Measured kernels of several types: presets predict them, and fits tell what their times include."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+import pytest
+from msgspec import structs
+
+from et_sim.calibrate.kernels import Kernels, Measured, fit
+from et_sim.calibrate.machine_file import accuracy_of, device_changes, device_of
+from et_sim.machine.efficiencies import Curve
+from et_sim.machine.kernel_kinds import KernelKind
+from et_sim.machine.roofline import RooflineDevice
+from et_sim.validation.included import included_kernels
+from et_sim.validation.predictions import predictions
+from et_sim.validation.rows import read_rows
+
+MACHINE = "h100-dgx"
+SIDES = (64, 512, 1536, 4096, 16384)
+# Percent that predictions of measured kernels may be off in the mean; other software than was fitted in one.
+MOST = {
+    ("h100_gemm_fp8", "sides >= 1024"): 6,
+    ("h100_gemm_fp8", "a side < 1024"): 7,
+    ("b200_gemm_fp8", "sides >= 1024"): 8,
+    ("b200_gemm_fp8", "a side < 1024"): 7,
+    ("b200_gemm_bf16", "sides >= 1024"): 9,
+    ("b200_gemm_bf16", "a side < 1024"): 10,
+    ("h100_attention", "tokens >= 2048"): 7,
+    ("h100_attention", "tokens < 2048"): 10,
+    ("a100_attention_trt", "tokens >= 2048"): 23,
+    ("a100_attention_trt", "tokens < 2048"): 28,
+}
+
+
+def test_presets_predict_a_sample_of_each_table_within_its_error() -> None:
+    rows = read_rows(Path(str(files("et_sim.validation") / "measurements" / "kernels_by_type.csv")))
+    off = defaultdict(list)
+    for one in predictions([row for row in rows if row.hardware != "V100-PCIE-32GB"]):
+        assert one.ratio is not None
+        off[one.row.table, one.row.size_class].append(abs(math.log(one.ratio)))
+    errors = {name: 100 * (math.exp(sum(logs) / len(logs)) - 1) for name, logs in off.items()}
+    assert errors.keys() == MOST.keys()
+    assert {name: error for name, error in errors.items() if error > MOST[name]} == {}
+
+
+@pytest.mark.parametrize(
+    ("facts", "shape", "included"),
+    [
+        (
+            {"dtype": "fp8", "software": "X; may include quantising the activations"},
+            "gemm 5 6 7",
+            "quantise 5 7",
+        ),
+        ({"dtype": "fp8", "software": "X"}, "gemm 5 6 7", ""),
+        ({"dtype": "bf16", "software": "quantizes activations"}, "gemm 5 6 7", ""),
+        (
+            {"how": "the framework writes the KV cache too"},
+            "attention 2 8 4 9 10 64 causal",
+            "embedding 20 512",
+        ),
+        ({"how": "writes the KV cache too"}, "attention 2 8 4 9 10 64 32", "embedding 20 384"),
+        ({"how": "alone"}, "attention 2 8 4 9 10 64 causal", ""),
+        ({"how": "writes the KV cache"}, "softmax 8 8", ""),
+    ],
+)
+def test_a_table_says_what_its_times_include(facts: dict[str, str], shape: str, included: str) -> None:
+    assert included_kernels(facts, shape) == ((included,) if included else ())
+
+
+def test_products_of_two_datatypes_are_fitted_apart() -> None:
+    before = device_of(MACHINE)
+    made = slower(before)
+    kernels = made_rows(made, "bf16") + made_rows(made, "fp8")
+    fitted = fit(before, Kernels.of(kernels))
+    assert fitted.fitted["launch-overhead"] == pytest.approx(before.launch_ns, rel=0.05)
+    assert fitted.fitted["fp8 launch-overhead of quantise"] == pytest.approx(20_000, rel=0.05)
+    assert fitted.fitted["fp8 memory-efficiency of quantise"] == pytest.approx(0.5, rel=0.1)
+    keys = device_changes(MACHINE, before, fitted.device, {})["compute"]["kinds"]
+    assert keys["quantise"]["launch-overhead"].endswith("ns")
+    held = [(row, 1.1) for row in kernels]
+    assert {"small_gemm", "small_gemm fp8", "gemm", "gemm fp8"} == accuracy_of(before, held).keys()
+
+
+def slower(device: RooflineDevice) -> RooflineDevice:
+    """The device with a slower quantisation."""
+    slow = KernelKind(launch_ns=20_000.0)
+    parts = device.memory_efficiency.with_curve("quantise", Curve(0.5))
+    return replace(
+        device, memory_efficiency=parts, kinds=MappingProxyType({**device.kinds, "quantise": slow})
+    )
+
+
+def made_rows(device: RooflineDevice, datatype: str) -> list[Measured]:
+    """What the device takes for products; in fp8, with the quantisation of their first side."""
+    rows = []
+    for m, n, k in itertools.product(SIDES[1:], SIDES[:4], SIDES[:4]):
+        included = (f"quantise {m} {k}",) if datatype == "fp8" else ()
+        rows.append(Measured(f"gemm {m} {n} {k}", datatype, 1.0, "made", "gemm", included))
+    ratios = Kernels.of(rows).ratios(device, np.arange(len(rows)))
+    return [structs.replace(row, us=float(us)) for row, us in zip(rows, ratios, strict=True)]
