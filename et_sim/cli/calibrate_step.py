@@ -160,8 +160,8 @@ def _text(step: Step, measured_ns: float) -> list[str]:
     slow, fast = COMMON_RATES
     if FIGURES[step.figure].is_rate and not slow <= step.value <= fast:
         lines.append(
-            f"devices keep {slow:g} to {fast:g} of their rates: look whether something else is missing, such as "
-            "copies and casts of the software"
+            f"devices keep {slow:g} to {fast:g} of their rates: look whether something else is missing, such "
+            "as copies and casts of the software"
         )
     return lines
 
