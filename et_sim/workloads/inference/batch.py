@@ -91,7 +91,7 @@ class Sight(NamedTuple):
 
 
 def sights(model: Model) -> tuple[Sight, ...]:
-    """Of a model's layers that do not see all tokens, each kind once."""
+    """Return the sights of layers that do not see all tokens, each kind once."""
     windows = {model.window(layer) for layer in range(model.layers) if model.has_attention(layer)}
     return tuple(Sight(window, model.in_chunks) for window in sorted(windows - {0}))
 

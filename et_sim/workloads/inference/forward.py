@@ -57,7 +57,7 @@ GATE = 6  # operations of a sigmoid times an output
 
 
 def mixer_kernels(model: Model, plan: Plan, batch: Batch, kind: LayerKind, window: int) -> Iterator[Kernel]:
-    """Those of attention, or of what a layer has in its place."""
+    """Yield the kernels of attention, or of the state that a layer has in its place."""
     if kind.mixer == RECURRENCE and model.recurrence is not None:
         yield from _recurrence_kernels(model.recurrence, model.hidden, plan, batch)
     elif kind.mixer:

@@ -156,7 +156,7 @@ def glm4_moe(keys: Keys, name: str) -> Model:
 
 
 def _with_shared(keys: Keys, *, has_bias: bool) -> Experts:
-    """As DeepSeek's keys have them."""
+    """Return experts from keys that DeepSeek introduced."""
     keys.refuse("moe_layer_freq", 1, "layers between those with experts")
     return Experts(
         keys.number("n_routed_experts"),
@@ -247,7 +247,7 @@ def bert(keys: Keys, name: str) -> Model:
 
 
 def _with_learned_positions(keys: Keys, name: str, hidden: int, heads: int, positions: int) -> dict[str, Any]:
-    """What models have in common in which every position has a vector, and every layer biases."""
+    """Return fields of models in which every position has a vector, and every layer biases."""
     attention = Attention(heads, heads, head_size(keys, hidden, heads), has_bias=True, has_output_bias=True)
     return {
         "name": name,

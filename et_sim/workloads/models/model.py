@@ -40,21 +40,21 @@ class Attention(Struct, frozen=True):
 
     @property
     def normed_size(self) -> int:
-        """Values of a token's queries and keys that are normalised."""
+        """Return how many values of queries and keys of a token are normalised."""
         return (self.heads + self.key_heads) * self.head_size if self.query_norm else 0
 
     @property
     def query_size(self) -> int:
-        """Of a head, all of it."""
+        """Return the channels of a query or key of a head, all of them."""
         return self.head_size + (self.latent.rotary_size if self.latent else 0)
 
     @property
     def value_size(self) -> int:
-        """Of a head."""
+        """Return the channels of a value of a head."""
         return self.latent.value_size if self.latent else self.head_size
 
     def has_query_norm(self, *, has_rotary: bool) -> bool:
-        """Whether a layer normalises queries and keys: without weights, only those that it turns."""
+        """Return whether a layer normalises queries and keys: without weights, only those that it turns."""
         return bool(self.query_norm) and (has_rotary or self.query_norm != "plain")
 
     def projections(self, hidden: int) -> tuple[tuple[str, int, int], ...]:
@@ -77,7 +77,7 @@ class Attention(Struct, frozen=True):
         )
 
     def weights(self, hidden: int) -> int:
-        """Of one layer, with the projection of its outputs."""
+        """Return the weights of one layer, with the projection of its outputs."""
         weights = sum(inputs * outputs for _, inputs, outputs in self.projections(hidden))
         weights += self.heads * self.value_size * hidden
         if self.latent is not None:
@@ -105,17 +105,17 @@ class Recurrence(Struct, frozen=True):
 
     @property
     def values(self) -> int:
-        """Of a token's outputs."""
+        """Return how many values the outputs of a token have."""
         return self.heads * self.value_size
 
     @property
     def channels(self) -> int:
-        """Of a token's queries, keys and values."""
+        """Return how many values queries, keys and values of a token have."""
         return 2 * self.key_heads * self.key_size + self.values
 
     @property
     def state(self) -> int:
-        """Values of all heads' states."""
+        """Return how many values the states of all heads have."""
         return self.heads * self.key_size * self.value_size
 
     @property
@@ -124,7 +124,7 @@ class Recurrence(Struct, frozen=True):
         return self.channels + self.values + self.heads * (1 + self.has_delta_rule)
 
     def share(self, ranks: int) -> Recurrence:
-        """What one of several ranks has; where there are fewer heads of keys, several have the same."""
+        """Return what one of several ranks has; ranks beyond the number of heads of keys share one."""
         return Recurrence(
             self.heads // ranks,
             -(-self.key_heads // ranks),
@@ -137,7 +137,7 @@ class Recurrence(Struct, frozen=True):
         )
 
     def weights(self, hidden: int) -> int:
-        """Of one layer, with the projections, and the norm of the outputs."""
+        """Return the weights of one layer, with the projections, and the norm of the outputs."""
         weights = hidden * (self.inner + self.values)
         weights += self.channels * (self.convolution + self.has_convolution_bias)
         return weights + (
@@ -159,7 +159,7 @@ class FeedForward(Struct, frozen=True):
         return self.width * (2 if self.is_gated else 1)
 
     def weights(self, hidden: int) -> int:
-        """Of one layer, or of one expert."""
+        """Return the weights of one layer, or of one expert."""
         return hidden * (self.inner + self.width) + (self.inner + hidden) * self.has_bias
 
 
@@ -177,15 +177,15 @@ class Experts(Struct, frozen=True):
     has_shared_gate: bool = False  # a weight of what all tokens take, from the inputs
 
     def router_weights(self, hidden: int) -> int:
-        """Of one layer, with the gate of what all tokens take."""
+        """Return the weights of the router of one layer, with the gate of what all tokens take."""
         return self.count * (hidden + self.has_bias) + hidden * self.has_shared_gate
 
     def weights(self, hidden: int) -> int:
-        """Of one layer."""
+        """Return the weights of one layer."""
         return self.router_weights(hidden) + (self.count + self.shared) * self.expert.weights(hidden)
 
     def active_weights(self, hidden: int) -> int:
-        """Of one layer, that a token meets."""
+        """Return the weights of one layer that a token is multiplied with."""
         return self.router_weights(hidden) + (self.chosen + self.shared) * self.expert.weights(hidden)
 
 
@@ -202,7 +202,7 @@ class LayerKind(NamedTuple):
 
     @property
     def halves(self) -> int:
-        """How many of them the layer has."""
+        """Return how many of them the layer has."""
         return bool(self.mixer) + bool(self.part)
 
 
@@ -235,48 +235,48 @@ class Model:
     remarks: tuple[str, ...] = ()  # on the file that the model comes from
 
     def kind(self, layer: int) -> LayerKind:
-        """What a layer consists of."""
+        """Return the kind of a layer."""
         if self.kinds:
             return self.kinds[layer % len(self.kinds)]
         has_experts = self.experts is not None and layer >= self.experts.dense_layers
         return LayerKind(part=EXPERTS if has_experts else FEED_FORWARD)
 
     def has_experts(self, layer: int) -> bool:
-        """Whether a layer has experts."""
+        """Return whether a layer has experts."""
         return self.kind(layer).part == EXPERTS
 
     def has_attention(self, layer: int) -> bool:
-        """Whether a layer has attention."""
+        """Return whether a layer has attention."""
         return self.kind(layer).mixer == ATTENTION
 
     @property
     def has_equal_layers(self) -> bool:
-        """Whether layers differ in no more than whether they are among the first ones."""
+        """Return whether layers differ in no more than whether they are among the first ones."""
         return len(set(self.windows)) <= 1 and len(set(self.kinds)) <= 1
 
     def window(self, layer: int) -> int:
-        """How many tokens a layer's attention sees; 0: all before."""
+        """Return how many tokens attention of a layer sees; 0: all before."""
         window = self.windows[layer % len(self.windows)] if self.windows else 0
         return window if window < self.sequence else 0
 
     @property
     def norm_weights(self) -> int:
-        """Of one norm."""
+        """Return the weights of one norm."""
         return self.hidden * self.norm_vectors
 
     def mixer_weights(self, layer: int) -> int:
-        """Of attention, or what a layer has in its place."""
+        """Return the weights of attention, or of the state in its place."""
         mixer = self.kind(layer).mixer
         if mixer == RECURRENCE and self.recurrence is not None:
             return self.recurrence.weights(self.hidden)
         return self.attention.weights(self.hidden) if mixer else 0
 
     def norms_of_layer(self, layer: int) -> int:
-        """Weights of all norms of a layer, without those within attention."""
+        """Return the weights of all norms of a layer, without those within attention."""
         return self.kind(layer).halves * self.half_norms * self.norm_weights
 
     def layer_weights(self, layer: int) -> int:
-        """Of one layer."""
+        """Return the weights of one layer."""
         part = self.feed_forward.weights(self.hidden) if self.kind(layer).part else 0
         if self.experts is not None and self.has_experts(layer):
             part = self.experts.weights(self.hidden)
@@ -284,26 +284,26 @@ class Model:
 
     @property
     def embedding_weights(self) -> int:
-        """Of tokens, positions and types of tokens."""
+        """Return the weights of tokens, positions and types of tokens."""
         weights = (self.vocabulary + self.positions + self.token_types) * self.hidden
         return weights + (self.norm_weights if self.is_encoder else 0)
 
     @property
     def head_weights(self) -> int:
-        """Of what comes after the last layer, without what the embedding has."""
+        """Return the weights after the last layer, without those of the embedding."""
         weights = 0 if self.is_encoder else self.norm_weights
         weights += self.hidden * (self.hidden + 1) if self.has_pooler else 0
         return weights + (0 if self.is_tied or self.is_encoder else self.vocabulary * self.hidden)
 
     @property
     def weights(self) -> int:
-        """Of the whole model."""
+        """Return the weights of the whole model."""
         layers = sum(self.layer_weights(layer) for layer in range(self.layers))
         return self.embedding_weights + layers + self.head_weights
 
     @property
     def active_weights(self) -> int:
-        """That one token meets: of experts those that it takes, and the shared ones."""
+        """Return the weights that one token meets: of experts, those that it takes and the shared ones."""
         if self.experts is None:
             return self.weights
         spared = self.experts.weights(self.hidden) - self.experts.active_weights(self.hidden)

@@ -193,19 +193,19 @@ class Layers(Struct, frozen=True):
         return self._known[kind, window]
 
     def _mixer(self, kind: LayerKind, window: int) -> tuple[ModelPart, ...]:
-        """Attention, or what a layer has in its place."""
+        """Return attention, or the parts that a layer has in its place."""
         if kind.mixer == RECURRENCE and self.model.recurrence is not None:
             return self._recurrence(self.model.recurrence)
         return self._attention(window, has_rotary=kind.has_rotary) if kind.mixer else ()
 
     def _second_half(self, kind: LayerKind) -> tuple[ModelPart, ...]:
-        """Experts or a feed-forward part, if there is one."""
+        """Return experts or a feed-forward part, if there is one."""
         if kind.part == EXPERTS and self.model.experts is not None:
             return self._experts(self.model.experts)
         return self._dense(self.model.feed_forward, "feed-forward") if kind.part else ()
 
     def _recurrence(self, recurrence: Recurrence) -> tuple[ModelPart, ...]:
-        """States that tokens change one after the other, in place of attention."""
+        """Return states that tokens change one after the other, in place of attention."""
         hidden, tensor = self.model.hidden, self.plan.tensor
         share = recurrence.share(tensor)
         chunks = Chunks(share, self.plan.batch, self.tokens // self.plan.batch, self.plan.value_bytes)
@@ -222,11 +222,11 @@ class Layers(Struct, frozen=True):
         )
 
     def _output_norm(self, name: str) -> tuple[ModelPart, ...]:
-        """Of what a half of a layer gives, if there is one."""
+        """Return the norm of the outputs of a half of a layer, if there is one."""
         return (self._norm(f"{name} output norm"),) if self.model.half_norms > 1 else ()
 
     def _query_norm(self, *, has_rotary: bool) -> tuple[ModelPart, ...]:
-        """Of queries and keys, head by head or all heads at once, if there is one: two kernels."""
+        """Return the norms of queries and keys, by head or of all heads at once, if there are any."""
         attention = self.model.attention
         if not attention.has_query_norm(has_rotary=has_rotary):
             return ()
@@ -238,7 +238,7 @@ class Layers(Struct, frozen=True):
         return (Passing((forward,), (backward,)),)
 
     def _gate(self) -> tuple[ModelPart, ...]:
-        """Outputs of attention times sigmoids of their gates, if there are gates."""
+        """Return the product of outputs and sigmoids of their gates, if there are gates."""
         attention, size = self.model.attention, self.plan.value_bytes
         if not attention.has_gate:
             return ()
