@@ -64,11 +64,11 @@ class Layers(Struct, frozen=True):
 
     @property
     def by(self) -> Software:
-        """What runs them."""
+        """Return the software that runs them."""
         return self.plan.by
 
     def _unfused(self, name: str, values: int, operations: int, ways: BothWays) -> Passing:
-        """The kernels that software has for a part that it does not fuse."""
+        """Return the kernels that software has for a part that it does not fuse."""
         size = self.plan.value_bytes
         there, back = (
             passing(name, values, way.bytes(size), operations, way.launches)
@@ -126,7 +126,7 @@ class Layers(Struct, frozen=True):
         )
 
     def _products(self, names: tuple[str, ...], columns: tuple[int, ...], gathers: int) -> Products:
-        """Those of a layer's inputs, if software has them apart; the first one gathers inputs again."""
+        """Return products of the same inputs, of which the first one gathers these again."""
         hidden, size = self.model.hidden, self.plan.value_bytes
         products = tuple(
             self._product(name, width, hidden, gathers=0 if at else gathers)
@@ -139,7 +139,7 @@ class Layers(Struct, frozen=True):
 
     @property
     def are_apart(self) -> bool:
-        """Whether products of the same inputs are apart; chunks of overlapped ones are not."""
+        """Return whether products of the same inputs are apart; chunks of overlapped ones are not."""
         return self.by.splits_products and self.plan.tensor_overlap == 1
 
     def _enter(self, name: str) -> Enter:
@@ -202,7 +202,7 @@ class Layers(Struct, frozen=True):
         return Passing(there, (*back, *bias))
 
     def _rotary(self, values: int) -> tuple[tuple[Kernel, ...], tuple[Kernel, ...]]:
-        """Kernels forward and backward, with copies of keys and values for every query head."""
+        """Return kernels forward and backward, with copies of keys and values for every query head."""
         model, attention, size = self.model, self.model.attention, self.plan.value_bytes
         rotary = Passing((), ())
         if not model.positions and self.by.element_wise.rotary:
@@ -337,7 +337,7 @@ class Layers(Struct, frozen=True):
         return overlapped(parts, self.plan.tensor_overlap) if self.plan.tensor_overlap > 1 else parts
 
     def again(self, layer: int) -> tuple[ModelPart, ...]:
-        """The parts that selective recomputation runs again before the backward pass of a layer."""
+        """Return the parts that selective recomputation runs again before the backward pass of a layer."""
         return repeated(self.layer(layer), self.by) if self.plan.recompute == "selective" else ()
 
     def dense_weights(self, layer: int) -> int:

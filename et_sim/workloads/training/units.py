@@ -52,14 +52,14 @@ def activation_bytes(layers: Layers, layer: int, recompute: str | None = None) -
 
 
 def _keys_again(layers: Layers) -> int:
-    """Values of keys, if the product that gives them is run again."""
+    """Return the values of keys, if the product that gives them is run again."""
     attention = layers.model.attention
     count = layers.tokens * attention.key_heads * attention.query_size // layers.plan.tensor
     return count if layers.plan.by.repeats("keys") and layers.are_apart else 0
 
 
 def _inputs_again(layers: Layers, layer: int) -> int:
-    """What goes into products and is worked out again: outputs of norms and of the activation function."""
+    """Return the values that products read and that are worked out again: of norms and activations."""
     by, model = layers.plan.by, layers.model
     norms = 2 * layers.kept_tokens * model.hidden if by.repeats("norm") else 0
     if model.has_experts(layer) or not by.repeats("activation"):
@@ -68,7 +68,7 @@ def _inputs_again(layers: Layers, layer: int) -> int:
 
 
 def _gate_again(layers: Layers, layer: int) -> int:
-    """Values of the gate, if the product that gives them is run again."""
+    """Return the values of the gate, if the product that gives them is run again."""
     model, by = layers.model, layers.plan.by
     if model.has_experts(layer) or not (layers.are_apart and by.repeats("gate")):
         return 0
