@@ -58,7 +58,7 @@ class Figure:
 
     @staticmethod
     def of(text: str) -> Figure:
-        """The figure of an option, PATH=FIRST:LEAST:MOST."""
+        """Return the figure of an option, PATH=FIRST:LEAST:MOST."""
         path, _, numbers = text.partition("=")
         first, least, most = (float(word) for word in numbers.split(":"))
         if not 0 <= least <= first <= most or least == most:
@@ -100,7 +100,7 @@ def fit(rows: Sequence[Row], figures: Sequence[Figure], software: str, steps: in
 
 
 def _solved(slopes: Any, errors: Any, at: Any, low: Any, high: Any) -> Any:
-    """The least squares of errors that are linear, within limits: figures at a limit stay there."""
+    """Return the least squares of errors that are linear, within limits: figures at a limit stay there."""
     free = np.ones(len(at), np.bool_)
     result = at.copy()
     for _ in range(len(at) + 1):
@@ -124,7 +124,7 @@ def _errors(rows: Sequence[Row], figures: Sequence[Figure], software: str, at: A
 
 
 def description(figures: Sequence[Figure], software: str, values: Sequence[float]) -> dict[str, Any]:
-    """A file of software that is like another but for the figures."""
+    """Return a file of software that is like another but for the figures."""
     from et_sim.workloads.software.reading import keys_of_software
 
     content: dict[str, Any] = keys_of_software(software)
@@ -137,7 +137,7 @@ def description(figures: Sequence[Figure], software: str, values: Sequence[float
 
 
 def steps_of(path: Path, chosen: str) -> list[Row]:
-    """The rows of a CSV file with commands."""
+    """Return the rows of a CSV file with commands."""
     numbers = _numbers(chosen)
     with path.open(encoding="utf-8") as file:
         return [
@@ -167,7 +167,7 @@ def _of_commands(row: dict[str, str], folder: Path) -> Simulate:
 
 
 def iterations_of(path: Path, chosen: str) -> list[Row]:
-    """The rows of a table of iterations that are timed, of machines with a preset."""
+    """Return the rows of a table of iterations that are timed, of machines with a preset."""
     from et_sim.validation.predictions import machine_named
     from et_sim.validation.rows import iterations_of as read
 
@@ -197,7 +197,7 @@ def _of_plan(iteration: Any, machine: str) -> Simulate:
 
 
 def _numbers(text: str) -> set[int]:
-    """Of FIRST-LAST, FIRST-LAST:EVERY, or several with commas between."""
+    """Return the numbers of FIRST-LAST, FIRST-LAST:EVERY, or several with commas between."""
     numbers: set[int] = set()
     for part in text.split(","):
         span, _, every = part.partition(":")
@@ -207,7 +207,7 @@ def _numbers(text: str) -> set[int]:
 
 
 def percent(errors: np.ndarray) -> float:
-    """The mean error, both ways alike."""
+    """Return the mean error, both ways alike."""
     return 100 * math.expm1(float(np.abs(errors).mean()))
 
 

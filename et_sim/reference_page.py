@@ -496,7 +496,7 @@ def _generators() -> Iterator[KeyTable]:
 
 
 def _software_parts() -> Iterator[KeyTable]:
-    """The objects of a description of software."""
+    """Yield the tables of objects in a description of software."""
     objects = {
         "plan": PlanDefaults,
         "element-wise": ElementWise,

@@ -284,7 +284,7 @@ class Device(Struct, frozen=True, eq=False):
         )
 
     def _part_of(self, operation: Operation) -> float:
-        """Which part of the rate of the best kernel a kernel of attention reaches."""
+        """Return the part of the best rate that a kernel of attention reaches."""
         kernel = self.device.attention_kernels.get(operation.kernel)
         if kernel is None:
             return 1.0

@@ -83,7 +83,7 @@ class MadeFor:
     processors: int = count("That a collective takes from kernels at most; 0: as its library has it.", 0)
 
     def as_written(self) -> dict[str, Any]:
-        """As a manifest has it."""
+        """Return the keys of a manifest that it has values for."""
         keys = keys_of(MadeFor)
         values = (self.name, self.about, self.launch_ns, self.step_ns, self.processors)
         return {key.name: value for key, value in zip(keys, values, strict=True) if value}

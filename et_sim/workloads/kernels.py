@@ -56,14 +56,14 @@ def quantised(kernel: Kernel, outputs: int, value_bytes: int, dtype: str) -> Ker
 def cast(
     name: str, values: int, value_bytes: int, dtype: str, copies: int, reads: int = 1, launches: int = 1
 ) -> Kernel:
-    """Values read so often, and written in another datatype, along rows and along columns if need be."""
+    """Return the kernel that reads values so often, and writes them as another type, in one layout or two."""
     shape = shapes.elementwise(values, 1, CAST)
     moved = reads * values * value_bytes + copies * stored_bytes(values, dtype)
     return Kernel(name, values * CAST, moved, shape, launches=launches)
 
 
 def transposed(name: str, values: int, dtype: str) -> Kernel:
-    """Values that a kernel before has cast along rows, written along columns, too."""
+    """Return the kernel that writes values along columns, which one before has cast along rows."""
     shape = shapes.elementwise(values, 1, 1)
     return Kernel(name, values, 2 * stored_bytes(values, dtype), shape)
 

@@ -15,6 +15,7 @@ from training_jobs import decoder, rows_named
 
 import et_sim
 from et_sim.basics.errors import InputError, UsageError
+from et_sim.cli import main
 from et_sim.trace import Trace, Workload, write_manifest
 from et_sim.trace.files import read_workload
 from et_sim.workloads import Model, Plan, make_training
@@ -381,3 +382,20 @@ def test_the_page_lists_every_description() -> None:
     page = (Path(et_sim.__file__).parents[1] / "docs" / "software.md").read_text(encoding="utf-8")
     rows = [line for line in page.splitlines() if line.startswith("| `")]
     assert rows == [f"| `{name}` | {read_software(name).about} |" for name in software_names()]
+
+
+def test_a_run_prints_the_software_and_puts_it_into_its_summary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_manifest(job(tmp_path, {"host": {"launch": "5us"}}), tmp_path / "job.workload.json")
+    machine = {"system.json": system(profile="corrected"), "network.yml": network(["Ring"], [1])}
+    for name, content in machine.items():
+        (tmp_path / name).write_text(json.dumps(content), encoding="utf-8")
+    command = ["run", "job.workload.json", "--system", "system.json", "--network", "network.yml"]
+    assert main([*command, "--out", "out"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("assumes") and "a test, 5 µs" in line for line in lines[:6])
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text(encoding="utf-8"))
+    assert summary["software"]["about"] == "a test"
+    assert summary["software"]["launch"] == 5000

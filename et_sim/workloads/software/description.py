@@ -52,7 +52,7 @@ class Pass:
     launches: int = _launches("Kernels.", 1, stated=True)
 
     def bytes(self, value_bytes: int) -> int:
-        """Bytes that memory moves for each value, rounded up."""
+        """Return the bytes that memory moves for each value, rounded up."""
         return -int(-(self.values * value_bytes + self.fp32 * FP32_BYTES) // 1)
 
 
@@ -134,7 +134,7 @@ class Host:
 
     @property
     def each_ns(self) -> float:
-        """What a launch takes in effect."""
+        """Return what a launch takes in effect."""
         return 0.0 if self.graphs else self.launch_ns
 
 
@@ -219,7 +219,7 @@ class Software:
 
     @property
     def plan_options(self) -> dict[str, Any]:
-        """The options of a plan that it has defaults for."""
+        """Return the options of a plan that it has defaults for."""
         return {name: value for name, value in asdict(self.plan).items() if value is not None}
 
 

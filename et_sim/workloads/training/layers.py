@@ -87,11 +87,11 @@ class Layers(Struct, frozen=True):
 
     @property
     def by(self) -> Software:
-        """What runs them."""
+        """Return the software that runs them."""
         return self.plan.by
 
     def _unfused(self, name: str, values: int, operations: int, ways: BothWays) -> Passing:
-        """The kernels that software has for a part that it does not fuse."""
+        """Return the kernels that software has for a part that it does not fuse."""
         size = self.plan.value_bytes
         there, back = (
             passing(name, values, way.bytes(size), operations, way.launches)
@@ -157,7 +157,7 @@ class Layers(Struct, frozen=True):
         return LowRank.of(product, plan.lora_rank)
 
     def _products(self, names: tuple[str, ...], columns: tuple[int, ...], gathers: int) -> Products:
-        """Those of a layer's inputs, if software has them apart; the first one gathers inputs again."""
+        """Return products of the same inputs, of which the first one gathers these again."""
         hidden, size = self.model.hidden, self.plan.value_bytes
         products = tuple(
             self._product(name, width, hidden, gathers=0 if at else gathers)
@@ -170,7 +170,7 @@ class Layers(Struct, frozen=True):
 
     @property
     def are_apart(self) -> bool:
-        """Whether products of the same inputs are apart; chunks of overlapped ones are not."""
+        """Return whether products of the same inputs are apart; chunks of overlapped ones are not."""
         return self.by.splits_products and self.plan.tensor_overlap == 1
 
     def _enter(self, name: str) -> Enter:
@@ -290,7 +290,7 @@ class Layers(Struct, frozen=True):
         return Passing(there, (*back, *bias))
 
     def _rotary(self, values: int, *, is_turned: bool) -> tuple[tuple[Kernel, ...], tuple[Kernel, ...]]:
-        """Kernels forward and backward, with copies of keys and values for every query head."""
+        """Return kernels forward and backward, with copies of keys and values for every query head."""
         attention, size = self.model.attention, self.plan.value_bytes
         rotary = Passing((), ())
         if is_turned and self.by.element_wise.rotary:

@@ -359,7 +359,7 @@ class Plan:
 
     @property
     def by(self) -> Software:
-        """The description of the software."""
+        """Return the description of the software."""
         from et_sim.workloads.software import read_software
 
         return read_software(self.software)

@@ -372,9 +372,9 @@ class _Step:
         return self.units[pass_.chunk]
 
     def _need(self, order: Sequence[Unit], unit: Unit, kept: int = 0) -> None:
-        """Where weights are shared: gather these, and the next ones of the pass.
+        """Gather weights that are shared, and the next ones of the pass.
 
-        So many units have theirs from the pass before, if that was through them.
+        The first `kept` units have theirs from the pass before, if that was through them.
         """
         if self.plan.zero < 3:
             self._need_updated(order, unit)
@@ -396,7 +396,7 @@ class _Step:
             self.work.where = ""
 
     def _need_updated(self, order: Sequence[Unit], unit: Unit) -> None:
-        """Where the step before has updated shares: gather all weights of a piece at its first pass."""
+        """Gather all weights of a piece at its first pass, where the step before has updated shares."""
         if self.plan.zero == 0 or not self.plan.by.shares.updated_ahead:
             return
         for other in order:
