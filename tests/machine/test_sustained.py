@@ -1,0 +1,34 @@
+"""What devices by name sustain at their limits of power, against published and measured products."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from et_sim import TraceBuilder
+from et_sim.compute import compute_model
+from et_sim.machine.presets import preset
+from et_sim.machine.readers import read_system_alone
+
+# 10^12 operations per second. Fitted to: A100, H100, B200, V100; of GB300, 1,600 to 2,174 are published.
+SUSTAINED = [
+    ("a100-dgx-80gb", "bf16", "gemm 8192 8192 8192", 257, 0.01),
+    ("h100-dgx", "bf16", "gemm 3072 51200 51200", 705, 0.05),
+    ("b200-dgx", "bf16", "gemm 16384 65536 10240", 1361, 0.1),
+    ("v100-dgx-1", "fp16", "gemm 8192 8192 8192", 95, 0.02),
+    ("gb300-nvl72", "bf16", "gemm 8192 8192 8192", 1887, 0.16),
+]
+
+
+@pytest.mark.parametrize(("machine", "datatype", "shape", "sustained", "within"), SUSTAINED)
+def test_large_products_take_what_boards_sustain_at_their_limit(
+    machine: str, datatype: str, shape: str, sustained: float, within: float
+) -> None:
+    build = TraceBuilder()
+    build.compute("product", layer_shape=shape, dtype=datatype)
+    model = compute_model(read_system_alone(preset(machine).system))
+    durations = model.durations(build.build(), np.arange(1), 0)
+    rows, columns, inner = map(int, shape.split()[1:])
+    assert 2 * rows * columns * inner / durations.ns[0] / 1000 == pytest.approx(sustained, rel=within)
+    assert durations.utilisation is not None
+    assert durations.utilisation.clock[0] < 1
