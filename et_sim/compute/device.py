@@ -138,7 +138,7 @@ class _Work(Struct, frozen=True, eq=False):
     of_device: IntColumn
 
     def figure(self, name: str) -> FloatColumn:
-        """A number of the device, as each kernel finds it."""
+        """Return a number of the device, as each kernel finds it."""
         return np.array([float(getattr(device, name)) for device in self.devices])[self.of_device]
 
 
