@@ -54,7 +54,7 @@ FAMILIES = (
 
 
 def family_of(kind: str) -> Family:
-    """The family of a kind of operation."""
+    """Return the family of a kind of operation."""
     return next(family for family in FAMILIES if kind in family.kinds)
 
 
@@ -88,21 +88,21 @@ class Target(Struct, frozen=True):
         return self.entry or (self.lead if self.family.kinds == ATTENTION else "")
 
     def found(self, device: RooflineDevice) -> RooflineDevice:
-        """The device as these kernels find it."""
+        """Return the device with its constants for these kernels."""
         return device.of_kind(self.lead, self.datatype or device.datatype)
 
 
 def target_of(
     device: RooflineDevice, family: Family, lead: str, datatype: str, includes: frozenset[str] = frozenset()
 ) -> Target:
-    """The target for rows of a datatype; where its peak is that of the device's own, it is the device's."""
+    """Return the target for rows of a datatype: the device itself, where that is its own or has its peak."""
     own = device.peaks.get(device.datatype)
     is_own = not datatype or family.kinds not in (PRODUCTS, ATTENTION) or device.peaks.get(datatype) == own
     return Target(family, lead, "" if is_own else datatype, includes)
 
 
 def changed(device: RooflineDevice, entry: str, **figures: Any) -> RooflineDevice:
-    """The device with other figures, in an entry of its kinds if one is named."""
+    """Return the device with other figures, in an entry of its kinds if one is named."""
     if not entry:
         return replace(device, **figures)
     kind = replace(device.kinds.get(entry, KernelKind()), **figures)
@@ -178,7 +178,7 @@ def _of_tiles(found: RooflineDevice, target: Target) -> list[Factor]:
 
 
 def _with_parts(device: RooflineDevice, target: Target) -> RooflineDevice:
-    """The device with what all products reach as a part that every tile does.
+    """Return the device with the efficiency of products as a part of every tile.
 
     Tiles of a datatype that has none yet are those of the device, whose steps have as many bytes.
     """

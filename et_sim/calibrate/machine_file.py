@@ -64,7 +64,7 @@ def calibrated_machine(
 
 
 def accuracy_entry(unseen: Sequence[float]) -> dict[str, Any]:
-    """What `accuracy` states of a class of time, from predicted by measured of rows that a fit had not seen.
+    """Return the entry of `accuracy` for a class of time, from predicted by measured of rows outside the fit.
 
     The standard error follows from the mean of |ln|, which single rows far off do not decide. Other software,
     of which rows on one machine tell nothing, is common to all times, and stated for these.
@@ -145,7 +145,7 @@ SEE, ELSE, BEFORE = f"see {NAME}", "; others: ", "; before: "
 
 
 def device_of(machine: str) -> RooflineDevice:
-    """What the machine of a name is made of."""
+    """Return the device of the machine with a name."""
     rules = read_system_alone(preset(machine).system).compute
     if len(rules) != 1 or not isinstance(rules[0].settings, RooflineDevice):
         raise UsageError(f"{machine} has other rules than one roofline", remedy="calibrate one that has")
@@ -153,7 +153,7 @@ def device_of(machine: str) -> RooflineDevice:
 
 
 def accuracy_of(device: RooflineDevice, held_out: Iterable[tuple[Measured, float]]) -> dict[str, Any]:
-    """What the device states of classes of kernels, from rows that a fit had not seen.
+    """Return the device's `accuracy` of classes of kernels, from rows outside the fit.
 
     Datatypes that have figures of their own are apart.
     """
@@ -172,7 +172,7 @@ def accuracy_of(device: RooflineDevice, held_out: Iterable[tuple[Measured, float
 def device_changes(
     machine: str, before: RooflineDevice, after: RooflineDevice, accuracy: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Keys whose figures are others now, with their sources and what is still estimated."""
+    """Return keys whose figures are others now, with their sources and estimates."""
     old = as_one_file(machine)["device"]
     keys: dict[str, Any] = {}
     if after.tiles != before.tiles:
@@ -207,7 +207,7 @@ def device_changes(
 
 
 def _before(old: dict[str, Any], name: str) -> str:
-    """Where a figure is from, and where it was from before: other figures may refer to that."""
+    """Return the source of a figure, with the one before: other figures may refer to that."""
     source = {**old["sources"], **old["estimates"]}.get(name, "")
     kept = (
         source.partition(BEFORE)[2] if source.startswith(SEE) else "" if source.startswith("see ") else source
@@ -216,7 +216,7 @@ def _before(old: dict[str, Any], name: str) -> str:
 
 
 def _source(old: dict[str, Any], name: str, kinds: Iterable[str]) -> str:
-    """Where figures of kinds are from, before those of the others."""
+    """Return the source of figures of kinds, before those of the others."""
     source = {**old["sources"], **old["estimates"]}.get(name, "")
     rest = source.partition(ELSE)[2] if source.startswith(SEE) else source
     return f"{SEE}: {', '.join(kinds)}" + (f"{ELSE}{rest}" if rest else "")
@@ -231,7 +231,7 @@ def _changed(before: Efficiency, after: Efficiency) -> dict[str, float]:
 def _changed_kinds(
     before: Mapping[str, KernelKind], after: Mapping[str, KernelKind]
 ) -> dict[str, dict[str, Any]]:
-    """Entries of `kinds`, each with the keys whose figures are others now."""
+    """Return entries of `kinds`, each with the keys whose figures are others now."""
     names = dict(zip(FIELDS, (key.name for key in keys_of(KernelKind)), strict=True))
     changed = {}
     for name, kind in after.items():
@@ -246,7 +246,7 @@ def _changed_kinds(
 
 
 def _written(value: Any) -> Any:
-    """A fitted figure of a kind of kernels as a file has it."""
+    """Return a fitted figure of a kind of kernels in the form of a file."""
     match value:
         case tuple():
             return [[tile.rows, tile.columns, tile.step, float(f"{tile.part:.4g}")] for tile in value]

@@ -53,7 +53,7 @@ LEAST_STEPS = 4  # that a split leaves to each part
 
 
 def waste(device: RooflineDevice, operations: Sequence[Operation]) -> tuple[FloatColumn, FloatColumn]:
-    """Of each operation: as one piece, and split in the best way, if that is better."""
+    """Return the waste of each operation: as one piece, and split in the best way, if that is better."""
     whole, split = np.ones(len(operations)), np.ones(len(operations))
     products = [at for at, operation in enumerate(operations) if operation.kind in PRODUCTS]
     if device.tiles and products:
@@ -93,7 +93,7 @@ class _Products(Struct, frozen=True):
         )
 
     def operations(self, device: RooflineDevice, parts: int) -> FloatColumn:
-        """Those of the best tile, where the inner side is split into so many parts."""
+        """Return the operations with the best tile, where the inner side is split into so many parts."""
         best = np.full(len(self.inner), math.inf)
         for tile in device.tiles:
             steps = -(-self.inner // (parts * tile.step))
@@ -120,7 +120,7 @@ def _of_attention(device: RooflineDevice, operation: Operation) -> float:
 
 
 def _waves(device: RooflineDevice, tiles: Any) -> Any:
-    """Of all processors, as if none were idle."""
+    """Return the tiles of whole waves, of all processors."""
     return -(-tiles // device.processors) * device.processors
 
 
@@ -142,7 +142,7 @@ class _Work(Struct, frozen=True, eq=False):
     of_device: IntColumn
 
     def figure(self, name: str) -> FloatColumn:
-        """A number of the device, as each kernel finds it."""
+        """Return a number of the device, as each kernel finds it."""
         return np.array([float(getattr(device, name)) for device in self.devices])[self.of_device]
 
 
@@ -301,7 +301,7 @@ class Device(Struct, frozen=True, eq=False):
         return self._known[text]
 
     def _waste_of(self, shapes: list[tuple[str, int]]) -> FloatColumn:
-        """A row for each shape and datatype."""
+        """Return a row for each shape and datatype."""
         new: dict[tuple[str, int], list[tuple[str, int]]] = {}
         for shape in dict.fromkeys(shapes):
             if shape not in self._waste:
@@ -355,7 +355,7 @@ class Device(Struct, frozen=True, eq=False):
 
 
 def _parts(name: str, work: _Work, size: FloatColumn) -> tuple[FloatColumn, tuple[list[str], IntColumn]]:
-    """Which part of a peak each kernel reaches by the efficiency of this name, and by whose curve."""
+    """Return the part of a peak that each kernel reaches by an efficiency, and the name of its curve."""
     efficiencies, which, names = np.ones(len(size)), np.zeros(len(size), np.int64), list[str]()
     for number, (kind, device) in enumerate(zip(work.kind, work.devices, strict=True)):
         efficiency: Efficiency = getattr(device, name)

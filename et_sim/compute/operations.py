@@ -38,7 +38,7 @@ class Product(Struct, frozen=True):
 
     @property
     def operations(self) -> int:
-        """Of all of them."""
+        """Return the operations of all of them."""
         return 2 * self.rows * self.columns * self.inner * self.count
 
 
@@ -53,7 +53,7 @@ class Operation(Struct, frozen=True):
     kernel: str = ""  # of attention, if it is not the best of the device
 
     def times(self, count: int) -> Operation:
-        """So many of them."""
+        """Return the operation so many times."""
         products = tuple(
             Product(product.rows, product.columns, product.inner, product.count * count)
             for product in self.products
@@ -78,7 +78,7 @@ class Form(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """As it is written."""
+        """Return the shape as it is written."""
         required = len(self.numbers) - self.optional
         words = [*self.numbers[:required], *(f"[{number}]" for number in self.numbers[required:])]
         return " ".join(
@@ -243,7 +243,7 @@ class Shape(Struct, frozen=True):
 
     @property
     def operation(self) -> Operation:
-        """What it stands for."""
+        """Return the operation that the shape stands for."""
         form = FORMS[self.kind]
         options = {"causal": self.causal} if form.may_be_causal else {}
         operation = form.make(*self.numbers, **options).times(self.count)

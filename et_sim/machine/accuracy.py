@@ -112,7 +112,7 @@ class Accuracy(Struct, frozen=True):
         return self.terms[WHOLE]
 
     def of_kernel(self, shape: str, datatype: str = "") -> str:
-        """Return the class of kernels of such a shape; that of the datatype, if it is named, comes first."""
+        """Return the class of kernels of such a shape; that of the datatype comes first."""
         kinds = [kind for kind in (small_kind(shape), shape.partition(" ")[0]) if kind in OPERATIONS]
         of_datatype = [f"{kind} {datatype}" for kind in kinds if datatype]
         known = next((kind for kind in (*of_datatype, *kinds) if kind in self.terms), "")
@@ -134,7 +134,7 @@ class Accuracy(Struct, frozen=True):
         return (named if software else assumed, *of_plan)
 
     def of_kernel_alone(self, shape: str, datatype: str = "") -> Composition | None:
-        """What the time of a kernel of such a shape consists of."""
+        """Return the parts that the time of a kernel of such a shape consists of."""
         kind = self.of_kernel(shape, datatype)
         return Composition.of(self.device, self.whole, self.terms, {(kind, shape): 1.0})
 
@@ -262,6 +262,6 @@ def read_accuracy(given: dict[str, Any] | None, section: Section, remarks: Remar
 
 
 def _is_of_datatype(name: str) -> bool:
-    """Whether a class is of an operation in one datatype: `gemm fp8`."""
+    """Check whether a class is of an operation in one datatype: `gemm fp8`."""
     operation, _, datatype = name.partition(" ")
     return operation in OPERATIONS and datatype in BITS

@@ -49,7 +49,7 @@ class Curve(Struct, frozen=True):
         return speed
 
     def raised(self, multiple: float) -> Curve:
-        """With a multiple of every part."""
+        """Return it with a multiple of every part."""
         return structs.replace(self, peak=self.peak * multiple)
 
 
@@ -63,11 +63,11 @@ class Efficiency(Struct, frozen=True):
         return self.curves.get(kind) or self.curves.get(OTHER) or Curve()
 
     def with_curve(self, kind: str, curve: Curve) -> Efficiency:
-        """With the curve of a kind in place of its own."""
+        """Return it with a curve in place of that of a kind."""
         return Efficiency(MappingProxyType({**self.curves, kind: curve}))
 
     def better(self, kind: str, multiple: float) -> Efficiency:
-        """With the curve of a kind multiplied, if it has one of its own."""
+        """Return it with the curve of a kind multiplied, if the kind has one of its own."""
         if kind not in self.curves:
             return self
         return self.with_curve(kind, self.curves[kind].raised(multiple))

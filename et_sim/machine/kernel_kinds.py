@@ -44,12 +44,12 @@ class KernelKind:
     query_prologue: float | None = number("In place of `query-prologue`.", None, maximum=LARGEST)
 
     def slower(self, multiple: float) -> KernelKind:
-        """With a multiple of what launches and splits take."""
+        """Return it with a multiple of the times of launches and splits."""
         times = {name: getattr(self, name) for name in ("launch_ns", "split_ns")}
         return replace(self, **{name: ns * multiple for name, ns in times.items() if ns is not None})
 
     def better(self, field: str, multiple: float) -> KernelKind:
-        """With a multiple of one of its efficiencies, if it has it."""
+        """Return it with a multiple of one of its efficiencies, if it has that one."""
         curve: Curve | None = getattr(self, field)
         changed: dict[str, Any] = {} if curve is None else {field: curve.raised(multiple)}
         return replace(self, **changed)
@@ -84,7 +84,7 @@ KINDS = Kind(
 
 
 def constants_of(kinds: Mapping[str, KernelKind], operation: str, datatype: str) -> dict[str, Any]:
-    """Fields of the device that are others for kernels of an operation and a datatype."""
+    """Return fields of the device that are others for kernels of an operation and a datatype."""
     found: dict[str, Any] = {}
     for name, fields in _entries(operation, datatype):
         if name in kinds:
@@ -94,7 +94,7 @@ def constants_of(kinds: Mapping[str, KernelKind], operation: str, datatype: str)
 
 
 def _entries(operation: str, datatype: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Names of entries that hold, the most special last, and the fields that each may give."""
+    """Yield names of entries that hold, the most special last, and the fields that each may give."""
     lead = LEADS.get(operation)
     if lead is not None:
         cut = tuple(field for field in FIELDS if field not in PARTS)

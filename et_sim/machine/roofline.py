@@ -216,7 +216,7 @@ class RooflineDevice:
                 )
 
     def of_kind(self, operation: str, datatype: str) -> RooflineDevice:
-        """The device as kernels of an operation and a datatype find it."""
+        """Return the device with its constants for kernels of an operation and a datatype."""
         changes = constants_of(self.kinds, operation, datatype)
         for name in PARTS:
             if name in changes:
@@ -230,7 +230,7 @@ class RooflineDevice:
 
     @property
     def figures(self) -> tuple[str, ...]:
-        """What can be multiplied."""
+        """Return the names of figures that can be multiplied."""
         return tuple(self._places)
 
     @property

@@ -1,4 +1,4 @@
-"""What measured times of kernels include besides the kernel, by what their table says of it.
+"""Kernels that measured times include besides the one they are of, by the words of their table.
 
 A product in 8 bits or less that a framework runs on activations in 16 bits turns these into its datatype
 before; attention of an inference engine writes keys and values of each token into its cache, rows that an
@@ -20,7 +20,7 @@ WIDE = 16  # bits of activations before they are quantised
 
 
 def included_kernels(facts: Mapping[str, Any], shape: str) -> tuple[str, ...]:
-    """Shapes of the kernels, in the datatype of the row, whose times a row of a table includes."""
+    """Return shapes of the kernels, in the datatype of the row, whose times a row of a table includes."""
     text = f"{facts.get('software', '')}; {facts.get('how', '')}"
     kind, *words = shape.split()
     if not all(word.isascii() and word.isdecimal() for word in words[:6]):
