@@ -209,7 +209,11 @@ def test_a_ring_passes_keys_on_and_their_gradients_all_the_way_round(context: in
 def test_tokens_cross_to_their_experts_and_back_in_both_directions() -> None:
     model, plan = with_experts(), Plan(data=4, expert=4, micro_batches=3)
     result = moved(make_training(model, plan).templates[0])
-    assert result["expert", "all_to_all"] == 3 * 3 * 4 * model.sequence * 2 * model.hidden * 2
+    copies, weight = model.sequence * 2, 4
+    each = (
+        4 * copies * model.hidden * 2 + 2 * copies * weight
+    )  # weights go to the experts, and gradients back
+    assert result["expert", "all_to_all"] == 3 * 3 * each
 
 
 def test_tied_weights_are_reduced_between_the_first_and_the_last_stage() -> None:
@@ -378,7 +382,7 @@ def test_no_timing_makes_a_job_hang(
         ({"micro_batches": 10**9}, "1,000,000,000 micro-batches of 4 layers are more than 20,000,000 nodes"),
         ({"tensor": 3}, "heads: 8, which 3 tensor-parallel ranks do not divide"),
         ({"context": 3}, "tokens of a sequence: 32, which 3 context-parallel ranks do not divide"),
-        ({"data": 2, "expert": 2}, "small has no experts (leave expert out)"),
+        ({"data": 2, "expert": 2}, "small has no experts (leave expert and expert_tensor out)"),
         ({"expert": 3}, "3 expert-parallel ranks do not divide the 1 of tensor x context x data"),
         (
             {"tensor": 2, "data": 2, "pipeline": 2, "expert": 2, "order": "tp-pp-ep-dp"},

@@ -165,7 +165,7 @@ def _check_groups(experts: Experts, place: str) -> None:
             f"a token takes {experts.chosen} experts of {chosen} of {groups} groups, which share"
             f" {experts.count} experts",
             place=place,
-            remedy="n_group divides n_routed_experts, and topk_group of these have enough experts for a token",
+            remedy="n_group divides n_routed_experts, and topk_group of these have enough experts",
         )
 
 
