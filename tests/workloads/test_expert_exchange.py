@@ -26,8 +26,9 @@ from et_sim.workloads.training.routing import odds_of, shares_met
 PART = FeedForward(128, is_gated=True)
 
 
-def model(count: int = 16, chosen: int = 4, **groups: int) -> Model:
-    return replace(with_experts(layers=1), experts=Experts(count, chosen, PART, **groups))
+def model(groups: int = 1, chosen_groups: int = 1) -> Model:
+    experts = Experts(16, 4, PART, groups=groups, chosen_groups=chosen_groups)
+    return replace(with_experts(layers=1), experts=experts)
 
 
 def layout(**given: Any) -> Plan:

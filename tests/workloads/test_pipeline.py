@@ -91,7 +91,7 @@ def neighbour(work: Pass, stages: int, place: int, way: int) -> int | None:
 
 
 def dual_makespan(stages: int, count: int, forward: int, backward: int, weights: int, pair: int) -> int:
-    """When all places are done, if two passes that run side by side take as long as `pair` and end together."""
+    """When all places are done; two passes that run side by side take as long as `pair` and end together."""
     orders = [passes("dualpipe", place, Shape(stages, count)) for place in range(stages)]
     length = {
         Direction.FORWARD: forward,

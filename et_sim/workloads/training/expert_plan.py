@@ -1,9 +1,9 @@
 """How a plan spreads experts over nodes, and which exchanges of their tokens it may ask for.
 
 - all-to-all: a rank sends a token once for each of its experts.
-- hierarchical: a rank sends a token once to each node of its experts, to the rank at its own place there; that
-  one copies it to the ranks of the node that have its experts. The way back is the same, with sums in place of
-  copies: of the experts of a rank, then of the ranks of a node.
+- hierarchical: a rank sends a token once to each node of its experts, to the rank at its own place there;
+  that one copies it to the ranks of the node that have its experts. The way back is the same, with sums in
+  place of copies: of the experts of a rank, then of the ranks of a node.
 - deepep: the same messages at the same time. Tokens are copied on while others arrive, and the kernels of the
   exchange put them in order and add them up, as those of DeepEP do.
 
@@ -61,7 +61,7 @@ def check_experts(plan: Plan) -> None:
         )
     if plan.overlaps_passes and plan.zero > 1:
         raise UsageError(
-            f"zero is {plan.zero}, and two passes at the same time would gather and reduce each other's weights",
+            f"zero is {plan.zero}, and two passes at the same time would reduce each other's gradients",
             remedy="give zero 0 or 1, or leave out overlap_experts and the schedule dualpipe",
         )
 
