@@ -61,8 +61,8 @@ class ExpertPlaces(Struct, frozen=True):
         stride, span, node = self.stride, self.size * self.stride, self.node_ranks
         if self.size % self.on_node or (node % stride and stride % node) or (node % span and span % node):
             raise UsageError(
-                f"nodes of {node} ranks cut the {self.size} expert-parallel ranks, {stride} apart, into unequal"
-                " parts",
+                f"nodes of {node} ranks cut the {self.size} expert-parallel ranks, {stride} apart, into"
+                " unequal parts",
                 remedy="give node_ranks, or numbers of ranks that divide it or are multiples of it",
             )
         nodes = self.size // self.on_node
