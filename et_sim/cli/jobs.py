@@ -316,6 +316,10 @@ def read_plan(options: Command, **usual: Any) -> Plan:
     for field, name in zip(fields(Plan), plan_options(), strict=True):
         if name in values:
             chosen[field.name] = not field.default if values[name] is True else values[name]
+    if "node_ranks" not in chosen and vars(options).get("machine"):
+        from et_sim.machine.presets import preset
+
+        chosen["node_ranks"] = preset(vars(options)["machine"]).node
     return plan_of(chosen, **usual)
 
 

@@ -1,8 +1,8 @@
 """Schedules of pipelines: which micro-batch a stage works on next, and in which direction.
 
 A schedule is a list of passes for each place along the pipeline. A rank holds one or several parts of the
-model ("chunks"): chunk c of place p is part c * stages + p. A forward pass may run beside the backward pass that
-follows, so that one computes while the other exchanges.
+model ("chunks"): chunk c of place p is part c * stages + p. A forward pass may run beside the backward pass
+that follows, so that one computes while the other exchanges.
 
 - gpipe: all forward passes, then all backward passes.
 - 1f1b: as many forward passes as fill the pipeline, then one backward and one forward pass in turn.
@@ -124,8 +124,8 @@ def _in_turn(forward: list[Pass], backward: list[Pass], warm_up: int, shape: Sha
 def dual_pipe(place: int, shape: Shape) -> Iterator[Pass]:
     """Micro-batches enter at both ends; forward passes of one pipeline run beside backward ones of the other.
 
-    Chunk 0 is the pipeline from place 0 on, chunk 1 the one from the last place on. Phase 0 is the pipeline whose
-    beginning is nearer to a place, phase 1 the other one.
+    Chunk 0 is the pipeline from place 0 on, chunk 1 the one from the last place on. Phase 0 is the pipeline
+    whose beginning is nearer to a place, phase 1 the other one.
     """
     half, each = shape.stages // 2, shape.micro_batches // 2
     is_far = place >= half

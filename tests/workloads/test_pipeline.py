@@ -79,6 +79,130 @@ def test_zero_bubble_fills_the_bubble_with_gradients_of_weights(stages: int, cou
     assert result == pytest.approx(count * (FORWARD + 2 * HALF) + bubble, abs=1)
 
 
+SHAPES_OF_PAIRS = st.tuples(st.integers(1, 6), st.integers(1, 6), st.integers(2, 4))
+
+
+def neighbour(work: Pass, stages: int, place: int, way: int) -> int | None:
+    """The place with the part ahead (1) or behind (-1), in the direction of a pipeline of dualpipe."""
+    part = (stages - 1 - place if work.chunk else place) + way
+    if not 0 <= part < stages:
+        return None
+    return stages - 1 - part if work.chunk else part
+
+
+def dual_makespan(stages: int, count: int, forward: int, backward: int, weights: int, pair: int) -> int:
+    """When all places are done; two passes that run side by side take as long as `pair` and end together."""
+    orders = [passes("dualpipe", place, Shape(stages, count)) for place in range(stages)]
+    length = {
+        Direction.FORWARD: forward,
+        Direction.BACKWARD: backward,
+        Direction.INPUTS: backward - weights,
+        Direction.WEIGHTS: weights,
+    }
+    done: dict[tuple[bool, int, int], int] = {}  # forward, micro-batch, place
+    clock, at = [0] * stages, [0] * stages
+    while any(at[place] < len(orders[place]) for place in range(stages)):
+        before = sum(at)
+        for place, order in enumerate(orders):
+            while at[place] < len(order):
+                group = order[at[place] : at[place] + 1 + order[at[place]].is_paired]
+                ready = [
+                    0
+                    if work.direction is Direction.WEIGHTS
+                    or (source := neighbour(work, stages, place, -1 if _is_forward(work) else 1)) is None
+                    else done.get((_is_forward(work), work.micro_batch, source))
+                    for work in group
+                ]
+                if None in ready:
+                    break
+                begin = max(clock[place], *(time for time in ready if time is not None))
+                clock[place] = begin + (pair if len(group) == 2 else length[group[0].direction])
+                for work in group:
+                    if work.direction is not Direction.WEIGHTS:
+                        done[_is_forward(work), work.micro_batch, place] = clock[place]
+                at[place] += len(group)
+        assert sum(at) > before, "no place can go on"
+    return max(clock)
+
+
+def _is_forward(work: Pass) -> bool:
+    return work.direction is Direction.FORWARD
+
+
+@pytest.mark.parametrize(("stages", "more"), [(2, 0), (4, 0), (4, 6), (8, 0), (8, 2), (16, 88)])
+@pytest.mark.parametrize(
+    ("forward", "backward", "weights", "pair"),
+    [(10, 20, 10, 30), (10, 20, 10, 24), (10, 20, 10, 20), (12, 20, 8, 30)],
+)
+def test_the_bubble_of_dualpipe_is_the_published_one(
+    stages: int, more: int, forward: int, backward: int, weights: int, pair: int
+) -> None:
+    """(PP / 2 - 1) (F&B + B - 3 W), of table 2 of the DeepSeek-V3 Technical Report.
+
+    That holds for the places in the middle, where gradients of inputs take as long as a forward pass; others
+    wait less, as more of their passes run alone.
+    """
+    count = 2 * stages + more
+    whole = dual_makespan(stages, count, forward, backward, weights, pair)
+    bubbles = []
+    for place in range(stages):
+        order = passes("dualpipe", place, Shape(stages, count))
+        kinds = Counter(work.direction for work in order)
+        pairs = sum(work.is_paired for work in order)
+        busy = pairs * pair + (kinds[Direction.FORWARD] - pairs) * forward
+        busy += (kinds[Direction.BACKWARD] - pairs) * backward
+        busy += kinds[Direction.INPUTS] * (backward - weights) + kinds[Direction.WEIGHTS] * weights
+        bubbles.append(whole - busy)
+    published = (stages // 2 - 1) * (pair + backward - 3 * weights)
+    assert max(bubbles) == bubbles[stages // 2] == published
+
+
+@given(st.integers(1, 8), st.integers(0, 12))
+def test_dualpipe_has_each_pass_once_in_order_and_never_waits_for_good(half: int, more: int) -> None:
+    stages = 2 * half
+    shape = Shape(stages, 2 * stages + 2 * more)
+    dual_makespan(stages, shape.micro_batches, 1, 2, 1, 3)
+    for place in range(stages):
+        order = passes("dualpipe", place, shape)
+        kept = most = 0
+        for chunk, numbers in enumerate((range(stages + more), range(stages + more, 2 * (stages + more)))):
+            for directions in (
+                {Direction.FORWARD},
+                {Direction.BACKWARD, Direction.INPUTS},
+                {Direction.BACKWARD, Direction.WEIGHTS},
+            ):
+                of_chunk = [
+                    work.micro_batch for work in order if work.chunk == chunk and work.direction in directions
+                ]
+                assert of_chunk == list(numbers)
+        for work, after in zip(order, [*order[1:], order[0]], strict=True):
+            kept += (work.direction is Direction.FORWARD) - (
+                work.direction in (Direction.BACKWARD, Direction.WEIGHTS)
+            )
+            most = max(most, kept)
+            if work.is_paired:
+                assert (work.direction, after.direction) == (Direction.FORWARD, Direction.BACKWARD)
+                assert work.micro_batch != after.micro_batch
+        assert most <= stages + 1  # as published: one more than pipelines of one direction keep
+
+
+@given(SHAPES_OF_PAIRS, st.sampled_from(["1f1b", "interleaved"]))
+def test_passes_in_pairs_are_of_different_micro_batches_or_parts(
+    numbers: tuple[int, int, int], name: str
+) -> None:
+    stages, count, chunks = numbers
+    shape = Shape(stages, count * stages, chunks if name == "interleaved" else 1, pairs=True)
+    for place in range(stages):
+        order = passes(name, place, shape)
+        seen: set[tuple[int, int]] = set()
+        for work, after in zip(order, [*order[1:], order[0]], strict=True):
+            if work.is_paired:
+                assert (work.direction, after.direction) == (Direction.FORWARD, Direction.BACKWARD)
+                assert (after.micro_batch, after.chunk) in seen  # its forward pass came before the pair
+            if work.direction is Direction.FORWARD:
+                seen.add((work.micro_batch, work.chunk))
+
+
 SHAPES = st.integers(1, 6).flatmap(
     lambda stages: st.tuples(st.just(stages), st.integers(1, 12), st.integers(2, 4))
 )
@@ -127,6 +251,11 @@ def test_1f1b_and_zero_bubble_keep_no_more_micro_batches_than_there_are_stages(
         ("1f1b", Shape(2, 2, 2), "1f1b has one chunk for each rank, and 2 are asked for"),
         ("interleaved", Shape(2, 2), "interleaved needs at least 2 chunks"),
         ("interleaved", Shape(4, 6, 2), "6 micro-batches are not whole rounds of 4 stages"),
+        ("dualpipe", Shape(3, 8), "of 3 and 8 (give even numbers of both)"),
+        ("dualpipe", Shape(4, 9), "of 4 and 9 (give even numbers of both)"),
+        ("dualpipe", Shape(4, 6), "6 micro-batches are too few for dualpipe, which fills two pipelines of 4"),
+        ("dualpipe", Shape(4, 8, pairs=True), "dualpipe runs passes in pairs anyway"),
+        ("zero-bubble", Shape(2, 4, pairs=True), "zero-bubble has no forward pass that may run beside"),
     ],
 )
 def test_schedules_that_make_no_sense_are_refused(name: str, shape: Shape, said: str) -> None:

@@ -215,7 +215,11 @@ def test_a_ring_passes_keys_on_and_their_gradients_all_the_way_round(context: in
 def test_tokens_cross_to_their_experts_and_back_in_both_directions() -> None:
     model, plan = with_experts(), Plan(data=4, expert=4, micro_batches=3)
     result = moved(make_training(model, plan).templates[0])
-    assert result["expert", "all_to_all"] == 3 * 3 * 4 * model.sequence * 2 * model.hidden * 2
+    copies, weight = model.sequence * 2, 4
+    each = (
+        4 * copies * model.hidden * 2 + 2 * copies * weight
+    )  # weights go to the experts, and gradients back
+    assert result["expert", "all_to_all"] == 3 * 3 * each
 
 
 def test_tied_weights_are_reduced_between_the_first_and_the_last_stage() -> None:

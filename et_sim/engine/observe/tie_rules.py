@@ -144,7 +144,7 @@ def _note_issue(run: Run, row: int, node: int, ready_ns: int) -> None:
 
 @works_on_tables
 def _needs_lane(run: Run, row: int, mark: Any, is_limited: int) -> None:
-    """A node that was ready is issued on a lane that has room, as some always have: what it does needs both."""
+    """A node that was ready is issued on a lane that has room: what it does needs both, where it may lack."""
     clock, lane, kind = run.clock[0], run.lane_marks[row], KINDS * row + OF_LANE
     if is_limited and may_change_places(clock, lane.freed):
         clock.origin = mixed(mixed(lane.freed.origin, clock.origin), kind)

@@ -46,6 +46,16 @@ class Preset(Struct, frozen=True):
         return f"{self.name}:{self.npus}{self.options}"
 
     @property
+    def node(self) -> int:
+        """How many NPUs a node has; all of them, if there are none."""
+        graph, machine = self.network.get("graph", {}), _data("machines", self.name)
+        if "npus-per-node" in graph:
+            return int(graph["npus-per-node"])
+        if "node" not in machine or graph:
+            return self.npus
+        return prod(self.network["npus_count"][: len(_node(machine))])
+
+    @property
     def wiring(self) -> list[str]:
         """What joins its NPUs, innermost first."""
         if "graph" not in self.network:

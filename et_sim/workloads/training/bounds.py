@@ -47,8 +47,8 @@ def ends_of_passes(
 ) -> list[int]:
     """When each place has done all its passes, one after the other, each after those that it needs.
 
-    `until_sent` says how long after its begin a pass has what the next place needs. Of two passes that run side
-    by side the second one may have that as if it had begun with the first.
+    `until_sent` says how long after its begin a pass has what the next place needs. Of two passes that run
+    side by side the second one may have that as if it had begun with the first.
     """
     sent: dict[_Key, int] = {}
     clock, at = [0] * plan.pipeline, [0] * plan.pipeline

@@ -1,8 +1,8 @@
-"""Between a router and the experts: who sends how many tokens to whom, and the kernels that put them in order.
+"""Between a router and the experts: who sends how many tokens to whom, and kernels that put them in order.
 
-What a rank does on the way to the experts, forward, is a list of legs: copies of rows, and exchanges. The way back
-is the same list from its end: sums in place of copies, and what was sent comes back. Gradients go the other way
-each time. On the way to the experts rows may have fewer bits; sums come back as values.
+What a rank does on the way to the experts, forward, is a list of legs: copies of rows, and exchanges. The way
+back is the same list from its end: sums in place of copies, and what was sent comes back. Gradients go the
+other way each time. On the way to the experts rows may have fewer bits; sums come back as values.
 
 A leg's `few` rows become `many`: a row is copied for each of its experts, nodes or ranks.
 
@@ -27,10 +27,10 @@ from et_sim.workloads.training.expert_plan import (
 )
 from et_sim.workloads.training.parts import ModelPart, Passing, Shared, ToExperts, Transfer
 
-WEIGHT_BYTES, COUNT_BYTES, SCORE_BYTES, CHOICE_BYTES = 4, 8, 4, 1  # of a copy; of an expert; of a score
-# Kernels, where they are fused, and where they are not. Not fused: cast, softmax, top k, two tables filled with
-# zeros and then scattered to, and sums of both for the loss that keeps experts even; a mask sorted, its indices
-# selected, rows taken; weights multiplied, sums filled with zeros, rows added.
+WEIGHT_BYTES, SCORE_BYTES, CHOICE_BYTES = 4, 4, 1  # of a copy; of a score
+# Kernels, where they are fused, and where they are not. Not fused: cast, softmax, top k, two tables filled
+# with zeros and then scattered to, and sums of both for the loss that keeps experts even; a mask sorted, its
+# indices selected, rows taken; weights multiplied, sums filled with zeros, rows added.
 ROUTER_LAUNCHES, ROUTER_BACK_LAUNCHES, INDEX_LAUNCHES = (2, 10), (1, 5), (3, 4)
 
 

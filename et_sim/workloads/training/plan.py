@@ -427,8 +427,29 @@ class Plan:
                 remedy="leave one of them out",
             )
         self._check_tensor()
-        expert_plan.check_experts(self)
+        self._check_experts()
         schedule(self.schedule, self.shape)
+
+    def _check_experts(self) -> None:
+        self.places_of_experts.check(self.expert_nodes)
+        if self.dispatch != AS_VALUES and self.expert == 1:
+            raise UsageError("dispatch is given, and no token is sent", remedy="give expert, 2 or more")
+        if self.dispatch not in (AS_VALUES, self.products):
+            raise UsageError(
+                f"dispatch is {self.dispatch}, and experts compute with {self.products}",
+                remedy=f"give products {self.dispatch}, or leave dispatch out",
+            )
+        if self.capacity_factor and self.expert_exchange != expert_plan.ALL_TO_ALL:
+            raise UsageError(
+                "capacity_factor is given, and which nodes a token still goes to is not known for"
+                f" {self.expert_exchange}",
+                remedy=f"leave it out, or take expert_exchange {expert_plan.ALL_TO_ALL}",
+            )
+        if self.overlaps_passes and self.zero > 1:
+            raise UsageError(
+                f"zero is {self.zero}, and two passes at the same time would reduce each other's gradients",
+                remedy="give zero 0 or 1, or leave out overlap_experts and the schedule dualpipe",
+            )
 
     def _check_tensor(self) -> None:
         if self.sequence_parallel and self.tensor == 1:
@@ -493,7 +514,7 @@ class Plan:
         if name == EXPERT_DATA:
             return self.tensor * self.context * self.data // (self.expert * self.expert_tensor)
         if name == expert_plan.EXPERT_RAIL:
-            return self.expert // expert_plan.experts_on_node(self)
+            return self.expert // self.places_of_experts.on_node
         return int(getattr(self, name.replace("-", "_")))
 
     @property
@@ -501,11 +522,17 @@ class Plan:
         """The ranks by their places."""
         axes = self.axes_of_experts
         if self.expert > 1:
-            within = expert_plan.experts_on_node(self)
+            within = self.places_of_experts.on_node
             axes = axes.split(
                 EXPERT, **{expert_plan.EXPERT_NODE: within, expert_plan.EXPERT_RAIL: self.expert // within}
             )
         return axes
+
+    @property
+    def places_of_experts(self) -> expert_plan.ExpertPlaces:
+        """Ranks with other experts."""
+        axis = self.axes_of_experts[EXPERT] if self.spreads_experts else (1, 1)
+        return expert_plan.ExpertPlaces(self.expert_exchange, *axis, self.node_ranks)
 
     @property
     def axes_of_experts(self) -> Axes:

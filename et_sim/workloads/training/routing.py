@@ -1,13 +1,13 @@
 """Where the experts of a token are: how many tokens of a rank go to some of the experts at all.
 
-A token takes a number of different experts. Where they are even, all sets of experts are equally likely; else a
-set is as likely as the product of the odds of its experts, which follow from their loads (the distribution of
-largest entropy with a fixed number of choices). Where a router limits a token to some groups of experts, such
-as those of four nodes, sets of groups are chosen likewise, and the experts are within these.
+A token takes a number of different experts. Where they are even, all sets of experts are equally likely; else
+a set is as likely as the product of the odds of its experts, which follow from their loads (the distribution
+of largest entropy with a fixed number of choices). Where a router limits a token to some groups of experts,
+such as those of four nodes, sets of groups are chosen likewise, and the experts are within these.
 
-So the number of sets is a coefficient of a polynomial: each expert is a factor 1 + odds x, each group a factor
-1 + y (its experts), and sets of M groups and K experts are the coefficient of y^M x^K. A part of the experts is
-not met by as many sets as the polynomial without its experts has.
+So the number of sets is a coefficient of a polynomial: each expert is a factor 1 + odds x, each group a
+factor 1 + y (its experts), and sets of M groups and K experts are the coefficient of y^M x^K. A part of the
+experts is not met by as many sets as the polynomial without its experts has.
 
 Not here: the loads of experts (`plan`), and what is sent (`exchanges`).
 """

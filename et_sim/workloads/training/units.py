@@ -216,8 +216,8 @@ def _layer(layers: Layers, layer: int, recompute: str) -> Unit:
 def _further_tokens(layers: Layers, number: int) -> Unit:
     """A layer that predicts one more token, with the embedding and the head of the model.
 
-    What the layer before gives and the embedding of the next token, both normed, are projected together. Before
-    the first of a rank that has not the embedding anyway comes a copy of that.
+    What the layer before gives and the embedding of the next token, both normed, are projected together. The
+    first one has a copy of the embedding, unless the rank has the embedding itself.
     """
     model, plan = layers.model, layers.plan
     name, layer = f"further token {number}", model.layers - 1
