@@ -90,7 +90,12 @@ def test_of_many_plans_no_run_is_shorter(plan: Plan, is_reference: bool) -> None
 @given(plans(), st.sampled_from([1, 2, 4]))
 def test_nor_of_plans_with_experts(plan: Plan, expert: int) -> None:
     inner = plan.tensor * plan.context * plan.data
-    how = {"expert": expert if inner % expert == 0 else 1, "sequence_parallel": plan.tensor > 1}
+    how: dict[str, Any] = {
+        "expert": expert if inner % expert == 0 else 1,
+        "sequence_parallel": plan.tensor > 1,
+    }
+    if plan.recompute == "op":  # which models with experts refuse
+        how["recompute"] = "norms+moe"
     _check(with_experts(), replace(plan, **how))
 
 

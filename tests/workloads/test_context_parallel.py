@@ -224,6 +224,24 @@ def test_folded_ranks_of_a_context_axis_end_as_unfolded_ones(how: dict[str, Any]
     assert folded.finish_ns.tolist() == unfolded.finish_ns.tolist()
 
 
+@pytest.mark.parametrize("balance", ["zigzag", "none"])
+def test_a_ring_hides_its_messages_behind_attention_but_for_the_last_gradients_of_a_layer(
+    balance: str,
+) -> None:
+    def end(bandwidth: float) -> int:
+        return run(
+            transformer(context=4, micro_batches=1, sequence=512, tflops=1e-3, context_balance=balance),
+            system=system(profile="corrected"),
+            network=network(["FullyConnected"], [4], bandwidth=bandwidth),
+        ).makespan_ns
+
+    message = 512 // 4 * 2 * 64 * 2  # keys and values of a rank, in bytes, and at 1 GB/s in ns
+    weights = 4 * 12 * 64 * 64 + 2 * 128 * 64  # of layers, embedding and head
+    replicas = 2 * 2 * weights * 3 // 4  # bytes of their gradients that a ring of replicas exchanges
+    hidden = end(1) - end(1e6)
+    assert hidden < 4 * 2 * message + replicas  # of ten messages in each of four layers
+
+
 def test_without_balance_the_last_rank_is_the_longest() -> None:
     ends = {
         balance: run(

@@ -448,6 +448,34 @@ def test_a_global_batch_beside_micro_batches_is_refused(capsys: pytest.CaptureFi
         model_and_plan(recipe, Path())
 
 
+def test_recipes_of_sweeps_have_all_options_of_a_plan() -> None:
+    options = {
+        "cp": 2,
+        "context-balance": "none",
+        "context-attention": "all-gather",
+        "document-tokens": 512,
+        "recompute": "norms+activation",
+        "recompute-layers": "every:2",
+        "offload-activations": True,
+        "no-dropout": True,
+        "lora-rank": 8,
+        "global-batch": 16,
+    }
+    _, plan = model_and_plan({"make": "llm", "model": "gpt2", "plan": options}, Path())
+    assert plan == Plan(
+        context=2,
+        context_balance="none",
+        context_attention="all-gather",
+        document_tokens=512,
+        recompute="norms+activation",
+        recompute_layers="every:2",
+        offload_activations=True,
+        dropout=False,
+        lora_rank=8,
+        micro_batches=16,
+    )
+
+
 @pytest.mark.parametrize("name", ["1f1b", "zero-bubble"])
 def test_stages_may_be_without_layers(name: str) -> None:
     plan = Plan(pipeline=4, stage_layers=(0, 1, 0, 3), micro_batches=3, schedule=name)
