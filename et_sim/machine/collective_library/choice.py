@@ -123,8 +123,8 @@ class Calibration:
         """Return the time over a network of a known kind.
 
         Within nodes, LL128 has the factor of steps with LL, as both wait for flags. Its own was fitted to
-        sizes of a node, where bandwidth hides it: of many ranks on many nodes, it would let the protocol of larger
-        messages start sooner.
+        sizes of a node, where bandwidth hides it: of many ranks on many nodes, it would let the protocol of
+        larger messages start sooner.
         """
         by_switches = way.algorithm in (NVLS, NVLS_TREE)
         base = self.base_ll if way.protocol is Protocol.LL else self.base
