@@ -122,13 +122,15 @@ class Calibration:
     def _between_us(self, way: Candidate, crossing: Crossing, between: Between, size: int) -> float:
         """Return the time over a network of a known kind.
 
-        Within nodes all protocols have the factor of steps with LL. The others tell one protocol from
-        another by sizes and ranks of a node only: of many ranks on many nodes they would say that the
-        protocols of large messages start sooner than those of small ones.
+        Within nodes, LL128 has the factor of steps with LL, as both wait for flags. Its own was fitted to
+        sizes of a node, where bandwidth hides it: of many ranks on many nodes, it would let the protocol of
+        larger messages start sooner.
         """
         by_switches = way.algorithm in (NVLS, NVLS_TREE)
         base = self.base_ll if way.protocol is Protocol.LL else self.base
-        latency = base * way.base_us + (self.nvls_step if by_switches else self.step_ll) * way.within_us
+        step = self.step_simple if way.protocol is Protocol.SIMPLE else self.step_ll
+        step = self.nvls_step if by_switches else step
+        latency = base * way.base_us + step * way.within_us
         latency += self.between_latency * crossing.messages * between.latency_us(crossing.step_us)
         most = crossing.most * (self.nvls_bandwidth if by_switches else 1.0)
         share = min(between.share * self.between_bandwidth, 1.0)
