@@ -169,7 +169,7 @@ def _of_commands(row: dict[str, str], folder: Path) -> Simulate:
 def iterations_of(path: Path, chosen: str) -> list[Row]:
     """Return the rows of a table of iterations that are timed, of machines with a preset."""
     from et_sim.validation.predictions import machine_named
-    from et_sim.validation.rows import iterations_of as read
+    from et_sim.validation.tables import iterations_of as read
 
     name, _, numbers = chosen.partition(":")
     table = next(table for table in json.loads(path.read_text(encoding="utf-8")) if table["id"] == name)

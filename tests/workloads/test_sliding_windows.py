@@ -36,10 +36,8 @@ def scores(trace: Trace) -> int:
     return int(trace.num_ops[is_core].sum())
 
 
-@given(st.integers(1, 40), st.integers(0, 50), st.integers(1, 3))
-def test_a_query_sees_itself_and_those_before_it_in_the_window(
-    sequence: int, window: int, batch: int
-) -> None:
+@given(st.integers(1, 40), st.integers(0, 50))
+def test_a_query_sees_itself_and_those_before_it_in_the_window(sequence: int, window: int) -> None:
     seen = [
         (query, key)
         for query in range(sequence)
