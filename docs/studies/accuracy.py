@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -108,10 +110,14 @@ def errors_table(found: Sequence[dict[str, Any]], judged: Sequence[Coverage]) ->
     of_band = {each.family: each for each in judged}
     families: dict[str, list[dict[str, Any]]] = {}
     for row in found:
-        if row["predicted_us"] is not None and not _is_bare(row):
-            families.setdefault(row["family"], []).append(row)
+        if not _is_bare(row):
+            of_family = families.setdefault(row["family"], [])
+            of_family += [row] if row["predicted_us"] is not None else []
     rows = []
     for family, some in families.items():
+        if not some:
+            rows.append((-math.inf, [f"**{family}**", "0", *["-"] * 7]))
+            continue
         errors = Errors.of([row["predicted_us"] / row["measured_us"] for row in some])
         is_fitted, band = some[0]["is_fitted"], of_band.get(family)
         cells = [
@@ -174,6 +180,14 @@ def range_text(found: Sequence[dict[str, Any]]) -> str:
     return table(("measured", "rows", "nearest family, MAPE %", "furthest", "which"), rows)
 
 
+def counts_text(found: Sequence[dict[str, Any]], public: int) -> str:
+    """Return how many rows the table has, and why others have no prediction."""
+    rows = [row for row in found if not _is_bare(row)]
+    why = Counter(row["how"] for row in rows if row["predicted_us"] is None)
+    counts = [f"The table has {len(rows) - why.total():,} of {public:,} public rows."]
+    return " ".join([*counts, *(f"Not predicted: {count:,}, as {reason}." for reason, count in why.items())])
+
+
 def _is_bare(row: dict[str, Any]) -> bool:
     return bool(row["family"].startswith(BARE))
 
@@ -196,7 +210,8 @@ def write(path: Path) -> None:
     judged = coverages(rows)
     sys.stdout.write("\n".join(lines(judged)) + "\n")
     BANDS.write_text(json.dumps(content(fitted(rows)), indent=2) + "\n", encoding="utf-8")
-    texts = {"errors": errors_table(found, judged), "coverage": coverage_text(judged)}
+    sentences = f"{counts_text(found, len(public_rows()))}\n\n{coverage_text(judged)}"
+    texts = {"errors": errors_table(found, judged), "coverage": sentences}
     write_study(PAGE, texts, {PICTURE: _picture(found)})
     write_study(README, {"range": range_text(found)}, {})
     quick = {(row.table, row.number) for row in quick_rows()}

@@ -9,9 +9,11 @@ import pytest
 from accuracy import (
     KEPT,
     PAGE,
+    counts_text,
     coverage_text,
     errors_table,
     mapes,
+    predicted,
     quick_rows,
     range_text,
     without_software,
@@ -54,6 +56,8 @@ def test_the_page_has_the_furthest_off_first_and_marks_bands_that_are_too_wide()
 
     found = [row("near", 1.1), row("far", 3.0), row("known", 1.2, is_fitted=True), row(BARE + "far", 9.0)]
     table = errors_table(found, [Coverage("far", 10, 8, 2.5), Coverage("near", 10, 8, 1.5)])
+    missing = errors_table([{**row("lost", 1.0), "predicted_us": None}], [])
+    assert missing.splitlines()[-1] == "| **lost** | 0 | - | - | - | - | - | - | - |"
     first, second, third = table.splitlines()[2:]
     assert first == "| **far** | 1 | 200.0 | 200.0 | 200.0 | +200.0 | 80 | 2.50, too wide | no |"
     assert second.startswith("| known | 1 | 20.0 |")
@@ -82,6 +86,13 @@ def test_the_readme_states_the_nearest_and_the_furthest_family() -> None:
         "| single kernels | 1 | 20 | 20 | products on A100; products on A100 |",
         "| collectives on a node | 1 | 30 | 30 | all-reduce on A100; all-reduce on A100 |",
     ]
+
+
+def test_rows_without_a_prediction_are_counted_with_their_reason() -> None:
+    rows = [{"family": "a", "predicted_us": None, "how": "a V100 is unknown"}] * 2
+    seen = {"family": "a", "predicted_us": 1.0, "how": "simulated"}
+    text = "The table has 1 of 9 public rows. Not predicted: 2, as a V100 is unknown."
+    assert counts_text([*rows, seen], 9) == text
 
 
 def test_a_row_without_its_software_is_the_same_job_otherwise() -> None:
