@@ -13,46 +13,57 @@ import json
 import math
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from accuracy_lines import line_of, public_rows
-from fit_bands import BANDS, WIDE, Coverage, content, coverages, fitted, lines, read_judged
+from fit_bands import (
+    BANDS,
+    BARE,
+    WIDE,
+    Coverage,
+    content,
+    coverages,
+    fitted,
+    lines,
+    mean_share,
+    read_judged,
+)
 from msgspec import structs
 from study_page import table, write_study
 
-from et_sim.validation.predictions import Prediction, predictions
+from et_sim.validation.predictions import predictions
 from et_sim.validation.row import Iteration, Row
-from et_sim.validation.rows import Errors, read_rows, shipped
+from et_sim.validation.rows import Errors
 from et_sim.views.drawing.planes import Kind, measured_picture
 from et_sim.workloads import Plan
 
 FOLDER = Path(__file__).parents[1]
 PAGE, KEPT, PICTURE = FOLDER / "accuracy.md", FOLDER / "accuracy.json", "accuracy.svg"
 README = FOLDER.parent / "README.md"
-QUICK = 64  # GPUs: training steps of fewer are predicted by the test, too
-ASSUMED = "training steps whose software is not stated"
+QUICK, EVERY = 64, 10  # the test predicts every tenth training step of fewer GPUs
 
 
 def quick_rows() -> list[Row]:
-    """Return the measurements that travel with et-sim, but the training steps of many GPUs."""
-    return [
-        row
-        for path in shipped()
-        for row in read_rows(path)
-        if not isinstance(row.job, Iteration) or row.job.plan.ranks < QUICK
-    ]
+    """Return measurements that the test predicts, too: of training steps, few of few GPUs."""
+    return [row for row in public_rows() if _is_quick(row)]
 
 
-def mapes(found: Sequence[Prediction]) -> dict[str, float]:
-    """Return the mean error of each line, in percent."""
+def _is_quick(row: Row) -> bool:
+    if not isinstance(row.job, Iteration):
+        return row.job is not None
+    return row.job.plan.ranks < QUICK and (row.number - 1) % EVERY == 0
+
+
+def mapes(found: Iterable[dict[str, Any]]) -> dict[str, float]:
+    """Return the mean error of each family, in percent."""
     ratios: dict[str, list[float]] = {}
-    for prediction in found:
-        line = line_of(prediction.row)
-        if prediction.ratio is not None and line is not None:
-            ratios.setdefault(line.name, []).append(prediction.ratio)
+    for row in found:
+        if row["predicted_us"] is not None:
+            ratios.setdefault(row["family"], []).append(row["predicted_us"] / row["measured_us"])
     return {name: round(Errors.of(some).mape, 2) for name, some in ratios.items()}
 
 
@@ -65,7 +76,7 @@ def without_software(row: Row) -> Row:
     return structs.replace(row, job=job)
 
 
-def predicted(rows: Sequence[Row], family: str = "") -> Iterator[dict[str, Any]]:
+def predicted(rows: Sequence[Row], begin: str = "") -> Iterator[dict[str, Any]]:
     """Yield what is kept of each prediction."""
     for number, prediction in enumerate(predictions(rows), 1):
         sys.stderr.write(f"\r{number} of {len(rows)}")
@@ -75,7 +86,7 @@ def predicted(rows: Sequence[Row], family: str = "") -> Iterator[dict[str, Any]]
                 "table": prediction.row.table,
                 "row": prediction.row.number,
                 "kind": prediction.row.kind,
-                "family": family or line.name,
+                "family": begin + line.name,
                 "is_fitted": line.is_fitted,
                 "measured_us": prediction.row.measured_us,
                 "predicted_us": prediction.predicted_us,
@@ -88,10 +99,10 @@ def predict(path: Path) -> None:
     """Write predictions of all public rows, and of today's training steps without their software."""
     rows = public_rows()
     steps = [row for row in rows if row.table in ("steps_today", "b200_training") and row.job is not None]
-    kinds = ((rows, ""), ([without_software(row) for row in steps], ASSUMED))
+    kinds = ((rows, ""), ([without_software(row) for row in steps], BARE))
     with path.open("w", encoding="utf-8") as file:
-        for some, family in kinds:
-            file.writelines(json.dumps(each) + "\n" for each in predicted(some, family))
+        for some, begin in kinds:
+            file.writelines(json.dumps(each) + "\n" for each in predicted(some, begin))
 
 
 def errors_table(found: Sequence[dict[str, Any]], judged: Sequence[Coverage]) -> str:
@@ -99,10 +110,14 @@ def errors_table(found: Sequence[dict[str, Any]], judged: Sequence[Coverage]) ->
     of_band = {each.family: each for each in judged}
     families: dict[str, list[dict[str, Any]]] = {}
     for row in found:
-        if row["predicted_us"] is not None and row["family"] != ASSUMED:
-            families.setdefault(row["family"], []).append(row)
+        if not _is_bare(row):
+            of_family = families.setdefault(row["family"], [])
+            of_family += [row] if row["predicted_us"] is not None else []
     rows = []
     for family, some in families.items():
+        if not some:
+            rows.append((-math.inf, [f"**{family}**", "0", *["-"] * 7]))
+            continue
         errors = Errors.of([row["predicted_us"] / row["measured_us"] for row in some])
         is_fitted, band = some[0]["is_fitted"], of_band.get(family)
         cells = [
@@ -127,11 +142,12 @@ def _band_cells(band: Coverage | None) -> tuple[str, str]:
 
 def coverage_text(judged: Sequence[Coverage]) -> str:
     """Return how many families are met, in a sentence."""
-    known = [each for each in judged if each.is_met is not None]
+    families = [each for each in judged if not each.family.startswith(BARE)]
+    known = [each for each in families if each.is_met is not None]
     met = sum(bool(each.is_met) for each in known)
-    mean = 100 * math.fsum(each.share for each in judged) / len(judged)
+    mean = 100 * mean_share(families)
     return (
-        f"All {len(judged)} families with equal weight: {mean:.0f} % of rows in the band. Of {len(known)}"
+        f"All {len(families)} families with equal weight: {mean:.0f} % of rows in the band. Of {len(known)}"
         f" families of 8 rows or more, {met} hold as many as a band of 80 % should, in a band no wider than a"
         " factor of 2."
     )
@@ -149,7 +165,7 @@ def range_text(found: Sequence[dict[str, Any]]) -> str:
     """Return the least and the largest mean error of families that nothing was fitted to, as a table."""
     ratios: dict[str, list[float]] = {}
     for row in found:
-        if row["predicted_us"] is not None and row["family"] != ASSUMED and not row["is_fitted"]:
+        if row["predicted_us"] is not None and not _is_bare(row) and not row["is_fitted"]:
             ratios.setdefault(row["family"], []).append(row["predicted_us"] / row["measured_us"])
     groups: dict[str, list[tuple[float, str, int]]] = {}
     for family, some in ratios.items():
@@ -164,10 +180,22 @@ def range_text(found: Sequence[dict[str, Any]]) -> str:
     return table(("measured", "rows", "nearest family, MAPE %", "furthest", "which"), rows)
 
 
+def counts_text(found: Sequence[dict[str, Any]], public: int) -> str:
+    """Return how many rows the table has, and why others have no prediction."""
+    rows = [row for row in found if not _is_bare(row)]
+    why = Counter(row["how"] for row in rows if row["predicted_us"] is None)
+    counts = [f"The table has {len(rows) - why.total():,} of {public:,} public rows."]
+    return " ".join([*counts, *(f"Not predicted: {count:,}, as {reason}." for reason, count in why.items())])
+
+
+def _is_bare(row: dict[str, Any]) -> bool:
+    return bool(row["family"].startswith(BARE))
+
+
 def _picture(found: Sequence[dict[str, Any]]) -> str:
     kinds: dict[str, list[tuple[float, float]]] = {}
     for row in found:
-        if row["predicted_us"] is not None and row["family"] != ASSUMED:
+        if row["predicted_us"] is not None and not _is_bare(row):
             points = kinds.setdefault(row["kind"].replace("_", "-"), [])
             points.append((row["measured_us"], row["predicted_us"]))
     mape = {name: Errors.of([p / m for m, p in points]).mape for name, points in kinds.items()}
@@ -182,10 +210,13 @@ def write(path: Path) -> None:
     judged = coverages(rows)
     sys.stdout.write("\n".join(lines(judged)) + "\n")
     BANDS.write_text(json.dumps(content(fitted(rows)), indent=2) + "\n", encoding="utf-8")
-    texts = {"errors": errors_table(found, judged), "coverage": coverage_text(judged)}
+    sentences = f"{counts_text(found, len(public_rows()))}\n\n{coverage_text(judged)}"
+    texts = {"errors": errors_table(found, judged), "coverage": sentences}
     write_study(PAGE, texts, {PICTURE: _picture(found)})
     write_study(README, {"range": range_text(found)}, {})
-    KEPT.write_text(json.dumps(mapes(list(predictions(quick_rows()))), indent=2) + "\n")
+    quick = {(row.table, row.number) for row in quick_rows()}
+    kept = mapes(row for row in found if (row["table"], row["row"]) in quick and not _is_bare(row))
+    KEPT.write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
 
 
 def main() -> None:
