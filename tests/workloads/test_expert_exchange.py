@@ -244,3 +244,18 @@ def test_options_of_experts_need_a_model_with_experts(given: dict[str, Any], sai
     with pytest.raises(UsageError) as caught:
         make_training(replace(with_experts(), experts=None), Plan(**given))
     assert said in str(caught.value)
+
+
+def test_places_of_dualpipe_that_have_the_same_parts_are_alike_and_end_folded_as_unfolded() -> None:
+    of = replace(model(), layers=4)
+    plan = layout(schedule="dualpipe", pipeline=4, micro_batches=8, expert_exchange="deepep")
+    workload = make_training(of, plan)
+    machine: dict[str, Any] = {
+        "system": algorithms("direct", 2) | {"preferred-dataset-splits": 1},
+        "network": network(["Switch", "Switch"], [2, plan.ranks // 2], 100.0),
+    }
+    folded, whole = run(workload, **machine), run(workload, fold=False, **machine)
+    assert folded.finish_ns.tolist() == whole.finish_ns.tolist()
+    sent = [moved(workload.trace(rank))["", "send"] for rank in range(plan.ranks)]
+    assert min(sent) > 0
+    assert sent[:8] == sent[24:]  # mirrored places have the same parts
