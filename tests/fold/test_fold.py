@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from machines import KINDS, ROOTED, SHAPES, network, ring, system
+from machines import KINDS, ROOTED, SHAPES, network, system
 
 from et_sim.api import run, simulate
 from et_sim.basics.errors import StallError
 from et_sim.trace import Trace, TraceBuilder, Workload
 from et_sim.trace.group_rule import GroupRule
-from et_sim.workloads import Axes, Rank, make_workload
 
 ALGORITHMS = ("ring", "direct", "direct2", "halvingDoubling", "doubleBinaryTree", "oneRing", "oneDirect")
 BETWEEN_DIMENSIONS = ("ascending", "roundRobin", "offlineGreedy", "offlineGreedyFlex", "onlineGreedy")
@@ -413,20 +412,3 @@ def test_a_million_ranks_equal_the_closed_form() -> None:
     assert result.makespan_ns == inward + middle + outward
     assert result.summary()["folded"] == {"actors": 1, "ranks": 1 << 20}
     assert [entry["ranks"] for entry in result.summary()["per_rank"]] == ["0-1048575"]
-
-
-def test_messages_from_both_sides_in_one_nanosecond_are_folded() -> None:
-    """Receives have no place to wait for, so it does not matter which is done first."""
-
-    def program(rank: Rank) -> None:
-        sides = [rank.next("place", way, wraps=True) for way in (1, -1)]
-        for tag, side in enumerate(sides):
-            rank.send(side, 1000, tag)
-        received = rank.receive(sides[1], 1000, 0) + rank.receive(sides[0], 1000, 1)
-        rank.compute("both", micros=5, after=received)
-
-    workload = make_workload(Axes(place=6), program)
-    machine: dict[str, Any] = {"system": system(profile="corrected"), "network": ring(6)}
-    assert actors_of(workload, **machine) == 1
-    ends = [run(workload, fold=fold, **machine).finish_ns.tolist() for fold in (True, False)]
-    assert ends[0] == ends[1]

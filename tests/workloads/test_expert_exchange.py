@@ -18,7 +18,7 @@ from training_jobs import moved, with_experts
 from et_sim.api import run
 from et_sim.basics.errors import UsageError
 from et_sim.trace import NodeKind
-from et_sim.workloads import Model, Plan, make_training
+from et_sim.workloads import Model, Plan, make_training, read_model
 from et_sim.workloads.models.model import Experts, FeedForward
 from et_sim.workloads.training.layers import Layers
 from et_sim.workloads.training.routing import odds_of, shares_met
@@ -259,3 +259,11 @@ def test_places_of_dualpipe_that_have_the_same_parts_are_alike_and_end_folded_as
     sent = [moved(workload.trace(rank))["", "send"] for rank in range(plan.ranks)]
     assert min(sent) > 0
     assert sent[:8] == sent[24:]  # mirrored places have the same parts
+
+
+def test_dualpipe_on_a_known_machine_has_an_actor_for_each_place_at_most() -> None:
+    """Messages from both sides arrive in one nanosecond at places in the middle."""
+    of = replace(read_model("deepseek-v3"), layers=4, vocabulary=1024)
+    plan = Plan(data=8, expert=8, pipeline=4, schedule="dualpipe", micro_batches=8, products="fp8", zero=1)
+    folded = run(make_training(of, plan), machine="h100-dgx:32", model="flow")
+    assert len(folded.outcome.plan.actors) <= 4
