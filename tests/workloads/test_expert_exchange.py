@@ -18,7 +18,7 @@ from training_jobs import moved, with_experts
 from et_sim.api import run
 from et_sim.basics.errors import UsageError
 from et_sim.trace import NodeKind
-from et_sim.workloads import Model, Plan, make_training
+from et_sim.workloads import Model, Plan, make_training, read_model
 from et_sim.workloads.models.model import Experts, FeedForward
 from et_sim.workloads.training.layers import Layers
 from et_sim.workloads.training.routing import odds_of, shares_met
@@ -244,3 +244,26 @@ def test_options_of_experts_need_a_model_with_experts(given: dict[str, Any], sai
     with pytest.raises(UsageError) as caught:
         make_training(replace(with_experts(), experts=None), Plan(**given))
     assert said in str(caught.value)
+
+
+def test_places_of_dualpipe_that_have_the_same_parts_are_alike_and_end_folded_as_unfolded() -> None:
+    of = replace(model(), layers=4)
+    plan = layout(schedule="dualpipe", pipeline=4, micro_batches=8, expert_exchange="deepep")
+    workload = make_training(of, plan)
+    machine: dict[str, Any] = {
+        "system": algorithms("direct", 2) | {"preferred-dataset-splits": 1},
+        "network": network(["Switch", "Switch"], [2, plan.ranks // 2], 100.0),
+    }
+    folded, whole = run(workload, **machine), run(workload, fold=False, **machine)
+    assert folded.finish_ns.tolist() == whole.finish_ns.tolist()
+    sent = [moved(workload.trace(rank))["", "send"] for rank in range(plan.ranks)]
+    assert min(sent) > 0
+    assert sent[:8] == sent[24:]  # mirrored places have the same parts
+
+
+def test_dualpipe_on_a_known_machine_has_an_actor_for_each_place_at_most() -> None:
+    """Messages from both sides arrive in one nanosecond at places in the middle."""
+    of = replace(read_model("deepseek-v3"), layers=4, vocabulary=1024)
+    plan = Plan(data=8, expert=8, pipeline=4, schedule="dualpipe", micro_batches=8, products="fp8", zero=1)
+    folded = run(make_training(of, plan), machine="h100-dgx:32", model="flow")
+    assert len(folded.outcome.plan.actors) <= 4
