@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -298,7 +299,16 @@ def _refuse_too_fast(device: RooflineDevice, kernels: Kernels) -> None:
     """Rows that beat the peak, or move more than memory does, were not measured on this machine."""
     every = np.arange(len(kernels.rows))
     whole = Efficiency({OTHER: Curve()})
-    ideal = replace(device, efficiency=whole, memory_efficiency=whole, tiles=(), query_tile=0, launch_ns=0.0)
+    ideal = replace(
+        device,
+        efficiency=whole,
+        memory_efficiency=whole,
+        tiles=(),
+        query_tile=0,
+        score_operations=0.0,
+        launch_ns=0.0,
+        kinds=MappingProxyType({}),
+    )
     _, arithmetic, traffic = kernels.parts(ideal, every)
     size = traffic * ideal.levels[0].bandwidth
     least = np.maximum(arithmetic, np.where(size > CACHES, traffic, 0.0)) / WITHIN_PEAK / 1000

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
+from et_sim.basics.errors import InputError
 from et_sim.calibrate.kernels import Kernels, Measured, fit
 from et_sim.calibrate.machine_file import accuracy_of, device_changes, device_of
 from et_sim.machine.efficiencies import Curve
@@ -87,6 +88,15 @@ def test_products_of_two_datatypes_are_fitted_apart() -> None:
     assert keys["quantise"]["launch-overhead"].endswith("ns")
     held = [(row, 1.1) for row in kernels]
     assert {"small_gemm", "small_gemm fp8", "gemm", "gemm fp8"} == accuracy_of(before, held).keys()
+
+
+def test_rows_are_held_against_the_peak_and_not_against_what_was_fitted_before() -> None:
+    bytes_moved = 16384 * 51200  # nearly all of them weights, at more of the bandwidth than products reached
+    rows = [Measured("gemm 16 16384 51200", "fp8", bytes_moved / 3350 / 1000, "made")]
+    with pytest.raises(InputError, match="products: 1 rows"):
+        fit(device_of(MACHINE), Kernels.of(rows))
+    with pytest.raises(InputError, match="the device's peak allows"):
+        fit(device_of(MACHINE), Kernels.of([structs.replace(rows[0], us=rows[0].us * 0.9)]))
 
 
 def slower(device: RooflineDevice) -> RooflineDevice:
