@@ -21,7 +21,10 @@ class Options(Command):
     with --out, write the files that it stands for."""
 
     name: Annotated[
-        str | None, "a machine, such as h100-dgx:128", "NAME[:NPUS][,node=N][,cards=N]", Argument()
+        str | None,
+        "a machine, such as h100-dgx:128",
+        "NAME[:NPUS][,node=N][,cards=N[xRATE]][,network=KIND]",
+        Argument(),
     ] = None
     out: Annotated[Path | None, f"write {SYSTEM} and {NETWORK} there", "DIR"] = None
     json: Annotated[bool, "print as JSON"] = False
