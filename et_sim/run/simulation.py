@@ -23,7 +23,7 @@ from et_sim.fold import fold as fold_ranks
 from et_sim.fold.path_keys import ByLink
 from et_sim.machine import Machine, Network, Notice, read_machine
 from et_sim.machine.corrections import Correction, Profile
-from et_sim.machine.model import LayerSettings, WhenFull
+from et_sim.machine.model import LayerSettings, TimeFactors, WhenFull, WorkKind
 from et_sim.machine.sources import Source
 from et_sim.machine.system_parts import CAPACITY, RESERVED, TRACKS
 from et_sim.network.registry import ModelChoice, choose_model, model_of
@@ -144,7 +144,7 @@ def prepare(
         profile, named_by = workload.profile, NamedBy.WORKLOAD
         machine = read_machine(**given, profile=profile)
     machine = change(_named(machine, options, tracks=names_tensors(workload)))
-    machine = _with_processors(machine, workload)
+    machine = _with_factor(_with_processors(machine, workload), workload)
     if options.retime:
         machine = _retiming(machine)
     workload, remarks = with_host(workload, *_host_times(workload, machine))
@@ -167,6 +167,16 @@ def _with_processors(machine: Machine, workload: Workload) -> Machine:
         return machine
     library = replace(system.library, most_processors=software.processors)
     return replace(machine, system=replace(system, library=library))
+
+
+def _with_factor(machine: Machine, workload: Workload) -> Machine:
+    """Return the machine whose kernels take as much longer as those of the workload's software."""
+    software = workload.software
+    if software is None or software.kernels == 1:
+        return machine
+    entry = TimeFactors(None, None, {WorkKind.KERNELS: software.kernels}, f"<{software.name}>")
+    factors = (*machine.system.time_factors, entry)
+    return replace(machine, system=replace(machine.system, time_factors=factors))
 
 
 def _host_times(workload: Workload, machine: Machine) -> tuple[float, float]:

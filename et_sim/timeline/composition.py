@@ -155,9 +155,8 @@ class _Time:
 def _job(workload: Workload) -> tuple[str, str]:
     """Return the kinds of the job and the software that it states."""
     kinds = "" if workload.step is None else workload.step.kinds
-    software: Any = getattr(workload, "software", None)
-    is_stated = software is not None and not getattr(software, "is_assumed", False)
-    return kinds, software.name if is_stated else ""
+    software = workload.software
+    return kinds, "" if software is None or software.is_assumed else software.name
 
 
 def _is_recorded(rows: Rows, which: Any) -> Any:

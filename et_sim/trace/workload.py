@@ -25,7 +25,7 @@ from msgspec.structs import force_setattr
 from et_sim.basics.errors import TraceError
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import key, keys_of
-from et_sim.documents.kinds import INTEGER, count, text, time
+from et_sim.documents.kinds import INTEGER, count, flag, number, text, time
 from et_sim.trace.columns import BoolColumn, RowColumn, Trace
 from et_sim.trace.group_rule import GroupRule
 from et_sim.trace.stack import Stack, Templates
@@ -81,11 +81,15 @@ class MadeFor:
     launch_ns: float = time("Of the host, for a launch.", 0.0)
     step_ns: float = time("Of the host, before the first launch.", 0.0)
     processors: int = count("That a collective takes from kernels at most; 0: as its library has it.", 0)
+    kernels: float = number("Factor on the times of kernels.", 1.0, above_minimum=True, maximum=100)
+    is_assumed: bool = flag("Whether it is the default, since the job names none.", False, name="assumed")
 
     def as_written(self) -> dict[str, Any]:
         """Return the keys of a manifest that it has values for."""
         keys = keys_of(MadeFor)
-        values = (self.name, self.about, self.launch_ns, self.step_ns, self.processors)
+        factor = self.kernels if self.kernels != 1 else None
+        figures = (self.launch_ns, self.step_ns, self.processors, factor)
+        values = (self.name, self.about, *figures, self.is_assumed)
         return {key.name: value for key, value in zip(keys, values, strict=True) if value}
 
 

@@ -16,8 +16,6 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from et_sim.workloads import Plan
-
 _RELEASE = re.compile(r"(?<![\d.])(2\d)\.(?:0[1-9]|1[0-2])(?![\d.]*\d)")  # such as 25.11
 _YEAR = re.compile(r"(?<!\d)(20[12]\d)(?:0[1-9]|1[0-2])?(?!\d)")
 _ARXIV = re.compile(r"(?<!\d)(\d\d)(?:0[1-9]|1[0-2])\.\d{4,5}(?!\d)")
@@ -50,7 +48,6 @@ class Phrase(Struct, frozen=True, forbid_unknown_fields=True):
     pattern: str
     plan: dict[str, Any] = {}  # `\1` stands for what the first group of the pattern matches
     lacks: str = ""  # which part of the clause the prediction does not use
-    needs: str = ""  # a field that plans must have for this
     model: str = ""  # the clause is of models with this word in their names
     dense_layers: int = -1
 
@@ -61,12 +58,22 @@ class Phrase(Struct, frozen=True, forbid_unknown_fields=True):
         }
 
 
+class Site(Struct, frozen=True, forbid_unknown_fields=True):
+    """Hardware that a source states once for all its rows."""
+
+    pattern: str
+    of: str  # the machine of rows
+    machine: str  # that stands for it
+    source: str
+
+
 class Phrases(Struct, frozen=True, forbid_unknown_fields=True):
     """All of the file."""
 
     about: str
     software: list[Product]
     notes: list[Phrase]
+    hardware: list[Site]
     precisions: dict[str, str]  # `products` of a plan
 
 
@@ -114,6 +121,12 @@ def power_of(hardware: str) -> str:
     return f"{match[1]}{match[2]}" if match else ""
 
 
+def machine_of_source(source: str, machine: str) -> str:
+    """Return the machine of a row, as its source describes the hardware of all its rows."""
+    sites = (site for site in phrases().hardware if site.of == machine and re.search(site.pattern, source))
+    return next((site.machine for site in sites), machine)
+
+
 def read_note(note: str, model: str = "") -> Said:
     """Return the meaning of a note's clauses; those that are not understood become remarks."""
     plan: dict[str, Any] = {}
@@ -125,9 +138,6 @@ def read_note(note: str, model: str = "") -> Said:
         if not found:
             remarks.append(f"note {clause!r} is not understood")
         for phrase, match in found[:1]:
-            if phrase.needs and phrase.needs not in Plan.__dataclass_fields__:
-                remarks.append(f"note {clause!r} is not expressed")
-                continue
             plan.update(phrase.values(match))
             if phrase.lacks:
                 remarks.append(f"note {clause!r}: {phrase.lacks}")

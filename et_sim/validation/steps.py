@@ -12,7 +12,7 @@ import csv
 import io
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from et_sim.basics.errors import EtSimError
 from et_sim.validation.phrases import (
     Product,
     fitting,
+    machine_of_source,
     phrases,
     power_of,
     read_note,
@@ -29,6 +30,7 @@ from et_sim.validation.phrases import (
 )
 from et_sim.validation.row import Iteration, Row, microseconds, reason, refused
 from et_sim.workloads import Model, Plan, read_model
+from et_sim.workloads.training.plan import plan_of
 
 NEEDED = (
     *("hardware", "model", "machine", "gpus", "plan", "micro_batch", "micro_batches"),
@@ -85,7 +87,7 @@ def _step(path: Path, number: int, line: Mapping[str, Any]) -> Row:
         label,
         measured_us,
         job,
-        machine=line["machine"],
+        machine=machine_of_source(source, line["machine"]),
         remarks=remarks,
     )
 
@@ -108,10 +110,10 @@ def _plan(line: Mapping[str, Any], model: Model, product: Product, note: Mapping
         "products": known[line["precision"]],
         **note,
     }
-    if "software" in {field.name for field in fields(Plan)} and product.software:
+    if product.software:
         values["software"] = product.software
     parts = values.get("pipeline", 1) * values.get("chunks", 1)
-    return Plan(**{**fitting(values, _NODE), "stage_layers": _shares(model.layers, parts)})
+    return plan_of({**fitting(values, _NODE), "stage_layers": _shares(model.layers, parts)})
 
 
 def _axes(text: str) -> dict[str, Any]:

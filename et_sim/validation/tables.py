@@ -11,7 +11,7 @@ cannot be read has its reason, and the others are read.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -167,9 +167,8 @@ def _iteration_of(table: dict[str, Any], values: Any) -> tuple[Iteration | None,
         model = replace(model, experts=experts)
     usual = product.plan if product is not None and table.get("software") else {}
     plan = _plan(row, {**usual, **said.plan})
-    if product is not None and "software" in {field.name for field in fields(Plan)}:
-        changed: dict[str, Any] = {"software": product.software}
-        plan = replace(plan, **changed)
+    if product is not None:
+        plan = replace(plan, software=product.software)
     label = f"{model.name}, TP {plan.tensor} x PP {plan.pipeline} x DP {plan.data}, batch {plan.batch}"
     if "mode" in row:
         label = f"{row['model']}, {row['mode']}"

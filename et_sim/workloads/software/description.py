@@ -18,6 +18,7 @@ from et_sim.documents.kinds import choice, count, flag, number, section, text, t
 
 FP32_BYTES = 4
 BEST, UNFUSED = "best", "unfused"
+EXCHANGES = ("all-to-all", "hierarchical", "deepep")  # of tokens with experts
 ATTENTIONS = (BEST, UNFUSED, *ATTENTION_KERNELS)
 WEIGHTS, GRADIENTS = "weights", "gradients"
 ALL = (WEIGHTS, GRADIENTS)
@@ -91,6 +92,12 @@ class Casts:
     fused: tuple[str, ...] = key(
         WORDS, "Products whose inputs are cast by the kernel before them, such as a norm.", (), stated=True
     )
+    exchanged: bool = flag(
+        "Whether values are cast before they are exchanged: weights that replicas share, and inputs of "
+        "products that tensor-parallel ranks gather.",
+        False,
+        stated=True,
+    )
     wide_products: tuple[str, ...] = key(
         WORDS, "Products that keep the datatype of values.", (ROUTER, HEAD), stated=True
     )
@@ -162,6 +169,10 @@ class PlanDefaults:
     sum_bytes: int | None = count("Bytes of a gradient in sums.", None, minimum=1)
     master_bytes: int | None = count("Bytes of the optimizer for each weight.", None)
     bucket: int | None = count("Bytes of gradients that are reduced together.", None, minimum=1)
+    tensor_overlap: int | None = count(
+        "Chunks in which products overlap with their own exchange, where ranks share tokens.", None, minimum=1
+    )
+    expert_exchange: str | None = choice("How tokens get to experts on other ranks.", None, choices=EXCHANGES)
     overlap_tensor: bool | None = flag("Exchanges of tensor parallelism run beside kernels.", None)
     overlap_pipeline: bool | None = flag("Exchanges between stages run beside kernels.", None)
     scatter_gather: bool | None = flag("Tensor-parallel ranks send a share each to the next stage.", None)
@@ -196,6 +207,13 @@ class Software:
     shares: Shares = section("Weights that replicas share.", Shares(), of=Shares)
     optimizer: Optimizer = section("The update.", Optimizer(), of=Optimizer)
     host: Host = section("The host.", Host(), of=Host)
+    kernels: float = number(
+        "Factor on the times of kernels: work that no other key describes, fitted to measured steps.",
+        1.0,
+        stated=True,
+        above_minimum=True,
+        maximum=100,
+    )
     processors: int = count(
         "Processors (SMs) that a collective takes from kernels at most; 0: as many as its library has it.",
         0,

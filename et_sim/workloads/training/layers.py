@@ -150,11 +150,16 @@ class Layers(Struct, frozen=True):
             gathers,
             groups,
             "" if is_named(name, self.by.casts.wide_products) else plan.cast_to,
+            arrives="inputs" if self._gathers_cast and self._enters(name, inner) else "",
             is_frozen=plan.lora_rank > 0,
         )
         if not plan.lora_rank or name in (ROUTER, HEAD) or name.startswith("experts "):
             return product
         return LowRank.of(product, plan.lora_rank)
+
+    def _enters(self, name: str, inner: int) -> bool:
+        """Return whether a product has inputs that tensor-parallel ranks gather."""
+        return inner == self.model.hidden and name not in (ROUTER, HEAD) and not name.startswith("experts ")
 
     def _products(self, names: tuple[str, ...], columns: tuple[int, ...], gathers: int) -> Products:
         """Return products of the same inputs, of which the first one gathers these again."""
@@ -174,7 +179,14 @@ class Layers(Struct, frozen=True):
         return self.by.splits_products and self.plan.tensor_overlap == 1
 
     def _enter(self, name: str) -> Enter:
-        return Enter(name, self.activation_bytes, self.plan.sequence_parallel)
+        datatype = self.plan.cast_to if self._gathers_cast and name != HEAD else ""
+        return Enter(name, self.activation_bytes, self.plan.sequence_parallel, datatype)
+
+    @property
+    def _gathers_cast(self) -> bool:
+        """Whether tensor-parallel ranks cast their shares of inputs before they gather them."""
+        plan = self.plan
+        return plan.sequence_parallel and bool(plan.cast_to) and self.by.casts.exchanged
 
     def _leave(self, name: str) -> Leave:
         return Leave(name, self.activation_bytes, self.plan.sequence_parallel)

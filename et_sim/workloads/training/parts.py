@@ -31,7 +31,7 @@ from et_sim.workloads.kernels import (
 from et_sim.workloads.rank import MAIN
 from et_sim.workloads.recording import Nodes
 from et_sim.workloads.software.description import Casts, is_named
-from et_sim.workloads.training.plan import TENSOR
+from et_sim.workloads.training.plan import TENSOR, Plan
 from et_sim.workloads.training.work import Work
 
 TENSOR_STREAM = "tensor"
@@ -100,6 +100,8 @@ class Product(Struct, frozen=True):
             return ()
         copies = 1 if self.is_frozen else copies  # the other one is for gradients of weights
         copies -= tensor == self.arrives
+        if not copies:
+            return ()
         name = f"{self.name} {tensor} cast"
         return (cast(name, values, self.value_bytes, self.datatype, copies, by.reads, by.launches),)
 
@@ -125,7 +127,7 @@ class Product(Struct, frozen=True):
 
     def _weights_cast(self, work: Work, values: int, *, is_gathered: bool) -> tuple[Kernel, ...]:
         """Where they were gathered as cast along rows, what the way back needs is along columns."""
-        if not work.plan.gather_cast or not self.datatype:
+        if not work.plan.gathers_cast or not self.datatype:
             return self._casts(work.plan.by.casts, "weights", values, 1 if is_gathered else 2)
         if not work.during.startswith("backward"):
             return ()
@@ -142,7 +144,7 @@ class Product(Struct, frozen=True):
         by, rows = work.plan.by.casts, self._rows // chunks
         casts = self._casts(by, "gradients", rows * self.columns)
         if not by.kept:
-            casts += self._casts(by, "inputs", rows * self.inner, 1)
+            casts += self._casts(by, "inputs", rows * self.inner, 1 + (self.arrives == "inputs"))
         return (*casts, self._product(f"{self.name} inputs", self.rows // chunks, self.inner, self.columns))
 
     def forward(self, work: Work) -> None:
@@ -253,11 +255,24 @@ class Enter(Struct, frozen=True):
     name: str
     bytes: int  # of all inputs
     is_scattered: bool  # each rank has a share of the tokens
+    datatype: str = ""  # that shares are cast to before they are gathered, if they are
+
+    def gathered_bytes(self, plan: Plan) -> int:
+        """Return the bytes of a rank's share as they are gathered."""
+        share = self.bytes // plan.tensor
+        return stored_bytes(share // plan.value_bytes, self.datatype) if self.datatype else share
+
+    def cast(self, work: Work) -> None:
+        """Cast the share of the rank."""
+        if self.datatype:
+            by, size = work.plan.by.casts, work.plan.value_bytes
+            values = self.bytes // size // work.plan.tensor
+            work.then(cast(f"{self.name} inputs cast", values, size, self.datatype, 1, by.reads, by.launches))
 
     def forward(self, work: Work) -> None:
         if self.is_scattered:
-            share = self.bytes // work.plan.tensor
-            work.exchange("all_gather", share, TENSOR, f"{self.name} all-gather")
+            self.cast(work)
+            work.exchange("all_gather", self.gathered_bytes(work.plan), TENSOR, f"{self.name} all-gather")
 
     def backward(self, work: Work) -> None:
         kind = "reduce_scatter" if self.is_scattered else "all_reduce"
@@ -351,7 +366,9 @@ class GatheredProduct(Struct, frozen=True):
 
     def forward(self, work: Work) -> None:
         self.product.cast_weights(work)
-        _gather(work, self.enter, self.product.forward_kernels(work, self.chunks), self.chunks)
+        self.enter.cast(work)
+        size, kernels = self.enter.gathered_bytes(work.plan), self.product.forward_kernels(work, self.chunks)
+        _gather(work, self.enter.name, size, kernels, self.chunks)
 
     def backward(self, work: Work) -> None:
         self.product.cast_weights(work)
@@ -372,7 +389,8 @@ class ReducedProduct(Struct, frozen=True):
 
     def backward(self, work: Work) -> None:
         self.product.cast_weights(work)
-        gathered = _gather(work, self.leave, self.product.inputs_kernels(work, self.chunks), self.chunks)
+        size, kernels = self.leave.bytes // work.plan.tensor, self.product.inputs_kernels(work, self.chunks)
+        gathered = _gather(work, self.leave.name, size, kernels, self.chunks)
         self.product.put_off_weights(work, gathered)
 
 
@@ -390,12 +408,11 @@ def overlapped(parts: Sequence[ModelPart], chunks: int) -> tuple[ModelPart, ...]
     return tuple(overlapped_parts)
 
 
-def _gather(work: Work, of: Enter | Leave, kernels: Sequence[Kernel], chunks: int) -> Nodes:
-    """Gather each chunk before the product that needs it; what the last one waited for."""
+def _gather(work: Work, name: str, size: int, kernels: Sequence[Kernel], chunks: int) -> Nodes:
+    """Gather each chunk of a share before the product that needs it; return the last of these nodes."""
     given, gathered = work.at, work.at
     for number in range(chunks):
-        size = of.bytes // work.plan.tensor // chunks
-        gathered = _exchange(work, "all_gather", size, f"{of.name} all-gather", number, chunks, given)
+        gathered = _exchange(work, "all_gather", size // chunks, f"{name} all-gather", number, chunks, given)
         work.at = gathered
         for kernel in kernels:
             work.then(_named(kernel, number, chunks))

@@ -162,8 +162,15 @@ def plan_of(given: Mapping[str, Any], **usual: Any) -> Plan:
         )
     from et_sim.workloads.software import read_software
 
-    described = read_software(given.get("software", DEFAULT)).plan_options
-    return Plan(**{**usual, **described, **given})
+    described = read_software(given.get("software") or DEFAULT).plan_options
+    chosen = {**usual, **described, **given}
+    for name, holds in (
+        ("tensor_overlap", chosen.get("tensor", 1) > 1 and chosen.get("sequence_parallel", False)),
+        ("expert_exchange", chosen.get("expert", 1) > 1),
+    ):
+        if name in described and name not in given and not holds:
+            del chosen[name]
+    return Plan(**chosen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +309,9 @@ class Plan:
         2000.0, "--memory-gbps", "what they achieve of memory, in 10^9 bytes per second", SMALLEST
     )
     software: str = _option(
-        DEFAULT, "--software", "what runs the step: a description by name, or a JSON file of one"
+        "",
+        "--software",
+        f"what runs the step: a description by name, or a JSON file of one (default: {DEFAULT})",
     )
 
     def __post_init__(self) -> None:
@@ -362,7 +371,7 @@ class Plan:
         """Return the description of the software."""
         from et_sim.workloads.software import read_software
 
-        return read_software(self.software)
+        return read_software(self.software or DEFAULT)
 
     @property
     def computed_again(self) -> str:
@@ -466,6 +475,11 @@ class Plan:
                 f"tensor_overlap is {self.tensor_overlap}, and tokens are not exchanged beside products",
                 remedy="give sequence_parallel, and leave no_overlap_tensor out",
             )
+
+    @property
+    def gathers_cast(self) -> bool:
+        """Whether weights are gathered as they are cast."""
+        return self.gather_cast or (self.zero == 3 and bool(self.cast_to) and self.by.casts.exchanged)
 
     @property
     def cast_to(self) -> str:

@@ -112,7 +112,7 @@ class States(Struct, frozen=True):
 
     def are_gathered_cast(self, unit: Weights) -> bool:
         """Whether replicas cast their shares of a unit's weights before they gather them."""
-        return unit.are_cast and self.plan.gather_cast
+        return unit.are_cast and self.plan.gathers_cast
 
     def gathered_bytes(self, unit: Weights, count: int) -> int:
         """What replicas gather for so many weights of a unit: values, or as they are cast."""

@@ -150,7 +150,10 @@ def make_training(model: Model, plan: Plan) -> Workload:
 def made_for(plan: Plan) -> MadeFor:
     """Return what runs take of a plan's software."""
     by = plan.by
-    return MadeFor(by.name, by.about, by.host.each_ns, by.host.step_ns, by.processors)
+    host = by.host
+    return MadeFor(
+        by.name, by.about, host.each_ns, host.step_ns, by.processors, by.kernels, not plan.software
+    )
 
 
 def training_program(model: Model, plan: Plan) -> Program:
