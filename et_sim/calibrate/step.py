@@ -24,6 +24,7 @@ from et_sim.basics.errors import InputError
 from et_sim.basics.units import format_ns
 from et_sim.machine import Machine
 from et_sim.machine.model import TimeFactors, WorkKind
+from et_sim.machine.power import POWER
 from et_sim.machine.scaling import figures
 from et_sim.run.options import RunOptions
 from et_sim.run.variation import Variations
@@ -39,7 +40,7 @@ MOST_RUNS = 40
 LONGEST_HOST_NS, LARGEST_FACTOR = 1e6, 8.0  # beyond which hosts and software do not explain a time
 FIRST_HOST_NS = 1000.0
 SOFTWARE = TimeFactors(None, None, MappingProxyType({WorkKind.KERNELS: 1.0}), "software factor")
-PEAKS, SUSTAINED = "peaks", "sustained"
+PEAKS = "peaks"
 
 
 class Figure(Struct, frozen=True):
@@ -69,12 +70,12 @@ def _with_rates(machine: Machine, slowdown: float, beginning: str) -> Machine:
 
 
 def _peaks(file: Mapping[str, Any], rate: float) -> dict[str, Any]:
+    """Return slower peaks, at which the device draws as much."""
     compute = file["device"]["compute"]
-    keys = {
-        name: {datatype: rate * peak for datatype, peak in compute[name].items()}
-        for name in (PEAKS, SUSTAINED)
-        if name in compute
-    }
+    keys: dict[str, Any] = {PEAKS: {datatype: rate * peak for datatype, peak in compute[PEAKS].items()}}
+    if "operation" in compute.get(POWER, {}):
+        energies = {datatype: energy / rate for datatype, energy in compute[POWER]["operation"].items()}
+        keys[POWER] = {"operation": energies}
     return {"device": {"compute": keys}}
 
 

@@ -10,8 +10,7 @@ Not here: what a device draws (`et_sim.machine.power`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec import Struct
@@ -19,6 +18,9 @@ from msgspec import Struct
 from et_sim.basics.intervals import COMPUTE, COPY
 from et_sim.basics.units import NS_PER_SECOND
 from et_sim.timeline.rows import Rows
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 PER_JOULE = 10**12  # pJ
 DIGITS = 9
@@ -58,6 +60,8 @@ class PowerUse(Struct):
 
     def computing_joules(self, ranks: Any, computing_ns: int, rates: dict[str, Any]) -> Fraction:
         """Return what all ranks take while they compute, of which each actor stands for some."""
+        from fractions import Fraction
+
         idle, busy = (Fraction(str(rates[name])) for name in ("idle_watts", "busy_watts"))
         of_time = idle * computing_ns + (busy - idle) * int(self._of_ranks(self.other_ns, ranks))
         return of_time / NS_PER_SECOND + self._of_ranks(self.energy_pj, ranks) / PER_JOULE
@@ -74,6 +78,8 @@ class PowerUse(Struct):
 
     @staticmethod
     def _of_ranks(column: Any, ranks: Any) -> Fraction:
+        from fractions import Fraction
+
         each = zip(column.tolist(), ranks.tolist(), strict=True)
         return sum((Fraction(value) * count for value, count in each), Fraction())
 

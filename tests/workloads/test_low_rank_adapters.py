@@ -87,7 +87,7 @@ def test_frozen_products_in_fewer_bits_are_cast_along_rows_only_and_weights_neve
     trace = make_training(decoder(), Plan(lora_rank=4, products="fp8", micro_batches=1)).trace(0)
     assert not rows_named(trace, "weights cast").any()
     whole = make_training(decoder(), Plan(products="fp8", micro_batches=1)).trace(0)
-    name = "forward 0 layer 0 feed-forward up inputs cast"
+    name = "forward 0 layer 0 attention output inputs cast"
     mine, other = (int(of.tensor_bytes[rows_named(of, name)].sum()) for of in (trace, whole))
     assert other - mine == 32 * 64 + 32 * 64 // 32
 

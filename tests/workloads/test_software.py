@@ -68,7 +68,7 @@ def test_every_figure_of_a_description_has_a_note(name: str) -> None:
 
 
 def test_the_default_is_one_kernel_for_each_part_and_adds_no_option() -> None:
-    assert Plan().software == DEFAULT
+    assert Plan().by.name == DEFAULT
     assert plan_of({}) == Plan()
 
 
@@ -92,7 +92,7 @@ def test_a_description_has_the_keys_of_the_one_that_it_is_like(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("description", "sentences"),
     [
-        ({"kernels": 1}, ['key "kernels" is not known']),
+        ({"kernel": 1}, ['key "kernel" is not known']),
         ({"like": "torchtian"}, ["key \"like\" is 'torchtian'", "allowed: one of"]),
         ({"attention": "flash"}, ['key "attention" is "flash"', "flash-2"]),
         ({"casts": {"reads": 0}}, ['"casts"', 'key "reads" is 0', "allowed: an integer >= 1"]),
@@ -101,6 +101,7 @@ def test_a_description_has_the_keys_of_the_one_that_it_is_like(tmp_path: Path) -
         ({"element-wise": {"gate": {"forward": {}}}}, ['"gate"', 'key "backward" is missing']),
         ({"fitted": dict.fromkeys("abcdefg", "rows")}, ['key "fitted" has 7 figures', "at most 6"]),
         ({"selective": 1}, ['key "selective" is 1']),
+        ({"kernels": 0}, ['key "kernels" is 0']),
     ],
 )
 def test_a_refusal_names_file_key_value_and_remedy(

@@ -12,7 +12,7 @@ Not here: what is sent (`exchanges`), and who has which rank (`plan`).
 
 from __future__ import annotations
 
-from msgspec import Struct
+from typing import NamedTuple
 
 from et_sim.basics.errors import UsageError
 
@@ -25,7 +25,7 @@ EXPERT_NODE = "expert-node"  # those with other experts on the same node
 EXPERT_RAIL = "expert-rail"  # those at the same place on other nodes
 
 
-class ExpertPlaces(Struct, frozen=True):
+class ExpertPlaces(NamedTuple):
     """Ranks with other experts, and how they lie on nodes."""
 
     exchange: str
