@@ -21,8 +21,8 @@ from typing import Any
 
 from msgspec import convert
 
-from et_sim.workloads import Model
-from et_sim.workloads.training.attention import pairs
+from et_sim.workloads import Model, Plan
+from et_sim.workloads.training.attention import sight_of
 
 ROOT = Path(__file__).parents[1]
 ROWS = Path(__file__).with_suffix(".json")
@@ -101,7 +101,7 @@ def _masked(model: Model) -> int:
     length, attention = model.sequence, model.attention
     hidden = sum(
         length * (model.window(layer) or length)
-        - pairs(1, length, causal=True, window=model.window(layer), in_chunks=model.in_chunks)
+        - sight_of(model, Plan(), model.window(layer)).pairs(length)
         for layer in range(model.layers)
         if model.has_attention(layer)
     )

@@ -123,7 +123,7 @@ def buffered_case(seed: int) -> Case:
     found = preset(f"{name}:{ranks}")
     library = found.system["library"] | {"buffers": _buffers(draw)}
     keys = found.system | {"library": library, "stragglers": _late(draw, ranks)}
-    keys.pop("compute")  # computations last as long as traces say
+    del keys["compute"], keys["costs"]  # computations last as long as traces say
     machine = {"system": keys, "network": found.network, "model": draw.choice(("analytical", "link", "flow"))}
     groups = _parts(draw, list(npus)) if draw.random() < 0.6 else {}
     if groups:
