@@ -26,13 +26,20 @@ KERNELS = {
     "a100_attention_trt": "attention on A100, TensorRT-LLM",
     "v100_pcie_memory": "norms, softmax, element-wise on V100 PCIe",
 }
-FITTED = {"a100_gemm_bf16", "h100_gemm_bf16", "a100_attention", "a100_pcie_memory"}  # tables
+FITTED = {  # tables
+    *("a100_gemm_bf16", "h100_gemm_bf16", "h100_gemm_fp8", "b200_gemm_bf16", "b200_gemm_fp8"),
+    *("a100_attention", "h100_attention", "a100_pcie_memory", "v100_pcie_memory"),
+    "b200_training",  # the energy of an operation
+}
 ITERATIONS = {
     "megatron_seqpar_table5": "training steps, Megatron-LM of 2022, 8 to 512 A100",
     "vtrain_multi": "training steps, vTrain, 64 to 512 A100",
     "vtrain_single": "training steps, vTrain, 2 to 8 A100",
     "b200_training": "training steps, Megatron-LM with Transformer Engine, 8 B200",
 }
+TORCHTITAN = "training steps, torchtitan"
+BLACKWELL = "training steps, Megatron-Bridge, B200, GB200 and GB300"
+STEPS_FITTED = (TORCHTITAN, BLACKWELL)  # one factor on kernels; the energy of an operation
 GPUS = ("GB200", "GB300", "A100", "H100", "H200", "B200", "V100", "H20", "MI300X", "MI325X", "MI355X")
 
 
@@ -55,7 +62,8 @@ def public_rows() -> list[Row]:
 def line_of(row: Row) -> Line | None:
     """Return where a row belongs; None: it is no measurement that can be predicted."""
     if isinstance(row.job, Iteration):
-        return Line(ITERATIONS.get(row.table) or _of_step(row, row.job))
+        name = ITERATIONS.get(row.table) or _of_step(row, row.job)
+        return Line(name, row.table in FITTED or name in STEPS_FITTED)
     if isinstance(row.job, Collective):
         return _of_collective(row, row.job)
     if row.job is None or row.table not in KERNELS:
@@ -71,21 +79,22 @@ def _of_step(row: Row, job: Iteration) -> str:
         return "training steps of 32,768 tokens and more"
     if job.model.experts is not None:
         return "training steps of models with experts"
+    if job.software == "torchtitan":
+        return TORCHTITAN
     if job.plan.zero == 3:
         return "training steps under FSDP and ZeRO-3"
     if job.software in ("megatron-2021", "megatron-2023"):
         return "training steps, Megatron-LM of 2021 and 2023, A100"
     if job.software == "nemo-24.12":
         return "training steps, NeMo 24.12, H100"
-    gpu = "H100" if "H100" in row.hardware else "B200, GB200 and GB300"
-    return f"training steps, Megatron-Bridge, {gpu}"
+    return "training steps, Megatron-Bridge, H100" if "H100" in row.hardware else BLACKWELL
 
 
 def _of_collective(row: Row, job: Collective) -> Line:
     gpu = next(name for name in GPUS if name in row.hardware)
     size = ", from 64 MiB on" if row.size_class.startswith(">=") else ""
     if job.nodes != 1:
-        return Line(f"collectives between nodes, {gpu}{size}")
+        return Line(f"collectives between nodes, {gpu}{size}", is_fitted=True)
     by, fitted = "other labs", False
     if row.table.startswith("aic_"):
         fitted = job.gpus in WIDTH

@@ -37,7 +37,8 @@ from et_sim.basics.uncertainty import (
 from et_sim.machine.accuracy import BETWEEN_NODES, DEFAULTS, LIBRARY, SMALL_LIBRARY, TRAITS
 
 BANDS = Path(__file__).parents[2] / "et_sim" / "machine" / "presets" / "bands.json"
-OF_LIBRARIES = (SMALL_LIBRARY, LIBRARY, BETWEEN_NODES, f"small_{BETWEEN_NODES}")
+OF_LIBRARIES = (LIBRARY, BETWEEN_NODES, f"small_{BETWEEN_NODES}")
+ASSUMED_CLASSES = (SMALL_LIBRARY,)  # public rows of other labs are of two clusters, too few to fit to
 # Each is fitted to what those before it leave; a row counts where no later one matters.
 ORDER = (*OF_LIBRARIES, SOFTWARE, *TRAITS.values(), ASSUMED_SOFTWARE)
 BARE = "software not stated: "  # begins the name of a family that was predicted without its software
@@ -117,8 +118,7 @@ def quantile(values: Sequence[tuple[float, float]], share: float) -> float:
 
 def fitted(rows: Sequence[Judged], left_out: str = "") -> dict[str, Term]:
     """Return the terms, from all families but one; a class of too few families keeps its default."""
-    usual = dict.fromkeys((SMALL_LIBRARY, BETWEEN_NODES), DEFAULTS[LIBRARY])
-    terms = {**usual, **{name: DEFAULTS[name] for name in ORDER if name in DEFAULTS}}
+    terms = {name: DEFAULTS[name] for name in (*ASSUMED_CLASSES, *ORDER) if name in DEFAULTS}
     families = by_family(row for row in rows if row.family != left_out and not row.is_fitted)
     for place, name in enumerate(ORDER):
         later = ORDER[place + 1 :]
@@ -138,9 +138,12 @@ def _matters(row: Judged, name: str, later: Collection[str]) -> bool:
 
 
 def _term(name: str, terms: Terms, families: Mapping[str, Sequence[Judged]]) -> Term:
-    """Return a class's term: with it, `LEVEL` of the rows are in their bands, families with equal weight."""
+    """Return a class's term: with it, `LEVEL` of the rows are in their bands.
+
+    Families have equal weights, but those of libraries: a few runs of one lab say little of all others.
+    """
     without = {**terms, name: Term(ASSUMED, 0.0, 0.0)}
-    weights = [1 / len(some) for some in families.values() for _ in some]
+    weights = [1.0 if name in OF_LIBRARIES else 1 / len(some) for some in families.values() for _ in some]
     rows = [(row, row.with_terms(without)) for some in families.values() for row in some]
     errors = [(row.error - rest.bias) / row.share(name) for row, rest in rows]
     sigmas = [rest.sigma / row.share(name) for row, rest in rows]

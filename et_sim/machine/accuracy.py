@@ -88,6 +88,7 @@ DEFAULTS: Mapping[str, Term] = MappingProxyType(
         RECORDED: Term(MEASURED, 0.03, 0.03),
         COMMUNICATION: Term(MODELLED, 0.25, 0.25),
         LIBRARY: Term(MODELLED, 0.25, 0.25),
+        SMALL_LIBRARY: Term(ASSUMED, 0.1, 0.2, 0.07),
         HOST: Term(ASSUMED, 0.1, 0.3),
         MEMORY: Term(ASSUMED, 0.25, 0.25),
         WHOLE: Term(ASSUMED, 0.02, 0.05),
