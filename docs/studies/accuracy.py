@@ -39,7 +39,6 @@ from et_sim.validation.predictions import predictions
 from et_sim.validation.row import Iteration, Row
 from et_sim.validation.rows import Errors
 from et_sim.views.drawing.planes import Kind, measured_picture
-from et_sim.workloads import Plan
 
 FOLDER = Path(__file__).parents[1]
 PAGE, KEPT, PICTURE = FOLDER / "accuracy.md", FOLDER / "accuracy.json", "accuracy.svg"
@@ -70,9 +69,7 @@ def mapes(found: Iterable[dict[str, Any]]) -> dict[str, float]:
 def without_software(row: Row) -> Row:
     """Return a row as if its source did not name the software."""
     assert isinstance(row.job, Iteration)
-    software = Plan.__dataclass_fields__.get("software")
-    usual: dict[str, Any] = {} if software is None else {"software": software.default}
-    job = structs.replace(row.job, software="", plan=replace(row.job.plan, **usual))
+    job = structs.replace(row.job, software="", plan=replace(row.job.plan, software=""))
     return structs.replace(row, job=job)
 
 
