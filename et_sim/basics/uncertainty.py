@@ -76,6 +76,7 @@ class Trait(Struct, frozen=True):
     of: str  # class of the errors
     item: str  # such as the name of the software; equal ones have equal errors
     term: Term
+    job: str = ""  # of which the random part is; equal ones have equal errors, runs without one their own
 
 
 class Composition(Struct, frozen=True, dict=True):
@@ -145,7 +146,7 @@ class Composition(Struct, frozen=True, dict=True):
             (self.device, WHOLE, self.whole.common): self.whole.common,
         }
         for trait in self.traits:
-            errors[run, trait.of] = trait.term.random
+            errors[(trait.job and self.device) or run, trait.of, trait.job] = trait.term.random
             errors[self.device, trait.of, trait.item, trait.term] = trait.term.common
         for name, share in self.shares.items():
             errors[self.device, name, self.terms[name]] = share * self.terms[name].common
@@ -181,7 +182,8 @@ class Composition(Struct, frozen=True, dict=True):
             "classes": [{"class": name, **term.as_dict()} for name, term in self.terms.items()],
             "parts": [{"class": part.of, "item": part.item, "share": part.share} for part in self.parts],
             "traits": [
-                {"class": trait.of, "item": trait.item, **trait.term.as_dict()} for trait in self.traits
+                {"class": trait.of, "item": trait.item, **trait.term.as_dict(), "job": trait.job}
+                for trait in self.traits
             ],
         }
 
@@ -193,7 +195,8 @@ class Composition(Struct, frozen=True, dict=True):
             UncertainPart(entry["class"], entry["item"], entry["share"]) for entry in content["parts"]
         )
         traits = tuple(
-            Trait(entry["class"], entry["item"], Term.read(entry)) for entry in content.get("traits", ())
+            Trait(entry["class"], entry["item"], Term.read(entry), entry.get("job", ""))
+            for entry in content.get("traits", ())
         )
         return Composition(content["device"], Term.read(content["whole"]), terms, parts, traits)
 

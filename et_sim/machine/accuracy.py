@@ -125,14 +125,17 @@ class Accuracy(Struct, frozen=True):
         """Whether kernels of the device, or of one like it, were measured."""
         return any(kind in self.terms for kind in OPERATIONS)
 
-    def traits(self, kinds: str, software: str) -> tuple[Trait, ...]:
-        """Return the properties of a run that its errors depend on; `software` is empty if not stated."""
+    def traits(self, kinds: str, software: str, job: str = "") -> tuple[Trait, ...]:
+        """Return the properties of a run that its errors depend on; `software` is empty if not stated.
+
+        Runs of one `job`, by whatever tells it from others, have equal errors of these.
+        """
         words = kinds.split()
         if TRAINING not in words:
             return ()
-        named = Trait(SOFTWARE, software, self.terms[SOFTWARE])
-        assumed = Trait(ASSUMED_SOFTWARE, NOT_STATED, self.terms[ASSUMED_SOFTWARE])
-        of_plan = (Trait(name, name, self.terms[name]) for word, name in TRAITS.items() if word in words)
+        named = Trait(SOFTWARE, software, self.terms[SOFTWARE], job)
+        assumed = Trait(ASSUMED_SOFTWARE, NOT_STATED, self.terms[ASSUMED_SOFTWARE], job)
+        of_plan = (Trait(name, name, self.terms[name], job) for word, name in TRAITS.items() if word in words)
         return (named if software else assumed, *of_plan)
 
     def of_kernel_alone(self, shape: str, datatype: str = "") -> Composition | None:

@@ -152,11 +152,14 @@ class _Time:
         return self._accuracy.of_library(KIND_NAMES[kind], size, is_on_one_node=is_on_one_node), named
 
 
-def _job(workload: Workload) -> tuple[str, str]:
-    """Return the kinds of the job and the software that it states."""
-    kinds = "" if workload.step is None else workload.step.kinds
-    software = workload.software
-    return kinds, "" if software is None or software.is_assumed else software.name
+def _job(workload: Workload) -> tuple[str, str, str]:
+    """Return the kinds of the job, the software that it states, and figures that tell it from others."""
+    software, step = workload.software, workload.step
+    named = "" if software is None or software.is_assumed else software.name
+    if step is None:
+        return "", named, ""
+    operations = f"{step.model_operations} of {step.hardware_operations} operations"
+    return step.kinds, named, f"{workload.ranks} ranks, {step.tokens} tokens, {operations}"
 
 
 def _is_recorded(rows: Rows, which: Any) -> Any:
