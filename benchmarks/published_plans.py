@@ -100,8 +100,7 @@ def _masked(model: Model) -> int:
     """Return the operations of scores that a causal mask hides, of a sequence, as a step counts them."""
     length, attention = model.sequence, model.attention
     hidden = sum(
-        length * (model.window(layer) or length)
-        - sight_of(model, Plan(), model.window(layer)).pairs(length)
+        length * (model.window(layer) or length) - sight_of(model, Plan(), model.window(layer)).pairs(length)
         for layer in range(model.layers)
         if model.has_attention(layer)
     )
