@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-_RELEASE = re.compile(r"(?<![\d.])(2\d)\.(?:0[1-9]|1[0-2])(?![\d.]*\d)")  # such as 25.11
+_RELEASE = re.compile(r"(?<![\d.])(2\d)\.(?:0[1-9]|1[0-2])(?!\d)")  # such as 25.11
 _YEAR = re.compile(r"(?<!\d)(20[12]\d)(?:0[1-9]|1[0-2])?(?!\d)")
 _ARXIV = re.compile(r"(?<!\d)(\d\d)(?:0[1-9]|1[0-2])\.\d{4,5}(?!\d)")
 _POWER = re.compile(r"(?<![\d.])(\d+(?:\.\d+)?) ?(k?W)\b")

@@ -86,6 +86,19 @@ def test_errors_of_one_software_cancel_and_those_of_two_do_not() -> None:
     assert math.log(high / low) == pytest.approx(2 * QUANTILE * math.hypot(0.3, 0.3))
 
 
+def test_runs_of_one_job_share_the_random_error_of_a_trait_and_other_runs_do_not() -> None:
+    def run_of(job: str) -> Composition:
+        trait = Trait("software", "a", Term("assumed", 0.2, 0.0), job)
+        result = Composition.of("here", EXACT, {"gemm": EXACT}, {("gemm", "x"): 1}, [trait])
+        assert result is not None
+        return result
+
+    assert run_of("step").ratio(run_of("step"), 1.5) == pytest.approx((1.5, 1.5))
+    for one, other in (("step", "another"), ("", "")):
+        low, high = run_of(one).ratio(run_of(other), 1.5)
+        assert math.log(high / low) == pytest.approx(2 * QUANTILE * math.hypot(0.2, 0.2))
+
+
 @given(AMOUNTS, ERRORS, ERRORS)
 def test_what_two_times_have_in_common_cancels_in_their_ratio(
     amounts: dict[tuple[str, str], float], random: float, common: float

@@ -128,7 +128,10 @@ def _alone_ns(name: str, kind: str, ranks: int, size: int, model: str) -> int:
     return et_sim.simulate(workload, system=known.system, network=known.network, model=model).makespan_ns
 
 
-WITH_SHARED_CARDS = ("a100-pcie-node", "l40s-node", "rtx-pro-6000-node")
+WITH_SHARED_CARDS = (
+    *("a100-pcie-node", "h100-nvl-node", "h100-pcie-node", "l40s-node", "rtx-pro-6000-node"),
+    "v100-pcie-node",
+)
 
 
 @pytest.mark.deep

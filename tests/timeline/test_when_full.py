@@ -122,7 +122,7 @@ def test_machines_by_name_say_what_they_reserve_and_why(name: str) -> None:
     level = known.system["compute"]["memory"][0]["name"]
     text = {**of.sources, **of.estimates}[level]
     says_nominal = "nominal" in text
-    assert says_nominal == name.startswith(("tpu", "trn", "mi325x")), text
+    assert says_nominal == name.startswith(("tpu", "trn", "mi325x", "mi250x", "gaudi")), text
     digits = known.system["local-mem-capacity"]
     if not says_nominal:
         assert f"{int(str(digits).removesuffix('MiB')):,}" in text

@@ -13,7 +13,7 @@ from et_sim.validation.phrases import phrases, power_of, software_of, year_of
         ("PyTorch FSDP2, torchtitan 2025-02 (compiled)", "", "torchtitan"),
         ("PyTorch FSDP2 2.5", "", "fsdp2"),
         ("PyTorch FSDP 2023", "", "fsdp1"),
-        ("PyTorch FSDP1, fms-fsdp 2024 (compiled)", "", "fsdp1"),
+        ("PyTorch FSDP1, fms-fsdp 2024 (compiled)", "", "fms-fsdp"),
         ("Composer + PyTorch FSDP", "mosaicml/llm-foundry", "fsdp1"),
         ("NeMo 24.12 (Megatron-Core, Transformer Engine)", "", "nemo-24.12"),
         ("NeMo 25.02", "", "megatron-bridge"),

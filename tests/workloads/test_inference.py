@@ -189,7 +189,7 @@ def test_one_replica_works_and_the_other_ranks_do_nothing() -> None:
 def test_a_decode_step_takes_as_long_as_its_weights_and_its_cache_from_memory() -> None:
     model = replace(read_model("llama3-70b"), layers=8)
     known = preset("h100-dgx:8")
-    without_launches = {**known.system["compute"], "launch-overhead": "0ns"}
+    without_launches = {**known.system["compute"], "launch-overhead": "0ns", "kinds": {}}
     batch = Batch.of([Segment(1, 4000)] * 32)
     workload = make_inference(model, Plan(tensor=8), [batch])
     result = run(
