@@ -28,7 +28,7 @@ KIB, MIB = 1 << 10, 1 << 20
 CURVED = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 A100 = Library("nccl-2.30", "ampere", Wires(240, True, 8, 25), 8)
 ROUNDING = 1e-9
-BETWEEN_LIMITED = 1.45  # times that a time between nodes may exceed its limit before a fall
+BETWEEN_LIMITED = 1.5  # times that a time between nodes may exceed its limit before a fall
 Groups = Callable[[int], list[tuple[int, int]]]
 # Falls between nodes, of logs that may be cited: bytes and us, before and after.
 CITED = {
