@@ -120,6 +120,25 @@ def test_software_that_there_is_not_is_refused_with_all_names(name: str) -> None
         Plan(software=name)
 
 
+@pytest.mark.parametrize(
+    ("options", "overlap", "exchange"),
+    [
+        ({"tensor": 2, "sequence_parallel": True}, 4, "all-to-all"),
+        ({"tensor": 2}, 1, "all-to-all"),
+        ({"tensor": 2, "sequence_parallel": True, "lora_rank": 8}, 1, "all-to-all"),
+        ({"tensor": 2, "sequence_parallel": True, "overlap_tensor": False}, 1, "all-to-all"),
+        ({"data": 16, "expert": 16}, 1, "deepep"),
+        ({"data": 8, "expert": 8, "node_ranks": 6}, 1, "all-to-all"),
+        ({"data": 8, "expert": 8, "expert_exchange": "all-to-all"}, 1, "all-to-all"),
+    ],
+)
+def test_a_default_of_software_that_a_plan_cannot_have_is_left_out(
+    options: dict[str, Any], overlap: int, exchange: str
+) -> None:
+    plan = plan_of({"software": "megatron-bridge", **options})
+    assert (plan.tensor_overlap, plan.expert_exchange) == (overlap, exchange)
+
+
 def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
     path = Path(described(tmp_path, {}))
     assert read_software(str(path)).host.launch_ns == 0

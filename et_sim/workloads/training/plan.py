@@ -164,13 +164,20 @@ def plan_of(given: Mapping[str, Any], **usual: Any) -> Plan:
 
     described = read_software(given.get("software") or DEFAULT).plan_options
     chosen = {**usual, **described, **given}
-    for name, holds in (
-        ("tensor_overlap", chosen.get("tensor", 1) > 1 and chosen.get("sequence_parallel", False)),
-        ("expert_exchange", chosen.get("expert", 1) > 1),
-    ):
-        if name in described and name not in given and not holds:
-            del chosen[name]
-    return Plan(**chosen)
+    fit = {"tensor_overlap": _can_overlap(chosen), "expert_exchange": _can_exchange(chosen)}
+    return Plan(**{name: value for name, value in chosen.items() if name in given or fit.get(name, True)})
+
+
+def _can_overlap(chosen: Mapping[str, Any]) -> bool:
+    """Return whether products may overlap with their own exchange, beside the other options."""
+    shares_tokens = chosen.get("tensor", 1) > 1 and chosen.get("sequence_parallel", False)
+    return bool(shares_tokens and chosen.get("overlap_tensor", True) and not chosen.get("lora_rank"))
+
+
+def _can_exchange(chosen: Mapping[str, Any]) -> bool:
+    """Return whether experts are on several ranks, and nodes cut these into equal parts."""
+    ranks, node = chosen.get("expert", 1), chosen.get("node_ranks", 8)
+    return bool(ranks > 1 and (ranks % node == 0 or node % ranks == 0))
 
 
 @dataclass(frozen=True, slots=True)
