@@ -15,7 +15,7 @@ from et_sim.basics.attention_names import ATTENTION_KERNELS
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import Kind, Remarks, Section, Slot, key
 from et_sim.documents.kinds import choice, count, flag, number, section, text, time
-from et_sim.workloads.training.expert_plan import EXCHANGES
+from et_sim.workloads.exchange_names import EXCHANGES
 
 FP32_BYTES = 4
 BEST, UNFUSED = "best", "unfused"

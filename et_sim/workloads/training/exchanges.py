@@ -16,15 +16,9 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from et_sim.trace import shapes
+from et_sim.workloads.exchange_names import ALL_TO_ALL, DEEPEP
 from et_sim.workloads.kernels import Kernel, cast, passing, stored_bytes
-from et_sim.workloads.training.expert_plan import (
-    ALL_TO_ALL,
-    DEEPEP,
-    EXPERT,
-    EXPERT_NODE,
-    EXPERT_RAIL,
-    EXPERT_TENSOR,
-)
+from et_sim.workloads.training.expert_plan import EXPERT, EXPERT_NODE, EXPERT_RAIL, EXPERT_TENSOR
 from et_sim.workloads.training.parts import ModelPart, Passing, Shared, ToExperts, Transfer
 
 WEIGHT_BYTES, SCORE_BYTES, CHOICE_BYTES = 4, 4, 1  # of a copy; of a score

@@ -15,10 +15,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from et_sim.basics.errors import UsageError
+from et_sim.workloads.exchange_names import ALL_TO_ALL
 
 DISPATCH = ("values", "fp8")
-ALL_TO_ALL, HIERARCHICAL, DEEPEP = "all-to-all", "hierarchical", "deepep"
-EXCHANGES = (ALL_TO_ALL, HIERARCHICAL, DEEPEP)
 EXPERT = "expert"
 EXPERT_TENSOR = "expert-tensor"  # ranks that share every expert
 EXPERT_NODE = "expert-node"  # those with other experts on the same node

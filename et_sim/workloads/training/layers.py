@@ -12,6 +12,7 @@ from math import ceil
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from et_sim.workloads.exchange_names import ALL_TO_ALL
 from et_sim.workloads.kernels import MASK_BYTES, RMS_NORM, Kernel, norm, passing
 from et_sim.workloads.models.model import (
     EXPERTS,
@@ -26,7 +27,7 @@ from et_sim.workloads.recurrence import Chunks
 from et_sim.workloads.software.description import BothWays, Software, is_named
 from et_sim.workloads.training.attention import Core
 from et_sim.workloads.training.exchanges import Routed, Spread, counted, from_experts, shared_by, to_experts
-from et_sim.workloads.training.expert_plan import ALL_TO_ALL, EXPERT_RAIL
+from et_sim.workloads.training.expert_plan import EXPERT_RAIL
 from et_sim.workloads.training.parts import (
     Enter,
     Leave,

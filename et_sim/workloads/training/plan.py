@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from et_sim.basics.errors import UsageError, did_you_mean
 from et_sim.basics.units import plural
+from et_sim.workloads import exchange_names
 from et_sim.workloads.pipeline import DUAL, SCHEDULES, Shape, schedule
 from et_sim.workloads.software import DEFAULT
 from et_sim.workloads.training import expert_plan
@@ -195,9 +196,9 @@ class Plan:
     expert_seed: int = _option(0, "--expert-seed", "which experts are busy, with zipf", 0)
     expert_tensor: int = _option(1, "--etp", "ranks that share every expert, each of which has a share of it")
     expert_exchange: str = _option(
-        expert_plan.ALL_TO_ALL,
+        exchange_names.ALL_TO_ALL,
         "--expert-exchange",
-        f"how tokens get to their experts: {', '.join(expert_plan.EXCHANGES)}",
+        f"how tokens get to their experts: {', '.join(exchange_names.EXCHANGES)}",
     )
     expert_nodes: int = _option(
         0, "--expert-nodes", "nodes that the experts of a token are on (default: as the model limits them)", 0
@@ -338,7 +339,7 @@ class Plan:
             ("context_balance", CONTEXT_BALANCE),
             ("products", PRODUCTS),
             ("schedule", tuple(SCHEDULES)),
-            ("expert_exchange", expert_plan.EXCHANGES),
+            ("expert_exchange", exchange_names.EXCHANGES),
             ("dispatch", expert_plan.DISPATCH),
         ):
             value = getattr(self, name)
@@ -455,11 +456,11 @@ class Plan:
                 f"dispatch is {self.dispatch}, and experts compute with {self.products}",
                 remedy=f"give products {self.dispatch}, or leave dispatch out",
             )
-        if self.capacity_factor and self.expert_exchange != expert_plan.ALL_TO_ALL:
+        if self.capacity_factor and self.expert_exchange != exchange_names.ALL_TO_ALL:
             raise UsageError(
                 "capacity_factor is given, and which nodes a token still goes to is not known for"
                 f" {self.expert_exchange}",
-                remedy=f"leave it out, or take expert_exchange {expert_plan.ALL_TO_ALL}",
+                remedy=f"leave it out, or take expert_exchange {exchange_names.ALL_TO_ALL}",
             )
         if self.overlaps_passes and self.zero > 1:
             raise UsageError(
