@@ -68,7 +68,7 @@ def write_files(
 
 
 def watched(items: Iterable[Item], count: int, noun: str = "files") -> Iterator[Item]:
-    """The items, with a line on stderr now and then while whoever takes them is busy."""
+    """Yield the items, with a line on stderr now and then while whoever takes them is busy."""
     reported = time.monotonic()
     for number, item in enumerate(items):
         yield item

@@ -50,12 +50,12 @@ _EXPECTED = dict(EXPECTED_MEMBER)
 
 
 def recognises(first: dict[str, Any]) -> bool:
-    """Whether an input that starts with this object is of this flavour."""
+    """Return whether an input that starts with this object is of this flavour."""
     return _MARK in first
 
 
 def read(first: dict[str, Any], rest: Iterator[dict[str, Any]], remarks: Remarks) -> Iterator[Any]:
-    """The metadata and the nodes."""
+    """Yield the metadata and the nodes."""
     if first[_MARK] != _FORM:
         raise UnfitError(
             f"{_MARK} is {shown(first[_MARK])}", f"this version reads form {_FORM}; write the lines again"
@@ -85,7 +85,7 @@ def _node(given: dict[str, Any], known: frozenset[str], remarks: Remarks) -> Any
 
 
 def header_object(header: Any) -> dict[str, Any]:
-    """The first line."""
+    """Return the first line."""
     written: dict[str, Any] = {_MARK: _FORM, "version": header.version}
     if header.attr:
         written["attr"] = [_entry(attribute) for attribute in header.attr]
@@ -93,7 +93,7 @@ def header_object(header: Any) -> dict[str, Any]:
 
 
 def node_object(node: Any) -> dict[str, Any]:
-    """The line of one node."""
+    """Return the line of one node."""
     written: dict[str, Any] = {"id": node.id, "kind": kind_name(node.type)}
     if node.name:
         written["name"] = node.name
@@ -118,7 +118,7 @@ def node_object(node: Any) -> dict[str, Any]:
 
 
 def _attributes(node: Any) -> tuple[dict[str, Any], list[Any]]:
-    """Attributes that are keys, and the entries; of a name, only the first counts.
+    """Return attributes that are keys, and the entries; of a name, only the first counts.
 
     In another order than the usual, the names of keys are entries too.
     """
@@ -142,7 +142,7 @@ def _attributes(node: Any) -> tuple[dict[str, Any], list[Any]]:
 
 
 def plain_value(attribute: Any) -> Any:
-    """The value as JSON has it; bytes are base64 text."""
+    """Return the value as JSON has it; bytes are base64 text."""
     member = attribute.WhichOneof("value")
     if member is None:
         return None
@@ -224,7 +224,7 @@ class Spelling:
 
 
 def as_lines(content: bytes, source: str) -> tuple[bytes, Spelling]:
-    """The file as text; `content` has been read by the decoder."""
+    """Return the file as text; `content` has been read by the decoder."""
     spelling = Spelling()
     lines = []
     records = list(split(content))

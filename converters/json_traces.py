@@ -84,7 +84,7 @@ def convert(path: Path, *, drop_dangling: bool = False) -> JsonTrace:
 def _messages(
     flavour: _Flavour, first: dict[str, Any], rest: Iterator[dict[str, Any]], remarks: Remarks, source: str
 ) -> Iterator[Any]:
-    """The messages of the file; what does not fit is an error of that file."""
+    """Yield the messages of the file; what does not fit is an error of that file."""
     try:
         yield from flavour.read(first, rest, remarks)
     except UnfitError as error:
@@ -103,7 +103,7 @@ def _text(path: Path) -> str:
 
 
 def _objects(text: str, source: str) -> Iterator[dict[str, Any]]:
-    """The objects of the text; those of a single array, if it is one."""
+    """Yield the objects of the text; those of a single array, if it is one."""
     decode_next = json.JSONDecoder().raw_decode
     may_lack_halves = _SURROGATE.search(text) is not None
     position = _after_space(text, 0)
@@ -137,7 +137,7 @@ def _objects(text: str, source: str) -> Iterator[dict[str, Any]]:
 
 
 def _is_text(item: dict[str, Any]) -> bool:
-    """Whether everything in the object can be written as UTF-8."""
+    """Return whether everything in the object can be written as UTF-8."""
     try:
         json.dumps(item, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -179,12 +179,12 @@ _DESCRIPTION = {"workload_name": "string_val", "ngpus": "int64_val", "soc": "str
 
 
 def _is_graph(first: dict[str, Any]) -> bool:
-    """Whether an input that starts with this object is of this flavour."""
+    """Return whether an input that starts with this object is of this flavour."""
     return _GRAPH in first
 
 
 def _read_graph(first: dict[str, Any], rest: Iterator[dict[str, Any]], remarks: Remarks) -> Iterator[Any]:
-    """The metadata and the nodes."""
+    """Yield the metadata and the nodes."""
     remarks.sentences.append(("units", "runtime taken as microseconds, sizes as bytes"))
     remarks.note_unknown(first, {_GRAPH, *_DESCRIPTION}, "the file's own object")
     header = messages().GlobalMetadata()
@@ -210,13 +210,13 @@ def _read_graph(first: dict[str, Any], rest: Iterator[dict[str, Any]], remarks: 
 
 
 def _is_protobuf(first: dict[str, Any]) -> bool:
-    """Whether an input that starts with this object is of this flavour."""
+    """Return whether an input that starts with this object is of this flavour."""
     keys = set(first)
     return keys <= _keys(messages().GlobalMetadata) or {"name", "type"} <= keys <= _keys(messages().Node)
 
 
 def _read_protobuf(first: dict[str, Any], rest: Iterator[dict[str, Any]], remarks: Remarks) -> Iterator[Any]:
-    """The metadata and the nodes."""
+    """Yield the metadata and the nodes."""
     schema = messages()
     if set(first) <= _keys(schema.GlobalMetadata):
         yield _parsed(first, schema.GlobalMetadata(), "the metadata", remarks)

@@ -54,13 +54,13 @@ def about(who: str) -> Iterator[None]:
 
 
 def shown(value: Any) -> str:
-    """A value in a message, cut if it is long."""
+    """Return a value in a message, cut if it is long."""
     text = repr(value)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 
 
 def node_kind(value: Any) -> int:
-    """A node type: its number, our name (`COLL`, `TYPE_11`) or the schema's (`COMM_COLL_NODE`)."""
+    """Return a node type: its number, our name (`COLL`, `TYPE_11`) or the schema's (`COMM_COLL_NODE`)."""
     names = {**_WIRE_NAMES, **{kind_name(number): number for number in range(LAST_KIND_NUMBER + 1)}}
     if isinstance(value, str) and value in names:
         return names[value]
@@ -74,7 +74,7 @@ def node_kind(value: Any) -> int:
 
 
 def collective_number(value: Any) -> Any:
-    """The number of a collective given by name; anything else as it is."""
+    """Return the number of a collective given by name; anything else as it is."""
     if not isinstance(value, str) or value.lstrip("-").isdecimal():
         return value
     if value.upper() in CollectiveKind.__members__:
@@ -87,7 +87,7 @@ def collective_number(value: Any) -> Any:
 
 
 def text(key: str, value: Any) -> str:
-    """A text that UTF-8 can hold."""
+    """Return a text that UTF-8 can hold."""
     try:
         value.encode()
     except (AttributeError, UnicodeEncodeError):
@@ -96,7 +96,7 @@ def text(key: str, value: Any) -> str:
 
 
 def integer(key: str, value: Any, lowest: int = 0, highest: int = 2**64 - 1) -> int:
-    """A whole number, possibly as text, because many JSON readers lose digits beyond 2^53."""
+    """Return a whole number, possibly as text, because many JSON readers lose digits beyond 2^53."""
     if isinstance(value, str) and value.removeprefix("-").isdecimal() and len(value) <= 20:
         value = int(value)
     if isinstance(value, float) and value.is_integer():
@@ -109,7 +109,7 @@ def integer(key: str, value: Any, lowest: int = 0, highest: int = 2**64 - 1) -> 
 
 
 def integers(key: str, value: Any) -> list[int]:
-    """A list of node ids."""
+    """Return a list of node ids."""
     if not isinstance(value, list):
         raise UnfitError(f"{key} is {shown(value)}", "give a list of node ids")
     return [integer(key, item) for item in value]
@@ -193,7 +193,7 @@ class Remarks:
         self.rounded.setdefault(key, Seen(0, who)).count += 1
 
     def notes(self) -> Iterator[tuple[str, str]]:
-        """Everything as (label, sentence)."""
+        """Yield everything as (label, sentence)."""
         yield from self.sentences
         for key, seen in sorted(self.rounded.items()):
             yield "rounded", f"{key} to whole microseconds, {_places(seen)}"
@@ -228,13 +228,13 @@ class Keys:
     others: tuple[str, ...] = ()
 
     def known(self) -> frozenset[str]:
-        """Every key that a node may have."""
+        """Return every key that a node may have."""
         fields = (self.node_id, self.name, self.kind, self.duration_us, self.data_deps, self.ctrl_deps)
         return frozenset((*fields, *self.others, *_ATTRIBUTES))
 
 
 def flat_node(given: dict[str, Any], keys: Keys, known: frozenset[str], remarks: Remarks) -> Any:
-    """The message of one node; keys in `keys.others` are left to the caller."""
+    """Return the message of one node; keys in `keys.others` are left to the caller."""
     for required in (keys.node_id, keys.kind):
         if required not in given:
             raise UnfitError(f"{required} is missing", f"give every node its {keys.node_id} and {keys.kind}")

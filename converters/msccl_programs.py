@@ -33,12 +33,12 @@ class Costs:
 
 
 def chunk_bytes(size: int, chunks: int) -> int:
-    """Bytes of a chunk: rounded up, so that no byte is left out."""
+    """Return bytes of a chunk: rounded up, so that no byte is left out."""
     return -(-size // chunks)
 
 
 def programs(algorithm: Algorithm, costs: Costs, source: str) -> list[Trace]:
-    """The program of every GPU."""
+    """Return the program of every GPU."""
     steps = dict(_steps(algorithm))
     sends, receives = _by_connection(algorithm, steps, source)
     pairs = list(_matched(steps, sends, receives, source))
@@ -50,7 +50,7 @@ def programs(algorithm: Algorithm, costs: Costs, source: str) -> list[Trace]:
 
 
 def connections(algorithm: Algorithm) -> int:
-    """How many pairs of threadblocks exchange messages."""
+    """Return the number of pairs of threadblocks exchange messages."""
     steps = dict(_steps(algorithm))
     return len({_connection(algorithm, place, True) for place, step in steps.items() if step.work.sends})
 
@@ -73,7 +73,9 @@ Sides = dict[Connection, list[Place]]
 
 
 def _by_connection(algorithm: Algorithm, steps: dict[Place, Step], source: str) -> tuple[Sides, Sides]:
-    """The steps that send on each connection, and those that receive, in the order of their threadblock."""
+    """Return the steps that send on each connection, and those that receive, in the order of their
+    threadblock.
+    """
     sides: tuple[Sides, Sides] = (defaultdict(list), defaultdict(list))
     for place, step in steps.items():
         for side, takes_part, sends in zip(
@@ -122,7 +124,7 @@ def _matched(
 
 
 def _order(steps: dict[Place, Step], pairs: list[tuple[Place, Place]], source: str) -> list[Place]:
-    """All steps, each after those that it waits for."""
+    """Return all steps, each after those that it waits for."""
     waiting = {place: list(_predecessors(place, step)) for place, step in steps.items()}
     for sender, receiver in pairs:
         waiting[receiver].append(sender)

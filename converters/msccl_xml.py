@@ -104,7 +104,7 @@ class _Reader:
         self._place = place
 
     def number(self, name: str, *, least: int, most: int | None = None, default: int | None = None) -> int:
-        """A whole number between two limits."""
+        """Return a whole number between two limits."""
         text = self._element.get(name)
         if text is None and default is not None:
             return default
@@ -119,14 +119,14 @@ class _Reader:
         return value
 
     def refused(self, cause: str, remedy: str) -> TraceError:
-        """An error about this element."""
+        """Return an error about this element."""
         return TraceError(cause, place=self._place, remedy=remedy)
 
 
 def _numbered(
     parent: ElementTree.Element, tag: str, key: str, noun: str, place: str
 ) -> dict[int, ElementTree.Element]:
-    """The children with a tag, by number, ascending."""
+    """Return the children with a tag, by number, ascending."""
     elements: dict[int, ElementTree.Element] = {}
     for element in parent.iterfind(tag):
         reader = _Reader(element, f"{place}, a {noun}")

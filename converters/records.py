@@ -36,12 +36,12 @@ class Dropped:
 
 
 def frame(records: Iterable[Any]) -> bytes:
-    """The file that holds these messages."""
+    """Return the file that holds these messages."""
     return b"".join(_framed(record.SerializeToString(deterministic=True)) for record in records)
 
 
 def split(content: bytes) -> Iterator[bytes]:
-    """The records of a file, without their lengths; the first is the GlobalMetadata."""
+    """Yield the records of a file, without their lengths; the first is the GlobalMetadata."""
     position = 0
     while position < len(content):
         size = shift = 0
@@ -57,7 +57,7 @@ def split(content: bytes) -> Iterator[bytes]:
 
 
 def parse(records: Iterator[bytes], source: str, *, only_nodes: bool = False) -> Iterator[Any]:
-    """The messages of a file: one GlobalMetadata, unless only nodes are wanted, and the nodes."""
+    """Yield the messages of a file: one GlobalMetadata, unless only nodes are wanted, and the nodes."""
     schema = messages()
     header = next(records)
     if not only_nodes:
@@ -67,7 +67,7 @@ def parse(records: Iterator[bytes], source: str, *, only_nodes: bool = False) ->
 
 
 def without_dangling(content: bytes, known: Collection[int], source: str) -> tuple[bytes, Dropped]:
-    """The file without dependencies on ids that are not `known`; other records keep their bytes."""
+    """Return the file without dependencies on ids that are not `known`; other records keep their bytes."""
     dropped = Dropped()
     records = split(content)
     kept = [_framed(next(records))]
@@ -82,7 +82,7 @@ def without_dangling(content: bytes, known: Collection[int], source: str) -> tup
 
 
 def frame_bytes(records: Iterable[bytes]) -> bytes:
-    """The file that holds these records; the first is the GlobalMetadata."""
+    """Return the file that holds these records; the first is the GlobalMetadata."""
     return b"".join(map(_framed, records))
 
 

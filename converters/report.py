@@ -72,7 +72,7 @@ def make_report(trace: Trace, dropped: Dropped, notes: Iterable[tuple[str, str]]
 
 
 def _as_text(conversions: list[Converted]) -> Iterable[str]:
-    """A short table per input; inputs with equal reports share one."""
+    """Yield a short table per input; inputs with equal reports share one."""
     alike: dict[str, list[Converted]] = {}
     for conversion in conversions:
         alike.setdefault(repr((conversion.format, conversion.report)), []).append(conversion)
@@ -86,7 +86,7 @@ def _as_text(conversions: list[Converted]) -> Iterable[str]:
 
 
 def _as_plain(conversions: list[Converted], notices: Iterable[str]) -> dict[str, Any]:
-    """The same for programs; `notices` are about all files together."""
+    """Return the same for programs; `notices` are about all files together."""
     files = [
         {
             "input": conversion.source,
@@ -107,7 +107,7 @@ def _as_plain(conversions: list[Converted], notices: Iterable[str]) -> dict[str,
 def report_lines(
     conversions: list[Converted], notices: Iterable[str] = (), *, as_json: bool, **figures: Any
 ) -> Iterator[str]:
-    """The report as text or JSON; `figures` are further keys of the JSON form."""
+    """Yield the report as text or JSON; `figures` are further keys of the JSON form."""
     if as_json:
         content = {**_as_plain(conversions, notices), **figures}
         yield json.dumps(content, indent=2, ensure_ascii=False)
@@ -148,7 +148,7 @@ def _dropped_text(dropped: Dropped) -> str:
 
 
 def _unused_text(attributes: dict[str, int]) -> str:
-    """Attributes that the simulator does not use, those of equally many nodes together."""
+    """Return attributes that the simulator does not use, those of equally many nodes together."""
     by_count: dict[int, list[str]] = {}
     for name, count in sorted(attributes.items()):
         by_count.setdefault(count, []).append(name)
@@ -159,7 +159,7 @@ def _unused_text(attributes: dict[str, int]) -> str:
 
 
 def _operations(trace: Trace) -> dict[str, tuple[int, int]]:
-    """Nodes and bytes of each collective and of messages; collectives of no type stand apart."""
+    """Return nodes and bytes of each collective and of messages; collectives of no type stand apart."""
     operations: dict[str, tuple[int, int]] = {}
     collective = trace.kind == NodeKind.COLL
     typed = trace.has("comm_type")

@@ -43,7 +43,7 @@ class Widths:
 
 
 def table(trace: Trace, nodes: Iterator[Any]) -> Iterator[str]:
-    """The lines of these nodes of `trace`, under headings."""
+    """Yield the lines of these nodes of `trace`, under headings."""
     widths = _widths(trace)
     known = set(trace.node_id.tolist())
     yield widths.row(_HEADINGS, "what, after which nodes")
@@ -54,7 +54,7 @@ def table(trace: Trace, nodes: Iterator[Any]) -> Iterator[str]:
 
 
 def _duration(node: Any) -> str:
-    """The recorded duration, exactly if the node says so."""
+    """Return the recorded duration, exactly if the node says so."""
     exact = next((plain_value(attr) for attr in node.attr if attr.name == "duration_ns"), None)
     if isinstance(exact, int):
         return format_ns(exact)
@@ -75,7 +75,7 @@ def _widths(trace: Trace) -> Widths:
 
 
 def _quoted(name: str) -> str:
-    """The name as one word on one line."""
+    """Return the name as one word on one line."""
     text = json.dumps(name, ensure_ascii=False)
     return text if len(text) <= _LONGEST_NAME else f'{text[: _LONGEST_NAME - 2]}…"'
 

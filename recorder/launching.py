@@ -24,7 +24,7 @@ LEAST, BELOW = (2, 13), (2, 16)
 
 
 def check_torch(*, force: bool) -> str:
-    """The version that is installed; refuses none, and ones that nobody tried unless forced."""
+    """Return the version that is installed; refuses none, and ones that nobody tried unless forced."""
     try:
         found = metadata.version("torch")
     except metadata.PackageNotFoundError:
@@ -41,7 +41,7 @@ def check_torch(*, force: bool) -> str:
 
 
 def is_supported(version: str) -> bool:
-    """Whether a version is one of those that recordings are tested with."""
+    """Return whether a version is one of those that recordings are tested with."""
     numbers = tuple(int(part) for part in version.split("+")[0].split(".")[:2] if part.isdigit())
     return LEAST <= numbers < BELOW
 

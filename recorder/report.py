@@ -63,7 +63,7 @@ def as_json(recordings: Sequence[Recorded], stands_for: Mapping[int, str]) -> di
 
 
 def spreads_experts(recorded: Recorded) -> bool:
-    """Whether a count was answered as one of tokens over experts."""
+    """Return whether a count was answered as one of tokens over experts."""
     return any(remark.text.startswith(SPREAD) for remark in recorded.remarks)
 
 

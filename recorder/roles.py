@@ -37,14 +37,14 @@ def telling_rules(recordings: Sequence[Recorded]) -> list[GroupRule]:
 
 
 def role_of_ranks(rules: Sequence[GroupRule], world: int) -> list[Places]:
-    """The role of each rank."""
+    """Return the role of each rank."""
     ranks = np.arange(world)
     places = [np.broadcast_to(rule.position(ranks), (world,)).tolist() for rule in rules]
     return list(zip(*places, strict=True)) if places else [()] * world
 
 
 def missing_ranks(recordings: Sequence[Recorded], world: int) -> list[int]:
-    """The first rank of each role that no recorded rank has."""
+    """Return the first rank of each role that no recorded rank has."""
     roles = role_of_ranks(telling_rules(recordings), world)
     known = {roles[recording.rank] for recording in recordings}
     first: dict[Places, int] = {}
@@ -57,7 +57,7 @@ def missing_ranks(recordings: Sequence[Recorded], world: int) -> list[int]:
 def fold(
     recordings: Sequence[Recorded], *, step: int | None = None, keep_roots: bool = False
 ) -> tuple[Workload, Mapping[int, str]]:
-    """The workload of all ranks, and the ranks that each recorded rank stands for."""
+    """Return the workload of all ranks, and the ranks that each recorded rank stands for."""
     world = recordings[0].world
     missing = missing_ranks(recordings, world)
     if missing:

@@ -20,7 +20,9 @@ EVERYBODY = ""  # the name of the group of all ranks
 
 
 def rule_of(members: Sequence[int], rank: int, world: int) -> GroupRule | None:
-    """The rule by which a rank has these members beside it; None: there is none, or ranks are left over."""
+    """Return the rule by which a rank has these members beside it; None: there is none, or ranks are left
+    over.
+    """
     wanted = sorted(members)
     axes = _axes(wanted)
     if axes is None:
@@ -40,7 +42,7 @@ def rule_of(members: Sequence[int], rank: int, world: int) -> GroupRule | None:
 
 
 def _axes(members: Sequence[int]) -> list[tuple[int, int]] | None:
-    """Sizes and strides, innermost first, that make these ranks; None if none do."""
+    """Return sizes and strides, innermost first, that make these ranks; None if none do."""
     rest = [member - members[0] for member in members]
     axes = []
     while len(rest) > 1:
@@ -58,7 +60,7 @@ def _axes(members: Sequence[int]) -> list[tuple[int, int]] | None:
 
 
 def name_of(rule: GroupRule, title: str, taken: dict[str, GroupRule]) -> str:
-    """A name for the groups of a rule: PyTorch's if it says something, and another for each rule."""
+    """Return a name for the groups of a rule: PyTorch's if it says something, and another for each rule."""
     title = title.removeprefix("mesh_")
     if title in ("", "undefined", "default_pg"):
         title = str(rule)
@@ -109,7 +111,7 @@ def _short(members: Iterable[int]) -> str:
 def template(
     recorded: Recorded, names: list[str], *, step: int | None = None, keep_roots: bool = False
 ) -> Recording:
-    """The nodes of a rank, of one step if that is asked for, as they go into a trace."""
+    """Return the nodes of a rank, of one step if that is asked for, as they go into a trace."""
     recording = Recording(f"<rank {recorded.rank}>")
     number: dict[int, int] = {}
     for at, node in enumerate(recorded.nodes):
@@ -139,7 +141,7 @@ def _sizes(recorded: Recorded, numbers: list[int]) -> Mapping[str, int]:
 
 
 def _call(recorded: Recorded, node: Node, names: list[str], keep_roots: bool) -> tuple[Any, dict[str, Any]]:
-    """The builder's method for a node, and what it is given."""
+    """Return the builder's method for a node, and what it is given."""
     attributes: dict[str, int | str] = {"stream": node.stream} if node.stream >= 0 else {}
     if node.work in (Work.SEND, Work.RECEIVE):
         end = "to" if node.work is Work.SEND else "source"

@@ -21,7 +21,7 @@ JsonReport = Annotated[bool, "print the report as JSON"]
 
 
 def number_ranges(option: str, text: str) -> list[range]:
-    """The numbers of "0-3,6", as ranges in the order given."""
+    """Return the numbers of "0-3,6", as ranges in the order given."""
     import re
 
     ranges = []

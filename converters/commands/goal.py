@@ -52,7 +52,7 @@ _AT_ONCE = 10_000  # operations of ranks that are written together
 
 
 def _in_portions(given: Iterable[tuple[int, Trace]]) -> Iterator[list[tuple[int, Trace]]]:
-    """Ranks and their traces, many small ones at a time."""
+    """Yield ranks and their traces, many small ones at a time."""
     several: list[tuple[int, Trace]] = []
     operations = 0
     for rank, trace in given:

@@ -67,7 +67,7 @@ def run(options: Options) -> Iterator[str]:
 
 
 def _rows(options: Options, recorded: Recorded) -> Any:
-    """The rows asked for, ascending; without a choice, all."""
+    """Return the rows asked for, ascending; without a choice, all."""
     import numpy as np
 
     ids = recorded.trace.node_id
@@ -97,7 +97,7 @@ def _rows(options: Options, recorded: Recorded) -> Any:
 
 
 def _listed(text: str, ids: Any) -> Any:
-    """Whether each id is in a list such as "0-49,70"; every number or range must name some node."""
+    """Return whether each id is in a list such as "0-49,70"; every number or range must name some node."""
     import numpy as np
 
     chosen = np.zeros(len(ids), np.bool_)

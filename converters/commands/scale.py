@@ -133,7 +133,7 @@ def _refuse_both(options: Options) -> None:
 
 
 def _by_plan(options: Options, given: Input) -> _Plan:
-    """Axes of a plan grow, and groups with them."""
+    """Return axes of a plan grow, and groups with them."""
     import numpy as np
 
     from converters.editing.groups import Groups, find_group_rules, read_groups_file, uses_all_ranks

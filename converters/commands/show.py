@@ -58,7 +58,7 @@ def _title(path: Path, ranks: int, nodes: int, version: str) -> str:
 
 
 def _file_of(options: Options) -> tuple[Path, int]:
-    """The file to show, and how many ranks there are (0 if a file was named)."""
+    """Return the file to show, and how many ranks there are (0 if a file was named)."""
     from et_sim.trace.manifest import is_manifest
 
     named = Path(options.trace)
@@ -93,7 +93,7 @@ def _file_of(options: Options) -> tuple[Path, int]:
 
 
 def _template_of(options: Options) -> tuple[Path, int]:
-    """The template of a manifest that a rank runs, and how many ranks there are."""
+    """Return the template of a manifest that a rank runs, and how many ranks there are."""
     from et_sim.trace import read_manifest
 
     workload = read_manifest(options.trace, drop_dangling=True)
@@ -105,7 +105,7 @@ def _template_of(options: Options) -> tuple[Path, int]:
 
 
 def _ranks_of(prefix: Path) -> list[int]:
-    """The ranks that have a file."""
+    """Return the ranks that have a file."""
     pattern = re.compile(re.escape(prefix.name) + r"\.(0|[1-9][0-9]*)\.et(?:\.gz)?")
     matches = (pattern.fullmatch(path.name) for path in prefix.parent.glob("*.et*"))
     return sorted({int(match[1]) for match in matches if match})

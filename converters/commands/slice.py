@@ -68,7 +68,7 @@ def run(options: Options) -> Iterator[str]:
 
 
 def _ranks(text: str | None) -> tuple[int, ...] | None:
-    """The ranks of "0-3,6", ascending."""
+    """Return the ranks of "0-3,6", ascending."""
     from et_sim.basics.units import parse_ranks
 
     return None if text is None else tuple(sorted({rank for piece in parse_ranks(text) for rank in piece}))

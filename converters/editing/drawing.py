@@ -40,7 +40,7 @@ class Drawing:
 
 
 def draw(trace: Trace, rows: Any) -> Drawing:
-    """The graph of these rows; a dependency of both sorts is drawn twice."""
+    """Return the graph of these rows; a dependency of both sorts is drawn twice."""
     shown = set(rows.tolist())
     edges: list[tuple[int, int, str]] = []
     outside: dict[int, int] = {}
@@ -56,7 +56,7 @@ def draw(trace: Trace, rows: Any) -> Drawing:
 
 
 def near(trace: Trace, start: int, steps: int) -> Any:
-    """Rows at most `steps` dependencies away from a row, in either direction."""
+    """Return rows at most `steps` dependencies away from a row, in either direction."""
     parent, child = edges(trace)
     reached = np.zeros(len(trace), np.bool_)
     reached[start] = True

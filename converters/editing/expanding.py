@@ -38,7 +38,7 @@ class Files:
         ]
 
     def of_ranks(self, ranks: Sequence[int]) -> tuple[list[Path], Iterator[tuple[Path, bytes]]]:
-        """The paths of all files, the groups file last, and one file after the other."""
+        """Return the paths of all files, the groups file last, and one file after the other."""
         groups = self._groups()
         paths = [*(trace_path(self._prefix, rank) for rank in ranks), *(path for path, _ in groups)]
         return paths, chain(self._traces(ranks), groups)
@@ -54,7 +54,7 @@ class Files:
             yield trace_path(self._prefix, rank), last[template][1]
 
     def _groups(self) -> list[tuple[Path, bytes]]:
-        """The groups file, if there are groups by rule."""
+        """Return the groups file, if there are groups by rule."""
         if not self._workload.group_rules:
             return []
         listed = self._expansion.groups
@@ -80,7 +80,7 @@ class _Template:
                 self._changes.append((at, group, ends))
 
     def of_rank(self, rank: int, number: Callable[[str, int, int], str]) -> bytes:
-        """The file of one rank."""
+        """Return the file of one rank."""
         records = self._records.copy()
         for at, group, ends in self._changes:
             node = messages().Node()

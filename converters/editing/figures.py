@@ -99,7 +99,7 @@ def merged(parts: Iterable[tuple[Figures, int]]) -> Figures:
 
 
 def figures_of(recorded: Recorded) -> Figures:
-    """The figures of one trace."""
+    """Return the figures of one trace."""
     trace = recorded.trace
     figures = Figures(ranks=1, host_nodes=int(trace.is_cpu.sum()))
     figures.nodes.update(trace.kind_counts)
@@ -200,7 +200,7 @@ _LONGEST_NAME = 48
 
 
 def as_lines(figures: Figures, top: int) -> Iterator[str]:
-    """The figures under a title that the caller prints; tables are cut after `top` rows."""
+    """Yield the figures under a title that the caller prints; tables are cut after `top` rows."""
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in figures.nodes.items())
     host = f"; {figures.host_nodes:,} on the host" if figures.host_nodes else ""
     yield _row("nodes", f"{figures.nodes.total():,}: {kinds}{host}" if figures.nodes else "none")
@@ -220,7 +220,7 @@ def as_lines(figures: Figures, top: int) -> Iterator[str]:
 
 
 def as_plain(figures: Figures) -> dict[str, Any]:
-    """The same for programs, with nothing left out."""
+    """Return the same for programs, with nothing left out."""
     return {
         "ranks": figures.ranks,
         "nodes": dict(figures.nodes),
@@ -289,7 +289,7 @@ def _name_lines(figures: Figures, top: int) -> Iterator[str]:
 
 
 def _table(headings: tuple[str, ...], rows: Sequence[tuple[str, ...]], count: int) -> Iterator[str]:
-    """Text to the left, figures to the right."""
+    """Yield text to the left, figures to the right."""
     sides = "".join("<" if heading in ("group", "collective", "name") else ">" for heading in headings)
     yield from aligned([("", *cells) for cells in (headings, *rows)], f"<{sides}")
     if count > len(rows):

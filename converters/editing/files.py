@@ -40,11 +40,11 @@ class Recorded:
 
     @property
     def source(self) -> str:
-        """The file's name."""
+        """Return the file's name."""
         return self.trace.source
 
     def nodes(self) -> Iterator[Any]:
-        """The messages of all nodes, in the order of the file."""
+        """Return the messages of all nodes, in the order of the file."""
         return parse(iter((self.header, *self.records)), self.source, only_nodes=True)
 
 
@@ -58,12 +58,12 @@ class Input:
 
     @property
     def files(self) -> list[Path]:
-        """All files that were read."""
+        """Return all files that were read."""
         return [Path(path) for path, _ in self.workload.inputs]
 
 
 def read_input(named: str, *, drop_dangling: bool = False) -> Input:
-    """A prefix, a manifest, or one trace file, as `INPUT` of a command names it.
+    """Return a prefix, a manifest, or one trace file, as `INPUT` of a command names it.
 
     With `drop_dangling`, dependencies on nodes that are not there are left out of the columns.
     """
@@ -155,7 +155,8 @@ def edited(
     changes: Mapping[int, Change] | None = None,
     added: Sequence[Any] = (),
 ) -> bytes:
-    """The file with the rows for which `keep` holds, their new dependencies and changes; then new nodes.
+    """Return the file with the rows for which `keep` holds, their new dependencies and changes; then new
+    nodes.
 
     Dependencies on new nodes are numbers from `len(trace)` on.
     """
@@ -197,7 +198,7 @@ class Edited:
 
 
 def sources_of(given: Input) -> list[str]:
-    """The file of each rank; of a manifest, of each template."""
+    """Return the file of each rank; of a manifest, of each template."""
     if given.workload.has_file_per_rank:
         return [path for path, _ in given.workload.inputs]
     return [trace.source for trace in given.traces]
@@ -227,7 +228,7 @@ def write_edited(given: Input, edit: Edited, prefix: str) -> list[Converted]:
 
 
 def decoded(contents: Iterable[tuple[bytes, str]]) -> list[Trace]:
-    """The traces that files will hold; equal files share one."""
+    """Return the traces that files will hold; equal files share one."""
     held: dict[bytes, Trace] = {}
     traces = []
     for content, source in contents:

@@ -48,7 +48,9 @@ class Gradients:
 
 
 def backward_rows(recorded: Recorded) -> Any:
-    """Whether each row is computation of the backward pass: of devices, or of the host if there is none."""
+    """Return whether each row is computation of the backward pass: of devices, or of the host if there is
+    none.
+    """
     trace = recorded.trace
     says_so = np.array([bool(_BACKWARD.search(name)) for name in trace.names], np.bool_)
     if not says_so.any():
@@ -108,14 +110,14 @@ def add_gradients(recorded: Recorded, gradients: Gradients) -> tuple[Rewiring, l
 
 
 def _iterations(recorded: Recorded) -> Any:
-    """The iteration of each row; one, if none are marked."""
+    """Return the iteration of each row; one, if none are marked."""
     if any(name.startswith(MARKER) for name in recorded.trace.names):
         return iteration_of_rows(recorded, [MARKER])
     return np.zeros(len(recorded.trace), np.int64)
 
 
 def _ready(trace: Trace, rows: Any, gradients: Gradients) -> Iterator[int]:
-    """The row that each bucket comes after."""
+    """Yield the row that each bucket comes after."""
     lasts = durations_ns(trace)[rows].tolist()
     done = np.cumsum(lasts if any(lasts) else [1] * len(lasts)).tolist()
     size, at = gradients.size_bytes, 0

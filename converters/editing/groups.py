@@ -51,7 +51,7 @@ class Groups:
         return ("rule", name, rule.index(rank)) if rule else ("listed", name)
 
     def members(self, rank: int, name: str) -> tuple[int, ...] | None:
-        """The members in their order; None if nothing says who they are."""
+        """Return the members in their order; None if nothing says who they are."""
         described = self._described[int(self._workload.template_of_rank[rank])].get(name)
         if not name or described == ALL_RANKS:
             return tuple(range(self._workload.ranks))
@@ -62,7 +62,7 @@ class Groups:
 
 
 def read_groups_file(path: Path | None) -> dict[str, tuple[int, ...]]:
-    """The groups of a groups file, by `group_key`."""
+    """Return the groups of a groups file, by `group_key`."""
     if path is None:
         return {}
     try:
@@ -81,7 +81,7 @@ def read_groups_file(path: Path | None) -> dict[str, tuple[int, ...]]:
 
 
 def groups_text(groups: Mapping[str, Any]) -> bytes:
-    """A groups file."""
+    """Return a groups file."""
     return json.dumps({name: list(members) for name, members in groups.items()}).encode()
 
 
@@ -110,7 +110,9 @@ def rewritten_descriptions(trace: Trace, rewrite: Rewrite) -> tuple[dict[int, st
 
 
 def _entries(text: str) -> tuple[list[dict[str, Any]], bool]:
-    """The descriptions in a node's text, and whether they are wrapped; none if it is about something else."""
+    """Return the descriptions in a node's text, and whether they are wrapped; none if it is about something
+    else.
+    """
     if "pg_name" in text:
         for candidate, is_wrapped in ((text[_WRAPPED:-_WRAPPED], True), (text, False)):
             try:
@@ -135,18 +137,18 @@ class GroupRules:
 
     @property
     def renames_all_ranks(self) -> bool:
-        """Whether the group of all ranks stays what it was, under a name."""
+        """Return whether the group of all ranks stays what it was, under a name."""
         return any(not key for names in set(self.of_rank) for key, _ in names)
 
     def alike(self, name: str, source: str) -> list[str]:
-        """The families that grow together if some rank's group `name` does; its own comes first."""
+        """Return the families that grow together if some rank's group `name` does; its own comes first."""
         family = self._family(name, source)
         rule = self.rules[family]
         others = [name for name in self.rules if name in self.unnamed and self.rules[name] == rule]
         return list(dict.fromkeys((family, *others))) if family in self.unnamed else [family]
 
     def _family(self, name: str, source: str) -> str:
-        """The family that some rank calls `name`."""
+        """Return the family that some rank calls `name`."""
         key = group_key(name)
         if name in self.rules:
             return name
@@ -171,7 +173,8 @@ def find_group_rules(
     plan: PlanChange | None = None,
     role: int | None = None,
 ) -> GroupRules:
-    """Every group that a collective names, as a rule; that of all ranks too, if `all_ranks` is its name.
+    """Return every group that a collective names, as a rule; that of all ranks too, if `all_ranks` is its
+    name.
 
     Rules that lists of members follow are called by the axes of the plan, or after one of the groups. If a
     single rank was recorded, `role` is its number, and all others have groups that lie like its own.
@@ -247,7 +250,7 @@ class _Search:
         return self.called[rule, number]
 
     def rule_of(self, rank: int, name: str) -> GroupRule:
-        """The rule that a list of members follows."""
+        """Return the rule that a list of members follows."""
         members = self.groups.members(rank, name)
         where = f"group {name} of rank {rank}"
         if members is None:
@@ -276,7 +279,9 @@ class _Search:
 
 
 def _rule_of_members(members: Sequence[int], every: int) -> GroupRule | None:
-    """The rule of members that lie along axes, beginning anew every so many ranks; None: they do not."""
+    """Return the rule of members that lie along axes, beginning anew every so many ranks; None: they do
+    not.
+    """
     left, axes = np.array(members, np.int64), [(1, 1)]
     while len(left) > 1:
         steps = np.diff(left)
@@ -291,7 +296,7 @@ def _rule_of_members(members: Sequence[int], every: int) -> GroupRule | None:
 
 
 def uses_all_ranks(workload: Workload) -> bool:
-    """Whether some collective is of the group of all ranks."""
+    """Return whether some collective is of the group of all ranks."""
     return any(
         group_key(trace.group_names[number]) == ""
         for trace in workload.templates

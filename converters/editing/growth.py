@@ -48,7 +48,7 @@ class Growth:
 
     @property
     def is_bigger(self) -> bool:
-        """Whether there are more ranks than traces were recorded of."""
+        """Return whether there are more ranks than traces were recorded of."""
         return self.factor > 1 or self.of_role
 
     @property
@@ -98,7 +98,7 @@ class Growth:
         self.rules = {name: rules[name] for name in self.rules}
 
     def add(self, name: str, rule: GroupRule) -> str:
-        """A group that the old ranks had no other members of; gives the name that is free for it."""
+        """Return a group that the old ranks had no other members of; gives the name that is free for it."""
         while name in self.rules:
             name = f"{name}-gradients"
         self.rules, self.old_rules = {**self.rules, name: rule}, {**self.old_rules, name: GroupRule(1)}
@@ -135,7 +135,9 @@ class Growth:
         self.ranks *= step.factor
 
     def first_copy(self, ranks: Any) -> Any:
-        """The new numbers of old ranks in the first copy; other copies are at the same offsets from these."""
+        """Return the new numbers of old ranks in the first copy; other copies are at the same offsets from
+        these.
+        """
         for step in self.steps:
             ranks = ranks + ranks // step.block * step.block * (step.factor - 1)
         return ranks
@@ -149,7 +151,7 @@ class Growth:
         return owner
 
     def along(self, old: Any, peer: Any) -> str:
-        """The first growing group of which old ranks and their peers are different members, or ""."""
+        """Return the first growing group of which old ranks and their peers are different members, or ""."""
         for step in self.steps:
             rule = step.rule
             if rule is None or step.factor == 1:

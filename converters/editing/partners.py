@@ -66,7 +66,7 @@ class Partners:
         self.unknown = {use.name for use in used if groups.members(next(iter(use.rows)), use.name) is None}
 
     def find_open(self, chosen: Sequence[Any], in_slice: Any) -> tuple[Open | None, int]:
-        """The first open row, and how many there are; `chosen` is a mask per template."""
+        """Return the first open row, and how many there are; `chosen` is a mask per template."""
         first: Open | None = None
         count = 0
         for meeting in self._meetings:
@@ -176,7 +176,7 @@ def _rows_by_channel(trace: Trace) -> dict[tuple[bool, int, int, int], Any]:
 
 
 def repaired(path: Path, trace: Trace) -> tuple[bytes, Dropped]:
-    """The new content, and what was dropped; `trace` is `path`, read with `drop_dangling`."""
+    """Return the new content, and what was dropped; `trace` is `path`, read with `drop_dangling`."""
     content = read_unpacked(path)
     if not trace.dropped_dependencies:
         return content, Dropped()
@@ -211,7 +211,7 @@ class SizeEqualiser:
                 self._sizes.setdefault(rank, {})[int(of_rank[k])] = int(largest[k])
 
     def of_rank(self, rank: int, content: bytes, trace: Trace) -> tuple[bytes, int]:
-        """The rank's file with the new sizes, and how many nodes have one."""
+        """Return the rank's file with the new sizes, and how many nodes have one."""
         sizes = self._sizes.get(rank, {})
         if not sizes:
             return content, 0

@@ -83,7 +83,7 @@ class PlanChange:
 
     @property
     def new_replicas(self) -> GroupRule | None:
-        """The ranks that do the same in several replicas, if there was one replica."""
+        """Return the ranks that do the same in several replicas, if there was one replica."""
         (data,) = (axis for axis in self.views[0] if axis.name == "dp")
         return GroupRule(data.new_size, data.new_stride) if data.size == 1 < data.new_size else None
 
@@ -93,11 +93,11 @@ class PlanChange:
         return sorted({axis.size * axis.stride for view in self.views for axis in view})
 
     def name_of(self, rule: GroupRule, subject: str) -> str:
-        """The axes along which groups lie that follow a rule."""
+        """Return the axes along which groups lie that follow a rule."""
         return self.grown(rule, subject)[0]
 
     def grown(self, rule: GroupRule, subject: str) -> tuple[str, GroupRule]:
-        """The axes of groups that follow a rule, and their rule in the new plan."""
+        """Return the axes of groups that follow a rule, and their rule in the new plan."""
         matches = [match for view in self.views if (match := _along(view, rule, self.ranks))]
         if not matches:
             plan = ", ".join(f"{axis.name} {axis.size}" for axis in self.views[0] if axis.size > 1)
@@ -116,7 +116,7 @@ class PlanChange:
 
 
 def read_change(old_text: str, new_text: str, order_text: str) -> PlanChange:
-    """The change that `--from`, `--to` and `--order` say."""
+    """Return the change that `--from`, `--to` and `--order` say."""
     order = _order(order_text)
     old = _complete(_sizes("--from", old_text), "--from")
     given = _sizes("--to", new_text)
@@ -144,7 +144,9 @@ def read_change(old_text: str, new_text: str, order_text: str) -> PlanChange:
 
 
 def read_replicas(text: str) -> int:
-    """How many replicas a `--to` without `--from` asks for: the input is one, whatever its axes."""
+    """Return the number of replicas a `--to` without `--from` asks for: the input is one, whatever its
+    axes.
+    """
     sizes = _sizes("--to", text)
     if set(sizes) != {"dp"}:
         raise UsageError(
@@ -162,7 +164,7 @@ _FIXED = {
 
 
 def _sizes(option: str, text: str) -> dict[str, int]:
-    """The sizes of "tp=2,dp=8"."""
+    """Return the sizes of "tp=2,dp=8"."""
     sizes: dict[str, int] = {}
     for piece in text.split(","):
         name, _, size = (part.strip() for part in piece.partition("="))
@@ -181,7 +183,7 @@ def _sizes(option: str, text: str) -> dict[str, int]:
 
 
 def _complete(sizes: dict[str, int], option: str) -> dict[str, int]:
-    """Axes that are not named have one place; experts have the tensor parallelism of the rest."""
+    """Return axes that are not named have one place; experts have the tensor parallelism of the rest."""
     if EXPERT_TENSOR in sizes and sizes.get("ep", 1) == 1:
         raise UsageError(f"{option} has {EXPERT_TENSOR} without ep", remedy="give ep, or leave it out")
     full = {**dict.fromkeys(NAMES, 1), EXPERT_TENSOR: sizes.get("tp", 1), **sizes}
@@ -218,7 +220,9 @@ def _steps(view: View, *, by_place: bool = False) -> list[Any]:
 
 
 def _along(view: View, rule: GroupRule, ranks: int) -> tuple[str, GroupRule] | None:
-    """The axes along which the groups of a rule lie, and the rule of these axes; None: they lie otherwise."""
+    """Return the axes along which the groups of a rule lie, and the rule of these axes; None: they lie
+    otherwise.
+    """
     if ranks % rule.every:
         return None
     members = rule.groups(ranks)[0]
@@ -246,7 +250,7 @@ def _apart(places: Any) -> int | None:
 
 
 def _rule(parts: Sequence[tuple[Axis, int]], apart: Mapping[str, int | None], *, is_new: bool) -> GroupRule:
-    """Members along axes; of one that only some places are of, the pattern ends with the axis."""
+    """Yield members along axes; of one that only some places are of, the pattern ends with the axis."""
 
     def place(axis: Axis) -> tuple[int, int]:
         return (axis.new_size, axis.new_stride) if is_new else (axis.size, axis.stride)
@@ -263,7 +267,9 @@ def _rule(parts: Sequence[tuple[Axis, int]], apart: Mapping[str, int | None], *,
 
 
 def read_role(given: Input, plan: PlanChange, rank: int | None) -> int:
-    """The number of the recorded rank among those of the plan; by default what the trace says of itself."""
+    """Return the number of the recorded rank among those of the plan; by default what the trace says of
+    itself.
+    """
     (recorded,) = given.traces
     header = messages().GlobalMetadata.FromString(recorded.header)
     says = {attribute.name: attribute.string_val for attribute in header.attr}

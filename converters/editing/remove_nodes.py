@@ -27,7 +27,7 @@ _NONE: dict[int, int] = {}
 
 
 def remove_nodes(recorded: Recorded, keep: Any) -> Rewiring:
-    """Dependencies of the rows for which `keep` holds once all others have left."""
+    """Return dependencies of the rows for which `keep` holds once all others have left."""
     trace = recorded.trace
     order = row_order(recorded)
     walk = _Walk(trace, keep)
@@ -40,7 +40,7 @@ def remove_nodes(recorded: Recorded, keep: Any) -> Rewiring:
 
 
 def row_order(recorded: Recorded) -> Any:
-    """All rows, each after its parents."""
+    """Return all rows, each after its parents."""
     parent, child = edges(recorded.trace)
     count = len(recorded.trace)
     if fits_row_order(parent, child) and not _waits_for_itself(recorded.trace):
@@ -135,7 +135,7 @@ class _Walk:
         return [parent for parent in parents if self.stays[parent]] + sorted(added.values())
 
     def note(self, latest: dict[int, int], ancestor: int) -> bool:
-        """Whether it is later in its chain than what is known."""
+        """Return whether it is later in its chain than what is known."""
         known = latest.get(self.chains.of[ancestor])
         if known is not None and self.chains.place[known] >= self.chains.place[ancestor]:
             return False

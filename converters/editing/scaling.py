@@ -67,7 +67,7 @@ class Scaled:
 
 
 def scale(given: Input, families: GroupRules, growth: Growth, gradients: Gradients | None = None) -> Scaled:
-    """Everything that `growth` asks for, and all-reduces of gradients."""
+    """Return everything that `growth` asks for, and all-reduces of gradients."""
     workload = given.workload
     if not growth.is_bigger:
         contents = [frame_bytes((trace.header, *trace.records)) for trace in given.traces]
@@ -91,7 +91,7 @@ def scale(given: Input, families: GroupRules, growth: Growth, gradients: Gradien
 
 
 def _variants(workload: Workload, families: GroupRules, growth: Growth) -> tuple[list[Variant], Any]:
-    """The templates, and which one the copies of each old rank run."""
+    """Return the templates, and which one the copies of each old rank run."""
     number: dict[Variant, int] = {}
     of_old = np.zeros(workload.ranks, np.int32)
     for template in np.flatnonzero(workload.ranks_per_template).tolist():
@@ -109,7 +109,7 @@ def _variants(workload: Workload, families: GroupRules, growth: Growth) -> tuple
 
 
 def _peers(trace: Trace) -> Any:
-    """All that messages name as their other end."""
+    """Return all that messages name as their other end."""
     is_send, is_receive = trace.kind == NodeKind.SEND, trace.kind == NodeKind.RECV
     return unique(np.concatenate((trace.comm_dst[is_send], trace.comm_src[is_receive]))).astype(np.int64)
 
@@ -180,8 +180,8 @@ def _set_distances(trace: Trace, variant: Variant, values: dict[int, dict[str, A
 def _set_groups(
     trace: Trace, variant: Variant, growth: Growth, values: dict[int, dict[str, Any]]
 ) -> tuple[int, int]:
-    """Names and bytes of collectives; returns how many became smaller, and in how many of these bytes were
-    rounded up."""
+    """Return names and bytes of collectives; returns how many became smaller, and in how many of these bytes
+    were rounded up."""
     family_of = dict(variant.names)
     smaller = rounded = 0
     for row in np.flatnonzero(trace.kind == NodeKind.COLL).tolist():

@@ -54,7 +54,7 @@ _SHOWN = 8
 
 
 def iteration_of_rows(recorded: Recorded, markers: Sequence[str]) -> IntColumn:
-    """The number of every row's iteration; -1 if it comes after no marker."""
+    """Return the number of every row's iteration; -1 if it comes after no marker."""
     trace = recorded.trace
     known = (_marked(trace, marker) for marker in markers)
     iterations = next((rows for rows in known if bool((rows >= 0).any())), None)
@@ -101,7 +101,7 @@ def _missing(recorded: Recorded, piece: range, present: IntColumn) -> TraceError
 
 
 def in_window(recorded: Recorded, starts: IntColumn, begin_us: float, end_us: float) -> Any:
-    """Whether each row started within [begin, end)."""
+    """Return whether each row started within [begin, end)."""
     is_timed = recorded.trace.kind != NodeKind.METADATA
     if bool(is_timed.any()) and not bool(starts[is_timed].any()):
         raise TraceError(
@@ -129,7 +129,7 @@ def parse_window(text: str) -> tuple[float, float]:
 
 
 def _marked(trace: Trace, marker: str) -> IntColumn:
-    """The iteration that each row begins, or -1; markers without numbers are counted from 0."""
+    """Return the iteration that each row begins, or -1; markers without numbers are counted from 0."""
     before, sign, behind = marker.partition("#")
     sign = "#?" if sign else "[#._ :-]?"
     numbered = re.compile(re.escape(before) + sign + "([0-9]{1,18})" + re.escape(behind))
@@ -146,7 +146,7 @@ def _marked(trace: Trace, marker: str) -> IntColumn:
 
 
 def _candidates(trace: Trace) -> str:
-    """Names that several nodes have in common but for one number."""
+    """Return names that several nodes have in common but for one number."""
     once = (re.sub("#?[0-9]+", "#", name) for name in trace.names if len(re.findall("[0-9]+", name)) == 1)
     several = [text for text, count in Counter(once).items() if count > 1]
     return f" (numbered here: {', '.join(several[:_SHOWN])})" if several else ""
@@ -166,7 +166,7 @@ class Wanted:
 
 
 def cut(given: Input, wanted: Wanted, prefix: str) -> Edited:
-    """The slice, as it is to be written."""
+    """Return the slice, as it is to be written."""
     workload = given.workload
     ranks = _ranks(given, wanted)
     in_slice = np.isin(np.arange(workload.ranks), ranks)
@@ -214,7 +214,7 @@ def _remarks(left_out: int, ranks: tuple[int, ...], unknown: Collection[str]) ->
 
 
 def _ranks(given: Input, wanted: Wanted) -> tuple[int, ...]:
-    """The ranks of the slice, as far as they can be chosen."""
+    """Return the ranks of the slice, as far as they can be chosen."""
     count = given.workload.ranks
     if wanted.ranks is None:
         return tuple(range(count))
@@ -314,7 +314,7 @@ def renumbered_ends(trace: Trace, chosen: Any, new_rank: list[int]) -> dict[int,
 
 
 def _new_members(members: tuple[int, ...], new_rank: list[int]) -> tuple[int, ...] | None:
-    """The members by their new numbers; None if some are outside."""
+    """Return the members by their new numbers; None if some are outside."""
     if any(not 0 <= rank < len(new_rank) or new_rank[rank] < 0 for rank in members):
         return None
     return tuple(new_rank[rank] for rank in members)

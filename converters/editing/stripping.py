@@ -57,7 +57,7 @@ def durations_ns(trace: Trace) -> IntColumn:
 
 
 def delay(recorded: Recorded, leaves: Any) -> Delays:
-    """The graph without the rows for which `leaves` holds, but with their time."""
+    """Return the graph without the rows for which `leaves` holds, but with their time."""
     trace = recorded.trace
     order = row_order(recorded)
     anchors = _beside_others(trace, leaves)
@@ -180,7 +180,7 @@ class _Walk:
         return self.above[parent].get(ancestor) == time if self.gone[parent] else parent == ancestor
 
     def delayed(self, ancestor: int, time: int) -> int:
-        """The ancestor itself, or a delay after it; -1 if there is nothing to wait for."""
+        """Return the ancestor itself, or a delay after it; -1 if there is nothing to wait for."""
         if time == 0:
             return ancestor
         key = ancestor, time
@@ -219,7 +219,7 @@ class Stripped:
 
 
 def strip(recorded: Recorded, *, keep_delays: bool) -> Stripped:
-    """The trace without the operators of the host."""
+    """Return the trace without the operators of the host."""
     trace = recorded.trace
     leaves = trace.is_cpu & (trace.kind == NodeKind.COMP)
     total = sum(durations_ns(trace)[leaves].tolist())

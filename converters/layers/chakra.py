@@ -56,7 +56,7 @@ def chakra_graph(layer_file: LayerFile, passes: int) -> ChakraGraph:
 
 
 def chakra_file(nodes: list[ChakraNode], rank: int, text: str) -> bytes:
-    """The file of a rank; `text` is the layer file's, which it keeps."""
+    """Return the file of a rank; `text` is the layer file's, which it keeps."""
     schema, first = messages(), rank * len(nodes)
     metadata = schema.GlobalMetadata()
     for name, value in (("schema", SCHEMA), ("input_file", text)):

@@ -117,7 +117,7 @@ Timer = Callable[[Sequence[Kernel], int], list[int]]  # kernels and bytes of a v
 
 
 def roofline_timer(peak_tflops: float, memory_gbps: float) -> Timer:
-    """Times from peak and bandwidth: every operand is moved once."""
+    """Return times from peak and bandwidth: every operand is moved once."""
     for name, value in (("peak", peak_tflops), ("bandwidth", memory_gbps)):
         if not 0 < value < float("inf"):
             raise UsageError(f"the {name} is {value}", remedy="give a number of more than 0")
@@ -135,7 +135,7 @@ def roofline_timer(peak_tflops: float, memory_gbps: float) -> Timer:
 
 
 def systolic_timer(clocked: ClockedArray) -> Timer:
-    """Times of a systolic array, whose words are values of whatever size."""
+    """Return times of a systolic array, whose words are values of whatever size."""
     known: dict[Kernel, int] = {}
 
     def times(kernels: Sequence[Kernel], value_bytes: int) -> list[int]:  # noqa: ARG001
@@ -172,7 +172,7 @@ def _refuse_huge(counts: list[tuple[int, int]], value_bytes: int) -> None:
 
 
 def layers_of(products: Sequence[Product], shape: Shape, timer: Timer, source: str) -> LayerFile:
-    """The layer file of these products, in their order."""
+    """Return the layer file of these products, in their order."""
     named = [product.strategy or shape.strategy for product in products]
     keyword = _keyword(products, named, source)
     layers = []
@@ -207,7 +207,7 @@ def rounded_up(products: Sequence[Product], shape: Shape) -> int:
 
 
 def _keyword(products: Sequence[Product], named: list[str], source: str) -> Keyword:
-    """The training loop in which these strategies make sense together."""
+    """Return the training loop in which these strategies make sense together."""
     kinds = set(named) - {_LOCAL}
     if _EMBEDDING in kinds:
         wrong = next((at for at, kind in enumerate(named) if at and kind not in ("DATA", _LOCAL)), None)

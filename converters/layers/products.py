@@ -45,7 +45,7 @@ class Product:
 
 
 def parse_products(text: str, source: str, strategies: tuple[str, ...]) -> list[Product]:
-    """All products of a list, in order."""
+    """Return all products of a list, in order."""
     rows = _rows(text, source)
     line, header = next(rows, (1, []))
     order = _order(header, f"{source}, line {line}")
@@ -71,7 +71,7 @@ def _rows(text: str, source: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _order(header: list[str], place: str) -> list[str]:
-    """The meaning of each column."""
+    """Return the meaning of each column."""
     order = [name.lower() for name in header]
     for number, name in enumerate(order, start=1):
         where = f"{place}, column {number}"
@@ -125,7 +125,7 @@ def _size(text: str, column: str, place: str) -> int:
 
 
 def parse_convolutions(text: str, source: str, images: int) -> list[Product]:
-    """All layers of a list, in order, each with the given number of images."""
+    """Return all layers of a list, in order, each with the given number of images."""
     if images < 1:
         raise UsageError(f"--images is {images}", remedy="give how many images all NPUs process in a step")
     products = []

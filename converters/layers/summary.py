@@ -22,7 +22,7 @@ UNITS = "times taken as nanoseconds, sizes as bytes that one rank puts in"
 
 
 def notes_of(program: LayerProgram, passes: int) -> Iterator[Note]:
-    """The loop, the units, who communicates with whom, and what was left out."""
+    """Yield the loop, the units, who communicates with whom, and what was left out."""
     file = program.layer_file
     yield "loop", f"{file.keyword}, {_layers_and_passes(file, passes)}"
     yield "columns", UNITS
@@ -36,7 +36,7 @@ def notes_of(program: LayerProgram, passes: int) -> Iterator[Note]:
 
 
 def _reached(program: LayerProgram) -> Iterator[str]:
-    """Collectives and bytes by whom they reach, in order of their first issue."""
+    """Yield collectives and bytes by whom they reach, in order of their first issue."""
     issued, file = program.collectives, program.layer_file
     sizes_of: dict[Reach, list[int]] = {}
     for layer, phase, size in zip(issued.layer, issued.phase, issued.bytes.tolist(), strict=True):
@@ -69,7 +69,7 @@ def unused(
 
 
 def chakra_notes(file: LayerFile, graph: ChakraGraph, passes: int) -> Iterator[Note]:
-    """The same for the Chakra flavour."""
+    """Yield the same for the Chakra flavour."""
     yield "loop", f"{file.keyword} as Chakra's text converter has it, {_layers_and_passes(file, passes)}"
     yield "columns", "times stand as microseconds, a thousand times as long as the file's nanoseconds"
     yield from unused(file, graph.computed, graph.sent, {})

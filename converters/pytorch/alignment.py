@@ -70,7 +70,7 @@ def _shifts(ours: Sequence, theirs: Sequence) -> Iterator[int]:
 
 
 def _by_number(ours: Sequence, theirs: Sequence) -> tuple[Numbers, Numbers]:
-    """Elements of equal name and equal sequence number, of which there is one on each side."""
+    """Return elements of equal name and equal sequence number, of which there is one on each side."""
     first, second = (
         np.where(side.number > 0, side.name * (1 << 40) + side.number, -1 - at)
         for at, side in enumerate((ours, theirs))
@@ -146,7 +146,7 @@ def _equal(ours: Numbers, theirs: Numbers) -> int:
 
 
 def _next_meeting(ours: Numbers, theirs: Numbers) -> tuple[int, int] | None:
-    """The fewest elements to skip on both sides for the next ones to agree."""
+    """Return the fewest elements to skip on both sides for the next ones to agree."""
     for far in _LOOK_AHEAD:
         first, second = _runs(ours[: far + _AGAIN], _AGAIN), _runs(theirs[: far + _AGAIN], _AGAIN)
         skips, other_skips = np.nonzero(first[:, None] == second[None, :])

@@ -48,7 +48,7 @@ class Operation:
 
     @property
     def is_message(self) -> bool:
-        """Whether it is between two ranks."""
+        """Return whether it is between two ranks."""
         return self.node != NodeKind.COLL
 
 
@@ -80,21 +80,25 @@ class Rules:
         return self.operations.get(normalised(name))
 
     def is_bookkeeping(self, name: str) -> bool:
-        """Whether a communication record of this name transfers nothing."""
+        """Return whether a communication record of this name transfers nothing."""
         return normalised(name) in self.bookkeeping
 
     def kernel(self, name: str) -> str | None:
-        """Whether a kernel communicates: the name of its operation, UNNAMED, or None for other kernels."""
+        """Return whether a kernel communicates: the name of its operation, UNNAMED, or None for other
+        kernels.
+        """
         operations = (operation for pattern, operation in self.kernels if pattern.search(name))
         return next(operations, None)
 
     def bytes_of(self, datatype: str) -> int:
-        """Bytes of one element; 0 if the datatype is not known."""
+        """Return bytes of one element; 0 if the datatype is not known."""
         return self.element_bytes.get(datatype.lower().replace("c10::", "").strip(), 0)
 
 
 def normalised(name: str) -> str:
-    """The part that names the operation, without separators: `c10d::alltoall_base_` is `alltoallbase`."""
+    """Return the part that names the operation, without separators: `c10d::alltoall_base_` is
+    `alltoallbase`.
+    """
     return name.rpartition(":")[2].lower().replace("_", "").replace("-", "")
 
 
@@ -170,7 +174,7 @@ class Calls:
         return int((self.end_ns[inner] > self.end_ns[self.parent[inner]]).sum())
 
     def around(self, call: Rows, wanted: Flags) -> Rows:
-        """The innermost wanted call around (or at) each of some calls, or NONE."""
+        """Return the innermost wanted call around (or at) each of some calls, or NONE."""
         around = call.copy()
         while True:
             on = np.flatnonzero(around != NONE)
@@ -180,7 +184,7 @@ class Calls:
             around[on] = self.parent[around[on]]
 
     def of_row(self, events: int) -> Rows:
-        """The call of each event of the device trace, or NONE."""
+        """Return the call of each event of the device trace, or NONE."""
         calls = np.full(events, NONE, np.int32)
         calls[self.row] = np.arange(len(self.row))
         return calls
@@ -213,7 +217,7 @@ class Recording:
 
 
 def running_most(lane: Rows, values: Times) -> Times:
-    """The largest value so far, lane by lane."""
+    """Return the largest value so far, lane by lane."""
     beyond = int(values.max(initial=0)) + 1
     shift = lane.astype(np.int64) * beyond  # times start at 0, so a lane's all lie above those before
     most: Times = np.maximum.accumulate(values + shift) - shift
@@ -221,7 +225,7 @@ def running_most(lane: Rows, values: Times) -> Times:
 
 
 def device_work(device: DeviceTrace) -> Work:
-    """Everything that ran on a device, with the event that started it."""
+    """Return everything that ran on a device, with the event that started it."""
     rows = np.flatnonzero(np.isin(device.kind, [int(kind) for kind in ON_DEVICE]))
     start = device.ts_ns[rows]
     rows = rows[np.lexsort((rows, start + device.dur_ns[rows], start, device.lane[rows]))]
@@ -237,7 +241,7 @@ def device_work(device: DeviceTrace) -> Work:
 
 
 def host_calls(device: DeviceTrace, work: Work) -> tuple[Calls, Work]:
-    """The calls of all threads, and the work with its calls."""
+    """Return the calls of all threads, and the work with its calls."""
     is_call = np.isin(device.kind, [int(kind) for kind in _HOST])
     is_call[work.launch[work.launch != NONE]] = True
     is_call |= (device.kind == EventKind.LAUNCH) & np.isin(device.name, named(device, *WAITING))
@@ -283,8 +287,8 @@ def host_calls(device: DeviceTrace, work: Work) -> tuple[Calls, Work]:
 
 
 def _polls(device: DeviceTrace, is_call: Flags) -> tuple[Rows, Rows]:
-    """The first and the last of queries that a thread made one after another, several times; of threads that
-    do something else, too."""
+    """Return the first and the last of queries that a thread made one after another, several times; of
+    threads that do something else, too."""
     is_host = device.kind == EventKind.LAUNCH
     is_query = is_host & np.isin(device.name, named(device, "query"))
     busy = unique(device.lane[is_call])
@@ -315,13 +319,13 @@ def named(device: DeviceTrace, *which: str) -> Any:
 
 
 def _plain(name: str) -> str:
-    """A driver's function without the version that it may carry: `cudaMemcpyAsync_v3020`."""
+    """Return a driver's function without the version that it may carry: `cudaMemcpyAsync_v3020`."""
     head, _, tail = name.partition("_")
     return head if tail.startswith(("v", "ptsz")) else name
 
 
 def _launches(device: DeviceTrace, rows: Rows) -> Rows:
-    """The first call with the correlation of each piece of work, or NONE."""
+    """Return the first call with the correlation of each piece of work, or NONE."""
     calls = np.flatnonzero((device.kind == EventKind.LAUNCH) & (device.correlation > 0))
     calls = calls[np.lexsort((device.ts_ns[calls], device.correlation[calls]))]
     wanted = device.correlation[rows]

@@ -53,7 +53,7 @@ class Carriers:
 
     @property
     def group_of_work(self) -> Column:
-        """A number for the group of each piece of work; the same for all that does not communicate."""
+        """Return a number for the group of each piece of work; the same for all that does not communicate."""
         names = {
             name: at
             for at, name in enumerate(
@@ -112,16 +112,16 @@ class _Records:
         return from_nccl(given)
 
     def name_of(self, call: int) -> str:
-        """The name of a call."""
+        """Return the name of a call."""
         return self.device.names[int(self.device.name[self.calls.row[call]])]
 
     def in_bytes(self, call: int) -> int:
-        """Bytes of the recorded inputs of a call."""
+        """Return bytes of the recorded inputs of a call."""
         dims, types, _ = self._arguments(call)
         return sum(shape_bytes(dims, types))
 
     def is_on_host(self, call: int) -> bool | None:
-        """Whether a call's tensors are in the host's memory; None if it is not recorded."""
+        """Return whether a call's tensors are in the host's memory; None if it is not recorded."""
         row = int(self.host_of_call[call])
         return None if self.host is None or row == NONE else self.host.is_on_host(row)
 
@@ -153,7 +153,7 @@ class _Records:
 
 
 def find_carriers(given: Recording, groups: Groups) -> Carriers:
-    """Everything that a rank communicates."""
+    """Return everything that a rank communicates."""
     host = HostRecords(given.host) if given.host is not None else None
     records = _Records(given.device, given.calls, given.host_of_call, host)
     search = _Search(records, given.work, groups)
@@ -252,7 +252,7 @@ class _Search:
         self._carry(at, [Communication(operation, size, 0)])
 
     def _merged(self, around: list[int]) -> Communication:
-        """The innermost record, with what those around it add."""
+        """Return the innermost record, with what those around it add."""
         first, *outer = (self.records.known[call] for call in around)
         assert first is not None
         for other in outer:
@@ -315,7 +315,7 @@ class _Search:
         return not self.carried
 
     def _worker(self, call: int, communication: Communication, workers: list[int]) -> int:
-        """The first annotation of a worker that begins after the operator and does the same."""
+        """Return the first annotation of a worker that begins after the operator and does the same."""
         calls = self.records.calls
         for worker in workers:
             other = self.records.known[worker]

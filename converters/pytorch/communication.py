@@ -63,7 +63,7 @@ class Communication:
 
     @property
     def is_unsized(self) -> bool:
-        """Whether the recording does not say how much it transfers."""
+        """Return whether the recording does not say how much it transfers."""
         if self.operation == UNNAMED_OPERATION:
             return True
         if self.split_bytes:
@@ -72,7 +72,7 @@ class Communication:
 
     @property
     def comm_bytes(self) -> int:
-        """The size that the trace format wants."""
+        """Return the size that the trace format wants."""
         if self.operation.collective == CollectiveKind.BARRIER:
             return 0
         if self.split_bytes:
@@ -196,7 +196,7 @@ def from_annotation(name: str, in_bytes: int) -> Communication | None:
 
 
 def shape_bytes(dims: Any, types: Sequence[str]) -> list[int]:
-    """Bytes of each input by the shapes and types that Kineto records; lists of tensors add up."""
+    """Return bytes of each input by the shapes and types that Kineto records; lists of tensors add up."""
     return [
         _elements(shape) * rules().bytes_of(kind.removeprefix("GenericList[").rstrip("]"))
         for shape, kind in zip(dims, types, strict=False)
@@ -204,7 +204,7 @@ def shape_bytes(dims: Any, types: Sequence[str]) -> list[int]:
 
 
 def _elements(shape: Any) -> int:
-    """Elements of a tensor of this shape, or of all tensors of a list of shapes; scalars have none."""
+    """Return elements of a tensor of this shape, or of all tensors of a list of shapes; scalars have none."""
     if not isinstance(shape, list) or not shape:
         return 0
     if isinstance(shape[0], list):
@@ -216,7 +216,7 @@ def _elements(shape: Any) -> int:
 
 
 def _operation_name(given: Values, attributes: Mapping[str, Any]) -> tuple[str, int]:
-    """The collective's name, and where it stands among the values."""
+    """Return the collective's name, and where it stands among the values."""
     for at, kind in enumerate(given.types):
         if kind == "String" and at < len(given.values) and isinstance(given.values[at], str):
             return given.values[at], at
@@ -240,7 +240,7 @@ def _size_by_ratio(operation: Operation, in_bytes: int, out_bytes: int) -> int:
 
 
 def _regular_ranks(start: int, stride: int, size: int) -> tuple[int, ...]:
-    """Members of a group at regular distances."""
+    """Return members of a group at regular distances."""
     if start < 0 or size <= 0 or (stride <= 0 and size > 1):
         return ()
     return tuple(range(start, start + max(stride, 1) * size, max(stride, 1)))
@@ -287,7 +287,7 @@ class HostRecords:
         return None
 
     def is_on_host(self, row: int) -> bool:
-        """Whether the tensors of a row are in the host's memory."""
+        """Return whether the tensors of a row are in the host's memory."""
         tensors = self.host.inputs
         low, high = tensors.start[row], tensors.start[row + 1]
         devices = {self.host.texts[text] for text in tensors.device[low:high].tolist() if text != ABSENT}
@@ -310,7 +310,7 @@ class HostRecords:
 
 
 def bytes_by_argument(tensors: Tensors, row: int) -> dict[int, int]:
-    """Bytes of the tensors of each argument of a row."""
+    """Return bytes of the tensors of each argument of a row."""
     sizes: dict[int, int] = {}
     for at in range(int(tensors.start[row]), int(tensors.start[row + 1])):
         argument = int(tensors.argument[at])

@@ -76,7 +76,7 @@ def bytes_by_row(host: HostTrace) -> Column:
 
 
 def _row_bytes(tensors: Tensors, argument: int | None = None) -> Column:
-    """Bytes of each row's tensors, or of those of one argument."""
+    """Return bytes of each row's tensors, or of those of one argument."""
     sizes = tensors.elements.astype(np.int64) * tensors.element_bytes.astype(np.int64)
     if argument is not None:
         sizes[tensors.argument != argument] = 0
@@ -104,7 +104,7 @@ def bytes_of_call(name: str, given: Any) -> int:
 
 
 def _written(name: str, given: Any, sizes: Sequence[int]) -> int:
-    """Bytes of the output."""
+    """Return bytes of the output."""
     elements = output_elements(name, Given(given["dims"], given.get("values") or []))
     if elements is not None:
         return elements * next((rules().bytes_of(kind) for kind in given["types"] if kind), 0)
@@ -148,7 +148,7 @@ class _Operators:
         self.texts: dict[str, int] = {}  # what kernels compute, and with which numbers
 
     def operations(self, calls: Column) -> Column:
-        """Operations of each of some calls; NONE where they are not known."""
+        """Return operations of each of some calls; NONE where they are not known."""
 
         def count(name: str, given: Given) -> int:
             count = operations(name, given)
@@ -157,7 +157,7 @@ class _Operators:
         return self._figures(calls, count)
 
     def moved(self, calls: Column) -> Column:
-        """Bytes of the tensors of each of some calls; NONE where they do not tell."""
+        """Return bytes of the tensors of each of some calls; NONE where they do not tell."""
         device, host = self.given.device, self.given.host
         event, row = self.given.calls.row[calls], self.given.host_of_call[calls]
         size = np.full(len(calls), NONE, np.int64)
@@ -189,7 +189,9 @@ class _Operators:
         return self.texts.setdefault(text, len(self.texts)) if text else NONE
 
     def _figures(self, calls: Column, figure: Callable[[str, Given], int], second: str = "values") -> Column:
-        """The figure of each of some calls, from its name, its shapes and one more list of its arguments."""
+        """Return the figure of each of some calls, from its name, its shapes and one more list of its
+        arguments.
+        """
         device, host = self.given.device, self.given.host
 
         def by_timeline(name: int, arguments: int) -> int:
@@ -217,7 +219,7 @@ class _Operators:
 
 
 def find_costs(given: Recording, tally: Tally) -> Costs:
-    """The costs of all work."""
+    """Return the costs of all work."""
     device, calls, work = given.device, given.calls, given.work
     operators = _Operators(given)
     operator = calls.around(work.call, calls.is_operator)
@@ -253,7 +255,7 @@ def _of_lone_kernels(operators: _Operators, formula: Column) -> Column:
 
 
 def _formulas(given: Recording) -> Column:
-    """The innermost operator with a formula around each kernel, or NONE."""
+    """Return the innermost operator with a formula around each kernel, or NONE."""
     device, calls, work = given.device, given.calls, given.work
     with_formula = np.array([is_known(name) for name in device.names], np.bool_)
     wanted = calls.is_operator & with_formula[device.name[calls.row]]
@@ -269,7 +271,7 @@ def _formulas(given: Recording) -> Column:
 
 
 def _operations(operators: _Operators, work: Work, formula: Column) -> Column:
-    """Operations of each kernel's formula, shared by its kernels."""
+    """Return operations of each kernel's formula, shared by its kernels."""
     with_formula = np.flatnonzero(formula != NONE)
     shares = np.full(len(work), NONE, np.int64)
     groups, which = np.unique(formula[with_formula], return_inverse=True)
@@ -279,7 +281,7 @@ def _operations(operators: _Operators, work: Work, formula: Column) -> Column:
 
 
 def _bytes(operators: _Operators, operator: Column, own_bytes: Column, work: Work) -> Column:
-    """Bytes of the tensors that each operator names, shared by its work without a size of its own.
+    """Return bytes of the tensors that each operator names, shared by its work without a size of its own.
 
     An operator that is not PyTorch's own describes one kernel only: of several, the share of each is unknown.
     """
@@ -304,7 +306,7 @@ def _own_bytes(device: DeviceTrace) -> Column:
 
 
 def _once_each(columns: tuple[Any, ...], figure: Callable[..., int]) -> Column:
-    """The figure of each row of some columns; equal rows are worked out once."""
+    """Return the figure of each row of some columns; equal rows are worked out once."""
     rows = np.stack([column.astype(np.int64) for column in columns], axis=1)
     distinct, of_row = np.unique(rows, axis=0, return_inverse=True)
     figures = np.array([figure(*row) for row in distinct.tolist()], np.int64)
@@ -313,7 +315,8 @@ def _once_each(columns: tuple[Any, ...], figure: Callable[..., int]) -> Column:
 
 
 def _shared(work: Work, rows: Column, group: Column, totals: Column) -> Column:
-    """The total of each group, given to its work as its times are to each other; NONE if it is not known.
+    """Return the total of each group, given to its work as its times are to each other; NONE if it is not
+    known.
 
     Work is at `some`, and of the group with the number beside it. Groups of work that took no time share
     equally.

@@ -20,7 +20,8 @@ from et_sim.basics.unique import unique_rows
 
 
 def write_read_pairs(host: HostTrace, rows: Column, moment: Column, lane: Column) -> tuple[Column, Column]:
-    """Pairs of items on different lanes: the last that wrote a tensor, and one that reads it afterwards.
+    """Return pairs of items on different lanes: the last that wrote a tensor, and one that reads it
+    afterwards.
 
     Item i reads the inputs and writes the outputs of `rows[i]` of the execution trace, at `moment[i]`.
     """

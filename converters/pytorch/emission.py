@@ -83,7 +83,7 @@ _DESTINED = (CollectiveKind.REDUCE, CollectiveKind.GATHER)
 
 
 def trace_bytes(rank: ConvertedRank) -> Iterator[bytes]:
-    """The content of the trace file, in parts."""
+    """Yield the content of the trace file, in parts."""
     yield _header(rank)
     writer = _Writer(rank)
     pieces = writer.book.packed()
@@ -105,7 +105,7 @@ def _header(rank: ConvertedRank) -> bytes:
 
 
 def _head_size(attribute: bytes) -> int:
-    """Bytes before the content of an encoded attribute: its tag, and its length."""
+    """Return bytes before the content of an encoded attribute: its tag, and its length."""
     size = 2
     while attribute[size - 1] & 128:
         size += 1
@@ -200,7 +200,7 @@ class _Writer:
             yield _Table(_WORDS[name], recorded, every, pieces)
 
     def _gap_pieces(self) -> Column | None:
-        """The names of gaps, by row; None: there are none."""
+        """Return the names of gaps, by row; None: there are none."""
         if self.rank.device is None:
             return None
         name, names = gap_names(self.rank.graph, self.rank.device, self.rank.event)
@@ -208,7 +208,7 @@ class _Writer:
         return np.where(name != NONE, pieces[name], NONE)
 
     def block(self, first: int, last: int) -> Block:
-        """The rows from `first` to before `last`."""
+        """Return the rows from `first` to before `last`."""
         graph, rows = self.rank.graph, slice(first, last)
         kinds = self._kinds(rows)
         duration = graph.end_ns[rows] - graph.start_ns[rows]
@@ -312,7 +312,7 @@ def _numbers_of(communication: Communication, rank: int) -> list[int]:
 
 
 def _texts_of(communication: Communication) -> bytes:
-    """The group, and what the simulator leaves to other readers."""
+    """Return the group, and what the simulator leaves to other readers."""
     return b"".join(
         (
             text_attribute("pg_name", communication.group),

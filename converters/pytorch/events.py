@@ -55,8 +55,8 @@ class Launches:
 
     @classmethod
     def of(cls, device: DeviceTrace, work: Work) -> Launches:
-        """The launches of a recording. Work without one that began before all of its stream that have one
-        was launched before the recording; of other work without one, the beginning is taken."""
+        """Return the launches of a recording. Work without one that began before all of its stream that have
+        one was launched before the recording; of other work without one, the beginning is taken."""
         on_device = device.kind[work.row] != EventKind.ANNOTATION
         known = work.launch != NONE
         of_lane = np.flatnonzero(np.diff(work.lane, prepend=NONE))  # where each begins
@@ -68,13 +68,13 @@ class Launches:
         return cls(work, launched, on_device, is_early)
 
     def last_before(self, lane: int, moment: int) -> int:
-        """The last work of a stream launched before a moment, or NONE."""
+        """Return the last work of a stream launched before a moment, or NONE."""
         times, rows = self.by_lane.get(lane, ([], []))
         at = bisect_left(times, moment)
         return rows[at - 1] if at else NONE
 
     def first_after(self, lane: int, moment: int) -> int:
-        """The first work of a stream launched at a moment or later, or NONE."""
+        """Return the first work of a stream launched at a moment or later, or NONE."""
         times, rows = self.by_lane.get(lane, ([], []))
         at = bisect_left(times, moment)
         return rows[at] if at < len(rows) else NONE
@@ -86,7 +86,7 @@ class Launches:
         return times[at - 1] if at else NONE
 
     def last_ended(self, lane: int, moment: int, ended_by: int) -> int:
-        """The last work of a stream launched before a moment, if it has ended by another; or NONE."""
+        """Return the last work of a stream launched before a moment, if it has ended by another; or NONE."""
         last = self.last_before(lane, moment)
         return last if last != NONE and self.work.end_ns[last] <= ended_by else NONE
 
@@ -296,7 +296,7 @@ class _Search:
 
 
 def _innermost(calls: Calls, lane: Column, moment: Column) -> Column:
-    """The operator or annotation that is open on a thread at a moment, or NONE."""
+    """Return the operator or annotation that is open on a thread at a moment, or NONE."""
     innermost = np.full(len(moment), NONE, np.int64)
     is_open = calls.is_operator | calls.is_annotation
     rows = np.flatnonzero(is_open)

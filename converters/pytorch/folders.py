@@ -224,7 +224,9 @@ def jobs_of_folder(folder: Path, prefix: str, without: frozenset[Link]) -> tuple
 def _rank_of(
     identity: Identity, known: list[tuple[Path, Identity]], unknown: list[tuple[Path, Identity]]
 ) -> int | None:
-    """The rank of a file that does not say it: of its process, of the only other file, or the only one."""
+    """Return the rank of a file that does not say it: of its process, of the only other file, or the only
+    one.
+    """
     of_process = {other.process: other.rank for _, other in known if other.process != ABSENT}
     if identity.process in of_process:
         return of_process[identity.process]
@@ -266,7 +268,7 @@ def _with(job: Job, kind: str, path: Path) -> Job:
 def convert_all(
     jobs: list[Job], processes: int, progress: Report, notes: list[str] | None = None
 ) -> list[Done]:
-    """Every rank, in the order of `jobs`; what is to be said about all of them is added to `notes`."""
+    """Return every rank, in the order of `jobs`; what is to be said about all of them is added to `notes`."""
     refuse_overwriting(jobs)
     with drafts() as draft_of:
         of_job = {job: draft_of(job.output) for job in jobs}

@@ -36,7 +36,7 @@ Formula = Callable[[Given], int]
 
 
 def operations(name: str, given: Given) -> int | None:
-    """Operations of one call; None if there is no formula, or the shapes do not fit it."""
+    """Return operations of one call; None if there is no formula, or the shapes do not fit it."""
     formula = FORMULAS.get(name.removeprefix("aten::"))
     if formula is None:
         return None
@@ -48,7 +48,7 @@ def operations(name: str, given: Given) -> int | None:
 
 
 def output_elements(name: str, given: Given) -> int | None:
-    """Elements of the output where they follow from the operations; None elsewhere.
+    """Return elements of the output where they follow from the operations; None elsewhere.
 
     A product makes one of every 2 k operations, a convolution one for every filter's worth of them.
     """
@@ -63,7 +63,7 @@ def output_elements(name: str, given: Given) -> int | None:
 
 
 def is_known(name: str) -> bool:
-    """Whether there is a formula for operators of this name."""
+    """Return whether there is a formula for operators of this name."""
     return name.removeprefix("aten::") in FORMULAS
 
 
@@ -89,7 +89,7 @@ def _linear(given: Given) -> int:
 
 
 def _convolution(given: Given) -> int:
-    """Each element of the output (input, if transposed) meets a filter."""
+    """Return each element of the output (input, if transposed) meets a filter."""
     data, weight = given.shapes[:2]
     transposed = len(given.values) > 6 and str(given.values[6]).lower() == "true"
     if transposed:
@@ -99,7 +99,7 @@ def _convolution(given: Given) -> int:
 
 
 def recorded_output(given: Given) -> Sequence[int]:
-    """The shape of the only output."""
+    """Return the shape of the only output."""
     shape: Sequence[int] = given.outputs[0] if given.outputs else ()
     return shape
 
@@ -131,7 +131,9 @@ def _library_convolution(first: int, order: str = "psd") -> Formula:
 
 
 def _filtered(first: int) -> Formula:
-    """Each element of argument `first`, an input or a gradient, meets a filter, which is the next one."""
+    """Return each element of argument `first`, an input or a gradient, meets a filter, which is the next
+    one.
+    """
 
     def count(given: Given) -> int:
         data, weight = given.shapes[first : first + 2]
@@ -183,7 +185,7 @@ def _attention_backward(given: Given) -> int:
 
 
 def _scores(given: Given, first: int) -> tuple[int, int, int]:
-    """Elements of query x key, and the widths of query and value: [batch, heads, length, width]."""
+    """Return elements of query x key, and the widths of query and value: [batch, heads, length, width]."""
     query, key, value = given.shapes[first : first + 3]
     if len(query) != 4 or query[-1] != key[-1]:
         raise ValueError
@@ -293,7 +295,7 @@ Writer = Callable[[Given], str | None]
 
 
 def shape_of(name: str, given: Given) -> str:
-    """The words for one call; empty if there are none, or its shapes do not fit."""
+    """Return the words for one call; empty if there are none, or its shapes do not fit."""
     writer = WRITERS.get(name.removeprefix("aten::"))
     if writer is None:
         return ""

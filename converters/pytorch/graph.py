@@ -172,7 +172,7 @@ class Draft:
     size: int = 0
 
     def add(self, role: Any, start: Any, end: Any, *, call: Any = NONE, work: Any = NONE) -> Rows:
-        """Nodes with their measured times; gives their indices. Scalars hold for all."""
+        """Return nodes with their measured times; gives their indices. Scalars hold for all."""
         count = len(start)
         for column, value, kind in (
             (self.role, role, np.uint8),
@@ -200,7 +200,7 @@ class Draft:
         self.links.append((kind, before[both], after[both], though_late))
 
     def finished(self, without: frozenset[Link], position: Any) -> Graph:
-        """The graph, without some kinds of dependencies.
+        """Return the graph, without some kinds of dependencies.
 
         `position` says which of several nodes without duration at one instant come first.
         """
@@ -224,7 +224,7 @@ class Draft:
     def _links(
         self, rank: Rows, start: Column, end: Column, without: frozenset[Link]
     ) -> tuple[Rows, Rows, npt.NDArray[np.uint8]]:
-        """All dependencies by rows, each pair once, under the kind that was added first.
+        """Return all dependencies by rows, each pair once, under the kind that was added first.
 
         Callers stand apart: they are written as control dependencies, beside the others.
         """

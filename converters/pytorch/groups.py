@@ -29,7 +29,7 @@ class Groups:
     members: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def resolve(self, communication: Communication) -> Communication:
-        """The communication with the name of its group, and its root or peer as one of all ranks."""
+        """Return the communication with the name of its group, and its root or peer as one of all ranks."""
         name = self._name_of(communication)
         if name and name not in self.members:
             self._learn(name, communication)
@@ -46,7 +46,7 @@ class Groups:
         return ranks[member] if member < len(ranks) else member
 
     def is_alone(self, communication: Communication) -> bool:
-        """Whether a communication is of one rank with itself, which moves nothing."""
+        """Return whether a communication is of one rank with itself, which moves nothing."""
         ranks = self.members.get(communication.group, communication.group_ranks)
         size = len(ranks) or (communication.group_size if communication.group_size > 0 else self.world)
         return size == 1 and not communication.operation.is_message
@@ -98,7 +98,7 @@ class Groups:
 
 
 def collect_groups(host: HostTrace | None, device: DeviceTrace | None, tally: Tally) -> Groups:
-    """The groups that both recordings describe."""
+    """Return the groups that both recordings describe."""
     rank = next((t.rank for t in (device, host) if t is not None and t.rank != ABSENT), ABSENT)
     described = [*(group for trace in (device, host) if trace is not None for group in trace.groups)]
     world = device.world_size if device is not None and device.world_size != ABSENT else _world(described)
@@ -121,6 +121,6 @@ def learn_world(groups: Groups, largest: int) -> None:
 
 
 def _world(described: Iterable[ProcessGroup]) -> int:
-    """The size of the default group, if somebody says it."""
+    """Return the size of the default group, if somebody says it."""
     sizes = [group.size for group in described if group.name == DEFAULT and group.size != ABSENT]
     return max(sizes, default=UNKNOWN)

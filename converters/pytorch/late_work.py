@@ -52,7 +52,9 @@ class Reach:
 
 
 def find_reach(distance: Column, ends: Column, window: Column) -> Reach:
-    """The reach, of samples: the distance from the last end, and how many ends there were in which time."""
+    """Return the reach, of samples: the distance from the last end, and how many ends there were in which
+    time.
+    """
     order = np.argsort(distance, kind="stable")
     distance, rate = distance[order], (ends / np.maximum(window, 1))[order]
     weight = 1 / (1 + rate * _LONGEST_NS)
@@ -114,7 +116,7 @@ class LateWork:
         return list(zip(best[caused].tolist(), self.row[caused].tolist(), strict=True))
 
     def _asked(self, calls_for_waits: Column) -> Flags:
-        """Whether somebody called for a wait after the launch before on the stream."""
+        """Return whether somebody called for a wait after the launch before on the stream."""
         work, launched = self.launches.work, self.launches.launched_ns
         since = np.zeros(len(self.row), np.int64)
         for lane, (times, _) in self.launches.by_lane.items():

@@ -47,12 +47,12 @@ class Links:
 
     @property
     def host_operators(self) -> int:
-        """How many rows of the execution trace could be linked."""
+        """Return the number of rows of the execution trace could be linked."""
         return len(self.host_rows)
 
     @property
     def host_orphans(self) -> Rows:
-        """Rows of the execution trace that no call was found for."""
+        """Return rows of the execution trace that no call was found for."""
         return self.host_rows[~np.isin(self.host_rows, self.host_of_call)]
 
     @property
@@ -72,12 +72,12 @@ class _Sides:
 
 
 def operators_of(host: HostTrace) -> Any:
-    """Rows that stand for calls."""
+    """Return rows that stand for calls."""
     return np.flatnonzero(~np.isin(host.kind, [int(node_sort) for node_sort in _NOT_CALLED]))
 
 
 def _names_in_common(host: HostTrace, device: DeviceTrace) -> Any:
-    """The names of the timeline by the numbers of the execution trace; others are below -1."""
+    """Return the names of the timeline by the numbers of the execution trace; others are below -1."""
     number = {name: at for at, name in enumerate(host.names)}
     return np.array([number.get(name, -2 - at) for at, name in enumerate(device.names)], np.int64)
 
@@ -122,7 +122,7 @@ def _sides(host: HostTrace, device: DeviceTrace, calls: Calls) -> _Sides:
 
 
 def _joined(sides: _Sides, ours: Any, theirs: Any) -> Pairs:
-    """Pairs with equal keys and equal names; a key below 1 is none."""
+    """Return pairs with equal keys and equal names; a key below 1 is none."""
     order = np.argsort(ours, kind="stable")
     order = order[ours[order] > 0]
     if not len(order):
@@ -157,7 +157,7 @@ def _by_external_id(host: HostTrace, device: DeviceTrace, calls: Calls, sides: _
 
 
 def _usual_shift(ours: Pairs, theirs: Pairs) -> int | None:
-    """The most frequent difference between ids of one name; each side is names, and ids.
+    """Return the most frequent difference between ids of one name; each side is names, and ids.
 
     The rarest of the names that occur equally often on both sides are asked.
     """

@@ -131,7 +131,7 @@ _Group = tuple[list[int], list[Series]]  # positions of ranks, and what each did
 
 
 def _matched(ranks: Sequence[Meetings]) -> Iterator[_Group]:
-    """Groups whose ranks, of those that there are, all did the same."""
+    """Yield groups whose ranks, of those that there are, all did the same."""
     for key in dict.fromkeys(key for rank in ranks for key in rank.of_group):
         who = [at for at, rank in enumerate(ranks) if key in rank.of_group]
         series = [ranks[at].of_group[key] for at in who]

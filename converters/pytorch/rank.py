@@ -41,7 +41,7 @@ class Lookup:
         return len(self._like)
 
     def __getitem__(self, rows: Any) -> Any:
-        """Entries of some rows, given as a slice, as numbers or as one number."""
+        """Return entries of some rows, given as a slice, as numbers or as one number."""
         entries = np.full(np.shape(self._like[rows]), NONE, np.int64)
         for index, values in self._parts:
             which = index[rows]
@@ -60,7 +60,7 @@ class Lookup:
 
 
 def taken(values: Any, index: Any) -> Column:
-    """Entries of a column, NONE where the index is."""
+    """Return entries of a column, NONE where the index is."""
     entries: Column = Lookup(index, (index, values))[:]
     return entries
 
@@ -97,7 +97,7 @@ _LONGEST = 5  # that are listed one by one
 
 
 def row_lanes(graph: Graph, device: DeviceTrace, event: Lookup) -> Column:
-    """The thread or stream of every row, as an index into the lanes; NONE where it is not known."""
+    """Return the thread or stream of every row, as an index into the lanes; NONE where it is not known."""
     row_event = event[:]
     lane = np.where(row_event != NONE, device.lane[row_event], NONE)
     pairs = np.flatnonzero(np.isin(graph.role[graph.before], (Role.LAUNCH_GAP, Role.STREAM_GAP)))

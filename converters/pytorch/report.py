@@ -101,7 +101,7 @@ def _communication(rank: ConvertedRank) -> list[dict[str, Any]]:
 
 
 def _unsized(rank: ConvertedRank) -> int:
-    """Collectives and messages whose size the recording does not give."""
+    """Return collectives and messages whose size the recording does not give."""
     is_unsized = np.array(
         [communication.is_unsized for communication in rank.communications] or [False], np.bool_
     )
@@ -109,7 +109,7 @@ def _unsized(rank: ConvertedRank) -> int:
 
 
 def _linkage(rank: ConvertedRank) -> dict[str, Any] | None:
-    """How many operators of the two recordings found each other, and the first that did not."""
+    """Return the number of operators of the two recordings found each other, and the first that did not."""
     links, host, device = rank.links, rank.host, rank.device
     if links is None or host is None or device is None:
         return None
@@ -144,7 +144,7 @@ def _time(rank: ConvertedRank) -> dict[str, Any]:
 
 
 def _busy(graph: Graph) -> int:
-    """Time in which some device worked."""
+    """Return time in which some device worked."""
     rows = np.flatnonzero((graph.work != NONE) & (graph.role != Role.COMMUNICATION))
     until = np.maximum.accumulate(graph.end_ns[rows])
     before = np.insert(until[:-1], 0, 0) if len(rows) else until
@@ -152,7 +152,7 @@ def _busy(graph: Graph) -> int:
 
 
 def _path(graph: Graph, ends: Column, decisive: Rows) -> Rows:
-    """The nodes that decided when the last one ended, the last first."""
+    """Return the nodes that decided when the last one ended, the last first."""
     path = np.empty(len(graph), np.int32)
     decided_by = np.where(decisive >= 0, graph.before[decisive] if len(graph.before) else decisive, NONE)
     length = longest_path(int(np.argmax(ends)), decided_by, path) if len(ends) else 0
@@ -161,7 +161,7 @@ def _path(graph: Graph, ends: Column, decisive: Rows) -> Rows:
 
 
 def _by_role(graph: Graph, path: Rows) -> dict[str, int]:
-    """Time by role along a path."""
+    """Return time by role along a path."""
     times = np.zeros(len(Role), np.int64)
     np.add.at(times, graph.role[path], (graph.end_ns - graph.start_ns)[path])
     total = dict(zip(Role, times.tolist(), strict=True))
@@ -202,7 +202,7 @@ def _costs(rank: ConvertedRank) -> dict[str, int]:
 
 
 def _first_names(device: DeviceTrace, rows: Column) -> list[str]:
-    """The first names of some events, each once, in the order of time."""
+    """Return the first names of some events, each once, in the order of time."""
     rows = rows[np.argsort(device.ts_ns[rows], kind="stable")]
     names, first = np.unique(device.name[rows], return_index=True)
     return [device.names[name] for name in names[np.argsort(first)][:_NAMED].tolist()]
@@ -277,7 +277,7 @@ def lines(report: dict[str, Any]) -> Iterator[str]:
 
 
 def _sizes(entry: dict[str, Any]) -> str:
-    """The bytes of operations, as far as the recording gives them, and how many these are."""
+    """Return the bytes of operations, as far as the recording gives them, and how many these are."""
     unsized, known = entry["unsized"], entry["count"] - entry["unsized"]
     sized = [f"{format_bytes(entry['bytes'])} in {known:,}"] if known else []
     return " and ".join(sized + ([f"unknown size in {unsized:,}"] if unsized else []))

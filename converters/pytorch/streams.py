@@ -53,7 +53,7 @@ def add_streams(
     communicates: Flags,
     base: int,
 ) -> Streams:
-    """Nodes of all work; `awaited` are pairs of work of which the second comes after the first.
+    """Return nodes of all work; `awaited` are pairs of work of which the second comes after the first.
 
     `communicates` marks work whose order on its stream matters to other ranks; `base` is the first position
     of this work among nodes of no duration.
@@ -147,8 +147,8 @@ def _gaps(
 def _launch_nodes(
     draft: Draft, calls: Calls, work: Work, threads: Threads, arrival: Column
 ) -> tuple[Column, Column]:
-    """The node that each piece of work comes after: its launching call, or what that call came after; and
-    when that lets it begin.
+    """Return the node that each piece of work comes after: its launching call, or what that call came after;
+    and when that lets it begin.
 
     Of a call that launches several, some may begin before it returns and some after it: these come after all
     of the call. The node of a call that launches and waits begins too late. Clocks of host and device differ
@@ -176,7 +176,7 @@ def _launch_nodes(
 
 
 def stream_order(work: Work) -> Pairs:
-    """Pairs of work: each comes after what its stream did last, all of it if that overlapped."""
+    """Return pairs of work: each comes after what its stream did last, all of it if that overlapped."""
     same = work.lane[1:] == work.lane[:-1]
     overlaps = same & (work.end_ns[:-1] > work.start_ns[1:])
     plain = np.flatnonzero(same & ~overlaps)

@@ -50,11 +50,11 @@ class Threads:
         return self.end_of[self.node]
 
     def before(self, node: Rows) -> Rows:
-        """The node before each one on its thread, or NONE."""
+        """Return the node before each one on its thread, or NONE."""
         return self._beside(node, -1)
 
     def after(self, node: Rows) -> Rows:
-        """The node after each one on its thread, or NONE."""
+        """Return the node after each one on its thread, or NONE."""
         return self._beside(node, 1)
 
     def _beside(self, node: Rows, step: int) -> Rows:
@@ -67,7 +67,7 @@ class Threads:
         return nodes
 
     def last_before(self, lane: Column, moment: Column) -> Column:
-        """The last node of a lane that has ended at a moment, gaps aside; NONE if there is none."""
+        """Return the last node of a lane that has ended at a moment, gaps aside; NONE if there is none."""
         nodes = np.full(len(moment), NONE, np.int64)
         ends = self.end_ns
         for thread in unique(lane).tolist():
@@ -80,7 +80,7 @@ class Threads:
 
 
 def add_threads(draft: Draft, calls: Calls, work: Work, arrival_ns: Column, waited_until: Column) -> Threads:
-    """Nodes of all threads with their chains; node i of the draft is call i.
+    """Return nodes of all threads with their chains; node i of the draft is call i.
 
     `arrival_ns` is when the launch of each piece of work would have let it begin, `waited_until` when what a
     waiting call waits for has ended, else NONE.

@@ -77,7 +77,7 @@ def _nothing_timed(device: DeviceTrace) -> TraceError:
 
 
 def _from_its_beginning(device: DeviceTrace) -> tuple[DeviceTrace, Calls, Work]:
-    """The timeline with times from its first call or work on, and these."""
+    """Return the timeline with times from its first call or work on, and these."""
     timed = [int(kind) for kind in EventKind if kind not in (EventKind.DEVICE_ANNOTATION, EventKind.OVERHEAD)]
     rows = np.isin(device.kind, timed)
     if not rows.any():
@@ -91,7 +91,7 @@ def _from_its_beginning(device: DeviceTrace) -> tuple[DeviceTrace, Calls, Work]:
 
 
 def _shifted(device: DeviceTrace, by_ns: int) -> DeviceTrace:
-    """The timeline with times from later on."""
+    """Return the timeline with times from later on."""
     return replace(device, ts_ns=device.ts_ns - by_ns, base_ns=device.base_ns + by_ns) if by_ns else device
 
 
@@ -185,7 +185,7 @@ def _columns(
 
 
 def _numbers(given: Recording, costs: Costs, graph: Graph) -> dict[str, Lookup]:
-    """Attributes that are numbers."""
+    """Return attributes that are numbers."""
     device, host, calls, work = given.device, given.host, given.calls, given.work
     role, call, of_work = graph.role, graph.call, graph.work
     held = calls.is_annotation.copy()
@@ -222,7 +222,7 @@ def _left_out(device: DeviceTrace, calls: Calls, work: Work) -> dict[str, int]:
 
 
 def _with_zero(costs: Costs) -> Column:
-    """No operations where only the bytes are known, so that a roofline model takes the bytes."""
+    """Return no operations where only the bytes are known, so that a roofline model takes the bytes."""
     only_bytes = (costs.operations == NONE) & (costs.tensor_bytes >= 0)
     operations: Column = np.where(only_bytes, 0, costs.operations)
     return operations

@@ -26,7 +26,7 @@ from et_sim.basics.unique import unique
 
 
 def convert_untimed(host: HostTrace, without: frozenset[Link] = frozenset()) -> ConvertedRank:
-    """Nodes in the order of their ids."""
+    """Return nodes in the order of their ids."""
     if not len(operators_of(host)):
         raise TraceError("holds no operator", place=host.path, remedy="record while the model runs")
     groups = collect_groups(host, None, Tally())
@@ -76,7 +76,7 @@ def _graph(
     without: frozenset[Link],
     tally: Tally,
 ) -> Graph:
-    """Rows in their order, and a node for the groups before them."""
+    """Return rows in their order, and a node for the groups before them."""
     draft = Draft(tally)
     nothing = np.zeros(len(rows), np.int64)
     nodes = draft.add(Role.UNTIMED, nothing, nothing, call=rows)
@@ -94,7 +94,7 @@ def _graph(
 
 
 def parent_rows(host: HostTrace) -> Column:
-    """The row of each row's caller, or NONE."""
+    """Return the row of each row's caller, or NONE."""
     order = np.argsort(host.node_id, kind="stable")
     ids = host.node_id[order]
     at = np.minimum(np.searchsorted(ids, host.parent), len(ids) - 1)
@@ -103,7 +103,7 @@ def parent_rows(host: HostTrace) -> Column:
 
 
 def find_cycle(parent: Column) -> list[int]:
-    """The rows of a shortest cycle of callers; empty if there is none."""
+    """Return the rows of a shortest cycle of callers; empty if there is none."""
     reached = np.append(parent, NONE)  # the last entry is NONE's
     for _ in range(max(1, len(parent)).bit_length()):
         reached = reached[reached]

@@ -40,7 +40,7 @@ class Waits:
 
 
 def find_waits(given: Recording, tally: Tally) -> Waits:
-    """All waiting of the timeline."""
+    """Return all waiting of the timeline."""
     device, calls, work = given.device, given.calls, given.work
     launches = Launches.of(device, work)
     pending = Pending()
@@ -65,8 +65,8 @@ def find_waits(given: Recording, tally: Tally) -> Waits:
 
 
 def _waits_for_events(device: DeviceTrace, calls: Calls) -> dict[int, int]:
-    """Rows of calls of the host that wait for an event, and when it had not happened yet: of queries in a
-    row, at the last but one."""
+    """Return rows of calls of the host that wait for an event, and when it had not happened yet: of queries
+    in a row, at the last but one."""
     waits = calls.row[np.isin(device.name[calls.row], named(device, "wait_event"))]
     records = dict.fromkeys(waits.tolist(), NONE)
     asked = np.flatnonzero((device.kind == EventKind.LAUNCH) & np.isin(device.name, named(device, "query")))

@@ -164,12 +164,12 @@ class EncodedFields:
         self._number: dict[bytes, int] = {}
 
     def add(self, content: bytes) -> int:
-        """The number of a piece; NONE for nothing."""
+        """Return the number of a piece; NONE for nothing."""
         return self._number.setdefault(content, len(self._number)) if content else NONE
 
     def table(self, used: Any, contents: Sequence[Any], encode: Any) -> Column:
-        """The piece of each of `contents`, encoding those that are used; the last entry, which -1 finds, is
-        NONE."""
+        """Return the piece of each of `contents`, encoding those that are used; the last entry, which -1
+        finds, is NONE."""
         table = np.full(len(contents) + 1, NONE, np.int64)
         for at in used.tolist():
             if at >= 0:
@@ -177,20 +177,20 @@ class EncodedFields:
         return table
 
     def packed(self) -> Pieces:
-        """All pieces as compiled code reads them."""
+        """Return all pieces as compiled code reads them."""
         start = np.zeros(len(self._number) + 1, np.int64)
         np.cumsum([len(content) for content in self._number], out=start[1:])
         return Pieces(np.frombuffer(b"".join(self._number) or b"\0", np.uint8).copy(), start)
 
 
 def text_field(field: int, text: str) -> bytes:
-    """A field that holds text; nothing for an empty one."""
+    """Return a field that holds text; nothing for an empty one."""
     content = text.encode(errors="replace")
     return delimited(field, content) if content else b""
 
 
 def printed(field: int, content: bytes) -> bytes:
-    """A JSON list as readers of the format expect it: in Python's notation."""
+    """Return a JSON list as readers of the format expect it: in Python's notation."""
     return text_field(field, str(json.loads(content)))
 
 
@@ -200,20 +200,20 @@ def number_head(name: str, kind: str) -> bytes:
 
 
 def text_attribute(name: str, text: str) -> bytes:
-    """A whole attribute that is text; nothing for an empty one."""
+    """Return a whole attribute that is text; nothing for an empty one."""
     content = text.encode(errors="replace")
     return _attribute(name, delimited(_value_field("string"), content)) if content else b""
 
 
 def list_attribute(name: str, numbers: Iterable[int]) -> bytes:
-    """A whole attribute that is a list of numbers; nothing for an empty one."""
+    """Return a whole attribute that is a list of numbers; nothing for an empty one."""
     content = b"".join(varint(number) for number in numbers)
     listed = delimited(_value_field("int64") + 1, delimited(1, content))
     return _attribute(name, listed) if content else b""
 
 
 def number_attribute(name: str, value: int, kind: str = "int64") -> bytes:
-    """A whole attribute that is a number."""
+    """Return a whole attribute that is a number."""
     return delimited(ATTRIBUTE_FIELD, number_head(name, kind) + varint(value))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def aligned(rows: Sequence[Sequence[str]], alignment: str, gap: str = "  ") -> list[str]:
-    """Rows as lines with aligned columns; `alignment` has one of < > for each column."""
+    """Return rows as lines with aligned columns; `alignment` has one of < > for each column."""
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:

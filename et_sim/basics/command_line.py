@@ -86,7 +86,9 @@ class Parser(argparse.ArgumentParser):
         return asked.declared(values)
 
     def _takes_late(self, values: dict[str, Any], unknown: Sequence[str]) -> bool:
-        """Whether a single word is the last argument; argparse looks for that only before the options."""
+        """Return whether a single word is the last argument; argparse looks for that only before the
+        options.
+        """
         late, word = self.declared.late, unknown[0]
         if not late or values[late] is not None or len(unknown) > 1 or word.startswith("-"):
             return False

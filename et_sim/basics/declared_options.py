@@ -90,7 +90,7 @@ def declare(parser: argparse.ArgumentParser, declared: type[Command]) -> None:
 
 
 def fields_of(declared: type[Command]) -> dict[str, Any]:
-    """The types of fields by name, with what is said of them in their `__metadata__`."""
+    """Return the types of fields by name, with what is said of them in their `__metadata__`."""
     hints = get_type_hints(declared, include_extras=True)
     return {name: hint for name, hint in hints.items() if get_origin(hint) is Annotated}
 
@@ -109,7 +109,7 @@ def _group(parser: argparse.ArgumentParser, group: Group) -> Any:
 
 
 def _as_argparse_has_it(name: str, hint: Any, default: Any) -> tuple[Sequence[str], dict[str, Any]]:
-    """Names and keywords of `add_argument`."""
+    """Return names and keywords of `add_argument`."""
     text, metavar = (*_of_type(str, hint), None)[:2]
     kind, several = _kind(hint.__origin__)
     if kind is bool:
@@ -147,7 +147,7 @@ def _with_default(text: str | None, default: Any) -> str | None:
 
 
 def _read(option: Option, kind: Any, is_prefix: bool, name: str, text: str) -> Any:
-    """A value; refusals name its option or argument."""
+    """Return a value; refusals name its option or argument."""
     if not text and (kind is Path or is_prefix):
         raise UsageError(f"{name} is empty", remedy="give the name of a file or directory")
     try:
@@ -170,7 +170,7 @@ def _flag(name: str) -> str:
 
 
 def _kind(hint: Any) -> tuple[Any, bool]:
-    """The type of a value, or of each of several."""
+    """Return the type of a value, or of each of several."""
     kind = get_args(hint)[0] if isinstance(hint, UnionType) else hint  # of "int | None"
     return (get_args(kind)[0], True) if get_origin(kind) is Sequence else (kind, False)
 

@@ -16,7 +16,9 @@ _LONG_WORD = re.compile(rf"\S{{{LONGEST_QUOTE + 1},}}")
 
 
 def brief(text: str) -> str:
-    """A sentence about input of any length: of long words the beginning, and no more than some lines."""
+    """Return a sentence about input of any length: of long words the beginning, and no more than some
+    lines.
+    """
     text = _LONG_WORD.sub(lambda word: f"{word[0][: LONGEST_QUOTE - 20]}…{word[0][-10:]}", text)
     return text if len(text) <= LONGEST_SENTENCE else f"{text[: LONGEST_SENTENCE - 100]} … {text[-80:]}"
 

@@ -22,17 +22,17 @@ from et_sim.basics.errors import UsageError
 
 
 def exists(path: Path) -> bool:
-    """Whether there is anything."""
+    """Return whether there is anything."""
     return os.path.exists(path)  # noqa: PTH110
 
 
 def is_file(path: Path) -> bool:
-    """Whether there is a file."""
+    """Return whether there is a file."""
     return os.path.isfile(path)  # noqa: PTH113
 
 
 def is_folder(path: Path) -> bool:
-    """Whether there is a folder."""
+    """Return whether there is a folder."""
     return os.path.isdir(path)  # noqa: PTH112
 
 
@@ -108,7 +108,9 @@ def _remove_abandoned(parent: Path) -> None:
 
 
 def _locked(folder: Path) -> int | None:
-    """A handle that holds the folder until it is closed; None: another one holds it, or nothing can."""
+    """Return a handle that holds the folder until it is closed; None: another one holds it, or nothing
+    can.
+    """
     try:
         import fcntl
     except ImportError:  # no locks here: what is abandoned stays

@@ -65,7 +65,7 @@ def filled(row: Any, start: Any, end: Any, weight: Any, shape: tuple[int, int], 
 
 
 def filling(row: Any, start: Any, end: Any, weight: Any, shape: tuple[int, int], span: int) -> Any:
-    """The same so that that of several pieces can be added up, before `levels` takes it.
+    """Return the same so that that of several pieces can be added up, before `levels` takes it.
 
     An interval adds max(x - start, 0) - max(x - end, 0) to what lies left of x; each term is a slope that
     begins in some column, partly there and wholly in the columns after it. These are the changes of slope.
@@ -88,7 +88,7 @@ def levels(changes: Any) -> Any:
 
 
 def union(owner: Any, start: Any, end: Any) -> Intervals:
-    """The union of intervals in any order; empty ones vanish."""
+    """Return the union of intervals in any order; empty ones vanish."""
     lasting = end > start
     if not lasting.all():
         owner, start, end = owner[lasting], start[lasting], end[lasting]
@@ -108,7 +108,7 @@ def union(owner: Any, start: Any, end: Any) -> Intervals:
 
 
 def _union(owner: Any, start: Any, end: Any, lowest: int, span: int) -> Intervals:
-    """The union of intervals that are not empty, of owners whose axes fit side by side."""
+    """Return the union of intervals that are not empty, of owners whose axes fit side by side."""
     if span:
         offset = (owner - lowest).astype(np.int64) * span
         start, end = start + offset, end + offset
@@ -134,7 +134,7 @@ def _joined(parts: Sequence[Intervals]) -> Intervals:
 
 
 def together(parts: Iterable[Intervals]) -> Intervals:
-    """The union of several unions."""
+    """Return the union of several unions."""
     several = [part for part in parts if len(part)]
     if not several:
         return Intervals(*(np.zeros(0, np.int64) for _ in range(3)))

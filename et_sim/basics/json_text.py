@@ -9,7 +9,7 @@ from typing import Any
 
 
 def indented(content: Any, indent: str = "\n") -> str:
-    """The text of `json.dumps(content, indent=2, ensure_ascii=False)`, which is slow.
+    """Return the text of `json.dumps(content, indent=2, ensure_ascii=False)`, which is slow.
 
     What holds no lists or objects is left to the encoder that is compiled, which cannot indent by itself, and
     so are lists of such objects: a line never ends within a text.

@@ -12,7 +12,9 @@ _ONE_BYTE = tuple(bytes([value]) for value in range(128))
 
 
 def varint(value: int) -> bytes:
-    """A whole number, seven bits a byte, the lowest first; negative ones as their 64-bit complement."""
+    """Return a whole number, seven bits a byte, the lowest first; negative ones as their 64-bit
+    complement.
+    """
     if 0 <= value < 128:
         return _ONE_BYTE[value]
     value &= 0xFFFFFFFFFFFFFFFF
@@ -27,7 +29,7 @@ def varint(value: int) -> bytes:
 
 
 def first_varint(content: bytes) -> tuple[int, int]:
-    """The whole number at the beginning, and how many bytes it takes; missing ones count as zero."""
+    """Return the whole number at the beginning, and how many bytes it takes; missing ones count as zero."""
     value = size = 0
     while size < len(content):
         value |= (content[size] & 127) << 7 * size
@@ -48,20 +50,20 @@ def delimited(field: int, content: bytes) -> bytes:
 
 
 def number(field: int, value: int) -> bytes:
-    """A whole number."""
+    """Return a whole number."""
     return tag(field, VARINT) + varint(value)
 
 
 def fixed64(field: int, value: int) -> bytes:
-    """A number in eight bytes."""
+    """Return a number in eight bytes."""
     return tag(field, FIXED64) + struct.pack("<Q", value)
 
 
 def message(field: int, *parts: bytes) -> bytes:
-    """A message within a message."""
+    """Return a message within a message."""
     return delimited(field, b"".join(parts))
 
 
 def text(field: int, value: str) -> bytes:
-    """A text."""
+    """Return a text."""
     return delimited(field, value.encode("utf-8", "replace"))

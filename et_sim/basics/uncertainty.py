@@ -131,7 +131,7 @@ class Composition(Struct, frozen=True, dict=True):
 
     @property
     def sigma(self) -> float:
-        """The standard error of the logarithm of the time."""
+        """Return the standard error of the logarithm of the time."""
         return _length(self.errors("").values())
 
     def band(self, time_ns: int) -> tuple[int, int]:
@@ -157,7 +157,7 @@ class Composition(Struct, frozen=True, dict=True):
         return errors
 
     def ratio(self, other: Composition, ratio: float) -> tuple[float, float]:
-        """The band of the other time by this one, where predictions have this ratio."""
+        """Return the band of the other time by this one, where predictions have this ratio."""
         before, after = self.errors("before"), other.errors("after")
         apart = (after.get(key, 0.0) - before.get(key, 0.0) for key in before.keys() | after.keys())
         low, high = _around(other.bias - self.bias, _length(apart))

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 
 def unique(values: npt.ArrayLike) -> npt.NDArray[Any]:
-    """Each value once."""
+    """Return each value once."""
     ordered = np.sort(np.asarray(values), axis=None)
     is_new = np.ones(len(ordered), bool)
     np.not_equal(ordered[1:], ordered[:-1], out=is_new[1:])
@@ -23,7 +23,7 @@ def unique(values: npt.ArrayLike) -> npt.NDArray[Any]:
 
 
 def unique_rows(*columns: npt.ArrayLike) -> npt.NDArray[Any]:
-    """Each combination of values once, a row of the result for each."""
+    """Return each combination of values once, a row of the result for each."""
     rows = np.stack([np.asarray(column) for column in columns], axis=1)
     rows = rows[np.lexsort(rows.T[::-1])]
     is_new = np.ones(len(rows), bool)
@@ -50,14 +50,14 @@ class Groups(Struct, frozen=True, eq=False):
         return sums_of(self.of_row, values, len(self))
 
     def most(self, values: Any) -> Any:
-        """The largest of the values of rows."""
+        """Return the largest of the values of rows."""
         most = values[self.first].copy()
         np.maximum.at(most, self.of_row, values)
         return most
 
 
 def groups_of(*columns: Any) -> Groups:
-    """The rows that are alike in all of these columns of integers."""
+    """Return the rows that are alike in all of these columns of integers."""
     order, begin = sorted_groups(*columns)
     of_row = np.empty(len(order), np.int64)
     of_row[order] = np.repeat(np.arange(len(begin)), np.diff(np.append(begin, len(order))))
@@ -77,7 +77,7 @@ def sorted_groups(*columns: Any) -> tuple[Any, Any]:
 
 
 def sums_of(of_row: Any, values: Any, count: int) -> Any:
-    """The sums of values by the numbers of their groups, for `count` groups."""
+    """Return the sums of values by the numbers of their groups, for `count` groups."""
     if np.asarray(values).dtype.kind == "f":
         return np.bincount(of_row, values, count)
     sums = np.zeros(count, np.int64)

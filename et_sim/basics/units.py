@@ -54,7 +54,7 @@ MOST_BYTES = 2**53
 
 
 def parse_bytes(value: int | float | str) -> int:
-    """A size in bytes; a fraction of a larger unit is rounded to the nearest byte."""
+    """Return a size in bytes; a fraction of a larger unit is rounded to the nearest byte."""
     number, unit = _split("size", value, _BYTES_FORMS)
     if unit in ("", "B"):
         if number.denominator != 1:
@@ -70,7 +70,7 @@ def parse_bytes(value: int | float | str) -> int:
 
 
 def parse_time_ns(value: int | float | str) -> float:
-    """A time span in nanoseconds."""
+    """Return a time span in nanoseconds."""
     number, unit = _split("time", value, _TIME_FORMS)
     unit = unit or "ns"
     if unit not in _PICOSECONDS:
@@ -79,7 +79,7 @@ def parse_time_ns(value: int | float | str) -> float:
 
 
 def parse_watts(text: str) -> float:
-    """A power in watts; the unit is compulsory."""
+    """Return a power in watts; the unit is compulsory."""
     number, unit = _split("power", text, _WATTS_FORMS)
     if unit not in _WATTS:
         raise _refused("power", text, _WATTS_FORMS, "" if unit else "has no unit")
@@ -87,7 +87,7 @@ def parse_watts(text: str) -> float:
 
 
 def parse_bandwidth(text: str) -> float:
-    """A bandwidth in bytes per nanosecond; the unit is compulsory."""
+    """Return a bandwidth in bytes per nanosecond; the unit is compulsory."""
     number, unit = _split("bandwidth", text, _BANDWIDTH_FORMS)
     per_second = unit.removesuffix("/s")
     if unit in _BITS:
@@ -103,7 +103,7 @@ def parse_bandwidth(text: str) -> float:
 
 
 def format_bytes(count: int | float) -> str:
-    """A size for people, in powers of 1024 with at most two decimals: `1.5 KiB`."""
+    """Return a size for people, in powers of 1024 with at most two decimals: `1.5 KiB`."""
     return _format(count, (("B", 1), *((f"{p}B", f) for p, f in _BINARY_PREFIXES.items())), decimals=2)
 
 
@@ -126,29 +126,31 @@ def memory_text(usable: int, reserved: int) -> str:
 
 
 def format_ns(span: int | float, decimals: int = 3) -> str:
-    """A time span for people, with at most three decimals unless more are asked for: `117.78 \u00b5s`."""
+    """Return a time span for people, with at most three decimals unless more are asked for: `117.78
+    \u00b5s`.
+    """
     return _format(span, (("ns", 1), ("\u00b5s", 10**3), ("ms", 10**6), ("s", 10**9)), decimals=decimals)
 
 
 def format_watts(power: float) -> str:
-    """A power for people, with at most two decimals: `1.2 kW`."""
+    """Return a power for people, with at most two decimals: `1.2 kW`."""
     return _format(power, (("W", 1), ("kW", 10**3), ("MW", 10**6)), decimals=2)
 
 
 def format_joules(energy: float) -> str:
-    """An energy in the unit that reads best."""
+    """Return an energy in the unit that reads best."""
     units = (("\u00b5J", 1), ("mJ", 10**3), ("J", 10**6), ("kJ", 10**9), ("MJ", 10**12), ("GJ", 10**15))
     return _format(energy * 1e6, units, decimals=2)
 
 
 def format_bandwidth(bytes_per_ns: float) -> str:
-    """A bandwidth for people, in powers of 1000: `50 GB/s`."""
+    """Return a bandwidth for people, in powers of 1000: `50 GB/s`."""
     units = (("B/s", 1), ("kB/s", 10**3), ("MB/s", 10**6), ("GB/s", 10**9), ("TB/s", 10**12))
     return _format(bytes_per_ns * 1e9, units, decimals=2)
 
 
 def _split(quantity: str, value: int | float | str, forms: str) -> tuple[Fraction, str]:
-    """The number, exactly, and the unit text behind it."""
+    """Return the number, exactly, and the unit text behind it."""
     from fractions import Fraction
 
     if isinstance(value, bool) or not isinstance(value, int | float | str):
@@ -190,7 +192,7 @@ def _format(value: int | float, units: tuple[tuple[str, int], ...], *, decimals:
 
 
 def rank_ranges(ranks: Iterable[int]) -> list[str]:
-    """Ranks as ascending ranges: ["0-3", "6"]."""
+    """Return ranks as ascending ranges: ["0-3", "6"]."""
     import numpy as np
 
     ordered = ranks if isinstance(ranks, np.ndarray) and len(ranks) == 1 else _ascending(ranks)
@@ -211,7 +213,7 @@ def _ascending(ranks: Iterable[int]) -> Any:
 
 
 def format_ranks(ranks: Iterable[int]) -> str:
-    """Ranks as short text: "0-3,6"."""
+    """Return ranks as short text: "0-3,6"."""
     return ",".join(rank_ranges(ranks))
 
 
@@ -227,7 +229,7 @@ def strided_ranks(ranks: Iterable[int]) -> str:
 
 
 def parse_ranks(text: str) -> list[range]:
-    """The ranks of "0-3,6,8-14/2", as ascending ranges in the order given."""
+    """Return the ranks of "0-3,6,8-14/2", as ascending ranges in the order given."""
     pieces = [_RANKS.fullmatch(piece) for piece in text.split(",")] if isinstance(text, str) else [None]
     spans = []
     for piece in pieces:
@@ -243,7 +245,7 @@ def parse_ranks(text: str) -> list[range]:
 
 
 def rank_mask(pieces: Iterable[range] | None, ranks: int) -> Any:
-    """A flag for each rank, whether `pieces` contain it; None contains all."""
+    """Return a flag for each rank, whether `pieces` contain it; None contains all."""
     import numpy as np
 
     mask = np.full(ranks, pieces is None)

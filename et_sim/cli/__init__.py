@@ -115,7 +115,9 @@ def _obey(arguments: Sequence[str] | None) -> int:
 
 
 def _mistake_in_model(options: Any, error: Exception) -> str:
-    """The place in a network model of the user's that an exception comes from; empty: it comes from none."""
+    """Return the place in a network model of the user's that an exception comes from; empty: it comes from
+    none.
+    """
     from et_sim.network.registry import mistake_in
 
     given = (vars(options).get(name) for name in ("model", "models", "network_model"))

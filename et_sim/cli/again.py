@@ -194,7 +194,7 @@ def vary_text(
 
 
 def _asked_for(text: str, known: tuple[str, ...]) -> tuple[str, float]:
-    """The figure and the factor of "FIGURE=FACTOR"."""
+    """Return the figure and the factor of "FIGURE=FACTOR"."""
     name, _, number = (part.strip() for part in text.rpartition("="))
     try:
         factor = float(number)

@@ -85,7 +85,7 @@ class KernelFit:
         yield from self.errors.lines("kernels")
 
     def written(self, files: Sequence[Path]) -> dict[str, Any]:
-        """The machine, with what was fitted to files."""
+        """Return the machine, with what was fitted to files."""
         from et_sim.calibrate.machine_file import (
             NAME,
             accuracy_of,

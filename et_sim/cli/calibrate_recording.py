@@ -57,7 +57,7 @@ def run(options: Options) -> int:
 
 
 def _of_one_datatype(recording: Recording, wanted: str | None) -> tuple[list[Measured], list[str]]:
-    """Rows of one datatype, and what was left out."""
+    """Return rows of one datatype, and what was left out."""
     from et_sim.machine.datatypes import datatype_named
 
     took: dict[str, float] = {}

@@ -57,7 +57,7 @@ class FitErrors:
     unknown: Sequence[str]
 
     def lines(self, noun: str) -> Iterator[str]:
-        """A table; a class is trusted where rows that were left out are near."""
+        """Yield a table; a class is trusted where rows that were left out are near."""
         from et_sim.basics.alignment import aligned
         from et_sim.validation.rows import Errors
 

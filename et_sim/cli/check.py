@@ -76,7 +76,7 @@ def run(options: Options) -> int:
 def _workload(
     options: Options, ranks: int | None, machine: Machine | None
 ) -> tuple[Workload, Machine | None]:
-    """The workload; a layer file may divide dimensions of the machine."""
+    """Return the workload; a layer file may divide dimensions of the machine."""
     from et_sim.run.other_inputs import (
         LayerFileRun,
         machine_alone,
@@ -105,7 +105,7 @@ def _workload(
 
 
 def _whole_machine(options: Options, problems: list[Problem], profile: str | None = None) -> Machine | None:
-    """The machine, if system and network are given and everything about it is sound."""
+    """Return the machine, if system and network are given and everything about it is sound."""
     from et_sim.run.options import INSTEAD, machine_parts
 
     if options.machine is None and not (options.system and options.network):

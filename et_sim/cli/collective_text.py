@@ -45,12 +45,12 @@ class _Rule(Struct, frozen=True):
     charged: bool
 
     def swept_on(self, other: _Rule) -> bool:
-        """Whether the next step does the same in this round with the next rank."""
+        """Return whether the next step does the same in this round with the next rank."""
         here = (self.last_round, self.farthest + 1, self.size, self.reduces, self.charged)
         return here == (other.first_round, other.nearest, other.size, other.reduces, other.charged)
 
     def repeated_by(self, other: _Rule) -> bool:
-        """Whether the next step is the same one a round later."""
+        """Return whether the next step is the same one a round later."""
         here = (self.last_round + 1, self.nearest, self.farthest, self.size, self.reduces, self.charged)
         return self.nearest == self.farthest and here == (
             other.first_round,
@@ -63,7 +63,7 @@ class _Rule(Struct, frozen=True):
 
 
 def step_lines(program: StepProgram, moved: Movement) -> Iterator[str]:
-    """The steps of a step program."""
+    """Yield the steps of a step program."""
     rules = list(_merged(_rules(member_steps(program), moved)))
     names = [_span("step", rule.first, rule.last) for rule in rules]
     rounds = [_span("round", rule.first_round, rule.last_round) for rule in rules]
@@ -72,7 +72,7 @@ def step_lines(program: StepProgram, moved: Movement) -> Iterator[str]:
 
 
 def tree_lines(schedule: Schedule) -> Iterator[str]:
-    """The rounds of a tree, the pairs that exchange messages in each of them."""
+    """Yield the rounds of a tree, the pairs that exchange messages in each of them."""
     for number in range(schedule.rounds):
         rows = schedule.round == number
         going_up, charged = schedule.step[rows][0] == UP, bool(schedule.charged[rows].any())

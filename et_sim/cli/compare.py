@@ -145,7 +145,7 @@ Done = Mapping[Work, tuple[int, ...]]  # FIGURES, over all ranks
 
 
 def are_workloads(*paths: str) -> bool:
-    """Whether paths name workloads, and no runs or sweeps."""
+    """Return whether paths name workloads, and no runs or sweeps."""
     is_workload = [kind_of(Path(path)) is Kind.MANIFEST or Path(f"{path}.0.et").is_file() for path in paths]
     if any(is_workload) and not all(is_workload):
         raise UsageError(
@@ -157,7 +157,7 @@ def are_workloads(*paths: str) -> bool:
 
 
 def compare_workloads(options: Options) -> Iterator[str]:
-    """The lines that the command prints."""
+    """Yield the lines that the command prints."""
     from et_sim.trace import read_workload
 
     given = [read_workload(path) for path in (options.a, options.b)]
@@ -218,7 +218,9 @@ def _of_trace(workload: Workload, trace: Trace) -> Iterator[tuple[Work, tuple[in
 
 
 def _figures_of_shape(trace: Trace, row: int) -> tuple[int, int]:
-    """Operations and bytes that follow from the shape of a node; 0: there is none, or no type of numbers."""
+    """Return operations and bytes that follow from the shape of a node; 0: there is none, or no type of
+    numbers.
+    """
     from et_sim.compute.operations import read_shape
     from et_sim.machine.datatypes import BITS, datatype_named
 

@@ -39,7 +39,7 @@ def run(options: Options) -> int:
 
 
 def _repeat(folder: Path) -> str:
-    """The command that repeats the demo's run."""
+    """Return the command that repeats the demo's run."""
     options = f"--system {folder / 'system.json'} --network {folder / 'network.yml'} --out {folder / RUN}"
     return f"et-sim run {folder / TRACES / STEP} {options}"
 

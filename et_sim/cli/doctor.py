@@ -42,7 +42,7 @@ def run(options: Options) -> int:
 
 
 def _tables(findings: list[Finding]) -> list[str]:
-    """A table for each topic."""
+    """Return a table for each topic."""
     from et_sim.basics.alignment import aligned
 
     rows = []

@@ -54,7 +54,7 @@ def _told(meaning: Meaning) -> str:
 
 
 def _lists(meanings: list[Meaning]) -> Iterator[str]:
-    """The names, by what they are and where they stand; values are found by name only."""
+    """Yield the names, by what they are and where they stand; values are found by name only."""
     listed = [meaning for meaning in meanings if not meaning.kind.startswith("value of ")]
     for (kind, place), of_place in groupby(listed, lambda key: (key.kind, key.place)):
         names = ", ".join(dict.fromkeys(meaning.name for meaning in of_place))
@@ -62,7 +62,7 @@ def _lists(meanings: list[Meaning]) -> Iterator[str]:
 
 
 def _indented(text: str, begin: str = "") -> str:
-    """A text below a heading, as wide as the terminal."""
+    """Return a text below a heading, as wide as the terminal."""
     from et_sim.views.text import terminal_width
 
     begin = f"  {begin}"
@@ -76,7 +76,7 @@ def _indented(text: str, begin: str = "") -> str:
 
 
 def _options() -> list[Option]:
-    """Every option of every command; one that means the same for several stands once."""
+    """Return every option of every command; one that means the same for several stands once."""
     from et_sim.basics.command_line import options_of
     from et_sim.cli import COMMANDS, parser_of
     from et_sim.explain import Option

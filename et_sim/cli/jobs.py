@@ -77,7 +77,7 @@ SHAPE = ("hidden", "heads", "width")
 
 
 def jobs_of(hint: Any) -> tuple[str, ...]:
-    """The kinds of jobs that have the option with this hint; none: it is of no job."""
+    """Return the kinds of jobs that have the option with this hint; none: it is of no job."""
     return next((entry.jobs for entry in hint.__metadata__ if isinstance(entry, Of)), ())
 
 
@@ -159,7 +159,7 @@ class InferenceOptions(JobOptions):
 
 
 def flag_of(name: str) -> str:
-    """The option that a value of this name comes from."""
+    """Return the option that a value of this name comes from."""
     return f"--{name.replace('_', '-')}"
 
 
@@ -309,7 +309,7 @@ def _lengths(kind: str, flag: str, lengths: Numbers, model: Model, more: int) ->
 
 
 def read_plan(options: Command, **usual: Any) -> Plan:
-    """The plan that the options describe; `usual` stands where they are left out."""
+    """Return the plan that the options describe; `usual` stands where they are left out."""
     from et_sim.workloads.training.plan import Plan, plan_of
 
     chosen, values = {}, given(options, plan_options())
@@ -324,7 +324,7 @@ def read_plan(options: Command, **usual: Any) -> Plan:
 
 
 def read_model(options: Command, plan: Plan, *, trains: bool = False) -> Model:
-    """The language model that the options describe; remarks on its file go to stderr."""
+    """Return the language model that the options describe; remarks on its file go to stderr."""
     from et_sim.workloads.models import configuration
 
     numbers, known = given(options, (*CHANGES, *SHAPE)), vars(options)["model"]
@@ -349,7 +349,7 @@ def read_model(options: Command, plan: Plan, *, trains: bool = False) -> Model:
 
 
 def _of_numbers(numbers: dict[str, int], tensor: int) -> Model:
-    """A decoder of equal layers, without biases; the head has weights of its own."""
+    """Return a decoder of equal layers, without biases; the head has weights of its own."""
     from et_sim.workloads.models.model import Attention, FeedForward, Model
 
     chosen = USUAL | numbers

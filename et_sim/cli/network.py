@@ -67,7 +67,7 @@ WIDEST, THINNEST, COLOUR = 3.0, 0.6, "#98a1ab"  # of links
 
 
 def topology_picture(network: Network) -> str:
-    """The SVG text."""
+    """Return the SVG text."""
     import numpy as np
 
     from et_sim.basics.units import format_bandwidth, plural

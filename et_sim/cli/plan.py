@@ -82,7 +82,7 @@ def run(options: Options) -> int:
 
 
 def _system(machine: str | None) -> System | None:
-    """The system of the machine that is named, if one is."""
+    """Return the system of the machine that is named, if one is."""
     if machine is None:
         return None
     from et_sim.machine import read_machine
@@ -117,7 +117,7 @@ def _check_machine(options: Options, figures: Figures) -> None:
 
 
 def _planned(options: Options, system: System | None) -> tuple[Figures, dict[str, Any]]:
-    """The figures, and the model for programs."""
+    """Return the figures, and the model for programs."""
     from msgspec import to_builtins
 
     from et_sim.compute import compute_model, kernel_times
@@ -147,7 +147,7 @@ def as_data(
     reserved: int,
     rates: dict[str, Any] | None,
 ) -> dict[str, Any]:
-    """The figures for programs."""
+    """Return the figures for programs."""
     from dataclasses import asdict
 
     return {
@@ -190,7 +190,7 @@ def as_text(
     machine: str | None,
     workspace: float,
 ) -> list[str]:
-    """The figures for people."""
+    """Return the figures for people."""
     from et_sim.basics.units import format_ns
     from et_sim.views.sheet import Sheet, SheetColumn
     from et_sim.views.summary.sentences import scope_text, throughput_text, utilisation_text
@@ -245,7 +245,7 @@ def as_text(
 
 
 def _in_short(figures: Figures, capacity: int | None) -> str:
-    """Whether it fits, what a step takes at least, and what is sent most."""
+    """Return whether it fits, what a step takes at least, and what is sent most."""
     from et_sim.basics.units import format_bytes, format_ns
 
     worst = max(figures.stages, key=lambda stage: stage.memory.total)

@@ -73,7 +73,7 @@ class Progress:
         self._estimate, self._stage_begin = Estimate(), time.monotonic()
 
     def counted(self, items: Iterable[Item], total: int, noun: str, each: int = 1) -> Iterator[Item]:
-        """The items; the display counts those that were taken, each but the last as `each` units."""
+        """Yield the items; the display counts those that were taken, each but the last as `each` units."""
         for number, item in enumerate(items):
             yield item
             done = min((number + 1) * each, total)

@@ -74,7 +74,7 @@ def _name(workload: str) -> str:
 
 
 def _models(options: Options) -> list[str]:
-    """The models of `--network-models`, or none."""
+    """Return the models of `--network-models`, or none."""
     if options.network_models is None:
         return []
     from et_sim.basics.errors import UsageError

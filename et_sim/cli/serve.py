@@ -112,7 +112,7 @@ def _name(requests: str) -> str:
 
 
 def _read(options: Options) -> tuple[Any, Setup, RunOptions]:
-    """The model, how it is served, and the machine."""
+    """Return the model, how it is served, and the machine."""
     from et_sim.serving.batcher import Policy
     from et_sim.serving.results import Objectives
     from et_sim.serving.serve import Setup
@@ -137,7 +137,9 @@ def _read(options: Options) -> tuple[Any, Setup, RunOptions]:
 
 
 def _replicas(options: Options) -> tuple[int, int]:
-    """How many replicas, the last ones if there are several pools; and how many only for prompts."""
+    """Return the number of replicas, the last ones if there are several pools; and how many only for
+    prompts.
+    """
     prefill, decode, both = options.prefill_replicas, options.decode_replicas, options.replicas
     if prefill is None and decode is None:
         if options.decode_tp is not None:

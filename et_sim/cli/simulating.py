@@ -80,7 +80,7 @@ def simulated_into(
 
 
 def models_named(text: str) -> list[str]:
-    """The models of a list such as `analytical,link`, each of which exists."""
+    """Return the models of a list such as `analytical,link`, each of which exists."""
     names = [name for name in (as_named(part.strip()) for part in text.split(",")) if name]
     for name in names:
         check_model(name)

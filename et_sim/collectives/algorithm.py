@@ -49,7 +49,7 @@ class Algorithm(Name, frozen=True):
     """A parsed algorithm name; "tree" has no name in files."""
 
     def keeps_size(self, fixes: CostFixes) -> bool:
-        """Whether a phase leaves as many bytes as it found, whatever its operation."""
+        """Return whether a phase leaves as many bytes as it found, whatever its operation."""
         return self.family == "doubleBinaryTree" and not fixes.tree_operations
 
     def used_for(self, operation: Operation, fixes: CostFixes) -> Algorithm:
@@ -76,7 +76,7 @@ TREE, RING, IN_NETWORK = Algorithm("tree"), Algorithm("ring"), Algorithm("inNetw
 
 
 def parse_algorithm(name: str) -> Algorithm:
-    """The algorithm that a configuration file calls `name`."""
+    """Return the algorithm that a configuration file calls `name`."""
     parsed = parse_name(name)
     if parsed is None:
         raise MachineError(
@@ -95,7 +95,7 @@ def lower(
     fixes: CostFixes = AS_REFERENCE,
     root: int = 0,
 ) -> AnyProgram:
-    """The steps of one phase: `members` take part, each starting with `size` bytes."""
+    """Return the steps of one phase: `members` take part, each starting with `size` bytes."""
     algorithm = algorithm.used_for(operation, fixes)
     phase = Phase(operation, members, size, fixes, subgroup, root, algorithm.window)
     if algorithm == TREE:
@@ -110,7 +110,7 @@ MOST_MESSAGES = 1 << 24  # of all members, in one phase of a chunk
 def uneven_exchange(
     algorithm: Algorithm, to_ahead: Any, ahead: Any, *, subgroup: bool, fixes: CostFixes
 ) -> StepProgram:
-    """The plain program with the sizes of each member, clockwise and anticlockwise."""
+    """Return the plain program with the sizes of each member, clockwise and anticlockwise."""
     algorithm = algorithm.used_for(Operation.ALL_TO_ALL, fixes)
     rows, members = ahead.shape
     size = int(to_ahead.max(initial=0)) * members

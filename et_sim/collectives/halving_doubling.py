@@ -30,7 +30,7 @@ from et_sim.collectives.program import (
 
 
 def halving_doubling(phase: Phase) -> StepProgram:
-    """The halving-doubling program of one phase."""
+    """Return the halving-doubling program of one phase."""
     operation, members, size = phase.operation, phase.members, phase.size
     if operation is Operation.ALL_TO_ALL:
         raise MachineError(
@@ -46,7 +46,7 @@ def halving_doubling(phase: Phase) -> StepProgram:
 
 
 def uses_pairs(members: int) -> bool:
-    """Whether members exchange in pairs, as opposed to around a circulant."""
+    """Return whether members exchange in pairs, as opposed to around a circulant."""
     return members & (members - 1) == 0
 
 

@@ -56,7 +56,7 @@ class Movement(Struct, frozen=True):
         return of_tree or self.family == "doubleBinaryTree"
 
     def before(self, member: int) -> range:
-        """The pieces to which a member contributes."""
+        """Return the pieces to which a member contributes."""
         if self.operation in ROOT_BEGINS:
             return range(self.pieces if member == self.root else 0)
         if self.operation in (Operation.ALL_GATHER, Operation.GATHER):
@@ -66,7 +66,7 @@ class Movement(Struct, frozen=True):
         return range(self.pieces)
 
     def after(self, member: int) -> range:
-        """The pieces that a member must have at the end."""
+        """Return the pieces that a member must have at the end."""
         if self.operation in ROOT_ENDS:
             return range(self.pieces if member == self.root else 0)
         if self.operation in (Operation.REDUCE_SCATTER, Operation.SCATTER):
@@ -86,7 +86,7 @@ class Movement(Struct, frozen=True):
 
     @property
     def reducing_steps(self) -> int:
-        """How many steps add what they carry; they come first."""
+        """Return the number of steps add what they carry; they come first."""
         if self.operation not in REDUCED:
             return 0
         if self.family in ("tree", "doubleBinaryTree"):
@@ -115,7 +115,9 @@ class Movement(Struct, frozen=True):
         return [(self.root + place) % self.members for place in places]
 
     def _ring(self, source: int, step: int) -> range:
-        """A member passes on what it received last, first its own; a relay passes on what is not for it."""
+        """Return a member passes on what it received last, first its own; a relay passes on what is not for
+        it.
+        """
         if self.operation is Operation.ALL_TO_ALL:
             return self._relayed(source, step)
         if step < self.reducing_steps:
@@ -167,7 +169,7 @@ def movement(
     fixes: CostFixes = AS_REFERENCE,
     root: int = 0,
 ) -> Movement:
-    """The movement of data that an algorithm makes for an operation."""
+    """Return the movement of data that an algorithm makes for an operation."""
     algorithm = algorithm.used_for(operation, fixes)
     effective = Operation.ALL_REDUCE if algorithm.keeps_size(fixes) else operation
     return Movement(algorithm.family, effective, members, root)

@@ -46,7 +46,7 @@ class Name(Struct, frozen=True):
 
 
 def parse_name(name: str) -> Name | None:
-    """The parts of an algorithm's name, or None if there is no such algorithm.
+    """Return the parts of an algorithm's name, or None if there is no such algorithm.
 
     `direct04` is `direct4`; `direct-1` is `direct`, because the reference reads -1 as "no window".
     Other windows below 1 never send anything there, so they are no algorithm here.
@@ -64,12 +64,12 @@ def parse_name(name: str) -> Name | None:
 
 
 def spans_all(name: str) -> bool:
-    """Whether the algorithm takes all NPUs as one dimension, whatever the network's shape."""
+    """Return whether the algorithm takes all NPUs as one dimension, whatever the network's shape."""
     return name.startswith("one")
 
 
 def spellings() -> tuple[str, ...]:
-    """All names, as help and messages list them."""
+    """Return all names, as help and messages list them."""
     names = [
         (str(Name(family, spans)), member)
         for spans in (False, True)

@@ -138,7 +138,7 @@ def piece_bytes(operation: Operation, members: int, size: int, fixes: CostFixes)
 
 
 def transfers_of_messages(sent: Bytes, received: Bytes, reduces: Flags, start: int) -> Transfers:
-    """A transfer per message: `start` silent ones, then one for every message received, of its size.
+    """Return a transfer per message: `start` silent ones, then one for every message received, of its size.
 
     A transfer goes back to the network if there is another message for it to send.
     """
@@ -154,7 +154,7 @@ def transfers_of_messages(sent: Bytes, received: Bytes, reduces: Flags, start: i
 
 
 def transfer_pattern(operation: Operation, head: int, tail: int, size: int) -> Transfers:
-    """Groups of `head` silent transfers, then `tail` that may reduce, all of the same size.
+    """Return groups of `head` silent transfers, then `tail` that may reduce, all of the same size.
 
     A reduce-scatter reduces in every group, an all-reduce in every other one (its second half only
     gathers), the rest never.

@@ -60,7 +60,7 @@ class Schedule(Struct, frozen=True, eq=False):
 
 
 def expand(program: StepProgram | TreeProgram, *, second_tree: bool = False) -> Schedule:
-    """All messages of a program; a tree program has two trees, used by alternating chunks."""
+    """Return all messages of a program; a tree program has two trees, used by alternating chunks."""
     if isinstance(program, TreeProgram):
         return _tree_schedule(program, second_tree)
     steps = member_steps(program)
@@ -87,7 +87,7 @@ def peer_of(peer: Peer, members: int, position: Counts, distance: Distances) -> 
 
 
 def member_steps(program: StepProgram) -> MemberSteps:
-    """The steps of one member, while all others do the same."""
+    """Return the steps of one member, while all others do the same."""
     rounds, after = _spend_all_transfers(program)
     step = np.arange(program.sends)
     row = step % len(program.distance)

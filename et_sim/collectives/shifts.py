@@ -35,7 +35,7 @@ from et_sim.collectives.program import (
 
 
 def ring(phase: Phase) -> StepProgram:
-    """The ring program of one phase."""
+    """Return the ring program of one phase."""
     operation, members = phase.operation, phase.members
     message = piece_bytes(operation, members, phase.size, phase.fixes)
     return StepProgram(
@@ -62,7 +62,7 @@ REDUCING = (Operation.ALL_REDUCE, Operation.REDUCE_SCATTER)
 
 
 def direct(phase: Phase) -> StepProgram:
-    """The direct program of one phase."""
+    """Return the direct program of one phase."""
     operation, members = phase.operation, phase.members
     others = members - 1
     width = others if phase.window is None else min(phase.window, others)

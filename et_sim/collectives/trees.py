@@ -52,7 +52,7 @@ class InNetworkProgram(Struct, frozen=True):
 
 
 def in_network(phase: Phase) -> InNetworkProgram:
-    """The program of one phase."""
+    """Return the program of one phase."""
     operation, members, size = phase.operation, phase.members, phase.size
     if operation is Operation.BROADCAST:
         return InNetworkProgram(members, phase.root, up_fixed=size, down_fixed=size)
@@ -66,7 +66,7 @@ def in_network(phase: Phase) -> InNetworkProgram:
 
 
 def double_binary_tree(phase: Phase) -> TreeProgram:
-    """The double binary tree of one phase, whatever its operation."""
+    """Return the double binary tree of one phase, whatever its operation."""
     members = phase.members
     trees = [hang(members, members - 1, [0], [members - 1]), hang(members, 0, [1], [members])]
     each = np.full(2 * members, phase.size, np.int64)
@@ -127,7 +127,7 @@ class TreeProgram(Struct, frozen=True, eq=False):
 
 
 def rooted_tree(phase: Phase) -> TreeProgram:
-    """The tree of a collective with a root; the size is one member's share of a gather or scatter."""
+    """Return the tree of a collective with a root; the size is one member's share of a gather or scatter."""
     operation, members = phase.operation, phase.members
     half = (members + 2) // 2
     in_order = hang(members, 0, [1, half], [half, members])
@@ -153,7 +153,7 @@ def rooted_tree(phase: Phase) -> TreeProgram:
 
 
 def hang(members: int, root: int, low: list[int], high: list[int]) -> Tree:
-    """A tree of blocks of positions from `low` to before `high` (one or two of them) below a root.
+    """Return a tree of blocks of positions from `low` to before `high` (one or two of them) below a root.
 
     The middle of a block is a child of what is above it, and what stands to either side is a block again.
     """
@@ -178,7 +178,7 @@ def _renamed(positions: Positions, names: npt.NDArray[np.int64]) -> Positions:
 
 
 def subtree_places(members: int, place: int) -> range:
-    """The places, counted from the root, of the subtree of the member at one of them."""
+    """Return the places, counted from the root, of the subtree of the member at one of them."""
     if place == 0:
         return range(members)
     half = (members + 2) // 2

@@ -159,13 +159,13 @@ def _nothing(*_arguments: Any, **_named: Any) -> None:
 
 
 def _short_name(name: str, kinds: Any, *, abi_tags: Any = (), uid: Any = None) -> str:
-    """A symbol for a function and its types: Numba spells types out, and those of tables are long."""
+    """Return a symbol for a function and its types: Numba spells types out, and those of tables are long."""
     told = f"{name}\0{kinds}\0{abi_tags}\0{uid}"
     return f"{name.rpartition('.')[2]}.{hashlib.sha256(told.encode()).hexdigest()[:16]}"
 
 
 def _to_link(library: Any) -> Any:
-    """The intermediate code of a helper, of which there may be several copies."""
+    """Return the intermediate code of a helper, of which there may be several copies."""
     for function in library._final_module.functions:
         if not function.is_declaration:
             function.linkage = "linkonce_odr"

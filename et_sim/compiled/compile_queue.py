@@ -199,7 +199,7 @@ def note_progress(path: Path, share: float) -> None:
 
 
 def noted_progress(path: Path) -> float:
-    """The share that was noted last; 0 if it is not being made."""
+    """Return the share that was noted last; 0 if it is not being made."""
     try:
         name, share = path.with_name(PROGRESS).read_text(encoding="utf-8").split()
         return float(share) if name == path.name else 0.0

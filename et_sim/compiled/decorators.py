@@ -36,7 +36,7 @@ class Later:
 
     @property
     def function(self) -> Callable[..., Any]:
-        """The function."""
+        """Return the function."""
         found: Callable[..., Any] = getattr(import_module(self.__module__), self.__name__)
         return found
 
@@ -52,7 +52,7 @@ class Choice(Struct, frozen=True):
     function_of: Callable[[str], Callable[..., Any]]
 
     def stands_for(self, module: str) -> bool:
-        """Whether there is a function for tables of a module."""
+        """Return whether there is a function for tables of a module."""
         with suppress(TypeError):
             return self.function_of(module) is not None
         return False

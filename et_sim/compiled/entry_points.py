@@ -119,7 +119,7 @@ class Entry(Generic[Parameters, Result]):
         return result
 
     def lasting(self, seconds: Callable[[], float]) -> Callable[Parameters, Result]:
-        """The function, for calls of which is known how long all of them together take interpreted.
+        """Return the function, for calls of which is known how long all of them together take interpreted.
 
         They count as one call, which with others of its form becomes a long one, too. The first ones are
         interpreted, and the later ones not, if the machine code is there by then.
@@ -127,7 +127,7 @@ class Entry(Generic[Parameters, Result]):
         return functools.partial(self._run, _Whole(seconds))
 
     def is_compiled(self, *arguments: Any) -> bool:
-        """Whether such a call runs machine code that is there already."""
+        """Return whether such a call runs machine code that is there already."""
         return choice() != "never" and self._found(arguments) is not None
 
     def _run(self, seconds: _Whole | None, *arguments: Any) -> Any:
@@ -162,7 +162,9 @@ class Entry(Generic[Parameters, Result]):
         return interpret(self.function, arguments)
 
     def _found(self, arguments: tuple[Any, ...], *, shipped: bool = False) -> Any:
-        """The machine code for such arguments, or None; `shipped`: that which came along counts, too."""
+        """Return the machine code for such arguments, or None; `shipped`: that which came along counts,
+        too.
+        """
         from et_sim.compiled.signature import signature_of
 
         signature = signature_of(arguments)

@@ -44,7 +44,7 @@ class LeanLower(lowering.Lower):
                 self._singly_assigned_vars.add(made.target.name)
 
     def _first_assignments(self) -> list[Any]:
-        """The assignments that come before everything."""
+        """Return the assignments that come before everything."""
         return [made for made in self.blocks[min(self.blocks)].body if isinstance(made, ir.Assign)]
 
     def pre_block(self, block: Any) -> None:
@@ -113,7 +113,7 @@ class LeanLower(lowering.Lower):
         arrayobj.record_setattr(self.context, self.builder, signature, (record, given), instruction.attr)
 
     def _field(self, expression: Any) -> tuple[Any, Any] | None:
-        """A field of tables or of a record, and its type; None: it is of something else."""
+        """Return a field of tables or of a record, and its type; None: it is of something else."""
         kind, name = self.typeof(expression.value.name), expression.attr
         if isinstance(kind, TablesType):
             value = self.loadvar(expression.value.name)
@@ -124,7 +124,7 @@ class LeanLower(lowering.Lower):
         return None
 
     def _item(self, array: Any, index: Any) -> tuple[Any, Any] | None:
-        """An item of an array, and its type; None: it is of something else."""
+        """Return an item of an array, and its type; None: it is of something else."""
         place = self._place(array, index)
         if place is None:
             return None

@@ -47,7 +47,7 @@ def object_code(code: bytes) -> bytes:
 
 
 def _is_anywhere(function: str) -> bool:
-    """Whether all processors have what LLVM calls so, or C's library does."""
+    """Return whether all processors have what LLVM calls so, or C's library does."""
     if function.startswith("llvm."):
         return not function.startswith(("llvm.x86.", "llvm.aarch64."))
     return hasattr(ctypes.CDLL(None), function)

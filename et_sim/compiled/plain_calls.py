@@ -49,7 +49,7 @@ class LeanCalls(CPUCallConv):
 
 
 def declared(context: Any, module: Any, description: Any) -> Any:
-    """A helper, as it is seen in a module."""
+    """Return a helper, as it is seen in a module."""
     result = context.data_model_manager[description.restype].get_return_type()
     if description.restype == types.none:
         result = ir.VoidType()
@@ -63,7 +63,7 @@ def declared(context: Any, module: Any, description: Any) -> Any:
 
 
 def called(context: Any, builder: Any, description: Any, arguments: Any) -> Any:
-    """The result of calling a helper."""
+    """Return the result of calling a helper."""
     function = declared(context, builder.module, description)
     packed = context.get_arg_packer(description.argtypes).as_arguments(builder, arguments)
     result = builder.call(function, packed)

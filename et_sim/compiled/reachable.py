@@ -52,13 +52,13 @@ class Reachable:
         self._found: dict[tuple[Any, ...], Reached] = {}
 
     def helpers_of(self, function: Any, arguments: tuple[Any, ...]) -> int:
-        """How many helpers a function calls, itself or by others."""
+        """Return the number of helpers a function calls, itself or by others."""
         self._reached(function, self._known_of(arguments))
         left = sum(not (found.is_idle and _is_number(found.result)) for found in self._found.values())
         return max(left - 1, 1)
 
     def graph(self, function: Any, arguments: tuple[Any, ...]) -> Any:
-        """The representation of a function for types of arguments, which is the caller's to change."""
+        """Return the representation of a function for types of arguments, which is the caller's to change."""
         known = self._known_of(arguments)
         found = self._reached(function, known)
         self._found[function, known] = found._replace(graph=None)
@@ -191,7 +191,7 @@ class _Function:
         return self._others.called(called.value, known)
 
     def _targets(self, last: Any) -> list[int]:
-        """The blocks that may follow one that ends like this."""
+        """Return the blocks that may follow one that ends like this."""
         of = self._of(last.cond) if isinstance(last, ir.Branch) else UNKNOWN
         if _is_number(of):
             return [last.truebr if of.value else last.falsebr]
@@ -199,7 +199,7 @@ class _Function:
         return targets
 
     def _simplified(self, statement: Any) -> Any:
-        """A statement without what is known before."""
+        """Return a statement without what is known before."""
         if isinstance(statement, ir.Branch) and len(targets := self._targets(statement)) == 1:
             return ir.Jump(targets[0], statement.loc)
         if isinstance(statement, ir.Branch):
@@ -215,7 +215,7 @@ class _Function:
         return statement
 
     def _decides(self, condition: Any) -> Any:
-        """The number whose truth is a condition: branches take any number."""
+        """Return the number whose truth is a condition: branches take any number."""
         made: Any = self._made.get(condition.name)
         is_truth = isinstance(made, ir.Expr) and made.op == "call" and self._of(made.func) == Value(bool)
         return made.args[0] if is_truth else condition
@@ -235,7 +235,7 @@ class _Function:
             block.body = [made for made in block.body if id(made) not in dropped]
 
     def _only_reads(self, made: Any) -> bool:
-        """Whether a statement does nothing but give a variable a value."""
+        """Return whether a statement does nothing but give a variable a value."""
         if not isinstance(made, ir.Assign) or isinstance(made.value, ir.Arg):
             return False
         if not isinstance(made.value, ir.Expr) or made.value.op in READS:
@@ -256,7 +256,7 @@ def _is_tuple(found: Any) -> bool:
 
 
 def _used_by(made: Any) -> Iterator[str]:
-    """The variables that a statement needs."""
+    """Yield the variables that a statement needs."""
     of = made.value if isinstance(made, ir.Assign) else made
     if isinstance(of, ir.Var):
         yield of.name

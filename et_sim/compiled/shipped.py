@@ -84,7 +84,7 @@ def fault(path: Path) -> str:
 
 
 def names_in(path: Path) -> frozenset[str]:
-    """The files of the store for which an archive of these sources has code."""
+    """Return the files of the store for which an archive of these sources has code."""
     from zipfile import ZipFile
 
     if fault(path):

@@ -46,12 +46,12 @@ INTEGER, REAL = "integer", "real"
 
 
 def signature_of(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The kinds of the arguments of a call."""
+    """Return the kinds of the arguments of a call."""
     return tuple(_kind_of(argument) for argument in arguments)
 
 
 def words_of(arguments: tuple[Any, ...]) -> tuple[list[Any], list[Any]]:
-    """The arguments as machine words, and what must stay alive while they are used."""
+    """Return the arguments as machine words, and what must stay alive while they are used."""
     words: list[Any] = []
     alive: list[Any] = []
     for argument in arguments:
@@ -73,7 +73,7 @@ def word_types(signature: tuple[Any, ...]) -> list[Any]:
 
 
 def modules_of(signature: tuple[Any, ...]) -> set[str]:
-    """The modules of all dataclasses of `Tables` in a signature."""
+    """Return the modules of all dataclasses of `Tables` in a signature."""
     found: set[str] = set()
     left: list[Any] = list(signature)
     while left:

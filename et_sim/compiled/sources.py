@@ -42,7 +42,7 @@ def source_digest(package: Path = PACKAGE) -> str:
 
 
 def _below(package: Path) -> Iterator[str]:
-    """The sources in the folders, as they are called in the package."""
+    """Yield the sources in the folders, as they are called in the package."""
     for folder in SOURCE_FOLDERS:
         for where, _, names in os.walk(package / folder):
             within = Path(where).relative_to(package).as_posix()
@@ -50,5 +50,5 @@ def _below(package: Path) -> Iterator[str]:
 
 
 def is_covered(source: Path) -> bool:
-    """Whether a source file is part of the digest."""
+    """Return whether a source file is part of the digest."""
     return any(source.is_relative_to(PACKAGE / folder) for folder in SOURCE_FOLDERS)

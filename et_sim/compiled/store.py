@@ -172,7 +172,7 @@ def _own_name(path: Path) -> str:
 
 @functools.cache
 def _text_of(signature: tuple[Any, ...]) -> str:
-    """A signature as text that is the same in every process."""
+    """Return a signature as text that is the same in every process."""
     return _described(signature)
 
 
@@ -235,7 +235,7 @@ def versions_in(root: Path) -> list[tuple[float, Path]]:
 
 
 def size_of(directory: Path) -> int:
-    """Bytes of all files in a directory."""
+    """Return bytes of all files in a directory."""
     total = 0
     for path in directory.rglob("*"):
         with suppress(OSError):

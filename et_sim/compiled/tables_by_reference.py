@@ -31,7 +31,8 @@ class Tables:
 
 
 def chosen_by_tables(name: str, field: str = "", default: Callable[..., Any] | None = None) -> Any:
-    """A function that stands for all functions `name` in the modules of dataclasses derived from `Tables`.
+    """Return a function that stands for all functions `name` in the modules of dataclasses derived from
+    `Tables`.
 
     Its first argument is of such a dataclass, or has one as `field`. A module may name one that is elsewhere
     (`Later`); `default` is for modules without it.
@@ -47,7 +48,9 @@ def chosen_by_tables(name: str, field: str = "", default: Callable[..., Any] | N
 
 
 def in_module(module: str, name: str, default: Callable[..., Any] | None = None) -> Any:
-    """A function of a module that is imported when it is called, or compiled; `default` if it has none."""
+    """Return a function of a module that is imported when it is called, or compiled; `default` if it has
+    none.
+    """
     found = functools.cache(functools.partial(_function_of, module, name, default))
 
     def called_by_python(*arguments: Any) -> Any:

@@ -101,7 +101,7 @@ def examine_compiling() -> Iterator[Finding]:
 
 
 def examine_cache() -> Iterator[Finding]:
-    """The place, what it holds, and the room on its disk."""
+    """Yield the place, what it holds, and the room on its disk."""
     wanted = chosen_root()
     try:
         used = cache_directory()
@@ -128,7 +128,7 @@ def examine_cache() -> Iterator[Finding]:
 
 
 def _forms(directory: Path) -> str:
-    """The functions that are compiled, and for how many kinds of data each."""
+    """Return the functions that are compiled, and for how many kinds of data each."""
     counts = Counter(path.name.rpartition("-")[0] for path in directory.glob("*" + ENDING))
     if not counts:
         return "nothing yet; a first run that is long waits some seconds for it"
@@ -239,7 +239,7 @@ def examine_packages() -> Iterator[Finding]:
 
 
 def is_within(version: str, range_: str) -> bool:
-    """Whether a version is in a range such as ">=0.61,<0.69"."""
+    """Return whether a version is in a range such as ">=0.61,<0.69"."""
     return all(_agrees(version, *clause) for clause in _CLAUSE.findall(range_))
 
 
@@ -256,7 +256,7 @@ def _agrees(version: str, relation: str, wanted: str) -> bool:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    """The release of a version: "0.61.0rc1" is (0, 61, 0)."""
+    """Return the release of a version: "0.61.0rc1" is (0, 61, 0)."""
     release = re.match(r"\d+(?:\.\d+)*", text)
     return tuple(map(int, release[0].split("."))) if release else ()
 

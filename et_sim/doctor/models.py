@@ -145,7 +145,7 @@ class _Trial(Struct, frozen=True):
         return [end - begin for begin, end in pairwise(arrivals)]
 
     def _unequal_runs(self) -> str:
-        """A program that takes another time folded, or again."""
+        """Return a program that takes another time folded, or again."""
         build, last, steps = TraceBuilder(), list[int](), list[str]()
         for _ in range(self.random.randint(1, 5)):
             size, after = self.random.choice(SIZES), self.random.choice((last, []))

@@ -82,22 +82,22 @@ class Section(_OfFile, frozen=True):
 
     @property
     def lined(self) -> Section:
-        """The same, in which keys are found by their lines."""
+        """Return the same, in which keys are found by their lines."""
         return LinedSection(self.place, self.content, error_type=self.error_type)
 
     def fault(self, cause: str, remedy: str = "", *, key: str = "", index: int | None = None) -> InputError:
-        """An error about the section, one of its keys, or an entry of the list that the key has."""
+        """Return an error about the section, one of its keys, or an entry of the list that the key has."""
         steps: tuple[str | int, ...] = (key,) if key else ()
         place = self.at(*steps) if index is None else self.at(*steps, index)
         return self.error_type(cause, place=place, remedy=remedy)
 
     def entry(self, key: str, content: dict[str, Any], index: int | None = None) -> Section:
-        """An object that one of its keys holds."""
+        """Return an object that one of its keys holds."""
         place, file = entry_place(self.at(key), key, index), self.file or self.place
         return Section(place, content, file=file, error_type=self.error_type)
 
     def beside(self, name: str) -> Path:
-        """A file that the section names, relative to its own file."""
+        """Return a file that the section names, relative to its own file."""
         return Path(self.file or self.place).parent / name
 
 
@@ -107,7 +107,7 @@ class LinedSection(Section, frozen=True):
     path: tuple[str | int, ...] = ()
 
     def at(self, *path: str | int) -> str:
-        """The line of the key, or the path to it."""
+        """Return the line of the key, or the path to it."""
         path = (*self.path, *path)
         line = 0
         with suppress(OSError, ValueError):  # from Python, of a preset, or in place within another file
@@ -116,13 +116,13 @@ class LinedSection(Section, frozen=True):
         return f"{self.place}: {where}" if where else self.place
 
     def entry(self, key: str, content: dict[str, Any], index: int | None = None) -> Section:
-        """An object that one of its keys holds."""
+        """Return an object that one of its keys holds."""
         path = (*self.path, key, *(() if index is None else (index,)))
         return structs.replace(self, content=content, path=path)
 
 
 def inner_section(section: Section, key: Key, remarks: Remarks) -> Section | None:
-    """The object under a key of a file, whose lines are named."""
+    """Return the object under a key of a file, whose lines are named."""
     if key.name not in section.content:
         return None
     outer = section.lined
@@ -171,12 +171,12 @@ class Key(Struct, frozen=True):
 
     @property
     def allowed(self) -> str:
-        """The allowed values as one phrase."""
+        """Return the allowed values as one phrase."""
         return self.form or self.kind.allowed(self)
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The choices, or the keys of the object that it holds."""
+        """Return the choices, or the keys of the object that it holds."""
         if self.of is not None:
             return tuple(key.name for key in keys_of(self.of))
         return tuple(map(str, self.choices))
@@ -191,7 +191,7 @@ class Slot(Struct, frozen=True):
     index: int | None = None  # in the list that the key has per dimension
 
     def refusal(self, value: Any, *, why: str = "", hint: str = "", index: int | None = None) -> InputError:
-        """The error for a value that the key cannot take."""
+        """Return the error for a value that the key cannot take."""
         at = self.index if index is None else index
         where = "" if at is None else f" index {at}"
         cause = f'key "{self.key.name}"{where} is {show(value)}' + (f": {why}" if why else "")
@@ -200,12 +200,12 @@ class Slot(Struct, frozen=True):
         return self.section.fault(cause, remedy, key=self.key.name, index=at)
 
     def value(self, value: Any) -> Any:
-        """The checked value as the program wants it."""
+        """Return the checked value as the program wants it."""
         checked = self.kind_value(value)
         return checked if self.key.becomes is None else self.key.becomes(checked)
 
     def kind_value(self, value: Any) -> Any:
-        """The value, checked by its kind alone."""
+        """Return the value, checked by its kind alone."""
         checked = self.key.kind.read(self, value)
         words = self.key.choices
         if not isinstance(words, EnumType):
@@ -216,7 +216,8 @@ class Slot(Struct, frozen=True):
 def key(
     kind: Kind, meaning: str, default: Any = dataclasses.MISSING, *, stated: Any = None, **more: Any
 ) -> Any:
-    """A field that is a key; its name is the field's with hyphens, without `_ns`, unless another is given.
+    """Return a field that is a key; its name is the field's with hyphens, without `_ns`, unless another is
+    given.
 
     `stated`: what a file would say for the default, which is then recorded where it is taken, and stands in
     the page of keys; True: the default itself.
@@ -232,7 +233,7 @@ def key(
 
 
 def inline(of: Any) -> Any:
-    """A field whose own fields are keys of the same object."""
+    """Return a field whose own fields are keys of the same object."""
     return dataclasses.field(default_factory=of, metadata={"inline": of})
 
 
@@ -251,7 +252,7 @@ def _declared(of: Any) -> tuple[tuple[str, Key | None, Any], ...]:
 
 @cache
 def keys_of(of: Any) -> tuple[Key, ...]:
-    """The keys that a class declares, in its order; those that are no fields come last."""
+    """Return the keys that a class declares, in its order; those that are no fields come last."""
     keys: list[Key] = []
     for _, described, inner in _declared(of):
         keys += keys_of(inner) if inner is not None else [] if described is None else [described]
@@ -298,7 +299,7 @@ def build(
 
 
 def read_keys(section: Section, table: tuple[Key, ...], remarks: Remarks) -> dict[str, Any]:
-    """The checked value of every key that the section gives; the order is the table's."""
+    """Return the checked value of every key that the section gives; the order is the table's."""
     check_names(section, table, remarks)
     values = {
         key.name: Slot(key, section, remarks).value(section.content[key.name])
@@ -355,7 +356,7 @@ def check_names(section: Section, table: tuple[Key, ...], remarks: Remarks) -> N
 
 
 def show(value: Any) -> str:
-    """A value as it would stand in the file, cut when long."""
+    """Return a value as it would stand in the file, cut when long."""
     text = json.dumps(_beginning(value), ensure_ascii=False, default=str)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
 
@@ -383,7 +384,9 @@ def nearest(word: str, choices: Collection[str]) -> str:
 
 
 def line_of(text: str, path: tuple[str | int, ...]) -> int:
-    """The line of a YAML or JSON text on which something stands, from 1; 0: it is another sort of text."""
+    """Return the line of a YAML or JSON text on which something stands, from 1; 0: it is another sort of
+    text.
+    """
     import yaml
 
     try:

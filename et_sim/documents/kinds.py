@@ -20,7 +20,7 @@ ALL_RANKS = "all"
 
 
 def one_of(words: tuple[str, ...]) -> str:
-    """Words as a phrase."""
+    """Return words as a phrase."""
     return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
@@ -93,7 +93,7 @@ def _number(slot: Slot, value: Any) -> float:
 
 
 def _quantity(parse: Callable[[str], float], in_unit: float = 1.0) -> Callable[[Slot, Any], float]:
-    """A number, or a text with a unit that becomes one."""
+    """Return a number, or a text with a unit that becomes one."""
 
     def read(slot: Slot, value: Any) -> float:
         if not isinstance(value, str):
@@ -162,7 +162,7 @@ def _switch(slot: Slot, value: Any) -> bool:
 
 
 def of_type(name: str, allowed: str, *types: type) -> Kind:
-    """Values of some types, as they stand; true and false are no numbers, and texts not empty."""
+    """Return values of some types, as they stand; true and false are no numbers, and texts not empty."""
 
     def read(slot: Slot, value: Any) -> Any:
         if isinstance(value, types) and not (isinstance(value, bool) or value == ""):
@@ -233,7 +233,7 @@ def _named(slot: Slot, value: Any) -> dict[str, Any]:
 
 
 def _objects(slot: Slot, value: Any) -> Any:
-    """A tuple of what the entries describe; no two may have one name."""
+    """Return a tuple of what the entries describe; no two may have one name."""
     key, section = slot.key, slot.section
     if value == [] and not key.may_be_empty:
         raise slot.refusal(

@@ -29,7 +29,7 @@ AT_A_TIME = 1 << 20
 
 
 def bounded(content: bytes, place: str, error_type: type[InputError]) -> bytes:
-    """The content of a configuration, unless it is too long."""
+    """Return the content of a configuration, unless it is too long."""
     if len(content) > MOST_TEXT_BYTES:
         cause = f"the file has more than {MOST_TEXT_BYTES >> 20} MiB"
         raise error_type(
@@ -39,7 +39,7 @@ def bounded(content: bytes, place: str, error_type: type[InputError]) -> bytes:
 
 
 def read_bounded(path: Path, error_type: type[InputError]) -> bytes:
-    """The bytes of a configuration, of which no more are read than it may have."""
+    """Return the bytes of a configuration, of which no more are read than it may have."""
     with path.open("rb") as file:
         return bounded(file.read(MOST_TEXT_BYTES + 1), str(path), error_type)
 
@@ -73,18 +73,20 @@ class Ungzipped(gzip.GzipFile):
         return b"".join(parts)
 
     def read1(self, size: int = -1) -> bytes:
-        """Some bytes."""
+        """Return some bytes."""
         return self._counted(super().read1(size))
 
 
 def ungzipped(content: bytes, place: str, error_type: type[InputError]) -> bytes:
-    """All of it at once; damage raises what gzip does."""
+    """Return all of it at once; damage raises what gzip does."""
     with Ungzipped(io.BytesIO(content), len(content), place, error_type) as packed:
         return packed.read()
 
 
 def whole_number(word: str) -> int | None:
-    """A whole number from 0 in decimal digits; None: it is none, or has more digits than a number may."""
+    """Return a whole number from 0 in decimal digits; None: it is none, or has more digits than a number
+    may.
+    """
     return int(word) if word.isascii() and word.isdecimal() and len(word) <= MOST_DIGITS else None
 
 
@@ -94,7 +96,7 @@ _LONG_NUMBER = re.compile(rf"[0-9]{{{MOST_DIGITS + 1}}}")
 
 
 def parse_json(text: str, place: str, error_type: type[InputError]) -> Any:
-    """The value of a JSON text; `error_type` is what a refusal raises."""
+    """Return the value of a JSON text; `error_type` is what a refusal raises."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         content = dict(pairs)
@@ -118,7 +120,7 @@ def parse_json(text: str, place: str, error_type: type[InputError]) -> Any:
 
 
 def repeated(names: list[str], place: str, error_type: type[InputError]) -> InputError:
-    """The refusal of keys of which at least one is there twice."""
+    """Return the refusal of keys of which at least one is there twice."""
     seen: set[str] = set()
     name = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
     return error_type(f'key "{name}" is given more than once', place=place, remedy="keep one of them")

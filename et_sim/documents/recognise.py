@@ -142,7 +142,7 @@ def refuse_misplaced(given: Mapping[str, object], places: Mapping[str, tuple[Kin
 
 
 def _remedy(kind: Kind, path: Path) -> str:
-    """The command that takes it."""
+    """Return the command that takes it."""
     match kind:
         case Kind.RUN | Kind.SWEEP:
             return f"look at it with: et-sim inspect {path}"
@@ -175,7 +175,7 @@ def _remedy(kind: Kind, path: Path) -> str:
 
 
 def _is_prefix(path: Path) -> bool:
-    """Whether there are traces of that prefix, whatever else is called so."""
+    """Return whether there are traces of that prefix, whatever else is called so."""
     return any(Path(f"{path}{ending}").is_file() for ending in (".0.et", ".0.et.gz", ".workload.json"))
 
 

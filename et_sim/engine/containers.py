@@ -97,7 +97,7 @@ def unchain(pool: Any, index: Any, home: int, row: int) -> None:
 
 @works_on_tables
 def take_row(pool: Any, free: Any) -> int:
-    """A row that is in use from now on."""
+    """Return a row that is in use from now on."""
     row = free.head
     free.head = row + 1 + pool[row].next
     free.rows -= 1
@@ -113,7 +113,7 @@ def give_row(pool: Any, free: Any, row: int) -> None:
 
 
 def free_rows(pool: Any, free: Any) -> list[int]:
-    """The rows that are not in use."""
+    """Return the rows that are not in use."""
     rows: list[int] = []
     row = int(free.head)
     while row != NONE:
@@ -132,7 +132,9 @@ class Heap(Tables):
 
 
 def heap_for(rows: int, before: Heap | None = None, key: str = "f8") -> Heap:
-    """A heap for a pool of this many rows, with the content of the heap for the shorter pool before it."""
+    """Return a heap for a pool of this many rows, with the content of the heap for the shorter pool before
+    it.
+    """
     if before is None:
         entries = table(record(("key", key), ("tie", "i8"), ("row", "i4")), rows)
         return Heap(entries, np.full(rows, NONE, np.int32), np.zeros(1, np.int64))
@@ -141,7 +143,7 @@ def heap_for(rows: int, before: Heap | None = None, key: str = "f8") -> Heap:
 
 @works_on_tables
 def first_of(heap: Heap) -> int:
-    """The row with the smallest key; NONE if there is none."""
+    """Return the row with the smallest key; NONE if there is none."""
     return heap.entries[0].row if heap.size[0] > 0 else NONE
 
 
@@ -220,7 +222,7 @@ def available_bytes() -> int:
 
 
 def longer(array: Any, rows: int, empty: int = 0) -> Any:
-    """The same with more rows, if there are to be more."""
+    """Return the same with more rows, if there are to be more."""
     if rows == len(array):
         return array
     size = rows * array.nbytes // max(len(array), 1)
@@ -234,12 +236,14 @@ def longer(array: Any, rows: int, empty: int = 0) -> Any:
 
 
 def spare(reserve: int) -> int:
-    """Rows to add: enough for many events before anybody has to look again, if that is not too many."""
+    """Return rows to add: enough for many events before anybody has to look again, if that is not too
+    many.
+    """
     return max(2 * reserve, min(64 * reserve, 1 << 17))
 
 
 def grow_pool(pool: Any, free: Any, reserve: int) -> Any:
-    """A larger pool, whose new rows are free."""
+    """Return a larger pool, whose new rows are free."""
     old = len(pool)
     new = max((4 if old < LARGE_POOL else 2) * old, old + spare(reserve), SMALLEST_POOL)
     if new > LARGEST_POOL:
@@ -252,12 +256,12 @@ def grow_pool(pool: Any, free: Any, reserve: int) -> Any:
 
 
 def empty_index(rows: int) -> Any:
-    """A hash index for a pool of this many rows, which may be a little more than it has places."""
+    """Return a hash index for a pool of this many rows, which may be a little more than it has places."""
     return np.full(1 << max(rows - 1 - rows // 8, 0).bit_length(), NONE, np.int32)
 
 
 def chained_rows(pool: Any, index: Any) -> Any:
-    """The rows of a pool that are in an index, in ascending order."""
+    """Return the rows of a pool that are in an index, in ascending order."""
     chained, rows = [], index[index != NONE]
     while len(rows):
         chained.append(rows)

@@ -177,7 +177,7 @@ def _last_ns(plan: Plan, run: Run) -> int:
 
 
 def _messages(plan: Plan, run: Run) -> int:
-    """Messages delivered, to all ranks."""
+    """Return messages delivered, to all ranks."""
     if not plan.is_folded:
         return int(run.clock[0].delivered)
     ranks_per_actor = np.bincount(plan.actor_of_rank, minlength=len(plan.actors))

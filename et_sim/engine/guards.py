@@ -59,7 +59,7 @@ class Standstill:
 
 
 def _what_repeats(run: Any) -> str:
-    """The kinds of events that are due at the present time."""
+    """Return the kinds of events that are due at the present time."""
     clock = run.clock[0]
     rows = [int(clock["head"])]
     if clock["slot"] >= 0:

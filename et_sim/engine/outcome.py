@@ -58,7 +58,7 @@ class Outcome(Struct, frozen=True, eq=False):
 
     @property
     def is_complete(self) -> bool:
-        """Whether every actor finished."""
+        """Return whether every actor finished."""
         return bool((self.finish_ns >= 0).all())
 
 

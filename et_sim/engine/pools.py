@@ -78,7 +78,7 @@ class Reserve(NamedTuple):
 
 
 def reserve_per_event(plan: Plan, needs: Needs) -> Reserve:
-    """The reserve that the largest event of a plan needs.
+    """Return the reserve that the largest event of a plan needs.
 
     An event completes at most two nodes, and each may start a collective (or as many as its rank has, if
     these share no lane), post all receives of its rank, or issue a whole custom program. Every one of these
@@ -107,7 +107,7 @@ def reserve_per_event(plan: Plan, needs: Needs) -> Reserve:
 
 
 def causal_events_per_event(plan: Plan, reserve: Reserve, needs: Needs) -> int:
-    """The most causal events that one event may add to the record of causes.
+    """Return the most causal events that one event may add to the record of causes.
 
     An event completes nodes, and instant ones among their children complete at once, and so on. No
     thing sends more than two messages.
@@ -123,7 +123,7 @@ def causal_events_per_event(plan: Plan, reserve: Reserve, needs: Needs) -> int:
 
 
 def _most_freed_at_once(plan: Plan) -> int:
-    """The most nodes that take no turns and may be issued when one node completes, or at the start."""
+    """Return the most nodes that take no turns and may be issued when one node completes, or at the start."""
     is_free = np.isin(plan.nodes["lane"], UNLIMITED_LANES) & (plan.nodes["action"] != Action.RECEIVE)
     if (plan.nodes["action"] == Action.INSTANT).any():  # what these release is issued in the same event
         return most_of_a_template(plan, is_free)
@@ -132,13 +132,13 @@ def _most_freed_at_once(plan: Plan) -> int:
 
 
 def _most_on_streams(plan: Plan) -> int:
-    """The most nodes that may be on the machine's own streams."""
+    """Return the most nodes that may be on the machine's own streams."""
     places = int(plan.lane_limits[LANES:].sum(dtype=np.int64))
     return min(places, most_of_a_template(plan, plan.nodes["lane"] >= LANES)) if places else 0
 
 
 def _most_at_once(plan: Plan, of_collective: Any) -> int:
-    """The largest sum of a column over collectives that one completion may start."""
+    """Return the largest sum of a column over collectives that one completion may start."""
     at_a_time, largest = plan.collectives_at_a_time, int(of_collective.max(initial=0))
     if at_a_time <= 1:
         return largest
@@ -149,7 +149,9 @@ def _most_at_once(plan: Plan, of_collective: Any) -> int:
 
 
 def _most_groups(plan: Plan) -> int:
-    """Groups of the actor that is in most, each with queues of its own if collectives share no lane."""
+    """Return groups of the actor that is in most, each with queues of its own if collectives share no
+    lane.
+    """
     if Correction.CONCURRENT_COMMUNICATION not in plan.corrections and not plan.stream_names:
         return 1
     return int(np.diff(plan.actors["first_member"], append=len(plan.actor_members)).max(initial=1))
@@ -202,7 +204,7 @@ def without_pools(run: Run) -> Run:
 
 
 def _beside(tables: Any, pools: dict[str, str], changes: dict[str, Any]) -> dict[str, Any]:
-    """Tables that lie beside pools, as long as these have become."""
+    """Return tables that lie beside pools, as long as these have become."""
     rows_of = {name: len(changes[pool]) for name, pool in pools.items() if pool in changes}
     return {name: longer(getattr(tables, name), rows) for name, rows in rows_of.items()}
 
@@ -241,7 +243,7 @@ def drain_ports(run: Run, record: Callable[[Any, Any], None]) -> None:
 
 
 def in_ns(rows: Any, columns: tuple[str, ...], bits: int) -> Any:
-    """The same rows, with times in nanoseconds; NONE stays what it is."""
+    """Return the same rows, with times in nanoseconds; NONE stays what it is."""
     for column in columns if bits else ():
         rows[column] >>= bits
     return rows

@@ -45,7 +45,9 @@ def rotations(words: Any, seed: int) -> Any:
 
 
 def exchanges(words: Any, seed: int) -> Any:
-    """The signature of every row of `words` as its places see it when they pair up over distances 1, 2, …."""
+    """Return the signature of every row of `words` as its places see it when they pair up over distances 1,
+    2, ….
+    """
     count = words.shape[-1]
     place = np.arange(count)
     distance = 1
@@ -77,7 +79,7 @@ class Pattern:
 
     @property
     def goes_round(self) -> bool:
-        """Whether members send to others that stand so many places ahead of them."""
+        """Return whether members send to others that stand so many places ahead of them."""
         return self.shifts or self.places
 
     def add(self, program: Any, steps: Any) -> None:
@@ -161,7 +163,7 @@ class SystemAxes:
                 self._with_paths.append((stride, members, pattern))
 
     def can_be_folded(self) -> bool:
-        """Whether the codes of paths say all about them."""
+        """Return whether the codes of paths say all about them."""
         return all(
             steps_along(self._paths, self._lines(stride, members)) is not None
             or all(self._paths.can_be_folded(*ends) for *ends, _ in self._messages_along(number))
@@ -169,7 +171,7 @@ class SystemAxes:
         )
 
     def messages(self) -> Iterator[MessageColumns]:
-        """All that ranks may send along these axes."""
+        """Yield all that ranks may send along these axes."""
         for number in range(len(self._with_paths)):
             yield from self._messages_along(number)
 
@@ -185,7 +187,7 @@ class SystemAxes:
                 yield MessageColumns(self._ranks, peer, splitmix64(number * self._ranks.size + distance, 9))
 
     def _lines(self, stride: int, members: int) -> Any:
-        """The ranks by line and place."""
+        """Return the ranks by line and place."""
         return np.moveaxis(self._ranks.reshape(-1, members, stride), 1, -1)
 
     def seen_paths(self) -> Any:
@@ -253,7 +255,7 @@ class GroupAxes:
                     self._blocks.append((lines, usage, pattern))
 
     def can_be_folded(self) -> bool:
-        """Whether the codes of paths say all about them."""
+        """Return whether the codes of paths say all about them."""
         return are_alike(self._paths) or all(
             steps_along(self._paths, block[0]) is not None
             or all(self._paths.can_be_folded(*ends) for *ends, _ in _messages_within(*block))
@@ -261,7 +263,7 @@ class GroupAxes:
         )
 
     def messages(self) -> Iterator[MessageColumns]:
-        """All that ranks may send within these groups."""
+        """Yield all that ranks may send within these groups."""
         for block in self._blocks:
             yield from _messages_within(*block)
 
@@ -298,7 +300,7 @@ class GroupAxes:
 
 
 def _messages_within(members: Any, usage: Any, pattern: Pattern) -> Iterator[MessageColumns]:
-    """All that the members of groups may send each other: by line and place, with the usage of each."""
+    """Yield all that the members of groups may send each other: by line and place, with the usage of each."""
     for distance in _both_ways(pattern, members.shape[1]):
         peer = np.roll(members, -distance, axis=1)
         kinds = splitmix64(splitmix64(usage, members.shape[1]), distance)
@@ -310,7 +312,9 @@ def _messages_within(members: Any, usage: Any, pattern: Pattern) -> Iterator[Mes
 
 
 def _own_axes(lowering: Lowering, name: str, members: Any) -> list[int]:
-    """The axes along which collectives of groups of a name may run, if they are laid out on the machine."""
+    """Return the axes along which collectives of groups of a name may run, if they are laid out on the
+    machine.
+    """
     groups, axes = lowering.groups, lowering.collectives.axes
     if not groups.are_laid_out:
         return []

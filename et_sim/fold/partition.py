@@ -86,7 +86,7 @@ class _OwnPrograms:
         self._of_program: dict[int, Any] = {}
 
     def of_members(self, collective: int) -> Any:
-        """A number for each member; None: its phases have no steps of members."""
+        """Return a number for each member; None: its phases have no steps of members."""
         programs = [program for program in self._programs(collective) if self._has_own(program)]
         if not programs:
             return None
@@ -124,7 +124,9 @@ MOST_ACTORS_PER_RANK = 0.75
 
 
 def fold(lowering: Lowering, paths: PathKeys | None) -> Actors:
-    """The actors of a workload on a machine; `paths`: what the network model tells apart, None: all."""
+    """Return the actors of a workload on a machine; `paths`: what the network model tells apart, None:
+    all.
+    """
     ranks = lowering.workload.ranks
     alone = Actors.one_per_rank(ranks)
     if paths is None or lowering.customs.are_used or lowering.machine.system.shared_bus is not None:
@@ -186,7 +188,7 @@ def _refine_until_stable(colours: Any, refined: Any) -> Any:
 
 
 def _can_fold_switches(lowering: Lowering, paths: PathKeys) -> bool:
-    """Whether actors can stand for ranks on switches that reduce, if there are any."""
+    """Return whether actors can stand for ranks on switches that reduce, if there are any."""
     collectives = lowering.collectives
     if not collectives.switches.axes and not collectives.switches.groups:
         return True
@@ -196,7 +198,7 @@ def _can_fold_switches(lowering: Lowering, paths: PathKeys) -> bool:
 
 
 def _cross_axes(lowering: Lowering, patterns: dict[tuple[int, int], Pattern]) -> bool:
-    """Whether collectives run along axes that may use the links of any dimension, beside others.
+    """Return whether collectives run along axes that may use the links of any dimension, beside others.
 
     These are axes of groups, and those through several dimensions or the whole system.
     """
@@ -244,11 +246,11 @@ class _PointToPoint:
         self._edge: Any = None
 
     def can_be_folded(self) -> bool:
-        """Whether the codes of paths say all about them."""
+        """Return whether the codes of paths say all about them."""
         return self._paths.can_be_folded(self._owner, self._peer)
 
     def messages(self) -> Iterator[MessageColumns]:
-        """All that ranks may send so."""
+        """Yield all that ranks may send so."""
         kinds = splitmix64(splitmix64(self._slot, 6) + splitmix64(self._back, 7), 8)
         yield MessageColumns(self._owner, self._peer, kinds)
 

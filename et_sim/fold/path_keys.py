@@ -21,7 +21,7 @@ class SharedLinks(Protocol):
         """Tell links apart by the messages on them, whose ends have colours; whether any now are."""
 
     def classes(self) -> Any:
-        """A number for each link: equal numbers, equal links."""
+        """Return a number for each link: equal numbers, equal links."""
 
 
 class PathKeys(Protocol):
@@ -40,13 +40,13 @@ class PathKeys(Protocol):
         """Those whose classes the codes are made of."""
 
     def codes(self, source: Any, target: Any) -> Any:
-        """A number for the path of each pair of ranks."""
+        """Return a number for the path of each pair of ranks."""
 
     def costs(self, source: Any, target: Any) -> Any:
-        """The same where it does not matter which of its links each source takes."""
+        """Return the same where it does not matter which of its links each source takes."""
 
     def can_be_folded(self, source: Any, target: Any) -> bool:
-        """Whether the codes of these pairs say all about their paths."""
+        """Return whether the codes of these pairs say all about their paths."""
 
 
 class ByLink:
@@ -61,7 +61,8 @@ class ByLink:
 
 
 def steps_along(paths: PathKeys, lines: Any) -> Any:
-    """Numbers of the ways from each member of a line (the last axis) to the next, from the last to the first.
+    """Return numbers of the ways from each member of a line (the last axis) to the next, from the last to the
+    first.
 
     Members that read the same numbers round the line have the same ways to the others, in their order, and
     these say all about all of these ways. None: that is not known without asking for each pair.
@@ -71,5 +72,5 @@ def steps_along(paths: PathKeys, lines: Any) -> Any:
 
 
 def are_alike(paths: PathKeys) -> bool:
-    """Whether all paths between different ranks are known to have one key."""
+    """Return whether all paths between different ranks are known to have one key."""
     return bool(getattr(paths, "are_alike", False))  # a model of somebody else need not say so

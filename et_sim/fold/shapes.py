@@ -54,7 +54,7 @@ def _nodes(lowering: Lowering, template: int) -> Any:
 
 
 def _fingerprints(lowering: Lowering) -> list[tuple[int, ...]]:
-    """A few sums of each template, and a number for its names, which tell apart what does the same."""
+    """Return a few sums of each template, and a number for its names, which tell apart what does the same."""
     first, count = lowering.templates["node_first"], lowering.templates["nodes"]
     nodes = np.asarray(lowering.nodes)
     place = splitmix64(np.arange(len(nodes)) - np.repeat(first, count), 0).view(np.int64)
@@ -97,7 +97,7 @@ def _is_same(lowering: Lowering, one: int, two: int) -> bool:
 
 
 def _use_the_same(lowering: Lowering, one: int, two: int) -> bool:
-    """Whether kernels, which take the same time, are timed alike, and use the machine equally well."""
+    """Return whether kernels, which take the same time, are timed alike, and use the machine equally well."""
     found = [_use(lowering, template) for template in (one, two)]
     if found[0] is None or found[1] is None:
         return found[0] is found[1]

@@ -130,7 +130,7 @@ class JobEntry:
             raise self.fault("npus", cause, "give one, so that the run can be repeated: seed: 1")
 
     def fault(self, key: str, cause: str, remedy: str, index: int | None = None) -> InputError:
-        """An error about one of its keys, or an entry of the list that stands there."""
+        """Return an error about one of its keys, or an entry of the list that stands there."""
         return self.section.fault(f"job {show(self.name)} {cause}", remedy, key=key, index=index)
 
 
@@ -150,7 +150,7 @@ class JobFile(Struct, frozen=True):
     entries: tuple[JobEntry, ...]
 
     def beside(self, name: str) -> Path:
-        """A file that the job file names, which is looked for in its folder."""
+        """Return a file that the job file names, which is looked for in its folder."""
         return Path(self.place).parent / name if self.text else Path(name)
 
 
@@ -195,7 +195,7 @@ FREE = -1
 
 
 def place_jobs(entries: Sequence[JobEntry], ranks: Sequence[int], npus: int) -> list[Any]:
-    """The NPUs of each job's ranks, on a machine with `npus` NPUs."""
+    """Return the NPUs of each job's ranks, on a machine with `npus` NPUs."""
     job_of_npu = np.full(npus, FREE, np.int64)
     placed: list[Any] = [None] * len(entries)
     order = sorted(range(len(entries)), key=lambda job: entries[job].placed != GIVEN)

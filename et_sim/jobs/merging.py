@@ -41,18 +41,18 @@ class Renaming:
         self._spans_system = len(job.npus) == npus
 
     def group(self, name: str) -> str:
-        """The name of a group of the job."""
+        """Return the name of a group of the job."""
         key = group_key(name)
         if key:
             return f"{self._job.name}/{self._labels.get(key, key)}"
         return "" if self._spans_system else self._job.name
 
     def members(self, ranks: Sequence[int]) -> tuple[int, ...]:
-        """The NPUs of ranks, all of which the job has."""
+        """Return the NPUs of ranks, all of which the job has."""
         return tuple(self._job.npus[np.array(ranks, np.int64)].tolist())
 
     def trace(self, trace: Trace) -> Trace:
-        """The trace as a rank of the job runs it; its peers are ranks of the job."""
+        """Return the trace as a rank of the job runs it; its peers are ranks of the job."""
         ends = {}
         for name, has_peer in (("comm_src", NodeKind.RECV), ("comm_dst", NodeKind.SEND)):
             ends[name] = getattr(trace, name).copy()
@@ -114,7 +114,7 @@ def _names_peer(trace: Trace, name: str, has_peer: NodeKind) -> Any:
 
 
 def _names_root(trace: Trace, name: str) -> Any:
-    """Collectives whose root stands there."""
+    """Return collectives whose root stands there."""
     kinds = [kind for kind, column in ROOT_COLUMN.items() if column == name]
     return (trace.kind == NodeKind.COLL) & np.isin(trace.comm_type, kinds) & trace.has(name)
 
@@ -135,7 +135,7 @@ class _Part(Struct, frozen=True):
 
 
 def read_jobs(given: str | Path | Mapping[str, Any], npus: int, *, profile_is_open: bool) -> Workload:
-    """The workload that a job file, or a dict like one, describes on a machine with `npus` NPUs.
+    """Return the workload that a job file, or a dict like one, describes on a machine with `npus` NPUs.
 
     `profile_is_open`: nothing else says which profile it is simulated in, so the jobs must agree on one.
     """
@@ -173,7 +173,7 @@ def _software_of(parts: Sequence[_Part]) -> tuple[MadeFor | None, tuple[str, ...
 
 
 def only(workload: Workload, job: Job) -> Workload:
-    """The workload without its other jobs."""
+    """Return the workload without its other jobs."""
     kept = np.zeros(workload.ranks, np.bool_)
     kept[job.npus] = True
     of_rank = np.where(kept, workload.template_of_rank, len(workload.templates))
@@ -268,7 +268,7 @@ class _Merger:
             self._of_rank[npu] = number
 
     def templates(self) -> dict[str, Any]:
-        """All templates, and which of them each NPU runs, as a workload has them."""
+        """Return all templates, and which of them each NPU runs, as a workload has them."""
         idle = self._of_rank < 0
         if idle.any():
             self._of_rank[idle] = len(self._templates)

@@ -78,7 +78,7 @@ class LogicalDimensions(Struct, frozen=True):
 
 
 def logical_dimensions(sizes: Sequence[int], group: int) -> LogicalDimensions:
-    """The dimensions, of which the first multiply to `group`; one is split if it must be.
+    """Return the dimensions, of which the first multiply to `group`; one is split if it must be.
 
     A group of 1, or of more than there are NPUs, leaves no model-parallel dimension. A group that does not
     divide is refused where 1.0 would simulate more or fewer NPUs than there are, and never end.
@@ -125,5 +125,5 @@ def flags_of(reach: Reach, count: int, logical: LogicalDimensions | None = None)
 
 
 def has_groups(keyword: Keyword) -> bool:
-    """Whether the keyword divides NPUs into groups of a size that the file gives."""
+    """Return whether the keyword divides NPUs into groups of a size that the file gives."""
     return keyword in TRANSFORMERS

@@ -151,7 +151,7 @@ class LayerFile(Struct, frozen=True):
 
 
 def layer_file_text(layer_file: LayerFile) -> str:
-    """The file that holds these layers: columns under each other, and readable by ASTRA-sim 1.0."""
+    """Return the file that holds these layers: columns under each other, and readable by ASTRA-sim 1.0."""
     rows = [_words(layer) for layer in layer_file.layers]
     table = aligned(rows, "<" * len(rows[0])) if rows else []
     return "\n".join([" ".join(_head(layer_file)), str(len(rows)), *table]) + "\n"

@@ -83,7 +83,7 @@ _LOOPS = MappingProxyType(
 
 
 def steps_of(layer_file: LayerFile, passes: int) -> Iterator[Step]:
-    """All steps in order; none for MICRO."""
+    """Yield all steps in order; none for MICRO."""
     if layer_file.keyword == Keyword.MICRO:
         return
     forward, *backward = _LOOPS[layer_file.keyword]

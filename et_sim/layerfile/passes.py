@@ -87,7 +87,9 @@ Column = npt.NDArray[Any]
 
 
 def repeated(program: LayerProgram, passes: int, end: int) -> LayerProgram:
-    """A program of `passes` passes, made of one of two. `end`: the place of waits after the last pass."""
+    """Return a program of `passes` passes, made of one of two. `end`: the place of waits after the last
+    pass.
+    """
     copies = passes - 2
     issued, steps, waits = program.collectives, program.steps, program.waits
     rows = len(program.trace) // 2

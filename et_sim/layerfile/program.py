@@ -70,7 +70,7 @@ def layer_program(
     *,
     ranks: int | None = None,
 ) -> LayerProgram:
-    """The program of every rank for `passes` passes of the training loop.
+    """Return the program of every rank for `passes` passes of the training loop.
 
     With `dimensions`, the sizes of a machine's dimensions, collectives carry one flag per dimension (see
     `LayerProgram.logical` for the transformers). Without, they carry ten, and the collectives of transformers
@@ -92,7 +92,9 @@ def layer_program(
 
 
 def layer_workload(layer_file: LayerFile, ranks: int, passes: int) -> tuple[Workload, LayerProgram]:
-    """The program for `ranks` ranks as a workload of one template; groups, if there are any, follow rules."""
+    """Return the program for `ranks` ranks as a workload of one template; groups, if there are any, follow
+    rules.
+    """
     from et_sim.trace.group_rule import GroupRule
     from et_sim.trace.workload import Workload
 
@@ -120,13 +122,13 @@ def layer_workload(layer_file: LayerFile, ranks: int, passes: int) -> tuple[Work
 
 
 def model_group(layer_file: LayerFile, ranks: int) -> int:
-    """How many ranks share a model; a group that is larger than the job is none, as in 1.0."""
+    """Return the number of ranks share a model; a group that is larger than the job is none, as in 1.0."""
     group = layer_file.model_group or 1
     return 1 if group > ranks else group
 
 
 def scaled(value: int, scale: float | None) -> int:
-    """A time or size as 1.0 scales it: multiplied in single precision, then truncated."""
+    """Return a time or size as 1.0 scales it: multiplied in single precision, then truncated."""
     return value if scale is None else int(np.float32(value) * np.float32(scale))
 
 
@@ -168,7 +170,7 @@ class _Where:
         self.is_alone = {Reach.MODEL: group == 1, Reach.DATA: ranks is not None and group == ranks}
 
     def place(self, work: Work) -> dict[str, Any] | None:
-        """The builder's arguments for a collective, or None if no rank takes part in it."""
+        """Return the builder's arguments for a collective, or None if no rank takes part in it."""
         own_keyword = self.layer_file.layers[work.layer].keyword
         reach = reach_of(self.layer_file.keyword, work.layer, own_keyword, work.phase)
         if self.by_group:
@@ -195,7 +197,7 @@ class _Unrolling:
     places: dict[Work, dict[str, Any] | None] = field(default_factory=dict)
 
     def program(self, passes: int, original: LayerFile) -> LayerProgram:
-        """The whole program."""
+        """Return the whole program."""
         self.build = TraceBuilder(version="et-sim layer file", source=self.layer_file.source)
         if self.layer_file.keyword == Keyword.MICRO:
             for number in range(passes):

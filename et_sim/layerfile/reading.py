@@ -55,7 +55,7 @@ class Token(NamedTuple):
 
 
 def tokens_of(text: str) -> list[Token]:
-    """All words, in order."""
+    """Return all words, in order."""
     return [
         Token(match[0], number, match.start() + 1)
         for number, line in enumerate(text.split("\n"), start=1)
@@ -64,7 +64,7 @@ def tokens_of(text: str) -> list[Token]:
 
 
 def shown(text: str) -> str:
-    """A word as messages quote it."""
+    """Return a word as messages quote it."""
     return f'"{text}"' if len(text) <= _LONGEST_SHOWN else f'"{text[: _LONGEST_SHOWN - 3]}..."'
 
 
@@ -93,7 +93,7 @@ class TokenReader(Struct):
         return token
 
     def integer(self, expected: str, remedy: str, *, least: int = 0, most: int) -> int:
-        """The next token as an integer."""
+        """Return the next token as an integer."""
         token = self.word(expected, remedy)
         if not _INTEGER.fullmatch(token.text):
             cause = f"{expected} should stand here, an integer; found {shown(token.text)}"
@@ -105,7 +105,7 @@ class TokenReader(Struct):
         return value
 
     def choice(self, expected: str, choices: Sequence[str], remedy: str = "") -> str:
-        """The next token as one of some words."""
+        """Return the next token as one of some words."""
         token = self.word(expected, remedy or f"one of {', '.join(choices)}")
         if token.text in choices:
             return token.text
@@ -114,7 +114,7 @@ class TokenReader(Struct):
         raise self.refused(token, f"{expected} should stand here; found {shown(token.text)}", advice)
 
     def refused(self, token: Token, cause: str, remedy: str) -> TraceError:
-        """The error that names a token's place."""
+        """Return the error that names a token's place."""
         place = f"{self.source}, line {token.line}, column {token.column}"
         return TraceError(cause, place=place, remedy=remedy)
 
@@ -135,14 +135,14 @@ _COUNT_FORM = "give the number of layers after the keyword"
 
 
 def read_layer_file(path: str | Path) -> LayerFile:
-    """The layers of a file, which may be compressed with gzip."""
+    """Return the layers of a file, which may be compressed with gzip."""
     raw = read_bytes(Path(path))
     layer_file = parse_layer_file(_text_of(unpacked(raw, str(path)), path), str(path))
     return replace(layer_file, sha256=hashlib.sha256(raw).hexdigest())
 
 
 def read_text(path: str | Path) -> str:
-    """The text of a file that should be a layer file."""
+    """Return the text of a file that should be a layer file."""
     return _text_of(read_unpacked(Path(path)), path)
 
 
@@ -158,7 +158,7 @@ def _text_of(content: bytes, path: str | Path) -> str:
 
 
 def looks_like_layer_file(path: str | Path) -> bool:
-    """Whether a file begins as layer files do: with a keyword, or nearly one."""
+    """Return whether a file begins as layer files do: with a keyword, or nearly one."""
     path = Path(path)
     if not is_file(path):
         return False
@@ -176,13 +176,13 @@ def looks_like_layer_file(path: str | Path) -> bool:
 
 
 def _is_nearly_keyword(word: str) -> bool:
-    """A misspelt keyword; short words are near to too much."""
+    """Return a misspelt keyword; short words are near to too much."""
     is_wordlike = word.replace("_", "").isalpha() and len(word) > 6
     return is_wordlike and bool(did_you_mean(word.upper(), KEYWORDS))
 
 
 def parse_layer_file(text: str, source: str = "<text>") -> LayerFile:
-    """The layers of a text; `source` is how messages call it."""
+    """Return the layers of a text; `source` is how messages call it."""
     tokens = tokens_of(text)
     if not tokens:
         remedy = "a layer file begins with a keyword such as DATA, the number of layers, and the layers"
@@ -245,7 +245,7 @@ def _out_of_range(role: str, index: int, count: int) -> str:
 
 
 def _read_indices(reader: TokenReader, label: str, form: str) -> list[Token]:
-    """A label, a count, and as many layers."""
+    """Return a label, a count, and as many layers."""
     reader.word(f"a label such as {label}:", form)
     count = reader.integer(f"the number of {label}", form, most=MOST_LAYERS)
     tokens = []

@@ -26,7 +26,7 @@ _MOST_NAMED = 3
 
 
 def left_out(program: LayerProgram) -> list[str]:
-    """Collectives that a file names and a run does not have.
+    """Return collectives that a file names and a run does not have.
 
     That most loops issue none for the input gradient of the first layer is how they are, and not said.
     """
@@ -40,7 +40,7 @@ def left_out(program: LayerProgram) -> list[str]:
 
 
 def used(program: LayerProgram) -> tuple[set[Work], dict[Work, str]]:
-    """The layers and phases whose collectives are issued, and why others are not."""
+    """Return the layers and phases whose collectives are issued, and why others are not."""
     issued = program.collectives
     sent = set(zip(issued.layer.tolist(), map(Phase, issued.phase.tolist()), strict=True))
     return sent, {(layer, phase): why for layer, phase, why in program.skipped}
@@ -49,7 +49,9 @@ def used(program: LayerProgram) -> tuple[set[Work], dict[Work, str]]:
 def left_out_of(
     phase: Phase, file: LayerFile, sent: Set[Work], reasons: Mapping[Work, str], most_expected: int = -1
 ) -> Iterator[str]:
-    """Collectives of a phase that are not issued; that layers up to `most_expected` lack some is not said."""
+    """Yield collectives of a phase that are not issued; that layers up to `most_expected` lack some is not
+    said.
+    """
     by_reason: dict[str, list[int]] = {}
     for at, layer in enumerate(file.layers):
         reason = reasons.get((at, phase), "")
@@ -88,7 +90,7 @@ class LayerTable(Struct, frozen=True, eq=False):
 
     @property
     def total_compute_ns(self) -> int:
-        """All computation."""
+        """Return all computation."""
         return int(self.compute_ns.sum())
 
 
@@ -148,7 +150,7 @@ def _looked(program: LayerProgram, end_ns: IntColumn, step: int, place: int) -> 
 
 
 def _last_of_passes(pass_number: npt.NDArray[np.int32]) -> IntColumn:
-    """The last step of each pass."""
+    """Return the last step of each pass."""
     if not len(pass_number):
         return np.zeros(0, np.int64)
     return np.append(np.flatnonzero(np.diff(pass_number)), len(pass_number) - 1)

@@ -43,7 +43,7 @@ _LETTERS = re.compile(r"[A-Za-z]+")
 
 
 def class_of(tensor: str) -> int:
-    """The class of a tensor, by its name, as an index into CLASSES."""
+    """Return the class of a tensor, by its name, as an index into CLASSES."""
     class_name, colon, _ = tensor.partition(":")
     if colon and class_name in CLASSES:
         return CLASSES.index(class_name)
@@ -52,7 +52,7 @@ def class_of(tensor: str) -> int:
 
 
 def classes_of(tensors: Sequence[str]) -> Any:
-    """The classes of tensors, by their names."""
+    """Return the classes of tensors, by their names."""
     return np.array([class_of(tensor) for tensor in tensors], np.int8)
 
 
@@ -203,7 +203,7 @@ def changes(alive: Lifetimes) -> Changes:
 
 
 def peaks(changes: Changes, owners: int) -> Any:
-    """The most bytes alive at any time, per owner; 0 where nothing ever is."""
+    """Return the most bytes alive at any time, per owner; 0 where nothing ever is."""
     most = np.zeros(owners, np.int64)
     np.maximum.at(most, changes.owner, changes.alive_bytes)
     return most

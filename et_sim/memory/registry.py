@@ -28,17 +28,17 @@ class MemoryModel(Protocol):
 
     @classmethod
     def of(cls, machine: Machine) -> Self | None:
-        """The memory of a machine; None if it has no memory of this kind."""
+        """Return the memory of a machine; None if it has no memory of this kind."""
 
     def needs(self) -> tuple[str, ...]:
-        """The attributes that every request must have."""
+        """Return the attributes that every request must have."""
 
     def service_ns(self, trace: Trace, rows: IntColumn) -> IntColumn:
         """How long a server is busy with each of the requests at these rows; in a pool, how long each takes
         that is alone."""
 
     def server_of_ranks(self, ranks: RowColumn) -> RowColumn:
-        """The server at which the requests of each rank queue; NO_SERVER: they never wait."""
+        """Return the server at which the requests of each rank queue; NO_SERVER: they never wait."""
 
 
 class PoolMemory(Struct, frozen=True):
@@ -54,7 +54,7 @@ class PoolMemory(Struct, frozen=True):
 
     @classmethod
     def of(cls, machine: Machine) -> PoolMemory | None:
-        """The pool of a machine whose memory file describes one."""
+        """Return the pool of a machine whose memory file describes one."""
         pool = machine.memory.pool
         return None if pool is None else cls(pool, machine.network.ranks)
 
@@ -104,13 +104,13 @@ def tiers_of(pool: MemoryPool, trace: Trace, rows: IntColumn) -> IntColumn:
 
 
 def stages_of(pool: MemoryPool, tier: int, *, stores: bool) -> list[PoolStage]:
-    """The stages that data passes, in its order: stores go to the memory, loads come from there."""
+    """Return the stages that data passes, in its order: stores go to the memory, loads come from there."""
     stages = [pool.stages[stage] for stage in pool.tiers[tier].stages]
     return stages if stores else stages[::-1]
 
 
 def per_npu(stage: PoolStage, ranks: int) -> int:
-    """How many units share the transfers of one NPU."""
+    """Return the number of units share the transfers of one NPU."""
     return max(stage.count // ranks, 1)
 
 
@@ -126,7 +126,7 @@ class Remote(Struct, frozen=True):
 
     @classmethod
     def of(cls, machine: Machine) -> Remote | None:
-        """The memory of a machine whose memory file describes one."""
+        """Return the memory of a machine whose memory file describes one."""
         kind = machine.memory.kind
         return None if kind in (MemoryKind.NONE, MemoryKind.HIERARCHICAL_POOL) else cls(machine.memory)
 
@@ -154,5 +154,5 @@ MODELS: tuple[type[MemoryModel], ...] = (Remote, PoolMemory)
 
 
 def memory_model(machine: Machine) -> MemoryModel | None:
-    """The model of a machine's remote memory: the first that claims it; None if it has none."""
+    """Return the model of a machine's remote memory: the first that claims it; None if it has none."""
     return next((model for kind in MODELS if (model := kind.of(machine)) is not None), None)

@@ -196,7 +196,7 @@ class _Planner:
 
 
 def _steps(uses: TensorUses, order: Sequence[int]) -> Iterator[tuple[int, list[_Use]]]:
-    """The rows that name tensors, in order, each tensor once; places count these rows only."""
+    """Yield the rows that name tensors, in order, each tensor once; places count these rows only."""
     count = max(len(uses.names), 1)
     pair, inverse = np.unique(uses.row.astype(np.int64) * count + uses.tensor, return_inverse=True)
     reads, writes = (np.zeros(len(pair), np.bool_) for _ in range(2))

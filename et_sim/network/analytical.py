@@ -103,7 +103,7 @@ def tables(network: Network, plan: Plan) -> AnalyticalTables:
 
 
 def resources(network: Network, plan: Plan) -> ResourceTable:
-    """All that an actor sends along a dimension, over a level, or over a tier of a graph's links.
+    """Return all that an actor sends along a dimension, over a level, or over a tier of a graph's links.
 
     The links of a graph are told apart if every rank is simulated.
     """
@@ -120,7 +120,7 @@ def counts_links(network: Network) -> bool:
 
 
 def path_keys(network: Network, *, whole: bool) -> PathKeys:
-    """Messages differ by what they are charged for."""
+    """Return messages differ by what they are charged for."""
     return fabric_of(network).path_keys(network, on_links=False, whole=whole)
 
 
@@ -140,7 +140,7 @@ def may_repeat(_run: Run) -> bool:
 
 @works_on_tables
 def ways_turn(run: Run, source: int, target: int, other_source: int, other_target: int, size: int) -> bool:
-    """All that counts is how long a message is under way."""
+    """Return all that counts is how long a message is under way."""
     return flight_ns(run, source, target, size) == flight_ns(run, other_source, other_target, size)
 
 
@@ -187,7 +187,7 @@ def _leaving_ns(run: Run, source: int, target: int, size: int) -> int:
 
 @works_on_tables
 def step_flight_ns(run: Run, step_row: int) -> int:
-    """The same for a step of a collective, if it does not depend on who sends."""
+    """Return the same for a step of a collective, if it does not depend on who sends."""
     return run.network.step_flight_ns[step_row]
 
 

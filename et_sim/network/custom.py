@@ -53,7 +53,7 @@ class Paths(SimplePaths):
         self._codes, self.differ_along_axes = codes, not alike_by_distance
 
     def codes(self, source: Any, target: Any) -> Any:
-        """A number for the path of each pair of ranks."""
+        """Return a number for the path of each pair of ranks."""
         codes = np.asarray(self._codes(np.asarray(source), np.asarray(target)), np.int64)
         return np.broadcast_to(codes, np.broadcast(source, target).shape)
 

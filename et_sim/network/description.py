@@ -45,7 +45,7 @@ def bisection(graph: Graph) -> float | None:
 
 
 def _merged(graph: Graph) -> Any:
-    """A colour for each device; those of the halves are 0 and 1."""
+    """Return a colour for each device; those of the halves are 0 and 1."""
     half = np.full(len(graph), -1)
     ranks = len(graph.npus)
     half[graph.npus] = np.arange(ranks) >= ranks // 2
@@ -114,7 +114,7 @@ def describe(network: Network, pairs: Iterable[tuple[int, int]] = ()) -> dict[st
 
 
 def _reducers(network: Network) -> list[dict[str, Any]]:
-    """The dimensions, or switches of a graph, that reduce; without a rate: as fast as data comes."""
+    """Return the dimensions, or switches of a graph, that reduce; without a rate: as fast as data comes."""
     fabric = network.fabric
     reducers = []
     for number, reducer in network.reducers:
@@ -138,7 +138,7 @@ def _diameter(graph: Graph, routes: RouteTables) -> tuple[int, bool]:
 
 
 def _tiers(graph: Graph) -> list[dict[str, Any]]:
-    """The links between any two tiers, in one direction."""
+    """Return the links between any two tiers, in one direction."""
     tiers = []
     low, high = graph.tiers[graph.sources], graph.tiers[graph.targets]
     for low_row, high_row in sorted({(int(a), int(b)) for a, b in zip(low, high, strict=True)}):
@@ -171,7 +171,7 @@ def _path(graph: Graph, names: list[str], routes: RouteTables, source: int, targ
 
 
 def as_text(description: dict[str, Any], place: str) -> list[str]:
-    """The same for people."""
+    """Return the same for people."""
     parts = [plural(description["npus"], "NPU")]
     parts += [plural(description["nics"], "NIC"), plural(description["switches"], "switch", "switches")]
     devices = ", ".join(part for part in parts if not part.startswith("0 "))

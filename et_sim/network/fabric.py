@@ -47,7 +47,7 @@ class FabricTables(Tables):
 
 
 def fabric_tables(part: Any) -> FabricTables:
-    """The tables of a grid or of a graph as those of either."""
+    """Return the tables of a grid or of a graph as those of either."""
     grid, graph = (
         part if type(part).__module__ == module else import_module(module).NOTHING for module in LINKED
     )
@@ -82,7 +82,7 @@ next_link = chosen_by_tables(
 
 @works_on_tables
 def leg_ns_by_links(fabric: Any, leg: Leg, size: int) -> int:
-    """The latencies of all links, and serialisation on the slowest; equal latencies are multiplied."""
+    """Return the latencies of all links, and serialisation on the slowest; equal latencies are multiplied."""
     at, end = ends_of_leg(fabric, leg)
     stop, latency, count, last, slowest = leg.at, 0.0, 0, 0.0, np.inf
     while at != end:
@@ -98,7 +98,7 @@ def leg_ns_by_links(fabric: Any, leg: Leg, size: int) -> int:
 
 @works_on_tables
 def slowest_of_links(fabric: Any, leg: Leg) -> int:
-    """The class of the slowest link of a leg: the first such one."""
+    """Return the class of the slowest link of a leg: the first such one."""
     at, end = ends_of_leg(fabric, leg)
     stop, slowest = leg.at, NONE
     while at != end:
@@ -214,18 +214,18 @@ WAY_FIELDS = (  # of a message
 
 @works_on_tables
 def _no_ports(_network: Any, _source: int, _target: int) -> int:
-    """A fabric on which no way depends on ports."""
+    """Return a fabric on which no way depends on ports."""
     return 0
 
 
 @works_on_tables
 def _arrives_at_once(_network: Any) -> bool:
-    """A fabric on which messages to oneself pass nothing."""
+    """Return a fabric on which messages to oneself pass nothing."""
     return False
 
 
 def _on_wires(name: str, default: Callable[..., Any] | None = None) -> Any:
-    """The functions of a name of both fabrics with single links: `Wires` are of one of them."""
+    """Return the functions of a name of both fabrics with single links: `Wires` are of one of them."""
     of_grid, of_graph = (in_module(module, name, default) for module in LINKED)
 
     @works_on_tables(forceinline=True)

@@ -17,7 +17,9 @@ class Fabric(Protocol):
         """What compiled code knows of it."""
 
     def flights_along(self, network: Network, along: int, distance: Any, size: Any, /) -> Any:
-        """Time of messages over `distance` places along a dimension; None if it depends on who sends them."""
+        """Return time of messages over `distance` places along a dimension; None if it depends on who sends
+        them.
+        """
 
     def check_reach(self, network: Network, most_bytes: int, /) -> None:
         """Refuse a network on which a message of the run would take longer than any run may."""
@@ -26,20 +28,20 @@ class Fabric(Protocol):
         """No message takes more of them."""
 
     def causal_events_of_message(self, network: Network, /) -> int:
-        """The most causal events of the record of causes that a message may need."""
+        """Return the most causal events of the record of causes that a message may need."""
 
     def causal_classes(self, network: Network, /) -> int:
-        """How many classes of links switches that reduce may use."""
+        """Return the number of classes of links switches that reduce may use."""
 
     def path_keys(self, network: Network, /, *, on_links: bool, whole: bool) -> PathKeys:
         """What folding must tell apart; `on_links`: messages wait for links, `whole`: they pay per leg."""
 
     def sending_resources(self, network: Network, actors: int, /) -> ResourceTable:
-        """All that an actor sends along each of its tiers."""
+        """Return all that an actor sends along each of its tiers."""
 
 
 def fabric_of(network: Network) -> Fabric:
-    """The grid of its dimensions, a graph, or the levels of ASTRA-sim 1.0."""
+    """Return the grid of its dimensions, a graph, or the levels of ASTRA-sim 1.0."""
     if isinstance(network.fabric, GraphFabric):
         from et_sim.network import graph
 

@@ -44,7 +44,7 @@ NOTHING = GraphTables(no_routes(), table(SPEED, 0), NO_LINKS, NO_LINKS, np.zeros
 
 
 def wired(network: Network) -> GraphFabric:
-    """The network's fabric, which is a graph, as messages cross it."""
+    """Return the network's fabric, which is a graph, as messages cross it."""
     assert isinstance(network.fabric, GraphFabric)
     return network.fabric.routed
 
@@ -82,7 +82,7 @@ def most_links(network: Network) -> int:
 
 
 def causal_events_of_message(network: Network) -> int:
-    """The most causal events that a message may need: each link may be of another class.
+    """Return the most causal events that a message may need: each link may be of another class.
 
     These are its latency, its serialisation until the message has left, and again until it arrives, and what
     joins those.
@@ -97,7 +97,8 @@ def path_keys(network: Network, **_: bool) -> LinkPaths:
 
 
 def sending_resources(network: Network, actors: int) -> ResourceTable:
-    """All that an actor sends over each tier of links, and then what switches that reduce send each other.
+    """Return all that an actor sends over each tier of links, and then what switches that reduce send each
+    other.
 
     The capacity is that of the fastest link of the tier.
     """
@@ -131,7 +132,7 @@ def class_names(network: Network) -> tuple[str, ...]:
 
 @works_on_tables
 def next_leg(fabric: GraphTables, at: int, target: int) -> Leg:
-    """All the way; the places are the devices of its ends."""
+    """Return all the way; the places are the devices of its ends."""
     here, there = fabric.routes.device_of[at], fabric.routes.device_of[target]
     return Leg(NONE if at == target else 0, at, here, there, target)
 
@@ -254,7 +255,7 @@ def set_out(network: Any, message: Any, source: int, ports: int) -> None:
 
 @works_on_tables
 def take_hop(network: Any, message: Any) -> int:
-    """The next link of a message; moves the message to the link's far end."""
+    """Return the next link of a message; moves the message to the link's far end."""
     tables, ends = network.fabric.graph.routes, (message.source, message.target, message.ports)
     message.stop = stop_after(tables, message.device, message.stop, *ends)
     row = routes.next_link(tables, message.device, message.stop, *ends)

@@ -12,7 +12,7 @@ MOST_LINKS = 4_000_000
 
 
 def as_graph(network: Network) -> Network:
-    """The same network with a graph as its fabric, on which messages go the same ways."""
+    """Return the same network with a graph as its fabric, on which messages go the same ways."""
     fabric = network.fabric
     if isinstance(fabric, GraphFabric):
         return network

@@ -102,7 +102,7 @@ def speed_names(fabric: GridFabric) -> tuple[str, ...]:
 
 @works_on_tables
 def speed_of(fabric: Tables, row: int, npu: int, port: int) -> int:
-    """The row of the speed of a link in dimension `row`."""
+    """Return the row of the speed of a link in dimension `row`."""
     dimension = fabric.dimensions[row]  # type: ignore[attr-defined]
     wanted = npu * dimension.ports + port
     low, high = dimension.uneven_first, dimension.uneven_end
@@ -140,13 +140,13 @@ NOTHING = GridTables(table(DIMENSION, 0), table(SPEED, 0))  # of a network that 
 
 
 def wired(network: Network) -> GridFabric:
-    """The network's fabric, which is a grid."""
+    """Return the network's fabric, which is a grid."""
     assert isinstance(network.fabric, GridFabric)
     return network.fabric
 
 
 def tables(network: Network) -> GridTables:
-    """The network's dimensions and the speeds of its links as records."""
+    """Return the network's dimensions and the speeds of its links as records."""
     fabric = wired(network)
     dimensions = table(DIMENSION, len(fabric.dimensions))
     speeds, uneven = speed_table(fabric)
@@ -162,7 +162,9 @@ def tables(network: Network) -> GridTables:
 
 
 def flights_along(network: Network, along: int, distance: Any, size: Any) -> Any:
-    """Time of messages over `distance` places along a dimension; None if it depends on who sends them."""
+    """Return time of messages over `distance` places along a dimension; None if it depends on who sends
+    them.
+    """
     dimension = tables(network).dimensions[along]
     if dimension.uneven_first < dimension.uneven_end:
         return None
@@ -190,7 +192,7 @@ def _most_hops(dimension: Dimension) -> int:
 
 
 def causal_events_of_message(network: Network) -> int:
-    """The most causal events that a message may need; each latency of a link has its own."""
+    """Return the most causal events that a message may need; each latency of a link has its own."""
     links = sum(dimension.npus // 2 + 1 for dimension in wired(network).dimensions)
     stretches = 2 * len(wired(network).links) + 1  # stretches of links of one speed
     return 5 * min(links, stretches + len(wired(network).dimensions)) + 2 * len(wired(network).dimensions)
@@ -202,7 +204,7 @@ def causal_classes(network: Network) -> int:
 
 
 def most_links(network: Network) -> int:
-    """The most links that a message takes."""
+    """Return the most links that a message takes."""
     return sum(_most_hops(dimension) for dimension in wired(network).dimensions)
 
 
@@ -212,12 +214,12 @@ def path_keys(network: Network, *, on_links: bool, whole: bool) -> GridPaths:
 
 
 def sending_resources(network: Network, actors: int) -> ResourceTable:
-    """All that an actor sends along each dimension."""
+    """Return all that an actor sends along each dimension."""
     return sendings(len(wired(network).dimensions), actors, speed_names(wired(network)))
 
 
 def link_resources(network: Network, actor_of_rank: Any) -> ResourceTable:
-    """Every link of every actor, dimension by dimension."""
+    """Return every link of every actor, dimension by dimension."""
     actors = int(actor_of_rank.max()) + 1
     ports = [ports_of(dimension) for dimension in wired(network).dimensions]
     counts = np.array([actors * count for count in ports])
@@ -305,7 +307,7 @@ def _leg_of_switch(fabric: GridTables, at: int, target: int) -> Leg:
 
 @works_on_tables
 def _coordinate(dimension: Any, rank: int, outermost: bool) -> int:
-    """A rank's place along a dimension; divisions are slow, and one dimension needs none."""
+    """Return a rank's place along a dimension; divisions are slow, and one dimension needs none."""
     if dimension.stride > 1:
         rank //= dimension.stride
     return rank if outermost else rank % dimension.npus
@@ -338,7 +340,7 @@ def places_ahead(fabric: GridTables, leg: Leg) -> int:
 
 @works_on_tables
 def leg_ns(fabric: GridTables, leg: Leg, size: int) -> int:
-    """The latencies of all links on the way, and the serialisation on the slowest."""
+    """Return the latencies of all links on the way, and the serialisation on the slowest."""
     dimension = fabric.dimensions[leg.row]
     if dimension.uneven_first < dimension.uneven_end:
         return leg_ns_by_links(fabric, leg, size)
@@ -347,7 +349,7 @@ def leg_ns(fabric: GridTables, leg: Leg, size: int) -> int:
 
 @works_on_tables
 def leaving_class(fabric: GridTables, leg: Leg) -> int:
-    """The speed of the slowest link along a dimension."""
+    """Return the speed of the slowest link along a dimension."""
     dimension = fabric.dimensions[leg.row]
     return slowest_of_links(fabric, leg) if dimension.uneven_first < dimension.uneven_end else leg.row
 
@@ -360,7 +362,7 @@ def ends_of_leg(fabric: GridTables, leg: Leg) -> tuple[int, int]:
 
 @works_on_tables
 def next_link(fabric: GridTables, leg: Leg, at: int, stop: int) -> Hop:
-    """The row of the speed of one of the links along a dimension."""
+    """Return the row of the speed of one of the links along a dimension."""
     dimension = fabric.dimensions[leg.row]
     if dimension.wiring == RING:
         port = way_round(fabric, leg)
@@ -376,7 +378,7 @@ def next_link(fabric: GridTables, leg: Leg, at: int, stop: int) -> Hop:
 
 @works_on_tables
 def is_wired_to_itself(network: Any) -> bool:
-    """Whether messages to oneself pass a switch."""
+    """Return whether messages to oneself pass a switch."""
     return bool(network.fabric.grid.dimensions[0].wiring == SWITCH)
 
 
@@ -389,7 +391,7 @@ def set_out(_network: Any, message: Any, source: int, _ports: int) -> None:
 
 @works_on_tables
 def take_hop(network: Any, message: Any) -> int:
-    """The next link of a message; moves the message to the link's far end.
+    """Return the next link of a message; moves the message to the link's far end.
 
     A message inside a switch has `via_switch` set, and `at` is the NPU it will come out at.
     """
@@ -407,7 +409,7 @@ def take_hop(network: Any, message: Any) -> int:
 
 @works_on_tables
 def _leave(network: Any, leg: Leg, message: Any) -> int:
-    """The link along a dimension."""
+    """Return the link along a dimension."""
     first = network.first[leg.row]
     if leg.here == NONE:  # a switch that reduces sends
         message.at = leg.end

@@ -54,13 +54,13 @@ class LevelTables(Tables):
 
 
 def levels_of(network: Network) -> LevelFabric:
-    """The network's fabric, which has levels."""
+    """Return the network's fabric, which has levels."""
     assert isinstance(network.fabric, LevelFabric)
     return network.fabric
 
 
 def tables(network: Network) -> LevelTables:
-    """The network's levels as records."""
+    """Return the network's levels as records."""
     levels = table(LEVEL, len(levels_of(network).levels))
     stride = 1
     for row, level in zip(levels, levels_of(network).levels, strict=True):
@@ -74,7 +74,9 @@ def tables(network: Network) -> LevelTables:
 
 
 def flights_along(network: Network, along: int, distance: Any, size: Any) -> Any:
-    """Time of messages over `distance` places along a dimension; None if it depends on who sends them."""
+    """Return time of messages over `distance` places along a dimension; None if it depends on who sends
+    them.
+    """
     if levels_of(network).level_of.count(levels_of(network).level_of[along]) > 1:
         return None  # hops along a part of a level differ in length
     level = tables(network).dimensions[levels_of(network).level_of[along]]
@@ -101,7 +103,7 @@ def most_links(network: Network) -> int:
 
 
 def causal_events_of_message(_network: Network) -> int:
-    """The most causal events of the record of causes that a message may need."""
+    """Return the most causal events of the record of causes that a message may need."""
     return CAUSAL_EVENTS_OF_MESSAGE
 
 
@@ -116,7 +118,7 @@ def path_keys(network: Network, **_: bool) -> LevelPaths:
 
 
 def sending_resources(network: Network, actors: int) -> ResourceTable:
-    """All that an actor sends over each level; classes are what a message pays for there."""
+    """Return all that an actor sends over each level; classes are what a message pays for there."""
     count = len(levels_of(network).levels)
     classes = tuple(f"dimension {number}{part}" for number in range(count) for part in PARTS)
     return sendings(count, actors, classes)
@@ -124,7 +126,7 @@ def sending_resources(network: Network, actors: int) -> ResourceTable:
 
 @works_on_tables
 def next_leg(fabric: LevelTables, at: int, target: int) -> Leg:
-    """All the way, over the highest level in which the ends differ."""
+    """Return all the way, over the highest level in which the ends differ."""
     row = len(fabric.dimensions) - 1
     while row >= 0:
         level = fabric.dimensions[row]
@@ -137,20 +139,20 @@ def next_leg(fabric: LevelTables, at: int, target: int) -> Leg:
 
 @works_on_tables
 def leg_ns(fabric: LevelTables, leg: Leg, size: int) -> int:
-    """Time from sending `size` bytes to their arrival."""
+    """Return time from sending `size` bytes to their arrival."""
     return _over_level(fabric.dimensions[leg.row], abs(leg.there - leg.here), size, ARRIVED)
 
 
 @works_on_tables
 def leaving_ns(fabric: LevelTables, leg: Leg, size: int) -> int:
-    """Time from sending `size` bytes until the last has left the source."""
+    """Return time from sending `size` bytes until the last has left the source."""
     level = fabric.dimensions[leg.row]
     return int(int(size / level.bytes_per_ns) * level.units_per_ns)
 
 
 @works_on_tables
 def leaving_class(_fabric: LevelTables, leg: Leg) -> int:
-    """The links of the level."""
+    """Return the links of the level."""
     return leg.row * PART_COUNT
 
 
@@ -194,8 +196,8 @@ def add_serialisation(_fabric: LevelTables, _leg: Leg, _size: int, _longest: Any
 
 @works_on_tables
 def _over_level(level: Any, distance: int, size: int, point: int) -> int:
-    """Time of a message to another NPU of a level, which is `distance` places away either way: until it
-    arrives, or has come to another point of its way."""
+    """Return time of a message to another NPU of a level, which is `distance` places away either way: until
+    it arrives, or has come to another point of its way."""
     traffic = 0.0 if point == MEMORY_REACHED else size / level.memory_bytes_per_ns
     memory = (level.memory_latency_ns + traffic) * level.memory_scale
     if point >= MEMORY_REACHED:

@@ -120,7 +120,7 @@ def _counted(network: Network) -> int:
 
 
 def tables_of(network: Network, home: Any) -> LinkTables:
-    """All links, idle, of NPUs that stand for all ranks with this home."""
+    """Return all links, idle, of NPUs that stand for all ranks with this home."""
     fabric: Any = fabric_of(network)
     wires, speed, owner = fabric.wires(network, home)
     links = table(LINK, len(speed))
@@ -139,25 +139,25 @@ def tables_of(network: Network, home: Any) -> LinkTables:
 
 
 def tables(network: Network, plan: Plan) -> LinkTables:
-    """All links, idle; actors share theirs."""
+    """Return all links, idle; actors share theirs."""
     made = tables_of(network, plan.actor_of_rank)
     return replace(made, fabric=replace(made.fabric, is_grid=(1,) * len(made.fabric.is_grid)))
 
 
 def tables_with_ports(network: Network, plan: Plan) -> LinkTables:
-    """The same for the analytical network whose ports carry no more than they can."""
+    """Return the same for the analytical network whose ports carry no more than they can."""
     return replace(tables(network, plan), cuts_through=np.ones(1, np.int8))
 
 
 def resources_of(network: Network, actor_of_rank: Any) -> ResourceTable:
-    """Every link of every actor."""
+    """Return every link of every actor."""
     fabric: Any = fabric_of(network)
     links: ResourceTable = fabric.link_resources(network, actor_of_rank)
     return links
 
 
 def resources(network: Network, plan: Plan) -> ResourceTable:
-    """Every link of every actor."""
+    """Return every link of every actor."""
     return resources_of(network, plan.actor_of_rank)
 
 
@@ -167,14 +167,14 @@ def carried(tables: Any) -> Any:
 
 
 def path_keys(network: Network, *, whole: bool) -> PathKeys | None:
-    """Messages differ by their direction, too; those on graphs meet on links of third ranks."""
+    """Return messages differ by their direction, too; those on graphs meet on links of third ranks."""
     if isinstance(network.fabric, GraphFabric):
         return None
     return fabric_of(network).path_keys(network, on_links=True, whole=whole)
 
 
 def needs(network: Network) -> Needs:
-    """A row of the message pool for each message."""
+    """Return a row of the message pool for each message."""
     return Needs(fabric_of(network).causal_events_of_message(network), MESSAGE)
 
 
@@ -212,7 +212,7 @@ def arrive_at_once(run: Run, target: int, size: int, kind: int, a: int, b: int, 
 
 @works_on_tables
 def is_there(run: Run, row: int) -> bool:
-    """Whether a message is at its target, or will be at the end of the link that it is on."""
+    """Return whether a message is at its target, or will be at the end of the link that it is on."""
     message = run.messages[row]
     return bool(message.at == message.target and not message.via_switch)
 
@@ -274,7 +274,7 @@ def _occupy(run: Run, link_row: int, row: int) -> None:
 
 @works_on_tables
 def _rest(run: Run, link: Any, message: Any) -> float:
-    """The fraction of a nanosecond that is over when a message starts on a link that is free now."""
+    """Return the fraction of a nanosecond that is over when a message starts on a link that is free now."""
     if not run.plan.settings[PORT_BANDWIDTH]:
         return 0.0
     now, rest = run.clock[0].now, 0.0

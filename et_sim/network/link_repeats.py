@@ -30,7 +30,7 @@ def may_repeat(run: Run) -> bool:
 
 @works_on_tables
 def describe_event(run: Run, at: int, kind: int, row: int) -> int:
-    """A message that will be at the end of a link, or a busy link and all that wait for it."""
+    """Return a message that will be at the end of a link, or a busy link and all that wait for it."""
     if kind == HOP_DONE:
         return _describe_message(run, at, row)
     link = run.network.links[row]
@@ -71,7 +71,7 @@ def _describe_message(run: Run, at: int, row: int) -> int:
 
 @works_on_tables
 def _turns(run: Run, before: int, now: int) -> bool:
-    """Whether a link may have the place of another one, and note that it has."""
+    """Return whether a link may have the place of another one, and note that it has."""
     links = run.network.links
     earlier, later = links[before], links[now]
     if before != now:
@@ -91,7 +91,7 @@ def _turns(run: Run, before: int, now: int) -> bool:
 
 @works_on_tables
 def ways_turn(run: Run, source: int, target: int, other_source: int, other_target: int, _size: int) -> bool:
-    """Whether messages go over links that turn, one after the other."""
+    """Return whether messages go over links that turn, one after the other."""
     free = run.clock[0].free_messages
     row, other_row = take_row(run.messages, free), take_row(run.messages, free)
     _set_out(run, row, source, target)

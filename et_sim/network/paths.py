@@ -38,11 +38,11 @@ class SimplePaths(PathKeys):
     messages_queue = False
 
     def costs(self, source: Any, target: Any) -> Any:
-        """The same: no other links could be meant."""
+        """Return the same: no other links could be meant."""
         return self.codes(source, target)
 
     def can_be_folded(self, _source: Any, _target: Any) -> bool:
-        """The codes say all."""
+        """Return the codes say all."""
         return True
 
 
@@ -54,7 +54,7 @@ class LevelPaths(SimplePaths):
         self.differ_along_axes = fabric.is_cut
 
     def codes(self, source: Any, target: Any) -> Any:
-        """A number for the path of each pair."""
+        """Return a number for the path of each pair."""
         code = np.zeros(np.broadcast(source, target).shape, np.int64)
         for number, level, ahead in places_ahead(self._levels, source, target):
             hops = _hops(level, ahead)
@@ -80,13 +80,13 @@ class GridPaths:
         self.are_alike = not self._are_directed and len(shapes) == 1 and shapes[0] is not Shape.RING
 
     def codes(self, source: Any, target: Any) -> Any:
-        """A number for the path of each pair, there and (where links differ) back."""
+        """Return a number for the path of each pair, there and (where links differ) back."""
         if not (self._whole or self._are_directed):
             return self._lowest_distance(source, target)
         return self._with_speeds(self._distances(source, target, directed=self._are_directed), source, target)
 
     def costs(self, source: Any, target: Any) -> Any:
-        """The same where it does not matter which of its links each source takes."""
+        """Return the same where it does not matter which of its links each source takes."""
         if self._whole:
             code = self._distances(source, target, directed=False)
         else:
@@ -101,7 +101,7 @@ class GridPaths:
             return splitmix64(splitmix64(splitmix64(code, 0) + there, 0) + back, 0)
 
     def can_be_folded(self, source: Any, target: Any) -> bool:
-        """Whether the codes of these pairs say all about their paths."""
+        """Return whether the codes of these pairs say all about their paths."""
         if not self._are_directed:
             return True
         has_one_link = self._has_one_link(source, target)
@@ -115,7 +115,8 @@ class GridPaths:
         return bool((has_one_link | ~touched).all())
 
     def steps(self, lines: Any) -> Any:
-        """Numbers of the ways from each member of a line to the next one, if all ways on it have one link.
+        """Return numbers of the ways from each member of a line to the next one, if all ways on it have one
+        link.
 
         That is where queues form, members differ in one dimension, and this is no ring: among fully connected
         NPUs the distances add up, and behind a switch all ways are alike.
@@ -131,7 +132,7 @@ class GridPaths:
         return steps
 
     def _distances(self, source: Any, target: Any, *, directed: bool) -> Any:
-        """A number for the hops of each pair per dimension, or for how far it goes (`directed`).
+        """Return a number for the hops of each pair per dimension, or for how far it goes (`directed`).
 
         Behind a switch all are equally far: a message takes its source's link up and its target's link down.
         """
@@ -142,7 +143,7 @@ class GridPaths:
         return code
 
     def _lowest_distance(self, source: Any, target: Any) -> Any:
-        """A number for the lowest dimension in which each pair differs, and the hops there."""
+        """Return a number for the lowest dimension in which each pair differs, and the hops there."""
         dimensions = self._fabric.dimensions
         code = np.zeros(np.broadcast(source, target).shape, np.int64)
         for number, dimension, ahead in places_ahead(dimensions, source, target):
@@ -151,7 +152,9 @@ class GridPaths:
         return code
 
     def _has_one_link(self, source: Any, target: Any) -> Any:
-        """Whether a message uses only links of its two ends: one dimension, and one hop or a switch."""
+        """Return whether a message uses only links of its two ends: one dimension, and one hop or a
+        switch.
+        """
         legs = np.zeros(np.broadcast(source, target).shape, np.int64)
         longest = np.zeros(legs.shape, np.int64)
         for _, dimension, ahead in places_ahead(self._fabric.dimensions, source, target):
@@ -184,7 +187,7 @@ class _UnevenLinks:
         self._pair, self._speed = np.array(sorted(pairs), np.int64).reshape(-1, 2).T
 
     def on_path(self, source: Any, target: Any) -> Any:
-        """A number for the speeds on each path that has one link, or a switch."""
+        """Return a number for the speeds on each path that has one link, or a switch."""
         pair = source * self._fabric.ranks + target
         codes = np.zeros(np.broadcast(source, target).shape, np.uint64)
         if len(self._pair):
@@ -264,14 +267,14 @@ class LinkPaths(SimplePaths):
         self.shared_links = self if are_shared else None
 
     def codes(self, source: Any, target: Any) -> Any:
-        """A number for the links of the way there, and of the way back, in their order."""
+        """Return a number for the links of the way there, and of the way back, in their order."""
         source, target = np.broadcast_arrays(source, target)
         there, back = self._code(source, target), self._code(target, source)
         with np.errstate(over="ignore"):
             return splitmix64(splitmix64(there, 0) + back, 0).reshape(source.shape)
 
     def classes(self) -> Any:
-        """A number for each link, from 0 and in the order of the first of each class."""
+        """Return a number for each link, from 0 and in the order of the first of each class."""
         _, first, classes = np.unique(self._classes, return_index=True, return_inverse=True)
         place = np.empty(len(first), np.int32)
         place[np.argsort(first)] = np.arange(len(first), dtype=np.int32)
@@ -310,7 +313,7 @@ class LinkPaths(SimplePaths):
         return code
 
     def _links(self, source: Any, target: Any) -> _Ways:
-        """The links of each way."""
+        """Return the links of each way."""
         ends = [np.ascontiguousarray(column, np.int64).reshape(-1) for column in (source, target)]
         links = np.full((len(ends[0]), self._most_links), NONE, np.int32)
         are_split = len(self._ways.link) > 0

@@ -93,7 +93,7 @@ class ModelChoice(NamedTuple):
 
 
 def choose_model(name: str | None, machine: Machine, *, is_preset: bool) -> ModelChoice:
-    """The model that is named, or else the cheapest one that is right for a machine.
+    """Return the model that is named, or else the cheapest one that is right for a machine.
 
     In the corrected profile, links carry no more than they can. Machines by name take `flow`, where equal
     ranks stay equal and fold, unless they are so large that following every link takes longer than all else.
@@ -134,7 +134,7 @@ def check_model(name: str | None) -> None:
 
 
 def model_named(name: str) -> NetworkModel:
-    """A model, without what a machine makes of it."""
+    """Return a model, without what a machine makes of it."""
     check_model(name)
     try:
         module = (
@@ -162,7 +162,9 @@ def _model(module: Any, **instead: Any) -> NetworkModel:
 
 
 def _of_file(path: Path) -> Any:
-    """The module in a file, whose folder joins those in which Python looks, here and where it is compiled."""
+    """Return the module in a file, whose folder joins those in which Python looks, here and where it is
+    compiled.
+    """
     if not path.is_file():
         raise UsageError(f"there is no file {path}", remedy="name a Python file with a network model")
     name, folder = path.stem, str(path.parent.absolute())
@@ -180,7 +182,9 @@ def _of_file(path: Path) -> Any:
 
 
 def mistake_in(path: Path, error: BaseException) -> str:
-    """The file and line of a model of yours that an exception comes from; empty: it comes from elsewhere."""
+    """Return the file and line of a model of yours that an exception comes from; empty: it comes from
+    elsewhere.
+    """
     lines = [
         frame.lineno
         for frame in traceback.extract_tb(error.__traceback__)

@@ -83,7 +83,7 @@ class RouteTables(Tables):
 
 
 def no_routes() -> RouteTables:
-    """The tables of a network that is no graph."""
+    """Return the tables of a network that is no graph."""
     known: dict[str, Any] = {"rule": table(RULE, 0), "axes": table(AXIS, 0), "logical": table(AXIS, 0)}
     known |= {"hops": np.zeros((0, 0), np.uint8), "search_order": np.zeros((0, 0), np.int32)}
     for name in ("first_link", "first_direct", "first_goal", "route_key", "route_first", "choices_below"):
@@ -94,7 +94,7 @@ def no_routes() -> RouteTables:
 
 
 def route_tables(network: Network) -> RouteTables:
-    """The tables of a network that is a graph."""
+    """Return the tables of a network that is a graph."""
     assert isinstance(network.fabric, GraphFabric)
     fabric = network.fabric.routed
     graph = fabric.graph
@@ -147,7 +147,7 @@ def route_tables(network: Network) -> RouteTables:
 
 
 def _ends(fabric: GraphFabric) -> Any:
-    """The devices at which messages end."""
+    """Return the devices at which messages end."""
     return np.concatenate([fabric.graph.npus, np.array([row for row, _ in fabric.reducers], np.int64)])
 
 

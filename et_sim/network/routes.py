@@ -43,7 +43,7 @@ FIRST_PORTS = NS3_SOURCE_PORT | NS3_TARGET_PORT << 16  # of the first message be
 
 @works_on_tables
 def next_stop(routes: RouteTables, at: int, target: int) -> int:
-    """The rank to which a message goes first that is at rank `at`."""
+    """Return the rank to which a message goes first that is at rank `at`."""
     if not routes.rule[0].stops or max(at, target) >= routes.rule[0].ranks:
         return target
     for row in range(len(routes.logical)):
@@ -69,7 +69,7 @@ def stop_after(routes: RouteTables, device: int, stop: int, source: int, target:
 
 @works_on_tables
 def _detour(routes: RouteTables, source: int, target: int, ports: int) -> int:
-    """The group by way of which a message goes to another one; within a group, the target."""
+    """Return the group by way of which a message goes to another one; within a group, the target."""
     rule = routes.rule[0]
     first, second = routes.group_of[routes.device_of[source]], routes.group_of[routes.device_of[target]]
     low, high = min(first, second), max(first, second)
@@ -86,7 +86,7 @@ def _detour(routes: RouteTables, source: int, target: int, ports: int) -> int:
 
 @works_on_tables
 def next_link(routes: RouteTables, at: int, stop: int, source: int, target: int, ports: int) -> int:
-    """The link that a message between two ranks takes from the device `at` towards the rank `stop`."""
+    """Return the link that a message between two ranks takes from the device `at` towards the rank `stop`."""
     if routes.rule[0].routes:
         link = _given(routes, at, routes.device_of[source], routes.device_of[target])
         if link != NONE:
@@ -198,7 +198,7 @@ def _first_direct(routes: RouteTables, at: int, goal: int) -> int:
 
 @works_on_tables
 def _given(routes: RouteTables, at: int, source: int, target: int) -> int:
-    """The next link of a way that the user gave."""
+    """Return the next link of a way that the user gave."""
     wanted = source * (len(routes.first_link) - 1) + target
     low, high = 0, len(routes.route_key)
     while low < high:
@@ -240,7 +240,7 @@ def _hops_of_grid(routes: RouteTables, here: int, there: int) -> int:
 
 @works_on_tables
 def _chosen(routes: RouteTables, at: int, source: int, target: int, ports: int, count: int) -> int:
-    """The number of the link that is chosen, of `count` that are equally good."""
+    """Return the number of the link that is chosen, of `count` that are equally good."""
     rule = routes.rule[0]
     if count == 1 or rule.choice == LOWEST:
         return 0
@@ -266,7 +266,7 @@ def ports_back(ports: int) -> int:
 
 @works_on_tables
 def ns3_address(device: int) -> int:
-    """The address that the reference gives a host: 11.0.0.1 and so on, by its number."""
+    """Return the address that the reference gives a host: 11.0.0.1 and so on, by its number."""
     return NS3_ADDRESS + (int(device) // 256) * 65536 + (int(device) % 256) * 256
 
 
@@ -284,7 +284,7 @@ def murmur3(first: int, second: int, third: int, seed: int) -> int:
 
 @works_on_tables
 def mixed(state: int, word: int) -> int:
-    """The state of the hash after another word."""
+    """Return the state of the hash after another word."""
     word = ((word & MASK) * 0xCC9E2D51) & MASK
     word = ((word << 15) | (word >> 17)) & MASK
     word = (word * 0x1B873593) & MASK
@@ -340,7 +340,7 @@ def _distance(routes: RouteTables, source: int, target: int) -> int:
 
 
 def path_between(routes: RouteTables, source: int, target: int) -> list[int]:
-    """The links of one way."""
+    """Return the links of one way."""
     room = 64
     while True:
         counts, links = np.zeros(1, np.int64), np.zeros((1, room), np.int32)
@@ -351,7 +351,7 @@ def path_between(routes: RouteTables, source: int, target: int) -> list[int]:
 
 
 def names_on(graph: Graph, links: list[int], names: Sequence[str] = ()) -> list[str]:
-    """The devices on a way, by their own or other names."""
+    """Return the devices on a way, by their own or other names."""
     names = names or graph.names
     if not links:
         return []

@@ -35,7 +35,7 @@ class SplitTables(Tables):
 
 
 def no_split() -> SplitTables:
-    """The tables of a network on which a message takes one way."""
+    """Return the tables of a network on which a message takes one way."""
     nothing = np.zeros(0, np.int32)
     return SplitTables(nothing, np.zeros(0), nothing, nothing, np.zeros(0), nothing, np.zeros(0))
 
@@ -73,7 +73,9 @@ def most_links_of_split(network: Network) -> int:
 
 
 def _most_from(graph: Any, routes: RouteTables, goal: int) -> int:
-    """The most links on all shortest ways from a device to a goal, those that ways share counted for each."""
+    """Return the most links on all shortest ways from a device to a goal, those that ways share counted for
+    each.
+    """
     hops = np.where(routes.column >= 0, routes.hops[goal, routes.column], FAR).astype(np.int64)
     there, back = hops[graph.sources], hops[graph.targets]
     on_way = np.flatnonzero((there < FAR) & (back == there - 1))

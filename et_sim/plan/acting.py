@@ -22,7 +22,7 @@ SCHEDULED = (Action.DELAY, Action.MEMORY)  # these never end while their rank is
 
 
 def have_same_tables(first: Plan | None, second: Plan | None) -> bool:
-    """Whether two plans say the same, but for what is decided while they run; None: there is none."""
+    """Return whether two plans say the same, but for what is decided while they run; None: there is none."""
     if first is None or second is None:
         return first is second
     return all(
@@ -33,7 +33,7 @@ def have_same_tables(first: Plan | None, second: Plan | None) -> bool:
 
 
 def _are_equal(first: Any, second: Any) -> bool:
-    """Whether two tables, lists or numbers are the same."""
+    """Return whether two tables, lists or numbers are the same."""
     if not isinstance(first, np.ndarray) or first.dtype.names is None:
         return np.array_equal(first, second)
     return first.shape == second.shape and bool(equal_rows(first, second).all())
@@ -61,7 +61,7 @@ def _has_groups(plan: Plan) -> bool:
 
 
 def _crosses_dimensions(plan: Plan) -> bool:
-    """Whether the ends of some message may differ in several dimensions."""
+    """Return whether the ends of some message may differ in several dimensions."""
     has_peers = bool((plan.programs["dimension"] < 0).any())
     return plan.dimensions > 1 and (has_peers or _has_sends(plan))
 

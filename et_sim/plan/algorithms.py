@@ -83,7 +83,7 @@ class SwitchReach:
             )
 
     def _are_reached(self, axis: int, name: str) -> bool:
-        """Whether there is a tree for every line along an axis, or for every group of a name."""
+        """Return whether there is a tree for every line along an axis, or for every group of a name."""
         if axis == records.NO_AXIS or self._row_of[axis].in_group:
             return all(self.trees.over(line) is not None for line in self.lines(axis, name))
         if isinstance(self._network.fabric, GridFabric) and axis != self._row_of.of_system:
@@ -96,11 +96,15 @@ class SwitchReach:
         )
 
     def lines(self, axis: int, name: str) -> Any:
-        """The members along an axis of all groups that a canonical name means to some rank, a row each."""
+        """Return the members along an axis of all groups that a canonical name means to some rank, a row
+        each.
+        """
         return self.lines_of(axis, self._groups.all_of(name))
 
     def lines_of(self, axis: int, members: Any) -> Any:
-        """The members of each line along an axis of groups, whose members are in the last two places."""
+        """Return the members of each line along an axis of groups, whose members are in the last two
+        places.
+        """
         return members if axis == records.NO_AXIS else self._row_of.lines(axis, members)
 
     def _instead(self, operation: Operation, axis: int, name: str) -> Algorithm:
@@ -133,12 +137,14 @@ class AlgorithmChoice:
         return TREE
 
     def is_left_to_switches(self, operation: Operation) -> bool:
-        """Whether the system file asks for switches in an operation over a tree."""
+        """Return whether the system file asks for switches in an operation over a tree."""
         chosen = self._system.implementations.broadcast or ()
         return operation is Operation.BROADCAST and IN_NETWORK.family in chosen
 
     def is_left_to_library(self, operation: Operation) -> bool:
-        """Whether a library may choose: it does this, and the system file names no algorithm for it."""
+        """Return whether a library may choose: it does this, and the system file names no algorithm for
+        it.
+        """
         named = getattr(self._system.implementations, operation.name.lower(), None)
         return operation in BY_LIBRARY and not named
 

@@ -63,7 +63,7 @@ class Axes:
         return self._rows[row]
 
     def rings_of_side(self, side: Side, *, in_group: bool) -> tuple[int, ...]:
-        """The axes of rings in an order of their own along a side; as a rule, there is none."""
+        """Return the axes of rings in an order of their own along a side; as a rule, there is none."""
         axis = self._axis(side, in_group=in_group)._replace(dimension=SEVERAL_DIMENSIONS)
         return tuple(self._row(axis._replace(ring=ring)) for ring in self._rings(side))
 
@@ -74,11 +74,11 @@ class Axes:
         return self._system_rings[side.dimension] if self._system_rings and is_whole else ()
 
     def of_side(self, side: Side, *, in_group: bool) -> int:
-        """The axis along a side, in the order of its places."""
+        """Return the axis along a side, in the order of its places."""
         return self._row(self._axis(side, in_group=in_group))
 
     def of_all(self, group: GroupShape) -> int:
-        """The axis through all members of a group, which is laid out or spans the system."""
+        """Return the axis through all members of a group, which is laid out or spans the system."""
         if group.spans_system:
             return self.of_system
         return self._row(Axis(1, group.members, SEVERAL_DIMENSIONS, in_group=True))
@@ -95,11 +95,11 @@ class Axes:
         return self._known[axis]
 
     def is_ring(self, row: int) -> bool:
-        """Whether it is a ring with an order of its own; a group as it is listed (NO_AXIS) is none."""
+        """Return whether it is a ring with an order of its own; a group as it is listed (NO_AXIS) is none."""
         return row != NO_AXIS and bool(self[row].ring)
 
     def in_order(self, row: int) -> int:
-        """The axis with the same places in ascending order."""
+        """Return the axis with the same places in ascending order."""
         axis = self[row]
         if not axis.ring:
             return row
@@ -108,7 +108,7 @@ class Axes:
         return next(d for d in self._real if self._rows[d].stride == axis.stride)
 
     def in_one_dimension(self, row: int) -> int:
-        """The only dimension that has NPUs, in place of the axis through all ranks."""
+        """Return the only dimension that has NPUs, in place of the axis through all ranks."""
         return self._real[0] if row == self.of_system and len(self._real) == 1 else row
 
     def of_tree(self, name: str, group: GroupShape, involved: tuple[bool, ...] | None) -> int | None:
@@ -132,7 +132,9 @@ class Axes:
         return chosen[0] if chosen else None
 
     def lines(self, row: int, members: Any) -> Any:
-        """The members of each line along an axis of groups, whose members are in the last two places."""
+        """Return the members of each line along an axis of groups, whose members are in the last two
+        places.
+        """
         stride, count = self[row].stride, self[row].members
         shape = members.shape[:-2]
         return np.moveaxis(members.reshape(*shape, -1, count, stride), -2, -1).reshape(*shape, -1, count)
@@ -204,7 +206,7 @@ class Ways:
         return self._axes.of_machine if group.spans_system else group.layout or ()
 
     def queue_sets(self, group: GroupShape) -> int:
-        """Sets of queues that members of a group use at most."""
+        """Return sets of queues that members of a group use at most."""
         sets_of_sides = sum(max(side.own_rings - 1, 0) for side in self.sides(group))
         return 1 if group.is_as_listed else self._dimensions + sets_of_sides
 

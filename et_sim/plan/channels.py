@@ -43,7 +43,7 @@ class Endpoints(Struct, frozen=True, eq=False):
     relative: bool
 
     def ranks(self, rank: int, ranks: int) -> Any:
-        """The rank that each slot means to `rank`."""
+        """Return the rank that each slot means to `rank`."""
         return (self.peers + rank) % ranks if self.relative else self.peers
 
 
@@ -128,7 +128,7 @@ def _endpoints(stack: Stack, relative: Any, ranks: int) -> tuple[Any, ...]:
 
 
 def endpoints_of_templates(workload: Workload, *, communicates: bool) -> EndpointTable:
-    """The checked endpoints of every template of a workload; none if nobody communicates."""
+    """Return the checked endpoints of every template of a workload; none if nobody communicates."""
     if not communicates or not len(workload.templates):
         return EndpointTable.nothing(len(workload.templates))
     lowest, relative, parts = lowest_ranks(workload), workload.are_relative, []
@@ -147,7 +147,9 @@ def endpoints_of_templates(workload: Workload, *, communicates: bool) -> Endpoin
 
 
 def _doubtful(workload: Workload, stack: Stack, lowest: Any) -> list[int]:
-    """Templates with a peer that may not exist, or an end that may be foreign, as far as nodes show it."""
+    """Return templates with a peer that may not exist, or an end that may be foreign, as far as nodes show
+    it.
+    """
     trace = stack.trace
     is_send = trace.kind == NodeKind.SEND
     messages = (is_send | (trace.kind == NodeKind.RECV)) & ~trace.is_unsized
@@ -241,7 +243,7 @@ class ChannelTables:
         return first
 
     def add_custom(self, rank: int, endpoints: Endpoints, members: Any, space: int) -> int:
-        """The same for a program of a custom collective, whose peers are places among `members`."""
+        """Return the same for a program of a custom collective, whose peers are places among `members`."""
         peers = members[endpoints.peers][endpoints.slot]
         is_send = endpoints.is_send
         ends = np.stack((np.where(is_send, rank, peers), np.where(is_send, peers, rank)), axis=1)
@@ -255,7 +257,7 @@ class ChannelTables:
         return first
 
     def _as_sent(self, rank: int, peer: int) -> tuple[int, int]:
-        """The channel from `peer` to `rank`, as the peer's representative names it."""
+        """Return the channel from `peer` to `rank`, as the peer's representative names it."""
         slot = self._slot(peer, rank)
         if slot is None:
             return peer, rank  # the peer never talks to this rank

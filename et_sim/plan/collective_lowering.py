@@ -132,17 +132,17 @@ class CollectiveTables:
 
     @property
     def minds_datatypes(self) -> bool:
-        """Whether it matters of what kind the numbers of a collective are."""
+        """Return whether it matters of what kind the numbers of a collective are."""
         return self._library is not None
 
     @property
     def sees_others(self) -> bool:
-        """Whether the way of chunks depends on collectives that are planned in the same nanosecond."""
+        """Return whether the way of chunks depends on collectives that are planned in the same nanosecond."""
         system = self._machine.system
         return system.behaviour.sees_loads_of_this_time and system.dimension_order in GREEDY
 
     def add(self, request: CollectiveRequest) -> int | None:
-        """The collective's row; None if nobody has to move anything."""
+        """Return the collective's row; None if nobody has to move anything."""
         if request not in self._rows:
             self._rows[request] = self._lower(request)
         return self._rows[request]
@@ -215,7 +215,7 @@ class CollectiveTables:
     def _routes(
         self, request: CollectiveRequest, runs: list[Chunks], ways: Sequence[Way], algorithms: int
     ) -> list[Route]:
-        """The order of dimensions of every chunk; a group as it is listed knows one only."""
+        """Return the order of dimensions of every chunk; a group as it is listed knows one only."""
         if request.group.is_as_listed:
             return [Route(run, ((0,),)) for run in runs]
         system, dimensions = self._machine.system, self._machine.network.grid.dimensions
@@ -235,7 +235,7 @@ class CollectiveTables:
         return chosen
 
     def _exchange(self, held: Any, visited: Sequence[Way], group: GroupShape, turn: int) -> list[PhaseRow]:
-        """The phases of a chunk of which ranks hold bytes for each member."""
+        """Return the phases of a chunk of which ranks hold bytes for each member."""
         if self._machine.system.shared_bus is not None and not group.is_as_listed:
             raise MachineError(
                 "an all-to-all with bytes for each pair cannot cross a shared memory bus",
@@ -279,7 +279,9 @@ class CollectiveTables:
     def _add_collective(
         self, request: CollectiveRequest, runs: Sequence[Chunks], phase_lists: Sequence[list[list[PhaseRow]]]
     ) -> int:
-        """A collective whose chunks follow one of the lists of their run in turn; all are equally long."""
+        """Return a collective whose chunks follow one of the lists of their run in turn; all are equally
+        long.
+        """
         first, chunks = len(self._chunk_plans), 0
         for run, lists in zip(runs, phase_lists, strict=True):
             chunks += run.number
@@ -336,7 +338,9 @@ class CollectiveTables:
         return joined, tuple(sides)
 
     def _positions_of_root(self, request: CollectiveRequest, ways: Sequence[Way]) -> Any:
-        """Whether each member is the root: there is one in each part that the dimensions taking part join."""
+        """Return whether each member is the root: there is one in each part that the dimensions taking part
+        join.
+        """
         position, is_root = np.arange(request.group.members), np.ones(request.group.members, np.bool_)
         for way in ways:
             axis = self.axes[way.axis]
@@ -424,7 +428,9 @@ class CollectiveTables:
 
     @property
     def notices(self) -> list[Notice]:
-        """The notice of the collective that more bytes would make faster by most, where there is one."""
+        """Return the notice of the collective that more bytes would make faster by most, where there is
+        one.
+        """
         from et_sim.machine.collective_library.candidates import Group
         from et_sim.machine.collective_library.falls import text_of
 
@@ -448,7 +454,7 @@ class CollectiveTables:
         return [Notice("collective library", "", text)]
 
     def queue_sets(self, group: GroupShape) -> int:
-        """Sets of queues that members of a group use at most."""
+        """Return sets of queues that members of a group use at most."""
         return self.ways.queue_sets(group)
 
     def axis_tables(self) -> tuple[Any, Any, Any]:
@@ -456,12 +462,12 @@ class CollectiveTables:
         return self.axes.finish(self._groups)
 
     def collectives(self) -> np.ndarray:
-        """The collective table, but for the numbers of chunks in all programs (`first_sequence`)."""
+        """Return the collective table, but for the numbers of chunks in all programs (`first_sequence`)."""
         return records.filled(records.COLLECTIVE, [(*values, 0) for values in self._collectives])
 
     @property
     def have_own_steps(self) -> bool:
-        """Whether members of some phase send bytes of their own."""
+        """Return whether members of some phase send bytes of their own."""
         return self._programs.have_own_steps
 
     @property
@@ -483,15 +489,15 @@ class CollectiveTables:
         return np.array([self._processors.get(row, 0) for row in range(len(self._collectives))], np.int16)
 
     def chunk_plans(self) -> np.ndarray:
-        """The table of chunks that have the same phases."""
+        """Return the table of chunks that have the same phases."""
         return records.filled(records.CHUNK_PLAN, self._chunk_plans)
 
     def phases(self) -> np.ndarray:
-        """The phase table."""
+        """Return the phase table."""
         return records.filled(records.PHASE, self._phases)
 
     def programs(self) -> dict[str, Any]:
-        """The program, step, transfer and tree tables."""
+        """Return the program, step, transfer and tree tables."""
         return self._programs.tables(self._machine.system.local_mem_bw)
 
 

@@ -260,7 +260,9 @@ def _signature(trace: Trace, rows: Any, template: Any, custom: CustomChoice) -> 
 
 
 def _roots(trace: Trace, rows: Any) -> Any:
-    """The rank that data of a rooted collective comes from (comm_src) or goes to (comm_dst), if said."""
+    """Return the rank that data of a rooted collective comes from (comm_src) or goes to (comm_dst), if
+    said.
+    """
     kinds = trace.comm_type[rows]
     from_root = np.isin(kinds, [op for op in GOES_DOWN if op not in GOES_UP])
     to_root = np.isin(kinds, [op for op in GOES_UP if op not in GOES_DOWN])

@@ -104,11 +104,11 @@ class CustomTables:
 
     @property
     def are_used(self) -> bool:
-        """Whether any collective is a custom one."""
+        """Return whether any collective is a custom one."""
         return bool(self._members)
 
     def finish(self, channels: ChannelTables) -> Any:
-        """The member table; adds the members' channels."""
+        """Return the member table; adds the members' channels."""
         out = records.table(records.CUSTOM, len(self._members))
         for row, member in zip(out, self._members, strict=True):
             row.template = member.template
@@ -119,7 +119,7 @@ class CustomTables:
 
 
 def _received_bytes(operation: Operation, members: int, size: int) -> tuple[int, int] | None:
-    """The least and the most that a member can need, whatever the algorithm; None: that depends.
+    """Return the least and the most that a member can need, whatever the algorithm; None: that depends.
 
     Pieces may have been rounded up, so a hundredth more passes.
     """

@@ -63,7 +63,8 @@ def routes(
     gap: float,
     loads: list[DimensionLoad] | None = None,
 ) -> list[Route]:
-    """The way of every chunk of a collective that moves `total` bytes; equal neighbours stand together.
+    """Return the way of every chunk of a collective that moves `total` bytes; equal neighbours stand
+    together.
 
     A greedy order keeps the usual one while the loads differ by less than a chunk divided by `gap`. It adds
     to `loads`, which may come from collectives planned in the same nanosecond; without, dimensions are empty.

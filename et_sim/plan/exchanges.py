@@ -65,7 +65,9 @@ def line_of(axis: Axis | None, members: int, ring: Any = None) -> AxisLine:
 
 
 def split_pairs(matrix: Any, splits: int) -> list[Chunks]:
-    """Chunks that share what every pair has; of equal ones, how many, and the most that a member puts in."""
+    """Return chunks that share what every pair has; of equal ones, how many, and the most that a member puts
+    in.
+    """
     count = min(splits, int(_between(matrix).max(initial=0)))
     runs: list[Chunks] = []
     ends = [*unique(matrix % count).tolist(), count] if count else []
@@ -76,7 +78,7 @@ def split_pairs(matrix: Any, splits: int) -> list[Chunks]:
 
 
 def pairs_of_chunk(matrix: Any, count: int, number: int) -> Any:
-    """The bytes of every pair in a chunk; the first chunks hold what does not divide."""
+    """Return the bytes of every pair in a chunk; the first chunks hold what does not divide."""
     return matrix // count + (matrix % count > number)
 
 
@@ -147,15 +149,15 @@ class Exchanges:
 
     @property
     def are_any(self) -> bool:
-        """Whether any collective is one of these."""
+        """Return whether any collective is one of these."""
         return bool(self._matrices)
 
     def matrix(self, number: int) -> Any:
-        """Bytes from each member (a row) to each member, in the order of their positions."""
+        """Return bytes from each member (a row) to each member, in the order of their positions."""
         return self._matrices[number]
 
     def of_rows(self, template: int, rows: Any) -> Any:
-        """The numbers of nodes."""
+        """Return the numbers of nodes."""
         known = self.numbers[template]
         return np.full(len(rows), PLAIN, np.int64) if known is None else known[rows]
 
@@ -230,7 +232,9 @@ class Exchanges:
                     )
 
     def _numbered(self, texts: tuple[int, ...], order: Any) -> int:
-        """The number of a matrix whose rows are texts; columns are in the order of the listed group."""
+        """Return the number of a matrix whose rows are texts; columns are in the order of the listed
+        group.
+        """
         key = (*texts, *order.tolist())
         if key not in self._number:
             self._number[key] = len(self._matrices)

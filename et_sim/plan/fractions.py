@@ -16,7 +16,7 @@ LATEST = 1 << 62  # units of time
 
 
 def in_fractions(plan: Plan, bits: int) -> Plan:
-    """The plan with all its times in units of 2^-bits ns."""
+    """Return the plan with all its times in units of 2^-bits ns."""
     if bits == 0:
         return plan
     for rows, column in ((plan.nodes, "duration_ns"), (plan.actors, "start_ns")):
@@ -47,7 +47,7 @@ def _in_fractions(rows: Any, bits: int) -> Any:
 
 
 def _shifted(rows: Any, bits: int, *columns: str) -> Any:
-    """A copy with columns multiplied; the mark of what takes no reduction stays."""
+    """Return a copy with columns multiplied; the mark of what takes no reduction stays."""
     rows = rows.copy()
     for column in columns:
         times = rows[column]

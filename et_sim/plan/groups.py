@@ -42,7 +42,7 @@ class GroupShape(Struct, frozen=True):
 
     @property
     def is_as_listed(self) -> bool:
-        """Whether it is one ring through its members, wherever they are."""
+        """Return whether it is one ring through its members, wherever they are."""
         return self.layout is None and not self.spans_system
 
 
@@ -123,11 +123,13 @@ class GroupTable:
         return canonical
 
     def _listing(self, name: str) -> tuple[int, ...]:
-        """Members of a group that follows no rule, as listed."""
+        """Return members of a group that follows no rule, as listed."""
         return self._described[name] if name in self._described else self._listed[name]
 
     def row(self, name: str, rank: int) -> int:
-        """The row of the group that `rank` means by a canonical name; of a rule, in doubt the first one."""
+        """Return the row of the group that `rank` means by a canonical name; of a rule, in doubt the first
+        one.
+        """
         rule = self._rules.get(name)
         first = max(rule.first(rank), 0) if rule else 0
         key = (name, first)
@@ -146,16 +148,18 @@ class GroupTable:
 
     @property
     def are_laid_out(self) -> bool:
-        """Whether groups that are a part of the system run along sides of their own."""
+        """Return whether groups that are a part of the system run along sides of their own."""
         return self._grid is not None
 
     def classes(self, name: str) -> Any:
-        """A number for each of the groups of a name: equal numbers, equal layouts."""
+        """Return a number for each of the groups of a name: equal numbers, equal layouts."""
         assert self._grid is not None
         return classes_of_groups(self._grid, self.all_of(name))
 
     def _is_in_order(self, members: int) -> bool:
-        """Whether members of a group of this size have places by rank, in whichever order they are listed."""
+        """Return whether members of a group of this size have places by rank, in whichever order they are
+        listed.
+        """
         return members == self._ranks or self._grid is not None
 
     def used(self, name: str) -> UsedGroup:
@@ -166,11 +170,11 @@ class GroupTable:
         return self._used[name]
 
     def _shown(self, name: str) -> str:
-        """A canonical name as the input has it."""
+        """Return a canonical name as the input has it."""
         return name.rpartition("\n")[0] if name in self._described else name
 
     def is_rule(self, name: str) -> bool:
-        """Whether a canonical name means different groups to different ranks."""
+        """Return whether a canonical name means different groups to different ranks."""
         return name in self._rules
 
     def __len__(self) -> int:
@@ -189,7 +193,9 @@ class GroupTable:
         return self._layouts[row]
 
     def all_of(self, name: str) -> Any:
-        """The members of every group that a canonical name means to some rank, a row each, by position."""
+        """Return the members of every group that a canonical name means to some rank, a row each, by
+        position.
+        """
         rule = self._rules.get(name)
         if name == WHOLE_SYSTEM:
             return np.arange(self._ranks)[None, :]
@@ -203,15 +209,15 @@ class GroupTable:
         return np.argsort(listing) if self._is_in_order(len(listing)) else np.arange(len(listing))
 
     def spans_system(self, row: int) -> bool:
-        """Whether every rank is a member."""
+        """Return whether every rank is a member."""
         return len(self._members[row]) == self._ranks
 
     def members(self, row: int) -> Any:
-        """Ranks of the group, in the order of their positions."""
+        """Return ranks of the group, in the order of their positions."""
         return self._members[row]
 
     def as_listed(self, row: int) -> Any:
-        """Ranks of the group as its definition lists them, also if it holds all ranks."""
+        """Return ranks of the group as its definition lists them, also if it holds all ranks."""
         return self._as_listed[row]
 
     def first_member(self, row: int) -> int:
@@ -219,14 +225,16 @@ class GroupTable:
         return self._first[row]
 
     def position(self, row: int, rank: int) -> int | None:
-        """The rank's place in the group; None if it is not a member."""
+        """Return the rank's place in the group; None if it is not a member."""
         if row == 0:
             return rank if 0 <= rank < self._ranks else None
         places = np.flatnonzero(self._members[row] == rank)
         return int(places[0]) if len(places) else None
 
     def tables(self, axes: Any, queue_sets: Callable[[GroupShape], int]) -> tuple[Any, Any]:
-        """The group table but for `first_member`, and the ranks of all but the first group in a row."""
+        """Return the group table but for `first_member`, and the ranks of all but the first group in a
+        row.
+        """
         out = records.table(records.GROUP, len(self._members))
         for row in range(len(out)):
             out[row].members = len(self._members[row])

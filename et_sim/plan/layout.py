@@ -65,7 +65,7 @@ def sides_of_group(grid: LogicalGrid, members: Any) -> Layout:
 
 
 def classes_of_groups(grid: LogicalGrid, members: Any) -> Any:
-    """A number for each group (a row of ascending members): equal numbers, equal sides."""
+    """Return a number for each group (a row of ascending members): equal numbers, equal sides."""
     if not members.size:
         return np.zeros(0, np.int64)
     first = np.concatenate(_first_of_blocks(grid, members), axis=1)
@@ -92,7 +92,7 @@ def rings_through(blocks: Sequence[int]) -> tuple[Ring, ...]:
 
 
 def _outwards(grid: LogicalGrid) -> list[int]:
-    """The dimensions that have several NPUs; if there is none, the first."""
+    """Return the dimensions that have several NPUs; if there is none, the first."""
     return [number for number, dimension in enumerate(grid.dimensions) if dimension.npus > 1] or [0]
 
 
@@ -108,7 +108,7 @@ def _first_of_blocks(grid: LogicalGrid, members: Any) -> list[Any]:
 
 
 def _are_alike(sizes: Any, finest: Any) -> bool:
-    """Whether all blocks are equally large, and made of the same blocks below."""
+    """Return whether all blocks are equally large, and made of the same blocks below."""
     if (sizes != sizes[0]).any():
         return False
     if not len(finest) or len(sizes) == 1:

@@ -82,7 +82,7 @@ class WireBytes(Struct, frozen=True):
         return 2 if self.operation in TO_AND_FRO else 1
 
     def within(self, here: Fraction, *, is_only_port: bool = False) -> Fraction:
-        """Bytes that a rank sends within its node, which has so many ranks of the group."""
+        """Return bytes that a rank sends within its node, which has so many ranks of the group."""
         if self.algorithm == PAIRS:
             return self.size * (here - 1) / (self.ranks if is_only_port else here)
         if self.algorithm == RING:
@@ -98,7 +98,7 @@ class WireBytes(Struct, frozen=True):
         return self.passes * self.size * (self.ranks - 1) / self.ranks
 
     def between(self, sides: Sequence[int]) -> list[Fraction]:
-        """Bytes that leave a node along each side between nodes, the innermost first; not of pairs."""
+        """Return bytes that leave a node along each side between nodes, the innermost first; not of pairs."""
         links, before = list[Fraction](), 1  # of a tree, for each node
         for count in sides:
             links.append(Fraction(count - 1, before * count))
@@ -113,11 +113,11 @@ class WireBytes(Struct, frozen=True):
 
     @property
     def root_side(self) -> Operation | None:
-        """The operation, if a root has no part in some of its links."""
+        """Return the operation, if a root has no part in some of its links."""
         return self.operation if self.operation in FROM_OR_TO_ROOT else None
 
     def of_pairs(self, members: int) -> Fraction:
-        """Bytes that a rank sends to all others along a side, with what it passes on."""
+        """Return bytes that a rank sends to all others along a side, with what it passes on."""
         return self.size * (members - 1) / members
 
 
@@ -130,12 +130,12 @@ class Links(Struct, frozen=True):
 
     @property
     def differ(self) -> bool:
-        """Whether some do."""
+        """Return whether some do."""
         return self != Links()
 
 
 def with_own_bytes(program: StepProgram, links: Links, axis: Axis, is_root: Any) -> StepProgram:
-    """The program of a phase along an axis, with the bytes of each member; `is_root` is by member."""
+    """Return the program of a phase along an axis, with the bytes of each member; `is_root` is by member."""
     member = np.arange(len(is_root))
     place = member // axis.stride % axis.members
     order = np.array(axis.ring or range(axis.members))

@@ -83,12 +83,12 @@ class _WaySteps(Struct, frozen=True):
     beside: float = 0.0  # bytes per ns that its members send through the same port meanwhile, in the mean
 
     def message(self, size: int) -> int:
-        """Bytes of one of its messages, of so many in all."""
+        """Return bytes of one of its messages, of so many in all."""
         return max(-(-size // (self.steps * self.at_the_same_time)), 1)
 
     @property
     def is_heard_by_all(self) -> bool:
-        """Whether nobody completes it before everybody has begun."""
+        """Return whether nobody completes it before everybody has begun."""
         return self.at_once > 1 or len(self.distance) > 1 or self.steps >= self.way.members - 1
 
 
@@ -134,7 +134,7 @@ class LibraryPhases:
         return LibraryCollective(choice, nodes, processors, tuple(self._chunks(parts, time)))
 
     def is_within(self, way: Way) -> bool:
-        """Whether a way leads through a node."""
+        """Return whether a way leads through a node."""
         return self._has_node and way.dimension == 0 and way.own_rings <= 1 and way.axis >= 0
 
     def _nodes(self, ways: Sequence[Way], layout: Layout) -> tuple[int, int]:
@@ -151,7 +151,7 @@ class LibraryPhases:
         return nodes, least
 
     def _blocks(self, side: Side) -> tuple[int, ...]:
-        """Members of each node of a side through uneven nodes; (): it is another one."""
+        """Return members of each node of a side through uneven nodes; (): it is another one."""
         return side.blocks if side.uneven == 0 and self._has_node else ()
 
     def _parts(
@@ -200,7 +200,9 @@ class LibraryPhases:
     def _chunks(
         self, parts: tuple[list[_WaySteps], list[_WaySteps]], time_ns: int
     ) -> list[tuple[PacedPhase, ...]]:
-        """All bytes along one side each, and then a short message from each member that has sent none."""
+        """Return all bytes along one side each, and then a short message from each member that has sent
+        none.
+        """
         within, between = parts
         carried_ns = sum(self._carried_ns(part, part.message(part.size)) for part in (*within, *between))
         if carried_ns > time_ns:
@@ -230,7 +232,7 @@ class LibraryPhases:
         return chunks
 
     def _paced(self, parts: Sequence[_WaySteps], time_ns: int) -> list[PacedPhase]:
-        """Phases one after the other that take the time together, each its part by steps."""
+        """Return phases one after the other that take the time together, each its part by steps."""
         steps = sum(part.steps for part in parts)
         phases, before = [], 0
         for part in parts:
@@ -277,7 +279,7 @@ class LibraryPhases:
         return (2 if dimension.shape is Shape.SWITCH else 1) * dimension.latency_ns
 
     def _flight_ns(self, part: _WaySteps, size: int) -> int:
-        """A message while only its group sends; through uneven nodes, on the way from node to node.
+        """Return a message while only its group sends; through uneven nodes, on the way from node to node.
 
         Two that share a port get at least a half of it each.
         """
@@ -294,7 +296,9 @@ class LibraryPhases:
 def _between(
     sent: WireBytes, sides: Sequence[int], outer: Sequence[Way], blocks: Sequence[tuple[int, ...]]
 ) -> list[Fraction]:
-    """Bytes of a member along each of the ways between nodes; of uneven ones, over the rings through them."""
+    """Return bytes of a member along each of the ways between nodes; of uneven ones, over the rings through
+    them.
+    """
     if sent.algorithm == PAIRS:
         return [sent.of_pairs(way.members) for way in outer]
     here = Fraction(sent.ranks, sent.nodes)

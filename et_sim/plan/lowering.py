@@ -141,7 +141,7 @@ class Lowering:
         self.memory_server = memory.server_of_ranks(ranks) if memory else np.full_like(ranks, NO_SERVER)
 
     def _parts(self) -> list[TemplatePart]:
-        """All templates but those of custom collectives, which are behind."""
+        """Return all templates but those of custom collectives, which are behind."""
         nodes = np.asarray(self.nodes)
         return [
             TemplatePart(trace, nodes[first : first + len(trace)], first)
@@ -152,12 +152,14 @@ class Lowering:
 
     @property
     def inputs(self) -> tuple[tuple[str, str], ...]:
-        """The files of custom programs that were read: their paths and content hashes."""
+        """Return the files of custom programs that were read: their paths and content hashes."""
         return tuple(dict.fromkeys((*self._named_files, *self.customs.inputs)))
 
     @property
     def start_together(self) -> bool:
-        """Whether all ranks run one program, whose collectives are of all of them, and keep in step."""
+        """Return whether all ranks run one program, whose collectives are of all of them, and keep in
+        step.
+        """
         return (
             self.machine.system.behaviour.are_programs_in_step
             and len(self.workload.templates) == 1
@@ -172,7 +174,7 @@ def build_plan(workload: Workload, machine: Machine) -> Plan:
 
 
 def assemble(lowering: Lowering, actors: Actors) -> Plan:
-    """The plan of what the actors' representatives do."""
+    """Return the plan of what the actors' representatives do."""
     workload, machine, system = lowering.workload, lowering.machine, lowering.machine.system
     channel_tables = ChannelTables(workload, lowering.endpoints, actors)
     # Channels of the actors come first, so that an actor's place in them is its channel_first.
@@ -269,7 +271,7 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
 
 
 def _grid_of_groups(machine: Machine) -> LogicalGrid | None:
-    """The grid that groups are laid out on, if they are."""
+    """Return the grid that groups are laid out on, if they are."""
     is_laid_out = machine.system.behaviour.corrects(Correction.GROUPS_BY_DIMENSION)
     return machine.network.grid if is_laid_out else None
 
@@ -291,7 +293,7 @@ def _waiting_order(system: System) -> WaitingOrder:
 
 
 def _most_bytes(programs: dict[str, Any]) -> int:
-    """The largest message of any collective."""
+    """Return the largest message of any collective."""
     trees = programs["trees"]
     columns = (programs["transfers"]["bytes"], trees["up_bytes"], trees["down_bytes"])
     return max(int(column.max(initial=0)) for column in columns)
@@ -308,7 +310,7 @@ def _numbered(collectives: Any, nodes: Any) -> Any:
 
 
 def _bus(system: System, most_bytes: int) -> Any:
-    """The shared memory bus as a table of one row, or of none."""
+    """Return the shared memory bus as a table of one row, or of none."""
     if system.shared_bus is None:
         return records.table(records.BUS, 0)
     slowest = max(
@@ -365,7 +367,7 @@ def refuse_too_much_at_start(memory: LocalMemory | None, tensors: Sequence[Tenso
 
 
 def given_from_the_start(uses: TensorUses) -> dict[str, int]:
-    """Bytes of the tensors of a program that it reads and never writes: the first size mentioned."""
+    """Return bytes of the tensors of a program that it reads and never writes: the first size mentioned."""
     is_written = np.zeros(len(uses.names), np.bool_)
     is_written[uses.tensor[uses.is_write]] = True
     read = ~is_written[uses.tensor]

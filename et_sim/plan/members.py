@@ -33,7 +33,7 @@ class Actors(Struct, frozen=True, eq=False):
 
     @property
     def is_folded(self) -> bool:
-        """Whether any actor stands for several ranks."""
+        """Return whether any actor stands for several ranks."""
         return len(self.representative) < len(self.of_rank)
 
     @staticmethod
@@ -64,7 +64,7 @@ class MemberTables:
         self._extra: list[tuple[int, int, int]] = []
 
     def _rows(self) -> Any:
-        """The group row of every usage of every actor."""
+        """Return the group row of every usage of every actor."""
         rows = np.zeros(int(self.usage_first[-1]), np.int64)
         by_template = np.argsort(self._template, kind="stable")
         first = np.searchsorted(self._template[by_template], np.arange(len(self._used) + 1)).tolist()
@@ -82,7 +82,7 @@ class MemberTables:
         return rows
 
     def _number_small(self) -> tuple[Any, int]:
-        """Members by usages of groups that do not span the system, after those of all that do."""
+        """Return members by usages of groups that do not span the system, after those of all that do."""
         spanning = [row for row in range(len(self._groups)) if self._groups.spans_system(row)]
         self._spanning_first = {row: place * len(self._actors) for place, row in enumerate(spanning)}
         small = ~np.isin(self._row, spanning)
@@ -139,7 +139,7 @@ class MemberTables:
         )
 
     def _rows_of_members(self, row: int) -> Any:
-        """The row of every member's actor, found by the name under which the member uses the group."""
+        """Return the row of every member's actor, found by the name under which the member uses the group."""
         if row in self._spanning_first:
             return self._spanning_first[row] + self._actors.of_rank[self._groups.members(row)]
         name = self._groups.canonical_names[row]

@@ -44,7 +44,7 @@ def refuse_mismatches(problems: list[Problem]) -> None:
 
 
 def find_renumbered(plan: Plan, workload: Workload) -> list[Problem]:
-    """Collectives of all ranks that do not have the same number everywhere, as `GROUP_COUNTERS` says.
+    """Return collectives of all ranks that do not have the same number everywhere, as `GROUP_COUNTERS` says.
 
     `plan` has one actor per rank. Ranks wait for ever where the numbers are certain.
     """
@@ -105,7 +105,7 @@ def _numbers(plan: Plan, workload: Workload, template: int, rank: int) -> tuple[
 
 
 def _all_meet(plan: Plan, row: int) -> bool:
-    """Whether every rank waits for every other one in a collective, over some ranks in between."""
+    """Return whether every rank waits for every other one in a collective, over some ranks in between."""
     collective = plan.collectives[row]
     if int(collective["kind"]) in _ONE_WAY:
         return False

@@ -75,7 +75,7 @@ class TooLittleSaid(Struct):
         self.unsized += int(of_row[rows].sum())
 
     def notices(self) -> tuple[Notice, ...]:
-        """The notices for the user."""
+        """Return the notices for the user."""
         texts = []
         if self.first is not None:
             place, node = self.first
@@ -97,7 +97,7 @@ class TooLittleSaid(Struct):
 
 
 def _first_of(stack: Stack, rows: Any, places: Sequence[str]) -> tuple[str, str] | None:
-    """The place and the node of the first of these rows."""
+    """Return the place and the node of the first of these rows."""
     if not len(rows):
         return None
     at, _ = stack.where(int(rows[0]))
@@ -105,8 +105,8 @@ def _first_of(stack: Stack, rows: Any, places: Sequence[str]) -> tuple[str, str]
 
 
 def lower_nodes(stack: Stack, rules: NodeRules, rank: int, place: str) -> tuple[Any, Any]:
-    """The node table of templates, without children, collectives and channels, and of each kernel, over how
-    many processors it is spread if its arithmetic sets its time; else 0.
+    """Return the node table of templates, without children, collectives and channels, and of each kernel,
+    over how many processors it is spread if its arithmetic sets its time; else 0.
 
     `rank` runs one of them, or is to the machine as those that run them.
     """

@@ -57,7 +57,7 @@ class Chunks(NamedTuple):
 
 
 def split_into_chunks(operation: Operation, size: int, splits: int, ranks: int) -> list[Chunks]:
-    """The chunks of a collective as the reference cuts them.
+    """Return the chunks of a collective as the reference cuts them.
 
     A chunk holds at least one byte for every rank of the system, so small collectives grow; an
     all-gather and what goes over a tree are exempt, and their chunks hold at least one byte.
@@ -71,7 +71,7 @@ def split_into_chunks(operation: Operation, size: int, splits: int, ranks: int) 
 
 
 def split_exactly(size: int, splits: int) -> list[Chunks]:
-    """Chunks that add up to the size and differ by at most one byte, the larger ones first."""
+    """Return chunks that add up to the size and differ by at most one byte, the larger ones first."""
     if size == 0:
         return []
     chunk, larger = divmod(size, min(splits, size))
@@ -80,7 +80,9 @@ def split_exactly(size: int, splits: int) -> list[Chunks]:
 
 
 def split_whole(size: int, splits: int) -> list[Chunks]:
-    """The chunks as ASTRA-sim 1.0 cuts them: all of full size but the last, which holds what is left."""
+    """Return the chunks as ASTRA-sim 1.0 cuts them: all of full size but the last, which holds what is
+    left.
+    """
     if size == 0:
         return []
     chunk = max(size // splits, 1)
@@ -95,7 +97,7 @@ def bytes_to_cut(size: int, splits: int, runs: Sequence[Chunks]) -> int:
 
 
 def plan_phases(operation: Operation, size: int, order: Sequence[PhasePart], rules: Rules) -> list[PhaseStep]:
-    """The phases of one chunk of `size` bytes; it visits the dimensions in the given order."""
+    """Return the phases of one chunk of `size` bytes; it visits the dimensions in the given order."""
     both_ways = operation is Operation.ALL_REDUCE and rules.plan is AllReducePlan.LOCAL_BW_AWARE
     if both_ways and (len(order) > 1 or not rules.all_queues):
         return _inward_and_outward(size, order, rules)

@@ -129,7 +129,7 @@ class JointRequests:
 
     @property
     def are_any(self) -> bool:
-        """Whether there are any."""
+        """Return whether there are any."""
         return bool(self._most)
 
     def lower(

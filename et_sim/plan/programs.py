@@ -81,7 +81,7 @@ class _Column:
         return self._rows - len(block)
 
     def whole(self) -> Any:
-        """All blocks as one table."""
+        """Return all blocks as one table."""
         return np.concatenate(self._blocks).view(np.recarray)
 
 
@@ -213,7 +213,7 @@ class ProgramRows:
         self._programs: list[tuple[Program, int]] = []  # with the dimension it runs along
 
     def add(self, program: Program, dimension: int) -> int:
-        """The row of one more program."""
+        """Return the row of one more program."""
         if len(self._programs) == MOST_PROGRAMS:
             raise MachineError(
                 f"the workload has more than {MOST_PROGRAMS} collective phases that differ in size",
@@ -232,7 +232,7 @@ class ProgramRows:
         return self._rows[key]
 
     def paced(self, program: StepProgram, axis: int) -> int:
-        """The row of a program at a pace of its own; equal ones share it."""
+        """Return the row of a program at a pace of its own; equal ones share it."""
         time_ns = program.transfers.time_ns
         assert time_ns is not None
         own = () if program.own is None else (program.own.sent, program.own.received)
@@ -270,13 +270,13 @@ class ProgramRows:
 
     @property
     def have_own_steps(self) -> bool:
-        """Whether members of some program send bytes of their own."""
+        """Return whether members of some program send bytes of their own."""
         return any(
             isinstance(program, StepProgram) and program.own is not None for program, _ in self._programs
         )
 
     def tables(self, local_mem_bw: float) -> dict[str, Any]:
-        """The program, step, transfer and tree tables."""
+        """Return the program, step, transfer and tree tables."""
         return program_tables(self._programs, local_mem_bw)
 
 

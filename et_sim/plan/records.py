@@ -95,12 +95,12 @@ class WaitingOrder(IntEnum):
 
 
 def record(*fields: tuple[str, str | np.dtype[Any]]) -> np.dtype[Any]:
-    """An aligned record type; a field may be a record in turn."""
+    """Return an aligned record type; a field may be a record in turn."""
     return np.dtype(list(fields), align=True)
 
 
 def lines(*fields: tuple[str, str | np.dtype[Any]]) -> np.dtype[Any]:
-    """The same, as long as a number of lines of the cache."""
+    """Return the same, as long as a number of lines of the cache."""
     short: Any = record(*fields)
     formats, offsets = zip(*(short.fields[name][:2] for name in short.names), strict=True)
     size = -(-short.itemsize // LINE_BYTES) * LINE_BYTES
@@ -367,7 +367,7 @@ class Plan:
 
     @property
     def most_collectives(self) -> int:
-        """Collectives of the template that has most."""
+        """Return collectives of the template that has most."""
         return most_of_a_template(self, self.nodes["action"] == Action.COLLECTIVE)
 
     @property
@@ -378,7 +378,9 @@ class Plan:
 
     @property
     def queue_sets(self) -> int:
-        """Sets of queues that a member has at most: one for each dimension, and for rings of their own."""
+        """Return sets of queues that a member has at most: one for each dimension, and for rings of their
+        own.
+        """
         return max(self.dimensions, int(self.groups["queue_sets"].max(initial=0)))
 
     @property
@@ -389,12 +391,12 @@ class Plan:
 
     @property
     def largest_custom(self) -> int:
-        """Nodes of the largest program of a custom collective."""
+        """Return nodes of the largest program of a custom collective."""
         return int(self.templates["nodes"][self.customs["template"]].max(initial=0))
 
     @property
     def largest_message(self) -> int:
-        """Bytes of the largest message that the run may send."""
+        """Return bytes of the largest message that the run may send."""
         sizes = [int(of["bytes"].max(initial=REQUEST_BYTES)) for of in (self.steps, self.channels)]
         sizes += [int(self.trees[way].max(initial=0)) for way in ("up_bytes", "down_bytes")]
         gathered = self.programs["up_each"] * self.programs["members"]
@@ -408,19 +410,19 @@ def lane_limits(streams: tuple[int, ...] = ()) -> Any:
 
 
 def most_of_a_template(plan: Plan, of_node: Any) -> int:
-    """The largest sum of a column over the nodes of a template."""
+    """Return the largest sum of a column over the nodes of a template."""
     summed = np.concatenate(([0], np.cumsum(of_node, dtype=np.int64)))
     first = plan.templates["node_first"]
     return int((summed[first + plan.templates["nodes"]] - summed[first]).max(initial=0))
 
 
 def table(dtype: np.dtype[Any], rows: int) -> Any:
-    """A zeroed record array."""
+    """Return a zeroed record array."""
     return zeros((rows,), dtype).view(np.recarray)
 
 
 def zeros(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-    """An array that begins where a line of the cache does; a large one has pages of its own."""
+    """Return an array that begins where a line of the cache does; a large one has pages of its own."""
     size = math.prod(shape) * dtype.itemsize
     if size >= MAPPED_BYTES:
         return np.frombuffer(_pages(size), dtype).reshape(shape)
@@ -443,7 +445,7 @@ def _pages(size: int) -> mmap.mmap:
 
 
 def filled(dtype: np.dtype[Any], rows: Sequence[tuple[Any, ...]]) -> Any:
-    """A record array of rows that are there one by one."""
+    """Return a record array of rows that are there one by one."""
     made = table(dtype, len(rows))
     for row, values in enumerate(rows):
         made[row] = values

@@ -44,7 +44,7 @@ class Moved:
 
     @property
     def is_any(self) -> bool:
-        """Whether anything moves."""
+        """Return whether anything moves."""
         return self.stores + self.loads > 0
 
     def with_moves(self, moves: Spills, ranks: int) -> Moved:
@@ -72,7 +72,7 @@ class Spilled(Struct, frozen=True, eq=False):
     too_large: dict[int, tuple[int, int]]  # by template: the first row whose tensors do not fit, and bytes
 
     def too_large_on(self, rank: int) -> tuple[int, str, int] | None:
-        """The first node of a rank that no spilling helps: its id, its name, and what it needs."""
+        """Return the first node of a rank that no spilling helps: its id, its name, and what it needs."""
         template = int(self.workload.template_of_rank[rank])
         if template not in self.too_large:
             return None
@@ -89,7 +89,7 @@ def moved_in(system: System, moves: Spilled | None) -> Moved | None:
 
 
 def spilled(workload: Workload, lowering: Lowering, memory: LocalMemory) -> Spilled:
-    """The workload with moves; `lowering` is of it, without them."""
+    """Return the workload with moves; `lowering` is of it, without them."""
     from et_sim.memory.spilling import spills
 
     templates, too_large, moved = list(workload.templates), {}, Moved()
@@ -109,7 +109,7 @@ def spilled(workload: Workload, lowering: Lowering, memory: LocalMemory) -> Spil
 
 
 def _turns(trace: Trace, lowering: Lowering, rank: int, order: list[int]) -> tuple[IntColumn, IntColumn]:
-    """Dependencies between communication nodes that share a lane: (before, after).
+    """Return dependencies between communication nodes that share a lane: (before, after).
 
     Where k nodes find room in it, each comes after the one that is k places before it.
     """

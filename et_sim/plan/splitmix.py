@@ -12,7 +12,7 @@ _BITS_OF_A_DOUBLE = 53
 
 
 def splitmix64(values: Any, seed: int) -> Any:
-    """Every integer as 64 bits that look random (SplitMix64)."""
+    """Return every integer as 64 bits that look random (SplitMix64)."""
     with np.errstate(over="ignore"):
         x = np.asarray(values).astype(np.uint64) + np.uint64((seed + 1) * GOLDEN & _MASK)
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

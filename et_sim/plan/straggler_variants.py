@@ -51,11 +51,11 @@ class FactorTable:
 
     @property
     def are_any(self) -> bool:
-        """Whether there are any."""
+        """Return whether there are any."""
         return bool(self._entries)
 
     def classes(self) -> Any | None:
-        """A number per rank, equal where all factors are; None: they are everywhere."""
+        """Return a number per rank, equal where all factors are; None: they are everywhere."""
         factors: dict[tuple[WorkKind, str | None], Any] = {}
         for entry, concerned in zip(self._entries, self._concerned, strict=True):
             for kind, factor in entry.factors.items():
@@ -228,7 +228,7 @@ class StragglerVariants:
 
     @property
     def change_times(self) -> bool:
-        """Whether any node may take another time than the plan says without them."""
+        """Return whether any node may take another time than the plan says without them."""
         return self._factor is not None or self._time_factors.are_any
 
     def apply(self, nodes: Any, trace: Trace, rank: int) -> None:
@@ -280,14 +280,14 @@ class StragglerVariants:
 
 
 def _refined(code: Any, column: Any) -> Any:
-    """A number for each distinct pair, in the order of the codes."""
+    """Return a number for each distinct pair, in the order of the codes."""
     values, inverse = np.unique(column, return_inverse=True)
     pairs = np.asarray(code, np.int64) * len(values) + inverse.reshape(-1)
     return np.unique(pairs, return_inverse=True)[1].reshape(-1)
 
 
 def _drawn(straggler: Straggler, rank: int, node_id: Any) -> Any:
-    """The factors of nodes, from nothing but seed, rank and node."""
+    """Return the factors of nodes, from nothing but seed, rank and node."""
     of_rank = splitmix64(
         splitmix64(rank, straggler.seed), 0
     )  # one after the other, so that none can stand for another

@@ -186,7 +186,7 @@ def slowing_of(parts: Sequence[TemplatePart], nodes: int, overlap: tuple[SlowedW
 
 
 def occupation_of(parts: Sequence[TemplatePart], nodes: int, of_kernels: Any, held: Any) -> tuple[Any, Any]:
-    """The same, of the processors that collectives hold, in the order of the plan's collectives.
+    """Return the same, of the processors that collectives hold, in the order of the plan's collectives.
 
     `of_kernels`: of each node of the parts, over how many it is spread; 0: it does not mind.
 

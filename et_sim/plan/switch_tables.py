@@ -25,7 +25,7 @@ from et_sim.plan.members import Actors
 
 
 def can_be_folded(collectives: CollectiveTables, grid: LogicalGrid) -> bool:
-    """Whether all trees along an axis or of a name are regular and cost the same."""
+    """Return whether all trees along an axis or of a name are regular and cost the same."""
     every = [_lines(grid, axis) for axis in collectives.switches.axes]
     every += [collectives.switches.lines(*place) for place in collectives.switches.groups]
     for lines in every:
@@ -40,7 +40,7 @@ def can_be_folded(collectives: CollectiveTables, grid: LogicalGrid) -> bool:
 
 
 def _lines(grid: LogicalGrid, axis: int) -> Any:
-    """The ranks of every line along an axis; the last axis goes through all of them."""
+    """Return the ranks of every line along an axis; the last axis goes through all of them."""
     if axis == len(grid.dimensions):
         return np.arange(grid.ranks)[None, :]
     stride, members = grid.strides[axis], grid.dimensions[axis].npus
@@ -120,7 +120,7 @@ class SwitchTables:
         return branches
 
     def finish(self) -> dict[str, Any]:
-        """The tables by their names in the plan."""
+        """Return the tables by their names in the plan."""
         return {
             "switches": records.filled(records.SWITCH, self._switches),
             "branches": records.filled(records.BRANCH, self._branches),
@@ -129,7 +129,9 @@ class SwitchTables:
 
 
 def _merged(tree: SwitchTree) -> tuple[SwitchTree, int]:
-    """A regular tree with one switch for each level, on the lowest of which all hang; a rank that does."""
+    """Return a regular tree with one switch for each level, on the lowest of which all hang; a rank that
+    does.
+    """
     chain, at = [0], 0
     while not tree.switches[at].ranks:
         at = next(place for place, switch in enumerate(tree.switches) if switch.parent == at)
@@ -151,7 +153,7 @@ def switch_tables(
     members: int,
     slots: Any,
 ) -> dict[str, Any]:
-    """All trees of a plan; `group_members` are the rows of the listed members, `members` all rows."""
+    """Return all trees of a plan; `group_members` are the rows of the listed members, `members` all rows."""
     tables = SwitchTables(actors, group_members, members, len(grid.dimensions) + 1, slots)
     for axis in collectives.switches.axes:
         tables.add_axis(collectives, grid, axis)

@@ -106,7 +106,7 @@ def _slowdown(duration: int | None, isolated: int | None) -> float | None:
 
 
 def _machine_of(machine: Machine, workload: Workload, job: Job) -> Machine:
-    """The machine without stragglers that are about nodes of other jobs."""
+    """Return the machine without stragglers that are about nodes of other jobs."""
     stragglers = tuple(
         straggler for straggler in machine.system.stragglers if _concerns(straggler, workload, job)
     )

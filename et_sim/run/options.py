@@ -70,7 +70,7 @@ class RunOptions:
 
     @property
     def machine_name(self) -> str:
-        """The preset, and the files in its place or besides; of what is no file, that it is given."""
+        """Return the preset, and the files in its place or besides; of what is no file, that it is given."""
         given = {name: getattr(self, name) for name in MACHINE}
         files = [
             Path(part).name if isinstance(part, str | Path) else f"a {name} of its own"

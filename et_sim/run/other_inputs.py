@@ -81,7 +81,7 @@ class LayerFileRun:
 
 
 def workload_without_machine(path: str | Path, ranks: int | None) -> Workload:
-    """A layer file for `ranks` ranks, to be inspected only."""
+    """Return a layer file for `ranks` ranks, to be inspected only."""
     from et_sim.layerfile import layer_workload, read_layer_file
 
     layer_file = read_layer_file(path)
@@ -95,7 +95,9 @@ def workload_without_machine(path: str | Path, ranks: int | None) -> Workload:
 
 
 def _cut(machine: Machine, sizes: tuple[int, ...], level_of: tuple[int, ...]) -> Machine:
-    """The machine with dimensions that model- and data-parallel groups divide; algorithms go with them."""
+    """Return the machine with dimensions that model- and data-parallel groups divide; algorithms go with
+    them.
+    """
     network = machine.network
     if len(sizes) == len(network.grid.dimensions):
         return machine
@@ -117,7 +119,9 @@ def _cut(machine: Machine, sizes: tuple[int, ...], level_of: tuple[int, ...]) ->
 
 
 def read_alone(path: str | Path) -> Workload:
-    """The traces that are there: of a prefix all files, whichever ranks they are of, or a single file."""
+    """Return the traces that are there: of a prefix all files, whichever ranks they are of, or a single
+    file.
+    """
     files = traces_of(path)
     if not files:
         return read_workload(path)
@@ -141,7 +145,7 @@ def refuse_without_times(workload: Workload) -> None:
 
 
 def machine_alone(machine: Machine, ranks: int) -> Machine:
-    """The machine without communication."""
+    """Return the machine without communication."""
     network = machine.network
     if network.ranks != ranks:
         one_ring = {"topology": ["Ring"], "npus_count": [ranks], "bandwidth": [1.0], "latency": [0.0]}

@@ -156,5 +156,5 @@ class _Trials:
 
 
 def size_of(plan: Plan) -> int:
-    """Messages and nodes to be simulated."""
+    """Return messages and nodes to be simulated."""
     return expected_messages(plan) + int(plan.templates["nodes"][plan.actors["template"]].sum())

@@ -108,7 +108,7 @@ class Result(RecordedRun):
 
     @cached_property
     def timeline(self) -> Any:
-        """The timeline as a pyarrow.Table: one row per executed node per actor."""
+        """Return the timeline as a pyarrow.Table: one row per executed node per actor."""
         return self.table("timeline")
 
     @cached_property
@@ -127,13 +127,13 @@ class Result(RecordedRun):
         return table
 
     def to_pandas(self, table: str = "timeline") -> Any:
-        """A table as a pandas.DataFrame; whole numbers stay whole where some are missing."""
+        """Return a table as a pandas.DataFrame; whole numbers stay whole where some are missing."""
         from et_sim.run.screens import as_frame
 
         return as_frame(self.table(table))
 
     def to_polars(self, table: str = "timeline") -> Any:
-        """The same as a polars.DataFrame."""
+        """Return the same as a polars.DataFrame."""
         from et_sim.run.screens import library
 
         return library("polars").from_arrow(self.table(table))

@@ -65,7 +65,7 @@ def plain(summary: dict[str, Any]) -> str:
 
 
 def html(summary: dict[str, Any]) -> str:
-    """The same for a notebook."""
+    """Return the same for a notebook."""
     makespan, *facts = map(escape, _facts(summary))
     entries, more = _shown(summary)
     head = "".join(f"<th {CELL}>{title}</th>" for _, title in FIGURES)
@@ -86,7 +86,7 @@ def _facts(summary: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _shown(summary: dict[str, Any]) -> tuple[list[dict[str, Any]], str]:
-    """Entries of the ranks that finish last, and how many there are besides."""
+    """Return entries of the ranks that finish last, and how many there are besides."""
     last = summary["makespan_ns"] + 1
     entries = sorted(summary["per_rank"], key=lambda entry: -(entry["finish_ns"] or last))
     hidden = len(entries) - SHOWN

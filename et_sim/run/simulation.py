@@ -54,7 +54,7 @@ Given = str | Path | Workload | Mapping[str, Any]  # a mapping: the keys of a jo
 
 
 def unchanged(machine: Machine) -> Machine:
-    """The machine as it was read."""
+    """Return the machine as it was read."""
     return machine
 
 
@@ -98,7 +98,7 @@ class Task(Struct, frozen=True, eq=False):
     given: SingleWorkload = ""  # the workload as it was read, or a layer file, which is read for the machine
 
     def network_model(self) -> NetworkModel:
-        """The model on the machine's network; refuses what it cannot do."""
+        """Return the model on the machine's network; refuses what it cannot do."""
         return model_of(self.model, self.machine)
 
 
@@ -189,7 +189,9 @@ def _host_times(workload: Workload, machine: Machine) -> tuple[float, float]:
 
 
 def _named(machine: Machine, options: RunOptions, *, tracks: bool) -> Machine:
-    """A machine that is known by its name, and has a capacity, tracks memory only if there are tensors."""
+    """Return a machine that is known by its name, and has a capacity, tracks memory only if there are
+    tensors.
+    """
     given: object = options.system
     is_its_own = given is None or (isinstance(given, Source) and given.place == options.machine)
     if tracks or options.machine is None or not is_its_own or options.when_full is not None:
@@ -204,7 +206,7 @@ def _named(machine: Machine, options: RunOptions, *, tracks: bool) -> Machine:
 
 
 def _retiming(machine: Machine) -> Machine:
-    """The machine, which times recorded kernels, too."""
+    """Return the machine, which times recorded kernels, too."""
     if not machine.system.replay_recorded:
         raise UsageError(
             "--retime has no effect: this system does not keep the times of recorded kernels",
@@ -218,7 +220,7 @@ def _retiming(machine: Machine) -> Machine:
 
 
 def is_layer_file(workload: Any) -> bool:
-    """Whether a workload is given as a layer file."""
+    """Return whether a workload is given as a layer file."""
     if not isinstance(workload, str | Path):
         return False
     from et_sim.layerfile import looks_like_layer_file
@@ -227,7 +229,7 @@ def is_layer_file(workload: Any) -> bool:
 
 
 def is_several(workload: Given) -> bool:
-    """Whether several jobs are given, whatever the form."""
+    """Return whether several jobs are given, whatever the form."""
     if isinstance(workload, Workload):
         return bool(workload.jobs)
     return isinstance(workload, Mapping) or kind_of(Path(workload)) is Kind.JOBS
@@ -314,7 +316,9 @@ def simulated(
 
 
 def moves_needed(workload: Workload, lowering: Lowering, outcome: Outcome) -> Spilled | None:
-    """The workload with moves to remote memory, if the machine allows them and a run of it shows the need."""
+    """Return the workload with moves to remote memory, if the machine allows them and a run of it shows the
+    need.
+    """
     memory = lowering.machine.system.local_memory
     if memory is None or memory.when_full is not WhenFull.SPILL:
         return None
@@ -330,7 +334,7 @@ def simulated_in_memory(
     watch: Watcher,
     recorder: Recorder,
 ) -> tuple[Lowering, Outcome, Spilled | None]:
-    """The same, and if memory gets full, again with tensors that wait in remote memory."""
+    """Return the same, and if memory gets full, again with tensors that wait in remote memory."""
     outcome = simulated(lowering, model, may_fold, watch, recorder)
     moves = moves_needed(workload, lowering, outcome)
     if moves is None:
@@ -351,7 +355,7 @@ class Carried(Struct, frozen=True, eq=False):
 
     @property
     def is_stopped(self) -> bool:
-        """Whether the machine stops it where memory is full."""
+        """Return whether the machine stops it where memory is full."""
         return self.full is not None and self.full.stopped
 
 
@@ -401,7 +405,7 @@ def fewest_actors(
 
 
 def _can_tell_apart(workload: Workload) -> bool:
-    """Whether a stalled run is small enough to repeat it rank by rank, so that it can be explained."""
+    """Return whether a stalled run is small enough to repeat it rank by rank, so that it can be explained."""
     return workload.ranks <= MOST_RANKS_EXPLAINED
 
 
@@ -429,6 +433,8 @@ def profile_facts(task: Task) -> dict[str, Any]:
 
 
 def is_worth_a_look(task: Task, outcome: Outcome) -> bool:
-    """Whether the corrected profile is of interest: the other one was not chosen, or it came to a stop."""
+    """Return whether the corrected profile is of interest: the other one was not chosen, or it came to a
+    stop.
+    """
     is_reference = task.machine.system.behaviour.profile is Profile.REFERENCE
     return is_reference and (task.profile_named_by is NamedBy.NOBODY or not outcome.is_complete)

@@ -60,7 +60,7 @@ class Variations:
         return task
 
     def inputs(self) -> set[tuple[str, str]]:
-        """Names and digests of all files that are read."""
+        """Return names and digests of all files that are read."""
         task = self.task()
         named = Lowering(task.workload, task.machine).inputs
         files = (*task.machine.inputs, *named, *task.workload.inputs)

@@ -68,7 +68,7 @@ def in_order(
     seconds: float = 0.0,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Outcome]:
-    """The results of tasks that share nothing, in their order, or the first refusal in it.
+    """Yield the results of tasks that share nothing, in their order, or the first refusal in it.
 
     This process works, and others beside it where there are processors for them and enough is left to do.
     `do` is what `begin(given)` would be here, `seconds` what a task takes if that is known before. `tell` is
@@ -298,7 +298,7 @@ def _feed(worker: _Worker, left: deque[Numbered]) -> None:
 
 
 def _robbed(workers: Iterable[_Worker]) -> Numbered | None:
-    """The first task that a worker has not begun, for this process, which has nothing else to do."""
+    """Return the first task that a worker has not begun, for this process, which has nothing else to do."""
     waiting = [worker for worker in workers if len(worker.tasks) > 1]
     if not waiting:
         return None
@@ -308,7 +308,7 @@ def _robbed(workers: Iterable[_Worker]) -> Numbered | None:
 
 
 def _attempted(do: Callable[[Any], Any], task: Any) -> Any:
-    """The result, or what is refused."""
+    """Return the result, or what is refused."""
     try:
         return do(task)
     except EtSimError as error:
@@ -316,7 +316,7 @@ def _attempted(do: Callable[[Any], Any], task: Any) -> Any:
 
 
 def _received(worker: _Worker) -> tuple[Any, int] | None:
-    """A result and the worker's memory; None: it has ended."""
+    """Return a result and the worker's memory; None: it has ended."""
     try:
         result, memory = worker.connection.recv()
     except (EOFError, ConnectionError):

@@ -58,7 +58,7 @@ class Policy:
 
     @property
     def is_chunked(self) -> bool:
-        """Whether prompts are worked on in parts."""
+        """Return whether prompts are worked on in parts."""
         return self.name == CHUNKED
 
 
@@ -83,7 +83,7 @@ class Sequence(Struct, eq=False):
 
     @property
     def known(self) -> int:
-        """Tokens of the prompt, and those that followed."""
+        """Return tokens of the prompt, and those that followed."""
         return self.request.prompt + self.produced
 
     @property
@@ -93,12 +93,12 @@ class Sequence(Struct, eq=False):
 
     @property
     def is_done(self) -> bool:
-        """Whether it has all the tokens it asked for."""
+        """Return whether it has all the tokens it asked for."""
         return self.produced == self.request.output
 
     @property
     def left(self) -> int:
-        """Tokens to be worked on, if the cache is never lost."""
+        """Return tokens to be worked on, if the cache is never lost."""
         return self.request.prompt + self.request.output - 1 - self.cached
 
 
@@ -137,7 +137,7 @@ class Batcher:
         return self.blocks - self.free
 
     def fits(self, tokens: int) -> bool:
-        """Whether a sequence with this number of cached tokens could ever run."""
+        """Return whether a sequence with this number of cached tokens could ever run."""
         return blocks_for(tokens, self.policy.block) <= self.blocks
 
     # Beginning and ending.
@@ -170,7 +170,7 @@ class Batcher:
         return is_place and not self._is_full and needed <= self.free
 
     def _take(self) -> Sequence:
-        """The first that waits, with blocks for all that it knows."""
+        """Return the first that waits, with blocks for all that it knows."""
         sequence = self.waiting.popleft()
         sequence.blocks = blocks_for(sequence.known, self.policy.block)
         self.free -= sequence.blocks
@@ -205,7 +205,7 @@ class Batcher:
         return shares
 
     def _single_tokens(self) -> list[Share]:
-        """A token of each sequence whose prompt is cached, as far as there are blocks."""
+        """Return a token of each sequence whose prompt is cached, as far as there are blocks."""
         shares: list[Share] = []
         at = 0
         while at < len(self.running):

@@ -46,7 +46,7 @@ class CachePool(Struct, frozen=True):
 
     @property
     def end(self) -> int:
-        """The first rank after it."""
+        """Return the first rank after it."""
         return self.first_rank + self.replicas * self.ranks
 
     def place(self, replica: int) -> Place:
@@ -57,7 +57,7 @@ class CachePool(Struct, frozen=True):
 def make_pool(
     model: Model, plan: Plan, work: str, replicas: int, after: int, capacity_bytes: int, policy: Policy
 ) -> CachePool:
-    """A pool behind the ranks before `after`; `capacity_bytes`: of weights and cache, on an NPU."""
+    """Return a pool behind the ranks before `after`; `capacity_bytes`: of weights and cache, on an NPU."""
     check(model, plan)
     if not 1 <= replicas <= 10**6:
         raise UsageError(f"{replicas} replicas", remedy="give a number from 1 up")

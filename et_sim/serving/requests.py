@@ -34,7 +34,7 @@ class Request(NamedTuple):
 
 
 def read_requests(given: str, seed: int | None = None) -> tuple[Request, ...]:
-    """The requests of a file, or made by a rule, in the order of arrival; `seed` is of a rule only."""
+    """Return the requests of a file, or made by a rule, in the order of arrival; `seed` is of a rule only."""
     is_rule = given.startswith(POISSON)
     if seed is not None and not is_rule:
         raise UsageError("--seed is given, and the requests are those of a file", remedy="leave it out")

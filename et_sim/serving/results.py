@@ -130,7 +130,7 @@ class Serving:
     rates: Costs | None = None  # of an NPU
 
     def requests(self) -> dict[str, Any]:
-        """Columns of the table of requests."""
+        """Return columns of the table of requests."""
         columns = {
             "request": [sequence.request.number for sequence in self.served],
             "prompt_tokens": [sequence.request.prompt for sequence in self.served],
@@ -155,7 +155,7 @@ class Serving:
         return table
 
     def passes(self) -> dict[str, Any]:
-        """Columns of the table of passes."""
+        """Return columns of the table of passes."""
         rows = np.array(self.iterations, np.int64).reshape(-1, len(Iteration._fields))
         table: dict[str, Any] = dict(zip(Iteration._fields, rows.T, strict=True))
         number = np.repeat(np.arange(len(self.pools)), [pool.replicas for pool in self.pools])
@@ -166,7 +166,7 @@ class Serving:
         return table
 
     def summary(self) -> dict[str, Any]:
-        """The content of summary.json."""
+        """Return the content of summary.json."""
         of = self.requests()
         first, last = int(of["arrival_ns"].min()), int(of["finish_ns"].max())
         span = max(last - first, 1)

@@ -60,12 +60,12 @@ class Range:
 
     @property
     def is_logarithmic(self) -> bool:
-        """Whether equal steps multiply."""
+        """Return whether equal steps multiply."""
         return self.scale == SCALES[1]
 
     @property
     def is_whole(self) -> bool:
-        """Whether its numbers are integers."""
+        """Return whether its numbers are integers."""
         return isinstance(self.first, int) and isinstance(self.last, int)
 
     def values(self) -> tuple[int | float, ...]:
@@ -81,7 +81,9 @@ class Range:
         return round(value) if self.is_whole else value
 
     def at(self, share: float) -> int | float:
-        """The number at a share of the way, from 0 to just below 1: every whole number has the same part."""
+        """Return the number at a share of the way, from 0 to just below 1: every whole number has the same
+        part.
+        """
         if not self.is_whole:
             return self._between(share)
         if self.is_logarithmic:
@@ -104,13 +106,13 @@ class Axis(Struct, frozen=True):
 
     @property
     def values(self) -> tuple[Any, ...] | None:
-        """All of them; None: a range without a count."""
+        """Return all of them; None: a range without a count."""
         if self.range is None:
             return self.listed
         return None if self.range.count is None else self.range.values()
 
     def at(self, share: float) -> Any:
-        """The value at a share of the way through them, from 0 to just below 1."""
+        """Return the value at a share of the way through them, from 0 to just below 1."""
         values = self.values
         if values is None:
             assert self.range is not None
@@ -119,7 +121,7 @@ class Axis(Struct, frozen=True):
 
 
 def grid(axes: Sequence[Axis], zipped: Sequence[Sequence[str]]) -> Iterator[Values]:
-    """Every combination; the last axis changes fastest."""
+    """Yield every combination; the last axis changes fastest."""
     for axis in axes:
         if axis.values is None:
             raise InputError(
@@ -142,7 +144,7 @@ def grid(axes: Sequence[Axis], zipped: Sequence[Sequence[str]]) -> Iterator[Valu
 def _bundles(
     axes: Sequence[Axis], zipped: Sequence[Sequence[str]]
 ) -> list[tuple[list[int], list[tuple[Any, ...]]]]:
-    """Numbers of axes that advance together, and their values, in the order of their first axes."""
+    """Return numbers of axes that advance together, and their values, in the order of their first axes."""
     number_of = {axis.name: number for number, axis in enumerate(axes)}
     bundles: list[tuple[list[int], list[tuple[Any, ...]]]] = []
     for number, axis in enumerate(axes):
@@ -162,7 +164,7 @@ def _bundles(
 
 
 def sample(axes: Sequence[Axis], method: str, points: int, seed: int) -> Iterator[Values]:
-    """Some points; equal seeds give equal ones."""
+    """Yield some points; equal seeds give equal ones."""
     random = Random(seed)
     if method == "random":
         for _ in range(points):

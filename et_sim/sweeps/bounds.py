@@ -40,7 +40,7 @@ class Bounder(Struct):
     _known: dict[Any, Bound] = field(default_factory=dict)
 
     def of(self, values: Values) -> Bound | None:
-        """The bounds of a point; None: none are known. What cannot be simulated is refused."""
+        """Return the bounds of a point; None: none are known. What cannot be simulated is refused."""
         inputs = self.space.inputs(values)
         if not isinstance(inputs.workload, Mapping) or not is_language_model(inputs.workload):
             return None
@@ -81,7 +81,7 @@ class Bounder(Struct):
 
 
 def _system(inputs: Inputs) -> System:
-    """The system in the profile in which it is simulated."""
+    """Return the system in the profile in which it is simulated."""
     given: dict[str, Any] = dict(inputs.parts)
     parts = RunOptions(machine=inputs.machine, when_full=inputs.when_full, **given).parts
     machine = read_machine(**parts, profile=inputs.profile)

@@ -165,7 +165,7 @@ def _check_versions(client: Any) -> None:
 
 
 def _connected(where: str) -> Any:
-    """A client."""
+    """Return a client."""
     try:
         from distributed import Client
     except ImportError:

@@ -48,7 +48,7 @@ def digest_of(content: Any) -> str:
 
 
 def texts_in(content: Any) -> Iterator[str]:
-    """All texts in plain values; keys are none."""
+    """Yield all texts in plain values; keys are none."""
     left = [content]
     while left:
         value = left.pop()
@@ -100,7 +100,7 @@ class NamedFiles:
 
 
 def _files_named(folder: Path, name: str) -> list[Path]:
-    """A file, or the traces of a prefix."""
+    """Return a file, or the traces of a prefix."""
     if not 0 < len(name) <= LONGEST_NAME or "\0" in name:
         return []
     path = folder / name

@@ -63,7 +63,9 @@ class Evaluator:
         self._files = space.files()
 
     def row(self, task: Task) -> dict[str, Any]:
-        """The figures of a task's row; refuses to work with other inputs than the task was given for."""
+        """Return the figures of a task's row; refuses to work with other inputs than the task was given
+        for.
+        """
         try:
             inputs = self._space.inputs(task.values, task.model)
         except EtSimError as error:
@@ -77,7 +79,7 @@ class Evaluator:
 
 
 def evaluate(inputs: Inputs, workshop: Workshop, save: str | None = None) -> dict[str, Any]:
-    """The figures of a row, JSON's values; what cannot be simulated is a row with its reason.
+    """Return the figures of a row, JSON's values; what cannot be simulated is a row with its reason.
 
     `save`: the directory that the whole run is written to.
     """
@@ -99,7 +101,7 @@ def evaluate(inputs: Inputs, workshop: Workshop, save: str | None = None) -> dic
 
 
 def refused(error: EtSimError) -> dict[str, Any]:
-    """The row of a point that cannot be simulated."""
+    """Return the row of a point that cannot be simulated."""
     return {"status": REFUSED, "error": str(error), "warnings": []}
 
 
@@ -170,7 +172,7 @@ class Runner(Protocol):
     """Evaluates tasks; closing the iterator ends what is under way."""
 
     def run(self, tasks: Sequence[Task]) -> Iterator[Sequence[Done]]:
-        """Some tasks after others, as they are done."""
+        """Return some tasks after others, as they are done."""
 
     def close(self) -> None:
         """No more tasks."""
@@ -230,7 +232,7 @@ class Alone(Struct, frozen=True):
     space: Space
 
     def run(self, tasks: Sequence[Task]) -> Iterator[Sequence[Done]]:
-        """Each by itself."""
+        """Yield each by itself."""
         do = begin(self.space)
         for task in tasks:
             yield [do(task)]

@@ -50,7 +50,7 @@ class Condition(Struct, frozen=True):
     axes: Mapping[str, str]  # identifiers in the tree, and the axes that they stand for
 
     def holds(self, values: Mapping[str, Any]) -> bool:
-        """Whether it holds for these values of the axes."""
+        """Return whether it holds for these values of the axes."""
         try:
             value = _value(self.tree, {name: values[axis] for name, axis in self.axes.items()})
         except (ArithmeticError, TypeError, ValueError, RecursionError) as error:
@@ -66,7 +66,7 @@ class Condition(Struct, frozen=True):
 
 
 def parse_condition(text: str, axes: Sequence[str], noun: str = "axis") -> Condition:
-    """The condition that a text says, of axes with these names; `what` is what a name stands for."""
+    """Return the condition that a text says, of axes with these names; `what` is what a name stands for."""
     if len(text) > LONGEST:
         raise InputError(f"a constraint has {len(text):,} characters", remedy=f"write at most {LONGEST:,}")
     named: dict[str, str] = {}

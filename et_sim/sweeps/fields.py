@@ -45,12 +45,12 @@ class Field(Struct, frozen=True):
         return "".join((self.root, *steps))
 
     def holds(self, other: Field) -> bool:
-        """Whether changing this one changes the other, too."""
+        """Return whether changing this one changes the other, too."""
         return self.root == other.root and other.path[: len(self.path)] == self.path
 
 
 def parse_field(text: str) -> Field:
-    """The field of an address."""
+    """Return the field of an address."""
     root = re.match(r"[^.\[]*", text)
     assert root is not None
     name, rest = root[0], text[root.end() :]
@@ -123,7 +123,7 @@ def _parts_of(field: Field, number: int) -> tuple[str, ...]:
 
 
 def with_value(content: Any, path: tuple[str | int, ...], value: Any) -> Any:
-    """The content with another value in a place; what it was made of stays as it is."""
+    """Return the content with another value in a place; what it was made of stays as it is."""
     if not path:
         return value
     changed = at = copy.copy(content)

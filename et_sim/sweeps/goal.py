@@ -51,7 +51,7 @@ class Goal(Struct, frozen=True):
     at_once: int
 
     def admits(self, point: Mapping[str, Any]) -> bool:
-        """Whether a point with these values of its axes meets the conditions on axes alone."""
+        """Return whether a point with these values of its axes meets the conditions on axes alone."""
         return all(
             condition.holds(point)
             for condition in self.conditions
@@ -59,7 +59,9 @@ class Goal(Struct, frozen=True):
         )
 
     def values(self, point: Mapping[str, Any], row: Mapping[str, Any]) -> Values | None:
-        """The objectives of a point with these values of its axes; None: it is not what is looked for."""
+        """Return the objectives of a point with these values of its axes; None: it is not what is looked
+        for.
+        """
         if row["status"] != COMPLETE:
             return None
         known = {**dict.fromkeys(OBJECTIVES), **row, **point}
@@ -74,12 +76,12 @@ class Goal(Struct, frozen=True):
 
 
 def signed(name: str, value: float) -> float:
-    """The value of an objective as it is compared: less is better."""
+    """Return the value of an objective as it is compared: less is better."""
     return -value if OBJECTIVES[name] is Best.MOST else value
 
 
 def bounded(name: str, bound: Mapping[str, float]) -> float:
-    """The same of its bound; where none is known, nothing is better than it."""
+    """Return the same of its bound; where none is known, nothing is better than it."""
     return signed(name, bound.get(name, math.inf if OBJECTIVES[name] is Best.MOST else 0.0))
 
 
@@ -174,7 +176,7 @@ def _check_objectives(best: Best, names: Sequence[str]) -> None:
 
 
 def _condition(text: str, axes: Sequence[str]) -> Condition:
-    """A condition on columns and axes, in which quantities may have units."""
+    """Return a condition on columns and axes, in which quantities may have units."""
 
     def plain(quantity: re.Match[str]) -> str:
         number, unit = quantity[1], quantity[2]
@@ -218,7 +220,9 @@ def dominators(values: Values, others: Any) -> int:
 
 
 def least_dominated(values_of: Mapping[int, Values], count: int) -> list[int]:
-    """Numbers of so many points, those that fewest others dominate first; equal ones as they are numbered."""
+    """Return numbers of so many points, those that fewest others dominate first; equal ones as they are
+    numbered.
+    """
     import numpy as np
 
     numbers = sorted(values_of, key=lambda number: (values_of[number], number))
@@ -230,7 +234,7 @@ def least_dominated(values_of: Mapping[int, Values], count: int) -> list[int]:
 
 
 def front_of(values_of: Mapping[int, Values]) -> list[int]:
-    """Numbers of the points that no other dominates, by their objectives, the first one first."""
+    """Return numbers of the points that no other dominates, by their objectives, the first one first."""
     best: list[int] = []
     for number in sorted(values_of, key=lambda number: (values_of[number], number)):
         values = values_of[number]

@@ -69,7 +69,7 @@ def check_folder(folder: Path) -> None:
 
 
 def holds_journal(folder: Path) -> bool:
-    """Whether a sweep has begun in a directory."""
+    """Return whether a sweep has begun in a directory."""
     return exists(folder / JOURNAL)
 
 
@@ -171,7 +171,7 @@ class Journal(Struct):
 
 
 def _finished(line: bytes) -> Finished | None:
-    """The point of a line; None if it is damaged: then it is evaluated again."""
+    """Return the point of a line; None if it is damaged: then it is evaluated again."""
     try:
         content = json.loads(line)
         digest, row, seconds = content["digest"], content["row"], float(content["seconds"])
@@ -182,7 +182,7 @@ def _finished(line: bytes) -> Finished | None:
 
 
 def _fits(entry: tuple[str, Any]) -> bool:
-    """Whether the value of a row is of its column's kind."""
+    """Return whether the value of a row is of its column's kind."""
     name, value = entry
     if name == "warnings":
         return isinstance(value, list) and all(isinstance(text, str) for text in value)
@@ -191,7 +191,7 @@ def _fits(entry: tuple[str, Any]) -> bool:
 
 
 def cannot_write(folder: Path, error: OSError) -> UsageError:
-    """The refusal of a directory that does not take what is written."""
+    """Return the refusal of a directory that does not take what is written."""
     return UsageError(
         f"cannot be written: {error.strerror or error}",
         place=str(folder),
@@ -214,8 +214,8 @@ def table_of(
     search: Mapping[str, Any] | None = None,
     description: str | None = None,
 ) -> Any:
-    """The rows of the points that are finished, as a pyarrow.Table; `search` is what a search found, and
-    `description` the name of the file."""
+    """Return the rows of the points that are finished, as a pyarrow.Table; `search` is what a search found,
+    and `description` the name of the file."""
     import pyarrow as pa
 
     done = [point for point in points if point.digest in finished]
@@ -268,7 +268,9 @@ def write_tables(folder: Path, table: Any, times: Any) -> None:
 
 
 def _column(values: Sequence[Any]) -> Any:
-    """Values of an axis in the narrowest type that holds all of them; what is no plain value, as JSON."""
+    """Return values of an axis in the narrowest type that holds all of them; what is no plain value, as
+    JSON.
+    """
     import pyarrow as pa
 
     kinds = {type(value) for value in values if value is not None}

@@ -46,7 +46,7 @@ _KIND_OF = ((bool, FLAG), (str, TEXT), (tuple, COUNTS), (int, COUNT), (float, NU
 
 @cache
 def plan_keys() -> tuple[Key, ...]:
-    """The keys of a plan."""
+    """Return the keys of a plan."""
     return tuple(map(_plan_key, fields(Plan)))
 
 
@@ -58,7 +58,7 @@ def _plan_key(option: Field[Any]) -> Key:
 
 
 def _plan(slot: Slot, value: Any) -> dict[str, Any]:
-    """The fields of a plan that are given; an option may say that something is left out."""
+    """Return the fields of a plan that are given; an option may say that something is left out."""
     if not isinstance(value, dict):
         raise slot.refusal(value)
     given = read_keys(slot.section.entry(PLAN, value), plan_keys(), slot.remarks)
@@ -111,7 +111,7 @@ _FORMS = {LLM: _LanguageModel, CNN: _Training, DLRM: _Training}
 
 
 def recipe_keys(recipe: Mapping[str, Any]) -> tuple[Key, ...]:
-    """The keys that a recipe of its kind may have."""
+    """Return the keys that a recipe of its kind may have."""
     return keys_of(_FORMS.get(recipe.get(MAKE, ""), _Microbenchmark))
 
 
@@ -129,7 +129,7 @@ def check_recipe(recipe: Mapping[str, Any]) -> Section:
 
 
 def make(recipe: Mapping[str, Any], folder: Path) -> Workload:
-    """The workload of a recipe; files that it names are looked for in the folder first."""
+    """Return the workload of a recipe; files that it names are looked for in the folder first."""
     section, kind = check_recipe(recipe), str(recipe[MAKE])
     if kind == LLM:
         from et_sim.workloads.training.step import make_training
@@ -155,12 +155,12 @@ def make(recipe: Mapping[str, Any], folder: Path) -> Workload:
 
 
 def is_language_model(recipe: Mapping[str, Any]) -> bool:
-    """Whether it makes the training of one."""
+    """Return whether it makes the training of one."""
     return recipe.get(MAKE) == LLM
 
 
 def model_and_plan(recipe: Mapping[str, Any], folder: Path) -> tuple[Model, Plan]:
-    """The language model of a recipe, and its plan."""
+    """Return the language model of a recipe, and its plan."""
     from et_sim.workloads.models.configuration import read_model, remark_on_sequence
 
     spec = read(_LanguageModel, check_recipe(recipe), Remarks())

@@ -115,7 +115,7 @@ class ByOptuna:
         }
 
     def choose(self, count: int) -> list[Point]:
-        """Each proposed before anything is known of the others."""
+        """Return each proposed before anything is known of the others."""
         chosen: list[Point] = []
         while len(chosen) < count and self._is_left.any():
             trial = self._study.ask(self._distributions)
@@ -128,7 +128,7 @@ class ByOptuna:
         return chosen
 
     def left(self) -> int:
-        """All that were not chosen."""
+        """Return all that were not chosen."""
         return int(self._is_left.sum())
 
     def _nearest(self, wanted: Any) -> int:
@@ -282,7 +282,7 @@ class _Rung(Struct):
         return ByOptuna(goal, self.state.plan.sweep.axes, points), OPTUNA
 
     def evaluate(self, points: Sequence[Point]) -> dict[int, Values]:
-        """All of some points; the objectives of those that are looked for."""
+        """Return all of some points; the objectives of those that are looked for."""
         known = self.state.known()
         new = list({point.digest: point for point in points if point.digest not in known}.values())
         self.watch.add(len(points) - len(new), 0)
@@ -292,5 +292,5 @@ class _Rung(Struct):
 
 
 def _exceeds(goal: Goal, bound: Bound) -> bool:
-    """Whether a point with such bounds cannot meet the constraints."""
+    """Return whether a point with such bounds cannot meet the constraints."""
     return any(bounded(name, bound) > most for name, most in goal.limits.items())

@@ -70,7 +70,7 @@ class Space(Struct, frozen=True, eq=False):
     loaded: Mapping[tuple[str, str], Loaded] = field(default_factory=dict)  # whole inputs that axes name
 
     def inputs(self, values: Values, model: str | None = None) -> Inputs:
-        """The inputs of a point; `model` stands for what it says of the network model."""
+        """Return the inputs of a point; `model` stands for what it says of the network model."""
         parts: dict[str, Any] = dict(self.base)
         words = {name: _given(self, name) for name in WORDS}
         pairs = list(zip(self.axes, values, strict=True))
@@ -112,7 +112,7 @@ class Space(Struct, frozen=True, eq=False):
         )
 
     def files(self) -> NamedFiles:
-        """A reader of the files that contents name."""
+        """Return a reader of the files that contents name."""
         return NamedFiles((self.folder, Path()))
 
 
@@ -232,7 +232,7 @@ def _load_workload(given: Any, folder: Path) -> GivenWorkload | dict[str, Any]:
 
 
 def preset_source(machine: str, role: str) -> Source:
-    """A file that a machine's name stands for."""
+    """Return a file that a machine's name stands for."""
     if role not in _OF_PRESETS:
         raise InputError(f"a machine by its name has no {role}", remedy=f'add "{role}" to base')
     content: dict[str, Any] = getattr(preset(machine), role)
@@ -240,7 +240,7 @@ def preset_source(machine: str, role: str) -> Source:
 
 
 def _changed(loaded: Loaded, where: Field, value: Any) -> Loaded:
-    """The input with another value in a field."""
+    """Return the input with another value in a field."""
     if isinstance(loaded, GivenWorkload):
         raise InputError(f"{where} cannot be changed: the workload is given, not made")
     try:
@@ -264,7 +264,7 @@ def _key(value: Any) -> str:
 
 
 def _placed(error: EtSimError, place: str) -> EtSimError:
-    """The same refusal, with where the sweep names what is refused."""
+    """Return the same refusal, with where the sweep names what is refused."""
     if error.place:
         return InputError(f"{error.place}: {error.cause}", place=place, remedy=error.remedy)
     return InputError(error.cause, place=place, remedy=error.remedy)

@@ -122,7 +122,7 @@ class SweepSpec:
 
 
 def _without_nothing(value: Any) -> Any:
-    """An object without keys that have no value."""
+    """Return an object without keys that have no value."""
     is_object = isinstance(value, dict)
     return {key: entry for key, entry in value.items() if entry is not None} if is_object else value
 
@@ -140,7 +140,7 @@ class Sweep(Struct, frozen=True):
     search: SearchSpec | None
 
     def points(self) -> list[Values]:
-        """The values of all points that meet the constraints."""
+        """Return the values of all points that meet the constraints."""
         try:
             candidates: Iterator[Values] = (
                 grid(self.axes, self.zipped)
@@ -313,5 +313,5 @@ def _check_zip(spec: SweepSpec, section: Section) -> None:
 
 
 def _placed(error: InputError, place: str) -> InputError:
-    """The same refusal, with its place."""
+    """Return the same refusal, with its place."""
     return InputError(error.cause, place=error.place or place, remedy=error.remedy)

@@ -77,21 +77,21 @@ class SweepPlan(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The default name of its directory."""
+        """Return the default name of its directory."""
         return f"{Path(self.sweep.section.place).stem}.{'sweep' if self.goal is None else 'search'}"
 
     def named(self, point: Point) -> dict[str, Any]:
-        """The values of the axes at a point."""
+        """Return the values of the axes at a point."""
         return dict(zip((axis.name for axis in self.sweep.axes), point.values, strict=True))
 
     @property
     def description(self) -> str | None:
-        """The name of its file, if it has one."""
+        """Return the name of its file, if it has one."""
         place = self.sweep.section.place
         return None if place == NAMELESS else Path(place).name
 
     def on_model(self, model: str | None, points: Iterable[Point]) -> SweepPlan:
-        """Some of its points, simulated on another network model; None: that of the sweep."""
+        """Return some of its points, simulated on another network model; None: that of the sweep."""
         if model is None:
             return self
         numbered = ((point.number, point.values) for point in points)
@@ -150,16 +150,18 @@ class State(Struct):
     lost: dict[str, Finished] = field(default_factory=dict)
 
     def known(self) -> dict[str, Finished]:
-        """Rows by digest; those of lost points are not in the journal."""
+        """Return rows by digest; those of lost points are not in the journal."""
         return {**self.plan.invalid, **self.lost, **self.journal.finished}
 
     def unknown(self) -> list[Point]:
-        """Points without a row, each digest once."""
+        """Return points without a row, each digest once."""
         known = self.known()
         return _distinct(point for point in self.plan.points if point.digest not in known)
 
     def values(self, goal: Goal, points: Iterable[Point]) -> dict[int, Values]:
-        """The objectives of those of the points, which are known, that are looked for; by their numbers."""
+        """Return the objectives of those of the points, which are known, that are looked for; by their
+        numbers.
+        """
         known = self.known()
         values_of = {
             point.number: goal.values(self.plan.named(point), known[point.digest].row) for point in points
@@ -167,19 +169,19 @@ class State(Struct):
         return {number: values for number, values in values_of.items() if values is not None}
 
     def fastest(self) -> list[Point]:
-        """Points that are complete, the one with the least makespan first."""
+        """Return points that are complete, the one with the least makespan first."""
         known = self.known()
         rows = [(point, known[point.digest].row) for point in self.plan.points if point.digest in known]
         done = [(row["makespan_ns"], point.number, point) for point, row in rows if row["status"] == COMPLETE]
         return [point for _, _, point in sorted(done, key=lambda entry: entry[:2])]
 
     def of_numbers(self, numbers: Iterable[int]) -> list[Point]:
-        """Points by their numbers."""
+        """Return points by their numbers."""
         points = {point.number: point for point in self.plan.points}
         return [points[number] for number in numbers]
 
     def to_keep(self, keep: Keep, best: Sequence[Point]) -> list[Point]:
-        """Points whose whole runs are wanted and not there; `best`: the best one first."""
+        """Return points whose whole runs are wanted and not there; `best`: the best one first."""
         known = self.known()
         points = [point for point in self.plan.points if point.digest in known]
         if missing := keep.numbers - {point.number for point in points}:
@@ -251,7 +253,7 @@ def _is_incomplete(result: Done) -> bool:
 
 
 def _distinct(points: Iterable[Point]) -> list[Point]:
-    """The first of each digest."""
+    """Return the first of each digest."""
     return list({point.digest: point for point in reversed(list(points))}.values())[::-1]
 
 

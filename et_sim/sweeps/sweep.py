@@ -142,12 +142,12 @@ class SweepResult:
 
     @property
     def points(self) -> list[dict[str, Any]]:
-        """The values of the axes at every point."""
+        """Return the values of the axes at every point."""
         return [self._plan.named(point) for point in self._plan.points]
 
     @cached_property
     def table(self) -> Any:
-        """A row for every point, as a pyarrow.Table; what is not known yet is evaluated now."""
+        """Return a row for every point, as a pyarrow.Table; what is not known yet is evaluated now."""
         if self._out is not None:
             return self._carry_out(self._out)
         with TemporaryDirectory() as folder:
@@ -160,7 +160,7 @@ class SweepResult:
             return carry_out(self._plan, folder, **self._options, watch=watch).table
 
     def to_pandas(self) -> Any:
-        """The table as a pandas.DataFrame; whole numbers stay whole where some are missing."""
+        """Return the table as a pandas.DataFrame; whole numbers stay whole where some are missing."""
         from et_sim.run.screens import as_frame
 
         return as_frame(self.table)

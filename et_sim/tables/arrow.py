@@ -26,7 +26,9 @@ TYPES = {
 
 
 def schema_of(table: Table, manifest: str, metadata: Mapping[str, str], without: Collection[str] = ()) -> Any:
-    """The schema of a table; its metadata say what went into the run, and the version of the tables."""
+    """Return the schema of a table; its metadata say what went into the run, and the version of the
+    tables.
+    """
     fields = [_field(column) for column in table.columns if column.name not in without]
     about = {"et-sim": manifest, VERSION_KEY.decode(): str(VERSION)}
     return pa.schema(fields, metadata={**about, **metadata})

@@ -28,12 +28,12 @@ class Column(NamedTuple):
 
     @property
     def may_be_null(self) -> bool:
-        """Whether rows may have none, which is written as a number below zero, or NaN."""
+        """Return whether rows may have none, which is written as a number below zero, or NaN."""
         return self.declared.endswith("?")
 
     @property
     def range(self) -> tuple[int, int] | None:
-        """The least and the most that its figures can be, where anything is known of that."""
+        """Return the least and the most that its figures can be, where anything is known of that."""
         if self.unit == "ns" and self.kind == "int64":
             return -LONGEST_NS, LONGEST_NS
         if self.unit == "bytes":
@@ -42,7 +42,7 @@ class Column(NamedTuple):
 
     @property
     def unit(self) -> str:
-        """The unit of its figures, which its name says; empty where they have none."""
+        """Return the unit of its figures, which its name says; empty where they have none."""
         if self.name.endswith("_ns"):
             return "ns"
         return "bytes" if self.name == "bytes" or self.name.endswith("_bytes") else ""
@@ -61,12 +61,12 @@ class Table(NamedTuple):
 
     @property
     def file(self) -> str:
-        """The name of its file."""
+        """Return the name of its file."""
         return f"{self.name}.arrow"
 
     @property
     def is_optional(self) -> bool:
-        """Whether a run may lack it."""
+        """Return whether a run may lack it."""
         return bool(self.detail or self.remedy)
 
     @property

@@ -44,7 +44,7 @@ def all_tables() -> tuple[Table, ...]:
 
 
 def table_named(name: str) -> Table:
-    """The table of this name, or a refusal."""
+    """Return the table of this name, or a refusal."""
     tables = {table.name: table for table in (*all_tables(), *SERVING_TABLES)}
     if name not in tables:
         remedy = did_you_mean(name, tuple(tables)) or f"tables: {', '.join(tables)}"
@@ -58,10 +58,10 @@ def details() -> tuple[str, ...]:
 
 
 def needed_files() -> tuple[str, ...]:
-    """The files that every run holds."""
+    """Return the files that every run holds."""
     return (MANIFEST, SUMMARY, *(table.file for table in all_tables() if not table.is_optional))
 
 
 def all_files() -> tuple[str, ...]:
-    """The files that the directory of a run, or a serving, may hold."""
+    """Return the files that the directory of a run, or a serving, may hold."""
     return (MANIFEST, SUMMARY, STALL, KEPT, *(table.file for table in (*all_tables(), *SERVING_TABLES)))

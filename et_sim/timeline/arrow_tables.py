@@ -29,7 +29,7 @@ class FilledTable:
         self._latest: dict[str, tuple[Any, Any]] = {}
 
     def batches(self) -> Iterator[Any]:
-        """The rows, block by block; only once."""
+        """Yield the rows, block by block; only once."""
         for block in self._blocks:
             mask = None if self._kept is None or block.actor is None else self._kept(block)
             if mask is not None and not mask.any():
@@ -39,7 +39,7 @@ class FilledTable:
             yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _shared_array(self, values: Any, column: Column) -> Any:
-        """The array of a column, which may be the very one of the block before."""
+        """Return the array of a column, which may be the very one of the block before."""
         latest = self._latest.get(column.name)
         if latest is None or latest[0] is not values:
             latest = self._latest[column.name] = values, self._array(values, column)
@@ -77,7 +77,7 @@ class _Dictionary:
 
 # `pyarrow.array` imports pandas where it is installed, which takes longer than a small run.
 def _numbers(column: Nullable, kind: str) -> Any:
-    """Numbers or truth values: columns are often full of nulls, or have none."""
+    """Return numbers or truth values: columns are often full of nulls, or have none."""
     data, is_null = np.ascontiguousarray(column.values, kind), column.is_null
     if len(data) and is_null.all():
         return pa.nulls(len(data), TYPES[kind])
@@ -110,6 +110,6 @@ def filled(table: Table, run: RecordedRun, output_filter: OutputFilter = EVERYTH
 
 
 def whole(table: Table, run: RecordedRun) -> Any:
-    """The same as a pyarrow.Table."""
+    """Return the same as a pyarrow.Table."""
     content = filled(table, run)
     return None if content is None else pa.Table.from_batches(list(content.batches()), content.schema)

@@ -49,7 +49,7 @@ class Block(NamedTuple):
     until_ns: Any = None  # negative: for ever
 
     def where(self, mask: Any) -> Block:
-        """Some of the rows."""
+        """Return some of the rows."""
         columns = {name: rows_of(column, mask) for name, column in self.columns.items()}
         return Block(columns, *(None if column is None else column[mask] for column in self[1:]))
 
@@ -63,12 +63,12 @@ class TableContent(Struct, frozen=True, eq=False):
 
 
 def whole(columns: Mapping[str, Any], metadata: Mapping[str, str] | None = None) -> TableContent:
-    """A table that is always written as a whole."""
+    """Return a table that is always written as a whole."""
     return TableContent(iter([Block(columns)]), metadata or {})
 
 
 def rows_of(column: Any, rows: Any) -> Any:
-    """Some rows of a column of any kind."""
+    """Return some rows of a column of any kind."""
     if isinstance(column, Texts):
         return Texts(column.codes[rows], column.texts)
     if isinstance(column, Nullable):

@@ -94,8 +94,8 @@ def doubt(figures: dict[str, Any] | None, *, is_changed: bool) -> str:
 
 
 def is_changed(outcome: Outcome, workload: Workload, system: System) -> bool:
-    """Whether something takes another time than it was recorded to take: work with a factor, kernels and
-    communication that are modelled, and collectives of a single rank, which take no time."""
+    """Return whether something takes another time than it was recorded to take: work with a factor, kernels
+    and communication that are modelled, and collectives of a single rank, which take no time."""
     factors = any(factor != 1 for entry in system.time_factors for factor in entry.factors.values())
     is_modelled = outcome.plan.nodes["treatment"] == Treatment.MODELLED
     if factors or system.stragglers or is_modelled.any():
@@ -130,7 +130,7 @@ class _Walk:
         self._waits.update(_pairs([nodes.actor[waited], row[waited]], [column[waited] for column in values]))
 
     def hops(self) -> Hops:
-        """All of them."""
+        """Return all of them."""
         hops: list[tuple[int, int, int, int]] = []
         actor = int(np.argmax(self._outcome.finish_ns))
         nodes = self._nodes(actor)
@@ -154,7 +154,7 @@ class _Walk:
     def _awaited(
         self, actor: int, row: int, nodes: _Nodes, since: int, awaited: int, sequence: int
     ) -> tuple[int, int] | None:
-        """The actor that a node waited for until then, and that one's node; None: it is not known."""
+        """Return the actor that a node waited for until then, and that one's node; None: it is not known."""
         if nodes.message_node[row] != NONE:  # a receive: its send
             return nodes.message_from[row], nodes.message_node[row]
         other = self._coming.get((awaited, sequence, since))
@@ -184,7 +184,7 @@ class _Nodes(NamedTuple):
 
 
 def _pairs(keys: list[Any], values: list[Any], *, single: bool = False) -> Iterator[tuple[Any, Any]]:
-    """Rows of the keys with rows of the values."""
+    """Return rows of the keys with rows of the values."""
     rows = values[0].tolist() if single else zip(*(column.tolist() for column in values), strict=True)
     return zip(zip(*(key.tolist() for key in keys), strict=True), rows, strict=True)
 

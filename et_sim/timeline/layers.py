@@ -23,7 +23,9 @@ from et_sim.plan.records import REQUEST_BYTES, Plan
 
 
 def bytes_sent(plan: Plan, network: Network, logged: Iterable[Any]) -> list[int]:
-    """Bytes by level, or by dimension where there are no levels; `logged` are the phases of the run."""
+    """Return bytes by level, or by dimension where there are no levels; `logged` are the phases of the
+    run.
+    """
     actor = plan.actor_of_rank[0]
     count = np.zeros(len(plan.phases), np.int64)
     for phases in logged:
@@ -90,7 +92,7 @@ class LayerRun(Struct, frozen=True, eq=False):
     layer_of: LayerOfNode
 
     def figures(self) -> str:
-        """The metadata of layers.arrow."""
+        """Return the metadata of layers.arrow."""
         compute = int(self.compute_ns.sum())
         return json.dumps(
             {

@@ -71,7 +71,7 @@ class CoverageCounter(Struct):
         self._add(self.latest[1], ranks)
 
     def _counted(self, rows: Rows, weight: Any) -> _Counted:
-        """A block by itself."""
+        """Return a block by itself."""
         shape = self.nodes.shape
         nodes = sums_of(rows.treatment * np.int64(shape[1]) + rows.kind, weight, self.nodes.size)
         timed_by, without = {}, 0
@@ -93,7 +93,7 @@ class CoverageCounter(Struct):
                 self.timed_by[text] = self.timed_by.get(text, 0) + count * times
 
     def as_dict(self, workload: Workload, total_nodes: int) -> dict[str, Any]:
-        """The coverage part of the summary."""
+        """Return the coverage part of the summary."""
         return {
             "nodes": total_nodes,
             "executed": int(self.nodes.sum()),
@@ -127,7 +127,7 @@ def _ignored_metadata(workload: Workload) -> int:
 
 
 def _ignored_attributes(workload: Workload, tracks_memory: bool) -> dict[str, int]:
-    """Attributes that no model reads: name -> nodes that carry it, over all ranks."""
+    """Return attributes that no model reads: name -> nodes that carry it, over all ranks."""
     ranks_of_template = _ranks_of_template(workload)
     total: dict[str, int] = {}
     for stack in workload.stacks():
@@ -160,7 +160,7 @@ class Measurement:
 
     @property
     def statistics(self) -> Statistics:
-        """All figures, per actor."""
+        """Return all figures, per actor."""
         return self._measured[0]
 
     @property
@@ -183,7 +183,7 @@ class Measurement:
 
     @property
     def has_rules(self) -> bool:
-        """Whether rules say what times kernels."""
+        """Return whether rules say what times kernels."""
         return self._outcome.plan.compute.has_rules
 
     @property
@@ -229,7 +229,7 @@ class Measurement:
         return self._figures
 
     def blocks(self) -> Iterator[Rows]:
-        """All rows, measured on their way: a pass that writes the timeline need not be repeated."""
+        """Yield all rows, measured on their way: a pass that writes the timeline need not be repeated."""
         actors = self.source.actors
         counter = CoverageCounter(self.ranks_per_actor, self._names_tensors)
         kernels, occupation = KernelFigures.of(actors), Occupation(actors, self._outcome.end_ns)
@@ -258,7 +258,7 @@ class Measurement:
             yield changes if self._until_end is None else changes.where(changes.time_ns <= last_ns)
 
     def _peaks(self) -> Any:
-        """The most bytes alive at any time, per actor; -1 where no node names a tensor."""
+        """Return the most bytes alive at any time, per actor; -1 where no node names a tensor."""
         actors = self.source.actors
         if self.memory is None or not self.memory.names:
             return np.full(actors, -1, np.int64)
@@ -268,7 +268,7 @@ class Measurement:
         return most
 
     def _pieces(self, first: int, until: int) -> Iterator[Rows]:
-        """Rows of actors; where memory is tracked, all of them at once, because tensors live long."""
+        """Return rows of actors; where memory is tracked, all of them at once, because tensors live long."""
         if self.memory is None:
             return self.source.pieces(first, until)
         return iter((self.source.rows(first, until),))

@@ -47,7 +47,7 @@ class Overload(Struct, frozen=True):
 
     @property
     def sentence(self) -> str:
-        """The warning for the user."""
+        """Return the warning for the user."""
         dimension, distance = self.port
         where = f"along dimension {dimension}" if dimension >= 0 else "over all its ports"
         where += f" to ranks {distance} further on" if distance else ""
@@ -60,7 +60,9 @@ class Overload(Struct, frozen=True):
 
 
 def overload(outcome: Outcome, network: Network) -> Overload | None:
-    """The worst burst in which more was sent than links carry; None: there is none, or nobody knows."""
+    """Return the worst burst in which more was sent than links carry; None: there is none, or nobody
+    knows.
+    """
     plan = outcome.plan
     if outcome.has_contention or network.loggops is not None:
         return None
@@ -178,7 +180,7 @@ class _Ports:
         return len(self.rates)
 
     def used_by(self, dimension: int, distances: Any) -> Any:
-        """The ports through which messages over these distances leave."""
+        """Return the ports through which messages over these distances leave."""
         if dimension not in self.pairs:
             return np.full(len(distances), self.first[dimension])
         npus = self.pairs[dimension]
@@ -186,7 +188,7 @@ class _Ports:
         return self.first[dimension] + np.minimum(ahead, npus - ahead) - 1
 
     def of_all(self, dimension: int) -> int:
-        """The port of all messages along a dimension; 0: there are several, or no such dimension."""
+        """Return the port of all messages along a dimension; 0: there are several, or no such dimension."""
         is_one = 0 <= dimension < len(self.first) - 1 and dimension not in self.pairs
         return self.first[dimension] if is_one else 0
 
@@ -277,7 +279,9 @@ SAME = 1 - 1e-9  # of it: fractions that differ by less are equal, but for round
 
 
 def bottleneck(load: NetworkLoad | None, actor_of_rank: Any, time_ns: int) -> dict[str, Any] | None:
-    """The most loaded link and its tier, or class of switches; None if nothing was carried, or counted."""
+    """Return the most loaded link and its tier, or class of switches; None if nothing was carried, or
+    counted.
+    """
     if load is None or time_ns == 0 or not load.bytes.any():
         return None
     resources, used = load.resources, _used(load) / time_ns

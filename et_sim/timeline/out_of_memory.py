@@ -73,7 +73,7 @@ class OutOfMemory:
 
     @property
     def rank(self) -> int:
-        """The first of these ranks."""
+        """Return the first of these ranks."""
         return int(self.ranks.replace("-", ",").split(",")[0])
 
     @property
@@ -95,7 +95,7 @@ class OutOfMemory:
         )
 
     def as_error(self) -> OutOfMemoryError:
-        """The same as an error, with all that is known."""
+        """Return the same as an error, with all that is known."""
         classes = ", ".join(f"{name} {format_bytes(size)}" for name, size in self.by_class.items())
         lines = [f"out of memory: {self.sentence}", f"alive then: {classes}", "largest tensors:"]
         lines += [f"  {_line(held)}" for held in self.largest[:10]]

@@ -30,7 +30,7 @@ Phases = list[tuple[int, int]]  # rows, and how many chunks have each
 
 
 def differs_by_member(program: Any) -> bool:
-    """Whether each member of a phase has messages of its own."""
+    """Return whether each member of a phase has messages of its own."""
     return bool(program["tree_first"] >= 0 or program["custom_first"] >= 0 or program["own_steps"])
 
 
@@ -47,7 +47,7 @@ def together(plan: Plan, actor: Any, node: Any, start: Any, end: Any) -> tuple[A
 
 
 def _member(plan: Plan, actor: Any, node: Any) -> Any:
-    """The rows of members, for nodes that are collectives."""
+    """Return the rows of members, for nodes that are collectives."""
     return plan.actor_members[plan.actors["first_member"][actor] + plan.nodes["member"][node]]
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def figures_of_ranks(measurement: Measurement) -> dict[str, Any]:
-    """The entries in order of their first rank, and which of them is waited for most."""
+    """Return the entries in order of their first rank, and which of them is waited for most."""
     columns = measurement.statistics.columns()
     entry, actor = _entries(measurement, columns)
     of_rank = entry[measurement.actor_of_rank]
@@ -61,7 +61,7 @@ def figures_of_ranks(measurement: Measurement) -> dict[str, Any]:
 
 
 def _entries(measurement: Measurement, columns: dict[str, Nullable]) -> tuple[Any, Any]:
-    """The entry of every actor, numbered by lowest rank, and an actor of every entry."""
+    """Return the entry of every actor, numbered by lowest rank, and an actor of every entry."""
     bits = [column.values.view(np.uint64) for column in columns.values()]
     _, actor, entry = np.unique(np.stack(bits, axis=1), axis=0, return_index=True, return_inverse=True)
     entry, ranks = entry.reshape(-1), measurement.actor_of_rank
@@ -179,20 +179,20 @@ class RecordedRun:
 
     @cached_property
     def measurement(self) -> Measurement:
-        """The rows of the timeline, and what they add up to."""
+        """Return the rows of the timeline, and what they add up to."""
         stated = self.manifest.get("accuracy") if self.is_complete else None
         accuracy = None if stated is None else Accuracy.from_dict(stated)
         return Measurement(self.outcome, self.workload, self.until_end, accuracy)
 
     @property
     def manifest_text(self) -> str:
-        """The manifest but for the configuration, which may list many links, as canonical JSON."""
+        """Return the manifest but for the configuration, which may list many links, as canonical JSON."""
         content = {key: value for key, value in self.manifest.items() if key != "configuration"}
         return json.dumps(content, sort_keys=True)
 
     @property
     def is_complete(self) -> bool:
-        """Whether every rank finished, and the run was not stopped just then."""
+        """Return whether every rank finished, and the run was not stopped just then."""
         return self.outcome.is_complete and not self.is_stopped
 
     @property
@@ -202,7 +202,7 @@ class RecordedRun:
 
     @property
     def statistics(self) -> Statistics:
-        """All figures, per actor."""
+        """Return all figures, per actor."""
         return self.measurement.statistics
 
     @cached_property
@@ -217,19 +217,23 @@ class RecordedRun:
 
     @property
     def power(self) -> dict[str, Any] | None:
-        """The caps on devices, and their clocks; None where no device has one."""
+        """Return the caps on devices, and their clocks; None where no device has one."""
         caps = self.manifest.get("power_caps")
         return caps and self.measurement.power.summary(self.measurement.ranks_per_actor, caps)
 
     @property
     def uncertainty(self) -> dict[str, Any] | None:
-        """The band of the makespan, and what it rests on; None where the machine states no accuracy."""
+        """Return the band of the makespan, and what it rests on; None where the machine states no
+        accuracy.
+        """
         composition = self.measurement.composition
         return None if composition is None else composition.summary(self.makespan_ns)
 
     @cached_property
     def throughput(self) -> dict[str, Any] | None:
-        """Tokens per second, MFU and so on; None of workloads that do not say what a run of them does."""
+        """Return tokens per second, MFU and so on; None of workloads that do not say what a run of them
+        does.
+        """
         if not self.is_complete:
             return None
         peaks, ranks = self.manifest["peak_tflops"], self.workload.ranks
@@ -242,14 +246,14 @@ class RecordedRun:
 
     @property
     def status(self) -> str:
-        """Whether all ranks finished, or why not."""
+        """Return whether all ranks finished, or why not."""
         if self.is_complete:
             return "complete"
         return "out of memory" if self.is_stopped else "stalled"
 
     @property
     def is_stopped(self) -> bool:
-        """Whether it ends where memory was full."""
+        """Return whether it ends where memory was full."""
         return self.until_end is not None
 
     def summary(self) -> dict[str, Any]:

@@ -134,16 +134,16 @@ class TimelineSource:
 
     @cached_property
     def group_names(self) -> tuple[str, ...]:
-        """Names of the plan's groups; the whole system is "all"."""
+        """Return names of the plan's groups; the whole system is "all"."""
         return tuple(map(shown_group, self._plan.group_names))
 
     def blocks(self) -> Iterator[Rows]:
-        """All issued nodes, in blocks of whole actors."""
+        """Yield all issued nodes, in blocks of whole actors."""
         for first, until in self.spans():
             yield self.rows(first, until)
 
     def spans(self) -> Iterator[tuple[int, int]]:
-        """All actors, as many at a time as have few nodes enough, but one at least."""
+        """Yield all actors, as many at a time as have few nodes enough, but one at least."""
         first = self._plan.actors["node_first"]
         starts = np.concatenate((first, [len(self._outcome.nodes)]))
         actor = 0
@@ -154,14 +154,16 @@ class TimelineSource:
             actor = until
 
     def pieces(self, first_actor: int, end_actor: int) -> Iterator[Rows]:
-        """The issued nodes of some actors, few at a time, so that they stay in the processor's cache."""
+        """Yield the issued nodes of some actors, few at a time, so that they stay in the processor's
+        cache.
+        """
         template = self._plan.actors["template"][first_actor:end_actor]
         rows = int(self._plan.templates["nodes"][template].sum())
         for begin in range(0, rows, ROWS_AT_ONCE):
             yield self.rows(first_actor, end_actor, begin, min(begin + ROWS_AT_ONCE, rows))
 
     def rows(self, first_actor: int, end_actor: int, begin: int = 0, end: int | None = None) -> Rows:
-        """The issued nodes of some actors; of the rows that these have, from `begin` to `end`."""
+        """Return the issued nodes of some actors; of the rows that these have, from `begin` to `end`."""
         plan = self._plan
         template = plan.actors["template"][first_actor:end_actor]
         counts = plan.templates["nodes"][template]
@@ -219,7 +221,7 @@ class TimelineSource:
         )
 
     def _described(self, actor: Any, shared: _Shared, state: Any) -> Rows:
-        """Rows of nodes, by their actors and states."""
+        """Return rows of nodes, by their actors and states."""
         group, sequence = self._collective_columns(actor, shared, state)
         peer, tag = self._message_columns(actor, shared)
         cause, cause_row = self._start_cause(state)
@@ -283,7 +285,7 @@ class TimelineSource:
         return names_of_nodes, tuple(index)
 
     def _recorded_traces(self) -> Iterator[Trace]:
-        """All templates, in stacks where nothing says where it was recorded."""
+        """Yield all templates, in stacks where nothing says where it was recorded."""
         for stack in self._workload.stacks():
             is_recorded = any(stack.trace.has(attribute).any() for attribute in ("tid", "stream"))
             yield from stack.traces if is_recorded else [stack.trace]
@@ -365,7 +367,7 @@ class TimelineSource:
         return self._plan.templates["node_first"][self._plan.actors["template"][actor]] + row
 
     def node_ids(self, actor: Any, row: Any) -> Any:
-        """The ids that traces give to nodes of actors."""
+        """Return the ids that traces give to nodes of actors."""
         return self.ids[self.rows_of_plan(actor, row)]
 
     def _start_cause(self, state: Any) -> tuple[Any, Any]:

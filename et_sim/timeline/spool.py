@@ -41,14 +41,14 @@ class Spool:
         self.count += len(records)
 
     def blocks(self) -> Iterator[Any]:
-        """All of them, block by block."""
+        """Yield all of them, block by block."""
         self._file.seek(0)
         while content := self._file.read(AT_A_TIME * self._dtype.itemsize):
             yield np.frombuffer(content, self._dtype)
         self._file.seek(0, 2)
 
     def pieces(self) -> Callable[[int], Any]:
-        """A function that reads the next `count` rows, from the first on."""
+        """Return a function that reads the next `count` rows, from the first on."""
         self._file.seek(0)
         return lambda count: np.frombuffer(self._file.read(count * self._dtype.itemsize), self._dtype)
 

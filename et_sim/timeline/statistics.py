@@ -94,7 +94,7 @@ class Statistics:
     peak_memory_bytes: Any  # -1: not tracked, or no node names a tensor
 
     def columns(self) -> dict[str, Nullable]:
-        """The figures by name, eight bytes each; what there is not is null."""
+        """Return the figures by name, eight bytes each; what there is not is null."""
         return {field.name: _nullable(getattr(self, field.name)) for field in fields(self)}
 
 

@@ -47,7 +47,7 @@ def check_target(target: Path) -> None:
 
 
 def _is_run(folder: Path) -> bool:
-    """Whether et-sim wrote the folder: its manifest says so."""
+    """Return whether et-sim wrote the folder: its manifest says so."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError):

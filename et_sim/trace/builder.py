@@ -168,7 +168,7 @@ class TraceBuilder(Struct):
         name: str = "",
         **options: Unpack[NodeOptions],
     ) -> int:
-        """A message to rank `to`; its partner is a `receive` of the same tag and size there."""
+        """Return a message to rank `to`; its partner is a `receive` of the same tag and size there."""
         values = {"is_cpu": False, "comm_bytes": bytes, "comm_tag": tag, "comm_dst": to}
         return self._add(NodeKind.SEND, name or "send", values, **options)
 
@@ -181,7 +181,7 @@ class TraceBuilder(Struct):
         name: str = "",
         **options: Unpack[NodeOptions],
     ) -> int:
-        """A message from rank `source`; its partner is a `send` of the same tag and size there."""
+        """Return a message from rank `source`; its partner is a `send` of the same tag and size there."""
         values = {"is_cpu": False, "comm_bytes": bytes, "comm_tag": tag, "comm_src": source}
         return self._add(NodeKind.RECV, name or "receive", values, **options)
 
@@ -224,15 +224,17 @@ class TraceBuilder(Struct):
         return self._add(NodeKind.MEM_STORE, name or "store", values, **options, group=reduce)
 
     def metadata(self, text: str, *, name: str = "", node_id: int | None = None) -> int:
-        """A node that only carries text, such as a description of the process groups."""
+        """Return a node that only carries text, such as a description of the process groups."""
         return self._add(NodeKind.METADATA, name or "metadata", {}, node_id=node_id, text=text)
 
     def process_groups(self, groups: Mapping[str, Sequence[int]], *, node_id: int | None = None) -> int:
-        """A metadata node that says who is in which group, as PyTorch writes it; no ranks means all."""
+        """Return a metadata node that says who is in which group, as PyTorch writes it; no ranks means
+        all.
+        """
         return self.metadata(process_group_text(groups), name="process_group:init", node_id=node_id)
 
     def invalid(self, name: str = "", **options: Unpack[NodeOptions]) -> int:
-        """A node of type INVALID: takes part in dependencies and does nothing."""
+        """Return a node of type INVALID: takes part in dependencies and does nothing."""
         return self._add(NodeKind.INVALID, name, {}, **options)
 
     def _add(
@@ -288,7 +290,7 @@ class TraceBuilder(Struct):
         return chosen
 
     def _columns(self, known: Iterable[Attribute], attributes: Mapping[str, Any]) -> dict[str, Any]:
-        """Attributes by the columns that hold them."""
+        """Return attributes by the columns that hold them."""
         return {
             attribute.column: attributes[attribute.name]
             for attribute in known
@@ -339,7 +341,7 @@ class TraceBuilder(Struct):
         return TraceError(cause, place=f"{self.source}, node {len(self._nodes)}", remedy=remedy)
 
     def build(self) -> Trace:
-        """The trace of all nodes so far, in ascending id."""
+        """Return the trace of all nodes so far, in ascending id."""
         nodes = [self._nodes[node_id] for node_id in sorted(self._nodes)]
         ids = np.array([node.node_id for node in nodes], np.uint64)
         names, name = numbered([node.name for node in nodes])

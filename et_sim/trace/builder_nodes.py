@@ -72,7 +72,7 @@ def present_bits(node: NodeCall) -> int:
 
 
 def value_columns(nodes: list[NodeCall]) -> dict[str, Any]:
-    """The columns of the attributes that are numbers or texts, and the texts."""
+    """Return the columns of the attributes that are numbers or texts, and the texts."""
     columns: dict[str, Any] = {
         attribute.column: np.array([node.values.get(attribute.column, 0) for node in nodes], attribute.dtype)
         for attribute in NUMBERS
@@ -86,7 +86,7 @@ def value_columns(nodes: list[NodeCall]) -> dict[str, Any]:
 
 
 def collective_kind(kind: CollectiveKind | str, source: str) -> CollectiveKind:
-    """The collective that a call names."""
+    """Return the collective that a call names."""
     if isinstance(kind, CollectiveKind):
         return kind
     wanted = str(kind).upper()
@@ -106,7 +106,7 @@ _DEPENDENCIES = ("data_start", "data_deps", "ctrl_start", "ctrl_deps")
 
 
 def appended(trace: Trace, more: Trace, parents: IntColumn, children: IntColumn) -> Trace:
-    """The nodes of both, of which `more` has the higher ids, and no dependencies.
+    """Return the nodes of both, of which `more` has the higher ids, and no dependencies.
 
     `parents` and `children` are rows of the result: control dependencies to be added.
     """
@@ -134,7 +134,7 @@ def appended(trace: Trace, more: Trace, parents: IntColumn, children: IntColumn)
 
 
 def _numbered(before: tuple[str, ...], added: tuple[str, ...]) -> tuple[tuple[str, ...], RowColumn]:
-    """All texts, and the number of each of the added ones."""
+    """Return all texts, and the number of each of the added ones."""
     number = {text: at for at, text in reversed(list(enumerate(before)))}
     new = [text for text in added if text not in number]
     number |= {text: len(before) + at for at, text in enumerate(new)}
@@ -155,7 +155,7 @@ def _lists(before: TensorLists, added: TensorLists, rows: int) -> TensorLists:
 def _with_dependencies(
     trace: Trace, count: int, parents: IntColumn, children: IntColumn
 ) -> tuple[IntColumn, RowColumn]:
-    """The control dependencies as CSR, with those that are new, each once."""
+    """Return the control dependencies as CSR, with those that are new, each once."""
     child = np.repeat(np.arange(len(trace)), np.diff(trace.ctrl_start))
     data_child = np.repeat(np.arange(len(trace)), np.diff(trace.data_start))
     known = np.concatenate((trace.ctrl_deps + child * count, trace.data_deps + data_child * count))

@@ -52,7 +52,7 @@ LAST_KIND_NUMBER = 255  # types above those that have a name are read too: nobod
 
 
 def kind_name(number: int) -> str:
-    """The name of a node type, or `TYPE_11` of one that has none."""
+    """Return the name of a node type, or `TYPE_11` of one that has none."""
     return NodeKind(number).name if number < len(NodeKind) else f"TYPE_{number}"
 
 
@@ -89,12 +89,12 @@ class Attribute(Struct, frozen=True):
 
     @property
     def is_number(self) -> bool:
-        """Whether it is one integer or truth value."""
+        """Return whether it is one integer or truth value."""
         return self.member.endswith("_val") and self.member != "string_val"
 
     @property
     def limits(self) -> tuple[int, int]:
-        """The lowest and the highest number allowed."""
+        """Return the lowest and the highest number allowed."""
         is_flag = self.dtype is np.bool_
         low, high = (0, 1) if is_flag else (np.iinfo(self.dtype).min, np.iinfo(self.dtype).max)
         return int(low) if self.least is None else self.least, int(high)
@@ -117,7 +117,7 @@ class TensorLists(Struct, frozen=True, eq=False):
         return len(self.row)
 
     def is_same(self, other: TensorLists) -> bool:
-        """Whether both say the same about every row."""
+        """Return whether both say the same about every row."""
         columns = ("row", "is_output", "start", "words")
         return self.texts == other.texts and all(
             np.array_equal(getattr(self, column), getattr(other, column)) for column in columns
@@ -226,7 +226,7 @@ class Trace:
         return is_present
 
     def node_name(self, row: int) -> str:
-        """The name of the node at `row`."""
+        """Return the name of the node at `row`."""
         return self.names[int(self.name[row])]
 
     def describe(self, row: int) -> str:
@@ -234,7 +234,7 @@ class Trace:
         return f'node {int(self.node_id[row])} "{self.node_name(row)}"'
 
     def parents(self, row: int) -> RowColumn:
-        """Rows that must complete before `row` (data and control, each once, ascending)."""
+        """Return rows that must complete before `row` (data and control, each once, ascending)."""
         data = self.data_deps[self.data_start[row] : self.data_start[row + 1]]
         ctrl = self.ctrl_deps[self.ctrl_start[row] : self.ctrl_start[row + 1]]
         merged: RowColumn = unique(np.concatenate((data, ctrl))).astype(np.int32)

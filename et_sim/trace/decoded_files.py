@@ -33,7 +33,7 @@ class DecodedFiles:
         self._bytes += len(content)
 
     def finish(self) -> Templates:
-        """The traces of all files."""
+        """Return the traces of all files."""
         self._decode()
         return Templates(stacks=self._stacks)
 

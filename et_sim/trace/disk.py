@@ -22,7 +22,7 @@ _OF_RANK = re.compile(r"(.*)\.(0|[1-9][0-9]{0,17})\.et(?:\.gz)?", re.DOTALL)
 
 
 def read_bytes(path: Path) -> bytes:
-    """The bytes of a file as they are."""
+    """Return the bytes of a file as they are."""
     try:
         with path.open("rb", buffering=0) as file:
             return file.readall()
@@ -34,12 +34,12 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_unpacked(path: Path) -> bytes:
-    """The content of a file, unpacked if it is compressed with gzip."""
+    """Return the content of a file, unpacked if it is compressed with gzip."""
     return unpacked(read_bytes(path), str(path))
 
 
 def unpacked(content: bytes, source: str) -> bytes:
-    """The content of a file that may be compressed with gzip."""
+    """Return the content of a file that may be compressed with gzip."""
     if not content.startswith(_GZIP):
         return content
     try:
@@ -93,7 +93,7 @@ def drafts(prefix: str | Path | None = None) -> Iterator[Callable[[Path], Path]]
 
 
 def _others(prefix: Path, kept: set[str]) -> list[Path]:
-    """The ranks of a prefix that are not of its set."""
+    """Return the ranks of a prefix that are not of its set."""
     ranks = ((path, _OF_RANK.fullmatch(path.name)) for path in sorted(prefix.parent.iterdir()))
     return [path for path, rank in ranks if rank and rank[1] == prefix.name and path.name not in kept]
 

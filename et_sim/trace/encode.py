@@ -31,12 +31,12 @@ _ID, _NODE_NAME, _TYPE, _CTRL_DEPS, _DATA_DEPS, _DURATION, _INPUTS, _ATTRIBUTE =
 
 
 def encode_trace(trace: Trace) -> bytes:
-    """The whole file: GlobalMetadata, then one record per row."""
+    """Return the whole file: GlobalMetadata, then one record per row."""
     return encode_several([trace])[0]
 
 
 def encode_several(traces: Sequence[Trace]) -> list[bytes]:
-    """The files of some traces, many small ones at once; those with metadata or tensors one by one."""
+    """Return the files of some traces, many small ones at once; those with metadata or tensors one by one."""
     files: list[bytes] = []
     before: _Encoded | None = None
     for stack in stacks(traces):
@@ -69,7 +69,7 @@ class _Encoded:
         self.records = [_framed(b"".join(record)) for record in pieces]
 
     def has_nodes_of(self, other: Trace) -> bool:
-        """Whether another trace has the very columns of this one for what its nodes are."""
+        """Return whether another trace has the very columns of this one for what its nodes are."""
         trace = self._trace
         return (
             all(getattr(trace, column) is getattr(other, column) for column in _NODE_COLUMNS)
@@ -79,7 +79,7 @@ class _Encoded:
         )
 
     def resized(self, other: Trace) -> list[bytes]:
-        """The records of a trace that has these nodes."""
+        """Return the records of a trace that has these nodes."""
         rows = np.flatnonzero(self._differ(other))
         lists = other.tensors
         listed = np.flatnonzero(np.isin(lists.row, rows))
@@ -113,7 +113,7 @@ class _Encoded:
         return differ
 
     def _texts_of(self, of: Trace | TensorLists, column: str, texts: str) -> Any:
-        """A column of texts as numbers that mean the same in every trace."""
+        """Return a column of texts as numbers that mean the same in every trace."""
         number = self._number
         numbers = [number.setdefault(text, len(number)) for text in getattr(of, texts)]
         return np.array(numbers, np.int64)[getattr(of, column)]
@@ -168,7 +168,7 @@ def _nodes(trace: Trace) -> list[list[bytes]]:
 
 
 def _sizes(trace: Trace) -> list[list[bytes]]:
-    """The same of what stands behind, attributes included."""
+    """Return the same of what stands behind, attributes included."""
     return [
         _numbers(trace.duration_us, _plain(_DURATION)),
         *([_metadata_texts(trace)] if trace.metadata_text else []),
@@ -184,7 +184,7 @@ def _plain(field: int) -> Any:
 
 
 def _numbers(column: Any, spell: Any) -> list[bytes]:
-    """The pieces of a column; each distinct value is spelled once."""
+    """Return the pieces of a column; each distinct value is spelled once."""
     values, of_row = np.unique(column, return_inverse=True)
     spelled = [spell(value) for value in values.tolist()]
     return [spelled[number] for number in of_row.reshape(-1).tolist()]
@@ -230,7 +230,7 @@ def _attributes(trace: Trace) -> list[list[bytes]]:
 
 
 def _tensor_lists(trace: Trace) -> list[bytes]:
-    """The attributes `inputs` and `outputs`."""
+    """Return the attributes `inputs` and `outputs`."""
     lists = trace.tensors
     words = [delimited(1, text.encode()) for text in lists.texts]
     heads = [_attribute_head(name, "string_list") for name in ("inputs", "outputs")]
@@ -279,7 +279,7 @@ def _text(name: str, text: str) -> bytes:
 
 
 def _attribute_head(name: str, member: str) -> bytes:
-    """The attribute's name, and the tag of its value, which is written even if it is zero."""
+    """Return the attribute's name, and the tag of its value, which is written even if it is zero."""
     kind, _, shape = member.partition("_")
     field = FIRST_ATTRIBUTE_FIELD + 2 * ATTRIBUTE_KINDS.index(kind) + (shape == "list")
     is_number = shape == "val" and kind != "string"

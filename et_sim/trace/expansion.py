@@ -40,7 +40,7 @@ class Expansion:
 
     @property
     def groups(self) -> dict[str, Sequence[int]]:
-        """The members of every group that follows a rule, by the number that stands for it."""
+        """Return the members of every group that follows a rule, by the number that stands for it."""
         groups = {}
         for name, rule in self._workload.group_rules.items():
             first = self._first_number[name]
@@ -50,7 +50,7 @@ class Expansion:
 
     @property
     def rule_of_group(self) -> dict[str, tuple[str, int]]:
-        """The rule of each of these groups, and which of its groups it is, counted from 0."""
+        """Return the rule of each of these groups, and which of its groups it is, counted from 0."""
         return {
             str(self._first_number[name] + index): (name, index)
             for name, rule in self._workload.group_rules.items()
@@ -59,11 +59,11 @@ class Expansion:
 
     @property
     def is_needed(self) -> bool:
-        """Whether anything is said by distance or by rule."""
+        """Return whether anything is said by distance or by rule."""
         return any(self._workload.relative_peers) or bool(self._workload.group_rules)
 
     def trace(self, rank: int) -> Trace:
-        """The trace of a rank, as its own file would hold it."""
+        """Return the trace of a rank, as its own file would hold it."""
         workload = self._workload
         template = int(workload.template_of_rank[rank])
         trace = workload.templates[template]
@@ -100,7 +100,7 @@ class Expansion:
 
 
 def expanded(workload: Workload) -> Expanded:
-    """The whole workload without distances and rules; ranks whose traces are equal share one."""
+    """Return the whole workload without distances and rules; ranks whose traces are equal share one."""
     expansion = Expansion(workload)
     if not expansion.is_needed:
         return Expanded(workload, {})
@@ -123,7 +123,7 @@ def expanded(workload: Workload) -> Expanded:
 
 
 def peer_rows(trace: Trace) -> RowColumn:
-    """Nodes that have a peer."""
+    """Return nodes that have a peer."""
     return np.flatnonzero((trace.kind == NodeKind.SEND) | (trace.kind == NodeKind.RECV)).astype(np.int32)
 
 
@@ -140,7 +140,9 @@ def _with_peers(trace: Trace, rank: int, ranks: int) -> Trace:
 
 
 def with_distances(trace: Trace, rank: int, ranks: int) -> tuple[Trace, bytes]:
-    """The other way round: ranks as distances from a rank; and these, to compare them with another rank's."""
+    """Return the other way round: ranks as distances from a rank; and these, to compare them with another
+    rank's.
+    """
     rows, ends = peer_rows(trace), {}
     for name in ("comm_src", "comm_dst"):
         ends[name] = getattr(trace, name).copy()
@@ -150,7 +152,7 @@ def with_distances(trace: Trace, rank: int, ranks: int) -> tuple[Trace, bytes]:
 
 
 def _first_numbers(workload: Workload, described: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """The number of the first group of every rule, above all that traces name or describe."""
+    """Return the number of the first group of every rule, above all that traces name or describe."""
     named = {
         int(name)
         for trace, groups_of_trace in zip(workload.templates, described, strict=True)

@@ -63,7 +63,7 @@ def read_workload(
 
 
 def traces_of(path: str | Path) -> dict[int, Path]:
-    """The trace files of a prefix, by rank in ascending order, or the one that is named."""
+    """Return the trace files of a prefix, by rank in ascending order, or the one that is named."""
     single = Path(path)
     match = re.fullmatch(r".*\.(0|[1-9][0-9]*)\.et(?:\.gz)?", single.name)
     if match and is_file(single):
@@ -75,7 +75,7 @@ def traces_of(path: str | Path) -> dict[int, Path]:
 def read_traces(
     paths: Iterable[Path], source: str, notices: Iterable[str] = (), *, drop_dangling: bool = False
 ) -> Workload:
-    """The traces of some files, of rank 0, 1 and so on."""
+    """Return the traces of some files, of rank 0, 1 and so on."""
     paths = list(paths)
     templates = DecodedFiles(drop_dangling)
     of_content: dict[bytes, int] = {}
@@ -150,7 +150,7 @@ def groups_path(prefix: str | Path) -> Path:
 
 
 def _files_of_ranks(prefix: Path) -> dict[int, list[Path]]:
-    """Every PREFIX.<rank>.et and .et.gz, by rank; the uncompressed one first."""
+    """Return every PREFIX.<rank>.et and .et.gz, by rank; the uncompressed one first."""
     pattern = re.compile(re.escape(prefix.name) + r"\.(0|[1-9][0-9]*)\.et(?:\.gz)?")
     files: dict[int, list[Path]] = {}
     for name in _names_in(prefix.parent):
@@ -170,7 +170,7 @@ def _names_in(folder: Path) -> list[str]:
 def _chosen(
     prefix: Path, files: dict[int, list[Path]], ranks: int | None, may_be_more: bool
 ) -> tuple[list[Path], list[str]]:
-    """The file of each rank, and what should be said about files left aside."""
+    """Return the file of each rank, and what should be said about files left aside."""
     if ranks is not None and ranks < 1:
         raise TraceError(f"{ranks} ranks asked for", place=str(prefix), remedy="ask for at least one rank")
     if not files:

@@ -31,7 +31,7 @@ _GROUPS_FORM = 'process groups are written as [\'[{"pg_name": "1", "ranks": [0, 
 
 
 def read_process_groups(trace: Trace) -> dict[str, tuple[int, ...]]:
-    """Members of every group that the trace describes, by `group_key`; ALL_RANKS: all of them."""
+    """Return members of every group that the trace describes, by `group_key`; ALL_RANKS: all of them."""
     groups: dict[str, tuple[int, ...]] = {}
     for row in trace.metadata_text:
         for name, members in _described(trace, row):
@@ -54,13 +54,13 @@ def count_metadata(trace: Trace) -> tuple[int, int]:
 
 
 def process_group_text(groups: Mapping[str, Sequence[int]]) -> str:
-    """The text of a METADATA node that describes groups; no members means all ranks."""
+    """Return the text of a METADATA node that describes groups; no members means all ranks."""
     entries = [{"pg_name": name, "ranks": list(members)} for name, members in groups.items()]
     return f"['{json.dumps(entries)}']"
 
 
 def _entries(trace: Trace, row: int) -> list[Any] | None:
-    """The descriptions in a node's text; None if it is about something else."""
+    """Return the descriptions in a node's text; None if it is about something else."""
     text = trace.metadata_text[row]
     if "pg_name" not in text:
         return None
@@ -111,7 +111,7 @@ class SplitFault(NamedTuple):
 
 
 def split_text(sizes: Iterable[int]) -> str:
-    """The text for sizes."""
+    """Return the text for sizes."""
     return " ".join(str(int(size)) for size in sizes)
 
 
@@ -121,7 +121,7 @@ def has_splits(trace: Trace) -> Any:
 
 
 def sizes_of_texts(trace: Trace) -> list[IntColumn]:
-    """The sizes that each of a trace's texts lists; none of one that lists something else."""
+    """Return the sizes that each of a trace's texts lists; none of one that lists something else."""
     return [_sizes(text) for text in trace.split_texts]
 
 

@@ -79,20 +79,20 @@ class GroupRule:
 
     @property
     def has_all(self) -> bool:
-        """Whether every rank is in a group."""
+        """Return whether every rank is in a group."""
         return self.count * self._block_groups == self.every
 
     def has(self, rank: Any) -> Any:
-        """Whether a rank, or each of an array of ranks, is in a group."""
+        """Return whether a rank, or each of an array of ranks, is in a group."""
         return self._begin(rank) + self._last < self.every
 
     def first(self, rank: Any) -> Any:
-        """The lowest member of the group of a rank, or of each of an array of ranks."""
+        """Return the lowest member of the group of a rank, or of each of an array of ranks."""
         begin = self._begin(rank)
         return self._if_any(begin, rank // self.every * self.every + begin)
 
     def position(self, rank: Any) -> Any:
-        """The place of a rank, or of each of an array of ranks, in its group."""
+        """Return the place of a rank, or of each of an array of ranks, in its group."""
         place, before = 0 * rank, 1
         for size, stride in self.axes:
             place = place + rank % self.every // stride % size * before
@@ -107,7 +107,7 @@ class GroupRule:
         return self._if_any(begin, rank // self.every * self._block_groups + at)
 
     def members(self, rank: int) -> Sequence[int]:
-        """All members of the rank's group, in the order of their positions; empty: it is in none."""
+        """Return all members of the rank's group, in the order of their positions; empty: it is in none."""
         if not self.has(rank):
             return ()
         first = self.first(rank)
@@ -122,7 +122,7 @@ class GroupRule:
         return ranks // self.every * self._block_groups
 
     def groups(self, ranks: int) -> Any:
-        """The members of every group of this many ranks, a row each."""
+        """Return the members of every group of this many ranks, a row each."""
         begin = np.arange(self.every - self._last)
         begin = begin[self._begin(begin) == begin]
         firsts = (np.arange(0, ranks, self.every)[:, None] + begin).reshape(-1)
@@ -153,7 +153,7 @@ class GroupRule:
         return begin
 
     def _if_any(self, begin: Any, value: Any) -> Any:
-        """The value where there is a group that begins there, elsewhere NO_GROUP."""
+        """Return the value where there is a group that begins there, elsewhere NO_GROUP."""
         return value if self.has_all else (value - NO_GROUP) * (begin + self._last < self.every) + NO_GROUP
 
 
@@ -186,7 +186,7 @@ def _whole_numbers(name: str, given: Any) -> tuple[int, ...]:
 
 
 def _merged(axes: Axes) -> Axes:
-    """Axes of which the next is no continuation."""
+    """Return axes of which the next is no continuation."""
     merged = [axes[0]]
     for size, stride in axes[1:]:
         inner, apart = merged[-1]

@@ -72,7 +72,9 @@ class Manifest:
 
 
 def is_manifest(path: str | Path) -> bool:
-    """Whether a workload is named by a manifest: by its name or, if there is such a file, by its content."""
+    """Return whether a workload is named by a manifest: by its name or, if there is such a file, by its
+    content.
+    """
     path = Path(path)
     if path.name.endswith(ENDING):
         return True
@@ -87,7 +89,7 @@ def is_manifest(path: str | Path) -> bool:
 
 
 def read_manifest(path: str | Path, ranks: int | None = None, *, drop_dangling: bool = False) -> Workload:
-    """The workload that a manifest describes; `ranks`: how many it must have."""
+    """Return the workload that a manifest describes; `ranks`: how many it must have."""
     place = str(path)
     raw = read_bytes(Path(path))
     manifest = read(Manifest, Section(place, _parse(raw, place), error_type=TraceError), Remarks())
@@ -202,7 +204,7 @@ def _parse(raw: bytes, place: str) -> dict[str, Any]:
 
 
 def _template_of_rank(manifest: Manifest, place: str) -> RowColumn:
-    """Every rank exactly once."""
+    """Return every rank exactly once."""
     entries, ranks = manifest.templates, manifest.ranks
     of_rank = np.full(ranks, -1, np.int32)
     for number, entry in enumerate(entries):

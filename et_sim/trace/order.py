@@ -36,7 +36,7 @@ class Lists:
         self._rows: list[int] = rows.tolist()
 
     def of(self, row: int) -> list[int]:
-        """The parents of a row."""
+        """Return the parents of a row."""
         return self._rows[self._start[row] : self._start[row + 1]]
 
 
@@ -46,12 +46,13 @@ def dependency_lists(trace: Trace) -> tuple[Lists, Lists]:
 
 
 def fits_row_order(parent: RowColumn, child: RowColumn) -> bool:
-    """Whether every parent is a lower row, so that nodes can run in the order of their rows."""
+    """Return whether every parent is a lower row, so that nodes can run in the order of their rows."""
     return bool((parent < child).all())
 
 
 def program_order(trace: Trace) -> list[int]:
-    """All rows, one after the other: by node id where dependencies allow, and receives as late as possible.
+    """Return all rows, one after the other: by node id where dependencies allow, and receives as late as
+    possible.
 
     A receive may be listed early, though its message is an answer to what comes behind it. For traces without
     cycles.
@@ -107,7 +108,9 @@ def in_program_order(stack: Stack, rows: Any) -> Any:
 
 
 def certainly_in_order(trace: Trace, rows: RowColumn, chosen: RowColumn) -> bool:
-    """Whether each of `chosen` must start before the next, all of them in `rows`, whatever things last."""
+    """Return whether each of `chosen` must start before the next, all of them in `rows`, whatever things
+    last.
+    """
     order, depth = _settled_with_lane(trace, rows, chosen)
     return len(order) == len(trace) and bool((depth[chosen] == np.arange(1, len(chosen) + 1)).all())
 

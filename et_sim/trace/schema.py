@@ -88,7 +88,7 @@ class MessageClasses(Struct, frozen=True):
 
 
 def message_tables() -> dict[str, tuple[Field, ...]]:
-    """Every message of the schema, in the order of the `.proto` file."""
+    """Return every message of the schema, in the order of the `.proto` file."""
     lists = {list_name(kind): (Field(1, "values", kind, repeated=True),) for kind in ATTRIBUTE_KINDS}
     return {
         **lists,
@@ -142,7 +142,7 @@ def _attribute_values() -> tuple[Field, ...]:
 
 @functools.cache
 def messages() -> MessageClasses:
-    """The message classes; imports protobuf on the first call."""
+    """Return the message classes; imports protobuf on the first call."""
     from google.protobuf import descriptor_pool, message_factory
 
     pool = descriptor_pool.DescriptorPool()
@@ -155,7 +155,7 @@ def messages() -> MessageClasses:
 
 
 def _file_descriptor() -> Any:
-    """The tables above as protobuf's own description of a `.proto` file."""
+    """Return the tables above as protobuf's own description of a `.proto` file."""
     from google.protobuf import descriptor_pb2
 
     file: Any = descriptor_pb2.FileDescriptorProto(

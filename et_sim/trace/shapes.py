@@ -15,7 +15,7 @@ def gemm(rows: int, columns: int, inner: int, *, count: int = 1) -> str:
 
 
 def grouped_gemm(columns: int, inner: int, rows: Iterable[int]) -> str:
-    """A product per group, each with its own number of rows: the experts of a mixture."""
+    """Return a product per group, each with its own number of rows: the experts of a mixture."""
     return _written("grouped_gemm", (columns, inner, *rows))
 
 
@@ -45,7 +45,7 @@ def attention(
     backward: bool = False,
     kernel: str = "",
 ) -> str:
-    """Scores and their product with the values in one kernel; queries may share fewer `key_heads`.
+    """Return scores and their product with the values in one kernel; queries may share fewer `key_heads`.
 
     `kernel` is one of `et_sim.basics.attention_names`, if it is not the best of the device.
     """
@@ -75,12 +75,12 @@ def elementwise(elements: int, inputs: int = 1, operations: int = 1) -> str:
 
 
 def quantise(rows: int, width: int) -> str:
-    """Numbers in 16 bits turned into the kernel's datatype, scaled by the largest of them."""
+    """Return numbers in 16 bits turned into the kernel's datatype, scaled by the largest of them."""
     return _written("quantise", (rows, width))
 
 
 def embedding(tokens: int, width: int) -> str:
-    """Rows looked up in a table."""
+    """Return rows looked up in a table."""
     return _written("embedding", (tokens, width))
 
 

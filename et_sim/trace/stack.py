@@ -93,12 +93,12 @@ class Stack(Struct, frozen=True, eq=False):
         return slice(int(self.first[at]), int(self.first[at + 1]))
 
     def parts(self) -> Iterator[tuple[int, Trace, slice]]:
-        """The number of each trace, the trace, and its rows."""
+        """Yield the number of each trace, the trace, and its rows."""
         for at, (number, trace) in enumerate(zip(self.numbers, self.traces, strict=True)):
             yield number, trace, self.rows(at)
 
     def apart(self) -> Iterator[Stack]:
-        """A stack for each trace."""
+        """Yield a stack for each trace."""
         for number, trace in zip(self.numbers, self.traces, strict=True):
             yield stack_of([trace], number)
 
@@ -135,7 +135,7 @@ class Block(Struct, frozen=True, eq=False):
         )
 
     def stack(self, number: int = 0) -> Stack:
-        """All of them as one."""
+        """Return all of them as one."""
         if len(self.heads) == 1:
             return stack_of([self.trace(0)], number)
         own = {text.column: self.columns[text.column] for text in TEXT_ATTRIBUTES}
@@ -227,7 +227,7 @@ class Templates(Sequence[Trace]):
         return stack.traces[at - stack.number]
 
     def stacks(self) -> tuple[Stack, ...] | Iterator[Stack]:
-        """All of them, in their order; copies of very many rows are not kept."""
+        """Return all of them, in their order; copies of very many rows are not kept."""
         if self._stacks or not self._traces:
             return self._stacks
         if sum(map(len, self._traces)) > MOST_ROWS_KEPT:
@@ -246,7 +246,9 @@ def _numbered(stacks: Iterable[Stack]) -> tuple[Stack, ...]:
 
 
 def stacks(traces: Sequence[Trace], alike: Sequence[Any] = ()) -> Iterable[Stack]:
-    """All traces, in their order; `alike`: something for each, which those of a stack have in common."""
+    """Return all traces, in their order; `alike`: something for each, which those of a stack have in
+    common.
+    """
     return _stacks_of(traces, alike) if alike or not isinstance(traces, Templates) else traces.stacks()
 
 
@@ -275,7 +277,7 @@ def for_each_stack(traces: Sequence[Trace], work: Callable[[Stack], None], alike
 
 
 def stack_of(traces: Sequence[Trace], number: int = 0) -> Stack:
-    """Some traces as one, copied unless there is but one."""
+    """Return some traces as one, copied unless there is but one."""
     if len(traces) > 1:
         return structs.replace(Block.of(traces).stack(), number=number, traces=traces)
     (trace,) = traces
@@ -285,7 +287,7 @@ def stack_of(traces: Sequence[Trace], number: int = 0) -> Stack:
 
 
 def _whole(block: Block) -> Trace:
-    """Columns of all traces as those of one."""
+    """Return columns of all traces as those of one."""
     columns, sizes = dict[str, Any](block.columns), np.diff(block.first)
     columns["name"] = block.columns["name"] + np.repeat(_before(block.names), sizes)
     columns["names"] = tuple(chain.from_iterable(block.names))
@@ -309,7 +311,7 @@ def _before(texts: Sequence[tuple[str, ...]]) -> RowColumn:
 
 
 def _same_texts(column: Any, texts: Sequence[tuple[str, ...]], sizes: Any) -> tuple[Any, tuple[str, ...]]:
-    """A column with one number for each text, the empty one first."""
+    """Return a column with one number for each text, the empty one first."""
     numbers = {"": 0}
     place = np.array([numbers.setdefault(text, len(numbers)) for of in texts for text in of], np.int32)
     return place[column + np.repeat(_before(texts), sizes)], tuple(numbers)

@@ -38,7 +38,9 @@ class TensorUses(Struct, frozen=True, eq=False):
 
 
 def as_lists(of_rows: Sequence[tuple[Words | None, Words | None]]) -> TensorLists:
-    """The columns for lists given row by row: inputs and outputs, None where a row has no such list."""
+    """Return the columns for lists given row by row: inputs and outputs, None where a row has no such
+    list.
+    """
     lists = [(row, side, pair[side]) for row, pair in enumerate(of_rows) for side in (0, 1)]
     given = [(row, side, words) for row, side, words in lists if words is not None]
     if not given:
@@ -57,7 +59,7 @@ def as_lists(of_rows: Sequence[tuple[Words | None, Words | None]]) -> TensorList
 
 
 def with_sizes(lists: TensorLists, sizes: Mapping[str, int]) -> TensorLists:
-    """The same lists, where some tensors have other sizes; all are pairs of tensor and bytes."""
+    """Return the same lists, where some tensors have other sizes; all are pairs of tensor and bytes."""
     if not sizes:
         return lists
     texts = list(lists.texts)
@@ -80,7 +82,7 @@ def with_sizes(lists: TensorLists, sizes: Mapping[str, int]) -> TensorLists:
 
 
 def tensor_uses(trace: Trace, place: str) -> TensorUses:
-    """The lists of a trace as tensors and sizes; refuses lists that are no such thing."""
+    """Return the lists of a trace as tensors and sizes; refuses lists that are no such thing."""
     lists = trace.tensors
     counts = np.diff(lists.start)
     _refuse_list(counts % 2 == 1, trace, place, "is not pairs of tensor and bytes: it has an odd length")
@@ -114,7 +116,7 @@ def unannotated(trace: Trace) -> Any:
 
 
 def names_tensors(workload: Workload) -> bool:
-    """Whether any node says what it reads or writes."""
+    """Return whether any node says what it reads or writes."""
     return any(
         len(trace.tensors)
         for stack in workload.stacks()
@@ -124,7 +126,7 @@ def names_tensors(workload: Workload) -> bool:
 
 
 def remark_on_unannotated(workload: Workload) -> str:
-    """A warning for whoever tracks memory; empty if every node says what it reads and writes."""
+    """Return a warning for whoever tracks memory; empty if every node says what it reads and writes."""
     nodes, without = 0, 0
     ranks_of_template = np.bincount(workload.template_of_rank, minlength=len(workload.templates))
     for stack in workload.stacks():
@@ -143,7 +145,7 @@ def remark_on_unannotated(workload: Workload) -> str:
 
 
 def _sizes_of(lists: TensorLists, sizes: RowColumn) -> IntColumn:
-    """Bytes by text, of those texts that stand for sizes; -1 for what is no size."""
+    """Return bytes by text, of those texts that stand for sizes; -1 for what is no size."""
     size_of = np.zeros(len(lists.texts), np.int64)
     for text in unique(sizes).tolist():
         match = _SIZE.fullmatch(lists.texts[text])

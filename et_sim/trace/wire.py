@@ -197,7 +197,7 @@ class _Files:
         self._rows, self.is_plain = self._plain_rows()
 
     def block(self, sources: Iterable[str], versions: Iterable[str], starts_ns: Iterable[int]) -> Block:
-        """All traces; of plain ones, dependencies are rows."""
+        """Return all traces; of plain ones, dependencies are rows."""
         (data_start, ctrl_start), (data, ctrl) = self._starts, self._rows
         heads = [*map(TraceHead, sources, versions, starts_ns, self._metadata, map(dict, self._ignored))]
         return Block(
@@ -226,7 +226,9 @@ class _Files:
         return by_file
 
     def _plain_rows(self) -> tuple[tuple[RowColumn, RowColumn], list[bool]]:
-        """Dependencies as rows of their files; and of which these are right: ids ascend without a gap."""
+        """Return dependencies as rows of their files; and of which these are right: ids ascend without a
+        gap.
+        """
         ids, first = self._columns["node_id"], self._buffers.first_row
         count = np.diff(first)
         follows = np.ones(len(ids), np.int64)
@@ -244,7 +246,7 @@ class _Files:
         return (offsets[0], offsets[1]), is_plain.tolist()
 
     def dependency_ids(self, number: int) -> tuple[Ids, Ids]:
-        """A file's dependencies as they stand there: of data, and of control."""
+        """Return a file's dependencies as they stand there: of data, and of control."""
         bounds = self._first[number : number + 2]
         (data_begin, data_end), (ctrl_begin, ctrl_end) = (start[bounds].tolist() for start in self._starts)
         return self._dependencies[0][data_begin:data_end], self._dependencies[1][ctrl_begin:ctrl_end]
@@ -262,7 +264,7 @@ def _tensors_of(every: TensorLists, first_row: Sequence[int], number: int) -> Te
 
 
 def _without_room(columns: dict[str, Any]) -> dict[str, Any]:
-    """Columns out of the blocks that have room for every attribute, of which nodes carry a few."""
+    """Return columns out of the blocks that have room for every attribute, of which nodes carry a few."""
     carried = int(np.bitwise_or.reduce(columns["present"], initial=0))
     nothing = np.zeros(len(columns["present"]), np.int64)
     lacking = {one.column for one in ATTRIBUTES if not carried & BIT[one.name]}
@@ -277,20 +279,20 @@ def _slot(attribute: Attribute) -> int:
 
 
 def _column(number: Attribute, wide: Any, narrow: Any, small: Any) -> Any:
-    """The column of an attribute in the block that holds it."""
+    """Return the column of an attribute in the block that holds it."""
     block = (wide, narrow, small)[at.BLOCK[at.KNOWN_ATTRIBUTES.index(number.name)]]
     return block[_slot(number)].view(number.dtype)
 
 
 def _ignored(buffers: DecodeBuffers, source: str) -> tuple[tuple[str, int], ...]:
-    """Attributes without a meaning, file after file, and how many nodes have them."""
+    """Return attributes without a meaning, file after file, and how many nodes have them."""
     ignored = buffers.ignored[: int(buffers.registers[at.IGNORED_NAMES])]
     names = _texts_of(buffers, ignored[:, 0], ignored[:, 1], source, "attribute name")
     return tuple(zip(names, ignored[:, 2].tolist(), strict=True))
 
 
 def _tensor_lists(buffers: DecodeBuffers, source: str) -> TensorLists:
-    """The lists of tensors as they stand in the files, with rows of all files."""
+    """Return the lists of tensors as they stand in the files, with rows of all files."""
     lists = buffers.lists[: int(buffers.registers[at.LISTS])]
     if not len(lists):
         return no_tensor_lists()
@@ -308,7 +310,7 @@ def _tensor_lists(buffers: DecodeBuffers, source: str) -> TensorLists:
 
 
 def _in_row_order(lists: TensorLists, row: RowColumn) -> TensorLists:
-    """The lists with other row numbers, in their order; words numbered by first use."""
+    """Return the lists with other row numbers, in their order; words numbered by first use."""
     order = np.lexsort((lists.is_output, row))
     start, words = _reordered(lists.start, lists.words, order)
     words, texts = _by_first_use(words, lists.texts)
@@ -329,7 +331,7 @@ def _text(buffers: DecodeBuffers, start: int, size: int, source: str, subject: s
 
 
 def _strings(buffers: DecodeBuffers, table: NameTable, source: str, subject: str) -> tuple[str, ...]:
-    """All names of a table, decoded together: far cheaper than one by one."""
+    """Return all names of a table, decoded together: far cheaper than one by one."""
     count = int(table.used[0])
     return _texts_of(buffers, table.start[:count], table.size[:count], source, subject)
 
@@ -417,7 +419,7 @@ def _by_first_use(numbers: RowColumn, names: tuple[str, ...]) -> tuple[RowColumn
 
 
 def _after_empty(numbers: RowColumn, names: tuple[str, ...]) -> tuple[RowColumn, tuple[str, ...]]:
-    """The same where the empty name stays the first, whether or not a row uses it."""
+    """Return the same where the empty name stays the first, whether or not a row uses it."""
     with_empty, names = _by_first_use(np.concatenate((np.zeros(1, np.int32), numbers)), names)
     return with_empty[1:], names
 
@@ -425,7 +427,7 @@ def _after_empty(numbers: RowColumn, names: tuple[str, ...]) -> tuple[RowColumn,
 def _reordered(
     start: IntColumn, items: npt.NDArray[Number], order: npt.NDArray[np.intp]
 ) -> tuple[IntColumn, npt.NDArray[Number]]:
-    """The lists of a CSR pair in another order of rows."""
+    """Return the lists of a CSR pair in another order of rows."""
     count = np.diff(start)[order]
     new_start = np.concatenate((np.zeros(1, np.int64), np.cumsum(count)))
     shift = np.repeat(start[:-1][order] - new_start[:-1], count)
@@ -433,7 +435,7 @@ def _reordered(
 
 
 def _resolved(trace: Trace, dependencies: tuple[Ids, Ids], drop_dangling: bool) -> Trace:
-    """Dependencies as rows."""
+    """Return dependencies as rows."""
     data, ctrl = (_rows_of(trace.node_id, wanted) for wanted in dependencies)
     missing = [int(np.count_nonzero(rows < 0)) for rows in (data, ctrl)]
     data_start, ctrl_start = trace.data_start, trace.ctrl_start
@@ -453,7 +455,7 @@ def _resolved(trace: Trace, dependencies: tuple[Ids, Ids], drop_dangling: bool) 
 
 
 def _rows_of(ids: Ids, wanted: Ids) -> RowColumn:
-    """The row of each wanted id, or -1; `ids` ascend. Uses a table when the ids are dense enough."""
+    """Return the row of each wanted id, or -1; `ids` ascend. Uses a table when the ids are dense enough."""
     if len(ids) == 0 or len(wanted) == 0:
         return np.full(len(wanted), -1, np.int32)
     span = int(ids[-1] - ids[0]) + 1

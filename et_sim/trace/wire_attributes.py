@@ -90,7 +90,7 @@ def decode_attribute(buffers: DecodeBuffers, start: int, end: int, row: int, pre
 
 @compiled(forceinline=True)
 def _recognise(vocabulary: Vocabulary, text: Text, start: int, size: int, previous: int) -> Any:
-    """The number of an attribute name; `previous` is the number of the attribute before it."""
+    """Return the number of an attribute name; `previous` is the number of the attribute before it."""
     guess = vocabulary.successor[previous]
     names = vocabulary.names
     if guess >= 0 and names.size[guess] == size and same_bytes(text, names.start[guess], start, size):
@@ -106,7 +106,7 @@ def _recognise(vocabulary: Vocabulary, text: Text, start: int, size: int, previo
 
 @compiled
 def _meaning(data: Bytes, start: int, size: int) -> int:
-    """The place of a name among the known attributes, or IGNORED."""
+    """Return the place of a name among the known attributes, or IGNORED."""
     begin = 0
     for meaning in range(len(_KNOWN_END)):
         end = _KNOWN_END[meaning]
@@ -151,7 +151,7 @@ def _store_number(buffers: DecodeBuffers, row: int, meaning: int, member: int, v
 
 @compiled(forceinline=True)
 def _as_integer(member: int, value: Any) -> Any:
-    """The value of an integer or bool member; 64-bit unsigned ones keep their bits."""
+    """Return the value of an integer or bool member; 64-bit unsigned ones keep their bits."""
     if member in (at.INT64_VAL, at.UINT64_VAL):
         return value
     if member == at.BOOL_VAL:
@@ -171,7 +171,7 @@ def _as_integer(member: int, value: Any) -> Any:
 def _store_text(
     buffers: DecodeBuffers, texts: NameTable, slot: int, row: int, member: int, start: Any, size: int
 ) -> int:
-    """The number of a text; the empty one is 0."""
+    """Return the number of a text; the empty one is 0."""
     if member != at.STRING_VAL:
         return at.WRONG_ATTRIBUTE_KIND
     buffers.narrow[slot, row] = 0 if size == 0 else intern(texts, buffers.text, start, size) + 1

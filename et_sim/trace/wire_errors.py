@@ -51,7 +51,7 @@ _SIGNATURES = (
 
 
 def explain(buffers: DecodeBuffers, source: str) -> TraceError:
-    """The error for a decoder that stopped early."""
+    """Return the error for a decoder that stopped early."""
     content = buffers.text.data
     code = int(buffers.registers[at.FAILURE])
     record = int(buffers.registers[at.RECORD])
@@ -72,7 +72,7 @@ def explain(buffers: DecodeBuffers, source: str) -> TraceError:
 
 
 def old_format(version: bytes) -> bool:
-    """Whether what stands in place of the version text is an attribute, as in an older schema."""
+    """Return whether what stands in place of the version text is an attribute, as in an older schema."""
     try:
         return version.decode().startswith("\n")
     except UnicodeDecodeError:
@@ -80,7 +80,7 @@ def old_format(version: bytes) -> bool:
 
 
 def old_format_error(source: str) -> TraceError:
-    """The refusal of a file from before schema 0.0.4."""
+    """Return the refusal of a file from before schema 0.0.4."""
     cause, remedy = _CAUSES[at.NOT_A_HEADER]
     return TraceError(cause, place=f"{source}: byte 0 (record 0)", remedy=remedy)
 

@@ -54,7 +54,7 @@ def _read_long_varint(data: Bytes, pos: int, end: int) -> tuple[Any, int]:
 
 @compiled(forceinline=True)
 def read_varint(data: Bytes, pos: int, end: int) -> tuple[Any, int]:
-    """The base-128 number at `pos`, and the position after it."""
+    """Return the base-128 number at `pos`, and the position after it."""
     if pos >= end:
         return np.int64(0), TRUNCATED_NUMBER
     first = np.int64(data[pos])
@@ -118,13 +118,13 @@ def _read_rare_field(
 
 @compiled(forceinline=True)
 def as_signed_32(value: Any) -> Any:
-    """The low 32 bits as a signed number."""
+    """Return the low 32 bits as a signed number."""
     return ((value & _LOW_32) ^ _SIGN_32) - _SIGN_32
 
 
 @compiled(forceinline=True)
 def as_unsigned_32(value: Any) -> Any:
-    """The low 32 bits as an unsigned number."""
+    """Return the low 32 bits as an unsigned number."""
     return value & _LOW_32
 
 

@@ -55,7 +55,7 @@ def as_text(content: bytes | Bytes) -> Text:
 
 
 def name_table(capacity: int) -> NameTable:
-    """An empty table for up to `capacity` names that differ within a file."""
+    """Return an empty table for up to `capacity` names that differ within a file."""
     slots = 1 << max(4, (2 * capacity - 1).bit_length())
     return NameTable(
         np.zeros(slots, np.int64),
@@ -76,7 +76,7 @@ def _word(text: Text, pos: int, size: int) -> Any:
 
 @compiled(forceinline=True)
 def same_bytes(text: Text, first: int, second: int, size: int) -> bool:
-    """Whether two spans of the file of equal size hold equal bytes."""
+    """Return whether two spans of the file of equal size hold equal bytes."""
     for index in range(0, size, 8):
         if _word(text, first + index, size - index) != _word(text, second + index, size - index):
             return False
@@ -95,7 +95,7 @@ def _hash(text: Text, start: int, size: int) -> Any:
 
 @compiled
 def intern(table: NameTable, text: Text, start: int, size: int) -> Any:
-    """The number of the name within its file, new or old; -1 when a new name finds the table full."""
+    """Return the number of the name within its file, new or old; -1 when a new name finds the table full."""
     first = table.used[1]
     key = _hash(text, start, size) ^ ((first * _MULTIPLIER >> 32) & 0x7FFFFFFF)
     last = len(table.slots) - 1
@@ -264,12 +264,12 @@ def empty_buffers(content: bytes | Bytes, files: npt.NDArray[np.int64]) -> Decod
 
 
 def with_rows(buffers: DecodeBuffers) -> DecodeBuffers:
-    """The buffers with room for the nodes that were counted."""
+    """Return the buffers with room for the nodes that were counted."""
     return buffers._replace(**_of_nodes(int(buffers.registers[NODES])))
 
 
 def with_longer_lists(buffers: DecodeBuffers) -> DecodeBuffers:
-    """The buffers with lists that can take the next record and as much again as they hold."""
+    """Return the buffers with lists that can take the next record and as much again as they hold."""
     more = int(buffers.registers[ROOM])
     return buffers._replace(
         data_deps=_longer(buffers.data_deps, more),

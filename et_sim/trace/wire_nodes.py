@@ -84,7 +84,7 @@ def _decode_header(buffers: DecodeBuffers, file: int) -> Any:
 
 @compiled
 def _parses(buffers: DecodeBuffers, pos: Any, end: int) -> Any:
-    """Whether the bytes are a sequence of whole fields."""
+    """Return whether the bytes are a sequence of whole fields."""
     while 0 <= pos < end:
         pos = read_cold_field(buffers.text.data, pos, end)[4]
     return pos == end

@@ -155,7 +155,7 @@ class Workload(Struct, frozen=True, eq=False):
 
     @property
     def nodes(self) -> int:
-        """Nodes of all ranks together."""
+        """Return nodes of all ranks together."""
         return int(self.nodes_per_template @ self.ranks_per_template)
 
     @property
@@ -169,12 +169,12 @@ class Workload(Struct, frozen=True, eq=False):
         return np.array([head.start_ns for stack in self.stacks() for head in stack.heads], np.int64)
 
     def stacks(self) -> Iterable[Stack]:
-        """All templates, as few."""
+        """Return all templates, as few."""
         assert isinstance(self.templates, Templates)
         return self.templates.stacks()
 
     def is_idle(self, rank: int) -> bool:
-        """Whether there are jobs, and the rank has none."""
+        """Return whether there are jobs, and the rank has none."""
         return bool(self.jobs) and not any((job.npus == rank).any() for job in self.jobs)
 
     @property
@@ -187,11 +187,11 @@ class Workload(Struct, frozen=True, eq=False):
         return max(int(of_rank[job.npus].max()) - job.start_ns for job in self.jobs)
 
     def trace(self, rank: int) -> Trace:
-        """The trace of one rank."""
+        """Return the trace of one rank."""
         return self.templates[int(self.template_of_rank[rank])]
 
     def has_relative_peers(self, template: int) -> bool:
-        """Whether a template names its peers by their distance."""
+        """Return whether a template names its peers by their distance."""
         return bool(self.relative_peers) and self.relative_peers[template]
 
     @property

@@ -9,23 +9,23 @@ from et_sim.views.text import share
 
 
 def tag(name: str, content: str, **attributes: str) -> str:
-    """An element around markup; `class_` and the like lose the underscore."""
+    """Return an element around markup; `class_` and the like lose the underscore."""
     given = "".join(f' {key.rstrip("_").replace("_", "-")}="{escape(v)}"' for key, v in attributes.items())
     return f"<{name}{given}>{content}</{name}>"
 
 
 def text(content: object) -> str:
-    """Text as markup."""
+    """Return text as markup."""
     return escape(str(content))
 
 
 def cut_text(short: str, whole: str) -> str:
-    """Text that was cut, or not, as markup: the whole of it can be read still."""
+    """Return text that was cut, or not, as markup: the whole of it can be read still."""
     return text(short) if short == whole else tag("abbr", text(short), title=whole)
 
 
 def bar(parts: Sequence[tuple[str, str, int]], whole: int) -> str:
-    """Parts of a whole, each with a class and a name, as a bar; empty ones are left out."""
+    """Return parts of a whole, each with a class and a name, as a bar; empty ones are left out."""
     pieces = []
     for kind, name, amount in parts:
         if amount > 0:
@@ -36,13 +36,13 @@ def bar(parts: Sequence[tuple[str, str, int]], whole: int) -> str:
 
 
 def section(name: str, title: str, *content: str) -> str:
-    """A part of the page with a heading."""
+    """Return a part of the page with a heading."""
     inner = tag("h2", text(title), id=f"{name}-title") + "\n".join(content)
     return tag("section", inner, id=name, aria_labelledby=f"{name}-title")
 
 
 def absent(reason: str, remedy: str) -> str:
-    """A sentence in place of what the run does not hold."""
+    """Return a sentence in place of what the run does not hold."""
     return tag("p", f"{text(reason)}: {text(remedy)}.", class_="absent")
 
 

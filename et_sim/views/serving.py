@@ -51,7 +51,7 @@ def summary_lines(summary: dict[str, Any], width: int) -> list[str]:
 
 
 def serving_text(run: RunDirectory, width: int) -> str:
-    """The same of a directory, and what happened over time."""
+    """Return the same of a directory, and what happened over time."""
     return "\n".join([*summary_lines(run.summary, width), "", *SLICE_SHEET.lines(slices_of(run))])
 
 
@@ -104,7 +104,9 @@ def _outcome(summary: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def in_short(summary: dict[str, Any]) -> str:
-    """Whether this goes on for ever, what a request waits for, and how busy replicas are; no full stop."""
+    """Return whether this goes on for ever, what a request waits for, and how busy replicas are; no full
+    stop.
+    """
     load, first, each = summary["load"], summary["ttft_ns"], summary["tpot_ns"]
     words = (
         {
@@ -212,6 +214,6 @@ def slices_of(run: RunDirectory, count: int = SLICES) -> tuple[Slice, ...]:
 
 
 def _median(values: Any) -> int | None:
-    """The smallest value that half of those that are known do not exceed."""
+    """Return the smallest value that half of those that are known do not exceed."""
     known = np.sort(values[values >= 0])
     return int(known[(len(known) - 1) // 2]) if len(known) else None

@@ -43,18 +43,18 @@ class SheetColumn(Struct, frozen=True):
         return self.key or self.head
 
     def head_lines(self, height: int) -> list[str]:
-        """The head as so many lines, the first ones empty."""
+        """Return the head as so many lines, the first ones empty."""
         lines = self.head.splitlines()
         return [""] * (height - len(lines)) + lines
 
     def markup_of(self, row: Any) -> str:
-        """The cell of a page."""
+        """Return the cell of a page."""
         from html import escape
 
         return self.markup(row) if self.markup else escape(self.cell(row))
 
     def cell(self, row: Any) -> str:
-        """The text of a row."""
+        """Return the text of a row."""
         if callable(self.of):
             return self._text("", self.of(row))
         if isinstance(self.of, int):
@@ -72,7 +72,7 @@ class SheetColumn(Struct, frozen=True):
 
 
 def rate(bytes_per_second: float | None) -> str:
-    """A bandwidth; empty if there is none."""
+    """Return a bandwidth; empty if there is none."""
     return format_bandwidth(bytes_per_second / 1e9) if bytes_per_second else ""
 
 
@@ -89,11 +89,11 @@ class Sheet(Struct, frozen=True):
     gap: str = "  "
 
     def without(self, *names: str) -> Sheet:
-        """The same without some columns."""
+        """Return the same without some columns."""
         return replace(self, columns=tuple(column for column in self.columns if column.name not in names))
 
     def table(self, rows: Sequence[Any], caption: str = "") -> str:
-        """The table of a page."""
+        """Return the table of a page."""
         from html import escape
 
         from et_sim.views.markup import tag
@@ -106,7 +106,7 @@ class Sheet(Struct, frozen=True):
         return tag("div", tag("table", tag("caption", caption) * bool(caption) + content), class_="scroll")
 
     def lines(self, rows: Sequence[Any], width: int = ANY_WIDTH) -> list[str]:
-        """The head, if there is one, and a line for each row, of at most a width if that is possible.
+        """Return the head, if there is one, and a line for each row, of at most a width if that is possible.
 
         Where they are wider, texts are cut; if that is not enough, columns are left out, one after the other,
         and a last line says which.
@@ -140,7 +140,7 @@ class Sheet(Struct, frozen=True):
 
 
 def csv_blocks(rows: Iterable[Sequence[Any]]) -> Iterator[str]:
-    """Rows as CSV, many at a time, so that their number does not matter; None is empty."""
+    """Yield rows as CSV, many at a time, so that their number does not matter; None is empty."""
     import csv
     import io
 

@@ -113,7 +113,7 @@ class SweepDatabase(Database):
 
 
 def connect() -> Any:
-    """A database without tables."""
+    """Return a database without tables."""
     import duckdb
 
     # What Python variables are called must not decide what a query means.
@@ -131,12 +131,12 @@ def restrict(connection: Any) -> None:
 
 
 def columns_of(connection: Any, table: str) -> tuple[str, ...]:
-    """The columns of a table."""
+    """Return the columns of a table."""
     return tuple(row[0] for row in connection.execute(f"DESCRIBE {table}").fetchall())
 
 
 def _rows_of(run: RunDirectory, name: str) -> Any:
-    """A table as something that DuckDB scans column by column, as often as it likes."""
+    """Return a table as something that DuckDB scans column by column, as often as it likes."""
     if name == "actors":
         return run.actors()
     import pyarrow.dataset as dataset
@@ -196,7 +196,7 @@ class QueryResult:
         self._is_number = [bool(NUMBERS.fullmatch(str(kind))) for kind in self._relation.types]
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
-        """All rows; each call asks again."""
+        """Yield all rows; each call asks again."""
         with _Refusals(self._database, self._query):
             cursor = self._database.connection.execute(self._query)
         while True:
@@ -207,7 +207,7 @@ class QueryResult:
             yield from block
 
     def text(self) -> str:
-        """The first rows as a table for people."""
+        """Return the first rows as a table for people."""
         columns = tuple(
             SheetColumn(
                 cut(name, WIDEST_CELL), partial(_cell, at), ">" if is_number else "<", key=f"{at} {name}"
@@ -232,7 +232,7 @@ class QueryResult:
         yield from csv_blocks(chain([self.columns], self.rows()))
 
     def json_lines(self) -> Iterator[str]:
-        """A JSON list with an object for each row."""
+        """Yield a JSON list with an object for each row."""
         self._check_names_differ()
         before = "[\n"
         for row in self.rows():
@@ -311,7 +311,7 @@ def _known(database: Database) -> str:
 
 
 def _columns(database: Database, query: str) -> str:
-    """The columns of the tables that the query names."""
+    """Return the columns of the tables that the query names."""
     named = [name for name in database.tables if re.search(rf"\b{name}\b", query, re.IGNORECASE)]
     return "; ".join(
         f"columns of {name}: {', '.join(database.tables[name])}"
@@ -328,7 +328,7 @@ def _cell(at: int, row: tuple[Any, ...]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A value that JSON can say."""
+    """Return a value that JSON can say."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

@@ -16,13 +16,13 @@ UNIT = re.compile(r"(?<=\d) (?=%|(?:ns|µs|ms|s|[KMGTP]?i?B)\b)")  # the space b
 
 
 def no_room(columns: Sequence[str], width: int) -> list[str]:
-    """A sentence about columns that are left out, if any are."""
+    """Return a sentence about columns that are left out, if any are."""
     text = f"no room for {', '.join(columns)}: a wider terminal and --json show more"
     return textwrap.wrap(text, width) if columns else []
 
 
 def not_shown(hidden: int, noun: str, rest: str = "") -> list[str]:
-    """A line that says how many are left out, if any are, and how to see them."""
+    """Return a line that says how many are left out, if any are, and how to see them."""
     return [f"… and {plural(hidden, noun)}{rest}"] if hidden > 0 else []
 
 
@@ -32,7 +32,7 @@ def terminal_width(otherwise: int = 80) -> int:
 
 
 def share(part: int | float, whole: int | float) -> str:
-    """A part of a whole in percent; what only rounds to nothing, or to everything, says so."""
+    """Return a part of a whole in percent; what only rounds to nothing, or to everything, says so."""
     text = increase(part, whole)
     return ">99 %" if text == "100 %" and part < whole else text
 
@@ -46,7 +46,7 @@ def increase(more: int | float, than: int | float) -> str:
 
 
 def bar(parts: Sequence[tuple[str, int]], whole: int, width: int) -> str:
-    """Parts of a whole as runs of characters, at most `width` of them."""
+    """Return parts of a whole as runs of characters, at most `width` of them."""
     drawn, reached = "", 0
     for character, amount in parts:
         reached += amount
@@ -55,13 +55,13 @@ def bar(parts: Sequence[tuple[str, int]], whole: int, width: int) -> str:
 
 
 def cut(name: str, width: int) -> str:
-    """A name of at most `width` characters: what is cut out of its middle shows as an ellipsis."""
+    """Return a name of at most `width` characters: what is cut out of its middle shows as an ellipsis."""
     kept = max(width - 1, 1)
     return name if len(name) <= width else f"{name[: kept - kept // 2]}…{name[len(name) - kept // 2 :]}"
 
 
 def distinct(names: Sequence[str], width: int) -> list[str]:
-    """Names cut in the middle, or where those that would look the same begin to differ."""
+    """Return names cut in the middle, or where those that would look the same begin to differ."""
     alike: dict[str, list[str]] = {}
     for name in dict.fromkeys(names):
         alike.setdefault(cut(name, width), []).append(name)
@@ -74,7 +74,7 @@ def distinct(names: Sequence[str], width: int) -> list[str]:
 
 
 def _cut_apart(names: Sequence[str], width: int) -> dict[str, str]:
-    """Names in order, each cut where it is no more like the one before or behind it."""
+    """Return names in order, each cut where it is no more like the one before or behind it."""
     shared = [0, *(_shared(name, next_) for name, next_ in pairwise(names)), 0]
     return {name: _cut_at(name, width, max(shared[at : at + 2])) for at, name in enumerate(names)}
 
@@ -86,19 +86,19 @@ def _shared(first: str, second: str) -> int:
 
 
 def _cut_at(name: str, width: int, place: int) -> str:
-    """A name's beginning, and what stands at a place of it."""
+    """Return a name's beginning, and what stands at a place of it."""
     head = width // 4
     begin = min(max(place - head // 2, head), len(name) - (width - head - 1))
     return shortened(f"{name[:head]}…{name[begin:]}", width)
 
 
 def shortened(text: str, width: int) -> str:
-    """Text of at most `width` characters; what is cut shows as an ellipsis."""
+    """Return text of at most `width` characters; what is cut shows as an ellipsis."""
     return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
 def fact(name: str, text: str) -> str:
-    """A line of a list of facts; what goes on below is indented by `FACT_INDENT`."""
+    """Return a line of a list of facts; what goes on below is indented by `FACT_INDENT`."""
     return f"{name:<{FACT_INDENT - 1}} {text}"
 
 
@@ -109,7 +109,7 @@ def fact_lines(facts: Iterable[tuple[str, str]], width: int) -> list[str]:
 
 
 def signed(time_ns: int | float) -> str:
-    """A difference with its sign, in whole nanoseconds."""
+    """Return a difference with its sign, in whole nanoseconds."""
     whole = round(time_ns)
     return f"+{format_ns(whole)}" if whole > 0 else format_ns(whole)
 
@@ -123,7 +123,7 @@ def percent(before: int, after: int) -> str:
 
 
 def prose(lines: Sequence[str], width: int, indent: int = 0) -> list[str]:
-    """Lines of at most `width` characters; what is cut off goes on below. Commands stay whole."""
+    """Return lines of at most `width` characters; what is cut off goes on below. Commands stay whole."""
     cut = []
     for line in lines:
         is_whole = len(line) <= width or "et-sim inspect " in line
@@ -132,7 +132,7 @@ def prose(lines: Sequence[str], width: int, indent: int = 0) -> list[str]:
 
 
 def wrapped(line: str, width: int, indent: int) -> list[str]:
-    """A line as several of at most `width` characters; a unit stays with its number."""
+    """Return a line as several of at most `width` characters; a unit stays with its number."""
     several = textwrap.wrap(
         UNIT.sub(NO_BREAK, line),
         width,

@@ -147,7 +147,7 @@ class Collectives:
         self._writing: dict[int, Storage] = {}  # storages that asynchronous collectives still write, by id
 
     def knows(self, func: Any) -> bool:
-        """Whether an operator of c10d is communication or a wait; an unknown one is said to be so."""
+        """Return whether an operator of c10d is communication or a wait; an unknown one is said to be so."""
         name = func._schema.name.partition("::")[2]
         known = name in (_C10D if func.namespace == "c10d" else _FUNCTIONAL) or name == "wait_tensor"
         if not known and name not in ("monitored_barrier_", "check_for_nan"):
@@ -184,7 +184,7 @@ class Collectives:
     def _exchange(
         self, form: Form, given: Given, group: _Group, inputs: list[torch.Tensor], outputs: list[torch.Tensor]
     ) -> int | None:
-        """The node of one operation; None: the group is the rank alone, and nothing moves."""
+        """Return the node of one operation; None: the group is the rank alone, and nothing moves."""
         if form.kind in ("send", "receive"):
             self._hand_over(form, group.members[given[form.root]], inputs, outputs)
         else:
@@ -379,7 +379,9 @@ def _reduction(given: Given) -> str:
 def _splits(
     form: Form, given: Given, inputs: list[torch.Tensor], outputs: list[torch.Tensor], members: int
 ) -> list[int]:
-    """Bytes for each member, of an all-to-all that does not share evenly, or not on all ranks the same."""
+    """Return bytes for each member, of an all-to-all that does not share evenly, or not on all ranks the
+    same.
+    """
     if form.kind != "all_to_all":
         return []
     sent = _shares(inputs, given.get("input_split_sizes"), members)
@@ -388,7 +390,7 @@ def _splits(
 
 
 def _shares(tensors: list[torch.Tensor], rows: list[int] | None, members: int) -> list[int]:
-    """Bytes of each member's part."""
+    """Return bytes of each member's part."""
     if len(tensors) == members > 1:
         return [size_of([tensor]) for tensor in tensors]
     whole = size_of(tensors)

@@ -43,7 +43,7 @@ Counter = Callable[[Given, Any], Cost]  # arguments and result
 
 
 def size_of(tensors: Sequence[torch.Tensor]) -> int:
-    """Bytes that tensors show, not those of their storages."""
+    """Return bytes that tensors show, not those of their storages."""
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 

@@ -111,7 +111,7 @@ class Casts:
         torch.clear_autocast_cache = cleared
 
     def around(self, operator: Any, *, is_lower: bool) -> Callable[..., Any]:
-        """An operator with its arguments cast."""
+        """Return an operator with its arguments cast."""
 
         def call(*args: Any, **kwargs: Any) -> Any:
             wanted = torch.get_autocast_dtype(NAME) if is_lower else torch.float32

@@ -42,7 +42,7 @@ class Meeting:
         draft.rename(path)
 
     def receive(self, peer: int, like: torch.Tensor) -> torch.Tensor | None:
-        """The value that a peer sends, as a tensor of the same type."""
+        """Return the value that a peer sends, as a tensor of the same type."""
         if peer not in self._ranks:
             raise PeerNeeded(f"rank {self._rank} needs what rank {peer} sends")
         path = self._path(peer, self._rank)

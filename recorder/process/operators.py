@@ -72,7 +72,9 @@ class RecordingMode(TorchDispatchMode):
         self._lock = threading.RLock()
 
     def pausing(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A function whose operators are no work, as DTensor runs some on whole tensors for their shapes."""
+        """Return a function whose operators are no work, as DTensor runs some on whole tensors for their
+        shapes.
+        """
 
         def call(*args: Any, **kwargs: Any) -> Any:
             before, self._is_paused = self._is_paused, True
@@ -134,7 +136,7 @@ class RecordingMode(TorchDispatchMode):
         return self._on_device(func, args, kwargs, tensors)
 
     def _is_large(self, func: Any, args: Any) -> bool:
-        """Whether a factory makes a tensor that is better not real."""
+        """Return whether a factory makes a tensor that is better not real."""
         name = func._schema.name.partition("::")[2]
         if name in ("arange", "linspace", "randperm", "eye", "tril_indices", "triu_indices"):
             return False
@@ -241,7 +243,9 @@ class RecordingMode(TorchDispatchMode):
         return {"shape": cost.shape, "operations": cost.operations, "bytes": moved, "dtype": dtype}
 
     def _without_values(self, value: Any) -> Any:
-        """A real tensor as a fake one of the host; PyTorch would take it for a constant and run kernels."""
+        """Return a real tensor as a fake one of the host; PyTorch would take it for a constant and run
+        kernels.
+        """
         if not isinstance(value, torch.Tensor) or isinstance(value, FakeTensor):
             return value
         return self._fake.fake_tensor_converter.from_real_tensor(self._fake, value)
@@ -298,7 +302,7 @@ class RecordingMode(TorchDispatchMode):
             return torch.equal(*known) if name == "equal" else known[0].item()
 
     def _sized_by_values(self, func: Any, args: Any, kwargs: Any, values: Any, error: Exception) -> Any:
-        """The result of an operator whose size follows from values."""
+        """Return the result of an operator whose size follows from values."""
         place, name = user_place(), self._known[func].name
         self._tape.host_waits(self._tape.last(self._tape.current))
         self._tape.remark("synchronised", f"the size of a result is read ({name})", place)
@@ -331,7 +335,7 @@ class RecordingMode(TorchDispatchMode):
         return placed
 
     def _placed(self, value: torch.Tensor) -> torch.Tensor:
-        """A tensor of the device with these values."""
+        """Return a tensor of the device with these values."""
         made = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=NAME)
         set_value(made, value)
         return made
@@ -354,7 +358,7 @@ class RecordingMode(TorchDispatchMode):
         return target
 
     def _fetch(self, tensor: torch.Tensor, *, wait: bool) -> torch.Tensor | None:
-        """The values of a tensor; zeros if nobody knows them, None if they are too many."""
+        """Return the values of a tensor; zeros if nobody knows them, None if they are too many."""
         node = self._tape.add(
             Work.COPY, "copy to the host", self._tape.current, operations=0, bytes=size_of([tensor])
         )
@@ -375,7 +379,7 @@ class RecordingMode(TorchDispatchMode):
 
 
 def _fake_mode() -> Any:
-    """The innermost mode of fake tensors."""
+    """Return the innermost mode of fake tensors."""
     return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE)
 
 

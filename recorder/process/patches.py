@@ -128,7 +128,7 @@ def _patch_first_argument() -> None:
 
 
 def _type(value: Any) -> Any:
-    """A device, or the type of one."""
+    """Return a device, or the type of one."""
     result = here(value)
     return NAME if isinstance(result, str) and result == f"{NAME}:0" else result
 

@@ -127,6 +127,6 @@ class Phases:
 
 
 def _local(tensor: Any) -> torch.Tensor:
-    """The part of a DTensor that the rank has."""
+    """Return the part of a DTensor that the rank has."""
     result = getattr(tensor, "_local_tensor", tensor)
     return result if isinstance(result, torch.Tensor) else tensor

@@ -28,7 +28,7 @@ INSIDE = (str(Path(torch.__file__).parent), str(Path(__file__).parent))  # files
 
 
 def here(value: Any) -> Any:
-    """A device of CUDA as the one that is here; anything else as it is."""
+    """Return a device of CUDA as the one that is here; anything else as it is."""
     if isinstance(value, torch.device):
         return torch.device(NAME, 0) if value.type in (CUDA, NAME) else value
     if isinstance(value, str) and value.partition(":")[0] in (CUDA, NAME):
@@ -66,7 +66,7 @@ def _attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> torch.Tensor:
-    """The kernel that CUDA would choose; PyTorch takes attention apart on other devices."""
+    """Return the kernel that CUDA would choose; PyTorch takes attention apart on other devices."""
     plain = functools.partial(F.scaled_dot_product_attention, dropout_p=dropout_p, is_causal=is_causal)
     if query.device.type != NAME or query.dim() != 4:
         return plain(query, key, value, attn_mask=attn_mask, scale=scale, enable_gqa=enable_gqa)

@@ -69,7 +69,7 @@ class Regions:
         )
 
     def _chains(self) -> Iterator[list[int]]:
-        """Nodes that are one kernel, two or more of them."""
+        """Yield nodes that are one kernel, two or more of them."""
         chain: list[int] = []
         written: set[int] = set()
         for at in sorted(self._kernels):
@@ -84,7 +84,9 @@ class Regions:
             yield chain
 
     def _continues(self, last: int, at: int) -> bool:
-        """Whether a node follows another at once, in its region, and waits for it and its own launch only."""
+        """Return whether a node follows another at once, in its region, and waits for it and its own launch
+        only.
+        """
         nodes = self._tape.nodes
         last_node, other = nodes[last], nodes[at]
         is_next = all(nodes[between].work is Work.HOST for between in range(last + 1, at))

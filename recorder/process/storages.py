@@ -52,7 +52,7 @@ class Storages:
         self.peak_bytes = 0
 
     def of(self, tensor: torch.Tensor) -> Storage:
-        """The storage of a tensor, which may be a new one."""
+        """Return the storage of a tensor, which may be a new one."""
         untyped = tensor.untyped_storage()
         address, size = untyped._cdata, untyped.nbytes()
         storage = self._of.get(address)

@@ -60,7 +60,7 @@ class Tape:
         self._remarks: dict[tuple[str, str, str], Remark] = {}
 
     def new_stream(self) -> int:
-        """The number of one more stream."""
+        """Return the number of one more stream."""
         self._streams += 1
         return self._streams - 1
 
@@ -95,12 +95,12 @@ class Tape:
         return sorted(after)
 
     def _launch(self, operator: str) -> int:
-        """The host's part of a node."""
+        """Return the host's part of a node."""
         self.add(Work.HOST, f"launch of {operator}", HOST, operations=self.host_ns)
         return len(self.nodes) - 1
 
     def last_issued(self, stream: int) -> int:
-        """The last node of a stream."""
+        """Return the last node of a stream."""
         return self._last[stream]
 
     def last(self, stream: int) -> frozenset[int]:
@@ -136,6 +136,6 @@ class Tape:
         result.count += 1
 
     def add_group(self, members: list[int], name: str) -> int:
-        """The index of one more process group."""
+        """Return the index of one more process group."""
         self.recorded.groups.append(Group(members, name))
         return len(self.recorded.groups) - 1

@@ -18,7 +18,7 @@ _SHADOW, _OVERWRITTEN = "_recorder_value", "_recorder_overwritten"
 
 
 def value_of(tensor: torch.Tensor) -> torch.Tensor | None:
-    """The real tensor beside one, if its values are known."""
+    """Return the real tensor beside one, if its values are known."""
     value, since = getattr(tensor, _SHADOW, (None, 0))
     return value if value is None or since == _overwritten(tensor) else None
 
@@ -42,7 +42,7 @@ def is_small(tensor: torch.Tensor) -> bool:
 
 
 def real_call(func: Any, args: Any, kwargs: Any, is_fake: Any) -> Any:
-    """The result of an operator on the values of its arguments; None: one of them is not known."""
+    """Return the result of an operator on the values of its arguments; None: one of them is not known."""
     flat, spec = tree_flatten((args, kwargs))
     real: list[Any] = []
     for arg in flat:
@@ -92,7 +92,7 @@ def outcome(
 def _part(
     values: Sequence[Any], outputs: Sequence[torch.Tensor], rank: int, members: int
 ) -> list[Any] | None:
-    """A member's part of a list, or of a tensor, for all."""
+    """Return a member's part of a list, or of a tensor, for all."""
     if len(outputs) != 1:
         return None
     if len(values) == members > 1:

@@ -74,7 +74,7 @@ class TensorColumns:
         self._columns = Columns(_TENSOR_COLUMNS)
 
     def add(self, values: list[msgspec.Raw], types: list[bytes]) -> list[int]:
-        """The next rows: their arguments, and the types of these; gives how many tensors each has."""
+        """Return the next rows: their arguments, and the types of these; gives how many tensors each has."""
         tensors: list[_Found] = []
         counts = []
         for row_values, row_types in zip(values, types, strict=True):
@@ -99,7 +99,7 @@ class TensorColumns:
         return counts
 
     def finish(self, counts: Any) -> Tensors:
-        """The tensors, given how many each row has."""
+        """Return the tensors, given how many each row has."""
         return Tensors(starts_of(counts), **self._columns.finish())
 
 
@@ -211,7 +211,7 @@ class HostReader:
         return nodes
 
     def finish(self) -> HostTrace:
-        """The columns of everything taken."""
+        """Return the columns of everything taken."""
         if self._decode is None:
             raise TraceError(
                 'holds no "nodes"',
@@ -238,7 +238,7 @@ class HostReader:
         )
 
     def _decoder(self, batch: Batch) -> Decoder[Any]:
-        """The decoder of the file's layout, which its first nodes tell."""
+        """Return the decoder of the file's layout, which its first nodes tell."""
         layouts = Decoder(Layout, self._path)(batch)
         if any(layout.attrs or layout.ctrl_deps for layout in layouts):
             return Decoder(Node, self._path)

@@ -131,7 +131,7 @@ class Fields:
 
 
 def fields_of(nodes: list[Node]) -> Fields:
-    """The fields of nodes of the later schemas."""
+    """Return the fields of nodes of the later schemas."""
     attributes = [{attribute.name: attribute.value for attribute in node.attrs} for node in nodes]
     return Fields(
         parent=[node.caller for node in nodes],
@@ -154,7 +154,7 @@ def fields_of(nodes: list[Node]) -> Fields:
 
 
 def fields_of_flat(nodes: list[FlatNode]) -> Fields:
-    """The fields of nodes of schema 1.0.1."""
+    """Return the fields of nodes of schema 1.0.1."""
     return Fields(
         parent=[node.caller for node in nodes],
         record_function=[node.rf_id for node in nodes],

@@ -42,17 +42,17 @@ def read_linked(
 
 
 def _is_work(node: Node | FlatNode) -> bool:
-    """Whether a node is work of the device."""
+    """Return whether a node is work of the device."""
     return bool(node.category) and node.category != "cpu_op"
 
 
 def _owner(node: Node | FlatNode) -> int:
-    """The node of the execution trace that an event belongs to."""
+    """Return the node of the execution trace that an event belongs to."""
     return node.caller if _is_work(node) else node.node_id
 
 
 def _event(node: Node | FlatNode) -> Event:
-    """The event of the timeline that the linker found for a node."""
+    """Return the event of the timeline that the linker found for a node."""
     if node.ts is None or kind_of_node(node.name) in _ROOTS:
         return _NO_EVENT
     length = node.inclusive_dur if node.dur is None else node.dur
@@ -125,7 +125,7 @@ def _device_identity(path: Path, members: dict[str, Any], events: list[Event]) -
 
 
 def _rank_at_end(path: Path) -> int:
-    """The rank of a file whose distributedInfo comes after its events."""
+    """Return the rank of a file whose distributedInfo comes after its events."""
     with Blocks(path) as blocks:
         match = _RANK.search(blocks.last(_TAIL_BYTES))
     return int(match.group(1)) if match else ABSENT

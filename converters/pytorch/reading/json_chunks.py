@@ -65,7 +65,7 @@ class Blocks:
         self._file.close()
 
     def last(self, size: int) -> bytes:
-        """The last bytes of the text; what is compressed has to be read for that."""
+        """Return the last bytes of the text; what is compressed has to be read for that."""
         if self._text is self._file:
             self._file.seek(max(0, self.path.stat().st_size - size))
             return self.read(size)
@@ -106,7 +106,7 @@ class Elements(NamedTuple):
 
 
 def elements(block: bytes) -> Elements:
-    """The whole elements (objects or lists) at the beginning of a block."""
+    """Return the whole elements (objects or lists) at the beginning of a block."""
     positions, depths = _depths(block)
     closing = np.flatnonzero(depths < 0)
     closed_at = -1
@@ -125,7 +125,7 @@ def container_end(block: bytes) -> int:
 
 
 def _depths(block: bytes) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int64]]:
-    """The brackets of a block that starts outside of strings, and how many are open after each."""
+    """Return the brackets of a block that starts outside of strings, and how many are open after each."""
     letters = np.frombuffer(block, np.uint8)
     folded = letters | _CASE
     marks = letters == _QUOTE
@@ -191,7 +191,7 @@ def json_chunks(
     block_bytes: int = BLOCK_BYTES,
     progress: Progress | None = None,
 ) -> Iterator[Member | Batch]:
-    """The pieces of a file; lists of the names `lists` come in batches, everything else whole."""
+    """Yield the pieces of a file; lists of the names `lists` come in batches, everything else whole."""
     with Blocks(path, progress) as blocks:
         text = _Text(blocks, block_bytes)
         first = text.next_letter()
@@ -233,7 +233,7 @@ class _Text:
         return bool(block)
 
     def next_letter(self) -> bytes:
-        """The next byte that is no white space, b"" at the end; `position` is there then."""
+        """Return the next byte that is no white space, b"" at the end; `position` is there then."""
         while True:
             match = _SPACE.match(self.buffer, self.position)
             self.position = match.end() if match else self.position
@@ -243,7 +243,7 @@ class _Text:
                 return b""
 
     def value(self, subject: str) -> bytes:
-        """The JSON value that comes next, whole."""
+        """Return the JSON value that comes next, whole."""
         while (end := self._value_end(self.next_letter())) < 0:
             if len(self.buffer) - self.position > _LARGEST_MEMBER:
                 raise self.error(f"{subject} is longer than {_LARGEST_MEMBER >> 20} MiB")
@@ -276,7 +276,7 @@ class _Text:
 
 
 def _members(text: _Text, lists: Collection[str]) -> Iterator[Member | Batch]:
-    """The pieces of an object; the text is at its opening bracket."""
+    """Yield the pieces of an object; the text is at its opening bracket."""
     text.position += 1
     if text.next_letter() == b"}":
         text.position += 1
@@ -303,7 +303,9 @@ def _members(text: _Text, lists: Collection[str]) -> Iterator[Member | Batch]:
 
 
 def _batches(text: _Text, key: str) -> Iterator[Batch]:
-    """The elements of a list; the text is behind its opening bracket, and then behind its closing one."""
+    """Yield the elements of a list; the text is behind its opening bracket, and then behind its closing
+    one.
+    """
     subject = f'the list "{key}"' if key else "the list"
     is_first = True
     while True:

@@ -165,7 +165,7 @@ class Details:
                 )
 
     def inputs_of(self, events: list[Event], arguments: list[Arguments]) -> list[int]:
-        """The text of each event's recorded inputs."""
+        """Return the text of each event's recorded inputs."""
         inputs, keeps = self._inputs, self._keeps_values
         return [
             inputs[

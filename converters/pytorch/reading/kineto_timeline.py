@@ -161,7 +161,7 @@ class DeviceReader:
         return kept
 
     def finish(self, node_id: Numbers | None = None) -> DeviceTrace:
-        """The columns of everything taken; `node_id` becomes the column of this name."""
+        """Return the columns of everything taken; `node_id` becomes the column of this name."""
         self._refuse_other_files()
         distributed = self._members.get("distributedInfo")
         distributed = distributed if isinstance(distributed, dict) else {}
@@ -226,7 +226,7 @@ class DeviceReader:
         ]
 
     def _with_times(self, events: list[Event], rows: list[int]) -> list[int]:
-        """The rows whose events say when they began and how long they took; the others are counted."""
+        """Return the rows whose events say when they began and how long they took; the others are counted."""
         timed = [row for row in rows if events[row].ts is not None and events[row].dur is not None]
         if len(timed) < len(rows):
             self._count("events without a time", len(rows) - len(timed))

@@ -77,7 +77,7 @@ class Column:
             self._join()
 
     def finish(self) -> npt.NDArray[Any]:
-        """All values; the column is empty afterwards."""
+        """Return all values; the column is empty afterwards."""
         self._join()
         parts, self._parts = self._parts, []
         return _joined(parts) if parts else np.zeros(0, self._kind or np.int32)
@@ -105,13 +105,13 @@ class Columns:
         self.rows += len(next(iter(values.values())))
 
     def finish(self) -> dict[str, npt.NDArray[Any]]:
-        """All rows."""
+        """Return all rows."""
         return {name: column.finish() for name, column in self._columns.items()}
 
 
 def _joined(parts: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """The parts as one array (of 64 bits if any part has them), in pages of its own: what the heap gives
-    out between the objects of a block never goes back to the system."""
+    """Return the parts as one array (of 64 bits if any part has them), in pages of its own: what the heap
+    gives out between the objects of a block never goes back to the system."""
     kind = np.result_type(*parts)
     rows = sum(map(len, parts))
     if rows * kind.itemsize < _OWN_PAGES_BYTES:
@@ -133,12 +133,12 @@ class Rows:
             column.append(value if type(value) is int and abs(value) < _WRAP >> 1 else whole_number(value))
 
     def finish(self) -> dict[str, npt.NDArray[Any]]:
-        """Every column; "row" and the like in 32 bits if they fit."""
+        """Return every column; "row" and the like in 32 bits if they fit."""
         return {name: narrow(np.array(column, np.int64)) for name, column in self._columns.items()}
 
 
 def numbers(values: Sequence[Any] | npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Numbers as files write them, in 64 bits."""
+    """Return numbers as files write them, in 64 bits."""
     with suppress(ValueError):  # numpy's word for lists among the numbers
         array: npt.NDArray[Any] = np.asarray(values)
         if array.dtype.kind == "i" and array.ndim == 1:
@@ -147,13 +147,13 @@ def numbers(values: Sequence[Any] | npt.NDArray[np.int64]) -> npt.NDArray[np.int
 
 
 def texts_of(table: Table[str] | Table[bytes] | Table[str | bytes]) -> tuple[bytes, ...]:
-    """The strings of a table as bytes."""
+    """Return the strings of a table as bytes."""
     return tuple(text.encode() if isinstance(text, str) else text for text in table)
 
 
 def whole_number(value: object) -> int:
-    """A number as files write it: also in quotation marks, in hexadecimal, or as what 64 bits without a
-    sign make of -1; ABSENT for anything that is no whole number."""
+    """Return a number as files write it: also in quotation marks, in hexadecimal, or as what 64 bits without
+    a sign make of -1; ABSENT for anything that is no whole number."""
     if isinstance(value, str):
         try:
             value = int(value, 0)
@@ -189,18 +189,20 @@ COMMUNICATION = "record_param_comms"
 
 
 def rank_of_name(path: Path) -> int:
-    """The rank that a file's name tells: "rank3", "worker3", or a short number at its end ("et_3.json")."""
+    """Return the rank that a file's name tells: "rank3", "worker3", or a short number at its end
+    ("et_3.json").
+    """
     match = _RANK.search(path.name) or _NUMBER.search(path.name)
     return int(match.group(1)) if match else ABSENT
 
 
 def values_matter(name: str) -> bool:
-    """Whether the columns keep all input values of an operator of this name."""
+    """Return whether the columns keep all input values of an operator of this name."""
     return name == COMMUNICATION or GROUPS in name or _VALUES_MATTER.search(name) is not None
 
 
 def process_groups(listed: Any) -> Iterator[ProcessGroup]:
-    """The groups of a list of descriptions; what is no description is passed over."""
+    """Yield the groups of a list of descriptions; what is no description is passed over."""
     for entry in listed if isinstance(listed, list) else ():
         if isinstance(entry, dict) and "pg_name" in entry:
             ranks = entry.get("ranks")
@@ -217,7 +219,7 @@ _NO_STREAM = 2**32 - 1  # how 32 bits without a sign say -1
 
 
 def stream_number(stream: Number) -> int:
-    """The number of a stream; ABSENT if the file says that there is none."""
+    """Return the number of a stream; ABSENT if the file says that there is none."""
     number = whole_number(stream)
     return ABSENT if number >= _NO_STREAM else number
 
@@ -265,7 +267,7 @@ _CONTROL = re.compile(r"[\x00-\x1f]")
 
 
 def repaired_json(content: bytes) -> bytes:
-    """The content as valid JSON, as far as its faults are of the known kinds."""
+    """Return the content as valid JSON, as far as its faults are of the known kinds."""
     return _TOKENS.sub(_token, content.decode("utf-8", "replace")).encode()
 
 
@@ -328,7 +330,7 @@ def unreadable(batch: Batch, path: Path, why: str) -> TraceError:
 
 
 def decoded(member: Member, path: Path) -> Any:
-    """The value of a member that is small."""
+    """Return the value of a member that is small."""
     try:
         return msgspec.json.decode(member.value)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -124,7 +124,7 @@ class StatusLine:
 
     @property
     def is_live(self) -> bool:
-        """Whether what is shown is rewritten in its place."""
+        """Return whether what is shown is rewritten in its place."""
         return is_live(sys.stderr)
 
     def show(self, status: Status) -> None:

@@ -26,7 +26,7 @@ _OBEYED = re.compile(
 
 
 def visible(text: str) -> str:
-    """The same text as a terminal may have it."""
+    """Return the same text as a terminal may have it."""
     return _OBEYED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
@@ -51,7 +51,7 @@ class VisibleText:
 
 
 def drawn_on(stream: TextIO) -> TextIO:
-    """The terminal behind a stream, for those who move its cursor."""
+    """Return the terminal behind a stream, for those who move its cursor."""
     return stream.stream if isinstance(stream, VisibleText) else stream
 
 
@@ -69,7 +69,7 @@ def visible_streams() -> Iterator[None]:
 
 
 def is_live(stream: TextIO) -> bool:
-    """Whether it is a terminal whose cursor moves."""
+    """Return whether it is a terminal whose cursor moves."""
     return stream.isatty() and os.environ.get("TERM", "") not in ("dumb", "unknown")
 
 

@@ -45,7 +45,7 @@ def schedule_at_end(run: Run, kind: int, a: int, b: int, c: int) -> None:
 
 @works_on_tables
 def is_last(run: Run) -> bool:
-    """Whether nothing else is left to happen at the present time."""
+    """Return whether nothing else is left to happen at the present time."""
     clock = run.clock[0]
     return run.slots[clock.slot].head == NONE and clock.head == NONE
 
@@ -60,7 +60,7 @@ def schedule_first(run: Run, time: int, kind: int, a: int, b: int, c: int) -> No
 
 @works_on_tables(forceinline=True)
 def slot_at(run: Run, time: int) -> int:
-    """The slot of `time`; many things in a row happen at one time, or at two by turns."""
+    """Return the slot of `time`; many things in a row happen at one time, or at two by turns."""
     slot = run.clock[0].last_slot
     return slot if run.slots[slot].time == time else _other_slot_at(run, time)
 
@@ -97,7 +97,7 @@ def schedule_own(run: Run, actor: int, delay: int, kind: int, a: int, b: int, c:
 
 @works_on_tables(forceinline=True)
 def _is_one_more(run: Run, bucket_row: int, kind: int, a: int, b: int, c: int) -> bool:
-    """Whether an entry is like the last one of a bucket, and could be counted there."""
+    """Return whether an entry is like the last one of a bucket, and could be counted there."""
     if observe.is_watched(run) or observe.is_recording(run):
         return False
     last = run.buckets[bucket_row].tail
@@ -114,7 +114,9 @@ def _is_one_more(run: Run, bucket_row: int, kind: int, a: int, b: int, c: int) -
 
 @works_on_tables
 def take_from_slot(run: Run) -> int:
-    """The next event of the current slot, or of those that come when it is empty; NONE: there is none."""
+    """Return the next event of the current slot, or of those that come when it is empty; NONE: there is
+    none.
+    """
     clock = run.clock[0]
     if clock.slot == NONE:
         return NONE
@@ -124,7 +126,9 @@ def take_from_slot(run: Run) -> int:
 
 @works_on_tables
 def take_from_bucket(run: Run) -> int:
-    """The next entry, after its first, of the bucket being drained; it stays if it is to be taken again."""
+    """Return the next entry, after its first, of the bucket being drained; it stays if it is to be taken
+    again.
+    """
     row, events = run.clock[0].bucket, run.events
     if events[row].more > 0:
         events[row].more -= 1
@@ -197,7 +201,7 @@ def _put_off(run: Run, slot_row: int, time: int) -> None:
 
 @works_on_tables
 def new_event(run: Run, kind: int, a: int, b: int, c: int) -> int:
-    """An event that stands nowhere yet: in a slot, a bucket, or a fifo of what waits for something."""
+    """Return an event that stands nowhere yet: in a slot, a bucket, or a fifo of what waits for something."""
     row = take_row(run.events, run.clock[0].free_events)
     event = run.events[row]
     event.next, event.kind, event.more = NONE, kind, 0
@@ -216,7 +220,7 @@ def slot_home(run: Run, time: int) -> int:
 
 @works_on_tables
 def _slot_at(run: Run, time: int) -> int:
-    """The slot of `time`, opened if it does not exist."""
+    """Return the slot of `time`, opened if it does not exist."""
     home = slot_home(run, time)
     row = run.slot_index[home]
     while row != NONE:

@@ -179,7 +179,7 @@ def _next_priority(run: Run, actor_row: int, node: int, explicit: int) -> int:
 
 @works_on_tables
 def _turn(run: Run, running_row: int, chunk: int) -> int:
-    """A chunk's place among the chunks of its collective and of earlier ones like it; NONE: as issued.
+    """Return a chunk's place among the chunks of its collective and of earlier ones like it; NONE: as issued.
 
     Ranks that match collectives by their programs may issue them in different orders. What chunks take in
     turn, such as the direction of a ring, must then follow from what these ranks agree about.
@@ -225,7 +225,7 @@ def _choose_queues(run: Run, chunk_row: int, collective: int, turn: int) -> None
 
 @works_on_tables
 def _queue_at(run: Run, which: int, turn: int) -> int:
-    """The queue that a cursor chooses after this many turns."""
+    """Return the queue that a cursor chooses after this many turns."""
     lower = run.plan.settings[QUEUE_ROWS] // 2
     if which == NEXT:
         return turn % run.plan.settings[QUEUES_PER_DIM]

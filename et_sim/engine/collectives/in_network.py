@@ -204,7 +204,7 @@ def _sends(run: Run, chunk_row: int) -> bool:
 
 @works_on_tables
 def _group_of(run: Run, chunk: Any) -> int:
-    """The group, if it spans the system; others have trees of their own."""
+    """Return the group, if it spans the system; others have trees of their own."""
     is_of_system = run.plan.axes[chunk.axis].members_first == IN_SYSTEM
     return run.plan.members[chunk.member].group if is_of_system else 0
 

@@ -28,7 +28,7 @@ def chunk_home(run: Run, member: int, sequence: int) -> int:
 
 @works_on_tables
 def chunk_of(run: Run, member_row: int, sequence: int) -> int:
-    """The chunk with this sequence number at a group member; NONE if it does not exist (yet)."""
+    """Return the chunk with this sequence number at a group member; NONE if it does not exist (yet)."""
     row = run.chunk_index[chunk_home(run, member_row, sequence)]
     while row != NONE:
         chunk = run.chunks[row]
@@ -54,7 +54,7 @@ def forget(run: Run, chunk_row: int) -> None:
 
 @works_on_tables
 def chunk_expecting(run: Run, member_row: int, step_key: int, phase_key: int) -> int:
-    """The chunk that has posted the receive of a message; NONE if none has."""
+    """Return the chunk that has posted the receive of a message; NONE if none has."""
     chunk_row = run.chunk_index[chunk_home(run, member_row, phase_key >> PHASE_KEY_BITS)]
     while chunk_row != NONE:
         chunk = run.chunks[chunk_row]
@@ -73,7 +73,7 @@ def chunk_expecting(run: Run, member_row: int, step_key: int, phase_key: int) ->
 
 @works_on_tables
 def chunk_in(run: Run, member: int, phase_key: int) -> int:
-    """The chunk of a member that runs in a phase; NONE: none does."""
+    """Return the chunk of a member that runs in a phase; NONE: none does."""
     row = chunk_of(run, member, phase_key >> PHASE_KEY_BITS)
     if row != NONE and run.chunks[row].started and run.chunks[row].phase_key == phase_key:
         return row
@@ -116,7 +116,9 @@ def put_on_calendar(run: Run, arrival: int, member: int, step_key: int, phase_ke
 
 @works_on_tables
 def _sender_to_first(run: Run, step_key: int, phase_key: int) -> int:
-    """The rank from which such a message comes to rank 0; trees, whose places differ, are left in peace."""
+    """Return the rank from which such a message comes to rank 0; trees, whose places differ, are left in
+    peace.
+    """
     program = run.plan.programs[(phase_key >> PHASE_BITS) & PROGRAM_MASK]
     if program.tree_first != NONE or program.dimension == NONE:
         return 0

@@ -22,7 +22,7 @@ def first_step_of(run: Run, chunk_row: int) -> int:
 
 @works_on_tables
 def expects(chunk: Any, step_key: int) -> bool:
-    """Whether a chunk of a tree has posted the receive of a message."""
+    """Return whether a chunk of a tree has posted the receive of a message."""
     return (chunk.credit >> step_key) & 1 == 1
 
 
@@ -37,14 +37,14 @@ def _ahead(run: Run, axis: Any, here: int, there: int) -> int:
 
 @works_on_tables
 def _place_in_group(run: Run, chunk_row: int, ahead: int) -> int:
-    """The row, in the tables of groups, of the member that is `places` ahead of the chunk's."""
+    """Return the row, in the tables of groups, of the member that is `places` ahead of the chunk's."""
     member = run.plan.members[run.chunks[chunk_row].member]
     return run.plan.groups[member.group].members_first + member.position + ahead
 
 
 @works_on_tables
 def rank_at(run: Run, chunk_row: int, position: int) -> int:
-    """The rank that sits at a position along the chunk's axis."""
+    """Return the rank that sits at a position along the chunk's axis."""
     chunk = run.chunks[chunk_row]
     axis = run.plan.axes[chunk.axis]
     if axis.members_first >= 0:
@@ -57,7 +57,7 @@ def rank_at(run: Run, chunk_row: int, position: int) -> int:
 
 @works_on_tables
 def member_at(run: Run, chunk_row: int, position: int) -> int:
-    """The row of the member, of the chunk's group, at a position along its axis."""
+    """Return the row of the member, of the chunk's group, at a position along its axis."""
     chunk = run.chunks[chunk_row]
     axis = run.plan.axes[chunk.axis]
     if axis.members_first >= 0:

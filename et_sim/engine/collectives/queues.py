@@ -35,7 +35,7 @@ REDUCE_SCATTER, ALL_GATHER = int(CollectiveKind.REDUCE_SCATTER), int(CollectiveK
 
 @works_on_tables
 def place_in_queue(run: Run, chunk_row: int) -> int:
-    """The chunk that a new one waits in front of; NONE: it waits last."""
+    """Return the chunk that a new one waits in front of; NONE: it waits last."""
     order = run.plan.settings[QUEUE_ORDER]
     if order == PRIORITY:
         return _by_priority(run, chunk_row)
@@ -132,7 +132,7 @@ def _phase_of(run: Run, chunk_row: int) -> Any:
 
 @works_on_tables
 def _phases_left(run: Run, chunk_row: int) -> int:
-    """Phases after the present one."""
+    """Return phases after the present one."""
     running = run.running[run.visits[chunk_row].running]
     return run.plan.collectives[running.collective].phases - 1 - run.chunks[chunk_row].phase
 

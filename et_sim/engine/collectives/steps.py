@@ -241,7 +241,7 @@ def _inject(run: Run, chunk_row: int, step_row: int, step_key: int, phase_key: i
 
 @works_on_tables
 def _find_peer(run: Run, chunk_row: int, step_row: int) -> int:
-    """The member that a packet goes to; noted if all packets of the phase do."""
+    """Return the member that a packet goes to; noted if all packets of the phase do."""
     chunk = run.chunks[chunk_row]
     position = _position_of_peer(run, chunk_row, step_row, 1)
     peer = member_at(run, chunk_row, position)

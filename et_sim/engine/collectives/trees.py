@@ -106,7 +106,7 @@ def _is_left_child(run: Run, chunk_row: int) -> bool:
 
 @works_on_tables
 def _from_parent(run: Run, chunk_row: int) -> int:
-    """The step key of what comes from the parent."""
+    """Return the step key of what comes from the parent."""
     return TO_LEFT if _is_left_child(run, chunk_row) else TO_RIGHT
 
 

@@ -73,7 +73,7 @@ def keep_unexpected(
 
 @works_on_tables
 def find_unexpected(run: Run, member: int, step_key: int, phase_key: int) -> int:
-    """The row of an unexpected message; NONE: it is not here."""
+    """Return the row of an unexpected message; NONE: it is not here."""
     row = run.unexpected_index[unexpected_home(run, member, step_key, phase_key)]
     while row != NONE:
         message = run.unexpected[row]
@@ -128,7 +128,8 @@ def take_unexpected_either_way(run: Run, member: int, step_key: int, phase_key: 
 
 @works_on_tables
 def seen_from_other_direction(run: Run, step_key: int, phase_key: int) -> int:
-    """The step key that a peer that runs the other way round gives to the same message; NONE: there is none.
+    """Return the step key that a peer that runs the other way round gives to the same message; NONE: there is
+    none.
 
     Actors whose queue cursors differ may run one phase in different directions. A direct exchange
     then still meets all its peers, in another order; a ring of more than two never closes.

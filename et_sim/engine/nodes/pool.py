@@ -57,7 +57,7 @@ def request_pool(run: Run, actor_row: int, node: int) -> None:
 
 @works_on_tables
 def joint_of(run: Run, actor_row: int, node: int) -> int:
-    """The request of a group that a node is a part of; NONE: it asks alone."""
+    """Return the request of a group that a node is a part of; NONE: it asks alone."""
     actor = run.plan.actors[actor_row]
     plan_node = run.plan.nodes[run.plan.templates[actor.template].node_first + node]
     if plan_node.member == NONE:
@@ -93,7 +93,7 @@ def reach_stage(run: Run, actor_row: int, node: int) -> None:
 
 @works_on_tables
 def _take_units(run: Run, row: int, joint_row: int, plan_node: Any, hop: Any, pieces: int) -> tuple[int, int]:
-    """The same for all units of a stage that a group's request passes."""
+    """Return the same for all units of a stage that a group's request passes."""
     number, first, last, so_far = run.requests[row].hop, 0, 0, 0
     units, parts = part_of(run, joint_row, plan_node.detail, number)
     at = row

@@ -25,14 +25,16 @@ from et_sim.plan.pool_tables import STORES
 
 @works_on_tables
 def unit_of(run: Run, row: int, hop: Any) -> int:
-    """The unit of a stage that a request passes."""
+    """Return the unit of a stage that a request passes."""
     rank = run.plan.actors[run.requests[row].actor].rank
     return int(hop.unit_first + rank // hop.npus_per_unit)
 
 
 @works_on_tables
 def part_of(run: Run, joint_row: int, way_row: int, number: int) -> tuple[int, int]:
-    """How many units of a stage a group passes, and for how many parts of its bytes each of them has one."""
+    """Return the number of units of a stage a group passes, and for how many parts of its bytes each of them
+    has one.
+    """
     way = run.plan.memory_ways[way_row]
     hop = run.plan.memory_hops[way.hop_first + number]
     stamp = stamp_of(joint_row, number)
@@ -46,7 +48,9 @@ def part_of(run: Run, joint_row: int, way_row: int, number: int) -> tuple[int, i
 
 @works_on_tables
 def is_new_unit(run: Run, unit_row: int, joint_row: int, number: int) -> bool:
-    """Whether a unit is seen for the first time among those of a group in a stage; from now on it is not."""
+    """Return whether a unit is seen for the first time among those of a group in a stage; from now on it is
+    not.
+    """
     unit, stamp = run.units[unit_row], stamp_of(joint_row, number) + 1
     is_new = unit.seen != stamp
     unit.seen = stamp
@@ -55,13 +59,15 @@ def is_new_unit(run: Run, unit_row: int, joint_row: int, number: int) -> bool:
 
 @works_on_tables
 def stamp_of(joint_row: int, number: int) -> int:
-    """A number for a group's request in a stage, behind which there is room for those of the stages."""
+    """Return a number for a group's request in a stage, behind which there is room for those of the
+    stages.
+    """
     return (joint_row * MOST_STAGES + number) * MOST_STAGES
 
 
 @works_on_tables
 def _mark_units(run: Run, joint_row: int, hop: Any, stamp: int) -> int:
-    """How many units of a stage the members of a group pass."""
+    """Return the number of units of a stage the members of a group pass."""
     count, at = 0, run.joints[joint_row].head - 1
     while at != NONE:
         unit = run.units[unit_of(run, at, hop)]
@@ -274,7 +280,7 @@ def _add(run: Run, row: int, is_open: float, rate: float) -> None:
 
 @works_on_tables
 def _is_held(run: Run, row: int) -> bool:
-    """Whether one of a transfer's units has no more."""
+    """Return whether one of a transfer's units has no more."""
     most = run.pool_state[0].most_hops
     while row != NONE:
         for place in range(row * most, (row + 1) * most):

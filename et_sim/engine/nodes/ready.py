@@ -63,7 +63,7 @@ def pop_ready(run: Run, actor_row: int, lane: int) -> int:
 
 @works_on_tables
 def lowest_free_lane(run: Run, actor_row: int) -> int:
-    """The lane of the lowest node that could be issued now; NONE if there is none."""
+    """Return the lane of the lowest node that could be issued now; NONE if there is none."""
     chosen, lowest = NONE, 0
     for lane in range(run.plan.settings[LANES_IN_USE]):
         if can_issue(run, actor_row, lane):

@@ -20,7 +20,7 @@ from et_sim.plan.records import FIRST_FACTOR
 
 @works_on_tables
 def is_slowed(run: Run, plan_row: int) -> bool:
-    """Whether a node, of that row of the plan, takes longer beside communication."""
+    """Return whether a node, of that row of the plan, takes longer beside communication."""
     return len(run.plan.slowing) > 0 and run.plan.slowing[plan_row] >= FIRST_FACTOR
 
 
@@ -83,7 +83,7 @@ def plan_ends(run: Run, actor_row: int) -> None:
 
 @works_on_tables
 def ends_now(run: Run, actor_row: int, node: int, version: int) -> bool:
-    """Whether the end of a node that was planned with this version holds; then it is off the list."""
+    """Return whether the end of a node that was planned with this version holds; then it is off the list."""
     actor = run.slowed_actors[actor_row]
     before, row = NONE, actor.head
     while row != NONE and run.slowed_nodes[row].node != node:

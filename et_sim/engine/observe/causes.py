@@ -49,13 +49,13 @@ BARRIER, BOUND, CONTENTION = int(CauseKind.BARRIER), int(CauseKind.BOUND), int(C
 
 @works_on_tables
 def is_recorded(run: Run) -> bool:
-    """Whether causes are recorded at all."""
+    """Return whether causes are recorded at all."""
     return len(run.recording) > 0 and run.causes.on[0] == 1
 
 
 @works_on_tables
 def new_causal_event(run: Run, critical: int, other: int, kind: int, start_ns: int, end_ns: int) -> int:
-    """A new causal event, which needs up to two others."""
+    """Return a new causal event, which needs up to two others."""
     now = run.causes.now[0]
     event = run.causes.causal_events[now.made - now.flushed]
     event.critical_parent, event.other_parent = critical, other
@@ -370,7 +370,9 @@ def early_step_received(run: Run, chunk_row: int, unexpected_row: int) -> None:
 
 @works_on_tables
 def _place_of_receives(run: Run, chunk_row: int) -> int:
-    """The chunk, if messages of several peers make different transfers in the order in which they come."""
+    """Return the chunk, if messages of several peers make different transfers in the order in which they
+    come.
+    """
     program = run.plan.programs[run.chunks[chunk_row].program]
     has_one_peer = program.step_period == 1 and program.own_steps == 0
     is_by_order = program.tree_first == NONE and program.transfer_period > 1 and not has_one_peer

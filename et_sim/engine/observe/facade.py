@@ -188,13 +188,13 @@ link_freed = together(tie_rules.link_freed, message_causes.link_freed)
 
 @works_on_tables
 def is_recording(run: Run) -> bool:
-    """Whether causes, messages or links are recorded."""
+    """Return whether causes, messages or links are recorded."""
     return len(run.recording) > 0
 
 
 @works_on_tables
 def is_tied(run: Run) -> bool:
-    """Whether the order of two events would have decided something that ranks may not agree about."""
+    """Return whether the order of two events would have decided something that ranks may not agree about."""
     return ties.is_watched(run) and run.clock[0].ties > 0
 
 
@@ -311,7 +311,7 @@ def message_at_target(run: Run, channel_row: int) -> None:
 
 @works_on_tables
 def link_taken(run: Run, row: int, link_row: int, link_class: int, dimension: int, serial_ns: int) -> int:
-    """A link serialises a message from now on; returns what the message's end is caused by."""
+    """Return a link serialises a message from now on; returns what the message's end is caused by."""
     traffic.message_takes_link(run, row, link_row, dimension, serial_ns)
     return message_causes.link_taken(run, link_row, link_class, serial_ns)
 
@@ -327,6 +327,8 @@ def message_shares(run: Run, row: int) -> None:
 def message_shared(
     run: Run, row: int, link_row: int, link_class: int, dimension: int, begin: int, end: int, alone_ns: int
 ) -> int:
-    """A message that shared links is through; one link held it up; returns what its end is caused by."""
+    """Return a message that shared links is through; one link held it up; returns what its end is caused
+    by.
+    """
     traffic.message_shared(run, row, link_row, dimension, begin, end, alone_ns)
     return message_causes.message_shared(run, row, link_row, link_class, begin, end)

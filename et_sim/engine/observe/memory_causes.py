@@ -154,7 +154,9 @@ def stage_passed(run: Run, row: int, link: int, first: int, last: int, latency: 
 
 @works_on_tables
 def transfer_shared(run: Run, row: int, link: int, begin: int) -> int:
-    """A transfer that shared units is through; returns what its end is caused by: its slowest stage."""
+    """Return a transfer that shared units is through; returns what its end is caused by: its slowest
+    stage.
+    """
     if not is_recorded(run):
         return NONE
     return _takes(run, run.causes.requests[row].last, SERIALISATION, link, begin, run.clock[0].now)

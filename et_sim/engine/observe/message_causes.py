@@ -82,7 +82,7 @@ def _takes_first(run: Run, kind: int, link: int, time: int) -> None:
 
 @works_on_tables
 def link_taken(run: Run, link_row: int, link_class: int, serial_ns: int) -> int:
-    """A message occupies a link from now on; returns the causal event at which it is through."""
+    """Return a message occupies a link from now on; returns the causal event at which it is through."""
     if not is_recorded(run):
         return NONE
     now, begin = run.causes.now[0], run.clock[0].now
@@ -122,14 +122,14 @@ def next_event_is_serialised(run: Run, link: int) -> None:
 
 @works_on_tables
 def described_so_far(run: Run) -> int:
-    """The causal event to which what has been said leads."""
+    """Return the causal event to which what has been said leads."""
     now = run.causes.now[0]
     return now.cause if now.after == NONE else now.after
 
 
 @works_on_tables
 def described_until(run: Run) -> int:
-    """The time of that causal event."""
+    """Return the time of that causal event."""
     now = run.causes.now[0]
     return run.clock[0].now if now.after == NONE else now.after_ns
 
@@ -168,7 +168,7 @@ def message_shares(run: Run, row: int) -> None:
 
 @works_on_tables
 def message_shared(run: Run, row: int, link_row: int, link_class: int, begin: int, end: int) -> int:
-    """A message that shared a link is through; returns the causal event at which it is."""
+    """Return a message that shared a link is through; returns the causal event at which it is."""
     if not is_recorded(run):
         return NONE
     now, kept = run.causes.now[0], run.causes.messages[row]
@@ -180,7 +180,7 @@ def message_shared(run: Run, row: int, link_row: int, link_class: int, begin: in
 
 @works_on_tables
 def message_cause(run: Run, row: int) -> int:
-    """The causal event at which a message set out."""
+    """Return the causal event at which a message set out."""
     return int(run.causes.messages[row].cause)
 
 
@@ -188,7 +188,7 @@ def message_cause(run: Run, row: int) -> int:
 def message_part(
     run: Run, row: int, after: int, kind: int, link_class: int, link_row: int, begin: int, end: int
 ) -> int:
-    """A part of a message's time, after another one; returns the causal event at which it ends."""
+    """Return a part of a message's time, after another one; returns the causal event at which it ends."""
     if end <= begin:
         return after
     now = run.causes.now[0]

@@ -34,7 +34,7 @@ PS_PER_NS = 1000
 
 @works_on_tables
 def records_queues(network: Any) -> bool:
-    """Whether any of this is recorded."""
+    """Return whether any of this is recorded."""
     return len(network.queues.on) > 0
 
 
@@ -195,7 +195,7 @@ def queues_at_end(run: Run, end_ns: int, record: Callable[[Queues, Any], None]) 
 
 @works_on_tables
 def _slice_at(queues: Any, port: int, now: int) -> int:
-    """The slice of a port that a time is in, which is not too late."""
+    """Return the slice of a port that a time is in, which is not too late."""
     return int(port * queues.grid[PER_PORT] + (now >> queues.grid[WIDTH]))
 
 

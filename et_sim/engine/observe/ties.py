@@ -42,7 +42,7 @@ LOWEST_63_BITS = (1 << 63) - 1
 
 @works_on_tables
 def is_watched(run: Run) -> bool:
-    """Whether ties matter: actors stand for several ranks."""
+    """Return whether ties matter: actors stand for several ranks."""
     return len(run.turns) > 0
 
 
@@ -173,7 +173,7 @@ def _begin(run: Run, actor_row: int, is_bucket: bool) -> None:
 
 @works_on_tables
 def mixed(first: int, second: int) -> int:
-    """A number for two numbers in this order."""
+    """Return a number for two numbers in this order."""
     # Compiled, products wrap at 64 bits; uncompiled, they grow. The lowest 63 bits are the same.
     x = (int(first) * 6364136223846793005 + int(second) * 1442695040888963407 + 0x2545F491) & LOWEST_63_BITS
     return x ^ (x >> 29)
@@ -204,7 +204,7 @@ def mark_now(clock: Any, mark: Any) -> None:
 
 @works_on_tables
 def current_origin(run: Run) -> int:
-    """The origin of what happens now."""
+    """Return the origin of what happens now."""
     return run.clock[0].origin if is_watched(run) else NONE
 
 
@@ -265,13 +265,13 @@ def note_moment(clock: Any, moment: Any) -> None:
 
 @works_on_tables
 def in_group(clock: Any, moment: Any) -> bool:
-    """Whether what was noted is of the group of what happens now."""
+    """Return whether what was noted is of the group of what happens now."""
     return moment.ns == clock.now and moment.group == clock.group
 
 
 @works_on_tables
 def may_change_places(clock: Any, moment: Any) -> bool:
-    """Whether what was noted may come later than what happens now, for other ranks."""
+    """Return whether what was noted may come later than what happens now, for other ranks."""
     return in_group(clock, moment) and moment.origin != clock.origin
 
 

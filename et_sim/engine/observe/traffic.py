@@ -32,7 +32,7 @@ SEND, COLLECTIVE, CUSTOM, REQUEST, TO_SWITCH, FROM_SWITCH, BETWEEN_SWITCHES = (i
 
 @works_on_tables
 def is_noted(run: Run) -> bool:
-    """Whether messages or links are recorded at all."""
+    """Return whether messages or links are recorded at all."""
     return len(run.recording) > 0 and run.traffic.on[0] == 1
 
 

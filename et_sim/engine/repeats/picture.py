@@ -96,7 +96,7 @@ def describe(run: Run, compares: bool) -> bool:
 
 @works_on_tables
 def _is_next(run: Run, at: int) -> bool:
-    """Whether the next instant is as far away as on the picture, or beyond it."""
+    """Return whether the next instant is as far away as on the picture, or beyond it."""
     slot = run.slots[run.heap_slot[0]]
     if slot.head == NONE or not _repeats(run.events[slot.head].kind):
         return True
@@ -105,7 +105,9 @@ def _is_next(run: Run, at: int) -> bool:
 
 @works_on_tables
 def _describe_slot(run: Run, at: int, slot_row: int) -> int:
-    """The events of an instant that repeats itself; others end the periods, and only such may follow."""
+    """Return the events of an instant that repeats itself; others end the periods, and only such may
+    follow.
+    """
     repeats, slot = run.repeats[0], run.slots[slot_row]
     row = slot.head
     if row == NONE or not _repeats(run.events[row].kind):
@@ -127,7 +129,7 @@ def _describe_slot(run: Run, at: int, slot_row: int) -> int:
 
 @works_on_tables
 def _repeats(kind: int) -> bool:
-    """Whether periods are made of events of this kind."""
+    """Return whether periods are made of events of this kind."""
     if kind >= kinds.OPENS_BUCKET:
         kind -= kinds.OPENS_BUCKET
     if kind == kinds.TRANSFER_AT_ENDPOINT or kind == kinds.TRANSFER_READY:
@@ -153,7 +155,7 @@ def _describe_event(run: Run, at: int, row: int, is_beyond: bool) -> int:
 
 @works_on_tables
 def _describe_unexpected(run: Run, at: int) -> int:
-    """Messages that came early: how many, and, in whatever order, which."""
+    """Return messages that came early: how many, and, in whatever order, which."""
     count = len(run.unexpected) - run.clock[0].free_unexpecteds.rows
     at = put(run, at, count)
     if count == 0 or at == NONE:
@@ -181,7 +183,7 @@ def _describe_unexpected(run: Run, at: int) -> int:
 
 @works_on_tables
 def _describe_chunks(run: Run, at: int) -> int:
-    """All that run, by their queues, in which these stand in front; the picture ends behind them."""
+    """Return all that run, by their queues, in which these stand in front; the picture ends behind them."""
     run.repeats[0].first_chunk = at
     for queue_row in range(len(run.queues)):
         queue = run.queues[queue_row]
@@ -196,7 +198,7 @@ def _describe_chunks(run: Run, at: int) -> int:
 
 @works_on_tables
 def _describe_chunk(run: Run, at: int, row: int) -> int:
-    """A chunk whose members all follow one list of steps; NONE: another one."""
+    """Return a chunk whose members all follow one list of steps; NONE: another one."""
     repeats, chunk = run.repeats[0], run.chunks[row]
     program = run.plan.programs[chunk.program]
     has_places = program.tree_first != NONE or program.custom_first != NONE or program.own_steps > 0

@@ -33,7 +33,7 @@ PERIODS = 2  # that a picture waits for, at least, if each event delivers a mess
 
 @works_on_tables
 def _never(_run: Run) -> bool:
-    """A model of which is not known what decides what happens next."""
+    """Return a model of which is not known what decides what happens next."""
     return False
 
 

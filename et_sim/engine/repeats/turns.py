@@ -48,7 +48,7 @@ def turn(run: Run, pool: Any, before: int, now: int) -> bool:
 
 @works_on_tables
 def comes_to(run: Run, pool: Any, row: int) -> int:
-    """The row that has the place of another one when all periods have passed."""
+    """Return the row that has the place of another one when all periods have passed."""
     repeats = run.repeats[0]
     if not repeats.turns:
         return row
@@ -67,7 +67,9 @@ def comes_to(run: Run, pool: Any, row: int) -> int:
 
 @works_on_tables
 def turn_chunks(run: Run) -> bool:
-    """Chunks without events turn as those that send to them do; nothing else may differ among what turns."""
+    """Return chunks without events turn as those that send to them do; nothing else may differ among what
+    turns.
+    """
     repeats = run.repeats[0]
     at = repeats.first_chunk
     while run.picture[at] != NONE:
@@ -98,7 +100,7 @@ def turn_chunks(run: Run) -> bool:
 
 @works_on_tables
 def _has_no_part(run: Run, row: int) -> bool:
-    """Whether a chunk only waits: it is sent nothing, and sends nothing."""
+    """Return whether a chunk only waits: it is sent nothing, and sends nothing."""
     turns, comparison = run.chunk_turns[row], run.repeats[0].comparison
     has_place = turns.turned == comparison or turns.taken == comparison
     return bool(not has_place and run.chunks[row].sent == turns.sent_before)
@@ -106,7 +108,7 @@ def _has_no_part(run: Run, row: int) -> bool:
 
 @works_on_tables
 def _turns_alike(run: Run, before: int, now: int) -> bool:
-    """Whether two chunks have come as far, and will do the same with their peers."""
+    """Return whether two chunks have come as far, and will do the same with their peers."""
     one, other = run.chunks[before], run.chunks[now]
     repeats, actor = run.repeats[0], run.actors[one.actor]
     if actor.turned == repeats.comparison and actor.turns_to != other.actor:
@@ -135,7 +137,7 @@ def _waited(run: Run, row: int) -> int:
 
 @works_on_tables
 def _send_alike(run: Run, one: int, other: int) -> bool:
-    """Whether two chunks send to peers that turn like them, and over ways that do."""
+    """Return whether two chunks send to peers that turn like them, and over ways that do."""
     ahead, behind = _peer(run, one), _peer(run, other)
     if ahead != NONE and run.chunk_turns[ahead].turned == run.repeats[0].comparison:
         ahead = run.chunk_turns[ahead].turns_to

@@ -39,7 +39,7 @@ class _Side(NamedTuple):
 
 
 def nearest_mismatches(graph: WaitGraph) -> tuple[str, ...]:
-    """All near misses, each once: messages, then collectives."""
+    """Return all near misses, each once: messages, then collectives."""
     messages = graph.messages
     sentences = [messages.nearest(node) for node in messages.waiting if messages.send_for(node) is None]
     return tuple(dict.fromkeys([*filter(None, sentences), *_collectives(graph)]))

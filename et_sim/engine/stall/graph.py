@@ -95,7 +95,9 @@ class WaitGraph:
         return [shared] if self.laggards[shared] else [shared, *self._partners(shared, chunk)]
 
     def _partners(self, shared: SharedPhase, chunk: Chunk) -> list[Vertex]:
-        """The chunks that a chunk of a custom collective needs: for what it holds, and what it waits for."""
+        """Return the chunks that a chunk of a custom collective needs: for what it holds, and what it waits
+        for.
+        """
         held, awaited = self.messages.held_within(chunk.row), self.messages.awaited_within(chunk.row)
         ranks = [self.messages.ends(channel)[1] for channel in held]
         ranks += [self.messages.ends(channel)[0] for channel in awaited]
@@ -110,7 +112,7 @@ class WaitGraph:
         return self.collectives.node_of(vertex).actor if isinstance(vertex, Chunk) else -1
 
     def knots(self) -> list[list[Vertex]]:
-        """A shortest cycle of every knot, terminal ones first, then by lowest rank."""
+        """Return a shortest cycle of every knot, terminal ones first, then by lowest rank."""
         knots: list[tuple[bool, int, list[Vertex]]] = []
         for component in nx.strongly_connected_components(self.graph):
             owned = sorted(
@@ -131,7 +133,7 @@ class WaitGraph:
         return self.actor(vertex), isinstance(vertex, Chunk), number, vertex
 
     def _rotated(self, cycle: list[Vertex]) -> list[Vertex]:
-        """The cycle from where the lowest actor comes in."""
+        """Return the cycle from where the lowest actor comes in."""
         actors = [self.actor(vertex) for vertex in cycle]
         lowest = min(actor for actor in actors if actor >= 0)
         starts = [k for k, actor in enumerate(actors) if actor == lowest and actors[k - 1] != lowest]

@@ -105,15 +105,15 @@ class Collectives:
         return int(self._chunk_states["phase_first"][chunk.row]) + int(self._chunk_states["phase"][chunk.row])
 
     def is_started(self, chunk: Chunk) -> bool:
-        """Whether its queue lets the chunk run its phase."""
+        """Return whether its queue lets the chunk run its phase."""
         return bool(self._chunk_states["started"][chunk.row])
 
     def dimension(self, chunk: Chunk) -> int:
-        """The dimension in whose queues the chunk stands."""
+        """Return the dimension in whose queues the chunk stands."""
         return int(self._still.plan.phases["dimension"][self._phase(chunk)])
 
     def occupants(self, chunk: Chunk) -> list[Chunk]:
-        """The started chunks in the queue of a chunk."""
+        """Return the started chunks in the queue of a chunk."""
         row = int(self._still.run.queues["head"][self._chunk_states["queue"][chunk.row]])
         chunks = []
         while row != NONE and self._chunk_states["started"][row]:
@@ -122,7 +122,7 @@ class Collectives:
         return chunks
 
     def phase_of(self, chunk: Chunk) -> SharedPhase:
-        """The phase that a started chunk is in, with its fellow members."""
+        """Return the phase that a started chunk is in, with its fellow members."""
         chunk_row, states = chunk.row, self._chunk_states
         axis_row = int(states["axis"][chunk_row])
         axis = self._still.plan.axes[axis_row]
@@ -151,7 +151,7 @@ class Collectives:
         return bool(program["goes_up"] != program["goes_down"])
 
     def _needed(self, shared: SharedPhase, waiter: Chunk) -> list[tuple[int, int]]:
-        """The members without which a waiting one cannot go on: in a tree, those below or above it."""
+        """Return the members without which a waiting one cannot go on: in a tree, those below or above it."""
         members = self.members(shared)
         if shared.place == NONE:
             return members
@@ -182,7 +182,9 @@ class Collectives:
         return list(zip(actors.tolist(), members.tolist(), strict=True))
 
     def chunk_of(self, shared: SharedPhase, actor: int) -> Chunk | None:
-        """The chunk with which a member that does not lag takes part in a phase; None: it is through."""
+        """Return the chunk with which a member that does not lag takes part in a phase; None: it is
+        through.
+        """
         member = next(member for owner, member in self.members(shared) if owner == actor)
         at = int(self._history_first[member]) + self._ordinal(member, shared.first_sequence)
         running = self._running_of.get(NodeAt(actor, int(self._history_row[at])))
@@ -191,7 +193,7 @@ class Collectives:
         return Chunk(int(self._running["chunks_first"][running]) + shared.sequence - shared.first_sequence)
 
     def laggards(self, shared: SharedPhase, waiter: Chunk) -> list[Laggard]:
-        """The members that hold the phase up, seen from a member that waits in it."""
+        """Return the members that hold the phase up, seen from a member that waits in it."""
         member = int(self._chunk_states["member"][waiter.row])
         ordinal = self._ordinal(member, shared.first_sequence)
         laggards = []
@@ -230,7 +232,9 @@ class Collectives:
         return Laggard(actor, Lag.ELSEWHERE, (same or list(pending))[0])
 
     def _judge_by_program(self, shared: SharedPhase, actor: int, member: int, waiter: int) -> Laggard | None:
-        """The same where equal numbers mean the same place in the program, in whatever order of issue."""
+        """Return the same where equal numbers mean the same place in the program, in whatever order of
+        issue.
+        """
         at = int(self._history_first[member]) + self._ordinal(member, shared.first_sequence)
         if at < self._history_first[member + 1] and self._history_sequence[at] == shared.first_sequence:
             return self._late_chunk(shared, NodeAt(actor, int(self._history_row[at])))
@@ -248,7 +252,7 @@ class Collectives:
         return Laggard(actor, Lag.MISMATCH, None, instead[0], peer)
 
     def _number(self, node: NodeAt) -> int:
-        """The number that a collective has by its place in the program."""
+        """Return the number that a collective has by its place in the program."""
         row = self._still.plan.nodes[self._still.plan_row(node)]
         collective = self._still.plan.collectives[row.detail]
         return int(collective.first_sequence + row.occurrence * collective.chunks)
@@ -271,7 +275,9 @@ class Collectives:
         )
 
     def _turned(self, shared: SharedPhase, waiter: Chunk) -> list[Laggard]:
-        """Members of a ring that go the other way than the waiting one; a direct exchange does not mind."""
+        """Return members of a ring that go the other way than the waiting one; a direct exchange does not
+        mind.
+        """
         program = self._still.plan.programs[self._chunk_states["program"][waiter.row]]
         if not program["turns"] or program["step_period"] == program["members"] - 1:
             return []
@@ -292,7 +298,7 @@ class Collectives:
         return bool(states["phase"][chunk_row] == self._still.plan.collectives["phases"][collective])
 
     def _ordinal(self, member: int, sequence: int) -> int:
-        """How many collectives a member issued before this number."""
+        """Return the number of collectives a member issued before this number."""
         first, last = self._history_first[member], self._history_first[member + 1]
         return int(np.searchsorted(self._history_sequence[first:last], sequence))
 
@@ -329,7 +335,7 @@ class Collectives:
         return int(self._still.plan.nodes["detail"][self._still.plan_row(node)])
 
     def sequence(self, node: NodeAt) -> int:
-        """The number under which a collective was issued."""
+        """Return the number under which a collective was issued."""
         return int(self._still.outcome.nodes["sequence"][self._still.place(node)])
 
     def collective(self, node: NodeAt) -> int:
@@ -337,7 +343,7 @@ class Collectives:
         return self._detail(node)
 
     def group_name(self, node: NodeAt) -> str:
-        """The communicator group of a collective as the input names it; "": the whole system."""
+        """Return the communicator group of a collective as the input names it; "": the whole system."""
         actor = self._still.plan.actors[node.actor]
         member_index = self._still.plan.nodes["member"][self._still.plan_row(node)]
         member = self._still.plan.actor_members[int(actor["first_member"]) + int(member_index)]

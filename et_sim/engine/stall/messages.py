@@ -126,19 +126,19 @@ class OpenMessages:
         return self._send_of.get(receive)
 
     def receive_for(self, send: NodeAt) -> NodeAt | None:
-        """The receive that would release a held send; None: there is none left."""
+        """Return the receive that would release a held send; None: there is none left."""
         return self._receive_of.get(send)
 
     def held_within(self, chunk_row: int) -> list[int]:
-        """The channels of the messages that a chunk of a custom collective holds."""
+        """Return the channels of the messages that a chunk of a custom collective holds."""
         return self._held_within.get(chunk_row, [])
 
     def awaited_within(self, chunk_row: int) -> list[int]:
-        """The channels of the messages that a chunk of a custom collective waits for."""
+        """Return the channels of the messages that a chunk of a custom collective waits for."""
         return self._awaited_within.get(chunk_row, [])
 
     def nearest(self, receive: NodeAt) -> str:
-        """The sentence about the message that was sent instead; empty if nothing comes near."""
+        """Return the sentence about the message that was sent instead; empty if nothing comes near."""
         source, target, tag, size = self.ends(self.channel(receive))
         between = self._near.get(("ends", source, target), [])
         if between:
@@ -189,7 +189,9 @@ def _under_way(still: StalledState, action: Action) -> list[NodeAt]:
 
 
 def _within_collectives(still: StalledState, fifos: Any, kind: int, whose: str) -> dict[int, list[int]]:
-    """Channels of what waits in fifos for custom collectives, by the chunk that an event of a kind names."""
+    """Return channels of what waits in fifos for custom collectives, by the chunk that an event of a kind
+    names.
+    """
     events_of: dict[int, list[int]] = defaultdict(list)
     for row, event in _waiting_events(still, fifos):
         if event["kind"] == kind:

@@ -79,11 +79,11 @@ class Stall(Struct, frozen=True, kw_only=True):
     failure: str = ""  # why there is no more than that to say
 
     def as_error(self) -> StallError:
-        """The stall as the exception that ends a run."""
+        """Return the stall as the exception that ends a run."""
         return StallError(self.cause, report=self.text, remedy=self.remedies[0] if self.remedies else "")
 
     def as_dict(self) -> dict[str, Any]:
-        """The stall as plain values: like waits are one entry, ranks are texts such as 0-3,6."""
+        """Return the stall as plain values: like waits are one entry, ranks are texts such as 0-3,6."""
         return {
             "ranks": self.ranks,
             "alike": self.alike,
@@ -100,7 +100,7 @@ class Stall(Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """The whole report."""
+        """Return the whole report."""
         if self.failure:
             return f"{self.cause}\n{self.failure}"
         more = f" (one of {self.knots})" if self.knots > 1 else ""
@@ -176,7 +176,7 @@ def dead_end_lines(dead_ends: Iterable[DeadEnd]) -> list[str]:
 
 
 def _chain_lines(hops: Sequence[KnotHop]) -> list[str]:
-    """The knot, one hop per line."""
+    """Return the knot, one hop per line."""
     lines = []
     for index, hop in enumerate(hops):
         arrow = "→ " if index else ""
@@ -238,7 +238,9 @@ def actors_note(actors: int, ranks: int) -> str:
 
 
 def job_lines(jobs: Iterable[Job], unfinished: Sequence[int]) -> list[str]:
-    """The ranks of each job that cannot finish, in the numbers of the job and in those of the whole run."""
+    """Return the ranks of each job that cannot finish, in the numbers of the job and in those of the whole
+    run.
+    """
     lines, stuck = [], np.asarray(unfinished, np.int64)
     for job in jobs:
         ranks = np.flatnonzero(np.isin(job.npus, stuck)).tolist()

@@ -64,7 +64,7 @@ def undelivered(outcome: Outcome) -> Undelivered:
 
 
 def _messages_left(run: Run) -> list[int]:
-    """Rows of the pool of messages that are not free."""
+    """Return rows of the pool of messages that are not free."""
     in_use: Any = np.ones(len(run.messages), bool)
     in_use[free_rows(run.messages, run.clock[0].free_messages)] = False
     return [int(row) for row in np.flatnonzero(in_use)]
@@ -107,7 +107,7 @@ def ranks_text(ranks: Iterable[int]) -> str:
 
 
 def short(name: str) -> str:
-    """A name that does not burst the line."""
+    """Return a name that does not burst the line."""
     return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
 
 
@@ -144,7 +144,7 @@ class Cycles(Struct, frozen=True):
 
 
 def find_cycles(plan: Plan, template: int) -> Cycles:
-    """The dependency cycles of a template; linear, and at once where ids follow the dependencies."""
+    """Return the dependency cycles of a template; linear, and at once where ids follow the dependencies."""
     knots = find_knots(*_edges(plan, template), int(plan.templates["nodes"][template]))
     home = {row: knot.cycle[0] for knot in knots for row in knot.rows}
     cycles = sorted(knot.cycle for knot in knots)
@@ -241,7 +241,7 @@ class StalledState:
         return int(self._lane[self.plan_row(node)])
 
     def absent_from_joint(self, node: NodeAt) -> tuple[int, ...]:
-        """Ranks that have not made a request to a memory pool that a node makes together with them."""
+        """Return ranks that have not made a request to a memory pool that a node makes together with them."""
         plan, actor = self.plan, self.plan.actors[node.actor]
         row = plan.nodes[self.plan_row(node)]
         if not len(plan.joint_requests) or row.member == NONE:
@@ -260,23 +260,23 @@ class StalledState:
         return tuple(rank for rank in ranks.tolist() if rank not in asked)
 
     def is_finished(self, actor: int) -> bool:
-        """Whether the actor completed all its nodes."""
+        """Return whether the actor completed all its nodes."""
         return bool(self.outcome.finish_ns[actor] >= 0)
 
     def is_done(self, node: NodeAt) -> bool:
-        """Whether the node completed."""
+        """Return whether the node completed."""
         return bool(self.end[self.place(node)] != NONE)
 
     def is_issued(self, node: NodeAt) -> bool:
-        """Whether the node was ever issued."""
+        """Return whether the node was ever issued."""
         return bool(self.start[self.place(node)] != NONE)
 
     def is_ready(self, node: NodeAt) -> bool:
-        """Whether all parents of the node are done."""
+        """Return whether all parents of the node are done."""
         return bool(self.ready_ns[self.place(node)] != NONE)
 
     def holder(self, node: NodeAt) -> NodeAt | None:
-        """The node that occupies the lane a ready node waits for."""
+        """Return the node that occupies the lane a ready node waits for."""
         lane = self.lane(node)
         for row in self.under_way.get(node.actor, ()):
             other = NodeAt(node.actor, row)
@@ -325,5 +325,5 @@ class StalledState:
         return None
 
     def ranks_of(self, actors: Any) -> tuple[int, ...]:
-        """The ranks that actors stand for, ascending."""
+        """Return the ranks that actors stand for, ascending."""
         return tuple(sorted(int(self.rank[actor]) for actor in actors))

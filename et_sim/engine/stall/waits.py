@@ -174,7 +174,7 @@ class WaitDescriber:
         return self._wait(node, "receive-pending", receive, (target,))
 
     def _within_wait(self, node: NodeAt, chunks: list[Vertex]) -> Wait | None:
-        """The first message within a custom collective that rendezvous holds, or that has not come."""
+        """Return the first message within a custom collective that rendezvous holds, or that has not come."""
         messages, rows = self._messages, [c.row for c in chunks if isinstance(c, Chunk)]
         held = [channel for chunk_row in rows for channel in messages.held_within(chunk_row)]
         if held:
@@ -207,7 +207,7 @@ class WaitDescriber:
         return self._wait(node, f"member-{lags[0]}", sentence, by_lag[lags[0]])
 
     def _laggards(self, shared_phases: list[SharedPhase], lag: Lag) -> tuple[int, ...]:
-        """The ranks that hold any of these phases up for one reason; one tuple serves all who wait."""
+        """Return the ranks that hold any of these phases up for one reason; one tuple serves all who wait."""
         ranks_of_phases = {
             self._ranks[shared, lag] for shared in shared_phases if (shared, lag) in self._ranks
         }
@@ -253,7 +253,7 @@ class WaitDescriber:
         return ends
 
     def _unmet(self, node: NodeAt) -> DeadEnd:
-        """A receive whose message no rank sent, or a send whose receive no rank posted."""
+        """Return a receive whose message no rank sent, or a send whose receive no rank posted."""
         source, target, tag, size = self._messages.ends(self._messages.channel(node))
         size_and_tag = f"the {exact_bytes(size)} with tag {tag} that {WHO}"
         lacks_send = self._still.action(node) is Action.RECEIVE
@@ -292,7 +292,7 @@ class WaitDescriber:
         return f"{operation(trace, node.row)} of {exact_bytes(int(trace.comm_bytes[node.row]))}{over}"
 
     def hops(self, cycle: list[Vertex]) -> list[KnotHop]:
-        """A cycle of the graph as hops from rank to rank."""
+        """Return a cycle of the graph as hops from rank to rank."""
         legs: list[list[Vertex]] = []
         for vertex in cycle:
             if isinstance(vertex, SharedPhase):
@@ -340,7 +340,7 @@ class WaitDescriber:
         return f"chunk {collectives.number_of(chunk)} ({operation_word})"
 
     def vertex(self, vertex: Vertex) -> str:
-        """A node, or the collective of a chunk, in words."""
+        """Return a node, or the collective of a chunk, in words."""
         if isinstance(vertex, SharedPhase):
             return "a phase"
         node = self._collectives.node_of(vertex) if isinstance(vertex, Chunk) else vertex

@@ -196,13 +196,15 @@ def new_causes(plan: Plan, reserve: int, sizes: dict[str, int]) -> Causes:
 
 
 def _places_in_lanes(plan: Plan) -> int:
-    """The most places of a lane that are remembered one by one."""
+    """Return the most places of a lane that are remembered one by one."""
     limited = plan.lane_limits[plan.lane_limits < UNLIMITED]
     return min(int(limited.max(initial=1)), MOST_QUEUE_SLOTS)
 
 
 def _receives_at_a_time(plan: Plan) -> int:
-    """How many receives of a phase to remember: as many as may be open, or, in a tree, as it has keys."""
+    """Return the number of receives of a phase to remember: as many as may be open, or, in a tree, as it has
+    keys.
+    """
     sends = plan.programs["sends"][plan.programs["own_steps"] > 0]
     most = max(int(plan.programs["start_transfers"].max(initial=0)), int(sends.max(initial=0)))
     return min(max(most, STEP_KEYS_OF_A_TREE), MOST_RECEIVES)

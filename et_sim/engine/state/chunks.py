@@ -14,11 +14,11 @@ from et_sim.engine.state.run import Run
 
 @works_on_tables
 def sequence_of(chunk: Any) -> int:
-    """The number of a chunk within its group."""
+    """Return the number of a chunk within its group."""
     return chunk.phase_key >> PHASE_KEY_BITS
 
 
 @works_on_tables
 def priority_of(run: Run, chunk_row: int) -> int:
-    """The priority of a chunk: its collective's."""
+    """Return the priority of a chunk: its collective's."""
     return run.running[run.visits[chunk_row].running].priority

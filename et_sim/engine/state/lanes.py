@@ -18,12 +18,12 @@ def lane_row(run: Run, actor_row: int, lane: int) -> int:
 
 @works_on_tables
 def is_unlimited(run: Run, lane: int) -> bool:
-    """Whether any number of nodes may be in the lane at a time."""
+    """Return whether any number of nodes may be in the lane at a time."""
     return run.plan.lane_limits[lane] == UNLIMITED
 
 
 @works_on_tables
 def can_issue(run: Run, actor_row: int, lane: int) -> bool:
-    """Whether a node waits for the lane, and has room there."""
+    """Return whether a node waits for the lane, and has room there."""
     state = run.lanes[lane_row(run, actor_row, lane)]
     return state.ready > 0 and state.busy < run.plan.lane_limits[lane]

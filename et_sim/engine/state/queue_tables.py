@@ -111,7 +111,7 @@ def no_queues() -> Queues:
 
 
 def new_queues(sources: Any, targets: Any, *, pauses: bool, way: int = 0) -> Queues:
-    """Tables for ports from these devices to those; `pauses`: other devices may pause some.
+    """Return tables for ports from these devices to those; `pauses`: other devices may pause some.
 
     Messages are recorded if it is known over how many links they go at most (`way`).
     """

@@ -27,7 +27,7 @@ class Ends(Struct, frozen=True, eq=False):
     rows: Any  # of each device, that in which it is drawn; 0: it is an NPU
 
     def where(self, links: Any) -> Ends:
-        """Some of the links."""
+        """Return some of the links."""
         return replace(self, source=self.source[links], target=self.target[links])
 
     def with_others(self, count: int, rows: int) -> Ends:
@@ -100,7 +100,8 @@ class ResourceTable(Struct, frozen=True, eq=False):
 def with_pool(
     resources: ResourceTable, units: PoolUnits, actor_of_rank: Any, rank_of_actor: Any
 ) -> ResourceTable:
-    """The resources of a network, and behind them the units of a memory pool: one more dimension a stage.
+    """Return the resources of a network, and behind them the units of a memory pool: one more dimension a
+    stage.
 
     Of units that ranks have for themselves, that of the rank which an actor simulates stands for the others.
     """
@@ -144,7 +145,7 @@ def _stand_ins(units: PoolUnits, actor_of_rank: Any, rank_of_actor: Any) -> Any:
 def sendings(
     tiers: int, actors: int, class_names: tuple[str, ...], tier_names: tuple[str, ...] = ()
 ) -> ResourceTable:
-    """All that an actor sends along each of some dimensions or levels, or over tiers with names."""
+    """Return all that an actor sends along each of some dimensions or levels, or over tiers with names."""
     of_tier = np.tile(np.arange(tiers, dtype=np.int32), actors)
     return ResourceTable(
         actor=np.repeat(np.arange(actors, dtype=np.int32), tiers),

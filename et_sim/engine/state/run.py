@@ -313,7 +313,7 @@ def new_run(
 
 
 def _idle(dtype: np.dtype[Any], rows: int, *fields: str) -> Any:
-    """Rows with nothing noted in them yet; some of their fields are NONE."""
+    """Return rows with nothing noted in them yet; some of their fields are NONE."""
     made = table(dtype, rows)
     for field in fields:
         made[field] = NONE
@@ -334,7 +334,7 @@ def _slowed(plan: Plan) -> dict[str, Any]:
 
 
 def most_slowed(plan: Plan) -> int:
-    """The most nodes of an actor that may take longer beside communication at a time."""
+    """Return the most nodes of an actor that may take longer beside communication at a time."""
     if not len(plan.slowing):
         return 0
     slowed = plan.slowing >= FIRST_FACTOR
@@ -365,7 +365,9 @@ def _alike(rows: Any, firsts: Any) -> Any:
 
 
 def _clock(plan: Plan, message: Any) -> Any:
-    """The clock before the first event; all pools are empty, and those that are not used never grow."""
+    """Return the clock before the first event; all pools are empty, and those that are not used never
+    grow.
+    """
     clock = _idle(CLOCK, 1, "slot", "bucket", "head", "tail")
     for pool in (name for name in CLOCK.names or () if name.startswith("free_")):
         clock[pool]["head"] = NONE
@@ -377,7 +379,7 @@ def _clock(plan: Plan, message: Any) -> Any:
 
 
 def _turns(plan: Plan) -> int:
-    """A power of two with room for messages of all members of a group at a time."""
+    """Return a power of two with room for messages of all members of a group at a time."""
     return 1 << max(2 * int(plan.programs["members"].max(initial=0)), FEWEST_TURNS).bit_length() - 1
 
 
@@ -404,7 +406,7 @@ def _node_states(plan: Plan) -> Any:
 
 
 def _phases_with_a_choice(plan: Plan) -> int:
-    """Phases of a chunk, if there are several queues or trees to choose from."""
+    """Return phases of a chunk, if there are several queues or trees to choose from."""
     if plan.queue_rows == 1 and plan.programs["trees"].max(initial=0) <= 1:
         return 0
     return int(plan.collectives["phases"].max(initial=1))

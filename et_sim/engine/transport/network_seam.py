@@ -94,31 +94,31 @@ class NetworkModel:
         return True
 
     def with_figures(self, tables: Any, /) -> Tables:
-        """The tables with what is kept for a record of causes."""
+        """Return the tables with what is kept for a record of causes."""
         kept: Tables = tables
         return kept
 
     def grown(self, tables: Any, rows: int, /) -> Tables:  # noqa: ARG002
-        """The tables with at least this many rows left in every pool."""
+        """Return the tables with at least this many rows left in every pool."""
         kept: Tables = tables
         return kept
 
 
 @works_on_tables
 def _no_event(_run: Run, _kind: int, _row: int, _version: int) -> int:
-    """A model without events of its own."""
+    """Return a model without events of its own."""
     return NONE
 
 
 @works_on_tables
 def _not_known(_run: Run, _step_row: int) -> int:
-    """A model on which a flight depends on more than the step."""
+    """Return a model on which a flight depends on more than the step."""
     return NONE
 
 
 @works_on_tables
 def _depends_on_others(_run: Run, _source: int, _target: int, _size: int) -> int:
-    """A model on which a flight depends on other messages; plans that must know it are refused."""
+    """Return a model on which a flight depends on other messages; plans that must know it are refused."""
     return NONE
 
 
@@ -151,7 +151,7 @@ def _inject_over_branch(
 
 @works_on_tables
 def _switch_in_turn(run: Run, switch_row: int, size: int) -> int:
-    """A switch works on one chunk after the other at its rate; each has its latency besides."""
+    """Return a switch works on one chunk after the other at its rate; each has its latency besides."""
     switch, now = run.plan.switches[switch_row], run.clock[0].now
     server = run.switches[switch.server]
     begin = max(now, server.free_ns)
@@ -163,7 +163,7 @@ def _switch_in_turn(run: Run, switch_row: int, size: int) -> int:
 
 @works_on_tables
 def _as_set(run: Run, _size: int) -> bool:
-    """A model on which the machine says when sends are done."""
+    """Return a model on which the machine says when sends are done."""
     return run.plan.settings[EAGER_SENDS] != 0
 
 
@@ -182,7 +182,7 @@ def _not_needed(_run: Run, _channel_row: int, _kind: int, _a: int, _b: int) -> N
 
 @works_on_tables
 def _plenty(_run: Run) -> int:
-    """A model without pools."""
+    """Return a model without pools."""
     return PLENTY
 
 
@@ -196,7 +196,9 @@ def packets_expected(model: NetworkModel, network: Network, plan: Plan) -> int:
 def network_tables(
     model: NetworkModel, network: Network, plan: Plan, *, has_queues: bool, has_causes: bool
 ) -> Tables:
-    """The model's tables, with records of what packets meet at ports, and what holds them up, if wanted."""
+    """Return the model's tables, with records of what packets meet at ports, and what holds them up, if
+    wanted.
+    """
     tables = model.tables(network, plan)
     if has_causes:
         tables = model.with_figures(tables)
@@ -240,7 +242,7 @@ LOWEST_31_BITS = (1 << 31) - 1
 
 @works_on_tables
 def new_message(run: Run, target: int, size: int, kind: int, a: int, b: int, c: int, done: int) -> int:
-    """A message that sets out; the model's own fields are not yet set."""
+    """Return a message that sets out; the model's own fields are not yet set."""
     row = take_row(run.messages, run.clock[0].free_messages)
     message = run.messages[row]
     message.target, message.bytes = target, size

@@ -319,7 +319,7 @@ def _await_message(run: Run, channel_row: int, kind: int, a: int, b: int) -> Non
 
 @works_on_tables
 def match(run: Run, channel_row: int) -> int:
-    """A message arrived: the receive it meets, as an event to read at once; NONE: it waits."""
+    """Return a message arrived: the receive it meets, as an event to read at once; NONE: it waits."""
     state = run.channels[channel_row]
     observe.message_at_target(run, channel_row)
     if state.head == NONE:

@@ -62,7 +62,7 @@ from et_sim.plan.records import Plan, table
 
 
 def goes_back(protocol: Protocol | None) -> bool:
-    """Whether the way back matters."""
+    """Return whether the way back matters."""
     if protocol is None:
         return False
     return protocol.acknowledgement > 0 or protocol.completion is Completion.ACKNOWLEDGEMENT
@@ -99,7 +99,7 @@ def _rounded(times_ns: Any, least: int) -> Any:
 
 
 def bytes_with_packets(protocol: Protocol | None, size: int) -> int:
-    """A message of which no more would take longer without a protocol."""
+    """Return a message of which no more would take longer without a protocol."""
     if protocol is None:
         return size
     packets = -(-size // protocol.payload) + 1
@@ -143,14 +143,14 @@ def check(network: Network, most_bytes: int = 0) -> None:
 
 
 def remarks(network: Network) -> list[Notice]:
-    """Keys of packets that were given for nothing."""
+    """Return keys of packets that were given for nothing."""
     given = network.protocol.of_packets_only if network.protocol is not None else ()
     text = f"no effect on the flow model, only on packet: {', '.join(given)}"
     return [Notice("network configuration", "protocol", text)] if given else []
 
 
 def tables(network: Network, plan: Plan) -> FlowTables:
-    """All links, idle."""
+    """Return all links, idle."""
     hops: Any = link.tables_of(network, np.arange(network.ranks))
     class_of, first = _classes_of_links(plan, len(hops.links))
     state, shared = table(STATE, 1), table(SHARED, len(first))
@@ -194,7 +194,7 @@ def _classes_of_links(plan: Plan, links: int) -> tuple[Any, Any]:
 
 
 def grown(tables: FlowTables, rows: int) -> FlowTables:
-    """The tables with room for this many more routes and their links."""
+    """Return the tables with room for this many more routes and their links."""
     state = tables.state[0]
     rows += int(state.to_begin)
     uses = rows * int(tables.longest[0])
@@ -289,7 +289,7 @@ def path_keys(network: Network, **_: bool) -> LinkPaths | None:
 
 
 def needs(_network: Network) -> Needs:
-    """A row of the message pool for each message; an end, or rates, may be planned once more."""
+    """Return a row of the message pool for each message; an end, or rates, may be planned once more."""
     return Needs(causal_events=4, record=MESSAGE, events=2)
 
 

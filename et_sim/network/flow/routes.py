@@ -24,7 +24,7 @@ IN_PAIRS = 64  # added to the kind of a step's message
 
 @works_on_tables
 def route_between(run: Run, source: int, target: int, message_row: int) -> int:
-    """The row of a message's route, opened if no message is under way on it.
+    """Return the row of a message's route, opened if no message is under way on it.
 
     That of a collective's steps belongs to a group, to the dimension, and to exchanges in pairs or others:
     whether two of these have the same neighbours does not matter to a rank, then, and equal ranks may differ
@@ -142,7 +142,7 @@ def set_ends(run: Run) -> None:
 
 @works_on_tables
 def first_of_batch(messages: Any, route: Any) -> int:
-    """The first of the messages that were sent to a target at the same time, the last of all."""
+    """Return the first of the messages that were sent to a target at the same time, the last of all."""
     return int(route.head if route.ahead == NONE else messages[route.ahead].next)
 
 
@@ -173,7 +173,7 @@ def leave_route(run: Run, row: int) -> int:
 
 @works_on_tables
 def flight_class(network: Any, route: Any) -> int:
-    """The class of links that sets all of a message's latency; NONE: there is no single one."""
+    """Return the class of links that sets all of a message's latency; NONE: there is no single one."""
     at, speed = route.uses.head, network.shared[network.uses[route.uses.head].link].speed
     while at != NONE:
         use = network.uses[at]

@@ -124,7 +124,7 @@ def check(network: Network, most_bytes: int = 0) -> None:
 
 
 def tables(network: Network, plan: Plan) -> LogGopsTables:
-    """All idle."""
+    """Return all idle."""
     given = network.loggops
     assert given is not None  # or it was refused
     if plan.rendezvous:
@@ -144,7 +144,7 @@ def tables(network: Network, plan: Plan) -> LogGopsTables:
 
 
 def grown(tables: LogGopsTables, rows: int) -> LogGopsTables:
-    """The tables with this many free places in the heap."""
+    """Return the tables with this many free places in the heap."""
     places = len(tables.heap)
     if places - int(tables.state[0].waiting) >= rows:
         return tables
@@ -154,7 +154,7 @@ def grown(tables: LogGopsTables, rows: int) -> LogGopsTables:
 
 
 def resources(network: Network, plan: Plan) -> ResourceTable:
-    """All that a rank sends."""
+    """Return all that a rank sends."""
     return grid.sending_resources(network, len(plan.actors))
 
 
@@ -175,7 +175,7 @@ def rows_left(run: Run) -> int:
 
 @works_on_tables
 def is_eager(run: Run, size: int) -> bool:
-    """Whether a send is done at another time than its message."""
+    """Return whether a send is done at another time than its message."""
     return ends_alone(run, size)
 
 

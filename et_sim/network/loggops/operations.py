@@ -79,7 +79,7 @@ def _rise(heap: Any, hole: int, row: int, time: int, number: int) -> None:
 
 @works_on_tables
 def _is_up_to(place: Any, time: int, number: int) -> bool:
-    """Whether a place of the heap needs no other before it that goes on at that time."""
+    """Return whether a place of the heap needs no other before it that goes on at that time."""
     return place.goes_on_ns < time or (place.goes_on_ns == time and place.number <= number)
 
 
@@ -129,20 +129,20 @@ def _number(run: Run, row: int, rank: int) -> None:
 
 @works_on_tables
 def ends_alone(run: Run, size: int) -> bool:
-    """Whether a send ends at another time than its message; the engine hears of both."""
+    """Return whether a send ends at another time than its message; the engine hears of both."""
     constants = run.network.constants[0]
     return size <= constants.most_eager or constants.rules == LOGGOPSIM
 
 
 @works_on_tables
 def is_on_processor(lane: int) -> bool:
-    """Whether nodes of a lane compute."""
+    """Return whether nodes of a lane compute."""
     return lane in (COMPUTE_LANE, FREE_COMPUTE_LANE, CPU_LANE, FREE_CPU_LANE)
 
 
 @works_on_tables
 def go_on(run: Run, row: int) -> bool:
-    """The next stage of an operation; False: it waits for processor or NIC."""
+    """Return the next stage of an operation; False: it waits for processor or NIC."""
     stage = run.messages[row].stage
     if stage == COMPUTE:
         return _compute(run, row)
@@ -156,7 +156,7 @@ def go_on(run: Run, row: int) -> bool:
 
 @works_on_tables
 def _waits(run: Run, row: int, free: int) -> bool:
-    """Whether what an operation needs is not yet free; then it goes on when that is."""
+    """Return whether what an operation needs is not yet free; then it goes on when that is."""
     if free > run.clock[0].now:
         put(run, row, free)
         return True
@@ -234,7 +234,7 @@ def _post(run: Run, row: int) -> None:
 
 @works_on_tables
 def _take_in(run: Run, row: int) -> bool:
-    """A message at its target, which has met its receive or may do so."""
+    """Return a message at its target, which has met its receive or may do so."""
     operation = run.messages[row]
     waits_for_receive = _is_point_to_point(operation.kind) and operation.stage == ARRIVE
     is_early = waits_for_receive and run.network.channels[operation.a].open == 0

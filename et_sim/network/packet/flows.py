@@ -26,7 +26,7 @@ from et_sim.network.routes import ports_back
 
 @works_on_tables
 def has_figures(network: Any) -> bool:
-    """Whether any of this is noted."""
+    """Return whether any of this is noted."""
     return len(network.figures) > 0
 
 
@@ -127,7 +127,7 @@ def packet_is_there(network: Any, message: int, packet: Any) -> None:
 
 @works_on_tables
 def new_flow(run: Run, source: int, target: int, message_row: int) -> int:
-    """A flow that has not begun."""
+    """Return a flow that has not begun."""
     network, message = run.network, run.messages[message_row]
     state = network.state[0]
     row = take_row(network.flows, state.free_flows)
@@ -200,7 +200,7 @@ PS_PER_NS = 1000
 
 @works_on_tables
 def until_left(run: Run, row: int) -> int:
-    """The parts until a message has left; returns the causal event at which it has."""
+    """Return the parts until a message has left; returns the causal event at which it has."""
     if not observe.describes_causes(run):
         return NONE
     network = run.network
@@ -222,7 +222,7 @@ def until_left(run: Run, row: int) -> int:
 
 @works_on_tables
 def until_arrived(run: Run, row: int, arrives: int) -> int:
-    """The parts from then on; returns the causal event at which the message is there."""
+    """Return the parts from then on; returns the causal event at which the message is there."""
     if not observe.describes_causes(run):
         return NONE
     network = run.network
@@ -249,7 +249,7 @@ def until_arrived(run: Run, row: int, arrives: int) -> int:
 
 @works_on_tables
 def _counts(network: Any, row: int, place: int) -> bool:
-    """Whether there is a link at a place of a flow's ways that it had to cross."""
+    """Return whether there is a link at a place of a flow's ways that it had to cross."""
     ways, first, back = network.ways, row * network.stride[0], network.flows[row].back
     if place < back:
         return bool(ways[first + place] != NONE)
@@ -262,7 +262,7 @@ def _counts(network: Any, row: int, place: int) -> bool:
 
 @works_on_tables
 def _is_new_class(network: Any, row: int, place: int) -> bool:
-    """Whether no link before has the class of the one at a place."""
+    """Return whether no link before has the class of the one at a place."""
     if not _counts(network, row, place):
         return False
     speed_of, first = network.hops.fabric.graph.speed_of, row * network.stride[0]
@@ -300,5 +300,5 @@ def _last_bytes(network: Any, flow: Any) -> int:
 
 @works_on_tables
 def _engine_time(network: Any, time: int) -> int:
-    """The kernel's time as the engine's."""
+    """Return the kernel's time as the engine's."""
     return time * network.units[0] // PS_PER_NS

@@ -39,7 +39,7 @@ from et_sim.network.packet.repeats import look, looks_anew
 
 @works_on_tables
 def admits(network: Any, packet: Any, port: Any) -> bool:
-    """Whether a device keeps a packet that is to leave over a port; if so, it is counted."""
+    """Return whether a device keeps a packet that is to leave over a port; if so, it is counted."""
     rules = network.rules[0]
     device = network.devices[port.device]
     if rules.pauses == 0:
@@ -94,7 +94,7 @@ def releases(network: Any, packet: Any, port: Any) -> None:
 
 @works_on_tables
 def must_pause(network: Any, came: Any) -> bool:
-    """Whether the sending end of a link is to wait from now on."""
+    """Return whether the sending end of a link is to wait from now on."""
     if came.pauses:
         return False
     if came.in_headroom > 0:
@@ -104,7 +104,7 @@ def must_pause(network: Any, came: Any) -> bool:
 
 @works_on_tables
 def may_resume(network: Any, came: Any) -> bool:
-    """Whether the sending end of a link may go on."""
+    """Return whether the sending end of a link may go on."""
     rules = network.rules[0]
     if came.pauses == 0 or came.in_headroom > 0:
         return False
@@ -125,7 +125,7 @@ def _shared(rules: Any, came: Any) -> int:
 
 @works_on_tables
 def is_marked(network: Any, port: Any) -> bool:
-    """Whether a packet that leaves a queue is marked, by what is left in it."""
+    """Return whether a packet that leaves a queue is marked, by what is left in it."""
     if port.waiting > port.all_marked:
         return True
     if port.waiting <= port.least_marked:
@@ -255,7 +255,7 @@ def _arm_if_wanted(network: Any, port_row: int) -> None:
 
 @works_on_tables
 def _is_wanted(network: Any, port_row: int) -> bool:
-    """Whether something waits for a port."""
+    """Return whether something waits for a port."""
     port = network.ports[port_row]
     if port.urgent.head != NONE or port.head != NONE:
         return True

@@ -98,13 +98,13 @@ def _counts_as_itself(_network: Any, _messages: Any, _flow: int) -> None:
 
 @works_on_tables
 def _ends_its_own(_network: Any, _run: Run, row: int) -> int:
-    """A transport whose messages are as long as their receives."""
+    """Return a transport whose messages are as long as their receives."""
     return row
 
 
 @works_on_tables
 def _flows_left(network: Any) -> int:
-    """A flow for each message."""
+    """Return a flow for each message."""
     return int(network.state[0].free_flows.rows)
 
 
@@ -155,7 +155,7 @@ def _protocol(network: Network) -> Protocol:
 
 
 def tables(network: Network, _plan: Plan) -> PacketTables:
-    """All links, idle."""
+    """Return all links, idle."""
     wired, protocol = with_single_ways(network), _protocol(network)
     buffers = protocol.packets.buffers
     ports = setup.ports_of(wired, protocol)
@@ -195,12 +195,12 @@ def tables(network: Network, _plan: Plan) -> PacketTables:
 
 
 def with_figures(tables: PacketTables) -> PacketTables:
-    """The same, with a note of what holds each message up."""
+    """Return the same, with a note of what holds each message up."""
     return replace(tables, figures=np.ones(1, np.int8))
 
 
 def with_queues(tables: PacketTables) -> PacketTables:
-    """The same, with a record of what happens at ports."""
+    """Return the same, with a record of what happens at ports."""
     ports, has_pauses = tables.ports, bool(tables.rules[0].pauses)
     links = int(tables.stride[0]) // 2 - 1
     queues = new_queues(ports["device"], ports["to"], pauses=has_pauses, way=links)
@@ -208,13 +208,15 @@ def with_queues(tables: PacketTables) -> PacketTables:
 
 
 def _units(per_ns: int) -> Any:
-    """The engine's units of time in a nanosecond, and picoseconds in one, by their greatest divisor."""
+    """Return the engine's units of time in a nanosecond, and picoseconds in one, by their greatest
+    divisor.
+    """
     divisor = math.gcd(per_ns, PS_PER_NS)
     return np.array([per_ns // divisor, PS_PER_NS // divisor])
 
 
 def grown(tables: PacketTables, rows: int) -> PacketTables:
-    """The tables with room for this many more flows, and with packets for many events."""
+    """Return the tables with room for this many more flows, and with packets for many events."""
     state, transport, spare = tables.state[0], _transport(tables.transport), int(tables.spare[0])
     rows *= transport.FLOWS_PER_MESSAGE
     packets, flows = tables.packets, tables.flows
@@ -240,7 +242,7 @@ def _transport(tables: RoceTables | TcpTables) -> ModuleType:
 
 
 def resources(network: Network, _plan: Plan) -> ResourceTable:
-    """Every link."""
+    """Return every link."""
     wired = network.fabric.dimensions if isinstance(network.fabric, GridFabric) else ()
     links = graph.link_resources(with_single_ways(network))
     sizes = tuple(dimension.npus for dimension in wired) or links.sizes
@@ -253,7 +255,7 @@ def carried(tables: PacketTables) -> Any:
 
 
 def payload_of_packets(network: Network) -> int:
-    """Bytes of messages that a packet carries."""
+    """Return bytes of messages that a packet carries."""
     return _protocol(network).payload
 
 
@@ -295,7 +297,9 @@ def path_keys(_network: Network, **_: bool) -> None:
 
 
 def needs(network: Network) -> Needs:
-    """A row of the message pool for each message; the kernel may go on once more, and messages begin."""
+    """Return a row of the message pool for each message; the kernel may go on once more, and messages
+    begin.
+    """
     protocol, wired = _protocol(network).packets.tcp, with_single_ways(network)
     further = MOST_RECEIVES if protocol is not None and protocol.pads else 0
     classes = min(len(graph.class_names(wired)), 2 * graph.most_links(wired))  # on the ways there and back
@@ -466,17 +470,17 @@ def _plan_next(run: Run) -> None:
 
 @works_on_tables
 def _ps(network: Any, time: int) -> int:
-    """The engine's time as the kernel's."""
+    """Return the engine's time as the kernel's."""
     return time * network.units[1] // network.units[0]
 
 
 @works_on_tables
 def _last_ps_before(network: Any, time: int) -> int:
-    """The last picosecond that is before a time of the engine's, whose unit may be less than one."""
+    """Return the last picosecond that is before a time of the engine's, whose unit may be less than one."""
     return (time * network.units[1] - 1) // network.units[0]
 
 
 @works_on_tables
 def _engine_time(network: Any, time: int) -> int:
-    """The kernel's time as the engine's."""
+    """Return the kernel's time as the engine's."""
     return time * network.units[0] // network.units[1]

@@ -20,7 +20,7 @@ from et_sim.network.packet.records import NEVER
 
 @works_on_tables
 def _never(_network: Any, _timer: int) -> bool:
-    """A transport whose timers all let packets go."""
+    """Return a transport whose timers all let packets go."""
     return False
 
 
@@ -31,7 +31,7 @@ sends_nothing = chosen_by_tables("sends_nothing", "transport", _never)
 
 @works_on_tables
 def _moves(network: Any, source: int) -> int:
-    """Whether an event may move packets: of ports, and of timers that may send."""
+    """Return whether an event may move packets: of ports, and of timers that may send."""
     ports = len(network.ports)
     return int(source < ports or not sends_nothing(network, source - ports))
 
@@ -68,13 +68,13 @@ def stop(network: Any, timer: int) -> None:
 
 @works_on_tables
 def is_set(network: Any, timer: int) -> bool:
-    """Whether a timer is to ring."""
+    """Return whether a timer is to ring."""
     return bool(network.calendar.place[len(network.ports) + timer] != NONE)
 
 
 @works_on_tables
 def new_packet(network: Any, kind: int, flow: int, size: int) -> int:
-    """A packet that is nowhere yet."""
+    """Return a packet that is nowhere yet."""
     state = network.state[0]
     row = take_row(network.packets, state.free_packets)
     packet = network.packets[row]
@@ -99,7 +99,7 @@ def release_packet(network: Any, row: int) -> None:
 
 @works_on_tables
 def is_sending(network: Any, port: Any) -> bool:
-    """Whether a port is busy, and was when the event under way began."""
+    """Return whether a port is busy, and was when the event under way began."""
     state = network.state[0]
     return bool(
         port.free_ps > state.now_ps or (port.free_ps == state.now_ps and port.free_order > state.now_order)
@@ -204,7 +204,7 @@ def enqueue(network: Any, port: Any, packet_row: int) -> None:
 
 @works_on_tables
 def dequeue(network: Any, port: Any) -> int:
-    """The packet that waited longest."""
+    """Return the packet that waited longest."""
     row = leave(network.packets, port)
     packet = network.packets[row]
     port.packets -= 1
@@ -222,7 +222,7 @@ def enqueue_urgent(network: Any, port: Any, packet_row: int) -> None:
 
 @works_on_tables
 def dequeue_urgent(network: Any, port: Any) -> int:
-    """The one that waited longest."""
+    """Return the one that waited longest."""
     row = leave(network.packets, port.urgent)
     port.queued -= network.packets[row].bytes
     return row

@@ -21,7 +21,7 @@ STREAMS_PER_DEVICE, STREAMS_OF_ERRORS = 9, 2  # that ns-3 has used when a run be
 
 @works_on_tables
 def drawn(network: Any) -> float:
-    """A number from 0 to below 1."""
+    """Return a number from 0 to below 1."""
     state = network.state[0]
     state.random += 1
     if network.rules[0].as_ns3:
@@ -34,7 +34,7 @@ def drawn(network: Any) -> float:
 
 @works_on_tables
 def mixed(word: int) -> int:
-    """A word of 32 bits, stirred."""
+    """Return a word of 32 bits, stirred."""
     word = ((word ^ (word >> 16)) * 0x7FEB352D) & MASK
     word = ((word ^ (word >> 15)) * 0x846CA68B) & MASK
     return word ^ (word >> 16)
@@ -63,7 +63,7 @@ def _jump(now: Any, step: Any, first: int, modulus: int) -> None:
 
 @works_on_tables
 def _times(factor: int, number: int, modulus: int) -> int:
-    """A product of numbers of 32 bits that does not overflow."""
+    """Return a product of numbers of 32 bits that does not overflow."""
     return (((factor >> 16) * number % modulus << 16) + (factor & 0xFFFF) * number) % modulus
 
 
@@ -82,7 +82,7 @@ def streams_of_ns3(devices: int) -> tuple[Any, Any]:
 
 
 def _power(matrix: Any, exponent: int, modulus: int) -> Any:
-    """A power of a matrix, modulo a number."""
+    """Return a power of a matrix, modulo a number."""
     power = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1]], object)
     while exponent:
         if exponent & 1:

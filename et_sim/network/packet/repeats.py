@@ -31,7 +31,7 @@ STATE_ENTRIES, COUNTED = 9, 6
 
 @works_on_tables
 def _never(_network: Any) -> bool:
-    """A transport whose senders remember too much."""
+    """Return a transport whose senders remember too much."""
     return False
 
 
@@ -151,7 +151,7 @@ def _describe_state(network: Any, picture: Any) -> int:
 
 @works_on_tables
 def _describe_port(network: Any, picture: Any, at: int, row: int) -> int:
-    """A port without its packets; the entry behind it, NONE if there is no room."""
+    """Return a port without its packets; the entry behind it, NONE if there is no room."""
     state, port = network.state[0], network.ports[row]
     if at + PER_PORT > len(picture):
         return NONE

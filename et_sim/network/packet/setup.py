@@ -58,7 +58,7 @@ MOST_BITS_PER_S = 2**53  # whole numbers in a double
 
 
 def ports_of(network: Network, protocol: Protocol) -> Any:
-    """Every link, idle."""
+    """Return every link, idle."""
     assert isinstance(network.fabric, GraphFabric)
     wires = network.fabric.graph
     ports = table(PORT, len(wires.sources))
@@ -129,7 +129,7 @@ def _set_headroom(ports: Any, protocol: Protocol) -> None:
 
 
 def devices_of(network: Network, ports: Any, buffers: Buffers) -> Any:
-    """Every device, its buffer empty."""
+    """Return every device, its buffer empty."""
     assert isinstance(network.fabric, GraphFabric)
     count = len(network.fabric.graph)
     devices = table(DEVICE, count)
@@ -190,7 +190,7 @@ def _check_least_rate(protocol: Protocol, ports: Any) -> None:
 
 
 def _largest_packet(protocol: Protocol) -> int:
-    """Bytes of the largest packet that is stored on its way."""
+    """Return bytes of the largest packet that is stored on its way."""
     full, answer, tcp = protocol.payload + protocol.header, protocol.acknowledgement, protocol.packets.tcp
     if tcp is None:
         return max(full, answer)

@@ -133,11 +133,13 @@ class CrossedDimensions:
 
     @cached_property
     def _real_dimension(self) -> int:
-        """The only dimension that has several NPUs; the first, if none has; NONE, if several have."""
+        """Return the only dimension that has several NPUs; the first, if none has; NONE, if several have."""
         return _only(self._plan.axes["members"][: self._plan.dimensions] > 1)
 
     def _of_group(self, group: int, axis: int) -> int:
-        """The only dimension in which members of a group differ along an axis, NONE if there are several."""
+        """Return the only dimension in which members of a group differ along an axis, NONE if there are
+        several.
+        """
         if group == SYSTEM:
             return self._real_dimension
         if (group, axis) not in self._known:
@@ -153,6 +155,8 @@ class CrossedDimensions:
 
 
 def _only(are_crossed: Any) -> int:
-    """The one dimension that is crossed, NONE if there are several; what crosses none is in the first."""
+    """Return the one dimension that is crossed, NONE if there are several; what crosses none is in the
+    first.
+    """
     crossed = np.flatnonzero(are_crossed).tolist() or [0]
     return crossed[0] if len(crossed) == 1 else NONE

@@ -26,7 +26,7 @@ OF_FLOWS += ("packets", "sent_again", "timeouts", "window_ns", "rate_ns", "pause
 
 
 def _named(resources: Any, which: Any = slice(None)) -> dict[str, Texts]:
-    """The names of links and of their tiers."""
+    """Return the names of links and of their tiers."""
     return {
         "link": Texts(resources.port[which], resources.port_names),
         "tier": Texts(resources.tier[which], resources.tier_names),

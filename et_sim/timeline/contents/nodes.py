@@ -82,7 +82,7 @@ class _Blocks:
 
 
 def _shared(rows: Rows, source: TimelineSource) -> dict[str, Any]:
-    """Columns that say what nodes are, whoever runs them and however long they take."""
+    """Return columns that say what nodes are, whoever runs them and however long they take."""
     streams, recorded = source.stream_names, source.recorded_names
     return {
         "node": rows.node_id,
@@ -99,7 +99,7 @@ def _shared(rows: Rows, source: TimelineSource) -> dict[str, Any]:
 
 
 def _timed_by(rows: Rows, source: TimelineSource) -> Texts:
-    """The model that timed a kernel, the way that a library chose for a collective, or the trace."""
+    """Return the model that timed a kernel, the way that a library chose for a collective, or the trace."""
     is_replayed = np.isin(rows.treatment, REPLAYED)
     labels = rows.utilisation.timed_by if rows.utilisation is not None else None
     models = labels.texts[1:] if labels is not None else ()
@@ -114,7 +114,7 @@ def _timed_by(rows: Rows, source: TimelineSource) -> Texts:
 
 
 def _nothing(rows: Rows, kind: type) -> Nullable:
-    """A column of nulls."""
+    """Return a column of nulls."""
     return Nullable(np.zeros(len(rows.actor), kind), np.ones(len(rows.actor), np.bool_))
 
 

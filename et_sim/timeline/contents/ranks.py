@@ -50,7 +50,7 @@ def _who(members: tuple[int, ...] | GroupRule) -> _Who:
 
 
 def _texts(texts: list[str | None], meant: Any) -> Texts:
-    """The texts of the groups that rows mean, which may have none."""
+    """Return the texts of the groups that rows mean, which may have none."""
     given = [text for text in texts if text is not None]
     place = np.full(len(texts), NONE)
     place[[at for at, text in enumerate(texts) if text is not None]] = np.arange(len(given))
@@ -71,7 +71,7 @@ class _Meanings:
         self._ranks: list[str] = []
 
     def columns(self) -> dict[str, Any]:
-        """All columns, by actor and in the order in which its program uses the groups."""
+        """Return all columns, by actor and in the order in which its program uses the groups."""
         parts = [self._plain(), *self._mixed()]
         actor, usage, group, meant, ranks = np.concatenate(parts, axis=1)
         order = np.lexsort((np.arange(len(actor)), usage, actor))
@@ -159,7 +159,7 @@ def peers_content(run: RecordedRun) -> TableContent | None:
 def _blocks_of_peers(
     run: RecordedRun, endpoints: list[Endpoints], texts: dict[str, int]
 ) -> Iterator[dict[str, Any]]:
-    """Rows of each actor, in the order of its sends and receives; `texts` collects those of ranks."""
+    """Yield rows of each actor, in the order of its sends and receives; `texts` collects those of ranks."""
     template_of_rank, count = run.workload.template_of_rank, run.workload.ranks
     templates = run.outcome.plan.actors["template"].tolist()
     for actor, ranks in enumerate(run.measurement.ranks_of_actors()):

@@ -69,12 +69,12 @@ class Issued(NamedTuple):
     state_row: Any
 
     def where(self, rows: Any) -> Issued:
-        """Some of them."""
+        """Return some of them."""
         return Issued(*(column[rows] for column in self))
 
 
 def issued(outcome: Outcome, actions: Iterable[Action]) -> Iterator[Issued]:
-    """All that do one of these things, template after template."""
+    """Yield all that do one of these things, template after template."""
     plan, start = outcome.plan, np.asarray(outcome.nodes)["start_ns"]
     rows = np.flatnonzero(np.isin(np.arange(len(Action)), list(actions))[np.asarray(plan.nodes)["action"]])
     first = plan.templates["node_first"]
@@ -126,7 +126,7 @@ class Parties(Struct, frozen=True, eq=False):
 
 
 def parties(plan: Plan, member: Any, collective: Any) -> Parties:
-    """The party of each of these, which are collectives of these members."""
+    """Return the party of each of these, which are collectives of these members."""
     scopes, known = _scopes(plan)
     scope = scopes[collective]
     group = plan.members["group"][member].astype(np.int64)
@@ -167,12 +167,12 @@ def _scopes(plan: Plan) -> tuple[Any, list[OneWay | tuple[int, ...]]]:
 
 
 def _is_in_group(plan: Plan, axis: int) -> bool:
-    """Whether it is a way through members of groups that are a part of the system."""
+    """Return whether it is a way through members of groups that are a part of the system."""
     return axis == NO_AXIS or int(plan.axes["members_first"][axis]) == IN_GROUP
 
 
 def _one_way(plan: Plan, collective: Any) -> OneWay | None:
-    """The tree that a collective goes along one way, if it does."""
+    """Return the tree that a collective goes along one way, if it does."""
     if collective["phases"] != 1 or collective["chunks"] < 1:
         return None
     phase = plan.phases[plan.chunk_plans["phase_first"][collective["chunk_plan_first"]]]
@@ -183,7 +183,7 @@ def _one_way(plan: Plan, collective: Any) -> OneWay | None:
 
 
 def _axes_of(plan: Plan, collective: Any) -> tuple[int, ...]:
-    """All axes that phases of its chunks go along; rings of a dimension count as one."""
+    """Return all axes that phases of its chunks go along; rings of a dimension count as one."""
     axes: set[int] = set()
     chunk, row = 0, int(collective["chunk_plan_first"])
     phases = int(collective["phases"]) * int(collective["rotations"])
@@ -198,7 +198,7 @@ def _axes_of(plan: Plan, collective: Any) -> tuple[int, ...]:
 
 
 def _members_of(plan: Plan, group: int) -> Any:
-    """All members of a group, each once however many ranks it stands for."""
+    """Return all members of a group, each once however many ranks it stands for."""
     row = plan.groups[group]
     if row.members == plan.ranks:
         return row.first_member + np.arange(len(plan.actors))
@@ -346,7 +346,9 @@ def arrivals(outcome: Outcome) -> CollectiveArrivals:
 
 
 def _collectives(outcome: Outcome) -> tuple[Any, Any, Any]:
-    """Rows of the node state of all, members, and rows of the plan's table; by member and the last one."""
+    """Return rows of the node state of all, members, and rows of the plan's table; by member and the last
+    one.
+    """
     plan = outcome.plan
     parts: tuple[list[Any], ...] = ([np.zeros(0, np.int64)], *([np.zeros(0, np.int32)] for _ in range(2)))
     for nodes in issued(outcome, (Action.COLLECTIVE,)):
@@ -446,7 +448,7 @@ class _Came(Struct, frozen=True, eq=False):
         return instance, self.times[self.key[first] % len(self.times)]
 
     def last_until(self, party: Any, sequence: Any, end: Any) -> tuple[Any, Any]:
-        """The last arrival at a collective before each of these times, and when it was."""
+        """Return the last arrival at a collective before each of these times, and when it was."""
         time = np.searchsorted(self.times, end, side="right") - 1
         key = self.instance(party, sequence) * len(self.times) + time
         at = np.searchsorted(self.key, key, side="right") - 1

@@ -59,7 +59,7 @@ class Columns(Struct, frozen=True, eq=False):
 
     @property
     def owner(self) -> IntColumn:
-        """The rank of each operation."""
+        """Return the rank of each operation."""
         return np.repeat(self.rank, np.diff(self.first))
 
 
@@ -73,7 +73,9 @@ def _require(condition: Any) -> None:
 
 
 def columns_of(content: bytes, line: int) -> Columns | None:
-    """The whole ranks in `content`, which begins with this line; None: read it statement by statement."""
+    """Return the whole ranks in `content`, which begins with this line; None: read it statement by
+    statement.
+    """
     try:
         return _Lines(content).columns(line)
     except _Unusual:
@@ -106,7 +108,7 @@ class _Lines:
 
     @staticmethod
     def _cut(words: Any, length: Any) -> Any:
-        """The first bytes of each."""
+        """Return the first bytes of each."""
         masks = np.array([(1 << 8 * size) - 1 for size in range(9)], np.uint64)
         return words & masks[length]
 
@@ -130,7 +132,7 @@ class _Lines:
         return values
 
     def columns(self, line: int) -> Columns:
-        """All of them."""
+        """Return all of them."""
         first, count = self.first, self.count
         is_order = (count == 3) & self.is_word(first + 1, "requires")
         is_begin = (count == 3) & self.is_word(first, "rank") & self.is_word(first + 2, "{")
@@ -251,7 +253,7 @@ class _Labels:
         self._first = np.cumsum(counts) - counts
 
     def find(self, token: Any, section: Any) -> Any:
-        """The operation that each token names."""
+        """Return the operation that each token names."""
         if not len(token):
             return np.zeros(0, np.int64)
         _require(len(self._hashed) and self._lines.length[token].max() <= _LONGEST_LABEL)

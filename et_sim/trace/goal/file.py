@@ -34,7 +34,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def read_goal(path: Path, ranks: int | None) -> Workload:
-    """The workload of a file, which has so many ranks."""
+    """Return the workload of a file, which has so many ranks."""
     totals = Totals()
     parts = [*_parts(path, totals)]
     if ranks is not None and ranks != totals.ranks:
@@ -133,7 +133,7 @@ class _Joined(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Some bytes."""
+        """Return some bytes."""
         part = self._before.read(len(buffer)) or self._rest.read(len(buffer))
         buffer[: len(part)] = part
         return len(part)

@@ -90,7 +90,7 @@ class Reading:
     done: set[int] = field(default_factory=set)
 
     def accepts(self, columns: Columns) -> bool:
-        """Whether these ranks are right, and have not been read; `num_ranks` may stand before them."""
+        """Return whether these ranks are right, and have not been read; `num_ranks` may stand before them."""
         totals = self.totals
         ranks = columns.declared or totals.ranks
         is_declared = 1 <= ranks <= MOST_RANKS and not (columns.declared and totals.ranks)
@@ -100,7 +100,7 @@ class Reading:
         return is_declared and is_new and is_known and int(columns.tag.max(initial=0)) < TAG_RANGE
 
     def columns(self, columns: Columns) -> Part:
-        """The traces of ranks that are accepted."""
+        """Return the traces of ranks that are accepted."""
         self.totals.ranks = columns.declared or self.totals.ranks
         self.totals.add(columns)
         self.messages.add(columns)
@@ -108,7 +108,7 @@ class Reading:
         return _part(columns, self.source)
 
     def statements(self, given: Iterable[Statement]) -> Iterator[Part]:
-        """The traces of ranks that are read statement by statement."""
+        """Yield the traces of ranks that are read statement by statement."""
         source, totals = self.source, self.totals
         rank: _Rank | None = None
         for statement in given:

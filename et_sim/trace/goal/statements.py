@@ -156,7 +156,7 @@ def _operation(text: str, line: int, source: str) -> Operation | None:
 
 
 def _number(word: str, line: int, source: str) -> int:
-    """A number, which may be -1; more digits than any number may have are not made into one."""
+    """Return a number, which may be -1; more digits than any number may have are not made into one."""
     number = -1 if word == "-1" else whole_number(word)
     if number is None:
         remedy = f"at most {LARGEST}"

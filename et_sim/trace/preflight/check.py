@@ -52,7 +52,7 @@ class Fault(NamedTuple):
 
 
 def value_faults(trace: Trace) -> Iterator[Fault]:
-    """Figures that nothing can mean, whatever is made of the node."""
+    """Yield figures that nothing can mean, whatever is made of the node."""
     if (wrong := (trace.comm_bytes > MOST_BYTES) | (trace.tensor_bytes > MOST_BYTES)).any():
         remedy = "correct comm_size or tensor_size, which are in bytes"
         yield Fault(wrong, f"moves more than {format_bytes(MOST_BYTES)}", remedy)
@@ -69,7 +69,7 @@ def value_faults(trace: Trace) -> Iterator[Fault]:
 def communication_faults(
     trace: Trace, needs: dict[str, Any], *, is_broadcast_replayed: bool
 ) -> Iterator[Fault]:
-    """Attributes that nodes which communicate lack, and those whose models say so in `needs`."""
+    """Yield attributes that nodes which communicate lack, and those whose models say so in `needs`."""
     send, receive = trace.kind == NodeKind.SEND, trace.kind == NodeKind.RECV
     collective = trace.kind == NodeKind.COLL
     has_no_size = (trace.comm_type == CollectiveKind.BARRIER) | has_splits(trace)
@@ -91,7 +91,7 @@ def communication_faults(
 
 
 def attribute_faults(trace: Trace, needs: dict[str, Any]) -> Iterator[Fault]:
-    """Attributes that some nodes lack: by name, which nodes need it."""
+    """Yield attributes that some nodes lack: by name, which nodes need it."""
     for attribute, which in needs.items():
         if (wrong := which & ~trace.has(attribute)).any():
             yield Fault(wrong, f"lacks the attribute {attribute!r}", "add it when converting")
@@ -116,7 +116,7 @@ _NODES = 8  # so many nodes of a cycle are printed in full
 
 
 def check_dependencies(index: TemplateIndex) -> list[Problem]:
-    """Nodes that wait for themselves, directly or in a circle; traces without nodes."""
+    """Return nodes that wait for themselves, directly or in a circle; traces without nodes."""
     problems: list[Problem] = []
     for template in index.used_templates():
         trace = index.workload.templates[template]
@@ -200,7 +200,7 @@ _RANKS = re.compile(r"\branks? #(?:[-,/]#)*")
 
 
 def deduplicate(problems: list[Problem]) -> list[Problem]:
-    """Every finding once, in the order of the first of its like."""
+    """Return every finding once, in the order of the first of its like."""
     groups: dict[tuple[str, str, str], list[Problem]] = defaultdict(list)
     for at, problem in enumerate(problems):
         if problem.kind in _APART:

@@ -92,7 +92,7 @@ def check_collectives(
     *,
     with_order: bool = True,
 ) -> list[Problem]:
-    """Groups that do not exist or do not fit, empty collectives, and sequences that differ.
+    """Return groups that do not exist or do not fit, empty collectives, and sequences that differ.
 
     `with_order`: also collectives of different groups that wait for each other.
     """
@@ -128,7 +128,7 @@ def check_collectives(
 
 
 def _regardless_of_order(sequences: _Sequences) -> _Sequences:
-    """The same with all collectives sorted by what they are, so that only this is compared."""
+    """Return the same with all collectives sorted by what they are, so that only this is compared."""
     ordered: _Sequences = defaultdict(dict)
     for stream, by_template in sequences.items():
         for template, (rows, content) in by_template.items():
@@ -200,7 +200,9 @@ def _sort_into_streams(
 
 
 def _content(trace: Trace, rows: Any, is_listed: Any) -> Any:
-    """Collectives as numbers that can be compared, a row each; `is_listed`: not of the group of all ranks."""
+    """Return collectives as numbers that can be compared, a row each; `is_listed`: not of the group of all
+    ranks.
+    """
     flagged = trace.has("involved_dim", rows) & ~is_listed  # listed groups ignore involved_dim
     dims = np.where(flagged, trace.involved_dims[rows], _ALL_DIMENSIONS)
     kinds = trace.comm_type[rows].astype(np.int64)
@@ -211,7 +213,7 @@ def _content(trace: Trace, rows: Any, is_listed: Any) -> Any:
 
 
 def _roots(trace: Trace, rows: Any, kinds: Any) -> Any:
-    """The rank at the root, where a collective has one and says it; -1 elsewhere."""
+    """Return the rank at the root, where a collective has one and says it; -1 elsewhere."""
     roots = np.full(len(rows), -1, np.int64)
     for of_kinds, name in ((FROM_ROOT, "comm_src"), (TO_ROOT, "comm_dst")):
         given = np.isin(kinds, of_kinds) & trace.has(name, rows)
@@ -220,7 +222,7 @@ def _roots(trace: Trace, rows: Any, kinds: Any) -> Any:
 
 
 def _empty(index: TemplateIndex, stack: Stack, rows: Any) -> list[Problem]:
-    """Collectives of 0 bytes; a barrier has none to move, and a rank with splits may send none."""
+    """Return collectives of 0 bytes; a barrier has none to move, and a rank with splits may send none."""
     trace = stack.trace
     given = trace.has("comm_size", rows)
     may_be_empty = (trace.comm_type[rows] == CollectiveKind.BARRIER) | has_splits(trace)[rows]
@@ -238,12 +240,12 @@ def _empty(index: TemplateIndex, stack: Stack, rows: Any) -> list[Problem]:
 
 
 def _both(stream: Stream) -> tuple[Stream, Stream]:
-    """The group's collectives and its broadcasts."""
+    """Return the group's collectives and its broadcasts."""
     return stream._replace(is_broadcast=False), stream._replace(is_broadcast=True)
 
 
 def _users(index: TemplateIndex, stream: Stream, sequences: _Sequences) -> Any:
-    """Ranks that start any collective in the stream's group, ascending."""
+    """Return ranks that start any collective in the stream's group, ascending."""
     templates = {template for part in _both(stream) for template in sequences.get(part, {})}
     return np.sort(np.concatenate([index.ranks_of(template) for template in sorted(templates)]))
 
@@ -255,7 +257,7 @@ def _members(
     ranks: int,
     groups: Mapping[str, tuple[int, ...]] | None,
 ) -> Any:
-    """The group's members that have a trace; of a group that nobody described, those that use it."""
+    """Return the group's members that have a trace; of a group that nobody described, those that use it."""
     if not stream.group:
         return np.arange(min(ranks, index.workload.ranks))
     listed = stream.described or _listed(stream.group, groups)
@@ -319,7 +321,7 @@ def _check_group(
 def _not_members(
     index: TemplateIndex, stream: Stream, sequences: _Sequences, outsiders: Any, members: str
 ) -> list[Problem]:
-    """Ranks that use a group and are not in it; `members` says who is."""
+    """Return ranks that use a group and are not in it; `members` says who is."""
     if not len(outsiders):
         return []
     use = _first_use(index, stream, int(outsiders[0]), sequences)
@@ -356,7 +358,7 @@ def _first_use(index: TemplateIndex, stream: Stream, rank: int, sequences: _Sequ
 
 
 def _compare(index: TemplateIndex, stream: Stream, members: Any, sequences: _Sequences) -> list[Problem]:
-    """Every sequence that differs from the most common one."""
+    """Return every sequence that differs from the most common one."""
     if len(members) < 2:
         return []
     of_member = index.workload.template_of_rank[members]
@@ -385,7 +387,7 @@ def _compare(index: TemplateIndex, stream: Stream, members: Any, sequences: _Seq
 
 
 def _compare_by_rule(index: TemplateIndex, stream: Stream, sequences: _Sequences) -> list[Problem]:
-    """Groups of a rule in which some member differs from the first."""
+    """Return groups of a rule in which some member differs from the first."""
     workload = index.workload
     rule = workload.group_rules[stream.group]
     number: dict[bytes, int] = {}

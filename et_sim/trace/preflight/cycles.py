@@ -30,7 +30,7 @@ class Knot(NamedTuple):
 
 
 def find_knots(parent: RowColumn, child: RowColumn, count: int) -> list[Knot]:
-    """The knots, by their lowest nodes."""
+    """Return the knots, by their lowest nodes."""
     rows = _entangled(parent, child, count)
     if not len(rows):
         return []
@@ -54,7 +54,7 @@ def _knot(parents: Mapping[int, list[int]], rows: list[int], starts: list[int]) 
 
 
 def _entangled(parent: RowColumn, child: RowColumn, count: int) -> RowColumn:
-    """Nodes on a cycle or between two cycles, ascending."""
+    """Return nodes on a cycle or between two cycles, ascending."""
     if fits_row_order(parent, child):
         return np.empty(0, np.int32)
     unmarked = np.zeros(count, np.uint8)
@@ -80,7 +80,7 @@ def _parents_within(parent: RowColumn, child: RowColumn, count: int, rows: RowCo
 
 
 def _components(parents: Mapping[int, list[int]]) -> list[list[int]]:
-    """Sets of nodes that all wait for each other, ascending; the one with the lowest node first."""
+    """Return sets of nodes that all wait for each other, ascending; the one with the lowest node first."""
     import networkx
 
     graph: networkx.DiGraph[int] = networkx.DiGraph()
@@ -90,7 +90,7 @@ def _components(parents: Mapping[int, list[int]]) -> list[list[int]]:
 
 
 def _on_a_cycle(parents: Mapping[int, list[int]]) -> int:
-    """Some node on a cycle: every one here has a parent, so walking on ends where one has been."""
+    """Return some node on a cycle: every one here has a parent, so walking on ends where one has been."""
     row, seen = min(parents), set[int]()
     while row not in seen:
         seen.add(row)

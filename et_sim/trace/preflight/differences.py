@@ -37,7 +37,7 @@ class _Side(NamedTuple):
 def explain_missing(
     index: TemplateIndex, stream: Stream, streams: Streams, usual: Any, lacking: Any
 ) -> Problem:
-    """Members that start nothing at all where others do."""
+    """Return members that start nothing at all where others do."""
     side = _side(index, stream, streams, usual)
     text = (
         f"{index.place(lacking)}: no {stream.noun} in {stream.name}, where {of_ranks(usual)} {have(usual)}"
@@ -48,7 +48,7 @@ def explain_missing(
 
 
 def explain_more(stream: Stream, ranks: Any) -> Problem:
-    """Ranks whose differences are not spelled out."""
+    """Return ranks whose differences are not spelled out."""
     rest = f"with other {stream.noun}s in {stream.name}"
     return not_spelled_out(_severity(stream), "collectives-differ", len(ranks), "rank", rest, ranks)
 
@@ -56,7 +56,7 @@ def explain_more(stream: Stream, ranks: Any) -> Problem:
 def explain_difference(
     index: TemplateIndex, stream: Stream, streams: Streams, usual: Any, unusual: Any
 ) -> Problem:
-    """The first place where two sequences differ, what each side has there, and how bad it is."""
+    """Return the first place where two sequences differ, what each side has there, and how bad it is."""
     usual_side, unusual_side = _side(index, stream, streams, usual), _side(index, stream, streams, unusual)
     usual_plain, unusual_plain = usual_side.sequence.content[:, :2], unusual_side.sequence.content[:, :2]
     if np.array_equal(usual_plain, unusual_plain):
@@ -130,7 +130,7 @@ def _dimensions(index: TemplateIndex, stream: Stream, usual: _Side, unusual: _Si
 
 
 def _another_order(index: TemplateIndex, stream: Stream, usual: _Side, unusual: _Side) -> Problem:
-    """An error only if neither side can start them in any other order."""
+    """Return an error only if neither side can start them in any other order."""
     usual, usual_is_certain = _as_started(index, usual)
     unusual, unusual_is_certain = _as_started(index, unusual)
     certain = usual_is_certain and unusual_is_certain and not stream.is_broadcast
@@ -147,7 +147,7 @@ def _another_order(index: TemplateIndex, stream: Stream, usual: _Side, unusual: 
 
 
 def _as_started(index: TemplateIndex, side: _Side) -> tuple[_Side, bool]:
-    """The side with its collectives in the order in which they start, and whether that is certain."""
+    """Return the side with its collectives in the order in which they start, and whether that is certain."""
     rows, content = side.sequence
     by_id = np.argsort(rows)
     started, is_certain = issue_order(index.workload.templates[side.template], rows[by_id])
@@ -175,7 +175,7 @@ def _another_count(
 def _elsewhere(
     index: TemplateIndex, stream: Stream, first: _Side, second: _Side, at: int, streams: Streams
 ) -> str:
-    """A hint at the same collective in another group, which `second` has more often than `first`."""
+    """Return a hint at the same collective in another group, which `second` has more often than `first`."""
     wanted = first.sequence.content[at, :2]
     for elsewhere in sorted(streams):
         if elsewhere == stream or elsewhere.is_broadcast != stream.is_broadcast:

@@ -175,7 +175,7 @@ def _edges(board: _Board) -> _Edges:
 
 
 def _waits(edges: _Edges, cycle: list[int]) -> list[_Wait]:
-    """The cycle as "this before that", with neighbouring steps on one agent drawn together; the lowest
+    """Return the cycle as "this before that", with neighbouring steps on one agent drawn together; the lowest
     agent comes first."""
     forward = cycle[::-1]  # cycles list each vertex before one it waits for
     steps = []
@@ -205,7 +205,9 @@ def _circle(board: _Board, waits: list[_Wait]) -> Problem:
 
 
 def _is_certain(board: _Board, wait: _Wait) -> bool:
-    """Whether the one must start before the other, and both are for certain the k-th of their groups."""
+    """Return whether the one must start before the other, and both are for certain the k-th of their
+    groups.
+    """
     _, first_program, first = board.place(wait.first, wait.agent)
     _, other, second = board.place(wait.second, wait.agent)
     template = int(board.agents.template[wait.agent])

@@ -84,7 +84,7 @@ def check_message_cycles(index: TemplateIndex) -> list[Problem]:
 
 
 def _is_settled_by_templates(index: TemplateIndex) -> bool:
-    """Whether the nodes of templates, with all that any two ranks send each other, have no cycle."""
+    """Return whether the nodes of templates, with all that any two ranks send each other, have no cycle."""
     templates = _templates_with_messages(index)
     if all(len(index.ranks_of(template)) == 1 for template in templates):
         return False  # no template is shared: looking at the ranks themselves costs the same
@@ -160,7 +160,9 @@ def _pairs(board: _Board, *, thorough: bool) -> _Pairs:
 
 
 def _ends(index: TemplateIndex, template: int, *, thorough: bool) -> _Ends:
-    """The messages of a trace; unless `thorough`, the order is only as good as the ids' where these fit."""
+    """Return the messages of a trace; unless `thorough`, the order is only as good as the ids' where these
+    fit.
+    """
     trace = index.workload.templates[template]
     rows = message_rows(trace)
     is_relative = index.workload.has_relative_peers(template)

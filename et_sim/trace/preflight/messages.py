@@ -56,7 +56,7 @@ def check_messages(index: TemplateIndex, ranks: int) -> list[Problem]:
 
 
 def _doubtful(index: TemplateIndex, ends_of: EndsOf, ranks: int) -> list[int]:
-    """Templates that need a look of their own: all but those of one rank that are certainly right."""
+    """Return templates that need a look of their own: all but those of one rank that are certainly right."""
     are_of_one_rank = (index.counts == 1) & ~index.workload.are_relative
     are_doubtful = ~are_of_one_rank
     for stack, rows, of in rows_of_templates(index.workload, are_of_one_rank):
@@ -91,7 +91,7 @@ def _unmatched(index: TemplateIndex, sound: EndsOf) -> list[Problem]:
 
 
 def _channels(index: TemplateIndex, sound: EndsOf, wanted: Any) -> Channels:
-    """All endpoints of the wanted pairs of ranks, sorted into channels."""
+    """Return all endpoints of the wanted pairs of ranks, sorted into channels."""
     columns: dict[str, list[Any]] = {name: [] for name in ("key", *Ends._fields)}
     for template, ends in sound.items():
         users = index.ranks_of(template)
@@ -136,7 +136,7 @@ def _outside(index: TemplateIndex, template: int, ends: Ends, ranks: int) -> lis
 
 
 def _foreign(index: TemplateIndex, template: int, rows: Any) -> list[Problem]:
-    """Nodes that say another rank than the one that runs them is their own end."""
+    """Return nodes that say another rank than the one that runs them is their own end."""
     trace = index.workload.templates[template]
     is_send = trace.kind[rows] == NodeKind.SEND
     is_given = np.where(is_send, trace.has("comm_src", rows), trace.has("comm_dst", rows))
@@ -269,7 +269,7 @@ def explain_unmatched(index: TemplateIndex, channels: Channels) -> list[Problem]
 
 
 def _shown(channels: Channels, unmatched: Any) -> list[int]:
-    """Places in `unmatched` to explain: sends first, because they say who wants what."""
+    """Return places in `unmatched` to explain: sends first, because they say who wants what."""
     by_side = np.argsort(channels.surplus[unmatched] < 0, kind="stable")
     return [int(at) for at in by_side[:SPELLED_OUT]]
 

@@ -35,7 +35,7 @@ class Ends(NamedTuple):
     count: Any
 
     def only(self, which: Any) -> Ends:
-        """Some of them."""
+        """Return some of them."""
         return Ends(*(column[which] for column in self))
 
 
@@ -64,7 +64,7 @@ class EndsOf(Mapping[int, Ends]):
         return slice(begin, end)
 
     def only(self, which: Any) -> EndsOf:
-        """Some of them."""
+        """Return some of them."""
         return EndsOf(self.template[which], self.every.only(which))
 
 
@@ -102,7 +102,7 @@ def rows_of_templates(workload: Workload, are_wanted: Any) -> Iterator[tuple[Sta
 
 
 def ends_of_templates(index: TemplateIndex, templates: Sequence[int]) -> EndsOf:
-    """The endpoints of those templates that have any, each once."""
+    """Return the endpoints of those templates that have any, each once."""
     workload, parts = index.workload, []
     are_wanted = np.zeros(len(workload.templates), np.bool_)
     are_wanted[np.array(templates, np.int64)] = True
@@ -121,7 +121,7 @@ def ends_of_templates(index: TemplateIndex, templates: Sequence[int]) -> EndsOf:
 
 
 def peers_of(index: TemplateIndex, template: int, rank: Any, peer: Any) -> Any:
-    """The ranks that peers are, seen from the ranks `own`."""
+    """Return the ranks that peers are, seen from the ranks `own`."""
     if not index.workload.has_relative_peers(template):
         return np.broadcast_to(peer, np.broadcast_shapes(np.shape(rank), np.shape(peer)))
     return (rank + peer) % index.workload.ranks
@@ -140,7 +140,7 @@ def split_key(key: Any) -> tuple[Any, Any]:
 
 
 def find_pairs(index: TemplateIndex, ends_of: EndsOf) -> Pairs:
-    """Every pair of ranks that exchange anything, with the bundles on both sides."""
+    """Return every pair of ranks that exchange anything, with the bundles on both sides."""
     every = ends_of.every
     bounds = bundle_bounds(ends_of.template, every.is_send, every.peer)
     number, part = _bundle_numbers(every, bounds), np.arange(len(bounds) - 1)
@@ -195,13 +195,13 @@ def _bundle_numbers(ends: Ends, bounds: Any) -> Any:
 
 
 def _sorted(key: Any, *columns: Any) -> tuple[Any, ...]:
-    """Columns by ascending key."""
+    """Return columns by ascending key."""
     order = np.argsort(key, kind="stable")
     return (key[order], *(column[order] for column in columns))
 
 
 def _spread(key: Any, own_key: Any, values: Any) -> Any:
-    """Values of some keys, ascending, as a column for all keys."""
+    """Return values of some keys, ascending, as a column for all keys."""
     if len(own_key) == len(key):
         return values
     column = np.full(len(key), -1, np.int64)

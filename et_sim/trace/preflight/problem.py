@@ -40,13 +40,13 @@ class Problem(Struct, frozen=True):
 def not_spelled_out(
     severity: Severity, kind: str, number: int, noun: str, rest: str, who: Any = ()
 ) -> Problem:
-    """The finding that counts those left after the ones that are spelled out."""
+    """Return the finding that counts those left after the ones that are spelled out."""
     text = f"{plural(number, f'more {noun}')} {rest}"
     return Problem(severity, kind, format_ranks(who), text, REPAIR_FIRST)
 
 
 def not_checked(question: str, size: str) -> Problem:
-    """A question that the templates leave open, of a job with too many ranks to answer it for each."""
+    """Return a question that the templates leave open, of a job with too many ranks to answer it for each."""
     reason = f"the templates do not show it, and all ranks together have {size}"
     text = f"whether {question} was not checked: {reason}"
     return Problem(
@@ -66,16 +66,16 @@ class TemplateIndex:
         self.first = np.cumsum(counts) - counts  # of the ranks of each
 
     def ranks_of(self, template: int) -> Any:
-        """The ranks that run a template, ascending."""
+        """Return the ranks that run a template, ascending."""
         return self.ranks[self.first[template] : self.first[template] + self.counts[template]]
 
     def used_templates(self) -> list[int]:
-        """Templates that at least one rank runs."""
+        """Return templates that at least one rank runs."""
         used: list[int] = np.flatnonzero(self.counts).tolist()
         return used
 
     def file_of(self, rank: int) -> str:
-        """The name of a rank's trace file, as far as it is known."""
+        """Return the name of a rank's trace file, as far as it is known."""
         if self.workload.has_file_per_rank:
             return self.workload.inputs[rank][0]
         return self.workload.trace(rank).source or self.workload.source
@@ -97,12 +97,12 @@ class TemplateIndex:
 
 
 def as_array(ranks: Iterable[int]) -> Any:
-    """Ranks as a column."""
+    """Return ranks as a column."""
     return ranks if isinstance(ranks, np.ndarray) else np.fromiter(ranks, np.int64)
 
 
 def short_ranks(ranks: Iterable[int]) -> str:
-    """Ranks for a sentence: of very many ranges, the first ones."""
+    """Return ranks for a sentence: of very many ranges, the first ones."""
     listed = as_array(ranks)
     ranges = rank_ranges(listed)
     if len(ranges) <= _RANGES:
@@ -117,7 +117,7 @@ def of_ranks(ranks: Iterable[int]) -> str:
 
 
 def have(ranks: Iterable[int]) -> str:
-    """The verb that goes with `of_ranks`."""
+    """Return the verb that goes with `of_ranks`."""
     return "has" if len(as_array(ranks)) == 1 else "have"
 
 

@@ -58,7 +58,7 @@ Streams = Mapping[Stream, Mapping[int, Sequence]]
 
 
 def follows_rule(index: TemplateIndex, stream: Stream) -> bool:
-    """Whether the stream stands for all groups of a rule; what traces describe comes before rules."""
+    """Return whether the stream stands for all groups of a rule; what traces describe comes before rules."""
     return stream.group in index.workload.group_rules and not stream.described
 
 
@@ -84,7 +84,7 @@ class _Graph(NamedTuple):
 
 
 def check_waiting(index: TemplateIndex, sequences: Streams) -> list[Problem]:
-    """Cycles among groups whose members have the same collectives."""
+    """Return cycles among groups whose members have the same collectives."""
     graph = _graph(index, sequences)
     if graph is None:
         return []

@@ -29,7 +29,7 @@ from et_sim.views.text import percent, shortened
 
 
 def why(comparison: Comparison) -> str:
-    """The sentence, without a full stop."""
+    """Return the sentence, without a full stop."""
     before, after = comparison.makespans_ns
     if comparison.is_identical:
         return "every operation, group and rank took as long in both"
@@ -61,7 +61,7 @@ def scopes(comparison: Comparison) -> list[tuple[str, str]]:
 
 
 def largest_part(comparison: Comparison) -> tuple[str, int]:
-    """The part of the average rank's time that changed most, and by how many nanoseconds."""
+    """Return the part of the average rank's time that changed most, and by how many nanoseconds."""
     of_each = [averages(run) for run in (comparison.a, comparison.b)]
     changes = {part.text: of_each[1][part.figure] - of_each[0][part.figure] for part in PARTS}
     name = max(changes, key=lambda part: abs(changes[part]))
@@ -69,7 +69,7 @@ def largest_part(comparison: Comparison) -> tuple[str, int]:
 
 
 def averages(run: RunDirectory) -> dict[str, int]:
-    """Every part of the average rank's time, in whole nanoseconds."""
+    """Return every part of the average rank's time, in whole nanoseconds."""
     sums = dict.fromkeys((part.figure for part in PARTS), 0)
     for entry in run.summary["per_rank"]:
         count = rank_count(entry["ranks"])
@@ -97,7 +97,7 @@ class TimeChange:
 
     @property
     def differs(self) -> bool:
-        """Whether it took another time, or happened more or less often."""
+        """Return whether it took another time, or happened more or less often."""
         return self.a_ns != self.b_ns or self.a_count != self.b_count
 
     @property
@@ -160,7 +160,7 @@ class Comparison(Struct, frozen=True, eq=False):
 
     @property
     def is_identical(self) -> bool:
-        """Whether all compared figures are equal."""
+        """Return whether all compared figures are equal."""
         changes = (*self.operations, *self.groups, *(self.dimensions or ()))
         return (
             self.makespans_ns[0] == self.makespans_ns[1]
@@ -171,7 +171,9 @@ class Comparison(Struct, frozen=True, eq=False):
         )
 
     def exceeds(self, threshold: float) -> bool:
-        """Whether the second run is slower than the first by more than a share of it, or came to a stop."""
+        """Return whether the second run is slower than the first by more than a share of it, or came to a
+        stop.
+        """
         stopped = self.b.summary["status"] != "complete" and self.a.summary["status"] == "complete"
         return stopped or self.relative > threshold
 
@@ -290,7 +292,7 @@ def _differing_inputs(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[str, 
 
 
 def _differing_rules(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
-    """The profile, and the corrections that are switched other than it has them."""
+    """Return the profile, and the corrections that are switched other than it has them."""
     differences = []
     if a.get("profile") != b.get("profile"):
         differences.append(f"profile: {a.get('profile')}, then {b.get('profile')}")
@@ -307,7 +309,7 @@ def _differing_rules(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
 
 
 def _differing_keys(a: Any, b: Any) -> list[str]:
-    """Keys of the files that have other values, such as `network.bandwidth: 200Gbps, then 400Gbps`."""
+    """Return keys of the files that have other values, such as `network.bandwidth: 200Gbps, then 400Gbps`."""
     differences: list[str] = []
     pairs = [("", a, b)]
     while pairs:

@@ -61,7 +61,7 @@ def most_different(a: RunDirectory, b: RunDirectory, most: int) -> tuple[list[Ra
 
 
 def actor_of_rank(run: RunDirectory) -> Any:
-    """The actor of every rank."""
+    """Return the actor of every rank."""
     of_rank = np.zeros(run.summary["ranks"], np.int64)
     for actor, ranks in enumerate(run.actors()["ranks"].to_pylist()):
         for piece in parse_ranks(ranks):
@@ -94,7 +94,8 @@ class Parting:
 
 
 def first_parting(a: RunDirectory, b: RunDirectory) -> Parting | None:
-    """The first difference, of those at one time that of the lowest rank and node; None: there is none.
+    """Return the first difference, of those at one time that of the lowest rank and node; None: there is
+    none.
 
     Nodes that only one run has, or has written, are left out, and so is what never ended in one.
     """
@@ -153,7 +154,7 @@ def _first(a: tuple[Any, Any], b: tuple[Any, Any]) -> tuple[int, int, int, int] 
 
 
 def _named(run: RunDirectory, actor: int, node: int) -> tuple[str, str]:
-    """The kind and the name of a node."""
+    """Return the kind and the name of a node."""
     for batch in run.batches("timeline", ("actor", "node", "kind", "name")):
         is_it = (integers(batch["actor"], missing=0) == actor) & (numbers(batch["node"]) == node)
         for row in np.flatnonzero(is_it).tolist():

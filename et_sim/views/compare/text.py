@@ -181,7 +181,7 @@ class Rung(Struct, frozen=True, eq=False):
 
     @property
     def most(self) -> TimeChange | None:
-        """The operation whose time differs most, if any does."""
+        """Return the operation whose time differs most, if any does."""
         first = self.change.operations[0] if self.change and self.change.operations else None
         return first if first is not None and first.difference_ns else None
 
@@ -209,7 +209,7 @@ def ladder(runs: Sequence[RunDirectory]) -> list[Rung]:
 
 
 def ladder_lines(rungs: Sequence[Rung], width: int) -> list[str]:
-    """The makespans, and below them where every step comes from."""
+    """Return the makespans, and below them where every step comes from."""
     lines = [*LADDER.lines(rungs), *notes(map(_band, rungs))]
     for rung in rungs:
         if rung.change is not None:

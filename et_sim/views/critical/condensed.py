@@ -158,7 +158,7 @@ def _add(events: _Events, place: Any, first: int, rows: dict[str, Any]) -> None:
 def _in_rows(
     every: _Events, texts: tuple[str | None, ...], nodes: Any, ended: Any, ended_ns: Any
 ) -> Condensed:
-    """Rows of events as one."""
+    """Return rows of events as one."""
     count, size = every.count, every.critical.dtype
     kind = np.empty(count, np.int8)
     np.remainder(every.kind_and_link, len(KINDS), out=kind, casting="unsafe")
@@ -195,7 +195,7 @@ def _in_rows(
 def _durations(
     kind_and_link: Any, spent: Any, texts: tuple[str | None, ...], nodes: Any
 ) -> tuple[Any, Durations]:
-    """The number of the duration of each part, and all of them; each node has its own."""
+    """Return the number of the duration of each part, and all of them; each node has its own."""
     is_node = kind_and_link % len(KINDS) == _NODE
     of_node, others = np.flatnonzero(is_node), np.flatnonzero(~is_node)
     different, code = np.unique(spent[others], return_inverse=True)

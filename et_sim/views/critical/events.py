@@ -62,7 +62,7 @@ def is_kind(kind: Any, *names: str) -> Any:
 
 
 def narrow(count: int) -> type:
-    """The type of integers for the numbers of this many events: their columns are long."""
+    """Return the type of integers for the numbers of this many events: their columns are long."""
     return np.int32 if count < np.iinfo(np.int32).max else np.int64
 
 
@@ -198,7 +198,7 @@ class RecordedEvents:
         )
 
     def nodes_of(self, actor: Any, node: Any) -> Any:
-        """The rows in `nodes` of actors and their nodes; -1: of nothing."""
+        """Return the rows in `nodes` of actors and their nodes; -1: of nothing."""
         ids, known = self._known
         if not len(known):
             return np.full(len(actor), NONE)
@@ -208,7 +208,9 @@ class RecordedEvents:
 
     @cached_property
     def _known(self) -> tuple[Any, Any]:
-        """The distinct numbers of nodes, and a number for each row, ascending as the timeline's rows are."""
+        """Return the distinct numbers of nodes, and a number for each row, ascending as the timeline's rows
+        are.
+        """
         ids, code = np.unique(self.nodes.node, return_inverse=True)
         return ids, self.nodes.actor * len(ids) + code.reshape(-1)
 

@@ -200,7 +200,7 @@ class CriticalPath:
         return at
 
     def hops(self) -> list[PathHop]:
-        """The chain, operation by operation."""
+        """Return the chain, operation by operation."""
         return list(self._hops)
 
     @cached_property
@@ -284,12 +284,12 @@ def operation_of(nodes: Any, row: int) -> tuple[str, str, str | None]:
 
 
 def codes_at(column: Any, node: Any) -> Any:
-    """The codes of texts that nodes have; NONE for events of no node."""
+    """Return the codes of texts that nodes have; NONE for events of no node."""
     return np.append(column.codes, NONE)[node]
 
 
 def _hop_codes(nodes: Any, node: Any) -> Any:
-    """A number for every row: equal for neighbours on the chain that belong to one hop."""
+    """Return a number for every row: equal for neighbours on the chain that belong to one hop."""
     is_collective = np.array([*(text is not None for text in nodes.group.texts), False])
     group, name = codes_at(nodes.group, node), codes_at(nodes.name, node)
     joint = is_collective[group] & (node != NONE)
@@ -298,7 +298,7 @@ def _hop_codes(nodes: Any, node: Any) -> Any:
 
 
 def _messages(flying: Any, firsts: Any) -> Any:
-    """How many messages each hop passes: every one has its serialisation, or only a latency."""
+    """Return the number of messages each hop passes: every one has its serialisation, or only a latency."""
     begins = flying.copy()
     begins[1:] &= ~flying[:-1]
     begins[firsts] = flying[firsts]

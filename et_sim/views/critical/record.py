@@ -133,7 +133,7 @@ def _parents(record: RecordedEvents) -> tuple[Any, Any, int]:
 
 
 def _blocks_with(record: RecordedEvents, rows: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """The blocks that hold some of these rows, and where in them these are."""
+    """Yield the blocks that hold some of these rows, and where in them these are."""
     bounds = np.cumsum([0, *record.lengths])
     cuts = np.searchsorted(rows, bounds)
     wanted = np.flatnonzero(np.diff(cuts)).tolist()
@@ -198,7 +198,7 @@ def keep(run: RunDirectory, key: str, results: Kept) -> None:
 
 
 def _head(key: str, body: bytes) -> bytes:
-    """The first line: whose it is, and what shows that the rest is whole."""
+    """Return the first line: whose it is, and what shows that the rest is whole."""
     return f"et-sim {key} {hashlib.blake2b(body).hexdigest()}".encode()
 
 
@@ -220,23 +220,23 @@ class PathRecord(RecordedEvents):
 
     @property
     def is_long(self) -> bool:
-        """Whether what is found is kept, because finding it takes long."""
+        """Return whether what is found is kept, because finding it takes long."""
         return self._key is not None
 
     @cached_property
     def chain(self) -> Chain:
-        """The critical path."""
+        """Return the critical path."""
         return self._kept.chain if self._kept else chain(self)
 
     @cached_property
     def condensed(self) -> Condensed:
-        """All events that decide times."""
+        """Return all events that decide times."""
         _ = self.chain  # finding it shows that events follow from each other
         return condensed(self)
 
     @cached_property
     def slack(self) -> tuple[Any, Any]:
-        """Rows of `nodes`, in the order in which these complete, and their slack in ns."""
+        """Return rows of `nodes`, in the order in which these complete, and their slack in ns."""
         if self._kept and self._kept.slack:
             return self._kept.slack
         events = self.condensed
@@ -250,7 +250,7 @@ class PathRecord(RecordedEvents):
 
     @property
     def changes(self) -> Sequence[dict[str, Any]] | None:
-        """The first of them as they were kept, if they were."""
+        """Return the first of them as they were kept, if they were."""
         return self._kept.changes if self._kept else None
 
     def keep(self, sensitivities: Sequence[dict[str, Any]] | None) -> None:

@@ -86,7 +86,7 @@ class Parameter(Struct, frozen=True):
 
     @property
     def is_rate(self) -> bool:
-        """Whether durations fall as it grows."""
+        """Return whether durations fall as it grows."""
         return self.quantity in RATES
 
     def percent(self, towards: float) -> float:
@@ -153,7 +153,7 @@ class Sensitivities:
         return sensitivities
 
     def changes(self) -> list[MakespanChange]:
-        """The first of all, as many as a page has room for, but only how they change the makespan.
+        """Return the first of all, as many as a page has room for, but only how they change the makespan.
 
         The time that a parameter sets on all longest paths together bounds its effect, so only few are asked.
         """
@@ -224,7 +224,7 @@ class Sensitivities:
     def evaluate(
         self, parameter: Parameter, factor: float, towards: float, *, off: float = 0.0
     ) -> tuple[float, float]:
-        """The makespan if the parameter's durations are stretched, and how it goes on."""
+        """Return the makespan if the parameter's durations are stretched, and how it goes on."""
         return self._evaluate(self._events, parameter, factor, towards, off)
 
     def _evaluate(
@@ -246,7 +246,7 @@ class Sensitivities:
         return float(times.max()), float(slopes.max() if towards > 0 else slopes.min())
 
     def _one_percent_ns(self, parameter: Parameter, towards: float) -> tuple[float, float, float]:
-        """The makespan, its slope, and how one percent changes it."""
+        """Return the makespan, its slope, and how one percent changes it."""
         makespan, slope = self._evaluate(self._deciding, parameter, 1.0, towards)
         return makespan, slope, slope * parameter.percent(towards)
 
@@ -256,7 +256,7 @@ class Sensitivities:
         return Side(slope, change, (1 / end if end else np.inf) if parameter.is_rate else end)
 
     def _end_of_path(self, parameter: Parameter, towards: float, makespan: float, slope: float) -> float:
-        """The factor from which another path is longer."""
+        """Return the factor from which another path is longer."""
         far, nowhere = (FARTHEST[0], 0.0) if towards < 0 else (FARTHEST[1], np.inf)
         for step in range(MOST_STEPS):
             there, slope_there = self.evaluate(parameter, far, -towards)
@@ -270,7 +270,7 @@ class Sensitivities:
         return far
 
     def _may_be_rounding(self, above: float, parameter: Parameter, factor: float) -> bool:
-        """Whether two makespans may differ by so much as durations were rounded."""
+        """Return whether two makespans may differ by so much as durations were rounded."""
         figures = float(self._counts[parameter.rows] @ parameter.figures)  # on all paths: one has fewer
         return above <= 1 + max(factor, 1.0) * figures and above <= self.rounding_ns(parameter, factor)
 
@@ -292,7 +292,7 @@ def _from_dict(plain: Mapping[str, Any]) -> Sensitivity:
 
 
 def parameters(path: CriticalPath) -> Iterator[Parameter]:
-    """Everything that sets durations in a run: of links, memories, kernels, and of operations."""
+    """Yield everything that sets durations in a run: of links, memories, kernels, and of operations."""
     durations = path.record.condensed.durations
     spent = durations.spent_ns.astype(np.float64)
 
@@ -404,8 +404,8 @@ def _of_roofline(
 
 
 def _with_reductions(name: str, quantity: Quantity, kernels: Any, reductions: Any, spent: Any) -> Parameter:
-    """A parameter of kernels (their rows, what follows the factor, what does not, and what comes before), and
-    of reductions, which follow it altogether."""
+    """Return a parameter of kernels (their rows, what follows the factor, what does not, and what comes
+    before), and of reductions, which follow it altogether."""
     rows, scaled, fixed, base = kernels
     figures = np.ones(len(rows), np.int8)
     if len(reductions):

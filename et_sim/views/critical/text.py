@@ -106,7 +106,7 @@ def critical_path_text(path: Any, top: int | None = None, width: int | None = No
 
 
 def critical_path_data(path: Any, top: int | None = None) -> dict[str, Any]:
-    """The same for `--json`, and more of it."""
+    """Return the same for `--json`, and more of it."""
     run = open_run(path)
     critical, ranks = CriticalPath(PathRecord(run)), run.actors()["ranks"].to_pylist()
     predicted = critical.record.is_complete
@@ -139,7 +139,7 @@ def critical_path_data(path: Any, top: int | None = None) -> dict[str, Any]:
 
 
 def _slack_of_nodes(record: PathRecord, most: int) -> list[dict[str, Any]]:
-    """The nodes with the least slack, in the order in which they complete."""
+    """Return the nodes with the least slack, in the order in which they complete."""
     rows, slack = record.slack
     least = np.sort(np.argsort(slack, kind="stable")[:most])
     nodes = record.nodes
@@ -203,7 +203,7 @@ def _links(path: CriticalPath, most: int, width: int) -> list[str]:
 
 
 def _messages(path: CriticalPath, most: int, width: int) -> list[str]:
-    """The longest ones, in the order of the path."""
+    """Return the longest ones, in the order of the path."""
     messages, whole = path.by_message(), path.makespan_ns
     if not messages:
         return []
@@ -267,7 +267,7 @@ def _slack(path: CriticalPath, most: int, width: int) -> list[str]:
 
 
 def _hops(run: RunDirectory, path: CriticalPath, most: int, width: int) -> list[str]:
-    """The longest stretches, in the order of the path."""
+    """Return the longest stretches, in the order of the path."""
     hops = path.hops()
     longest = sorted(range(len(hops)), key=lambda at: hops[at].start_ns - hops[at].end_ns)[:most]
     ranks = run.actors()["ranks"].to_pylist()
@@ -286,7 +286,7 @@ def _hops(run: RunDirectory, path: CriticalPath, most: int, width: int) -> list[
 
 
 def ranks_of(hop: PathHop, ranks: Sequence[str]) -> str:
-    """The ranks of all actors that a hop passes; empty: it is no actor's."""
+    """Return the ranks of all actors that a hop passes; empty: it is no actor's."""
     passed = [ranks[actor] for actor in hop.actors if actor >= 0]
     return together(passed) if passed else ""
 

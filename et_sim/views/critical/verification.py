@@ -56,7 +56,7 @@ class Verified:
 
     @property
     def is_as_predicted(self) -> bool:
-        """Whether they agree."""
+        """Return whether they agree."""
         return abs(self.simulated_ns - self.predicted_ns) <= self.rounding_ns + 1
 
     def as_dict(self) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def _verified(
 
 
 def _end_of(side: Side) -> float:
-    """The multiple at which a range ends, or up to which it is verified."""
+    """Return the multiple at which a range ends, or up to which it is verified."""
     return min(max(side.same_path_until, 1 / FARTHEST), FARTHEST)
 
 
@@ -119,7 +119,7 @@ def is_of_links(parameter: str) -> bool:
 def verification_lines(
     verified: Sequence[Verified], *, is_exact: bool = True, has_library: bool = False
 ) -> list[str]:
-    """The same as text; a collective library has other times of its own for other links."""
+    """Return the same as text; a collective library has other times of its own for other links."""
     if not verified:
         return ["nothing was simulated again: no figure of the machine changes the makespan along this path"]
     differ = sum(not prediction.is_as_predicted for prediction in verified)

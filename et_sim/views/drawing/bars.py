@@ -53,7 +53,7 @@ OF_RANKS = "a bar is all of a rank's time; the slowest ranks first, and right of
 
 
 def ranks_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
-    """The SVG text: a bar for each rank."""
+    """Return the SVG text: a bar for each rank."""
     scene, entries = Scene(), slowest_first(rank_entries(run, part))
     shown, y = part.cut(entries, MOST_RANKS), TOP + 8
     bottom = y + ROW * len(shown)
@@ -79,7 +79,7 @@ def ranks_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
 
 
 def sums_of_parts(entries: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """The parts of the time of all these ranks together."""
+    """Return the parts of the time of all these ranks together."""
     parts = [(parts_of(entry), rank_count(entry["ranks"])) for entry in entries]
     return {key: sum(amounts[key] * ranks for amounts, ranks in parts) for key, _ in NAMES}
 
@@ -93,7 +93,7 @@ TITLES = (
 
 
 def waits_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
-    """The SVG text: waiting and transfer."""
+    """Return the SVG text: waiting and transfer."""
     waits, scene, y, texts = waits_of(run, part), Scene(), TOP, list[str]()
     for title, table in zip(TITLES, (waits.ranks, waits.groups, waits.operations), strict=True):
         shown = part.cut(table, MOST_WAITS)
@@ -135,7 +135,7 @@ LEAST_TEXT = 40  # pixels of a part that says its share
 
 
 def idle_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
-    """The SVG text: what devices, streams and threads wait for."""
+    """Return the SVG text: what devices, streams and threads wait for."""
     idle = idle_of(run, part)
     if not idle.rows:
         raise nothing_to_draw("nothing is ever busy", run, part)
@@ -193,7 +193,7 @@ PANELS: tuple[tuple[str, Of], ...] = (
 def spread_picture(
     run: RunDirectory, part: Selection = EVERYTHING, operations: Sequence[OperationSpread] | None = None
 ) -> str:
-    """The SVG text: how far ranks differ; of `operations`, where they are known already."""
+    """Return the SVG text: how far ranks differ; of `operations`, where they are known already."""
     every, scene = spreads(run, part) if operations is None else operations, Scene()
     differing = [
         operation for operation in every if any(of(operation).most > of(operation).least for _, of in PANELS)
@@ -264,7 +264,7 @@ MEANING = "a column of a row is filled from below, by the shares of its time"
 
 
 def activity_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
-    """The SVG text."""
+    """Return the SVG text."""
     activity, scene = activity_of(run, part, PIXELS, min(part.top or MOST_ROWS, MOST_ROWS)), Scene()
     heights = _heights(activity.counts)
     tops = np.append(0, np.cumsum(heights)).tolist()
@@ -287,7 +287,7 @@ def activity_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
 
 
 def parts_of_pixels(shares: Any, heights: Sequence[int]) -> Any:
-    """The part, as a place in `PARTS`, of every pixel from the top."""
+    """Return the part, as a place in `PARTS`, of every pixel from the top."""
     row_of = np.repeat(np.arange(len(heights)), heights)
     from_below = np.concatenate([np.arange(height)[::-1] for height in heights])
     shift = np.arange(shares.shape[2]) * GOLDEN % 1
@@ -304,7 +304,7 @@ def _heights(counts: tuple[int, ...]) -> list[int]:
 
 
 def _png(pixels: Any) -> bytes:
-    """Rows of red, green and blue as a PNG file."""
+    """Return rows of red, green and blue as a PNG file."""
 
     def chunk(name: bytes, content: bytes) -> bytes:
         check = zlib.crc32(name + content)

@@ -46,7 +46,7 @@ class Strata(Struct, frozen=True):
         return self.places * self.kinds * self.parts
 
     def of(self, place: Any, kind: Any, start_ns: Any) -> Any:
-        """The stratum of each slice; what began before the window is in its first part."""
+        """Return the stratum of each slice; what began before the window is in its first part."""
         first, last = self.window
         width = max(-(-(last - first) // self.parts), 1)
         part = np.clip((start_ns - first) // width, 0, self.parts - 1)
@@ -102,7 +102,7 @@ class InProportion:
         self._size = len(order)
 
     def chosen(self) -> list[tuple[Any, Any]]:
-        """Places and rows, in the order in which they came."""
+        """Return places and rows, in the order in which they came."""
         if self._kept:
             self._let_go()
         return [(place, row) for _, place, row, _ in self._kept]
@@ -188,7 +188,7 @@ class Blocks:
         return np.where(end == NONE, self._run.summary["makespan_ns"], end)
 
     def _repeated(self, actor: Any, rows: Any) -> tuple[Any, Any]:
-        """Some rows, for each rank that shows their actor."""
+        """Return some rows, for each rank that shows their actor."""
         first, count = self._first_place[actor[rows]], self._places[actor[rows]]
         if (count == 1).all():
             return self._place[first], rows
@@ -213,7 +213,7 @@ class Blocks:
         return self._places[actor] > 0
 
     def nodes(self, rows: Any) -> Nodes:
-        """All columns of these rows, which are ascending."""
+        """Return all columns of these rows, which are ascending."""
         columns, texts = self._columns(rows, (*NUMBERS, *CAUSES), TEXTS)
         completed = columns["end_ns"] != NONE
         columns["end_ns"] = np.where(completed, columns["end_ns"], self._run.summary["makespan_ns"])
@@ -229,7 +229,7 @@ class Blocks:
     def _columns(
         self, rows: Any, names: Sequence[str], words: Sequence[str]
     ) -> tuple[dict[str, Any], dict[str, tuple[str | None, ...]]]:
-        """Numbers and codes of these rows, and the texts of the codes."""
+        """Return numbers and codes of these rows, and the texts of the codes."""
         recorded_on = (RECORDED,) if RECORDED in self._run.columns("timeline") else ()
         words = (*words, *recorded_on)
         columns = {name: np.empty(len(rows), np.int64) for name in names}

@@ -53,7 +53,7 @@ MEANING = (
 
 
 def critical_path_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
-    """The SVG text."""
+    """Return the SVG text."""
     if not run.holds("path"):
         raise nothing_to_draw(NOT_RECORDED, run, part)
     path = CriticalPath(PathRecord(run))
@@ -63,7 +63,7 @@ def critical_path_picture(run: RunDirectory, part: Selection = EVERYTHING) -> st
 
 
 def path_picture(path: CriticalPath, top: int | None = None) -> str:
-    """The same of a path that is known."""
+    """Return the same of a path that is known."""
     causes = sorted(path.by_cause().items(), key=lambda cause: -cause[1])
     whole, scene = max(path.makespan_ns, 1), Scene()
     scene.label("causes", 25, x=BEGIN - 8)

@@ -86,7 +86,7 @@ def placed(devices: Devices, source: Any, target: Any) -> Places:
 
 
 def _in_rows(devices: Devices, source: Any, target: Any) -> Places:
-    """Each row in the order of what hangs below it."""
+    """Return each row in the order of what hangs below it."""
     rows, count = devices.rows, len(devices.names)
     along = np.full(count, np.nan)  # of the whole width, where a device would be
     mark_of = np.zeros(count, np.int64)

@@ -36,7 +36,9 @@ def messages(nodes: Nodes) -> tuple[Any, Any]:
 
 
 def exchanges(run: RunDirectory, nodes: Nodes, window: Window) -> tuple[Any, Any]:
-    """Rows of collectives one of which sends messages to the other, from messages.arrow; each pair once."""
+    """Return rows of collectives one of which sends messages to the other, from messages.arrow; each pair
+    once.
+    """
     rows = np.flatnonzero(nodes.sequence != NONE)
     pairs = np.zeros((0, 2), np.int64)
     for batch in run.batches("messages", ("actor", "node", "kind", "peer", "ready_ns", "arrived_ns")):
@@ -77,7 +79,7 @@ def find(nodes: Nodes, among: Any, actor: Any, node: Any) -> Any:
 
 
 def _keys(*pairs: tuple[Any, Any]) -> list[Any]:
-    """Pairs of numbers (the first not below zero, and small), as numbers that compare like them."""
+    """Return pairs of numbers (the first not below zero, and small), as numbers that compare like them."""
     _, code = np.unique(np.concatenate([second for _, second in pairs]), return_inverse=True)
     span = int(code.max(initial=0)) + 1
     codes = np.split(code.reshape(-1), np.cumsum([len(second) for _, second in pairs])[:-1])
@@ -105,7 +107,9 @@ def _in_order(nodes: Nodes, sends: Any, receives: Any) -> tuple[Any, Any]:
 
 
 def collectives(nodes: Nodes) -> list[Any]:
-    """Rows of nodes that are one collective, in the order in which they started; lone ones are left out."""
+    """Return rows of nodes that are one collective, in the order in which they started; lone ones are left
+    out.
+    """
     rows, label = members(nodes)
     order = np.lexsort((rows, nodes.start_ns[rows], label))
     bounds = np.flatnonzero(np.diff(label[order])) + 1
@@ -113,7 +117,7 @@ def collectives(nodes: Nodes) -> list[Any]:
 
 
 def members(nodes: Nodes) -> tuple[Any, Any]:
-    """Rows of members of collectives, and a number for each one's collective."""
+    """Return rows of members of collectives, and a number for each one's collective."""
     rows = np.flatnonzero(nodes.sequence != NONE)
     if not len(rows):
         return rows, rows

@@ -53,7 +53,7 @@ class ActorMemory(Struct, frozen=True, eq=False):
 
 
 def memory_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
-    """The SVG text."""
+    """Return the SVG text."""
     part.check_ranks(run)
     if not run.holds("memory"):
         raise nothing_to_draw(NOT_TRACKED, run, part)
@@ -148,7 +148,7 @@ def _y(size: float, most: int) -> float:
 
 
 def _area(upper: Any, lower: Any, most: int) -> str:
-    """The outline of what lies between two levels."""
+    """Return the outline of what lies between two levels."""
     changed = np.flatnonzero((np.diff(upper, prepend=-1) != 0) | (np.diff(lower, prepend=-1) != 0)).tolist()
     spans = list(zip(changed, [*changed[1:], COLUMNS], strict=True))
     there = "".join(f"L{LEFT + a} {number(_y(upper[a], most))}H{LEFT + b}" for a, b in spans)

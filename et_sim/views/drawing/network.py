@@ -69,7 +69,7 @@ class Heat(Struct, frozen=True, eq=False):
 
 
 def heat_picture(heats: Sequence[Heat], window: Window, texts: Sequence[str]) -> str:
-    """The SVG text: the maps below each other, on one axis of time."""
+    """Return the SVG text: the maps below each other, on one axis of time."""
     scene = Scene()
     heights = [
         TOP + 10 + sum(ROW * len(heat.names) + 28 for heat in heats[:at]) for at in range(len(heats) + 1)
@@ -101,7 +101,7 @@ def heat_picture(heats: Sequence[Heat], window: Window, texts: Sequence[str]) ->
 
 
 def steps_of(shares: Any) -> Any:
-    """The step of colour of each share, 0: nothing."""
+    """Return the step of colour of each share, 0: nothing."""
     return np.where(shares > 1e-6, 1 + np.searchsorted(UP_TO, shares - 1e-6).clip(max=len(UP_TO) - 1), 0)
 
 
@@ -130,19 +130,19 @@ MEANS = "right of a row stands its mean"
 
 
 def links_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
-    """The SVG text: tiers, if they say more than their links, and links."""
+    """Return the SVG text: tiers, if they say more than their links, and links."""
     both = [tiers(run, part), links(run, part)]
     return _picture(run, part, both, "no link carried a message" if run.holds("links") else NO_LINKS)
 
 
 def phases_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
-    """The SVG text: dimensions."""
+    """Return the SVG text: dimensions."""
     nothing = "no chunk was in any phase" if run.holds("phases") else NO_PHASES
     return _picture(run, part, [dimensions(run, part)], nothing)
 
 
 def queues_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
-    """The SVG text: ports."""
+    """Return the SVG text: ports."""
     nothing = "nothing waited at any port" if run.holds("queues") else NO_PORTS
     return _picture(run, part, [queues(run, part)], nothing)
 
@@ -287,7 +287,7 @@ LEAST = 0.001  # where the scale of tiers begins
 
 
 def topology_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
-    """The SVG text."""
+    """Return the SVG text."""
     topology = topology_of(run, part)
     if topology is not None:
         return _network(run, topology, part)
@@ -312,7 +312,7 @@ def _network(run: RunDirectory, topology: Topology, part: Selection) -> str:
 
 
 def use_lines(topology: Topology, places: Places) -> list[Line]:
-    """A line for each pair of marks with a link between them, the most used last."""
+    """Return a line for each pair of marks with a link between them, the most used last."""
     pairs, of_link = joined_lines(places, topology.source, topology.target)
     links = np.flatnonzero(of_link >= 0)
     is_back = places.mark_of[topology.source[links]] > places.mark_of[topology.target[links]]
@@ -346,7 +346,7 @@ def _meaning(topology: Topology, link: int, count: int, used: float, most: float
 
 
 def _tiers(run: RunDirectory, tiers: Sequence[TierUse], part: Selection) -> str:
-    """A bar for each tier, on a scale where each power of ten is as wide as the others."""
+    """Return a bar for each tier, on a scale where each power of ten is as wide as the others."""
     if not tiers:
         raise nothing_to_draw(NOTHING_CARRIED, run, part)
     top, begin = TOP + 6, LEFT + 60

@@ -48,7 +48,7 @@ class Shown(Struct, frozen=True):
     left_out: tuple[str, ...]  # sentences
 
     def place_of_actor(self) -> dict[int, int]:
-        """Actors that are shown by one rank only -> the place of that rank."""
+        """Return actors that are shown by one rank only -> the place of that rank."""
         count = Counter(self.actors)
         return {actor: place for place, actor in enumerate(self.actors) if count[actor] == 1}
 
@@ -82,7 +82,7 @@ class Nodes:
     groups: tuple[str | None, ...]
 
     def take(self, rows: Any) -> Nodes:
-        """Some of them, in another order perhaps."""
+        """Return some of them, in another order perhaps."""
         every = {field.name: getattr(self, field.name) for field in fields(self)}
         return Nodes(**{name: v if isinstance(v, tuple) else v[rows] for name, v in every.items()})
 
@@ -103,7 +103,7 @@ class Nodes:
 
 
 def shown_ranks(run: RunDirectory, asked: str | None, most: int) -> Shown:
-    """Ranks to show: those asked for, or one per actor; of more than `most` actors, the slowest."""
+    """Return ranks to show: those asked for, or one per actor; of more than `most` actors, the slowest."""
     actors = run.actors().select(["actor", "ranks", "finish_ns"]).to_pylist()
     kept = recorded_part(run)
     held = [f"holds only nodes of {kept}"] if kept else []
@@ -191,7 +191,7 @@ def _position(lane: str | None) -> tuple[float, int]:
 
 
 def _rows(lane: Any, start: Any, end: Any) -> Any:
-    """The row of each slice in its lane: the lowest that is free when it starts."""
+    """Return the row of each slice in its lane: the lowest that is free when it starts."""
     rows = np.zeros(len(lane), np.int32)
     order = np.lexsort((end, start, lane))
     order = order[(end > start)[order]]

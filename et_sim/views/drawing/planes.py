@@ -57,7 +57,7 @@ MARGIN = 0.1  # powers of two between a circle and an edge
 
 
 def bandwidth_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
-    """The SVG text: bandwidth against message size."""
+    """Return the SVG text: bandwidth against message size."""
     every = rates(run, part)
     shown = sorted(every, key=lambda rate: -rate.moving_ns)[: part.top or MOST_CIRCLES]
     if not shown:
@@ -96,7 +96,7 @@ def _powers_of_two(values: Sequence[float]) -> tuple[int, int]:
 
 
 def _round_speeds(least: float, most: float) -> list[float]:
-    """Some of 1, 2, 5, 10, 20, ... between two numbers."""
+    """Return some of 1, 2, 5, 10, 20, ... between two numbers."""
     low, high = powers_around((least, most))
     every = (digit * 10.0**power for power in range(low, high + 1) for digit in (1, 2, 5))
     ticks = [speed for speed in every if least <= speed <= most]
@@ -123,7 +123,7 @@ Box = tuple[float, float, float, float]  # left, top, right, bottom
 
 
 def roofline_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
-    """The SVG text: kernels below the roofs."""
+    """Return the SVG text: kernels below the roofs."""
     roofline, scene = roofline_of(run, part), Scene()
     if not roofline.kernels:
         raise nothing_to_draw(NO_KERNELS, run, part)
@@ -220,7 +220,7 @@ class Curve(NamedTuple):
 
 
 def choices_picture(title: str, lines: Sequence[Curve], chosen: Sequence[tuple[int, float]]) -> str:
-    """The SVG text: times of ways by bytes."""
+    """Return the SVG text: times of ways by bytes."""
     scene, sizes = Scene(), sorted({size for line in lines for size, _ in line.points})
     low, high = powers_around(us for line in lines for _, us in line.points)
     plane = Plane((log10(sizes[0]), log10(sizes[-1])), (low, max(high, low + 1)), 340)
@@ -258,7 +258,7 @@ class Kind(NamedTuple):
 
 
 def measured_picture(kinds: Sequence[Kind]) -> str:
-    """The SVG text: how far predictions are off."""
+    """Return the SVG text: how far predictions are off."""
     if not kinds:
         raise UsageError("nothing to draw: no row was predicted", remedy="name a machine by --machine")
     scene, down = Scene(), PANEL + GAP + ABOVE

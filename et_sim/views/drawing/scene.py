@@ -38,7 +38,7 @@ def is_backward(names: Sequence[str | None]) -> Any:
 
 
 def drawn_kinds(kind: Any, name: Any, kinds: Sequence[str | None], backward: Any) -> Any:
-    """Codes of kinds, where that of the backward pass follows all others."""
+    """Return codes of kinds, where that of the backward pass follows all others."""
     compute = kinds.index("compute") if "compute" in kinds else -1
     return np.where((kind == compute) & backward[name], kinds.index(BACKWARD), kind)
 
@@ -105,12 +105,12 @@ LIGHTER: Mapping[str, str] = MappingProxyType(
 
 
 def colour_of(kind: str) -> str:
-    """The colour of a kind; kinds that have none share one."""
+    """Return the colour of a kind; kinds that have none share one."""
     return COLOURS.get(kind, OTHER)
 
 
 def lighter(kind: str) -> str:
-    """The same on a dark background."""
+    """Return the same on a dark background."""
     return LIGHTER.get(kind, colour_of(kind))
 
 
@@ -128,7 +128,7 @@ Entry = tuple[str, str]  # of a legend: a colour, and what it means
 
 
 def number(value: float) -> str:
-    """A number of pixels, to a hundredth."""
+    """Return a number of pixels, to a hundredth."""
     return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
 
 
@@ -227,7 +227,7 @@ class Scene:
     def stack(
         self, x: float, y: int, height: int, parts: Iterable[tuple[float, str]], titles: Sequence[str] = ()
     ) -> float:
-        """Parts of a bar, by how wide they are and their colours; where it ends."""
+        """Return parts of a bar, by how wide they are and their colours; where it ends."""
         for at, (width, colour) in enumerate(parts):
             if width > 0:
                 self.rect(x, y, width, height, colour, titles[at] if titles else "")
@@ -235,12 +235,12 @@ class Scene:
         return x
 
     def finish(self, texts: Sequence[str], y: int) -> str:
-        """The SVG text, with sentences below the picture, the first one at `y`."""
+        """Return the SVG text, with sentences below the picture, the first one at `y`."""
         self.sentences(texts, y)
         return self.svg(y - 4 + LINE * len(texts))
 
     def svg(self, height: int) -> str:
-        """The whole picture, on white paper: as far to the left as its longest label reaches."""
+        """Return the whole picture, on white paper: as far to the left as its longest label reaches."""
         if self._is_cut:
             self.sentences([CUT], height + 4)
             height += LINE
@@ -255,7 +255,7 @@ class Scene:
 
     @property
     def markup(self) -> str:
-        """The marks alone, for a drawing that a page frames."""
+        """Return the marks alone, for a drawing that a page frames."""
         return "".join(self._marks)
 
 
@@ -293,7 +293,7 @@ def runs_of(row: Any) -> Iterator[tuple[int, int, int]]:
 
 
 def round_step(span: float) -> int:
-    """The least of 1, 2, 5, 10, 20, 50, … that is not below `span`."""
+    """Return the least of 1, 2, 5, 10, 20, 50, … that is not below `span`."""
     power = 1
     while True:
         for digit in (1, 2, 5):
@@ -319,7 +319,7 @@ def wide(text: str) -> int:
 
 
 def left_out(shown: Sequence[Any], every: Sequence[Any], of: str, why: str) -> list[str]:
-    """A sentence about what a picture has no room for, if there is any: how many, and which."""
+    """Return a sentence about what a picture has no room for, if there is any: how many, and which."""
     return [f"{plural(len(every) - len(shown), of)}{why}"] if len(shown) < len(every) else []
 
 
@@ -328,14 +328,14 @@ class NothingToDrawError(UsageError):
 
 
 def nothing_to_draw(why: str, run: RunDirectory, part: Selection) -> NothingToDrawError:
-    """The refusal, for a reason in the form "what is missing: what to do"."""
+    """Return the refusal, for a reason in the form "what is missing: what to do"."""
     missing, _, remedy = why.partition(": ")
     of = "".join(part.heading()[:1]).replace("only ", " of ", 1)
     return NothingToDrawError(f"nothing to draw{of}: {missing}", place=str(run.path), remedy=remedy)
 
 
 def png_of(svg: str) -> bytes:
-    """The picture, twice as large as the SVG; refused where resvg, or every font, is missing."""
+    """Return the picture, twice as large as the SVG; refused where resvg, or every font, is missing."""
     try:
         from resvg_py import svg_to_bytes
     except ImportError:

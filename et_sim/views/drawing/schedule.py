@@ -59,7 +59,7 @@ def schedule_of_run_picture(run: RunDirectory, part: Selection) -> str:
 
 
 def schedule_picture(schedule: PipelineSchedule) -> str:
-    """The SVG text."""
+    """Return the SVG text."""
     rows, scene = schedule.rows[:MOST_ROWS], Scene()
     heights = [WORK + GAP + EXCHANGE * bool(row.exchanges) for row in rows]
     scene.axis((0, max(schedule.makespan_ns, 1)), TOP + sum(heights))

@@ -73,7 +73,7 @@ class Painted(Struct, frozen=True, eq=False):
 
     @property
     def both(self) -> tuple[PictureLayer, PictureLayer]:
-        """The layers."""
+        """Return the layers."""
         return self.waiting, self.moving
 
     @property
@@ -94,7 +94,7 @@ class Painted(Struct, frozen=True, eq=False):
 
 
 def legend_of(runs: Sequence[Painted]) -> list[Entry]:
-    """The colours of the kinds that are seen."""
+    """Return the colours of the kinds that are seen."""
     kinds = [
         kind
         for run in runs
@@ -105,7 +105,7 @@ def legend_of(runs: Sequence[Painted]) -> list[Entry]:
 
 
 def picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
-    """The SVG text, of some ranks and a window of time."""
+    """Return the SVG text, of some ranks and a window of time."""
     labels, window, scene = _labels(run, part), part.window_of(run), Scene()
     layers = painted(run, list(labels), window)
     heights = track_positions(layers.is_used, len(labels))
@@ -242,7 +242,7 @@ MARKED = "red: from here on they differ"
 
 
 def aligned_picture(comparison: Comparison) -> str:
-    """The SVG text: two runs on one axis of time, the lanes in both, of the ranks that differ most.
+    """Return the SVG text: two runs on one axis of time, the lanes in both, of the ranks that differ most.
 
     A red mark shows where ranks begin to differ, a dashed line where a run ends.
     """

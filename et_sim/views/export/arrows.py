@@ -85,7 +85,7 @@ def pairs_and_chains(
     end_ns: Any,
     window: Window,
 ) -> tuple[Any, Chains]:
-    """The two slices of every message in order of time, and the collectives."""
+    """Return the two slices of every message in order of time, and the collectives."""
     slice_of = _SliceOfRow(shown, chosen)
     of_collectives, of_messages = belonging(blocks, distinct(chosen.row))
     is_recorded = run.holds("messages")
@@ -109,7 +109,7 @@ def pairs_and_chains(
 
 
 def _parts(rows: Any, keys: Any) -> Iterator[Any]:
-    """The rows, ascending in each part; those of one key are in one part."""
+    """Yield the rows, ascending in each part; those of one key are in one part."""
     order = np.argsort(keys, kind="stable")
     begins = np.flatnonzero(np.diff(keys[order], prepend=NONE))
     cuts = begins[np.diff(begins // MOST_NODES, prepend=-1) != 0]
@@ -187,7 +187,9 @@ class Step(Struct, frozen=True):
 
 
 def critical_path(run: RunDirectory, window: Window, limit: int) -> tuple[list[Step], str]:
-    """The critical path's steps, and what is left out of them; nothing if the run did not record it."""
+    """Return the critical path's steps, and what is left out of them; nothing if the run did not record
+    it.
+    """
     if not run.holds("path") or recorded_part(run):
         return [], ""
     names = run.actors()["ranks"].to_pylist()

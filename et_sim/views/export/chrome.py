@@ -19,7 +19,7 @@ from et_sim.views.export.contents import AT_ONCE, Contents, in_rows
 
 
 def pieces(contents: Contents, about: dict[str, Any]) -> Iterator[bytes]:
-    """The file, some events at a time; `about` is kept beside the events."""
+    """Yield the file, some events at a time; `about` is kept beside the events."""
     yield b'{"displayTimeUnit":"ns","otherData":' + _json(about) + b',"traceEvents":['
     before, events = b"\n", _events(contents)
     while piece := list(islice(events, AT_ONCE)):

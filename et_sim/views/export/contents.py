@@ -64,7 +64,9 @@ def _kept(shown: Shown, window: Window, actor: Any, start: Any, end: Any) -> tup
 
 
 def chunks_in_dimensions(run: RunDirectory, shown: Shown, window: Window) -> list[Counter]:
-    """How many chunks of each rank's collectives every dimension serves; nothing without phases.arrow."""
+    """Return the number of chunks of each rank's collectives every dimension serves; nothing without
+    phases.arrow.
+    """
     if not run.holds("phases"):
         return []
     columns = ("actor", "dimension", "start_ns", "end_ns")
@@ -119,7 +121,7 @@ def links_in_use(run: RunDirectory, shown: Shown, window: Window) -> list[Counte
 
 
 def queues_at_ports(run: RunDirectory, window: Window) -> list[Counter]:
-    """The most bytes that waited at a time, slice by slice, at the ports with the deepest queues."""
+    """Return the most bytes that waited at a time, slice by slice, at the ports with the deepest queues."""
     table = port_table(run)
     if table is None:
         return []
@@ -136,7 +138,7 @@ def queues_at_ports(run: RunDirectory, window: Window) -> list[Counter]:
 
 
 def _steps(start: Any, end: Any, value: Any) -> tuple[Any, Any]:
-    """Values of slices until the next one, or until nothing happens any more."""
+    """Return values of slices until the next one, or until nothing happens any more."""
     is_last = np.append(start[1:] != end[:-1], True)
     time = np.concatenate((start, end[is_last]))
     values = np.concatenate((value, np.zeros(int(is_last.sum()), np.int64)))
@@ -166,7 +168,7 @@ def _by_actor(actor: Any, *columns: Any) -> list[tuple[int, Any, Any]]:
 def _of_ranks(
     levels_of_actors: list[tuple[int, Any, Any]], shown: Shown, name: str, unit: str, window: Window
 ) -> list[Counter]:
-    """The last value of each time, for every rank that shows the actor, within the window."""
+    """Return the last value of each time, for every rank that shows the actor, within the window."""
     counters = []
     for actor, time, value in levels_of_actors:
         last = np.append(np.diff(time) != 0, True)
@@ -197,7 +199,7 @@ class Facts(Struct, frozen=True, eq=False):
     group: Words
 
     def rows(self) -> Iterator[tuple[int, ...]]:
-        """Codes of name, kind and group, node, bytes, how long it waited, if it completed."""
+        """Return codes of name, kind and group, node, bytes, how long it waited, if it completed."""
         nodes = self.nodes
         columns = (nodes.name, nodes.kind, self.group.codes, nodes.node, nodes.bytes)
         every = (*columns, nodes.waited_ns, nodes.completed)
@@ -271,7 +273,7 @@ def contents_of(run: RunDirectory, ranks: str | None, window: Window, limit: int
 
 
 def in_rows(*columns: Any) -> Iterator[tuple[int, ...]]:
-    """Columns as rows, some at a time: as objects, all would take several times the memory."""
+    """Yield columns as rows, some at a time: as objects, all would take several times the memory."""
     for first in range(0, len(columns[0]), AT_ONCE):
         yield from zip(*(column[first : first + AT_ONCE].tolist() for column in columns), strict=True)
 

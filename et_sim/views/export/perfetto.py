@@ -43,7 +43,7 @@ BEFORE_EVENT = IN_SEQUENCE + number(FLAGS, NEEDED) + tag(EVENT, LENGTH)
 
 
 def packets(contents: Contents) -> Iterator[bytes]:
-    """The file, some packets at a time."""
+    """Yield the file, some packets at a time."""
     every = _Packets(contents).every()
     while piece := b"".join(islice(every, AT_ONCE)):
         yield piece
@@ -115,7 +115,7 @@ class _Packets:
         self._at_arrivals = _Flows.of(messages.arrival[~itself], flows[~itself], True)
 
     def every(self) -> Iterator[bytes]:
-        """Each packet of the file."""
+        """Yield each packet of the file."""
         contents = self._contents
         yield from _descriptors(contents)
         yield _packet(IN_SEQUENCE, number(FLAGS, CLEARED), message(INTERNED, *self._words.of_annotations()))
@@ -221,7 +221,7 @@ class _Words:
             yield message(ANNOTATION_NAMES, number(1, 1 + at), text(2, name))
 
     def of(self, facts: Facts) -> tuple[list[int], list[bytes]]:
-        """The numbers of the codes of groups (0: none), and what was not said before."""
+        """Return the numbers of the codes of groups (0: none), and what was not said before."""
         nodes, news = facts.nodes, []
         for field, codes, texts in (
             (CATEGORIES, nodes.kind, nodes.kinds),

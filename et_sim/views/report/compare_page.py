@@ -27,7 +27,7 @@ Figures = Mapping[str, Any]
 
 
 def compare_report(comparison: Comparison) -> str:
-    """The page as text."""
+    """Return the page as text."""
     names = [run.path.resolve().name for run in (comparison.a, comparison.b)]
     sections = (
         _headline(comparison),

@@ -30,7 +30,7 @@ Row = tuple[str, str]
 
 
 def machine_section(run: RunDirectory) -> str:
-    """The machine; nothing if the run does not say what it was."""
+    """Return the machine; nothing if the run does not say what it was."""
     known = run.manifest.get("configuration")
     if known is None:
         return ""
@@ -60,7 +60,7 @@ def _by_dimension(known: Mapping[str, Any]) -> dict[tuple[str, str], list[Any]]:
 
 
 def _is_row(value: Any, entries: int) -> bool:
-    """Whether a value is a list with this many plain values."""
+    """Return whether a value is a list with this many plain values."""
     is_list = isinstance(value, list) and 0 < len(value) == entries <= MOST_ENTRIES
     return is_list and not any(isinstance(entry, list | dict) for entry in value)
 
@@ -81,7 +81,7 @@ def _texts(*heads: str) -> Sheet:
 
 
 def _keys(part: str, rows: list[Row]) -> str:
-    """All other keys of a part; many are folded away."""
+    """Return all other keys of a part; many are folded away."""
     left = len(rows) - MOST_ROWS
     listed = _texts(part, "value").table(rows[:MOST_ROWS])
     listed += tag("p", f"and {left:,} more in run.json", class_="note") if left > 0 else ""
@@ -89,7 +89,7 @@ def _keys(part: str, rows: list[Row]) -> str:
 
 
 def _rows(content: Mapping[str, Any]) -> Iterator[Row]:
-    """Keys with plain values, those of objects behind a dot; long lists are counted."""
+    """Yield keys with plain values, those of objects behind a dot; long lists are counted."""
     waiting = [*reversed([*content.items()])]
     while waiting:
         key, value = waiting.pop()
@@ -106,7 +106,7 @@ def _rows(content: Mapping[str, Any]) -> Iterator[Row]:
 
 
 def _with_unit(key: str, value: Any) -> str:
-    """An entry of a dimension; a bare number in the unit in which such figures are shown."""
+    """Return an entry of a dimension; a bare number in the unit in which such figures are shown."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return _shown(value)
     if key in BANDWIDTHS:
@@ -115,7 +115,7 @@ def _with_unit(key: str, value: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    """A plain value as its file has it."""
+    """Return a plain value as its file has it."""
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     return "nothing" if isinstance(value, dict) else str(value)

@@ -92,7 +92,7 @@ PAGE = """<!DOCTYPE html>
 def report(
     run: RunDirectory, ranks: str | None = None, window: Window = ALWAYS, limit: int = MOST_SLICES
 ) -> str:
-    """The page as text."""
+    """Return the page as text."""
     path = run.path.resolve()
     name = path.name if path.name != "run" else "/".join(path.parts[-2:]).lstrip("/")
     summary = run.summary
@@ -143,7 +143,7 @@ def page_of(
     style: str = "",
     script: str = "",
 ) -> str:
-    """The whole page, of its parts; `script` is the name of a file beside this one."""
+    """Return the whole page, of its parts; `script` is the name of a file beside this one."""
     return PAGE.format(
         policy=POLICY,
         title=text(f"{title or heading}, et-sim"),
@@ -168,7 +168,7 @@ def run_in_brief(run: RunDirectory) -> str:
 
 
 def asset(name: str) -> str:
-    """A file of style or script."""
+    """Return a file of style or script."""
     return (files("et_sim.views.report") / name).read_text(encoding="utf-8")
 
 
@@ -196,7 +196,7 @@ FINE = 8  # bars of the picture for a row of the table
 
 
 def serving_report(run: RunDirectory) -> str:
-    """The page as text."""
+    """Return the page as text."""
     summary = run.summary
     short, limits = in_short(summary), scope_text(summary.get("scope"))
     listed = "".join(

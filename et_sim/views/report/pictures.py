@@ -54,7 +54,7 @@ IDLE = (
 
 
 def _pictured(name: str, title: str, note: str, draw: Callable[[], str]) -> str:
-    """A section with a note and a picture; nothing where there is nothing to draw."""
+    """Return a section with a note and a picture; nothing where there is nothing to draw."""
     try:
         picture = tag("div", draw(), class_="picture")
     except NothingToDrawError:
@@ -103,13 +103,13 @@ def idle_section(run: RunDirectory) -> str:
 
 
 def network_section(run: RunDirectory) -> str:
-    """A heat map for each thing that was recorded."""
+    """Return a heat map for each thing that was recorded."""
     maps = [heat for heat in (tiers(run), links(run), dimensions(run)) if heat is not None]
     return _pictured("network", "Network over time", "", lambda: heats_picture(run, maps)) if maps else ""
 
 
 def topology_section(run: RunDirectory) -> str:
-    """The network with its links, if they were recorded, and carried anything."""
+    """Return the network with its links, if they were recorded, and carried anything."""
     if not run.holds("links") or not tier_totals(run, EVERYTHING):
         return ""
     return _pictured("topology", "Use of links", "", lambda: topology_picture(run))
@@ -191,7 +191,7 @@ def memory_section(run: RunDirectory) -> str:
 
 
 def _peaks(run: RunDirectory, actors: int) -> dict[int, int]:
-    """The most that is in use, of actors that use any."""
+    """Return the most that is in use, of actors that use any."""
     most = np.full(actors, -1, np.int64)
     for rows in run.batches("memory", ("actor", "alive_bytes")):
         np.maximum.at(most, numbers(rows["actor"]), numbers(rows["alive_bytes"]))

@@ -47,7 +47,7 @@ APART, TALL = 150, 260  # pixels between parallel axes, and their height
 
 
 def sweep_report(sweep: SweepDirectory, pages: Mapping[int, str]) -> str:
-    """The page as text; `pages` has the addresses of pages of kept runs, by point."""
+    """Return the page as text; `pages` has the addresses of pages of kept runs, by point."""
     content = SweepContent(sweep)
     name = sweep.path.resolve().name
     best = format_ns(content.rows[0]["makespan_ns"]) if content.rows else "no complete point"
@@ -120,7 +120,7 @@ def _svg(chart: Chart, content: SweepContent, number: int) -> str:
 
 
 def _parallel(content: SweepContent) -> str:
-    """A line for every point across all axes, to its makespan."""
+    """Return a line for every point across all axes, to its makespan."""
     scales = [
         *content.axes,
         *(content.quantity(resource) for resource in content.resources),
@@ -203,7 +203,7 @@ def _search_front(content: SweepContent) -> str:
 
 
 def _points(content: SweepContent, figures: Sequence[SheetColumn]) -> Sheet:
-    """Points by number, which choose them, with the values of axes."""
+    """Return points by number, which choose them, with the values of axes."""
     row_of = {values[NUMBER]: row for row, values in enumerate(content.rows)}
 
     def button(values: Mapping[str, Any]) -> str:
@@ -279,7 +279,7 @@ def _data(content: SweepContent, pages: Mapping[int, str]) -> str:
 
 
 def _texts(content: SweepContent) -> Iterator[tuple[str, list[str]]]:
-    """The values of every row, as people read them; empty where there is none."""
+    """Yield the values of every row, as people read them; empty where there is none."""
     rows = content.rows
     yield NUMBER, [str(row[NUMBER]) for row in rows]
     for axis in content.sweep.axes:

@@ -53,7 +53,7 @@ class Merged(Struct, frozen=True, eq=False):
 def timeline_section(
     run: RunDirectory, ranks: str | None, window: Window, limit: int, path: CriticalPath | None
 ) -> str:
-    """The timeline with its controls, data, and still picture."""
+    """Return the timeline with its controls, data, and still picture."""
     shown = shown_ranks(run, ranks, MOST_RANKS)
     data, notes = _data(run, shown, window, limit, path)
     content = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
@@ -125,14 +125,16 @@ def _data(
 
 
 def _tracks(nodes: Nodes, slices: Slices, is_gap: Any) -> Tracks:
-    """Rows for slices; gaps, of which many may be at once, share one of a rank, which they need not fill."""
+    """Return rows for slices; gaps, of which many may be at once, share one of a rank, which they need not
+    fill.
+    """
     start, end = nodes.start_ns[slices.row], nodes.end_ns[slices.row]
     lane = np.where(is_gap, len(nodes.lanes), nodes.lane[slices.row])
     return tracks_of(slices.place, lane, (*nodes.lanes, GAPS), start, np.where(is_gap, start, end))
 
 
 def _slowest(run: RunDirectory, shown: Shown) -> list[int]:
-    """The places of ranks, those that finish last first."""
+    """Return the places of ranks, those that finish last first."""
     finish = integers(run.actors()["finish_ns"], missing=LONGEST_NS)[list(shown.actors)]
     return np.argsort(-finish, kind="stable").tolist()  # type: ignore[no-any-return]
 
@@ -150,7 +152,7 @@ def _on_path(nodes: Nodes, path: CriticalPath | None) -> Any:
 
 
 def _words(columns: dict[str, Any], every: Mapping[str, Sequence[str | None]]) -> dict[str, list[str]]:
-    """The names and groups that occur; the columns count in these from now on."""
+    """Return the names and groups that occur; the columns count in these from now on."""
     words = {}
     for name, texts in every.items():
         codes, columns[name] = np.unique(columns[name], return_inverse=True)
@@ -202,7 +204,7 @@ def merge(track: Any, kind: Any, start: Any, end: Any, limit: int) -> Merged:
 
 
 def _arrows(nodes: Nodes, shown: Shown, slices: Slices, drawn_of: Any) -> list[list[int]]:
-    """Pairs and chains of drawn slices that belong together."""
+    """Return pairs and chains of drawn slices that belong together."""
     once = np.zeros(len(shown.ranks), np.bool_)
     once[list(shown.place_of_actor().values())] = True
     clear = once[slices.place]

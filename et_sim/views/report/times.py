@@ -59,7 +59,7 @@ class Exposed(Struct):
 
 
 def exposed_by_group(run: RunDirectory) -> list[Exposed]:
-    """All groups, the most exposed first."""
+    """Return all groups, the most exposed first."""
     groups: dict[str, Exposed] = {}
     adding: _Adding | None = None
     for rows in run.batches("timeline", COLUMNS):
@@ -132,7 +132,9 @@ Entry = dict[str, Any]
 
 
 def headline(run: RunDirectory, path: CriticalPath | None) -> str:
-    """The makespan in a sentence, what the average rank spends it on, and the figures that all ask for."""
+    """Return the makespan in a sentence, what the average rank spends it on, and the figures that all ask
+    for.
+    """
     summary = run.summary
     makespan, ranks = summary["makespan_ns"], summary["ranks"]
     sums = sums_of_parts(summary["per_rank"])
@@ -231,7 +233,7 @@ def _value(name: str, value: str) -> str:
 
 
 def ranks_section(run: RunDirectory) -> str:
-    """Every rank, the slowest first; ranks alike share a line."""
+    """Return every rank, the slowest first; ranks alike share a line."""
     makespan = run.summary["makespan_ns"]
     entries = slowest_first(run.summary["per_rank"])
     sheet = _rank_sheet(makespan)
@@ -275,7 +277,7 @@ def _rank_sheet(makespan: int) -> Sheet:
 
 
 def jobs_section(run: RunDirectory) -> str:
-    """The jobs of a job file; nothing of other runs."""
+    """Return the jobs of a job file; nothing of other runs."""
     jobs = jobs_of(run)
     if not jobs:
         return ""
@@ -322,7 +324,7 @@ def operations_section(run: RunDirectory) -> str:
 
 
 def _bandwidth(operation: OperationTotal) -> str:
-    """The bus bandwidth; pointed at, the algorithm bandwidth, too."""
+    """Return the bus bandwidth; pointed at, the algorithm bandwidth, too."""
     rate = operation.bandwidth
     if not rate.bus or not rate.algorithm:
         return ""

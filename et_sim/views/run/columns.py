@@ -38,7 +38,7 @@ class Words(Struct, frozen=True, eq=False):
     codes: Any
 
     def of_rows(self, rows: Any = slice(None)) -> list[str | None]:
-        """The text of every row, or of some."""
+        """Return the text of every row, or of some."""
         return [self.texts[code] for code in self.codes[rows].tolist()]
 
     def where(self, test: Callable[[str | None], object]) -> Any:
@@ -49,7 +49,7 @@ class Words(Struct, frozen=True, eq=False):
 # Arrow's own conversions import pandas where it is installed, or its compute functions; either takes longer
 # than showing a small run.
 def numbers(column: Any) -> Any:
-    """A column of numbers or truth values, as they are; nulls of a floating-point column are NaN."""
+    """Return a column of numbers or truth values, as they are; nulls of a floating-point column are NaN."""
     array = _in_one_piece(column)
     validity, values = array.buffers()
     window = slice(array.offset, array.offset + len(array))
@@ -62,7 +62,7 @@ def numbers(column: Any) -> Any:
 
 
 def integers(column: Any, missing: int) -> Any:
-    """An integer column with a value for its nulls, as 64-bit numbers."""
+    """Return an integer column with a value for its nulls, as 64-bit numbers."""
     array = _in_one_piece(column)
     validity, values = array.buffers()
     window = slice(array.offset, array.offset + len(array))
@@ -73,7 +73,7 @@ def integers(column: Any, missing: int) -> Any:
 
 
 def extent(column: Any) -> tuple[int, int] | None:
-    """The least and the most of an integer column; None: it has no values."""
+    """Return the least and the most of an integer column; None: it has no values."""
     array = _in_one_piece(column)
     if array.null_count == len(array):
         return None
@@ -94,7 +94,7 @@ def _unpacked(bits: Any) -> Any:
 
 
 def array_of(column: Any, kind: str) -> Any:
-    """A column of a declared kind: -1 for nulls of whole numbers, texts as `Words`."""
+    """Return a column of a declared kind: -1 for nulls of whole numbers, texts as `Words`."""
     if kind in (WORD, TEXT):
         return words(column)
     return integers(column, missing=-1) if kind in ("int32", "int64") else numbers(column)
@@ -109,7 +109,7 @@ def joined(parts: Sequence[Any], kind: str) -> Any:
 
 
 def words(column: Any) -> Words:
-    """A column of texts, all of whose rows share one dictionary."""
+    """Return a column of texts, all of whose rows share one dictionary."""
     dictionary = _in_one_piece(column)
     return Words((*dictionary.dictionary.to_pylist(), None), coded(dictionary))
 

@@ -47,7 +47,7 @@ class RunDirectory(Struct, frozen=True, dict=True):
 
     @property
     def is_serving(self) -> bool:
-        """Whether et-sim serve wrote it: it has no ranks."""
+        """Return whether et-sim serve wrote it: it has no ranks."""
         return SERVING in self.manifest
 
     def table_path(self, name: str) -> Path:
@@ -55,7 +55,7 @@ class RunDirectory(Struct, frozen=True, dict=True):
         return self.path / table_named(name).file
 
     def holds(self, name: str) -> bool:
-        """Whether the run holds a table."""
+        """Return whether the run holds a table."""
         return self.table_path(name).exists()
 
     def check_table(self, name: str) -> None:
@@ -67,7 +67,8 @@ class RunDirectory(Struct, frozen=True, dict=True):
     def batches(
         self, name: str, columns: Sequence[str], numbers: Sequence[int] | None = None
     ) -> Iterator[Any]:
-        """A table's rows with these columns, a record batch at a time; of `numbers`, only these batches.
+        """Yield a table's rows with these columns, a record batch at a time; of `numbers`, only these
+        batches.
 
         All share their dictionaries.
         """
@@ -80,7 +81,7 @@ class RunDirectory(Struct, frozen=True, dict=True):
                 yield batch.select(columns)
 
     def columns(self, name: str) -> list[str]:
-        """The columns that a table has in this run."""
+        """Return the columns that a table has in this run."""
         with self._opened(name, None) as file:
             return list(file.schema.names)
 
@@ -90,7 +91,7 @@ class RunDirectory(Struct, frozen=True, dict=True):
             return dict(file.schema.metadata or {})
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> Any:
-        """A table as a pyarrow.Table with these columns, or all; None if the run does not hold it."""
+        """Return a table as a pyarrow.Table with these columns, or all; None if the run does not hold it."""
         if not self.holds(name):
             return None
         with self._opened(name, columns) as file:
@@ -100,7 +101,7 @@ class RunDirectory(Struct, frozen=True, dict=True):
         return content
 
     def arrays(self, name: str, columns: Sequence[str]) -> dict[str, Any]:
-        """A whole table as numpy arrays: -1 for nulls of whole numbers, texts as `Words`."""
+        """Return a whole table as numpy arrays: -1 for nulls of whole numbers, texts as `Words`."""
         declared = {column.name: column for column in table_named(name).columns}
         kinds = {column.name: column.kind for column in declared.values()}
         parts: dict[str, list[Any]] = {column: [] for column in columns}
@@ -141,7 +142,7 @@ class RunDirectory(Struct, frozen=True, dict=True):
 
     @cached_property
     def stems(self) -> Words:
-        """The stems of the names of nodes, by the codes of the names: many views want them."""
+        """Return the stems of the names of nodes, by the codes of the names: many views want them."""
         names = (words(rows["name"]) for rows in self.batches("timeline", ("name",)))
         return stems_of(next(names, Words((None,), ())))
 
@@ -162,7 +163,7 @@ class RunDirectory(Struct, frozen=True, dict=True):
         return counts
 
     def actor_of(self, rank: int) -> int:
-        """The actor that stands for a rank."""
+        """Return the actor that stands for a rank."""
         table = self.actors()
         for actor, ranks in zip(table["actor"].to_pylist(), table["ranks"].to_pylist(), strict=True):
             if any(rank in piece for piece in parse_ranks(ranks)):
@@ -194,7 +195,7 @@ def open_serving(path: str | Path) -> RunDirectory:
 
 
 def is_serving(path: str | Path) -> bool:
-    """Whether et-sim serve wrote a directory."""
+    """Return whether et-sim serve wrote a directory."""
     manifest = Path(path) / MANIFEST
     return is_file(manifest) and SERVING in _read_json(manifest, {})
 

@@ -24,7 +24,7 @@ Numbered = tuple[int, Sequence[str]]  # which name it is, and its numbers
 
 
 def stems_of(names: Words, beside: Iterable[str | None] = ()) -> Words:
-    """Names with `#` for their counters; the codes say which stem every name has.
+    """Return names with `#` for their counters; the codes say which stem every name has.
 
     `beside` are names of another run that are to have the same stems.
     """
@@ -35,7 +35,7 @@ def stems_of(names: Words, beside: Iterable[str | None] = ()) -> Words:
 
 
 def stems(names: Sequence[str], beside: Sequence[str] = ()) -> list[str]:
-    """The stem of every name."""
+    """Return the stem of every name."""
     stem_of_name = [*names, *beside]
     for skeleton, named in _taken_apart(stem_of_name).items():
         columns = zip(*(numbers for _, numbers in named), strict=True)
@@ -47,7 +47,7 @@ def stems(names: Sequence[str], beside: Sequence[str] = ()) -> list[str]:
 
 
 def _taken_apart(names: Sequence[str]) -> dict[Skeleton, list[Numbered]]:
-    """Names by what stands between the numbers that may be counters, with these."""
+    """Return names by what stands between the numbers that may be counters, with these."""
     by_texts: dict[Skeleton, list[Numbered]] = {}
     for place, name in enumerate(names):
         pieces = _NUMBER.split(name)
@@ -71,13 +71,13 @@ def _taken_apart(names: Sequence[str]) -> dict[Skeleton, list[Numbered]]:
 
 
 def _may_count(texts: Skeleton) -> list[bool]:
-    """Whether each of the numbers between some texts is no part of an identifier."""
+    """Return whether each of the numbers between some texts is no part of an identifier."""
     words = [word[0] for word in _WORD.finditer("0".join(texts))]
     return [not _IDENTIFIER.search(word) for word in words for _ in _NUMBER.findall(word)]
 
 
 def _is_counter(values: set[int]) -> bool:
-    """Whether numbers count: several, most of those between the least and the greatest."""
+    """Return whether numbers count: several, most of those between the least and the greatest."""
     span = max(values) - min(values) + 1
     return len(values) >= MANY or (len(values) > 1 and 2 * len(values) > span)
 

@@ -193,7 +193,7 @@ Key = tuple[str, str, str | None]  # kind, stem of the name, and group of an ope
 
 
 def communicates(kind: str | None) -> bool:
-    """Whether nodes of this kind move data between ranks."""
+    """Return whether nodes of this kind move data between ranks."""
     return kind is not None and kind not in NOT_COMMUNICATION
 
 
@@ -245,18 +245,18 @@ class Grouped:
         self.of_row = of_row.reshape(-1)
 
     def total(self, values: Any) -> Any:
-        """The sum of whole numbers, exactly."""
+        """Return the sum of whole numbers, exactly."""
         return total_by(self.of_row, len(self.keys), values)
 
     def with_keys(self, *figures: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
-        """Each key with its figures, or with its figure if there is only one."""
+        """Return each key with its figures, or with its figure if there is only one."""
         columns = [figure.tolist() for figure in figures]
         rows = columns[0] if len(columns) == 1 else zip(*columns, strict=True)
         return zip(map(tuple, self.keys.tolist()), rows, strict=True)
 
 
 def total_by(of_row: Any, count: int, values: Any) -> Any:
-    """The sum of whole numbers for each of `count` groups, exactly."""
+    """Return the sum of whole numbers for each of `count` groups, exactly."""
     totals = np.zeros(count, np.int64)
     np.add.at(totals, of_row, values)
     return totals
@@ -290,7 +290,7 @@ def exact_total_by(of_row: Any, count: int, values: Any) -> list[Fraction | floa
 
 
 def most_by(of_row: Any, count: int, values: Any, least: int = 0) -> Any:
-    """The largest of whole numbers for each of `count` groups; `least` where a group has none."""
+    """Return the largest of whole numbers for each of `count` groups; `least` where a group has none."""
     most = np.full(count, least, np.int64)
     np.maximum.at(most, of_row, values)
     return most
@@ -325,6 +325,6 @@ class OperationKeys:
         return str(self.kinds.texts[kind]), str(self.stems.texts[stem]), there
 
     def operations(self, kind: int, stem: int, counts: int) -> Iterator[tuple[Key, int]]:
-        """Each operation that they stand for, with its ranks."""
+        """Return each operation that they stand for, with its ranks."""
         kind_name, name, groups = self.named(kind, stem, counts)
         return (((kind_name, name, group), ranks) for group, ranks in groups)

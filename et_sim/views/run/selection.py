@@ -36,7 +36,7 @@ class Selection(Struct, frozen=True):
         return np.array([self.count(text) for text in run.actors()["ranks"].to_pylist()], np.int64)
 
     def clipped(self, start_ns: Any, end_ns: Any) -> tuple[Any, Any]:
-        """Times cut to the window; what lies outside becomes empty."""
+        """Return times cut to the window; what lies outside becomes empty."""
         if self.window is None:
             return start_ns, end_ns
         return np.clip(start_ns, *self.window), np.clip(end_ns, *self.window)
@@ -49,7 +49,7 @@ class Selection(Struct, frozen=True):
         return (start_ns < last) & (np.maximum(end_ns, start_ns + 1) > first)
 
     def heading(self) -> list[str]:
-        """Lines that say what is shown, unless it is everything."""
+        """Return lines that say what is shown, unless it is everything."""
         parts = []
         if self.ranks:
             name = "rank" if len(self.ranks) == len(self.ranks[0]) == 1 else "ranks"
@@ -66,7 +66,7 @@ class Selection(Struct, frozen=True):
         return max(min(last, end_ns) - first, 0)
 
     def window_of(self, run: RunDirectory) -> Window:
-        """The window, as far as the run goes; never empty."""
+        """Return the window, as far as the run goes; never empty."""
         first, last = self.window or (0, LONGEST_NS)
         return first, max(min(last, run.summary["makespan_ns"]), first + 1)
 
@@ -186,7 +186,7 @@ def _text(ranks: range) -> str:
 
 
 def recorded_part(run: RunDirectory) -> str:
-    """Ranks and time whose nodes were written, such as `ranks 0-3 from 1 ms`; empty if all were."""
+    """Return ranks and time whose nodes were written, such as `ranks 0-3 from 1 ms`; empty if all were."""
     kept = run.manifest.get("recorded_part", {})
     parts = [f"ranks {kept['ranks']}"] if "ranks" in kept else []
     if "window_ns" in kept:

@@ -62,7 +62,7 @@ class SliceTable:
         )
 
     def where(self, mask: Any) -> Self:
-        """Some of the slices; all links and ports keep their numbers."""
+        """Return some of the slices; all links and ports keep their numbers."""
         figures = {name: column[mask] for name, column in self.figures.items()}
         return replace(self, of_row=self.of_row[mask], figures=figures)
 
@@ -123,7 +123,7 @@ class LinkTable(SliceTable):
 
     @property
     def has_links(self) -> bool:
-        """Whether these are links, which carry one message at a time."""
+        """Return whether these are links, which carry one message at a time."""
         return not (self.figures["wait_ns"] == NONE).any()
 
 

@@ -157,7 +157,7 @@ def _sizes(run: RunDirectory) -> tuple[int, ...]:
 
 
 def _grid(run: RunDirectory, resources: _Resources, has_links: bool, length: int) -> Topology | None:
-    """Every link of every rank behind the actors; None if rows are not one link of each of them."""
+    """Return every link of every rank behind the actors; None if rows are not one link of each of them."""
     sizes, counts = _sizes(run), run.rank_counts()
     ranks = int(counts.sum())
     owned = np.flatnonzero((resources.actor != NONE) & (resources.bytes_per_ns > 0))
@@ -230,7 +230,7 @@ class _Wires:
         return row_of_rank
 
     def _switch(self, dimension: int) -> int:
-        """The first one of a dimension; it has one for each line of NPUs."""
+        """Return the first one of a dimension; it has one for each line of NPUs."""
         if dimension not in self._first_of:
             self._first_of[dimension] = self._ranks + len(self._switches)
             lines = self._ranks // self._sizes[dimension]
@@ -239,7 +239,7 @@ class _Wires:
         return self._first_of[dimension]
 
     def topology(self, resources: _Resources, has_links: bool, length: int) -> Topology | None:
-        """All that was added; None: nothing was."""
+        """Return all that was added; None: nothing was."""
         if not self._row:
             return None
         source, target, row = (np.concatenate(parts) for parts in (self._source, self._target, self._row))
@@ -270,7 +270,7 @@ class TierUse(Struct, frozen=True):
 def tier_uses(
     run: RunDirectory, table: LinkTable, slices: int, part: Selection = EVERYTHING
 ) -> list[TierUse]:
-    """All tiers with links that carried anything, the most loaded first."""
+    """Return all tiers with links that carried anything, the most loaded first."""
     if not run.holds("resources") or not len(table.actor):
         return []
     begin, length = part.window[0] if part.window else 0, max(part.length_ns(run.summary["makespan_ns"]), 1)

@@ -63,7 +63,7 @@ class Activity(Struct, frozen=True, eq=False):
 
 
 def activity_of(run: RunDirectory, part: Selection, columns: int, most_rows: int) -> Activity:
-    """The activity in `columns` columns of time and at most `most_rows` rows."""
+    """Return the activity in `columns` columns of time and at most `most_rows` rows."""
     weights = part.weights(run) * recorded_actors(run)
     window, table = part.window_of(run), run.actors()
     finish = np.clip(integers(table["finish_ns"], missing=window[1]), *window) - window[0]
@@ -105,7 +105,7 @@ def _first_alike(run: RunDirectory, part: Selection, window: Window, chosen: Any
 
 
 def _mixed(columns: Sequence[Any]) -> Any:
-    """A number for each row of some columns."""
+    """Return a number for each row of some columns."""
     mixed = np.zeros(len(columns[0]), np.uint64)
     for column in columns:
         mixed = (mixed ^ column.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
@@ -114,14 +114,14 @@ def _mixed(columns: Sequence[Any]) -> Any:
 
 
 def _by_rank(names: list[str], weights: Any) -> Any:
-    """Actors that have selected ranks, by the lowest of these."""
+    """Return actors that have selected ranks, by the lowest of these."""
     chosen = np.flatnonzero(weights)
     lowest = [parse_ranks(names[actor].partition(",")[0])[0].start for actor in chosen.tolist()]
     return chosen[np.argsort(lowest, kind="stable")]
 
 
 def _rows(weights: Any, chosen: Any, most: int) -> tuple[Any, int]:
-    """The row of every actor: its own, or one shared with neighbours."""
+    """Return the row of every actor: its own, or one shared with neighbours."""
     row_of = np.zeros(len(weights), np.int64)
     if len(chosen) <= most:
         row_of[chosen] = np.arange(len(chosen))
@@ -157,7 +157,7 @@ class _Shares:
         return filling(self._row_of[owner], start, end, self._weight[owner], self._shape, self._span)
 
     def by_part(self, finish: Any, actors: Any) -> Any:
-        """All parts; `finish` says when each of the actors is done."""
+        """Return all parts; `finish` says when each of the actors is done."""
         self._unions.close()
         shares, before = np.zeros((len(PARTS), *self._shape)), np.zeros(self._shape)
         for kind in ACTIVITIES:

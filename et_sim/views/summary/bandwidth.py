@@ -49,7 +49,7 @@ class Rate:
     members: int | None  # of the group
 
     def over(self, count: int, moving_ns: int) -> Bandwidth:
-        """The bandwidth of `count` transfers in a time."""
+        """Return the bandwidth of `count` transfers in a time."""
         return bandwidth(self.kind, self.members, self.bytes * count, moving_ns)
 
     @property
@@ -113,7 +113,7 @@ def _of_batch(
 
 
 def link_ceilings(run: RunDirectory) -> dict[str, float]:
-    """Bytes per second of the fastest link of each tier; empty if the run does not say."""
+    """Return bytes per second of the fastest link of each tier; empty if the run does not say."""
     table = run.table("resources", ("tier", "bytes_per_ns"))
     if table is None:
         return {}
@@ -131,7 +131,7 @@ def bandwidth_data(run: RunDirectory, part: Selection) -> dict[str, Any]:
 
 
 def bandwidth_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
-    """A line for each kind, group and size."""
+    """Return a line for each kind, group and size."""
     every = rates(run, part)
     if not every:
         return prose(["no collective or send with a payload was simulated from begin to end"], width)

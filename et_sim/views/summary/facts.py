@@ -45,7 +45,7 @@ Entry = Mapping[str, Any]
 
 
 def summary_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
-    """The one-screen summary; of a part of the run, ranks and operations are that part's."""
+    """Return the one-screen summary; of a part of the run, ranks and operations are that part's."""
     sections = (
         prose(status_lines(run), width),
         prose(facts(run), width, FACT_INDENT),
@@ -68,7 +68,7 @@ SUMMARY = Forms(summary_lines, summary_data)
 
 
 def notices_lines(run: RunDirectory, _: Selection, width: int) -> list[str]:
-    """Every warning and every default taken."""
+    """Return every warning and every default taken."""
     lines = [f"warning: {notice(entry)}" for entry in run.summary["warnings"]]
     lines += [f"default: {notice(entry)}" for entry in run.summary["defaults"]]
     return prose(lines, width, 9) or ["no warnings, and no default was taken"]
@@ -145,7 +145,7 @@ def explained_text(run: RunDirectory) -> str:
 
 
 def exposure_text(run: RunDirectory) -> str:
-    """Both figures that others call exposed communication, of a recording's mean rank."""
+    """Return both figures that others call exposed communication, of a recording's mean rank."""
     summary = run.summary
     whole = summary["makespan_ns"] * summary["ranks"]
     if summary["explained"] is None or not whole:
@@ -169,7 +169,7 @@ def _signed(figure: int) -> int:
 
 
 def kernel_sentence(entries: Sequence[Entry]) -> str:
-    """The averages over the kernels of all ranks; empty if the roofline timed none."""
+    """Return the averages over the kernels of all ranks; empty if the roofline timed none."""
     used = [entry for entry in entries if entry["compute_utilisation"] is not None]
     weights = [rank_count(entry["ranks"]) * entry["compute_ns"] for entry in used]
     if not sum(weights):
@@ -185,7 +185,7 @@ def kernel_sentence(entries: Sequence[Entry]) -> str:
 
 
 def memory_sentence(entries: Sequence[Entry]) -> str:
-    """The highest peak, and the range of all; empty if memory was not tracked."""
+    """Return the highest peak, and the range of all; empty if memory was not tracked."""
     tracked = [entry for entry in entries if entry["peak_memory_bytes"] is not None]
     if not tracked:
         return ""
@@ -289,7 +289,7 @@ def _unevenness(run: RunDirectory) -> str:
 
 
 def _dominant(run: RunDirectory) -> str:
-    """The mean rank's time by what it was spent on, the largest first."""
+    """Return the mean rank's time by what it was spent on, the largest first."""
     makespan, entries = run.summary["makespan_ns"], run.summary["per_rank"]
     if not makespan:
         return "nothing: no time passes in this run"
@@ -376,7 +376,7 @@ def coverage_lines(run: RunDirectory) -> list[str]:
 
 
 def notice_lines(run: RunDirectory) -> list[str]:
-    """The first warnings, and how many notices there are."""
+    """Return the first warnings, and how many notices there are."""
     warnings, defaults = run.summary["warnings"], run.summary["defaults"]
     lines = [fact("warning", shortened(notice(warning), WIDTH - FACT_INDENT)) for warning in warnings[:3]]
     if warnings or defaults:
@@ -386,7 +386,7 @@ def notice_lines(run: RunDirectory) -> list[str]:
 
 
 def notice(entry: dict[str, Any]) -> str:
-    """A warning or a default as a line."""
+    """Return a warning or a default as a line."""
     return ": ".join(_present(entry["place"], entry["key"], entry["text"]))
 
 

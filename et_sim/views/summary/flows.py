@@ -42,7 +42,7 @@ class Flows(Struct, frozen=True, eq=False):
 
 
 def flows_of(run: RunDirectory, part: Selection = EVERYTHING) -> Flows | None:
-    """Messages that selected ranks send or get, those that took longest first; None: not recorded."""
+    """Return messages that selected ranks send or get, those that took longest first; None: not recorded."""
     table = flow_table(run)
     if table is None:
         return None

@@ -129,7 +129,9 @@ def _named(nodes: IdleNodes, is_whole: bool) -> list[tuple[int, str]]:
 
 
 def _units(nodes: IdleNodes, is_whole: bool) -> tuple[Any, Any]:
-    """The unit of each node, and which nodes make it busy; of whole devices, all their streams are one."""
+    """Return the unit of each node, and which nodes make it busy; of whole devices, all their streams are
+    one.
+    """
     works = (nodes.figure != GAP) & (nodes.figure != LAUNCH)
     if not is_whole:
         return nodes.unit, np.flatnonzero(works)
@@ -247,7 +249,7 @@ def _explain(
 def _longest(
     nodes: IdleNodes, texts: NodeTexts, pauses: _Pauses, charges: _Charges, ranks: list[str], window: Window
 ) -> list[Pause]:
-    """The longest of these pauses; those that are alike are one."""
+    """Return the longest of these pauses; those that are alike are one."""
     length = np.clip(pauses.end, *window) - np.clip(pauses.start, *window)
     length[pauses.node == NONE] = 0
     order = np.lexsort((-charges.ns, charges.pause))  # of each pause, what took most of it
@@ -270,7 +272,7 @@ def _longest(
 
 
 def _together(pauses: list[Pause]) -> list[Pause]:
-    """The longest of all, those that are alike as one."""
+    """Return the longest of all, those that are alike as one."""
     ranks_of: dict[tuple[Any, ...], list[str]] = {}
     for pause in pauses:
         key = -pause.length_ns, pause.start_ns, pause.waits_for, pause.name, -pause.waits_ns
@@ -282,7 +284,7 @@ def _together(pauses: list[Pause]) -> list[Pause]:
 
 
 def _ordered(rows: list[tuple[str, tuple[int, ...]]]) -> list[tuple[str, tuple[int, ...]]]:
-    """The device, streams and what else there is by its name, threads last."""
+    """Return the device, streams and what else there is by its name, threads last."""
 
     def key(row: tuple[str, tuple[int, ...]]) -> tuple[bool, bool, str, int]:
         word, _, number = row[0].partition(" (")[0].partition(" ")

@@ -58,7 +58,7 @@ class NodeTexts:
             self.kinds, self.stems, self.of_name = words(rows["kind"]).texts, named.texts, named.codes
 
     def row_of(self, rows: Any) -> Any:
-        """The stream or thread of each node, as a number; without one, what it occupied."""
+        """Return the stream or thread of each node, as a number; without one, what it occupied."""
         row = np.full(len(rows["actor"]), NONE, np.int64)
         for column in self.rows:
             texts = words(rows[column])

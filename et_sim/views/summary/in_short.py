@@ -63,15 +63,15 @@ WORDS: Mapping[str, str] = MappingProxyType(
 
 
 def in_short(run: RunDirectory, path: CriticalPath | None, parts: WaitingParts | None = None) -> str:
-    """The sentence, without a full stop; empty of a run that did not complete, or takes no time. `parts`: why
-    the ranks of a pipeline wait."""
+    """Return the sentence, without a full stop; empty of a run that did not complete, or takes no time.
+    `parts`: why the ranks of a pipeline wait."""
     if run.summary["status"] != "complete" or not run.summary["makespan_ns"]:
         return ""
     return _of_parts(run, parts) if path is None else _of_path(run, path)
 
 
 def small_path(run: RunDirectory) -> CriticalPath | None:
-    """The critical path, if it is recorded and quickly read."""
+    """Return the critical path, if it is recorded and quickly read."""
     if not run.holds("path") or recorded_part(run) or run.table_path("path").stat().st_size > SMALL_BYTES:
         return None
     from et_sim.views.critical.path import CriticalPath
@@ -121,14 +121,14 @@ def saved_at_most_ns(path: CriticalPath, part: Sequence[str]) -> int | None:
 
 
 def _longest_on(path: CriticalPath) -> tuple[int, int]:
-    """The actor that the most of the path's time is on, and how much."""
+    """Return the actor that the most of the path's time is on, and how much."""
     actor = path.chain.actor
     spent = np.bincount(np.maximum(actor, 0), np.where(actor < 0, 0, path.spent_ns)).astype(np.int64)
     return int(spent.argmax()), int(spent.max())
 
 
 def _where(path: CriticalPath) -> str:
-    """The class of links that has the most of it."""
+    """Return the class of links that has the most of it."""
     links = [
         (sum(link[name] or 0 for name in link if name != "link"), link["link"]) for link in path.by_link()
     ]
@@ -187,7 +187,7 @@ class Lever(Struct, frozen=True):
 
 
 def best_lever(path: CriticalPath) -> Lever | None:
-    """The one that saves most; None: nothing saves anything, or it is not known."""
+    """Return the one that saves most; None: nothing saves anything, or it is not known."""
     durations = path.record.condensed.durations
     if not path.record.is_exact or path.record.adapts or durations.is_kind(*NOT_FORETOLD).any():
         return None

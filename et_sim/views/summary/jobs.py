@@ -28,7 +28,7 @@ def jobs_of(run: RunDirectory) -> list[dict[str, Any]]:
 
 
 def ranks_of_job(run: RunDirectory, name: str) -> str:
-    """The NPUs of a job, in ascending order."""
+    """Return the NPUs of a job, in ascending order."""
     jobs = {str(job["name"]): str(job["npus"]) for job in jobs_of(run)}
     if name not in jobs:
         cause = f"the run has no job {name!r}" if jobs else "this is not the run of a job file"
@@ -60,13 +60,13 @@ def jobs_text(run: RunDirectory) -> str:
 
 
 def job_sheet(jobs: Sequence[dict[str, Any]]) -> Sheet:
-    """A table of jobs; columns about jobs alone only where that was simulated."""
+    """Return a table of jobs; columns about jobs alone only where that was simulated."""
     is_isolated = any(job["alone_ns"] is not None for job in jobs)
     return JOBS if is_isolated else JOBS.without("alone", "slow-down")
 
 
 def job_lines(run: RunDirectory, width: int) -> list[str]:
-    """The jobs in the order of the job file; nothing if there are none."""
+    """Return the jobs in the order of the job file; nothing if there are none."""
     jobs = jobs_of(run)
     sheet = job_sheet(jobs)
     return [*sheet.lines(jobs, width), *slowdown_note(sheet)] if jobs else []

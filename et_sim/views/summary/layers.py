@@ -39,7 +39,7 @@ class Layers(Struct, frozen=True, dict=True):
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
-        """A dict per layer."""
+        """Return a dict per layer."""
         rows: list[dict[str, Any]] = self._table.to_pylist()
         return rows
 
@@ -62,7 +62,7 @@ class Layers(Struct, frozen=True, dict=True):
 
     @cached_property
     def phases(self) -> Any:
-        """Phases of the chunks of rank 0, as numpy columns."""
+        """Return phases of the chunks of rank 0, as numpy columns."""
         table = self.run.table(
             "phases", ("actor", "dimension", "phase", "layer", "queued_ns", "start_ns", "end_ns")
         )

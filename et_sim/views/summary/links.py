@@ -52,7 +52,7 @@ class LinkUse(Struct, frozen=True):
 
 
 def link_uses(run: RunDirectory, part: Selection = EVERYTHING) -> list[LinkUse] | None:
-    """Links that carried anything, the busiest first; None if the run did not record them."""
+    """Return links that carried anything, the busiest first; None if the run did not record them."""
     part.check_ranks(run)
     table = link_table(run)
     return None if table is None else _from_table(run, table, part)
@@ -100,7 +100,7 @@ def track(shares: Sequence[float]) -> str:
 
 
 def _tier_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
-    """The tiers, unless only some ranks are of interest."""
+    """Return the tiers, unless only some ranks are of interest."""
     table = link_table(run)
     if part.ranks or table is None or recorded_part(run):
         return []

@@ -87,7 +87,7 @@ class _Names(Struct, frozen=True):
 
 
 def memory_peaks(run: RunDirectory, part: Selection = EVERYTHING) -> list[Peak] | None:
-    """The peaks, highest first, earliest first, in rank order; None if memory was not tracked."""
+    """Return the peaks, highest first, earliest first, in rank order; None if memory was not tracked."""
     part.check_ranks(run)
     if not run.holds("memory"):
         return None
@@ -101,7 +101,7 @@ def memory_peaks(run: RunDirectory, part: Selection = EVERYTHING) -> list[Peak] 
 
 
 def _blocks(run: RunDirectory) -> Iterator[tuple[_Rows, _Names]]:
-    """All rows of one or more actors, block by block, and the names of tensors."""
+    """Yield all rows of one or more actors, block by block, and the names of tensors."""
     kept: list[_Rows] = []
     names = _Names()
     for batch in run.batches("memory", COLUMNS):

@@ -28,7 +28,7 @@ ALONE_LEGEND = "without kernel: transfer or waiting while no kernel of the rank 
 
 
 def operations_text(run: RunDirectory, part: Selection, width: int) -> list[str]:
-    """All operations."""
+    """Return all operations."""
     every = operations(run, part)
     cut = part.cut(every)
     lines = operation_lines(cut, width)
@@ -117,7 +117,7 @@ def _kernel_lines(totals: Sequence[OperationTotal], width: int) -> list[str]:
 
 
 def _most(spent: dict[str, int]) -> str:
-    """The word with the most time; whether there are others."""
+    """Return the word with the most time; whether there are others."""
     if not spent:
         return "-"
     word = max(spent, key=lambda word: (spent[word], word))

@@ -147,7 +147,7 @@ class OperationTotal:
 
 
 def names_in(run: RunDirectory) -> tuple[str | None, ...]:
-    """Every name of the timeline."""
+    """Return every name of the timeline."""
     for rows in run.batches("timeline", ("name",)):
         return tuple(rows["name"].dictionary.to_pylist())  # the same in all batches
     return ()
@@ -156,7 +156,7 @@ def names_in(run: RunDirectory) -> tuple[str | None, ...]:
 def operations(
     run: RunDirectory, part: Selection = EVERYTHING, beside: RunDirectory | None = None
 ) -> list[OperationTotal]:
-    """All operations, the one with the most time first; durations are cut to the window.
+    """Return all operations, the one with the most time first; durations are cut to the window.
 
     `beside` is another run, whose operations are to have the same names.
     """
@@ -233,7 +233,7 @@ def _time_by_words(
 
 
 def _numbered(keys: Any, size: int) -> tuple[Any, Any]:
-    """The distinct keys, all below `size`, and which of them every row has."""
+    """Return the distinct keys, all below `size`, and which of them every row has."""
     if size > MOST_COUNTED:
         known, key_of_row = np.unique(keys, return_inverse=True)
         return known, key_of_row.reshape(-1)
@@ -246,7 +246,7 @@ def _numbered(keys: Any, size: int) -> tuple[Any, Any]:
 def _add_up(
     rows: Any, times: Spans, shown: Any, key_of_row: Any, keys: int, part: Selection
 ) -> list[tuple[Any, ...]]:
-    """Figures per key."""
+    """Return figures per key."""
     cut, counted = times.cut(part), times.completed & shown
 
     def summed(values: Any) -> Any:

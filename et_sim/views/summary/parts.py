@@ -37,7 +37,7 @@ NAMES = (_COMPUTE, (OVERLAP, "compute, hiding communication"), *_OTHERS)  # of t
 
 
 def used(entries: Sequence[Mapping[str, Any]]) -> tuple[TimePart, ...]:
-    """The parts that some of the entries have."""
+    """Return the parts that some of the entries have."""
     return tuple(part for part in PARTS if any(entry[part.figure] for entry in entries))
 
 

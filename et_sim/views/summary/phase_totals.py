@@ -37,7 +37,7 @@ class PhaseTotal(Struct):
 
     @property
     def called(self) -> str:
-        """The dimension in a table."""
+        """Return the dimension in a table."""
         return SEVERAL if self.dimension is None else str(self.dimension)
 
 

@@ -215,7 +215,7 @@ class PauseSpread(Struct):
 
 
 def pause_roots(run: RunDirectory, part: Selection = EVERYTHING) -> list[PauseSpread] | None:
-    """The queues that pauses began at, those that cost others most time first; None: not recorded."""
+    """Return the queues that pauses began at, those that cost others most time first; None: not recorded."""
     if not run.holds("pauses"):
         return None
     names, egress, asked, begin, end, depth = run.arrays("pauses", PAUSE_COLUMNS).values()
@@ -286,7 +286,7 @@ PAUSES = Forms(pause_view, pauses_data)
 
 
 def pause_lines(roots: list[PauseSpread], part: Selection, width: int) -> list[str]:
-    """A line for each root, and below it one for each port that had to wait because of it."""
+    """Return a line for each root, and below it one for each port that had to wait because of it."""
     if not roots:
         return ["no port was paused"]
     lines = []

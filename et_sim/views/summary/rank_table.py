@@ -34,7 +34,7 @@ Entry = dict[str, Any]
 
 
 def ranks_text(run: RunDirectory, part: Selection, width: int) -> list[str]:
-    """Every rank, in rank order; in a window, only times in it count."""
+    """Return every rank, in rank order; in a window, only times in it count."""
     every, makespan = rank_entries(run, part), run.summary["makespan_ns"]
     entries = part.cut(every)
     lines = rank_lines(entries, makespan, width, part.length_ns(makespan))
@@ -58,7 +58,7 @@ def rank_lines(
     whole_ns: int | None = None,
     more: Sequence[str] = (),
 ) -> list[str]:
-    """The table, in the order given, with `more` below; shares are of `whole_ns`, or the makespan.
+    """Return the table, in the order given, with `more` below; shares are of `whole_ns`, or the makespan.
 
     Bars take the room left; where that is little, only the parts that take most of the time have columns.
     """
@@ -113,14 +113,14 @@ def _legend(parts: Sequence[TimePart], width: int) -> list[str]:
 
 
 def slowest_first(entries: Sequence[Entry]) -> list[Entry]:
-    """Entries that never finished, then by finish time; ties stay in rank order."""
+    """Return entries that never finished, then by finish time; ties stay in rank order."""
     return sorted(
         entries, key=lambda entry: float("-inf") if entry["finish_ns"] is None else -entry["finish_ns"]
     )
 
 
 def rank_count(ranks: str) -> int:
-    """How many ranks a text such as "0-3,6" names."""
+    """Return the number of ranks a text such as "0-3,6" names."""
     total = 0
     for run in ranks.split(","):
         first, _, last = run.partition("-")
@@ -129,7 +129,7 @@ def rank_count(ranks: str) -> int:
 
 
 def ranks_named(text: str) -> Any:
-    """The ranks that a text such as "0-3,6" names."""
+    """Return the ranks that a text such as "0-3,6" names."""
     spans = (run.partition("-") for run in text.split(","))
     return np.concatenate([np.arange(int(first), int(last or first) + 1) for first, _, last in spans])
 
@@ -140,7 +140,7 @@ def called(ranks: str, width: int) -> str:
 
 
 def _sheet(parts: Sequence[TimePart], makespan_ns: int, whole_ns: int) -> Sheet:
-    """Times and shares; where there is little room, shares of the last parts give way first."""
+    """Return times and shares; where there is little room, shares of the last parts give way first."""
     times = (("finish", "finish_ns", makespan_ns), *((part.short, part.figure, whole_ns) for part in parts))
     shares = [f"share of {name}" for name, _, _ in times]
     columns = (
@@ -166,7 +166,7 @@ COLUMNS = ("actor", "kind", "lane", *TIMES)
 
 
 def rank_entries(run: RunDirectory, part: Selection) -> list[dict[str, Any]]:
-    """Entries as those of `per_rank`, of the selected ranks; in a window, only times in it count."""
+    """Return entries as those of `per_rank`, of the selected ranks; in a window, only times in it count."""
     part.check_ranks(run)
     if part.window is None:
         entries = ({**entry, "ranks": part.names(entry["ranks"])} for entry in run.summary["per_rank"])

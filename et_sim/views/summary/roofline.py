@@ -157,7 +157,7 @@ def _kernel(key: tuple[str, str, str], figures: list[Fraction | float]) -> Kerne
 
 
 def per_second(rate: float) -> str:
-    """Operations per second, in words."""
+    """Return operations per second, in words."""
     scale, prefix = next(
         (scale_and_prefix for scale_and_prefix in PREFIXES if rate >= scale_and_prefix[0]), PREFIXES[-1]
     )
@@ -165,12 +165,12 @@ def per_second(rate: float) -> str:
 
 
 def by_byte(intensity: float) -> str:
-    """Operations per byte."""
+    """Return operations per byte."""
     return f"{intensity:,.0f}" if intensity >= 100 else f"{intensity:.3g}"
 
 
 def roofline_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
-    """A line for each operation, and the roofs."""
+    """Return a line for each operation, and the roofs."""
     roofline = roofline_of(run, part)
     if not roofline.kernels:
         return prose([NO_KERNELS], width)

@@ -51,7 +51,7 @@ class Stages:
         np.minimum.at(self._began, actor, start_ns)
 
     def depths(self) -> list[int]:
-        """The stage of each actor; -1 where messages go round in a circle."""
+        """Return the stage of each actor; -1 where messages go round in a circle."""
         is_behind = (self._arrived <= self._began) & (self._source >= 0) & (self._arrived < NEVER)
         source = np.where(is_behind, self._source, UNKNOWN).tolist()
         depth: dict[int, int] = {}
@@ -91,7 +91,7 @@ class Pass(NamedTuple):
 
 
 def named_pass(name: str | None) -> Pass | None:
-    """The pass that a kernel of this name belongs to."""
+    """Return the pass that a kernel of this name belongs to."""
     match = _NAME.match(name or "")
     return Pass(match[1], int(match[2]), int(match[3] or 0)) if match else None
 
@@ -125,7 +125,7 @@ class Exchange(NamedTuple):
 
     @property
     def is_collective(self) -> bool:
-        """Whether it is no message between two ranks."""
+        """Return whether it is no message between two ranks."""
         return self.kind not in SENDS
 
 
@@ -161,7 +161,7 @@ class PipelineSchedule(Struct, frozen=True, dict=True):
 
     @cached_property
     def exposed(self) -> float:
-        """The share in which they have only collectives under way."""
+        """Return the share in which they have only collectives under way."""
         return self._mean([row.exposed_ns for row in self.rows]) / max(self.makespan_ns, 1)
 
     @cached_property
@@ -182,7 +182,7 @@ class PipelineSchedule(Struct, frozen=True, dict=True):
 
     @cached_property
     def textbook_bubble(self) -> float | None:
-        """The share of such a pipeline's time in which it idles."""
+        """Return the share of such a pipeline's time in which it idles."""
         idle, busy = self.textbook_idle_ns, self._mean([row.busy_ns for row in self.rows])
         return idle / (idle + busy) if idle is not None and busy else None
 
@@ -210,8 +210,8 @@ class PipelineSchedule(Struct, frozen=True, dict=True):
 
 
 def schedule_of(run: RunDirectory, chosen: Mapping[int, str] | None = None) -> PipelineSchedule | None:
-    """The schedule; None if no kernel's name tells a pass. `chosen`: actors, each with ranks that it stands
-    for."""
+    """Return the schedule; None if no kernel's name tells a pass. `chosen`: actors, each with ranks that it
+    stands for."""
     first = next(run.batches("timeline", ("name",)), None)
     if first is None:
         return None
@@ -253,7 +253,7 @@ class _Reader:
 
     @property
     def has_passes(self) -> bool:
-        """Whether a kernel is of a pass."""
+        """Return whether a kernel is of a pass."""
         return bool((self.kernels[3] < len(self.works) - 1).any())
 
     def _take(self, batch: Any, kernels: list[tuple[Any, ...]], exchanges: list[tuple[Any, ...]]) -> None:
@@ -275,7 +275,7 @@ class _Reader:
         exchanges.append((actor[rows], times.moved[rows], end[rows], kind[rows]))
 
     def schedule(self) -> PipelineSchedule:
-        """Rows by stage, and in each by rank."""
+        """Return rows by stage, and in each by rank."""
         alike: dict[bytes, list[int]] = {}
         for actor in np.flatnonzero(self.is_shown).tolist():
             _, start, end, code = _of_actor(self.kernels, actor)

@@ -39,7 +39,7 @@ MEANING = {
 
 
 def schedule_of_run(run: RunDirectory, _: Selection, width: int) -> list[str]:
-    """All rows, or that there are none."""
+    """Return all rows, or that there are none."""
     schedule = schedule_of(run)
     return prose([NO_PASSES], width) if schedule is None else schedule_lines(schedule, width)
 
@@ -54,7 +54,7 @@ SCHEDULE = Forms(schedule_of_run, schedule_data)
 
 
 def schedule_lines(schedule: PipelineSchedule, width: int) -> list[str]:
-    """All rows in a given width, and what the characters mean."""
+    """Return all rows in a given width, and what the characters mean."""
     label = min(max(len("ranks"), *(len(row.ranks) for row in schedule.rows)), LABEL)
     columns = max(width - label - 9, 20)
     lines = [f"{'ranks':{label + columns + 1}}  bubble"]
@@ -113,7 +113,7 @@ def _block(block: WorkBlock) -> dict[str, Any]:
 
 
 def _work(row: ScheduleRow, schedule: PipelineSchedule, columns: int) -> str:
-    """Numbers where there is room for one and its direction; between passes, exposed collectives."""
+    """Return numbers where there is room for one and its direction; between passes, exposed collectives."""
     spans = ((start, end, COLLECTIVE) for start, end in row.exposed)
     line = [*_line(spans, schedule.makespan_ns, columns, IDLE)]
     for block in row.blocks:

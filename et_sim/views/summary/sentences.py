@@ -25,7 +25,7 @@ NAMED_BY = {"workload": ", named by the workload", "nobody": ", as none is named
 
 
 def makespan_text(summary: Mapping[str, Any]) -> str:
-    """The makespan, and what the corrected profile makes of it where that is known."""
+    """Return the makespan, and what the corrected profile makes of it where that is known."""
     makespan = summary["makespan_ns"]
     text = f"{format_ns(makespan)} ({makespan:,} ns)"
     other = summary["other_profile"]
@@ -68,7 +68,7 @@ def _reason(other: Mapping[str, Any], before: int | None) -> str:
 
 
 def _by_itself(correction: Mapping[str, Any], before: int | None) -> str:
-    """A correction, and what it does by itself."""
+    """Return a correction, and what it does by itself."""
     if correction["status"] != COMPLETE:
         return f"{correction['correction']} (alone: {correction['status']})"
     share = f" {_percent(before, correction['makespan_ns'])}" if before else ""
@@ -86,7 +86,7 @@ def _percent(before: int, after: int) -> str:
 
 
 def model_text(summary: Mapping[str, Any]) -> str:
-    """The network model, what its name does not say, and the profile."""
+    """Return the network model, what its name does not say, and the profile."""
     note = summary.get("model_note")
     in_brackets = f" ({note})" if note else ""
     return f"{summary['model']} network{in_brackets}, {profile_text(summary)}"
@@ -110,7 +110,7 @@ MOST_LETTERS = 24  # of a list of ranks
 
 
 def bottleneck_text(summary: dict[str, Any]) -> str:
-    """Empty if nothing was carried, or it was not counted."""
+    """Return empty if nothing was carried, or it was not counted."""
     bottleneck = summary["bottleneck"]
     if bottleneck is None:
         return ""
@@ -179,7 +179,7 @@ def software_text(software: dict[str, Any] | None) -> str:
 
 
 def throughput_text(throughput: dict[str, Any] | None) -> str:
-    """Empty where the workload does not say what a run of it does."""
+    """Return empty where the workload does not say what a run of it does."""
     if throughput is None:
         return ""
     parts = [
@@ -222,7 +222,7 @@ def per_million_tokens(summary: dict[str, Any], name: str) -> str:
 
 
 def packets_text(summary: dict[str, Any]) -> str:
-    """Empty if packets were not simulated."""
+    """Return empty if packets were not simulated."""
     packets = summary["packets"]
     if packets is None:
         return ""
@@ -244,7 +244,7 @@ def packets_text(summary: dict[str, Any]) -> str:
 
 
 def power_text(summary: dict[str, Any]) -> str:
-    """The cap on devices, and the clock that it leaves; empty where no kernel's draw is known."""
+    """Return the cap on devices, and the clock that it leaves; empty where no kernel's draw is known."""
     power = summary.get("power")
     if power is None or power["mean_clock"] is None:
         return ""
@@ -258,7 +258,7 @@ def power_text(summary: dict[str, Any]) -> str:
 
 
 def energy_text(summary: dict[str, Any]) -> str:
-    """Empty if the machine does not say what NPUs draw."""
+    """Return empty if the machine does not say what NPUs draw."""
     costs = summary["costs"]
     if costs is None or costs["joules"] is None:
         return ""
@@ -274,7 +274,7 @@ def energy_text(summary: dict[str, Any]) -> str:
 
 
 def price_text(summary: dict[str, Any]) -> str:
-    """Empty if the machine does not say what NPUs are let for."""
+    """Return empty if the machine does not say what NPUs are let for."""
     costs = summary["costs"]
     if costs is None or costs["price"] is None:
         return ""

@@ -200,7 +200,7 @@ def notes_of(run: RunDirectory) -> list[str]:
 
 
 def spread_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
-    """A line for each operation."""
+    """Return a line for each operation."""
     every = spreads(run, part)
     if not every:
         return prose([NOTHING], width)

@@ -13,7 +13,7 @@ from et_sim.views.view import Forms
 
 
 def stall_lines(run: RunDirectory, _: Selection, width: int) -> list[str]:
-    """The cause, who waits for what, the circle if there is one, near misses, and what to do."""
+    """Return the cause, who waits for what, the circle if there is one, near misses, and what to do."""
     stall = run.stall
     if stall is None:
         if run.summary["status"] == "out of memory":

@@ -47,7 +47,7 @@ def level_of(used: float) -> int:
 
 
 def level_names() -> list[str]:
-    """The steps of the scale."""
+    """Return the steps of the scale."""
     return ["nothing", *(f"up to {100 * most:g} %" for most in SCALE[1:]), f"over {100 * SCALE[-1]:g} %"]
 
 
@@ -123,13 +123,13 @@ def _most_used(topology: Topology, part: Selection, width: int) -> list[str]:
 
 
 def _order(topology: Topology) -> list[int]:
-    """Links that carried anything, the most used first."""
+    """Return links that carried anything, the most used first."""
     order = np.argsort(-topology.used, kind="stable")
     return [int(at) for at in order[topology.bytes[order] > 0].tolist()]
 
 
 def most_used_text(topology: Topology) -> str:
-    """The link that is used most, as a sentence."""
+    """Return the link that is used most, as a sentence."""
     order = _order(topology)
     if not order:
         return NOTHING_CARRIED

@@ -69,7 +69,7 @@ class WaitTables:
 
 
 def waits_of(run: RunDirectory, part: Selection = EVERYTHING) -> WaitTables:
-    """All three tables."""
+    """Return all three tables."""
     ranks = run.actors()["ranks"].to_pylist()
     entries = run.summary["per_rank"]
     names = [entry["ranks"] for entry in entries]

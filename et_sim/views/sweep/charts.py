@@ -33,7 +33,7 @@ from et_sim.views.text import cut
 
 
 def front_of(costs: Sequence[float], times: Sequence[float]) -> list[int]:
-    """Numbers of the rows on the Pareto front of two figures that are to be small, by rising costs.
+    """Return numbers of the rows on the Pareto front of two figures that are to be small, by rising costs.
 
     Of rows that are equal in both, the first one counts.
     """
@@ -89,7 +89,7 @@ class SweepContent:
 
     @cached_property
     def resources(self) -> tuple[SweepQuantity, ...]:
-        """Figures besides the makespan that cost something, and differ between points."""
+        """Return figures besides the makespan that cost something, and differ between points."""
         columns = set(self.sweep.table.column_names)
         usual = {quantity.column for quantity in (MAKESPAN, *RESOURCES)}
         sought = [quantity for quantity in self.objectives if quantity.column not in usual]
@@ -108,7 +108,7 @@ class SweepContent:
 
     @cached_property
     def search_front(self) -> tuple[int, ...]:
-        """The rows that a search found, in its order: no other one dominates them."""
+        """Return the rows that a search found, in its order: no other one dominates them."""
         if self.sweep.search is None:
             return ()
         places = {row[NUMBER]: place for place, row in enumerate(self.rows)}
@@ -119,7 +119,7 @@ class SweepContent:
         return quantity_scale(quantity, [row[quantity.column] for row in self.rows])
 
     def front(self, quantity: SweepQuantity) -> tuple[int, ...]:
-        """The rows that no other one beats in this figure and in makespan, by rising figure."""
+        """Return the rows that no other one beats in this figure and in makespan, by rising figure."""
         known = [row for row in range(len(self.rows)) if self.rows[row][quantity.column] is not None]
         costs = [self.rows[row][quantity.column] for row in known]
         places = front_of(costs, [self.rows[row][MAKESPAN.column] for row in known])
@@ -244,7 +244,9 @@ def _frame(scene: Scene, box: Box, x: Scale, y: Scale) -> None:
 
 
 def lines(box: Box, scales: Sequence[Scale], rows: Sequence[int]) -> str:
-    """The shape of rows across upright scales, equally far apart; what has no place on one is left out."""
+    """Return the shape of rows across upright scales, equally far apart; what has no place on one is left
+    out.
+    """
     paths: dict[str, None] = {}
     for row in rows:
         corners = [
@@ -261,7 +263,7 @@ HEIGHT, GAP, BELOW, ABOVE = 200, 84, 56, 24
 
 
 def sweep_picture(sweep: SweepDirectory) -> str:
-    """The SVG text."""
+    """Return the SVG text."""
     content = SweepContent(sweep)
     if not content.rows:
         raise UsageError(

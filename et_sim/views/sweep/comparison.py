@@ -31,7 +31,7 @@ class PointPair(Struct, frozen=True):
 
     @property
     def ratio(self) -> float:
-        """How many times as long B's makespan is; 1 unless both are known."""
+        """Return the number of times as long B's makespan is; 1 unless both are known."""
         return 1.0 if self.a_ns is None or self.b_ns is None else self.b_ns / max(self.a_ns, 1)
 
 
@@ -44,7 +44,7 @@ class SweepComparison(Struct, frozen=True):
     only_b: int
 
     def exceeds(self, threshold: float) -> bool:
-        """Whether any point of B is slower than A's by more than a share, or complete no more."""
+        """Return whether any point of B is slower than A's by more than a share, or complete no more."""
         return any(
             pair.ratio > 1 + threshold or (pair.a_ns is not None and pair.b_ns is None) for pair in self.pairs
         )
@@ -154,7 +154,7 @@ def _value(at: int, pair: PointPair) -> str:
 
 
 def _statuses(comparison: SweepComparison, top: int) -> list[str]:
-    """Points that became complete, or are so no more."""
+    """Return points that became complete, or are so no more."""
     differing = [
         pair for pair in comparison.pairs if COMPLETE in pair.statuses and len(set(pair.statuses)) > 1
     ]

@@ -31,7 +31,7 @@ class SweepDirectory(Struct, frozen=True):
 
     @property
     def spec(self) -> str:
-        """The file that describes it: beside the directory, if it is there."""
+        """Return the file that describes it: beside the directory, if it is there."""
         beside = self.path.parent / self.description
         return str(beside) if is_file(beside) else self.description
 
@@ -41,7 +41,7 @@ class SweepDirectory(Struct, frozen=True):
 
 
 def is_sweep(path: str | Path) -> bool:
-    """Whether a directory holds the table of a sweep."""
+    """Return whether a directory holds the table of a sweep."""
     return is_file(Path(path) / FILES[TABLE])
 
 

@@ -49,7 +49,7 @@ class SweepQuantity(Struct, frozen=True):
     is_price: bool = False
 
     def of(self, table: Any) -> SweepQuantity:
-        """The same in a sweep's table, which says what prices are in."""
+        """Return the same in a sweep's table, which says what prices are in."""
         if not self.is_price:
             return self
         currencies = sorted({currency for currency in table["currency"].to_pylist() if currency is not None})
@@ -81,12 +81,12 @@ RATES = (
 
 
 def are_numbers(rows: Sequence[Mapping[str, Any]], axis: str) -> bool:
-    """Whether all values of an axis are numbers."""
+    """Return whether all values of an axis are numbers."""
     return all(isinstance(row[axis], int | float) and not isinstance(row[axis], bool) for row in rows)
 
 
 def shown(value: Any) -> str:
-    """A value of an axis, as people read it."""
+    """Return a value of an axis, as people read it."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
@@ -95,7 +95,9 @@ def shown(value: Any) -> str:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value can be placed by its size: differences and factors of such numbers are numbers, too."""
+    """Return whether a value can be placed by its size: differences and factors of such numbers are numbers,
+    too.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return value == 0 or LEAST_SIZE < abs(value) < MOST_SIZE
@@ -143,7 +145,7 @@ def _listed(name: str, values: Sequence[Any], different: Sequence[Any]) -> Scale
 
 
 def _are_factors(different: Sequence[float]) -> bool:
-    """Whether numbers in order are spread more evenly by their factors than by their differences."""
+    """Return whether numbers in order are spread more evenly by their factors than by their differences."""
     if len(different) < 3 or different[0] <= 0:
         return False
     pairs = list(pairwise(different))
@@ -191,7 +193,7 @@ def _unit(size: float, base: int) -> float:
 
 
 def _round_step(span: float) -> float:
-    """The least of 1, 2, 5 times a power of ten that is not below `span`."""
+    """Return the least of 1, 2, 5 times a power of ten that is not below `span`."""
     power = 10.0 ** math.floor(math.log10(span))
     return next(digit * power for digit in (1, 2, 5, 10) if digit * power >= span * (1 - 1e-9))
 

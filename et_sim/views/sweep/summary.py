@@ -72,14 +72,14 @@ def effects_of(rows: Sequence[Mapping[str, Any]], axis: str) -> list[Effect]:
 
 
 def _ordered(rows: Sequence[Mapping[str, Any]], axis: str) -> list[Any]:
-    """Numbers by size, words as they come."""
+    """Return numbers by size, words as they come."""
     values = list(dict.fromkeys(row[axis] for row in rows))
     is_number = all(isinstance(value, int | float) for value in values)
     return sorted(values) if is_number else values
 
 
 def _spans(values: list[Any]) -> list[list[Any]]:
-    """Each by itself; of many numbers, neighbours together."""
+    """Return each by itself; of many numbers, neighbours together."""
     if len(values) <= MOST_VALUES or not all(isinstance(value, int | float) for value in values):
         return [[value] for value in values]
     cuts = [len(values) * part // PARTS for part in range(PARTS + 1)]
@@ -135,7 +135,7 @@ def sweep_text(sweep: SweepDirectory, top: int | None = None) -> str:
 
 
 def sweep_json(sweep: SweepDirectory, top: int | None = None) -> str:
-    """The same for programs; without `top`, all points."""
+    """Return the same for programs; without `top`, all points."""
     rows = sweep.table.to_pylist()
     done = complete(rows)
     best, in_order = done if top is None else done[: _top(top)], _in_order(done)
@@ -158,7 +158,7 @@ def sweep_json(sweep: SweepDirectory, top: int | None = None) -> str:
 
 
 def _as_json(first: Row, row: Row) -> dict[str, Any]:
-    """A point, and by how much it may be slower than the best one."""
+    """Return a point, and by how much it may be slower than the best one."""
     values = {name: value for name, value in row.items() if value is not None and name != MADE_OF}
     band = None if row is first else band_of_points(first, row)
     return values if band is None else {**values, "slower_by_band": band}
@@ -171,7 +171,7 @@ def _top(top: int | None) -> int:
 
 
 def complete(rows: Sequence[Row]) -> list[Row]:
-    """The fastest first; of equal ones, in the order of points."""
+    """Return the fastest first; of equal ones, in the order of points."""
     done = [row for row in rows if row["status"] == COMPLETE]
     return sorted(done, key=lambda row: (row["makespan_ns"], row[NUMBER]))
 
@@ -196,7 +196,7 @@ def run_name(row: Row) -> str:
 
 
 def is_kept(sweep: SweepDirectory, row: Row) -> bool:
-    """Whether that directory is there."""
+    """Return whether that directory is there."""
     return (sweep.path / RUNS / run_name(row)).is_dir()
 
 
@@ -219,7 +219,7 @@ def _figure(figures: Mapping[int, Sequence[str]], at: int, row: Row) -> str:
 
 
 def axis_columns(sweep: SweepDirectory, rows: Sequence[Row]) -> tuple[SheetColumn, ...]:
-    """A column for each axis, and numbers on the right."""
+    """Return a column for each axis, and numbers on the right."""
     return tuple(
         SheetColumn(
             axis,
@@ -333,7 +333,7 @@ def _failures(rows: Sequence[Row], most: int, width: int) -> list[str]:
 
 
 def front_rows(sweep: SweepDirectory, rows: Sequence[Row]) -> list[Row]:
-    """The best points, in their order."""
+    """Return the best points, in their order."""
     assert sweep.search is not None
     known = [
         row for row in rows if all(row[quantity.column] is not None for quantity in objectives_of(sweep))

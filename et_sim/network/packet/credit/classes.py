@@ -54,7 +54,7 @@ def order_of_links(fabric: GraphTables, ranks: int) -> tuple[Any, int]:
 
 
 def _most_ahead(fabric: GraphTables) -> int:
-    """The most links that leave one device."""
+    """Return the most links that leave one device."""
     return int(np.bincount(fabric.routes.source).max())
 
 
@@ -79,7 +79,7 @@ def _note_what_follows(fabric: GraphTables, ranks: int, follows: Any) -> None:
 
 
 def _upwards(follows: Any) -> Any:
-    """Numbers by the reverse order in which a depth-first search leaves links."""
+    """Return numbers by the reverse order in which a depth-first search leaves links."""
     links = len(follows)
     order, is_seen, left = np.zeros(links, np.int32), np.zeros(links, bool), links
     for first in range(links):

@@ -150,7 +150,7 @@ class CreditTables(Tables):
 
 
 def payload_of_packets(network: Network) -> int:
-    """Bytes of messages that a packet carries."""
+    """Return bytes of messages that a packet carries."""
     return (network.credits or Credits()).packet
 
 
@@ -174,7 +174,7 @@ def check(network: Network, most_bytes: int = 0) -> None:
 
 
 def tables(network: Network, _plan: Plan) -> CreditTables:
-    """All routers, idle."""
+    """Return all routers, idle."""
     on_graph = with_single_ways(network)
     credits = _credits(on_graph)
     hops = tables_of(on_graph, None)
@@ -213,7 +213,7 @@ def tables(network: Network, _plan: Plan) -> CreditTables:
 
 
 def with_queues(tables: CreditTables) -> CreditTables:
-    """The same, with a record of what is in the buffers at the ends of links."""
+    """Return the same, with a record of what is in the buffers at the ends of links."""
     links = tables.ports[: len(tables.waiting)]
     return replace(tables, queues=new_queues(links["source"], links["target"], pauses=False))
 
@@ -230,12 +230,12 @@ def _fifos(rows: int) -> Any:
 
 
 def _figures(on_graph: Network) -> Any:
-    """The bandwidth and the latency of each link of the graph."""
+    """Return the bandwidth and the latency of each link of the graph."""
     return graph.wired(on_graph).graph
 
 
 def _ports(on_graph: Network, hops: Any, order: Any, credits: Credits) -> Any:
-    """The links, the ways into them from NPUs, and the ways out of the network."""
+    """Return the links, the ways into them from NPUs, and the ways out of the network."""
     routes, links, figures = hops.fabric.graph.routes, len(hops.links), _figures(on_graph)
     ports = table(PORT, 2 * links + on_graph.ranks)
     ports["head"] = ports["tail"] = ports["asked_channel"] = ports["turn"] = NONE
@@ -272,7 +272,9 @@ def _channels(ports: Any, classes: int, credits: Credits) -> tuple[Any, Any]:
 
 
 def grown(tables: CreditTables, rows: int) -> CreditTables:
-    """The tables with room for this many more flits, besides those that a router may send in one cycle."""
+    """Return the tables with room for this many more flits, besides those that a router may send in one
+    cycle.
+    """
     settings = tables.settings[0]
     wanted = rows + int(settings.most_ports)
     if settings.free_flits.rows >= wanted:
@@ -281,7 +283,7 @@ def grown(tables: CreditTables, rows: int) -> CreditTables:
 
 
 def resources(network: Network, _plan: Plan) -> ResourceTable:
-    """Every link, with what it can carry in whole cycles and with its places for flits."""
+    """Return every link, with what it can carry in whole cycles and with its places for flits."""
     on_graph = with_single_ways(network)
     links, figures = graph.link_resources(on_graph), _figures(on_graph)
     most = most_carried(_credits(on_graph), figures.bytes_per_ns, figures.latency_ns)
@@ -298,7 +300,9 @@ def path_keys(_network: Network, *, whole: bool) -> None:
 
 
 def needs(_network: Network) -> Needs:
-    """A row of the message pool for each message; an event when it has left, and perhaps a new plan."""
+    """Return a row of the message pool for each message; an event when it has left, and perhaps a new
+    plan.
+    """
     return Needs(causal_events=4, record=MESSAGE, events=3)
 
 

@@ -37,7 +37,7 @@ def time_of(run: Run, cycle: int) -> int:
 
 @works_on_tables
 def now_ps(network: Any, cycle: int) -> int:
-    """The same in picoseconds."""
+    """Return the same in picoseconds."""
     return int(cycle * network.settings[0].cycle_ps)
 
 
@@ -50,7 +50,7 @@ def cycle_length(run: Run) -> float:
 
 @works_on_tables
 def cycle_of(run: Run, time: int) -> int:
-    """The first cycle that does not begin before a time."""
+    """Return the first cycle that does not begin before a time."""
     settings = run.network.settings[0]
     length = settings.cycle_ps * settings.units
     return (time * PS_PER_NS + length - 1) // length
@@ -211,7 +211,7 @@ def _propose(run: Run, port_row: int, at: int, cycle: int) -> int:
 
 @works_on_tables
 def _can_go_on(run: Run, row: int, cycle: int) -> int:
-    """The cycle in which the next flit of a channel may go on, as far as that is known."""
+    """Return the cycle in which the next flit of a channel may go on, as far as that is known."""
     network = run.network
     channel = network.channels[row]
     here = channel.begins_at
@@ -264,7 +264,7 @@ def _ask(network: Any, port_row: int, row: int, before: int, at: int) -> None:
 
 @works_on_tables
 def _is_sooner(turn: int, first: int, second: int) -> bool:
-    """Whether one incoming port comes before another, counted from the one after the last turn."""
+    """Return whether one incoming port comes before another, counted from the one after the last turn."""
     if (first > turn) != (second > turn):
         return first > turn
     return first < second

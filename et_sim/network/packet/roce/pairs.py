@@ -38,7 +38,7 @@ from et_sim.network.packet.roce.control import AGAIN, TIMERS, acknowledged, begi
 
 @works_on_tables
 def wants_port(network: Any, port_row: int) -> bool:
-    """Whether something may be to be sent when a port is free."""
+    """Return whether something may be to be sent when a port is free."""
     nic = network.transport.nics[port_row]
     return bool(nic.count > 0 or nic.answers.head != NONE)
 
@@ -61,7 +61,7 @@ def queue_answer(network: Any, port_row: int, packet_row: int) -> None:
 
 @works_on_tables
 def next_packet(network: Any, port_row: int) -> int:
-    """The packet that a host sends next over a port, which is free; NONE: none."""
+    """Return the packet that a host sends next over a port, which is free; NONE: none."""
     transport, port = network.transport, network.ports[port_row]
     nic, rules = transport.nics[port_row], transport.rules[0]
     if nic.answers.head != NONE and (port.is_paused == 0 or rules.answers_pass):
@@ -75,7 +75,7 @@ def next_packet(network: Any, port_row: int) -> int:
 
 @works_on_tables
 def _pair_in_turn(network: Any, port_row: int) -> int:
-    """The next pair that may send; those that are done and were looked at are forgotten."""
+    """Return the next pair that may send; those that are done and were looked at are forgotten."""
     pairs, nic = network.transport.pairs, network.transport.nics[port_row]
     if nic.count == 0:
         return NONE
@@ -103,7 +103,7 @@ def _pair_in_turn(network: Any, port_row: int) -> int:
 
 @works_on_tables
 def _after_last(network: Any, nic: Any) -> tuple[int, int]:
-    """The pair behind the one that sent last: its number, and its row."""
+    """Return the pair behind the one that sent last: its number, and its row."""
     pairs, at, row = network.transport.pairs, nic.last, nic.last_row
     if row == NONE:  # pairs before it are gone, perhaps itself; its number counts, round and round
         at, row = at % nic.count, nic.head
@@ -197,7 +197,7 @@ def _wake_later(network: Any, port_row: int) -> None:
 
 @works_on_tables
 def _packet_of(network: Any, port_row: int, row: int) -> int:
-    """The next packet of a pair; the pair then waits as its rate wants it."""
+    """Return the next packet of a pair; the pair then waits as its rate wants it."""
     transport, flow = network.transport, network.flows[row]
     pair, rules, state = transport.pairs[row], transport.rules[0], network.state[0]
     window_held(network, row, pair.next_ps)
@@ -228,7 +228,7 @@ def _packet_of(network: Any, port_row: int, row: int) -> int:
 
 @works_on_tables
 def timer_of(row: int) -> int:
-    """The one that rings when a pair has waited too long."""
+    """Return the one that rings when a pair has waited too long."""
     return row * TIMERS + AGAIN
 
 
@@ -363,7 +363,7 @@ def _answer_received(network: Any, packet_row: int) -> None:
 
 @works_on_tables
 def sends_nothing(_network: Any, timer: int) -> bool:
-    """Whether a timer only sets rates."""
+    """Return whether a timer only sets rates."""
     return bool(timer % TIMERS != AGAIN)
 
 

@@ -49,7 +49,7 @@ def counts_as(network: Any, messages: Any, row: int) -> None:
 
 @works_on_tables
 def _is_counted_with(first: Any, second: Any) -> bool:
-    """Whether messages of one rank are of the same size, to the same member, and of the same chunk."""
+    """Return whether messages of one rank are of the same size, to the same member, and of the same chunk."""
     return bool(
         second.kind == STEP
         and second.target == first.target
@@ -64,14 +64,16 @@ PER_NIC, PER_PAIR = 4, 14
 
 @works_on_tables
 def may_repeat(network: Any) -> bool:
-    """Whether rates do not follow how long packets take; DCQCN's do not as long as nothing is marked."""
+    """Return whether rates do not follow how long packets take; DCQCN's do not as long as nothing is
+    marked.
+    """
     control = network.transport.rules[0].algorithm
     return bool(control in (NO_CONTROL, DCQCN))
 
 
 @works_on_tables
 def position_of(network: Any, row: int) -> int:
-    """The next byte of a message that is sent."""
+    """Return the next byte of a message that is sent."""
     return int(network.transport.pairs[row].sent)
 
 
@@ -192,7 +194,7 @@ def new_tables(protocol: Protocol, ports: int, longest_ps: int, most_bytes: int)
 
 
 def grown(tables: RoceTables, packets: Any, flows: Any, _spare: int) -> RoceTables:
-    """The tables with room for these packets and flows."""
+    """Return the tables with room for these packets and flows."""
     hops = MOST_HOPS if tables.rules[0].algorithm == HPCC else 0
     return replace(
         tables,

@@ -67,7 +67,7 @@ def bucket_of(transport: Any, source: int, target: int) -> int:
 
 @works_on_tables
 def _flow_of_connection(network: Any, like: int) -> int:
-    """A flow without a message that takes the way of another one."""
+    """Return a flow without a message that takes the way of another one."""
     flows, ways, stride = network.flows, network.ways, network.stride[0]
     row = take_row(flows, network.state[0].free_flows)
     flow, other = flows[row], flows[like]

@@ -206,7 +206,7 @@ def was_acknowledged(network: Any, row: int, packets: int, is_marked: bool) -> N
 
 @works_on_tables
 def reduced(network: Any, row: int, flight: int) -> int:
-    """The window after a loss or a mark, where these bytes are under way."""
+    """Return the window after a loss or a mark, where these bytes are under way."""
     connection, rules = network.transport.connections[row], network.transport.rules[0]
     if rules.control == NEWRENO:
         return max(2 * rules.payload, flight // 2)

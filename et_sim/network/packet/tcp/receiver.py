@@ -187,7 +187,7 @@ def timer_rings(network: Any, timer: int) -> None:
 
 @works_on_tables
 def sends_nothing(network: Any, timer: int) -> bool:
-    """Whether a timer waits for acknowledgements that have come since it was set."""
+    """Return whether a timer waits for acknowledgements that have come since it was set."""
     connection = network.transport.connections[timer // TIMERS]
     return bool(timer % TIMERS == RESEND and connection.deadline_ps == NEVER)
 

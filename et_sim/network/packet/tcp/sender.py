@@ -24,7 +24,7 @@ from et_sim.network.packet.tcp.records import MORE, OPEN, RECOVERY, RESEND, TELL
 
 @works_on_tables
 def with_range(network: Any, first: int, begin: int, end: int) -> tuple[int, int]:
-    """A list to which a range is added, and the row of the range that now has it."""
+    """Return a list to which a range is added, and the row of the range that now has it."""
     ranges = network.transport.ranges
     before, row = NONE, first
     while row != NONE and ranges[row].end < begin:
@@ -48,7 +48,7 @@ def with_range(network: Any, first: int, begin: int, end: int) -> tuple[int, int
 
 @works_on_tables
 def without_below(network: Any, first: int, position: int) -> int:
-    """A list without what is below a position."""
+    """Return a list without what is below a position."""
     ranges = network.transport.ranges
     row = first
     while row != NONE and ranges[row].end <= position:
@@ -81,7 +81,7 @@ def _new_range(network: Any, begin: int, end: int, after: int) -> int:
 
 @works_on_tables
 def wants_port(network: Any, port_row: int) -> bool:
-    """Whether something is to be sent when a port is free."""
+    """Return whether something is to be sent when a port is free."""
     nic = network.transport.nics[port_row]
     return bool(nic.head != NONE or nic.answers.head != NONE)
 
@@ -112,7 +112,7 @@ def _queue_in_turn(network: Any, port_row: int, packet_row: int) -> None:
 
 @works_on_tables
 def next_packet(network: Any, port_row: int) -> int:
-    """The packet that a host sends next over a port, which is free; NONE: none."""
+    """Return the packet that a host sends next over a port, which is free; NONE: none."""
     transport, port = network.transport, network.ports[port_row]
     nic = transport.nics[port_row]
     if port.is_paused:
@@ -143,7 +143,7 @@ def _first_of_queue(network: Any, port_row: int, queue: Any) -> int:
 
 @works_on_tables
 def _cut(network: Any, port_row: int, row: int) -> int:
-    """The first packet's worth of bytes that wait together; the same row if it is all."""
+    """Return the first packet's worth of bytes that wait together; the same row if it is all."""
     packet, rules = network.packets[row], network.transport.rules[0]
     if packet.kind != DATA or packet.payload == 0:
         return row
@@ -271,7 +271,7 @@ def _limit(network: Any, connection: Any) -> int:
 
 @works_on_tables
 def under_way(network: Any, row: int) -> int:
-    """Bytes that are thought to be in the network."""
+    """Return bytes that are thought to be in the network."""
     connection = network.transport.connections[row]
     first = connection.acknowledged
     count = connection.sent - first
@@ -291,7 +291,7 @@ def under_way(network: Any, row: int) -> int:
 
 @works_on_tables
 def next_lost(network: Any, row: int, is_any: bool) -> int:
-    """The first byte that is lost, or of those that may be, and was not sent again; NONE: none is."""
+    """Return the first byte that is lost, or of those that may be, and was not sent again; NONE: none is."""
     transport = network.transport
     connection, ranges = transport.connections[row], transport.ranges
     position = max(connection.acknowledged, connection.again)

@@ -123,7 +123,7 @@ def new_tables(protocol: Protocol, ports: int, ranks: int) -> TcpTables:
 
 
 def grown(tables: TcpTables, packets: Any, flows: Any, spare: int) -> TcpTables:
-    """The tables with room for these packets, flows and more ranges."""
+    """Return the tables with room for these packets, flows and more ranges."""
     ranges, free = tables.ranges, tables.free_ranges[0]
     if free.rows < spare:
         ranges = grow_pool(ranges, free, spare)
@@ -133,7 +133,7 @@ def grown(tables: TcpTables, packets: Any, flows: Any, spare: int) -> TcpTables:
 
 
 def _with_flows(tables: TcpTables, flows: Any) -> TcpTables:
-    """The tables with room for these flows; connections get more buckets."""
+    """Return the tables with room for these flows; connections get more buckets."""
     larger = {name: longer(getattr(tables, name), len(flows)) for name in ("connections", "pieces")}
     buckets = np.full(1 << max(len(flows) - 1, 1).bit_length(), NONE, np.int32)
     grown = replace(tables, buckets=buckets, **larger)
