@@ -1,4 +1,4 @@
-"""Rules for words of docstrings, comments and messages; `python -m tests.language.wording FOLDER…` lists faults."""
+"""Rules for docstrings, comments and messages; `python -m tests.language.wording FOLDER…` lists faults."""
 
 from __future__ import annotations
 
