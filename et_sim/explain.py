@@ -15,6 +15,7 @@ from et_sim.basics.errors import UsageError, did_you_mean
 from et_sim.documents.keys import Key, show
 from et_sim.documents.keys_without_effect import UNUSED_KEYS
 from et_sim.documents.kinds import CHOICE, TEXT
+from et_sim.glossary import terms
 from et_sim.machine.corrections import CORRECTION_NOTES, Correction, Profile, behaviour_of
 from et_sim.reference_page import GROUPS, SYSTEM, TABLES
 from et_sim.tables.rank_tables import ACTORS
@@ -108,7 +109,7 @@ class Option(Struct, frozen=True):
 
 def all_meanings(options: Iterable[Option]) -> list[Meaning]:
     """In the order in which they are listed."""
-    words = *_of_options(options), *_of_parts(), *_of_lines()
+    words = *_of_options(options), *_of_parts(), *_of_lines(), *_of_terms()
     return [*of_keys(), *of_corrections(), *words, *_of_tables()]
 
 
@@ -205,6 +206,11 @@ def _of_lines() -> Iterator[Meaning]:
         {"example": "jobs: [ { name: a, workload: step, npus: 0-7 }, { name: b, workload: more } ]"},
         ("job-file",),
     )
+
+
+def _of_terms() -> Iterator[Meaning]:
+    for term in terms():
+        yield Meaning(term.name, "word", "summaries, tables, pages", term.text, also=term.also)
 
 
 def _of_tables() -> Iterator[Meaning]:

@@ -80,7 +80,8 @@ ALLOWED: dict[str, set[str]] = {
     },
     "doctor": {"api", "fold.path_keys", "machine", "network.registry", "run", "trace"},
     "reference_page": {"jobs", "machine", "sweeps", "trace", "workloads"},
-    "explain": {"machine", "reference_page", "tables", "views.summary.parts"},
+    "glossary": set(),
+    "explain": {"glossary", "machine", "reference_page", "tables", "views.summary.parts"},
     "cli": {
         "api",
         "calibrate",

@@ -10,7 +10,7 @@ import pytest
 import timeline_page
 from transcripts import REPOSITORY
 
-from et_sim import reference_page
+from et_sim import glossary, reference_page
 from et_sim.tables.declaration import Column
 
 WITHIN = 0.065  # of the link model, where the library runs what is simulated
@@ -26,6 +26,7 @@ WITHIN = 0.065  # of the link model, where the library runs what is simulated
             reference_page.configuration_page,
             "-m et_sim.reference_page docs/configuration.md",
         ),
+        ("glossary.md", glossary.page, "-m et_sim.glossary docs/glossary.md"),
         pytest.param("dgx-1.md", dgx_1_page.page, "tests/docs/dgx_1_page.py", marks=pytest.mark.deep),
     ],
 )

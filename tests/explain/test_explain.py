@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from et_sim import views
+from et_sim.basics.errors import UsageError
 from et_sim.cli import main
 from et_sim.documents.keys_without_effect import UNUSED_KEYS
+from et_sim.explain import Meaning, find
 from et_sim.machine.corrections import Correction
 from et_sim.reference_page import TABLES
 from et_sim.tables.registry import all_tables
@@ -33,6 +40,37 @@ def test_every_declared_word_is_found(told: Any) -> None:
     assert {table.name for table in all_tables()} <= names
     assert {column.name for table in all_tables() for column in table.columns} <= names
     assert {part.text for part in PARTS} | {"--no-fold", "--perfetto", "--top"} <= names
+
+
+def _printed() -> Iterator[str]:
+    """Yield the headings of tables and the names of lines that views print."""
+    for path in Path(views.__path__[0]).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("SheetColumn", "fact"):
+                first = node.args[0] if node.args else None
+            elif (
+                isinstance(node, ast.Tuple)
+                and path.name in ("facts.py", "serving.py")
+                and len(node.elts) == 2
+            ):
+                first = node.elts[0]
+            else:
+                continue
+            if isinstance(first, ast.Constant) and isinstance(first.value, str) and "_" not in first.value:
+                yield first.value
+
+
+def test_every_word_that_views_print_is_found(told: Any) -> None:
+    meanings = [Meaning(**meaning) for meaning in told()]
+    words = {word for word in _printed() if re.search("[a-zA-Z]", word)}
+    assert len(words) > 100
+    missing = []
+    for word in sorted(words):
+        try:
+            find(word, meanings)
+        except UsageError:
+            missing.append(word)
+    assert missing == []
 
 
 def test_options_that_help_does_not_show_are_not_explained(told: Any) -> None:
