@@ -140,7 +140,7 @@ loggops: { npus: 8, L: 2500, o: 1500, g: 1000, G: 6, O: 0, S: 65535 }
 ```
 
 A network file with the one key `loggops` is for `--network-model loggops`, and for no other; see
-[networks](networks.md#loggops):
+[networks](network-models.md#loggops):
 """
 
 _CREDITS = """
@@ -245,7 +245,7 @@ _SYSTEM = """
 ```
 
 Algorithm names: `ring`, `direct`, `direct<W>` with a window of W messages (`direct4`), `halvingDoubling`,
-`doubleBinaryTree`, `inNetwork`, which leaves the work to [switches](networks.md#switches-that-reduce), and
+`doubleBinaryTree`, `inNetwork`, which leaves the work to [switches](network-features.md#switches-that-reduce), and
 `oneRing`, `oneDirect`, `oneDirect<W>`, `oneHalvingDoubling`, which take all NPUs as one dimension.
 A list with more entries than the network has dimensions is an error. With fewer, the
 remaining dimensions are not used by that collective, and a warning says so; in the corrected profile, a

@@ -72,7 +72,7 @@ CREDITS_KEY = Key(
     "credits",
     OBJECT,
     "Links carry flits for which there is a place at the other end, on the packet model; see "
-    "[networks](networks.md#credits).",
+    "[networks](network-features.md#credits).",
     "In files of Garnet.",
     choices=tuple(key.name for key in keys_of(Credits)),
 )

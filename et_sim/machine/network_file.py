@@ -61,7 +61,7 @@ LINKS_KEY = Key(
 IN_NETWORK_KEY = Key(
     "in-network",
     OBJECTS,
-    "Dimensions whose [switches reduce](networks.md#switches-that-reduce), for the algorithm `inNetwork`.",
+    "Dimensions whose [switches reduce](network-features.md#switches-that-reduce), for the algorithm `inNetwork`.",
     "Not known there.",
     choices=tuple(key.name for key in IN_NETWORK_KEYS),
 )
@@ -224,7 +224,7 @@ def _check_lengths(lists: dict[str, list[Any]], source: Section) -> None:
 LOGGOPS_KEY = Key(
     "loggops",
     OBJECT,
-    "Constants of the [LogGOPS model](networks.md#loggops), in place of all other keys.",
+    "Constants of the [LogGOPS model](network-models.md#loggops), in place of all other keys.",
     "Not known there.",
     choices=tuple(key.name for key in keys_of(LogGops)),
 )

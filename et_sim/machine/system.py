@@ -203,7 +203,7 @@ class Implementations:
     all_to_all: tuple[str, ...] | None = _implementation("all-to-all")
     broadcast: tuple[str, ...] | None = choice(  # without: a tree
         "How broadcasts are done: over a `tree` of their members, or `inNetwork`, by "
-        "[switches that reduce](networks.md#switches-that-reduce), where these reach all members.",
+        "[switches that reduce](network-features.md#switches-that-reduce), where these reach all members.",
         None,
         name="broadcast-implementation",
         reference="Not known there; without the key: `tree`.",

@@ -20,13 +20,23 @@ PAGES = [
 ]
 # Small cases of many kinds of engine: to interpret them, but for views, takes less than to compile these.
 INTERPRETED = (
-    *("converting.md", "dgx-1.md", "jobs.md", "memory.md", "networks.md", "packet.md", "running.md"),
+    *("converting.md", "dgx-1.md", "jobs.md", "memory.md", "networks.md", "network-models.md", "packet.md"),
+    *("network-features.md", "running.md"),
     *("streams.md", "uneven-machines.md"),
 )
 LONG = (
     *("README.md", "astra-1.0.md", "calibrating.md", "collectives.md", "comparing.md", "converting.md"),
     *("cookbook.md", "critical-path.md", "dgx-1.md", "editing.md", "jobs.md"),
-    *("extending.md", "first-steps.md", "inference.md", "machines.md", "memory.md", "networks.md"),
+    *(
+        "extending.md",
+        "first-steps.md",
+        "inference.md",
+        "machines.md",
+        "memory.md",
+        "networks.md",
+        "network-models.md",
+    ),
+    *("network-features.md", "network-files.md"),
     *("packet.md", "pictures.md", "profiles.md", "pytorch.md", "running.md", "search.md"),
     *("streams.md", "sweeps.md", "training.md", "uneven-machines.md", "what-if.md"),
 )

@@ -17,7 +17,7 @@ from et_sim.timeline import write_run
 from et_sim.views.summary.sentences import scope_text
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
-NETWORKS_PAGE = Path(__file__).parents[3] / "docs" / "networks.md"
+NETWORKS_PAGE = Path(__file__).parents[3] / "docs" / "network-models.md"
 
 
 def scope_of(model: str, system: dict[str, Any] = FIFO_RING, ranks: int = 2, **options: Any) -> Any:
