@@ -54,6 +54,7 @@ def test_the_page_shows_every_plan_and_its_commands(plans: ModuleType) -> None:
             assert command in shown
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("warm_engine")
 @pytest.mark.parametrize("number", CHEAPEST)
 def test_the_page_shows_what_the_cheapest_plans_come_to(plans: ModuleType, number: int) -> None:
