@@ -2,11 +2,9 @@
 
 Numba optimises every compiled function by itself, turns it into machine code and links a copy into each of
 its callers. Here, helpers are left as intermediate code. The entry function is linked with all of them, once;
-what it does not call after inlining is dropped, and machine code is made of the rest. Passes for features of
-Python that compiled functions do not use (closures, `with`, unrolled literals, array expressions) are
-left out, and so are long names of symbols.
-
-Not here: which functions are compiled (`build`), and what else Numba is spared (`shortcuts`).
+functions that it does not call after inlining are dropped, and machine code is made of the rest. Passes for
+features of Python that compiled functions do not use (closures, `with`, unrolled literals, array expressions)
+are left out, and so are long names of symbols.
 """
 
 from __future__ import annotations
@@ -46,9 +44,9 @@ _TELL: ContextVar[tuple[Callable[[int], None], int]] = ContextVar("tell", defaul
 def compiling_once(
     function: Any, arguments: tuple[Any, ...], tell: Callable[[float], None]
 ) -> Iterator[None]:
-    """Meanwhile, Numba is spared work, and compiles only what can be reached from a function.
+    """Save Numba work within the context, and compile only functions that can be reached from one.
 
-    `tell` gets the share of its helpers that are compiled, with each of them.
+    `tell` gets the share of helpers that are compiled, after each of them.
     """
     reachable = Reachable()
     tokens = _TELL.set((lambda _: None, 0)), _REACHABLE.set(reachable)
@@ -64,7 +62,7 @@ def compiling_once(
 
 @register_pass(mutates_CFG=True, analysis_only=False)
 class _TranslateReachable(TranslateByteCode):
-    """Translates what can be reached of a function."""
+    """A pass that translates the reachable parts of a function."""
 
     _name = "translate_reachable"
 
@@ -76,7 +74,7 @@ class _TranslateReachable(TranslateByteCode):
 
 @register_pass(mutates_CFG=True, analysis_only=False)
 class _LowerHelper(NativeLowering):
-    """Lowers a helper to intermediate code and stops there."""
+    """A pass that lowers a helper to intermediate code and stops there."""
 
     _name = "lower_helper"
     lowering_class = LeanHelperLower
@@ -110,7 +108,7 @@ class _LowerHelper(NativeLowering):
 
 @register_pass(mutates_CFG=True, analysis_only=False)
 class _LowerEntry(_LowerHelper):
-    """Lowers an entry function, and makes machine code of it and all its helpers."""
+    """A pass that lowers an entry function, and makes machine code of it and all its helpers."""
 
     _name = "lower_entry"
     lowering_class = LeanLower
@@ -149,7 +147,7 @@ class HelperCompiler(CompilerBase):
 
 
 class EntryCompiler(HelperCompiler):
-    """The compiler of entry functions, likewise; what they make is intermediate code, optimised."""
+    """The compiler of entry functions, likewise; the result is optimised intermediate code."""
 
     lowering = _LowerEntry
 
@@ -159,7 +157,7 @@ def _nothing(*_arguments: Any, **_named: Any) -> None:
 
 
 def _short_name(name: str, kinds: Any, *, abi_tags: Any = (), uid: Any = None) -> str:
-    """Return a symbol for a function and its types: Numba spells types out, and those of tables are long."""
+    """Return a short symbol for a function and its types: Numba's names of tables are long."""
     told = f"{name}\0{kinds}\0{abi_tags}\0{uid}"
     return f"{name.rpartition('.')[2]}.{hashlib.sha256(told.encode()).hexdigest()[:16]}"
 
@@ -173,7 +171,7 @@ def _to_link(library: Any) -> Any:
 
 
 def _all_helpers(library: Any) -> list[Any]:
-    """What a library calls, itself or by others, in a fixed order."""
+    """Return all functions that a library calls, directly or indirectly, in a fixed order."""
     found: dict[Any, None] = {}
     left = [library]
     while left:
@@ -198,7 +196,7 @@ def _optimise(library: Any) -> None:
 
 
 def _no_executable(library: Any, description: Any, environment: Any) -> Any:
-    """What names a helper among the compiled functions; calling it from Python is not possible."""
+    """Return a name for a helper among the compiled functions; Python cannot call it."""
     library.finalize()
     name = description.qualname.split(".")[-1]
     module = description.lookup_module()

@@ -1,4 +1,4 @@
-"""Says on stderr that machine code is not there yet: in a line, or with a bar while a command waits."""
+"""Status of compiling on stderr: a line, or a bar while a command waits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HOW_OFTEN = "once for this version and kind of run"
 
 
 class CompileStatus:
-    """Watches compiling on behalf of a command (`entry_points.CompileWatch`)."""
+    """The status of compiling for a command (`entry_points.CompileWatch`)."""
 
     def __init__(self, program: str, status: StatusLine | None = None) -> None:
         self._program = program
@@ -22,13 +22,13 @@ class CompileStatus:
         self._estimate = Estimate()
 
     def compiling(self, _what: str) -> None:
-        """Machine code is being made in the background; said once, whatever it is for."""
+        """Report once that machine code is being made in the background."""
         if not self._has_told:
             self._has_told = True
             self._line("not compiled yet: interpreted until it is compiled in the background")
 
     def waiting(self, what: str, share: float, seconds: float) -> None:
-        """A call waits for it; `share` of the work is done, after so many seconds."""
+        """Report that a call waits for machine code, the completed share and the seconds so far."""
         self._estimate.add(share, seconds)
         if seconds < self._next_seconds:
             return
@@ -41,13 +41,13 @@ class CompileStatus:
         self._status.show(Status(plain, f"compiling {what}", share, seconds, left, HOW_OFTEN))
 
     def compiled(self) -> None:
-        """The wait is over."""
+        """End the report of a wait."""
         self._next_seconds = 0.0
         self._estimate = Estimate()
         self._status.clear()
 
     def failed(self, what: str, reason: str) -> None:
-        """There will be none: everything is interpreted."""
+        """Report that there will be no machine code, so that everything is interpreted."""
         self._line(f"{what}: interpreted, not compiled, which takes longer: {reason}")
 
     def _line(self, text: str) -> None:
