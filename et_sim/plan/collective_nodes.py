@@ -1,7 +1,4 @@
-"""Collective nodes of a template -> requests: which collective each one is, with which algorithm.
-
-Not here: what a request becomes (`collective_lowering`).
-"""
+"""Collective nodes of a template -> requests for collectives, with their algorithms."""
 
 from __future__ import annotations
 
@@ -28,11 +25,11 @@ from et_sim.trace.stack import Stack
 
 NATIVE, UNSAID, ALONE = -1, -1, -1
 SIZE, GROUP = 1, 3  # among the columns of a signature
-NO_ROOT = -(2**40)  # is no rank that a trace can name
+NO_ROOT = -(2**40)  # no rank that a trace can name
 
 
 class CustomChoice:
-    """Which collectives run a custom program: named by node, else by collective type."""
+    """The choice of custom programs for collectives: by node, else by collective type."""
 
     def __init__(self, system: System, by_node: dict[int, str]) -> None:
         self._by_kind = {CollectiveKind[k.upper()]: p for k, p in system.custom_implementations.items()}
@@ -40,7 +37,7 @@ class CustomChoice:
         self.prefixes = tuple(dict.fromkeys([*by_node.values(), *self._by_kind.values()]))
 
     def codes(self, trace: Trace, rows: Any, template: Any) -> Any:
-        """Per row, which is of a template, the number of its prefix, or NATIVE.
+        """Return for each row the number of its prefix, or NATIVE.
 
         A listed group settles on the algorithm of its first collective of a type, as the reference does.
         """
@@ -62,12 +59,12 @@ class CustomChoice:
 
 
 class _Alike(NamedTuple):
-    """What distinguishes collectives of templates."""
+    """The properties that distinguish collectives of templates."""
 
     kind: int
     size: int
     priority: int
-    group: int  # number of its name, and of the datatype
+    group: int  # index of the group's name; `datatype` likewise
     dims: int
     involved: int
     code: int
@@ -77,12 +74,12 @@ class _Alike(NamedTuple):
 
 
 class _Lowered(NamedTuple):
-    """What became of collectives that are alike."""
+    """The result of lowering collectives that are alike."""
 
     request: CollectiveRequest
-    row: int | None  # None: nobody has to move anything
+    row: int | None  # None: no bytes have to move
     group: str
-    is_rule: bool  # the group is another one for other ranks
+    is_rule: bool  # other ranks have another group of that name
 
 
 def lower_collectives(
@@ -94,9 +91,10 @@ def lower_collectives(
     custom: CustomChoice,
     places: Sequence[str],
 ) -> list[list[str]]:
-    """Point collective nodes at their rows; returns the names of the groups that each template uses.
+    """Set the rows of collective nodes; return the names of the groups that each template uses.
 
-    `lowest`: of each template, any rank that runs it; to the others, a name means a group of that shape, too.
+    `lowest` has any rank that runs each template; for the others, a name stands for a group of the same
+    shape.
     """
     trace = stack.trace
     used: list[list[str]] = [[] for _ in stack.heads]
@@ -183,7 +181,7 @@ def _lower(
     if is_rule and (alike.code != NATIVE or alike.root != NO_ROOT):
         subject = "runs a custom collective" if alike.code != NATIVE else f"names the root {alike.root}"
         raise TraceError(
-            f"{node} {subject} in group {group!r}, which is another one for other ranks",
+            f"{node} {subject} in group {group!r}, which has other members on other ranks",
             place=place,
             remedy="expand the workload to a file per rank (et-convert expand)",
         )
@@ -210,7 +208,7 @@ def _lower(
 
 
 def _exchanges(stack: Stack, rows: Any, template: Any, collectives: CollectiveTables) -> Any:
-    """Of each, the number of its exchange."""
+    """Return the number of the exchange of each row."""
     exchange_of_row = np.full(len(rows), PLAIN, np.int64)
     for number in collectives.exchanges.templates:
         if number in stack.numbers:
@@ -221,7 +219,7 @@ def _exchanges(stack: Stack, rows: Any, template: Any, collectives: CollectiveTa
 
 
 def _planned_before(trace: Trace, rows: Any, template: Any, collectives: CollectiveTables) -> Any:
-    """Of collectives that wait for nothing: how many come before; only Themis in ASTRA-sim 1.0 minds.
+    """Return how many collectives without parents come before each such collective; only Themis needs it.
 
     All others are planned alone.
     """
@@ -244,7 +242,7 @@ def _count_like(nodes: Any, rows: Any, template: Any) -> None:
 
 
 def _signature(trace: Trace, rows: Any, template: Any, custom: CustomChoice) -> Any:
-    """What distinguishes collectives, a column of integers each."""
+    """Return the properties that distinguish collectives, a column of integers each."""
     says_involved = trace.has("involved_dim", rows)
     columns = (
         _operations(trace, rows),
@@ -260,9 +258,7 @@ def _signature(trace: Trace, rows: Any, template: Any, custom: CustomChoice) -> 
 
 
 def _roots(trace: Trace, rows: Any) -> Any:
-    """Return the rank that data of a rooted collective comes from (comm_src) or goes to (comm_dst), if
-    said.
-    """
+    """Return the rank from which (comm_src) or to which (comm_dst) rooted data goes, if given."""
     kinds = trace.comm_type[rows]
     from_root = np.isin(kinds, [op for op in GOES_DOWN if op not in GOES_UP])
     to_root = np.isin(kinds, [op for op in GOES_UP if op not in GOES_DOWN])
@@ -285,7 +281,7 @@ def _root_position(groups: GroupTable, group: int, root: int, place: str) -> int
 
 
 def _operations(trace: Trace, rows: Any) -> Any:
-    """In blocks or not, a reduce-scatter moves the same."""
+    """Return the operations; a reduce-scatter in blocks moves the same bytes as one without."""
     kinds = trace.comm_type[rows]
     in_blocks = kinds == CollectiveKind.REDUCE_SCATTER_BLOCK
     return np.where(in_blocks, int(CollectiveKind.REDUCE_SCATTER), kinds)
