@@ -76,5 +76,5 @@ def test_arrays_that_are_no_tables_are_handed_over_as_they_are() -> None:
     ],
 )
 def test_a_row_below_0_is_refused_and_not_taken_from_the_end(asks: Callable[[Any], Any]) -> None:
-    with pytest.raises(IndexError, match="row -1 of a table is asked for, and rows count from 0"):
+    with pytest.raises(IndexError, match="row -1 of a table does not exist: rows count from 0"):
         interpret(asks, (_outer(),))

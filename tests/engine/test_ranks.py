@@ -178,5 +178,5 @@ def test_a_collective_needs_an_algorithm() -> None:
 
 
 def test_a_workload_must_have_a_rank_for_every_npu() -> None:
-    with pytest.raises(TraceError, match="3 ranks and the network connects 4"):
+    with pytest.raises(TraceError, match="3 ranks, but the network connects 4"):
         finish_times([TraceBuilder()] * 3, RING)

@@ -88,7 +88,7 @@ def test_a_collective_of_unknown_size_takes_its_recorded_time_and_is_counted() -
         warning["text"] for warning in result.manifest["warnings"] if "unknown size" in warning["text"]
     ]
     assert output == (
-        "4 of 8 collectives and messages are of unknown size, and take their recorded time whatever the "
+        "4 of 8 collectives and messages are of unknown size and take their recorded time whatever the "
         'network; the first is node 1 "all_gather"'
     )
     assert not find_problems(Workload.of(traces))

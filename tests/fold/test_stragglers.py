@@ -167,7 +167,7 @@ def test_a_slower_kernel_uses_less_of_the_machine() -> None:
 @pytest.mark.parametrize(
     ("entry", "text"),
     [
-        ({"ranks": "all", "node": 9, "delay": 1}, "delays node 9, which none of the ranks it names has"),
+        ({"ranks": "all", "node": 9, "delay": 1}, "delays node 9, which none of its ranks has"),
         ({"ranks": "3", "node": 1, "delay": 1}, 'node 1 "all_reduce" of rank 3 cannot be delayed'),
         ({"ranks": "3", "compute": 9e15}, "a node of rank 3 would last longer than"),
     ],

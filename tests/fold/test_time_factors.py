@@ -111,7 +111,7 @@ def test_communication_that_is_partly_simulated_is_said() -> None:
     result = scaled({"communication": 2}, workload=workload, profile="reference")
     (warning,) = (warning for warning in result.manifest["warnings"] if warning["key"] == "communication")
     assert warning["text"] == (
-        "changes 1 that are replayed; 1 are simulated, and take what the network takes"
+        "changes 1 that are replayed; 1 are simulated, and the network sets their time"
     )
 
 
@@ -120,7 +120,7 @@ def test_communication_that_is_partly_simulated_is_said() -> None:
     [
         (
             {"kernels": 2, "name": "wrok"},
-            r"none of the kernels of these ranks is called that \(did you mean 'work'\?; \* stands for any",
+            r"none of the kernels of these ranks has that name \(did you mean 'work'\?; \* stands for any",
         ),
         ({"kernels": 2, "name": "*qqqqqq*"}, r'is called that \(there are "work"\)$'),
         ({"gaps": 2, "name": "*gap*"}, r"\(they have no gaps\)$"),

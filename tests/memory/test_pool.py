@@ -390,13 +390,13 @@ SERVER = {"memory-type": "MEMORY_POOL", "remote-mem-bw": 1}
             "names a memory_tier that the memory does not",
         ),
         (lambda build, _: build.load(1, tier=-1), pool(NIC), "known: 0 (pool)"),
-        (lambda build, _: build.load(1, tier=0), SERVER, "names a tier, and this memory has none"),
+        (lambda build, _: build.load(1, tier=0), SERVER, "names a tier, but this memory has none"),
         (lambda build, _: build.load(1, gather=""), SERVER, "this memory has no switches"),
         (lambda build, _: build.load(1, gather="x"), pool(NIC), "group 'x' is not defined"),
         (
             lambda build, _: build.load(1, attributes={"comm_type": 0}),
             pool(NIC),
-            "asks for a collective that memory does not do",
+            "has a collective that the memory does not support",
         ),
         (
             lambda build, rank: build.load((1 + rank // 3) * MIB, gather=""),

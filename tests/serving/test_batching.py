@@ -274,7 +274,7 @@ def test_the_same_requests_are_served_in_the_same_way(
 
 
 def test_a_request_that_never_fits_is_refused() -> None:
-    with pytest.raises(UsageError, match="request 1 needs a cache of 19 tokens, and a replica has 16"):
+    with pytest.raises(UsageError, match="request 1 needs a cache of 19 tokens, but a replica has 16"):
         served([(0, 4, 4), (0, 10, 10)], Policy(block=4), pool(blocks=4))
 
 
@@ -284,7 +284,7 @@ def test_a_request_that_never_fits_is_refused() -> None:
         ({"name": "prefil-first"}, "did you mean 'prefill-first'"),
         ({"max_batch": 0}, "--max-batch is 0"),
         ({"block": 0}, "--block is 0"),
-        ({"max_batch": 10, "token_budget": 9}, "less than 10 sequences"),
+        ({"max_batch": 10, "token_budget": 9}, "below --max-batch 10"),
     ],
 )
 def test_a_policy_that_means_nothing_is_refused(options: dict[str, object], said: str) -> None:

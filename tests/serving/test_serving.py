@@ -171,7 +171,7 @@ def test_times_do_not_depend_on_folding(monkeypatch: pytest.MonkeyPatch) -> None
     ("setup", "said"),
     [
         ({"plan": Plan(tensor=3)}, "heads: 8, which 3"),
-        ({"replicas": 2}, "the replicas need 4 NPUs, and the machine has 2"),
+        ({"replicas": 2}, "the replicas need 4 NPUs, but the machine has 2"),
         ({"capacity_bytes": 1000}, "the weights of small take"),
         ({"memory_share": 0.0}, "--memory-share is 0.0"),
         ({"context_step": 0}, "--context-step is 0"),
