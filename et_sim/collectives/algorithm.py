@@ -57,8 +57,8 @@ class Algorithm(Name, frozen=True):
             return self
         if operation in OVER_A_TREE:
             return TREE
-        mended_tree = self.family == "doubleBinaryTree" and fixes.tree_operations
-        return RING if mended_tree and operation is not Operation.ALL_REDUCE else self
+        corrected_tree = self.family == "doubleBinaryTree" and fixes.tree_operations
+        return RING if corrected_tree and operation is not Operation.ALL_REDUCE else self
 
 
 AnyProgram = StepProgram | TreeProgram | InNetworkProgram
@@ -102,7 +102,7 @@ def lower(
     return PROGRAMS[algorithm.family](phase)
 
 
-KNOWN = ("direct", "ring")
+WITH_OWN_SIZES = ("direct", "ring")
 MOST_MESSAGES = 1 << 24  # of all members, in one phase of a chunk
 
 
@@ -129,18 +129,18 @@ def uneven_exchange(
     return replace(program, distance=distance, message_bytes=largest, own=own_bytes)
 
 
-def check_knows_sizes(algorithm: Algorithm, members: int, ranks: int, fixes: CostFixes) -> None:
+def check_own_sizes(algorithm: Algorithm, members: int, ranks: int, fixes: CostFixes) -> None:
     """Refuse algorithms without defined owners of each message's bytes, and too many messages."""
     family = algorithm.used_for(Operation.ALL_TO_ALL, fixes).family
     messages = ranks * (members * (members - 1) // 2 if family == "ring" else members - 1)
-    if family in KNOWN and messages > MOST_MESSAGES:
+    if family in WITH_OWN_SIZES and messages > MOST_MESSAGES:
         raise MachineError(
             f"{family} makes {messages:,} messages of an all-to-all with bytes for each pair of {members}"
             f" members; the limit is {MOST_MESSAGES:,}",
             place='system key "all-to-all-implementation"',
             remedy="use direct, more dimensions, or smaller groups",
         )
-    if family not in KNOWN:
+    if family not in WITH_OWN_SIZES:
         raise MachineError(
             f"{algorithm.family} cannot do an all-to-all with bytes for each pair",
             place='system key "all-to-all-implementation"',

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from et_sim.collectives.program import Bytes, Distances, Flags, Peer, StepProgram
-from et_sim.collectives.trees import NOBODY, TreeProgram
+from et_sim.collectives.trees import NO_MEMBER, TreeProgram
 
 UP, DOWN = 0, 1  # the two steps of a tree
 Counts = npt.NDArray[np.int32]
@@ -134,10 +134,10 @@ def _tree_schedule(program: TreeProgram, second_tree: bool) -> Schedule:
     chosen = slice(program.members, None) if second_tree else slice(program.members)
     parent = program.parent[chosen].tolist()
     children = [
-        [child for child in pair if child != NOBODY]
+        [child for child in pair if child != NO_MEMBER]
         for pair in zip(program.left[chosen].tolist(), program.right[chosen].tolist(), strict=True)
     ]
-    top_down = [parent.index(NOBODY)]
+    top_down = [parent.index(NO_MEMBER)]
     for position in top_down:  # grows while it is walked
         top_down += children[position]
     ready = [0] * program.members  # the round in which a member can send up, then down
@@ -151,9 +151,9 @@ def _tree_schedule(program: TreeProgram, second_tree: bool) -> Schedule:
         ]
     if program.goes_down:
         for position in top_down:
-            if parent[position] != NOBODY:
+            if parent[position] != NO_MEMBER:
                 ready[position] = ready[parent[position]] + 1
-            received = len(children[position]) * program.goes_up + (parent[position] != NOBODY)
+            received = len(children[position]) * program.goes_up + (parent[position] != NO_MEMBER)
             rows += [(ready[position], DOWN, position, child, received) for child in children[position]]
     columns = np.array(sorted(rows), np.int32).reshape(-1, 5).T
     number, step, source, target, after = columns

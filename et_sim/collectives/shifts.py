@@ -68,7 +68,7 @@ def direct(phase: Phase) -> StepProgram:
     both_halves = operation is Operation.ALL_REDUCE
     sends = 2 * others if both_halves else others
     if phase.fixes.direct_reductions:
-        transfers = _mended_direct(operation, others, sends, width, message)
+        transfers = _corrected_direct(operation, others, sends, width, message)
     else:
         transfers = transfer_pattern(operation, width, others * width if phase.subgroup else width, message)
     return StepProgram(
@@ -83,7 +83,7 @@ def direct(phase: Phase) -> StepProgram:
     )
 
 
-def _mended_direct(operation: Operation, others: int, sends: int, width: int, message: int) -> Transfers:
+def _corrected_direct(operation: Operation, others: int, sends: int, width: int, message: int) -> Transfers:
     """Return corrected transfers: for any window, the first n-1 messages received are the first half's."""
     sizes = np.full(sends, message, np.int64)
     reduces = (np.arange(sends) < others) & (operation in REDUCING)

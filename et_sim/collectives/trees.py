@@ -85,7 +85,7 @@ def double_binary_tree(phase: Phase) -> TreeProgram:
 
 
 Positions = npt.NDArray[np.int32]
-NOBODY = -1
+NO_MEMBER = -1
 BARRIER_BYTES = 1
 GOES_UP = (Operation.REDUCE, Operation.GATHER, Operation.BARRIER)
 GOES_DOWN = (Operation.BROADCAST, Operation.SCATTER, Operation.BARRIER)
@@ -157,7 +157,7 @@ def hang(members: int, root: int, low: list[int], high: list[int]) -> Tree:
 
     The middle of a block is a child of the node above, and each side of it is a block again.
     """
-    parent, left, right = (np.full(members, NOBODY, np.int32) for _ in range(3))
+    parent, left, right = (np.full(members, NO_MEMBER, np.int32) for _ in range(3))
     subtree = np.full(members, members, np.int64)
     first, last = np.array(low), np.array(high)
     above, is_left = np.full(len(low), root), np.arange(len(low)) == 0
@@ -174,7 +174,7 @@ def hang(members: int, root: int, low: list[int], high: list[int]) -> Tree:
 
 
 def _renamed(positions: Positions, names: npt.NDArray[np.int64]) -> Positions:
-    return np.where(positions == NOBODY, NOBODY, names[positions]).astype(np.int32)
+    return np.where(positions == NO_MEMBER, NO_MEMBER, names[positions]).astype(np.int32)
 
 
 def subtree_places(members: int, place: int) -> range:

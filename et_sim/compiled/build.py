@@ -34,18 +34,18 @@ class MachineCode(Struct, frozen=True):
 
 
 def build(
-    function: Callable[..., Any], signature: tuple[Any, ...], tell: Callable[[float], None] = lambda _: None
+    function: Callable[..., Any], signature: tuple[Any, ...], report: Callable[[float], None] = lambda _: None
 ) -> MachineCode:
-    """Compile a function that Python calls; `tell` gets the completed share.
+    """Compile a function that Python calls; `report` gets the completed share.
 
     Parts of Numba that `compile_once` needs may be missing in another version; then Numba compiles in its own
     way, which takes several times as long.
     """
     try:
-        return _built(function, signature, _lean_compilers(), tell)
+        return _built(function, signature, _lean_compilers(), report)
     except Exception:  # an error of the function itself is raised again by Numba, in more detail
         sys.stderr.write(traceback.format_exc())
-        return _built(function, signature, None, tell)
+        return _built(function, signature, None, report)
 
 
 def _lean_compilers() -> Any:
@@ -55,7 +55,7 @@ def _lean_compilers() -> Any:
 
 
 def _built(
-    function: Callable[..., Any], signature: tuple[Any, ...], lean: Any, tell: Callable[[float], None]
+    function: Callable[..., Any], signature: tuple[Any, ...], lean: Any, report: Callable[[float], None]
 ) -> MachineCode:
     """Compile with the compilers of `compile_once`, or with Numba's own if there are none."""
     kinds = tuple(_type_of(kind) for kind in signature)
@@ -66,7 +66,7 @@ def _built(
             dispatcher.compile(kinds)
         else:
             dispatcher = njit(pipeline_class=lean.EntryCompiler, **OPTIONS)(function)
-            with lean.compiling_once(function, kinds, lambda share: tell(HELPERS_SHARE * share)):
+            with lean.compiling_once(function, kinds, lambda share: report(HELPERS_SHARE * share)):
                 dispatcher.compile(kinds)
     finally:
         _LEAN.reset(token)

@@ -37,26 +37,26 @@ NEEDED = (
 
 
 _REACHABLE: ContextVar[Reachable] = ContextVar("reachable")
-_TELL: ContextVar[tuple[Callable[[int], None], int]] = ContextVar("tell", default=(lambda _: None, 0))
+_REPORT: ContextVar[tuple[Callable[[int], None], int]] = ContextVar("report", default=(lambda _: None, 0))
 
 
 @contextmanager
 def compiling_once(
-    function: Any, arguments: tuple[Any, ...], tell: Callable[[float], None]
+    function: Any, arguments: tuple[Any, ...], report: Callable[[float], None]
 ) -> Iterator[None]:
     """Save Numba work within the context, and compile only functions that can be reached from one.
 
-    `tell` gets the share of helpers that are compiled, after each of them.
+    `report` gets the share of helpers that are compiled, after each of them.
     """
     reachable = Reachable()
-    tokens = _TELL.set((lambda _: None, 0)), _REACHABLE.set(reachable)
+    tokens = _REPORT.set((lambda _: None, 0)), _REACHABLE.set(reachable)
     try:
         with shortcuts():
             helpers = reachable.helpers_of(function, arguments)
-            _TELL.set((lambda done: tell(min(done / helpers, 1)), 0))
+            _REPORT.set((lambda done: report(min(done / helpers, 1)), 0))
             yield
     finally:
-        _TELL.reset(tokens[0])
+        _REPORT.reset(tokens[0])
         _REACHABLE.reset(tokens[1])
 
 
@@ -90,9 +90,9 @@ class _LowerHelper(NativeLowering):
         library._get_module_for_linking = lambda: _to_link(library)
         library.is_helper = True
         done = self._lower(state, library)
-        tell, count = _TELL.get()
-        _TELL.set((tell, count + 1))
-        tell(count + 1)
+        report, count = _REPORT.get()
+        _REPORT.set((report, count + 1))
+        report(count + 1)
         return done
 
     def _lower(self, state: Any, library: Any) -> bool:
@@ -158,8 +158,8 @@ def _nothing(*_arguments: Any, **_named: Any) -> None:
 
 def _short_name(name: str, kinds: Any, *, abi_tags: Any = (), uid: Any = None) -> str:
     """Return a short symbol for a function and its types: Numba's names of tables are long."""
-    told = f"{name}\0{kinds}\0{abi_tags}\0{uid}"
-    return f"{name.rpartition('.')[2]}.{hashlib.sha256(told.encode()).hexdigest()[:16]}"
+    text = f"{name}\0{kinds}\0{abi_tags}\0{uid}"
+    return f"{name.rpartition('.')[2]}.{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 def _to_link(library: Any) -> Any:

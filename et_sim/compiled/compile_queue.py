@@ -92,9 +92,9 @@ def _lacks_compiler(path: Path) -> str:
     """Return the reason if Numba is missing and the code was not shipped; else an empty text."""
     if find_spec("numba") is not None:
         return ""
-    from et_sim.compiled.shipped import came_along
+    from et_sim.compiled.shipped import is_shipped
 
-    return "" if came_along(path) else NO_COMPILER
+    return "" if is_shipped(path) else NO_COMPILER
 
 
 def search_paths() -> tuple[str, ...]:
@@ -102,8 +102,8 @@ def search_paths() -> tuple[str, ...]:
     return tuple(str(Path(path).absolute()) for path in sys.path if path)
 
 
-def wait_for(wanted: Order, tell: Callable[[float, float], None] | None) -> str | None:
-    """Wait for an urgent order; return the reason if it cannot be made. `tell` gets share and seconds."""
+def wait_for(wanted: Order, report: Callable[[float, float], None] | None) -> str | None:
+    """Wait for an urgent order; return the reason if it cannot be made. `report` gets share and seconds."""
     begin = time.monotonic()
     starts = 1
     while not wanted.path.exists():
@@ -113,13 +113,13 @@ def wait_for(wanted: Order, tell: Callable[[float, float], None] | None) -> str 
             pass
         if is_free and not wanted.path.exists() and time.monotonic() - begin > starts:
             if starts == MOST_STARTS:
-                return _last_words(wanted.path.with_name(LOG))
+                return _last_line(wanted.path.with_name(LOG))
             starts += 1
             order(wanted, True)
         if not is_free and (holder := _stopped_holder(wanted.path.parent)):
             return f"process {holder}, which compiles, is stopped: kill -CONT {holder} lets it go on"
-        if tell:
-            tell(noted_progress(wanted.path), time.monotonic() - begin)
+        if report:
+            report(noted_progress(wanted.path), time.monotonic() - begin)
         time.sleep(PAUSE_SECONDS)
     return None
 
@@ -145,7 +145,7 @@ def _oldest_first(files: Iterable[Path]) -> list[Path]:
     return sorted(files, key=lambda file: (file.stat().st_mtime_ns, file.name))
 
 
-def _last_words(log: Path) -> str:
+def _last_line(log: Path) -> str:
     """Return the reason for which the process that compiles ended early."""
     with suppress(OSError, IndexError):
         words = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1]
@@ -155,11 +155,11 @@ def _last_words(log: Path) -> str:
 
 def failure(path: Path) -> str | None:
     """Return the reason of a recent failure to make code, or None."""
-    told = path.with_suffix(FAILED)
+    file = path.with_suffix(FAILED)
     try:
-        is_recent = time.time() - told.stat().st_mtime < RETRIED_SECONDS
+        is_recent = time.time() - file.stat().st_mtime < RETRIED_SECONDS
         return (
-            told.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1] if is_recent else None
+            file.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1] if is_recent else None
         )
     except (OSError, IndexError):
         return None

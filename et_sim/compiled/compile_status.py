@@ -8,7 +8,7 @@ from et_sim.basics.terminal import Estimate, Status, StatusLine
 
 SECONDS_BETWEEN_UPDATES = 0.2
 SECONDS_BETWEEN_LINES = 5.0
-HOW_OFTEN = "once for this version and kind of run"
+FREQUENCY = "once for this version and kind of run"
 
 
 class CompileStatus:
@@ -16,15 +16,15 @@ class CompileStatus:
 
     def __init__(self, program: str, status: StatusLine | None = None) -> None:
         self._program = program
-        self._has_told = False
+        self._has_reported = False
         self._next_seconds = 0.0
         self._status = status or StatusLine()
         self._estimate = Estimate()
 
     def compiling(self, _what: str) -> None:
         """Report once that machine code is being made in the background."""
-        if not self._has_told:
-            self._has_told = True
+        if not self._has_reported:
+            self._has_reported = True
             self._line("not compiled yet: interpreted until it is compiled in the background")
 
     def waiting(self, what: str, share: float, seconds: float) -> None:
@@ -35,10 +35,10 @@ class CompileStatus:
         pause = SECONDS_BETWEEN_UPDATES if self._status.is_live else SECONDS_BETWEEN_LINES
         self._next_seconds = seconds + pause
         left = self._estimate.left(seconds) if seconds > 1 else None
-        told = f"{self._program}: compiling {what}, {HOW_OFTEN}"
+        text = f"{self._program}: compiling {what}, {FREQUENCY}"
         ending = "" if left is None else f", about {left:.0f} s left"
-        plain = f"{told}: {share:.0%}{ending}" if seconds > 1 else f"{told} …"
-        self._status.show(Status(plain, f"compiling {what}", share, seconds, left, HOW_OFTEN))
+        plain = f"{text}: {share:.0%}{ending}" if seconds > 1 else f"{text} …"
+        self._status.show(Status(plain, f"compiling {what}", share, seconds, left, FREQUENCY))
 
     def compiled(self) -> None:
         """End the report of a wait."""

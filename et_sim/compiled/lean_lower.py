@@ -164,9 +164,9 @@ class LeanLower(lowering.Lower):
         place = self._place(*call.args)
         if place is not None:
             word = IntType(32)
-            told = FunctionType(VoidType(), [PointerType(IntType(8)), word, word, word])
-            fetch = cgutils.get_or_insert_function(self.module, told, "llvm.prefetch.p0")
-            place = self.builder.bitcast(place, told.args[0])
+            kind = FunctionType(VoidType(), [PointerType(IntType(8)), word, word, word])
+            fetch = cgutils.get_or_insert_function(self.module, kind, "llvm.prefetch.p0")
+            place = self.builder.bitcast(place, kind.args[0])
             self.builder.call(fetch, [place, Constant(word, 0), Constant(word, 3), Constant(word, 1)])
         return self.context.get_dummy_value(), types.none
 

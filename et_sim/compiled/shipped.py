@@ -44,7 +44,7 @@ def finished(path: Path) -> tuple[str, bool, bytes] | None:
 
     The result is symbol, whether it returns a number, and object file, as in `store.read_code`.
     """
-    if not came_along(path):
+    if not is_shipped(path):
         return None
     from lzma import LZMAError
     from zipfile import BadZipFile, ZipFile
@@ -54,8 +54,8 @@ def finished(path: Path) -> tuple[str, bool, bytes] | None:
     try:
         with ZipFile(_archive()) as file:
             head, _, bitcode = file.read(path.name).partition(b"\n")
-        told = json.loads(head)
-        made = told["symbol"], told["returns"], object_code(bitcode)
+        about = json.loads(head)
+        made = about["symbol"], about["returns"], object_code(bitcode)
     except (OSError, EOFError, LZMAError, BadZipFile, KeyError, RuntimeError, ValueError):
         return None  # damaged, or of a newer LLVM
     with suppress(OSError):  # storing it is optional
@@ -63,7 +63,7 @@ def finished(path: Path) -> tuple[str, bool, bytes] | None:
     return made
 
 
-def came_along(path: Path) -> bool:
+def is_shipped(path: Path) -> bool:
     """Return whether the archive has the code of a file of the store."""
     return path.name in _usable()
 
@@ -91,7 +91,7 @@ def names_in(path: Path) -> frozenset[str]:
         return frozenset(file.namelist())
 
 
-def what_came() -> str:
+def shipped_code_text() -> str:
     """Return a text on the code that came with the package."""
     why = fault(_archive())
     if why == NONE:

@@ -55,7 +55,7 @@ def _is_dealt_with(file: Path, content: bytes) -> bool:
     try:
         status = subprocess.run(command, input=content, check=False).returncode
     except OSError as error:
-        _say(str(error))
+        _report(str(error))
         return False
     if status not in (0, ENVIRONMENT):
         reason = f"the process that compiles ended with status {status}"
@@ -63,10 +63,10 @@ def _is_dealt_with(file: Path, content: bytes) -> bool:
     return status != ENVIRONMENT
 
 
-def compiled(wanted: Order, tell: Callable[[float], None]) -> MachineCode:
-    """Compile the code of an order; `tell` gets the completed share."""
+def compiled(wanted: Order, report: Callable[[float], None]) -> MachineCode:
+    """Compile the code of an order; `report` gets the completed share."""
     build, function = _imported(wanted)
-    return build(function, wanted.signature, tell)
+    return build(function, wanted.signature, report)
 
 
 def _imported(wanted: Order) -> tuple[Callable[..., MachineCode], Callable[..., Any]]:
@@ -89,7 +89,7 @@ def make(content: bytes, is_patient: bool) -> int:
     try:
         wanted = Order.from_bytes(content)
     except (AttributeError, TypeError, ValueError):  # damaged: nothing can be made of it
-        _say(traceback.format_exc())
+        _report(traceback.format_exc())
         return 0
     if finished(wanted.path):
         return 0
@@ -97,7 +97,7 @@ def make(content: bytes, is_patient: bool) -> int:
         _imported(wanted)
     except Exception as error:
         is_missing = isinstance(error, ModuleNotFoundError) and error.name == "numba"
-        _say(NO_COMPILER if is_missing else traceback.format_exc())
+        _report(NO_COMPILER if is_missing else traceback.format_exc())
         return ENVIRONMENT
     try:
         made = compiled(wanted, lambda share: note_progress(wanted.path, share))
@@ -105,7 +105,7 @@ def make(content: bytes, is_patient: bool) -> int:
         wanted.path.with_suffix(FAILED).unlink(missing_ok=True)
     except Exception as error:
         reason = traceback.format_exc()
-        _say(reason)
+        _report(reason)
         if _is_of_environment(error):
             return ENVIRONMENT
         write_whole(wanted.path.with_suffix(FAILED), reason.encode())
@@ -121,7 +121,7 @@ def _is_of_environment(error: BaseException | None) -> bool:
     return False
 
 
-def _say(reason: str) -> None:
+def _report(reason: str) -> None:
     sys.stderr.write(reason.rstrip() + "\n")
     sys.stderr.flush()
 

@@ -50,13 +50,13 @@ class Standstill:
         place = f"at {seen[0] >> bits:,} ns"
         cause = (
             f"simulated time stands still: {self._events:,} events in a row delivered no message and "
-            f"completed no node; repeated events: {_what_repeats(run)}"
+            f"completed no node; repeated events: {_repeated_events(run)}"
         )
         remedy = "a defect of et-sim: please report it with its inputs"
         raise StallError(cause, place=place, remedy=remedy, report=f"{place}: {cause} ({remedy})")
 
 
-def _what_repeats(run: Any) -> str:
+def _repeated_events(run: Any) -> str:
     """Return the kinds of events that are due at the present time."""
     clock = run.clock[0]
     rows = [int(clock["head"])]

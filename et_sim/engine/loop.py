@@ -15,7 +15,7 @@ from et_sim.engine.calendar.clock import (
 )
 from et_sim.engine.collectives.in_network import part_at_switch, switch_done
 from et_sim.engine.collectives.queues import admit_over_limit, break_queue_deadlock
-from et_sim.engine.collectives.unexpected import step_asked
+from et_sim.engine.collectives.unexpected import step_requested
 from et_sim.engine.containers import give_row
 from et_sim.engine.entry import FINISHED, NEEDS_POOLS, PAUSED, TIED, TOO_LATE
 from et_sim.engine.nodes.issue import complete, free_server, slowed_done, start_later, start_rank
@@ -44,7 +44,7 @@ from et_sim.engine.transport.network_seam import network_event, release_message,
 from et_sim.engine.transport.point_to_point import (
     break_full_buffers,
     exceed_buffer,
-    message_asked,
+    message_requested,
     send_held,
     send_now,
 )
@@ -160,18 +160,18 @@ def _happen_to_node(run: Run, kind: int, a: int, b: int, c: int) -> None:
         switch_done(run, a, b, c)
     elif kind == kinds.BRANCH_FREE:
         part_left(run, b)
-    elif kind == kinds.ASKED_MESSAGE:
-        message_asked(run, a, kinds.LATE_RECEIVE, b, c)
-    elif kind == kinds.ASKED_CUSTOM:
-        message_asked(run, a, kinds.CUSTOM_DONE, b, c)
+    elif kind == kinds.REQUESTED_MESSAGE:
+        message_requested(run, a, kinds.LATE_RECEIVE, b, c)
+    elif kind == kinds.REQUESTED_CUSTOM:
+        message_requested(run, a, kinds.CUSTOM_DONE, b, c)
     elif kind == kinds.INJECT_MESSAGE:
         send_now(run, a, kinds.MESSAGE, b, c)
     elif kind == kinds.HELD_MESSAGE:
         send_held(run, b)
     elif kind == kinds.INJECT_CUSTOM:
         send_now(run, a, kinds.CUSTOM_MESSAGE, b, c)
-    elif kind == kinds.ASKED_STEP:
-        step_asked(run, a, b, c)
+    elif kind == kinds.REQUESTED_STEP:
+        step_requested(run, a, b, c)
     elif kind == kinds.INJECT_STEP:
         held_step_starts(run, a, b, c)
     elif kind == kinds.STEP_LEFT:

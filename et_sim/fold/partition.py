@@ -120,7 +120,7 @@ class _OwnPrograms:
         return self._of_program[program]
 
 
-NOT_KNOWN = -1
+NO_SLOT = -1
 LEAST_ROUNDS, MOST_ROUNDS, RANKS_IN_ALL_ROUNDS = 24, 256, 1 << 22
 MOST_ACTORS_PER_RANK = 0.75
 
@@ -162,7 +162,7 @@ def fold(lowering: Lowering, paths: PathKeys | None) -> Actors:
         if paths.shared_links is None:
             return Actors.of_classes(classes)
         sent = itertools.chain.from_iterable(sight.messages() for sight in sights)
-        if not paths.shared_links.tell_apart(sent, classes):
+        if not paths.shared_links.separate(sent, classes):
             return Actors.of_classes(classes, paths.shared_links.classes())
         colours = classes
 
@@ -295,4 +295,4 @@ def _slots_back(owner: Any, slot: Any, peer: Any, ranks: int) -> Any:
     order = np.argsort(key)
     at = np.minimum(np.searchsorted(key[order], wanted), len(key) - 1)
     found = order[at]
-    return np.where(key[found] == wanted, slot[found], NOT_KNOWN)
+    return np.where(key[found] == wanted, slot[found], NO_SLOT)

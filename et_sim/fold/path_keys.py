@@ -17,7 +17,7 @@ class MessageColumns(NamedTuple):
 class SharedLinks(Protocol):
     """Links on which messages slow each other: they are distinguished together with the ranks."""
 
-    def tell_apart(self, messages: Iterable[MessageColumns], colours: Any) -> bool:
+    def separate(self, messages: Iterable[MessageColumns], colours: Any) -> bool:
         """Separate links by the messages on them, whose ends have colours; return whether any now differ."""
 
     def classes(self) -> Any:

@@ -26,7 +26,7 @@ from sortedcontainers import SortedList
 from et_sim.trace.tensors import TensorUses
 
 NEVER = 1 << 62  # of a next use
-NOBODY = -1
+NO_NODE = -1
 # If more nodes than this freed a piece of memory, later takers wait for its first taker instead.
 MANY = 16
 
@@ -76,7 +76,7 @@ class _Planner:
         self.is_local = [False] * count
         self.has_copy = [False] * count  # in remote memory, as it is now
         self.due = [NEVER] * count  # place of the next use
-        self.writer = [NOBODY] * count  # the last node that wrote or loaded it
+        self.writer = [NO_NODE] * count  # the last node that wrote or loaded it
         self.readers: list[list[int]] = [[] for _ in range(count)]  # since then; a store is one
         self.candidates = SortedList()  # local tensors: last due, largest, first named
         self._start()
@@ -91,7 +91,7 @@ class _Planner:
                 if not is_first or not use.reads:
                     continue
                 if self.size[tensor] <= self.free_bytes:
-                    self._take(NOBODY, self.size[tensor])
+                    self._take(NO_NODE, self.size[tensor])
                     self._keep(tensor, place)
                 else:
                     self.has_copy[tensor] = True
@@ -188,7 +188,7 @@ class _Planner:
         return self.spills.rows + len(self.spills.tensors) - 1
 
     def _after(self, parent: int, child: int) -> None:
-        if parent not in (NOBODY, child):
+        if parent not in (NO_NODE, child):
             self.spills.parents.append(parent)
             self.spills.children.append(child)
 

@@ -23,7 +23,7 @@ from et_sim.collectives import (
     CostFixes,
     Operation,
 )
-from et_sim.collectives.algorithm import check_knows_sizes
+from et_sim.collectives.algorithm import check_own_sizes
 from et_sim.machine.collective_library import Choice
 from et_sim.machine.corrections import Correction
 from et_sim.machine.model import Machine, Notice, System
@@ -131,12 +131,12 @@ class CollectiveTables:
         self._collectives: list[tuple[int, int, int, int, int, int]] = []
 
     @property
-    def minds_datatypes(self) -> bool:
+    def uses_datatypes(self) -> bool:
         """Return whether the cost of a collective depends on its datatype."""
         return self._library is not None
 
     @property
-    def sees_others(self) -> bool:
+    def plans_jointly(self) -> bool:
         """Return whether the order of dimensions depends on collectives planned in the same nanosecond."""
         system = self._machine.system
         return system.behaviour.sees_loads_of_this_time and system.dimension_order in GREEDY
@@ -244,7 +244,7 @@ class CollectiveTables:
             )
         rows = []
         for way in visited:
-            check_knows_sizes(way.algorithm, way.members, len(held), self._accounting)
+            check_own_sizes(way.algorithm, way.members, len(held), self._accounting)
             row = way.axis_of(Operation.ALL_TO_ALL, self._accounting, turn)
             axis = None if row == records.NO_AXIS else self.axes[row]
             line = line_of(axis, len(held), axis.ring or None if axis else None)

@@ -23,7 +23,7 @@ from et_sim.trace.group_attributes import read_process_groups
 from et_sim.trace.order import in_program_order
 from et_sim.trace.stack import Stack
 
-NATIVE, UNSAID, ALONE = -1, -1, -1
+NATIVE, NOT_GIVEN, ALONE = -1, -1, -1
 SIZE, GROUP = 1, 3  # among the columns of a signature
 NO_ROOT = -(2**40)  # no rank that a trace can name
 
@@ -107,7 +107,7 @@ def lower_collectives(
     template = stack.of_row[rows]
     exchanges = _exchanges(stack, rows, template, collectives)
     datatypes = np.zeros((2, len(rows)), np.int64)
-    if collectives.minds_datatypes:
+    if collectives.uses_datatypes:
         datatypes[:] = stack.own_texts["datatype"][rows], trace.datatype[rows]
     signature = _signature(trace, rows, template, custom)
     signature[SIZE, exchanges != PLAIN] = 0  # members put in different amounts
@@ -116,7 +116,7 @@ def lower_collectives(
     in_order[GROUP] = stack.own_texts["group"][rows]
     order, first = sorted_groups(template, before, *in_order, datatypes[0], exchanges)
     at = order[first]
-    details, members = np.full((2, len(first)), UNSAID, np.int64)
+    details, members = np.full((2, len(first)), NOT_GIVEN, np.int64)
     known: dict[_Alike, _Lowered] = {}
     loads: Loads = ()
     last = -1
@@ -152,7 +152,7 @@ def lower_collectives(
     kind_of = np.empty(len(rows), np.int64)
     kind_of[order] = np.repeat(np.arange(len(first)), np.diff(np.append(first, len(order))))
     detail, member = details[kind_of], members[kind_of]
-    moves = detail != UNSAID
+    moves = detail != NOT_GIVEN
     done_at_once = rows[~moves]
     nodes["action"][done_at_once] = Action.INSTANT
     nodes["treatment"][done_at_once] = Treatment.INSTANT
@@ -197,7 +197,7 @@ def _lower(
         size=alike.size,
         priority=alike.priority,
         group=collectives.shape(group_row),
-        involved=None if alike.involved == UNSAID else involved,
+        involved=None if alike.involved == NOT_GIVEN else involved,
         custom=None if alike.code == NATIVE else (custom.prefixes[alike.code], group_row),
         root=0 if alike.root == NO_ROOT else _root_position(groups, group_row, alike.root, where),
         exchange=alike.exchange,
@@ -224,7 +224,7 @@ def _planned_before(trace: Trace, rows: Any, template: Any, collectives: Collect
     All others are planned alone.
     """
     before = np.full(len(rows), ALONE, np.int64)
-    if collectives.sees_others:
+    if collectives.plans_jointly:
         parents = np.diff(trace.data_start)[rows] + np.diff(trace.ctrl_start)[rows]
         roots = np.flatnonzero(parents == 0)
         first = np.searchsorted(template[roots], template[roots])
@@ -243,14 +243,14 @@ def _count_like(nodes: Any, rows: Any, template: Any) -> None:
 
 def _signature(trace: Trace, rows: Any, template: Any, custom: CustomChoice) -> Any:
     """Return the properties that distinguish collectives, a column of integers each."""
-    says_involved = trace.has("involved_dim", rows)
+    has_involved = trace.has("involved_dim", rows)
     columns = (
         _operations(trace, rows),
         np.where(trace.comm_type[rows] == CollectiveKind.BARRIER, 0, trace.comm_bytes[rows]),  # moves nothing
         trace.comm_priority[rows],
         trace.group[rows],
         trace.involved_dims[rows],
-        np.where(says_involved, trace.involved_count[rows].astype(np.int64), UNSAID),
+        np.where(has_involved, trace.involved_count[rows].astype(np.int64), NOT_GIVEN),
         custom.codes(trace, rows, template),
         _roots(trace, rows),
     )

@@ -85,7 +85,7 @@ class _WaySteps(Struct, frozen=True):
         return max(-(-size // (self.steps * self.at_the_same_time)), 1)
 
     @property
-    def is_heard_by_all(self) -> bool:
+    def waits_for_all(self) -> bool:
         """Return whether no member completes before every member has begun."""
         return self.at_once > 1 or len(self.distance) > 1 or self.steps >= self.way.members - 1
 
@@ -204,15 +204,15 @@ class LibraryPhases:
         if carried_ns > time_ns:
             within, between = ([_in_few_rounds(part) for part in side] for side in parts)
         bulks = [(bulk, others) for bulk, others in ((within, between), (between, within)) if bulk]
-        are_heard = all(part.is_heard_by_all for bulk, _ in bulks for part in bulk)
-        words = [
-            [_word_along(part.way) for part in (others if are_heard else (*within, *between))]
+        wait_for_all = all(part.waits_for_all for bulk, _ in bulks for part in bulk)
+        barriers = [
+            [_barrier_along(part.way) for part in (others if wait_for_all else (*within, *between))]
             for _, others in bulks
         ]
-        least = [[self._carried_ns(message, 1) for message in word] for word in words]
+        least = [[self._carried_ns(message, 1) for message in barrier] for barrier in barriers]
         last_ns = max(sum(each) for each in least)  # of all chunks, so that no short message meets bytes
         chunks = []
-        for (bulk, others), word, each in zip(bulks, words, least, strict=True):
+        for (bulk, others), barrier, each in zip(bulks, barriers, least, strict=True):
             rings = max(1 if part.are_pairs else part.way.own_rings for part in bulk)
             beside = sum(part.size for part in others) / time_ns if self._has_one_port else 0.0
             shares = [
@@ -221,7 +221,7 @@ class LibraryPhases:
             ]
             phases = self._paced(shares, time_ns - last_ns)
             for part, time in zip(
-                word, [each[0] + last_ns - sum(each), *each[1:]] if each else [], strict=True
+                barrier, [each[0] + last_ns - sum(each), *each[1:]] if each else [], strict=True
             ):
                 phases.append(self._phase(part, time))
             chunks += [tuple(phases)] * rings
@@ -327,7 +327,7 @@ def _part(sent: WireBytes, way: Way, size: int, is_over_levels: bool) -> _WaySte
     return _WaySteps(way, sent.passes * others, (1,), size)
 
 
-def _word_along(way: Way) -> _WaySteps:
+def _barrier_along(way: Way) -> _WaySteps:
     """Return steps of short messages after which every member has waited for all."""
     distances = _doubling(way)
     return _WaySteps(way, len(distances), distances, len(distances))

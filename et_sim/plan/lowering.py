@@ -26,7 +26,7 @@ from et_sim.plan.custom import CustomTables
 from et_sim.plan.exchanges import Exchanges
 from et_sim.plan.groups import GroupTable, layout_classes
 from et_sim.plan.members import Actors, MemberTables
-from et_sim.plan.nodes import NodeRules, TemplateTables, TooLittleSaid, lower_nodes
+from et_sim.plan.nodes import MissingAttributes, NodeRules, TemplateTables, lower_nodes
 from et_sim.plan.pool_tables import JointRequests, pool_tables, refuse_unequal_requests
 from et_sim.plan.records import Plan, Version1Rules, WaitingOrder
 from et_sim.plan.send_windows import set_windows
@@ -93,7 +93,7 @@ class Lowering:
         pool = getattr(memory, "pool", None)
         self.joint = JointRequests(self.groups, communicates=not system.replay_communication)
         rules = NodeRules(machine.system, self.compute, memory)
-        self.too_little = TooLittleSaid(rules)
+        self.missing_attributes = MissingAttributes(rules)
         self.lowest_rank = lowest_ranks(workload)  # of every template
         self.used_groups: list[list[str]] = []  # per template: canonical names
         ranks_of = np.bincount(workload.template_of_rank, minlength=len(workload.templates))
@@ -103,7 +103,7 @@ class Lowering:
             lowest = stack.share(self.lowest_rank)
             rank, places = int(lowest[0]), [head.source or workload.source for head in stack.heads]
             nodes, of_kernels = lower_nodes(stack, rules, rank, places[0])
-            self.too_little.add(stack, rank, stack.share(ranks_of), places)
+            self.missing_attributes.add(stack, rank, stack.share(ranks_of), places)
             self.streams.assign(nodes, stack.trace)
             if self.variants.change_times:
                 for number, trace, rows in stack.parts():
@@ -250,7 +250,9 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
         first_joint=first_joint,
         corrections=system.behaviour.corrections,
         notices=tuple(
-            dict.fromkeys((*lowering.notices, *lowering.customs.notices, *lowering.too_little.notices()))
+            dict.fromkeys(
+                (*lowering.notices, *lowering.customs.notices, *lowering.missing_attributes.notices())
+            )
         ),
         is_folded=actors.is_folded,
         link_classes=actors.link_classes if actors.is_folded else None,

@@ -35,7 +35,7 @@ class NodeRules(Struct, frozen=True):
     memory: MemoryModel | None
 
 
-class TooLittleSaid(Struct):
+class MissingAttributes(Struct):
     """Counts over all ranks of nodes whose traces lack attributes that a model needs."""
 
     rules: NodeRules

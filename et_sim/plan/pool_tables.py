@@ -144,8 +144,8 @@ class JointRequests:
         `lowest`, `used` and `places` hold, of each template, the lowest rank that runs it, its groups and its
         place.
         """
-        asks = unique(stack.of_row[nodes["action"] == Action.MEMORY]).tolist()
-        for at in asks:
+        templates = unique(stack.of_row[nodes["action"] == Action.MEMORY]).tolist()
+        for at in templates:
             rows = stack.rows(at)
             self._lower(nodes[rows], stack.traces[at], int(lowest[at]), pool, used[at], places[at])
 
@@ -223,10 +223,10 @@ def _refuse_first(rows: Any, trace: Trace, place: str, fault: str, remedy: str) 
         raise TraceError(f"{trace.describe(int(rows[0]))} {fault}", place=place, remedy=remedy)
 
 
-NOBODY = -1
+NO_ACTOR = -1
 
 
-class Asked(Struct, frozen=True, eq=False):
+class FirstRequests(Struct, frozen=True, eq=False):
     """The request of the first member, a row for each request of a group."""
 
     actor: Any
@@ -239,16 +239,16 @@ def refuse_unequal_requests(plan: Any, tiers: tuple[str, ...]) -> None:
     rows = len(plan.joint_requests)
     if not rows:
         return
-    asked = Asked(np.full(rows, NOBODY), np.zeros(rows, np.int64), np.zeros(rows, np.int64))
+    requested = FirstRequests(np.full(rows, NO_ACTOR), np.zeros(rows, np.int64), np.zeros(rows, np.int64))
     for actor in range(len(plan.actors)):
         joints, size, way = _requests_of(plan, actor)
-        is_first = asked.actor[joints] == NOBODY
-        wrong = ~is_first & ((asked.bytes[joints] != size) | (asked.way[joints] != way))
+        is_first = requested.actor[joints] == NO_ACTOR
+        wrong = ~is_first & ((requested.bytes[joints] != size) | (requested.way[joints] != way))
         if wrong.any():
             at = int(np.flatnonzero(wrong)[0])
-            _refuse(plan, tiers, asked, int(joints[at]), actor, int(size[at]), int(way[at]))
+            _refuse(plan, tiers, requested, int(joints[at]), actor, int(size[at]), int(way[at]))
         new = joints[is_first]
-        asked.actor[new], asked.bytes[new], asked.way[new] = actor, size[is_first], way[is_first]
+        requested.actor[new], requested.bytes[new], requested.way[new] = actor, size[is_first], way[is_first]
 
 
 def _requests_of(plan: Any, actor: int) -> tuple[Any, Any, Any]:
@@ -262,12 +262,12 @@ def _requests_of(plan: Any, actor: int) -> tuple[Any, Any, Any]:
 
 
 def _refuse(
-    plan: Any, tiers: tuple[str, ...], asked: Asked, joint: int, actor: int, size: int, way: int
+    plan: Any, tiers: tuple[str, ...], requested: FirstRequests, joint: int, actor: int, size: int, way: int
 ) -> None:
     group = int(np.searchsorted(plan.first_joint, joint, side="right")) - 1
     number = joint - int(plan.first_joint[group]) + 1
-    first = int(asked.actor[joint])
-    first_request = _described(tiers, int(asked.bytes[joint]), int(asked.way[joint]))
+    first = int(requested.actor[joint])
+    first_request = _described(tiers, int(requested.bytes[joint]), int(requested.way[joint]))
     other = _described(tiers, size, way)
     ranks = plan.actors["rank"]
     raise TraceError(

@@ -81,14 +81,14 @@ class Sequence(Struct, eq=False):
     preemptions: int = 0
 
     @property
-    def known(self) -> int:
+    def all_tokens(self) -> int:
         """Return the number of tokens of the prompt, and of those that followed."""
         return self.request.prompt + self.produced
 
     @property
     def pending(self) -> int:
         """Return the number of tokens that are not cached."""
-        return self.known - self.cached
+        return self.all_tokens - self.cached
 
     @property
     def is_done(self) -> bool:
@@ -153,7 +153,7 @@ class Batcher:
             self.coming.append(sequence)
             begin(sequence)
 
-    def has_come(self, sequence: Sequence) -> None:
+    def cache_arrived(self, sequence: Sequence) -> None:
         """Run a sequence whose cache has arrived."""
         self.coming.remove(sequence)
         sequence.is_elsewhere = False
@@ -165,13 +165,13 @@ class Batcher:
 
     def _may_begin(self, sequence: Sequence) -> bool:
         is_place = len(self.running) + len(self.coming) < self.policy.max_batch
-        needed = blocks_for(sequence.known, self.policy.block)
+        needed = blocks_for(sequence.all_tokens, self.policy.block)
         return is_place and not self._is_full and needed <= self.free
 
     def _take(self) -> Sequence:
         """Take the first waiting sequence, with blocks for all its tokens."""
         sequence = self.waiting.popleft()
-        sequence.blocks = blocks_for(sequence.known, self.policy.block)
+        sequence.blocks = blocks_for(sequence.all_tokens, self.policy.block)
         self.free -= sequence.blocks
         return sequence
 
@@ -216,7 +216,7 @@ class Batcher:
 
     def _grow(self, sequence: Sequence) -> bool:
         """Allocate blocks for one more token; return whether the sequence kept its blocks."""
-        while blocks_for(sequence.known, self.policy.block) > sequence.blocks:
+        while blocks_for(sequence.all_tokens, self.policy.block) > sequence.blocks:
             if self.free:
                 self.free -= 1
                 sequence.blocks += 1
@@ -249,9 +249,9 @@ class Batcher:
 
     def finish(self, sequence: Sequence) -> None:
         """Release a sequence with all its tokens."""
-        self.release(self.hand_over(sequence))
+        self.release(self.drain(sequence))
 
-    def hand_over(self, sequence: Sequence) -> int:
+    def drain(self, sequence: Sequence) -> int:
         """Remove a sequence that leaves; return the number of its blocks, which are still to be released."""
         self.running.remove(sequence)
         self.left -= sequence.left

@@ -131,10 +131,10 @@ class Cluster(Struct):
                 replica.batcher.finish(sequence)
                 self._done += 1
             elif replica.pool.work == PREFILL:
-                self._hand_over(sequence, replica)
+                self._move_to_decode(sequence, replica)
 
-    def _hand_over(self, sequence: Served, replica: Replica) -> None:
-        self._held[sequence.request.number] = replica, replica.batcher.hand_over(sequence)
+    def _move_to_decode(self, sequence: Served, replica: Replica) -> None:
+        self._held[sequence.request.number] = replica, replica.batcher.drain(sequence)
         other = self._least(DECODE)
         sequence.decode_replica, sequence.is_elsewhere = other.number, True
         other.batcher.enqueue(sequence)
@@ -142,7 +142,7 @@ class Cluster(Struct):
     def _end_transfer(self, sequence: Served, other: Replica) -> None:
         source, blocks = self._held.pop(sequence.request.number)
         source.batcher.release(blocks)
-        other.batcher.has_come(sequence)
+        other.batcher.cache_arrived(sequence)
 
     def _begin(self, now: int) -> None:
         for replica in self.replicas:

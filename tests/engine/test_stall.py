@@ -110,7 +110,7 @@ def test_a_receive_without_any_send_names_the_rank_that_never_sent() -> None:
     assert stall.unfinished == (1,)
     assert not stall.knot
     assert stall.dead_ends == ("rank 0 finished without sending the 1000 B with tag 1 that rank 1 expected",)
-    assert stall.waits[0].what == "1000 B with tag 1 from rank 0, which never sent it"
+    assert stall.waits[0].text == "1000 B with tag 1 from rank 0, which never sent it"
     assert stall.waits[0].provider == (0,)
     assert stall.nearest == ()
 
@@ -187,7 +187,7 @@ def test_a_ready_node_names_the_node_that_occupies_its_lane() -> None:
     stall = stall_of([build.build(), receive_from(0, 10, 1)], machine(2))
     lane = [wait for wait in stall.waits if wait.kind == "lane"]
     assert len(lane) == 1
-    assert 'all_reduce "grad" (node 0) occupies (and 1 more nodes with it)' in lane[0].what
+    assert 'all_reduce "grad" (node 0) occupies (and 1 more nodes with it)' in lane[0].text
     assert stall.dead_ends == ("rank 1 never issued the all_reduce of 1 MiB that rank 0 started",)
 
 
@@ -271,7 +271,7 @@ def test_with_rendezvous_two_ranks_that_send_before_they_receive_are_a_knot() ->
     traces = [send_then_receive(1, 7, 8), send_then_receive(0, 8, 7)]
     assert run(traces, machine(2))[0].is_complete
     stall = stall_of(traces, machine(2, rendezvous=True))
-    assert stall.waits[0].what == "rank 1 to post the receive of 8 MiB with tag 7 (rendezvous)"
+    assert stall.waits[0].text == "rank 1 to post the receive of 8 MiB with tag 7 (rendezvous)"
     assert "rank 0 waits for rank 1 to post the receive of 8 MiB with tag 7 (rendezvous)" in stall.cause
     assert {wait.kind for wait in stall.waits} == {"receive-pending"}
     assert [(hop.rank, hop.waits_for) for hop in stall.knot] == [(0, 1), (1, 0)]
@@ -339,7 +339,7 @@ def test_with_rendezvous_a_custom_collective_that_sends_before_it_receives_is_a_
     on = custom_all_reduce(tmp_path / "program", traces, rendezvous=False)
     assert run(workload, on)[0].is_complete
     stall = stall_of(workload, custom_all_reduce(tmp_path / "program", traces, rendezvous=True))
-    assert stall.waits[0].what == (
+    assert stall.waits[0].text == (
         "rank 1 to post the receive of 8 MiB with tag 7 within the all_reduce of 1 MiB (rendezvous)"
     )
     assert [(hop.rank, hop.waits_for) for hop in stall.knot] == [(0, 1), (1, 0)]
@@ -667,7 +667,7 @@ def test_a_member_that_only_waits_for_one_whose_send_is_held_is_told_so(tmp_path
     write_workload(Workload.of([program.build() for program in programs]), tmp_path / "program")
     on = machine(3, rendezvous=True, custom_implementations={"all_reduce": str(tmp_path / "program")})
     stall = stall_of([busy_with("all_reduce")] * 3, on)
-    results = {wait.rank: (wait.kind, wait.what) for wait in stall.waits}
+    results = {wait.rank: (wait.kind, wait.text) for wait in stall.waits}
     assert results[2] == (
         "send-pending",
         "500 B with tag 5 from rank 1 within the all_reduce of 1 MiB, which has yet to send it",

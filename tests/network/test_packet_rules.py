@@ -254,7 +254,7 @@ def test_a_collective_whose_packets_are_lost_says_so() -> None:
     net = network(GENERATORS[1], LOSSY | {"queue-packets": 1})
     stall = simulate(builders, net, system("direct"), model="packet").stall
     assert stall is not None
-    assert "of which packets were lost" in stall.waits[0].what
+    assert "of which packets were lost" in stall.waits[0].text
 
 
 def test_a_message_that_nobody_sends_is_no_loss() -> None:

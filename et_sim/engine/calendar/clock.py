@@ -171,7 +171,7 @@ def sort_times(run: Run) -> None:
 
 
 @works_on_tables
-def let_pass(run: Run, time: int, last: int) -> None:
+def shift_times(run: Run, time: int, last: int) -> None:
     """Shift the present time, and all slots due by `last`, by `time`; `move_bucket` shifts buckets.
 
     All later slots must still be later afterwards.

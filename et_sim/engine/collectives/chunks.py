@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
-from et_sim.engine.collectives.matching import chunk_of, forget, make_known
+from et_sim.engine.collectives.matching import add_to_index, chunk_of, drop_from_index
 from et_sim.engine.collectives.queues import insert, pump, remove
 from et_sim.engine.containers import give_row, take_row
 from et_sim.engine.observe import facade as observe
@@ -59,7 +59,7 @@ def start_collective(run: Run, actor_row: int, node: int) -> None:
         if collective.rotations > 1:
             visit.phase_first += _take_rotation(run, running_row, turn) * collective.phases
         chunk.phase_key = ((first_sequence + number) << PHASE_KEY_BITS) + NO_PHASE
-        make_known(run, chunk_row)
+        add_to_index(run, chunk_row)
         if not group_counts:
             run.members[actor_row].next_sequence += 1  # every chunk also counts as one of the system's
         _choose_queues(run, chunk_row, running.collective, turn)
@@ -126,7 +126,7 @@ def end_collective(run: Run, running_row: int) -> None:
     """Remove the chunks of a finished collective from the index; `release_running` frees them."""
     running = run.running[running_row]
     for number in range(running.chunks):
-        forget(run, running.chunks_first + number)
+        drop_from_index(run, running.chunks_first + number)
 
 
 @works_on_tables

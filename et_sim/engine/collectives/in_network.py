@@ -37,7 +37,7 @@ def start_in_network(run: Run, chunk_row: int) -> None:
 
 
 @works_on_tables
-def hear_switch(run: Run, chunk_row: int) -> None:
+def receive_from_switch(run: Run, chunk_row: int) -> None:
     """Match a message of a switch with its posted receive."""
     chunk = run.chunks[chunk_row]
     chunk.credit &= ~(1 << FROM_SWITCH)
@@ -172,13 +172,13 @@ def _is_whole(run: Run, switch_row: int, group: int, phase_key: int) -> bool:
     if row == NONE:
         row = take_row(run.joins, clock.free_joins)
         made = run.joins[row]
-        made.phase_key, made.group, made.heard, made.next = phase_key, group, 0, state.head
+        made.phase_key, made.group, made.arrived, made.next = phase_key, group, 0, state.head
         state.head = row
         before = NONE
     joined = run.joins[row]
-    joined.heard += 1
-    observe.part_joined(run, row, joined.heard == 1)
-    if joined.heard < run.plan.switches[switch_row].branches:
+    joined.arrived += 1
+    observe.part_joined(run, row, joined.arrived == 1)
+    if joined.arrived < run.plan.switches[switch_row].branches:
         return False
     if before == NONE:
         state.head = joined.next

@@ -9,7 +9,7 @@ from __future__ import annotations
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import new_event, schedule, slot_at
 from et_sim.engine.collectives.members import expects
-from et_sim.engine.collectives.unexpected import keep_unexpected, seen_from_other_direction
+from et_sim.engine.collectives.unexpected import keep_unexpected, key_in_other_direction
 from et_sim.engine.containers import chain, join_after, unchain
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.chunks import sequence_of
@@ -37,14 +37,14 @@ def chunk_of(run: Run, member_row: int, sequence: int) -> int:
 
 
 @works_on_tables
-def make_known(run: Run, chunk_row: int) -> None:
+def add_to_index(run: Run, chunk_row: int) -> None:
     """Add a chunk to the index, where `chunk_of` finds it."""
     chunk = run.chunks[chunk_row]
     chain(run.chunks, run.chunk_index, chunk_home(run, chunk.member, sequence_of(chunk)), chunk_row)
 
 
 @works_on_tables
-def forget(run: Run, chunk_row: int) -> None:
+def drop_from_index(run: Run, chunk_row: int) -> None:
     """Remove a chunk from the index once all its messages have arrived."""
     chunk = run.chunks[chunk_row]
     unchain(run.chunks, run.chunk_index, chunk_home(run, chunk.member, sequence_of(chunk)), chunk_row)
@@ -65,7 +65,7 @@ def chunk_expecting(run: Run, member_row: int, step_key: int, phase_key: int) ->
     if run.plan.programs[chunk.program].tree_first != NONE:
         return chunk_row if expects(chunk, step_key) else NONE
     if (step_key & 1) != (chunk.direction < 0):
-        step_key = seen_from_other_direction(run, step_key, phase_key)
+        step_key = key_in_other_direction(run, step_key, phase_key)
     return chunk_row if step_key != NONE and (step_key >> 1) < chunk.sent else NONE
 
 

@@ -16,11 +16,11 @@ from et_sim.engine.collectives.members import first_step_of, member_at, rank_at
 from et_sim.engine.collectives.trees import start_tree
 from et_sim.engine.collectives.unexpected import (
     OFFERED,
-    ask_for_step,
     find_unexpected,
     hold_step,
     inject_step,
     offer_step,
+    request_step,
     take_unexpected_either_way,
 )
 from et_sim.engine.observe import facade as observe
@@ -70,11 +70,11 @@ def make_transfer(run: Run, chunk_row: int) -> None:
 def spend_transfer(run: Run, chunk_row: int) -> bool:
     """Count one more credit, and send packets if possible; return whether the phase is complete."""
     run.chunks[chunk_row].credit += 1
-    return send_what_may_be_sent(run, chunk_row)
+    return send_packets(run, chunk_row)
 
 
 @works_on_tables
-def send_what_may_be_sent(run: Run, chunk_row: int) -> bool:
+def send_packets(run: Run, chunk_row: int) -> bool:
     """Send as many packets as credits allow; return whether the phase is complete.
 
     A member that forwards bytes to one peer waits while a message to that peer is held.
@@ -120,7 +120,7 @@ def send_packet(run: Run, chunk_row: int) -> bool:
             offer_step(run, chunk_row, target, run.plan.steps[step_row].bytes, step_key, phase_key, done)
         if is_coming:
             source = _position_of_peer(run, chunk_row, step_row, -1)
-            ask_for_step(run, chunk_row, source, step_key, phase_key)
+            request_step(run, chunk_row, source, step_key, phase_key)
     elif is_sent:
         _inject(run, chunk_row, step_row, step_key, phase_key)
     if is_coming:
@@ -201,7 +201,7 @@ def start_held_step(run: Run, member: int, step_key: int, phase_key: int) -> int
     if not is_sent or chunk_row == NONE or run.visits[chunk_row].held == 0:
         return NONE
     run.visits[chunk_row].held -= 1
-    return chunk_row if send_what_may_be_sent(run, chunk_row) else NONE
+    return chunk_row if send_packets(run, chunk_row) else NONE
 
 
 @works_on_tables

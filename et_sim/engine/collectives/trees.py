@@ -12,7 +12,7 @@ from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import schedule
 from et_sim.engine.collectives.bus import cross_endpoint
 from et_sim.engine.collectives.members import member_at, rank_at
-from et_sim.engine.collectives.unexpected import ask_for_step, offer_step, take_unexpected
+from et_sim.engine.collectives.unexpected import offer_step, request_step, take_unexpected
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import LATE_STEP, STEP
 from et_sim.engine.state.run import NONE, PAIRS_EARLY, RENDEZVOUS, Run, setting_of
@@ -46,7 +46,7 @@ def start_tree(run: Run, chunk_row: int) -> None:
 
 
 @works_on_tables
-def hear(run: Run, chunk_row: int, step_key: int) -> None:
+def receive_in_tree(run: Run, chunk_row: int, step_key: int) -> None:
     """Start the transfer of a message that matched its posted receive."""
     chunk = run.chunks[chunk_row]
     tree_row = run.visits[chunk_row].tree_or_rank
@@ -145,7 +145,7 @@ def post_receive(run: Run, chunk_row: int, step_key: int) -> None:
     chunk.credit |= 1 << step_key
     observe.receive_posted(run, chunk_row, step_key)
     if run.plan.settings[RENDEZVOUS] and run.plan.programs[chunk.program].in_network == 0:
-        ask_for_step(run, chunk_row, peer_of(run, chunk_row, step_key), step_key, phase_key)
+        request_step(run, chunk_row, peer_of(run, chunk_row, step_key), step_key, phase_key)
     if run.members[chunk.member].unexpected > 0:
         unexpected = take_unexpected(run, chunk.member, step_key, phase_key)
         if unexpected != NONE:

@@ -17,15 +17,15 @@ from et_sim.engine.calendar.clock import schedule
 from et_sim.engine.collectives.members import member_at, rank_at
 from et_sim.engine.containers import chain, give_row, take_row, unchain
 from et_sim.engine.observe import facade as observe
-from et_sim.engine.state.kinds import ASKED_STEP, INJECT_STEP, STEP
+from et_sim.engine.state.kinds import INJECT_STEP, REQUESTED_STEP, STEP
 from et_sim.engine.state.records import PHASE_BITS, PHASE_KEY_BITS, PROGRAM_MASK
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.network_seam import inject
 from et_sim.plan.records import REQUEST_BYTES
 
 # With rendezvous, offers and requests wait under the key of a step, too.
-OFFERED, ASKED = 1 << 29, 1 << 30
-FLAGS = OFFERED | ASKED
+OFFERED, REQUESTED = 1 << 29, 1 << 30
+FLAGS = OFFERED | REQUESTED
 
 
 @works_on_tables
@@ -118,14 +118,14 @@ def take_unexpected_either_way(run: Run, member: int, step_key: int, phase_key: 
     """Remove an unexpected message like `take_unexpected`, also if the peer runs in the other direction."""
     row = take_unexpected(run, member, step_key, phase_key)
     if row == NONE:
-        other = seen_from_other_direction(run, step_key, phase_key)
+        other = key_in_other_direction(run, step_key, phase_key)
         if other != NONE:
             row = take_unexpected(run, member, other, phase_key)
     return row
 
 
 @works_on_tables
-def seen_from_other_direction(run: Run, step_key: int, phase_key: int) -> int:
+def key_in_other_direction(run: Run, step_key: int, phase_key: int) -> int:
     """Return the step key of the same message at a peer that runs in the other direction; NONE: none.
 
     Actors whose queue cursors differ may run one phase in different directions. A direct exchange then still
@@ -146,9 +146,9 @@ def offer_step(
     """Offer a step's message; if it is already requested, it is sent in a new event."""
     member = run.chunks[chunk_row].member
     thread = observe.pause(run)
-    asked = take_unexpected_either_way(run, member, step_key | ASKED, phase_key)
+    asked = take_unexpected_either_way(run, member, step_key | REQUESTED, phase_key)
     if asked != NONE:
-        observe.offer_was_asked_for(run, asked)
+        observe.offer_was_requested(run, asked)
     hold_step(run, chunk_row, position, size, step_key, phase_key, done)
     if asked != NONE:
         schedule(run, run.clock[0].now, INJECT_STEP, member, step_key, phase_key)
@@ -167,19 +167,19 @@ def hold_step(
 
 
 @works_on_tables
-def ask_for_step(run: Run, chunk_row: int, position: int, step_key: int, phase_key: int) -> None:
+def request_step(run: Run, chunk_row: int, position: int, step_key: int, phase_key: int) -> None:
     """Request a step's message from its source, as the receive is posted."""
     here = _rank_of_member(run, run.chunks[chunk_row].member)
     there, source = rank_at(run, chunk_row, position), member_at(run, chunk_row, position)
-    observe.step_asked_for(run, chunk_row, step_key)
-    inject(run, here, there, REQUEST_BYTES, ASKED_STEP, source, step_key, phase_key, NONE)
+    observe.step_requested(run, chunk_row, step_key)
+    inject(run, here, there, REQUEST_BYTES, REQUESTED_STEP, source, step_key, phase_key, NONE)
 
 
 @works_on_tables
-def step_asked(run: Run, member: int, step_key: int, phase_key: int) -> None:
+def step_requested(run: Run, member: int, step_key: int, phase_key: int) -> None:
     """Handle a request that has arrived: send the offered message, or keep the request."""
     if not inject_step(run, member, step_key, phase_key):
-        keep_unexpected(run, member, step_key | ASKED, phase_key)
+        keep_unexpected(run, member, step_key | REQUESTED, phase_key)
 
 
 @works_on_tables

@@ -19,7 +19,7 @@ from et_sim.engine.collectives.bus import (
 )
 from et_sim.engine.collectives.chunks import end_collective, leave_last_queue, next_phase, release_running
 from et_sim.engine.collectives.custom import end_custom_node
-from et_sim.engine.collectives.in_network import branch_free, hear_switch, spend_transfer_to_switch
+from et_sim.engine.collectives.in_network import branch_free, receive_from_switch, spend_transfer_to_switch
 from et_sim.engine.collectives.matching import chunk_expecting, chunk_of
 from et_sim.engine.collectives.members import first_step_of, rank_at
 from et_sim.engine.collectives.steps import (
@@ -28,7 +28,7 @@ from et_sim.engine.collectives.steps import (
     spend_transfer,
     start_held_step,
 )
-from et_sim.engine.collectives.trees import START, hear, peer_of, spend_tree_transfer
+from et_sim.engine.collectives.trees import START, peer_of, receive_in_tree, spend_tree_transfer
 from et_sim.engine.collectives.unexpected import keep_unexpected
 from et_sim.engine.nodes.issue import complete
 from et_sim.engine.observe import facade as observe
@@ -160,7 +160,7 @@ def end_phase(run: Run, chunk_row: int, step_key: int) -> None:
     sequence = sequence_of(chunk)
     first = chunk_of(run, member, sequence)
     run.chunks_ended[first] += 1
-    observe.phase_done_by_one(run, first)
+    observe.phase_done_by_actor(run, first)
     if run.chunks_ended[first] == len(run.actors):
         run.chunks_ended[first] = 0
         thread = observe.pause(run)
@@ -275,15 +275,15 @@ def receive_step(run: Run, chunk_row: int, step_key: int) -> None:
     if run.plan.programs[chunk.program].tree_first == NONE:
         make_transfer(run, chunk_row)
     else:
-        _hear(run, chunk_row, step_key)
+        _receive_in_tree(run, chunk_row, step_key)
 
 
 @works_on_tables
-def _hear(run: Run, chunk_row: int, step_key: int) -> None:
+def _receive_in_tree(run: Run, chunk_row: int, step_key: int) -> None:
     if run.plan.programs[run.chunks[chunk_row].program].in_network:
-        hear_switch(run, chunk_row)
+        receive_from_switch(run, chunk_row)
     else:
-        hear(run, chunk_row, step_key)
+        receive_in_tree(run, chunk_row, step_key)
 
 
 @works_on_tables

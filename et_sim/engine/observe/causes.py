@@ -400,7 +400,7 @@ def collective_issued(run: Run, issued: int) -> None:
 
 
 @works_on_tables
-def phase_done_by_one(run: Run, first_chunk: int) -> None:
+def phase_done_by_actor(run: Run, first_chunk: int) -> None:
     """Add an actor's end of a phase to the causes of its end on all actors."""
     if is_recorded(run):
         join_cause(run, run.causes.chunks[first_chunk].ended, BARRIER, NONE)

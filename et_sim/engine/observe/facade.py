@@ -32,12 +32,12 @@ PLENTY = 1 << 40
 Place = ParamSpec("Place")
 
 
-def together(*heard: Callable[Place, None]) -> Callable[Place, None]:
+def together(*functions: Callable[Place, None]) -> Callable[Place, None]:
     """Return a function that calls those of several observers, one after the other."""
-    first: Any = heard[0]
-    if len(heard) == 1:
+    first: Any = functions[0]
+    if len(functions) == 1:
         return first
-    rest: Any = together(*heard[1:])
+    rest: Any = together(*functions[1:])
 
     @works_on_tables
     def both(run: Run, *about: Any) -> None:
@@ -76,7 +76,7 @@ chunk_leaves = causes.chunk_leaves
 queue_considered = tie_rules.queue_considered
 queue_deadlock = tie_rules.queue_deadlock
 phase_done = phases.phase_done
-phase_done_by_one = causes.phase_done_by_one
+phase_done_by_actor = causes.phase_done_by_actor
 step_sent = traffic.step_sent
 sent_to_switch = traffic.sent_to_switch
 sent_by_switch = traffic.sent_by_switch
@@ -88,9 +88,9 @@ branch_was_free = causes.branch_was_free
 library_paces = causes.library_paces
 switch_taken = message_causes.switch_taken
 switch_delays = message_causes.switch_delays
-step_asked_for = traffic.step_asked_for
+step_requested = traffic.step_requested
 step_offered = traffic.step_offered
-offer_was_asked_for = message_causes.offer_was_asked_for
+offer_was_requested = message_causes.offer_was_requested
 unexpected_on_its_way = message_causes.unexpected_on_its_way
 early_step_scheduled = message_causes.early_step_scheduled
 early_step_received = causes.early_step_received
@@ -108,7 +108,7 @@ bus_side_processed = memory_causes.bus_side_processed
 message_delivered = ties.message_delivered
 send_starts = traffic.send_starts
 send_held = traffic.send_held
-message_asked_for = traffic.message_asked_for
+message_requested = traffic.message_requested
 message_early = message_causes.message_early
 request_early = message_causes.request_early
 
@@ -146,7 +146,7 @@ bytes_go_on = queues.bytes_go_on
 packet_lost = queues.packet_lost
 packet_marked = queues.packet_marked
 messages_cross = queues.messages_cross
-pause_asked_for = queues.pause_asked_for
+pause_requested = queues.pause_requested
 pause_begins = queues.pause_begins
 pause_ends = queues.pause_ends
 flow_ends = queues.flow_ends

@@ -285,7 +285,7 @@ def _needs_unexpected(run: Run, row: int, kind: int) -> None:
 
 
 @works_on_tables
-def offer_was_asked_for(run: Run, row: int) -> None:
+def offer_was_requested(run: Run, row: int) -> None:
     """Add the request of an offered message as a cause."""
     if is_recorded(run):
         _needs_unexpected(run, row, REQUEST)

@@ -92,7 +92,7 @@ def messages_cross(network: Any, port: int, change: int, now_ps: int) -> None:
 
 
 @works_on_tables
-def pause_asked_for(network: Any, port: int, device: int, now_ps: int) -> None:
+def pause_requested(network: Any, port: int, device: int, now_ps: int) -> None:
     """Note that the device at the other end of a port requests a pause, and the egress that causes it."""
     if len(network.queues.on) > 0:
         queues = network.queues

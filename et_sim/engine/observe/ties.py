@@ -30,7 +30,7 @@ from et_sim.engine.state import kinds
 from et_sim.engine.state.records import PHASE_BITS, PROGRAM_MASK
 from et_sim.engine.state.run import NONE, Run
 
-ANYBODY = 0  # the origin of the first events
+FIRST_ORIGIN = 0  # the origin of the first events
 OWN = -1  # in place of a peer
 # Kinds of effects of several events.
 OF_NODE, OF_TRANSFER, OF_CHUNK, OF_LINK, OF_QUEUE, OF_LANE = range(6)
@@ -74,7 +74,7 @@ def actor_starts(run: Run, actor_row: int) -> None:
     """Begin the group of an actor's start."""
     if is_watched(run):
         run.clock[0].posted.ns = NONE
-        run.clock[0].posted.origin = ANYBODY
+        run.clock[0].posted.origin = FIRST_ORIGIN
         _begin(run, actor_row, False)
 
 
@@ -279,9 +279,9 @@ MESSAGE, STEP = kinds.MESSAGE, kinds.STEP
 LATE_STEP, LATE_RECEIVE, NODE_DONE = kinds.LATE_STEP, kinds.LATE_RECEIVE, kinds.NODE_DONE
 STEP_LEFT = kinds.STEP_LEFT
 SLOWED_DONE = kinds.SLOWED_DONE
-ASKED_MESSAGE, INJECT_MESSAGE = kinds.ASKED_MESSAGE, kinds.INJECT_MESSAGE
+REQUESTED_MESSAGE, INJECT_MESSAGE = kinds.REQUESTED_MESSAGE, kinds.INJECT_MESSAGE
 HELD_MESSAGE = kinds.HELD_MESSAGE
-ASKED_STEP, INJECT_STEP = kinds.ASKED_STEP, kinds.INJECT_STEP
+REQUESTED_STEP, INJECT_STEP = kinds.REQUESTED_STEP, kinds.INJECT_STEP
 START = kinds.START
 TRANSFER_AT_ENDPOINT, TRANSFER_READY = kinds.TRANSFER_AT_ENDPOINT, kinds.TRANSFER_READY
 
@@ -293,7 +293,7 @@ def event_happens(run: Run, kind: int, a: int, b: int, c: int) -> None:
         return
     if kind in (TRANSFER_AT_ENDPOINT, TRANSFER_READY):
         begin_entry(run, run.chunks[a].actor, a)
-    elif kind in (STEP, ASKED_STEP):
+    elif kind in (STEP, REQUESTED_STEP):
         _begin_step(run, a, b, c)
     elif kind in (NODE_DONE, SLOWED_DONE) and run.clock[0].bucket != NONE:
         begin_entry(run, a, NOT_A_CHUNK)
@@ -303,7 +303,7 @@ def event_happens(run: Run, kind: int, a: int, b: int, c: int) -> None:
         begin_own(run, a)
     elif kind in (LATE_STEP, STEP_LEFT):
         begin_own(run, run.chunks[a].actor)
-    elif kind == ASKED_MESSAGE:  # first its receive is posted
+    elif kind == REQUESTED_MESSAGE:  # first its receive is posted
         begin_own(run, b)
     elif kind in (INJECT_MESSAGE, HELD_MESSAGE):
         begin_own(run, run.plan.actor_of_rank[run.plan.channels[a].source])
@@ -317,9 +317,9 @@ def message_hops(run: Run, message_row: int, actor_row: int) -> None:
     if not is_watched(run):
         return
     message = run.messages[message_row]
-    if message.kind in (STEP, ASKED_STEP):
+    if message.kind in (STEP, REQUESTED_STEP):
         _begin_step(run, message.a, message.b, message.c)
-    elif message.kind in (MESSAGE, ASKED_MESSAGE):
+    elif message.kind in (MESSAGE, REQUESTED_MESSAGE):
         begin_arrival(run, actor_row, _pair_of(run, message.a))
     else:
         begin_arrival_from_anywhere(run, actor_row)

@@ -75,7 +75,7 @@ def sent_between_switches(run: Run, branch_row: int, phase_key: int) -> None:
 
 
 @works_on_tables
-def step_asked_for(run: Run, chunk_row: int, step_key: int) -> None:
+def step_requested(run: Run, chunk_row: int, step_key: int) -> None:
     """Describe the request for a step's message."""
     _describe_step(run, chunk_row, step_key >> 1, REQUEST)
 
@@ -111,7 +111,7 @@ def held_send_starts(run: Run, event_row: int) -> None:
 
 
 @works_on_tables
-def message_asked_for(run: Run, kind: int, whose: int, node: int) -> None:
+def message_requested(run: Run, kind: int, whose: int, node: int) -> None:
     """Describe the next message as the request of a posted receive."""
     if is_noted(run):
         if kind == LATE_RECEIVE:

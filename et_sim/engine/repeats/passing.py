@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.compiled.tables_by_reference import chosen_by_tables, works_on_tables
-from et_sim.engine.calendar.clock import let_pass, move_bucket
+from et_sim.engine.calendar.clock import move_bucket, shift_times
 from et_sim.engine.collectives.matching import chunk_in
 from et_sim.engine.collectives.unexpected import rename_unexpected
 from et_sim.engine.repeats.turns import ENTRIES_OF_A_CHUNK, comes_to
@@ -56,7 +56,7 @@ def pass_periods(run: Run) -> None:
         _pass_chunk(run, run.picture[at], periods)
         at += ENTRIES_OF_A_CHUNK
     pass_counted(run, periods)
-    let_pass(run, time, repeats.last_ns)
+    shift_times(run, time, repeats.last_ns)
     messages = periods * (clock.delivered - repeats.picture_delivered)
     clock.delivered += messages
     repeats.skipped += messages

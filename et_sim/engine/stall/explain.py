@@ -75,7 +75,7 @@ def _side(graph: WaitGraph, node: NodeAt) -> _Side:
 
 
 def _sentence(graph: WaitGraph, first: _Side, second: _Side, ones: set[NodeAt], others: set[NodeAt]) -> str:
-    here, there = _who(graph, ones), _who(graph, others)
+    here, there = _ranks_text(graph, ones), _ranks_text(graph, others)
     a, b = first.signature, second.signature
     where = f"in group {first.group}" if first.group else "over all ranks"
     if a[:2] != b[:2]:
@@ -93,7 +93,7 @@ def _sentence(graph: WaitGraph, first: _Side, second: _Side, ones: set[NodeAt], 
     return f"{subject} names other dimensions or priorities on {here} than on {there}"
 
 
-def _who(graph: WaitGraph, nodes: set[NodeAt]) -> str:
+def _ranks_text(graph: WaitGraph, nodes: set[NodeAt]) -> str:
     return ranks_text(graph.still.ranks_of({node.actor for node in nodes}))
 
 
@@ -174,15 +174,15 @@ def _is_queued(graph: WaitGraph, vertex: Vertex) -> bool:
 
 def _reason(waits: tuple[Wait, ...], knot: tuple[KnotHop, ...], jobs: tuple[Job, ...]) -> str:
     """Return the reason as `: rank 3 waits for …`; with several jobs, it has the job and its rank, too."""
-    wait = _telling_wait(waits, knot)
+    wait = _main_wait(waits, knot)
     if wait is None:
         return ""
     node = f' ({wait.operation} "{wait.node_name}", node {wait.node_id})' if wait.operation else ""
     name_in_job = next((f" ({name})" for name in (job.named(wait.rank) for job in jobs) if name), "")
-    return f": rank {wait.rank}{name_in_job} waits for {wait.what}{node}"
+    return f": rank {wait.rank}{name_in_job} waits for {wait.text}{node}"
 
 
-def _telling_wait(waits: tuple[Wait, ...], knot: tuple[KnotHop, ...]) -> Wait | None:
+def _main_wait(waits: tuple[Wait, ...], knot: tuple[KnotHop, ...]) -> Wait | None:
     """Return the most informative wait: one in the knot, else one that nothing can end."""
     final = (
         "send-missing",

@@ -11,7 +11,7 @@ from msgspec import Struct
 from et_sim.basics.errors import StallError
 from et_sim.basics.units import format_ns, format_ranks
 from et_sim.engine.stall.state import ranks_text, short
-from et_sim.engine.stall.waits import WHO, DeadEnd, KnotHop, Wait
+from et_sim.engine.stall.waits import RANKS, DeadEnd, KnotHop, Wait
 from et_sim.trace.workload import Job
 
 MOST_WAITS = 10
@@ -39,10 +39,10 @@ class WaitGroup(NamedTuple):
     since_ns: int
 
     @property
-    def what(self) -> str:
+    def text(self) -> str:
         """Return what the ranks wait for, in words."""
         each_other = len(self.ranks) > 1 and self.ranks == self.provider
-        return self.sentence.replace(WHO, "each other" if each_other else ranks_text(self.provider))
+        return self.sentence.replace(RANKS, "each other" if each_other else ranks_text(self.provider))
 
     def as_dict(self) -> dict[str, Any]:
         """Return the group as plain values."""
@@ -52,7 +52,7 @@ class WaitGroup(NamedTuple):
             "operation": self.operation,
             "node_name": self.node_name,
             "node_ids": list(self.node_ids),
-            "waits_for": self.what,
+            "waits_for": self.text,
             "provider": format_ranks(self.provider),
             "since_ns": self.since_ns,
         }
@@ -150,10 +150,10 @@ def _wait_line(group: WaitGroup) -> str:
     verb = "waits" if len(group.ranks) == 1 else "wait"
     since = f"since {format_ns(group.since_ns)}"
     if not group.operation:
-        return f"{ranks_text(group.ranks)} {verb} for {group.what}"
+        return f"{ranks_text(group.ranks)} {verb} for {group.text}"
     node = f", node {group.node_ids[0]}" if len(group.node_ids) == 1 else ""
     return (
-        f"{ranks_text(group.ranks)} {verb} for {group.what} "
+        f"{ranks_text(group.ranks)} {verb} for {group.text} "
         f'({group.operation} "{short(group.node_name)}"{node}, {since})'
     )
 
@@ -167,7 +167,7 @@ def dead_end_lines(dead_ends: Iterable[DeadEnd]) -> list[str]:
         subject.update(end.subject)
         needed_by.update(end.needed_by)
     return [
-        f"{ranks_text(subject)} {sentence.replace(WHO, ranks_text(needed_by))}"
+        f"{ranks_text(subject)} {sentence.replace(RANKS, ranks_text(needed_by))}"
         for (_, sentence, _), (subject, needed_by) in groups.items()
     ]
 

@@ -23,7 +23,7 @@ from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import plural, rank_ranges
 from et_sim.engine.containers import free_rows
 from et_sim.engine.outcome import Outcome, Ports
-from et_sim.engine.state.kinds import ASKED_MESSAGE, MESSAGE
+from et_sim.engine.state.kinds import MESSAGE, REQUESTED_MESSAGE
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.network_seam import LOWEST_31_BITS
 from et_sim.plan.records import Action, Plan
@@ -51,7 +51,7 @@ def undelivered(outcome: Outcome) -> Undelivered:
     if ports is None or not rows:
         return Undelivered()
     held = outcome.run.messages[rows]
-    sent, asked = held["kind"] == MESSAGE, held["kind"] == ASKED_MESSAGE
+    sent, asked = held["kind"] == MESSAGE, held["kind"] == REQUESTED_MESSAGE
     cause, remedy, fate = _why(ports, len(rows))
     return Undelivered(
         cause,

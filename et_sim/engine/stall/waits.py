@@ -17,17 +17,17 @@ from et_sim.engine.stall.state import Chunk, NodeAt, SharedPhase, Vertex, node_t
 from et_sim.plan.records import LANES, Action, Lane
 from et_sim.trace.columns import CollectiveKind
 
-WHO = "{who}"
-WHAT = "{what}"
+RANKS = "{who}"
+COLLECTIVE = "{what}"
 
 LAG_WORDS = {
-    Lag.ELSEWHERE: f"{WHO} to issue the {WHAT}",
-    Lag.BEHIND: f"{WHO} to come as far in the {WHAT}",
-    Lag.QUEUED: f"{WHO}, where a chunk of the {WHAT} waits behind another one",
-    Lag.ABSENT: f"{WHO} to issue the {WHAT}, which is not in the trace there",
-    Lag.MISMATCH: f"{WHO}, where something else runs in place of the {WHAT}",
-    Lag.RENUMBERED: f"{WHO}, where the {WHAT} runs under another number",
-    Lag.TURNED: f"{WHO}, where the ring of the {WHAT} turns the other way",
+    Lag.ELSEWHERE: f"{RANKS} to issue the {COLLECTIVE}",
+    Lag.BEHIND: f"{RANKS} to come as far in the {COLLECTIVE}",
+    Lag.QUEUED: f"{RANKS}, where a chunk of the {COLLECTIVE} waits behind another one",
+    Lag.ABSENT: f"{RANKS} to issue the {COLLECTIVE}, which is not in the trace there",
+    Lag.MISMATCH: f"{RANKS}, where something else runs in place of the {COLLECTIVE}",
+    Lag.RENUMBERED: f"{RANKS}, where the {COLLECTIVE} runs under another number",
+    Lag.TURNED: f"{RANKS}, where the ring of the {COLLECTIVE} turns the other way",
 }
 # When members lag for several reasons, a wait names those of the most final one.
 GRAVITY = (Lag.MISMATCH, Lag.RENUMBERED, Lag.ABSENT, Lag.TURNED, Lag.ELSEWHERE, Lag.QUEUED, Lag.BEHIND)
@@ -59,9 +59,9 @@ class Wait(Struct, frozen=True):
     is_within_collective: bool = False  # it waits for a message of a custom collective
 
     @property
-    def what(self) -> str:
+    def text(self) -> str:
         """Return what the node waits for, in words."""
-        return self.sentence.replace(WHO, ranks_text(self.provider))
+        return self.sentence.replace(RANKS, ranks_text(self.provider))
 
 
 class DeadEnd(NamedTuple):
@@ -150,12 +150,12 @@ class WaitDescriber:
         if not missing:
             return self._wait(node, "memory", "its turn at the memory server", ())
         access = operation(self._still.trace(node.actor), node.row)
-        sentence = f"{WHO} to {access} with it, as members of one group"
+        sentence = f"{RANKS} to {access} with it, as members of one group"
         return self._wait(node, "memory", sentence, missing)
 
     def _receive_wait(self, node: NodeAt) -> Wait:
         source, _, tag, size = self._messages.ends(self._messages.channel(node))
-        message = f"{exact_bytes(size)} with tag {tag} from {WHO}"
+        message = f"{exact_bytes(size)} with tag {tag} from {RANKS}"
         if node in self._messages.in_network:
             return self._wait(node, "undelivered", f"{message}, {self._still.undelivered.fate}", (source,))
         if self._messages.send_for(node) is None:
@@ -166,9 +166,9 @@ class WaitDescriber:
         """Return the wait of a send that rendezvous holds, or whose packets do not arrive."""
         _, target, tag, size = self._messages.ends(self._messages.channel(node))
         if node in self._messages.in_network:
-            message = f"{WHO} to get {exact_bytes(size)} with tag {tag}"
+            message = f"{RANKS} to get {exact_bytes(size)} with tag {tag}"
             return self._wait(node, "undelivered", f"{message}, {self._still.undelivered.fate}", (target,))
-        receive = f"{WHO} to post the receive of {exact_bytes(size)} with tag {tag} (rendezvous)"
+        receive = f"{RANKS} to post the receive of {exact_bytes(size)} with tag {tag} (rendezvous)"
         if self._messages.receive_for(node) is None:
             return self._wait(
                 node, "receive-missing", f"{receive}, which is not in the trace there", (target,)
@@ -181,13 +181,13 @@ class WaitDescriber:
         held = [channel for chunk_row in rows for channel in messages.held_within(chunk_row)]
         if held:
             _, target, tag, size = messages.ends(held[0])
-            receive = f"{WHO} to post the receive of {exact_bytes(size)} with tag {tag}"
+            receive = f"{RANKS} to post the receive of {exact_bytes(size)} with tag {tag}"
             sentence = f"{receive} within the {self.collective(node)} (rendezvous)"
             return self._wait(node, "receive-pending", sentence, (target,), is_within_collective=True)
         awaited = [channel for chunk_row in rows for channel in messages.awaited_within(chunk_row)]
         if awaited:
             source, _, tag, size = messages.ends(awaited[0])
-            message = f"{exact_bytes(size)} with tag {tag} from {WHO}"
+            message = f"{exact_bytes(size)} with tag {tag} from {RANKS}"
             sentence = f"{message} within the {self.collective(node)}, which has yet to send it"
             return self._wait(node, "send-pending", sentence, (source,), is_within_collective=True)
         return None
@@ -205,7 +205,7 @@ class WaitDescriber:
             fate = self._still.undelivered.fate
             never = f"messages {fate}" if fate else "messages that never came, though all members are in it"
             return self._within_wait(node, chunks) or self._wait(node, "unknown", never, ())
-        sentence = LAG_WORDS[lags[0]].replace(WHAT, self.collective(node))
+        sentence = LAG_WORDS[lags[0]].replace(COLLECTIVE, self.collective(node))
         return self._wait(node, f"member-{lags[0]}", sentence, by_lag[lags[0]])
 
     def _laggards(self, shared_phases: list[SharedPhase], lag: Lag) -> tuple[int, ...]:
@@ -257,7 +257,7 @@ class WaitDescriber:
     def _unmet(self, node: NodeAt) -> DeadEnd:
         """Return a receive whose message no rank sent, or a send whose receive no rank posted."""
         source, target, tag, size = self._messages.ends(self._messages.channel(node))
-        size_and_tag = f"the {exact_bytes(size)} with tag {tag} that {WHO}"
+        size_and_tag = f"the {exact_bytes(size)} with tag {tag} that {RANKS}"
         lacks_send = self._still.action(node) is Action.RECEIVE
         other, waiter = (source, target) if lacks_send else (target, source)
         finished = self._still.is_finished(int(self._still.plan.actor_of_rank[other]))
@@ -274,10 +274,10 @@ class WaitDescriber:
         finished = all(self._still.is_finished(a.actor) for a in laggards if a.lag is Lag.ABSENT)
         verb = "finished without issuing" if finished else "never issued"
         words = {
-            Lag.ABSENT: f"{verb} the {collective} that {WHO} started",
-            Lag.MISMATCH: f"ran something else in place of the {collective} that {WHO} started",
-            Lag.RENUMBERED: f"ran the {collective} under another number than {WHO}",
-            Lag.TURNED: f"turned the ring of the {collective} one way, and {WHO} the other",
+            Lag.ABSENT: f"{verb} the {collective} that {RANKS} started",
+            Lag.MISMATCH: f"ran something else in place of the {collective} that {RANKS} started",
+            Lag.RENUMBERED: f"ran the {collective} under another number than {RANKS}",
+            Lag.TURNED: f"turned the ring of the {collective} one way, and {RANKS} the other",
         }
         present = {laggard.lag for laggard in laggards}
         return [

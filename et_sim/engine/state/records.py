@@ -305,7 +305,7 @@ WAITING_FIFO = record(  # of events without a time
 JOIN = record(  # a chunk at a switch that waits for the rest of it
     ("phase_key", "i8"),
     ("group", "i4"),  # group of the chunk, if it spans the system
-    ("heard", "i4"),  # number of branches that have sent their part
+    ("arrived", "i4"),  # number of branches that have sent their part
     ("next", "i4"),
 )
 SWITCH_STATE = record(

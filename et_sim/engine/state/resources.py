@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from et_sim.plan.pool_tables import SHARED, PoolUnits
 
 SENDING = "all it sends"  # where there are no links
-NOBODY = -1
+NO_OWNER = -1
 
 
 class Ends(Struct, frozen=True, eq=False):
@@ -32,7 +32,9 @@ class Ends(Struct, frozen=True, eq=False):
 
     def with_others(self, count: int, rows: int) -> Ends:
         """Return these ends, with `count` links that are not of a graph behind the first `rows`."""
-        source, target = (np.insert(column, [rows] * count, NOBODY) for column in (self.source, self.target))
+        source, target = (
+            np.insert(column, [rows] * count, NO_OWNER) for column in (self.source, self.target)
+        )
         return replace(self, source=source, target=target)
 
 
@@ -52,7 +54,7 @@ class Named(Struct, frozen=True, eq=False):
         there = np.full(count, rows)
         return Named(
             row=np.insert(self.row, there, rows + units),
-            actor=np.insert(self.actor, there, NOBODY),
+            actor=np.insert(self.actor, there, NO_OWNER),
             port=np.insert(self.port, there, ports),
             links=np.insert(self.links, there, 1),
             ranks=(*self.ranks[:rows], *[None] * count, *self.ranks[rows:]),
@@ -87,7 +89,7 @@ class ResourceTable(Struct, frozen=True, eq=False):
         """Return the number of links that each row represents."""
         if self.links is not None:
             return self.links
-        return np.where(self.actor == NOBODY, 1, np.bincount(actor_of_rank)[self.actor])
+        return np.where(self.actor == NO_OWNER, 1, np.bincount(actor_of_rank)[self.actor])
 
     def by_name(self, actor_of_rank: Any) -> Named:
         """Return all links by their owners and names."""
@@ -114,7 +116,7 @@ def with_pool(
     above = int(resources.dimension.max(initial=-1)) + 1
     return replace(
         resources,
-        actor=np.concatenate((resources.actor, np.full(count, NOBODY, np.int32))),
+        actor=np.concatenate((resources.actor, np.full(count, NO_OWNER, np.int32))),
         dimension=np.concatenate((resources.dimension, above + stage)),
         port=np.concatenate((resources.port, ports)),
         port_names=(*resources.port_names, *units.names),

@@ -20,8 +20,6 @@ from et_sim.engine.calendar.clock import new_event, schedule
 from et_sim.engine.containers import give_row, join, leave, leave_from
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import (
-    ASKED_CUSTOM,
-    ASKED_MESSAGE,
     CUSTOM_DONE,
     EXCEED,
     HELD_MESSAGE,
@@ -30,6 +28,8 @@ from et_sim.engine.state.kinds import (
     LATE_RECEIVE,
     MESSAGE,
     NODE_DONE,
+    REQUESTED_CUSTOM,
+    REQUESTED_MESSAGE,
 )
 from et_sim.engine.state.run import NEVER, NONE, RENDEZVOUS, Run
 from et_sim.engine.transport.network_seam import inject, is_eager, receive_posted
@@ -270,13 +270,13 @@ def post_receive(run: Run, channel_row: int, kind: int, a: int, b: int) -> None:
             observe.resume(run, thread)
         return
     channel = run.plan.channels[channel_row]
-    observe.message_asked_for(run, kind, a, b)
-    asked = ASKED_MESSAGE if kind == LATE_RECEIVE else ASKED_CUSTOM
+    observe.message_requested(run, kind, a, b)
+    asked = REQUESTED_MESSAGE if kind == LATE_RECEIVE else REQUESTED_CUSTOM
     inject(run, channel.target, channel.source, REQUEST_BYTES, asked, channel_row, a, b, NONE)
 
 
 @works_on_tables
-def message_asked(run: Run, channel_row: int, kind: int, a: int, b: int) -> None:
+def message_requested(run: Run, channel_row: int, kind: int, a: int, b: int) -> None:
     """Post the receive (kind, a, b) of a request at its source, and start the first message held back.
 
     That may be a message of another size, on another channel.
