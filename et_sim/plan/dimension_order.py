@@ -152,7 +152,7 @@ def _charge(
     *,
     gathers: bool,
 ) -> None:
-    """Add what a chunk costs in every dimension of its order to the load at the same place."""
+    """Add the cost of a chunk in every dimension of its order to the load at the same place."""
     for load, dimension in zip(loads, order, strict=True):
         lane = lanes[dimension]
         if not lane.takes_part:

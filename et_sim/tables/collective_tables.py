@@ -1,4 +1,4 @@
-"""Tables of collectives and layers, and of the path that decides how long a run takes."""
+"""Tables of collectives and layers, and of the critical path of a run."""
 
 from __future__ import annotations
 

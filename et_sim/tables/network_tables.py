@@ -1,4 +1,4 @@
-"""Tables of networks: messages, links, ports, and what waits there."""
+"""Tables of networks: messages, links, ports and their queues."""
 
 from __future__ import annotations
 

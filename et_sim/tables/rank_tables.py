@@ -1,4 +1,4 @@
-"""Tables of what ranks do: nodes, actors, groups, jobs, memory; and of what replicas do that serve."""
+"""Tables of ranks (nodes, actors, groups, jobs, memory) and of replicas that serve requests."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def shuffle(tables: Outer, by: int) -> int:
     return tables.rows[0].time
 
 
-def test_stand_ins_leave_in_the_arrays_what_the_function_would() -> None:
+def test_stand_ins_leave_the_same_content_in_the_arrays_as_the_function() -> None:
     with_stand_ins, on_arrays = _outer(), _outer()
     assert interpret(shuffle, (with_stand_ins, 10)) == shuffle(on_arrays, 10) == 30
     assert with_stand_ins.rows.tolist() == on_arrays.rows.tolist()

@@ -153,7 +153,7 @@ def test_the_pool_serves_others_before_the_next_request_of_a_rank() -> None:
     assert times == [12788, 16984, 21180, 25376]
 
 
-def test_memory_and_collectives_share_a_lane_unless_the_cpu_asks() -> None:
+def test_memory_and_collectives_share_a_lane_except_on_the_cpu() -> None:
     def both(builder: TraceBuilder) -> None:
         builder.load(10_000)
         builder.collective("all_reduce", MIB)

@@ -45,7 +45,7 @@ def test_a_rank_that_begins_later_makes_the_others_wait() -> None:
     assert min(apart) > max(together)
 
 
-def test_the_time_before_a_rank_begins_is_idle_and_the_summary_says_how_far_starts_are_apart() -> None:
+def test_the_time_before_a_rank_begins_is_idle_and_the_summary_has_the_spread_of_starts() -> None:
     result = et_sim.simulate(
         Workload.of([beginning_at(start) for start in (0, 0, 7000, 0)]), system=SYSTEM, network=RING_4
     )

@@ -57,7 +57,7 @@ def test_a_byte_order_mark_and_windows_lines_are_read(tmp_path: Path) -> None:
         (HEADER + '1,"5,1\n', "line 2"),
     ],
 )
-def test_what_is_no_request_is_refused_with_its_line(text: str, said: str, tmp_path: Path) -> None:
+def test_a_faulty_request_is_refused_with_its_line(text: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(EtSimError) as refusal:
         read(tmp_path, text)
     assert said in str(refusal.value)
@@ -90,6 +90,6 @@ def test_poisson_arrivals_have_their_rate_and_follow_from_the_seed() -> None:
         "poisson:nan,5,1,1",
     ],
 )
-def test_a_rule_that_means_nothing_is_refused(rule: str) -> None:
+def test_a_faulty_rule_is_refused(rule: str) -> None:
     with pytest.raises(EtSimError, match="poisson"):
         read_requests(rule)
