@@ -1,16 +1,15 @@
-"""Which algorithm a configured name means, and the program it makes for one phase.
+"""The algorithm of a configured name, and the program it makes for one phase.
 
-Names are the reference's: `ring`, `direct`, `direct4` (a window of four), `halvingDoubling`, and the
-`one…` forms, which treat the whole system as a single group in rank order. Collectives with a root, and
-barriers, go over a tree that no name chooses.
+Names are the reference's: `ring`, `direct`, `direct4` (a window of four), `halvingDoubling`, and the `one…`
+forms, which treat the whole system as a single group in rank order. Collectives with a root, and barriers, go
+over a tree that no name chooses.
 
 All-to-alls in which every pair of members has bytes of its own have the program of the plain one, message by
-message, and sizes for each member. Where it relays (ring), members send on what those behind them have for
-those ahead of them; here is whose piece each message carries.
+message, and sizes for each member. Where it relays (ring), members forward the pieces that those behind them
+have for those ahead of them; the owner of each message's piece is computed here.
 
 Members are rows of tables that have a line of `members` for each group along an axis: `to_ahead[r, j]` are
 the bytes of r for the member j places ahead on its line, and `ahead[r, j]` is the row of that member.
-Not here: what pairs have on an axis of several (`et_sim.plan.exchanges`).
 """
 
 from __future__ import annotations
@@ -49,17 +48,17 @@ class Algorithm(Name, frozen=True):
     """A parsed algorithm name; "tree" has no name in files."""
 
     def keeps_size(self, fixes: CostFixes) -> bool:
-        """Return whether a phase leaves as many bytes as it found, whatever its operation."""
+        """Return whether a phase of any operation leaves as many bytes as it found."""
         return self.family == "doubleBinaryTree" and not fixes.tree_operations
 
     def used_for(self, operation: Operation, fixes: CostFixes) -> Algorithm:
-        """What really runs: a double binary tree that is corrected leaves all but all-reduce to a ring."""
+        """Return the algorithm that runs: a corrected double binary tree only does all-reduces."""
         if self == IN_NETWORK and operation in IN_NETWORK_OPERATIONS:
             return self
         if operation in OVER_A_TREE:
             return TREE
-        mended_tree = self.family == "doubleBinaryTree" and fixes.tree_operations
-        return RING if mended_tree and operation is not Operation.ALL_REDUCE else self
+        corrected_tree = self.family == "doubleBinaryTree" and fixes.tree_operations
+        return RING if corrected_tree and operation is not Operation.ALL_REDUCE else self
 
 
 AnyProgram = StepProgram | TreeProgram | InNetworkProgram
@@ -103,7 +102,7 @@ def lower(
     return PROGRAMS[algorithm.family](phase)
 
 
-KNOWN = ("direct", "ring")
+WITH_OWN_SIZES = ("direct", "ring")
 MOST_MESSAGES = 1 << 24  # of all members, in one phase of a chunk
 
 
@@ -130,18 +129,18 @@ def uneven_exchange(
     return replace(program, distance=distance, message_bytes=largest, own=own_bytes)
 
 
-def check_knows_sizes(algorithm: Algorithm, members: int, ranks: int, fixes: CostFixes) -> None:
-    """Refuse algorithms in which it is not said whose bytes a message carries, and too many messages."""
+def check_own_sizes(algorithm: Algorithm, members: int, ranks: int, fixes: CostFixes) -> None:
+    """Refuse algorithms without defined owners of each message's bytes, and too many messages."""
     family = algorithm.used_for(Operation.ALL_TO_ALL, fixes).family
     messages = ranks * (members * (members - 1) // 2 if family == "ring" else members - 1)
-    if family in KNOWN and messages > MOST_MESSAGES:
+    if family in WITH_OWN_SIZES and messages > MOST_MESSAGES:
         raise MachineError(
             f"{family} makes {messages:,} messages of an all-to-all with bytes for each pair of {members}"
-            f" members, and {MOST_MESSAGES:,} are the most",
+            f" members; the limit is {MOST_MESSAGES:,}",
             place='system key "all-to-all-implementation"',
             remedy="use direct, more dimensions, or smaller groups",
         )
-    if family not in KNOWN:
+    if family not in WITH_OWN_SIZES:
         raise MachineError(
             f"{algorithm.family} cannot do an all-to-all with bytes for each pair",
             place='system key "all-to-all-implementation"',
@@ -150,14 +149,16 @@ def check_knows_sizes(algorithm: Algorithm, members: int, ranks: int, fixes: Cos
 
 
 def _straight(to_ahead: Any, ahead: Any) -> tuple[Any, Any]:
-    """Step d sends to the member d + 1 ahead, and receives from the one as far behind."""
+    """Return the bytes of step d, sent to the member d + 1 ahead, and received from the one as far behind."""
     members = ahead.shape[1]
     distance = np.arange(1, members)
     return to_ahead[:, distance], to_ahead[ahead[:, members - distance], distance]
 
 
 def _relayed(to_ahead: Any, ahead: Any) -> tuple[Any, Any]:
-    """In lap k, a member sends what the one k places behind has for those ahead, the next one first."""
+    """Return the bytes of lap k, in which a member forwards the pieces of the one k places behind, nearest
+    first.
+    """
     members = ahead.shape[1]
     lap = np.concatenate([np.full(members - 1 - k, k) for k in range(members - 1)])
     place = np.concatenate([np.arange(members - 1 - k) for k in range(members - 1)])

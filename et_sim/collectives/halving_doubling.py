@@ -1,14 +1,14 @@
-"""Halving-doubling: members exchange half of what is left, over distances that halve or double, and back.
+"""Halving-doubling: members exchange half of the rest, over distances that halve or double, and back.
 
-Powers of two: pairs exchange over doubling distances. The reference's fixes is kept: sizes are halved
-with truncation, a transfer is charged for the packet it will send, and groups of log2(n) of them start with a
-silent one. Mended (and where truncation would leave nothing to send), the vector is cut into n pieces,
+Powers of two: pairs exchange over doubling distances. The reference's rules are kept: sizes are halved with
+truncation, a transfer is charged for the packet it will send, and groups of log2(n) of them start with a
+silent one. Corrected (and where truncation would leave nothing to send), the vector is cut into n pieces,
 rounded up, and every message of the reducing half is charged at its own size.
 
-Other numbers of members, on which the reference hangs, use a circulant instead of pairs: of the s pieces
-that a member is still concerned with (s = n at first), it sends the farther half to the member
-ceil(s/2) ahead, and takes in as much from behind; after ceil(log2 n) rounds one piece is left, its own. An
-all-gather takes the same rounds in reverse. Not all-to-all.
+Other numbers of members, on which the reference hangs, use a circulant instead of pairs: of the s pieces that
+a member still holds (s = n at first), it sends the farther half to the member ceil(s/2) ahead, and receives
+as much from behind; after ceil(log2 n) rounds one piece is left, its own. An all-gather takes the same rounds
+in reverse. Not all-to-all.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ def _as_reference(operation: Operation, members: int, size: int) -> StepProgram:
 
 
 def _reference_transfers(operation: Operation, levels: int, sizes: Bytes) -> Transfers:
-    """One transfer more than packets: the last one is made for a packet that is never sent."""
+    """Return one transfer more than packets: the last one is made for a packet that is never sent."""
     pattern = transfer_pattern(operation, 1, levels - 1, 0)
     place = np.arange(len(sizes)) % len(pattern.size)
     return Transfers(sizes, pattern.reduces[place], pattern.inward[place], pattern.returns[place])
 
 
 def _truncated(operation: Operation, members: int, size: int, steps: int) -> tuple[Bytes, Distances]:
-    """Message size and pair distance of every step; halving truncates, as in the reference."""
+    """Return message size and pair distance of every step; halving truncates, as in the reference."""
     sizes, distances = np.empty(steps, np.int64), np.empty(steps, np.int32)
     growing = operation is not Operation.ALL_GATHER
     left, offset = (size // 2, 1) if growing else (size, members // 2)
@@ -92,7 +92,7 @@ def _next(left: int, offset: int, growing: bool) -> tuple[int, int]:
 
 
 def _exact(operation: Operation, members: int, size: int) -> StepProgram:
-    """Nothing is lost, and every reduction is charged."""
+    """Return a program that loses no bytes, and charges every reduction."""
     inward = pairs_inward(members) if uses_pairs(members) else circulant_inward(members)
     reducing = [] if operation is Operation.ALL_GATHER else inward
     rounds = reducing + ([] if operation is Operation.REDUCE_SCATTER else inward[::-1])
@@ -112,13 +112,13 @@ def _exact(operation: Operation, members: int, size: int) -> StepProgram:
 
 
 def pairs_inward(members: int) -> list[tuple[int, int]]:
-    """(distance, pieces) of the rounds of a reduce-scatter in pairs."""
+    """Return distance and pieces of the rounds of a reduce-scatter in pairs."""
     distances = [1 << level for level in range(members.bit_length() - 1)]
     return [(distance, members // (2 * distance)) for distance in distances]
 
 
 def circulant_inward(members: int) -> list[tuple[int, int]]:
-    """(distance, pieces) of the rounds of a reduce-scatter around a circulant."""
+    """Return distance and pieces of the rounds of a reduce-scatter around a circulant."""
     rounds = []
     concerned = members
     while concerned > 1:

@@ -1,13 +1,13 @@
-"""Which data the messages of a collective algorithm carry.
+"""The data that the messages of a collective algorithm carry.
 
 The data of a group is cut into equal pieces: parts of the vector (all-reduce, reduce-scatter), the members'
 shards (all-gather), or one block per pair of members (all-to-all, block origin * members + destination).
-Piece p of a reduce-scatter is what member p ends with. A double binary tree moves the vector as one piece,
-and does every operation as an all-reduce. Over a tree with a root go the vector as one piece (reduce,
-broadcast), the members' shares (gather, scatter), or the news of everybody's arrival (barrier).
+Piece p of a reduce-scatter is the piece that member p ends with. A double binary tree moves the vector as one
+piece, and does every operation as an all-reduce. A tree with a root carries the vector as one piece (reduce,
+broadcast), the members' shares (gather, scatter), or the arrivals of members (barrier).
 
 Invariant: `load` depends on nothing but its arguments, so that schedules can be checked by moving data along
-them. Not here: the order of messages (`schedule`), and their bytes, in which the reference truncates.
+them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ROOT_ENDS = (Operation.REDUCE, Operation.GATHER)
 
 
 class Load(NamedTuple):
-    """What one message carries, and whether its target adds it to what it has."""
+    """The pieces of one message, and whether its target adds them to its own."""
 
     pieces: Sequence[int]
     reduces: bool
@@ -45,7 +45,7 @@ class Movement(Struct, frozen=True):
 
     @property
     def pieces(self) -> int:
-        """Into how many pieces the data is cut."""
+        """Return the number of pieces into which the data is cut."""
         if self._is_whole:
             return 1
         return self.members**2 if self.operation is Operation.ALL_TO_ALL else self.members
@@ -76,7 +76,7 @@ class Movement(Struct, frozen=True):
         return range(self.pieces)
 
     def contributors(self, piece: int) -> range:
-        """Whose contributions a piece consists of at the end."""
+        """Return the members whose contributions make up a piece at the end."""
         if self.operation in REDUCED:
             return range(self.members)
         if self.operation in ROOT_BEGINS:
@@ -86,7 +86,7 @@ class Movement(Struct, frozen=True):
 
     @property
     def reducing_steps(self) -> int:
-        """Return the number of steps add what they carry; they come first."""
+        """Return the number of steps that add their pieces; these come first."""
         if self.operation not in REDUCED:
             return 0
         if self.family in ("tree", "doubleBinaryTree"):
@@ -94,7 +94,7 @@ class Movement(Struct, frozen=True):
         return len(self._inward) if self.family == "halvingDoubling" else self.members - 1
 
     def load(self, source: int, target: int, step: int) -> Load:
-        """What the message of one step carries."""
+        """Return the load of the message of one step."""
         pieces: Sequence[int]
         if self._is_whole:
             pieces = range(1)
@@ -115,9 +115,7 @@ class Movement(Struct, frozen=True):
         return [(self.root + place) % self.members for place in places]
 
     def _ring(self, source: int, step: int) -> range:
-        """Return a member passes on what it received last, first its own; a relay passes on what is not for
-        it.
-        """
+        """Return the piece received last, first the member's own; a relay forwards pieces for others."""
         if self.operation is Operation.ALL_TO_ALL:
             return self._relayed(source, step)
         if step < self.reducing_steps:
@@ -125,7 +123,9 @@ class Movement(Struct, frozen=True):
         return _one((source - step % (self.members - 1)) % self.members)
 
     def _relayed(self, source: int, step: int) -> range:
-        """Blocks of the member itself for all others, then blocks of the one before it that go further, …"""
+        """Return blocks of the member itself for all others, then blocks of the one before it that go
+        further, …
+        """
         behind, left = 0, step
         while left >= self.members - 1 - behind:
             left -= self.members - 1 - behind
@@ -140,11 +140,13 @@ class Movement(Struct, frozen=True):
 
     @property
     def _inward(self) -> list[tuple[int, int]]:
-        """(distance, pieces) of the rounds of a reduce-scatter by halving."""
+        """Return distance and pieces of the rounds of a reduce-scatter by halving."""
         return pairs_inward(self.members) if uses_pairs(self.members) else circulant_inward(self.members)
 
     def _in_pairs(self, source: int, target: int, step: int) -> range:
-        """Level i leaves the pieces that agree with a member in the lowest i + 1 bits."""
+        """Return the pieces of a level: level i leaves those that agree with a member in the lowest i + 1
+        bits.
+        """
         levels = len(self._inward)
         scatters = step < self.reducing_steps
         level = step if scatters else levels - 1 - step % levels
@@ -152,7 +154,7 @@ class Movement(Struct, frozen=True):
         return range((target if scatters else source) % stride, self.members, stride)
 
     def _around_a_circulant(self, source: int, step: int) -> list[int]:
-        """Inwards, pieces of members from the target on; outwards, of those from the source back."""
+        """Return inwards pieces of members from the target on, outwards those from the source back."""
         inward = self._inward
         scatters = step < self.reducing_steps
         distance, count = inward[step if scatters else len(inward) - 1 - step % len(inward)]

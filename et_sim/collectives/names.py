@@ -1,7 +1,6 @@
-"""Names of collective algorithms: which exist, and their one normal spelling.
+"""Names of collective algorithms, and their one normal spelling.
 
 A new algorithm is an entry here, and one in `algorithm.PROGRAMS`: the function that makes its steps.
-Not here: what algorithms do, and which groups suit them.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from msgspec import Struct
 class Family(Struct, frozen=True):
     """Algorithms of one name."""
 
-    spans: bool = False  # its `one…` form takes all NPUs as one dimension, whatever the network's shape
-    is_windowed: bool = False  # a number behind the name says how many messages are under way at a time
+    spans: bool = False  # its `one…` form takes all NPUs as one dimension, for any shape of the network
+    is_windowed: bool = False  # a number behind the name is the number of messages under way at a time
     takes_rings: bool = False  # in all or some collectives, or where nothing else can
 
 
@@ -48,8 +47,8 @@ class Name(Struct, frozen=True):
 def parse_name(name: str) -> Name | None:
     """Return the parts of an algorithm's name, or None if there is no such algorithm.
 
-    `direct04` is `direct4`; `direct-1` is `direct`, because the reference reads -1 as "no window".
-    Other windows below 1 never send anything there, so they are no algorithm here.
+    `direct04` is `direct4`; `direct-1` is `direct`, because the reference reads -1 as "no window". Other
+    windows below 1 never send anything there, so they are no algorithm here.
     """
     match = _SPELLING.fullmatch(name)
     if match is None:
@@ -64,7 +63,7 @@ def parse_name(name: str) -> Name | None:
 
 
 def spans_all(name: str) -> bool:
-    """Return whether the algorithm takes all NPUs as one dimension, whatever the network's shape."""
+    """Return whether the algorithm takes all NPUs as one dimension, for any shape of the network."""
     return name.startswith("one")
 
 

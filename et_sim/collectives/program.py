@@ -1,14 +1,12 @@
 """The common language of collective algorithms: a program of steps every member runs.
 
-A member keeps a list of *packets* (what to send next, and to whom) and spends one *endpoint transfer*
-(perhaps followed by a local reduction) before each packet may go. Transfers are made
-at the start (`start_transfers` of them) and one for every message received. A step sends one packet
-and posts the receive of the packet that some other member sends in the same step.
+A member keeps a list of *packets* (its next messages and their targets) and spends one *endpoint transfer*
+(perhaps followed by a local reduction) before each packet may go. Transfers are made at the start
+(`start_transfers` of them) and one for every message received. A step sends one packet and posts the receive
+of the packet that some other member sends in the same step.
 
-Invariant: a program says nothing about who runs it: peers are distances along the group, so one
-program serves all members. Tables are periodic: row k stands for every step k + i * period.
-
-Not here: time (the plan turns reductions into nanoseconds) and the choice of algorithm.
+Invariant: a program is the same for all members: peers are distances along the group. Tables are periodic:
+row k stands for every step k + i * period.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 class Operation(IntEnum):
-    """What a phase does to the data of its group."""
+    """The operation of a phase on the data of its group."""
 
     ALL_REDUCE = 0
     REDUCE = 1
@@ -50,35 +48,35 @@ EXCHANGES = tuple(operation for operation in Operation if operation not in OVER_
 
 
 class Peer(IntEnum):
-    """How a step's distance names the peer."""
+    """The rule by which a step's distance gives the peer."""
 
     SHIFT = 0  # send `distance` ahead, receive from `distance` behind, in the queue's direction
-    PAIR = 1  # exchange with the member whose block of `distance` members is the neighbour of mine
-    AHEAD = 2  # as SHIFT, but in every queue the same way round
+    PAIR = 1  # exchange with the member at the same place in the neighbouring block of `distance` members
+    AHEAD = 2  # as SHIFT, but in the same direction in every queue
 
 
 class Transfers(Struct, frozen=True, eq=False):
-    """What each transfer carries across the endpoint; only a shared memory bus cares about its way."""
+    """The endpoint transfers; only a shared memory bus distinguishes their directions."""
 
     size: Bytes  # of the packet it is made for
     reduces: Flags
     inward: Flags  # from the NPU to the memory side, as opposed to the other way
-    returns: Flags  # goes back to where it came from
-    time_ns: Bytes | None = None  # what each takes beside the endpoint, in place of a reduction
+    returns: Flags  # returns to its origin
+    time_ns: Bytes | None = None  # time of each beside the endpoint, in place of a reduction
 
 
 class OwnBytes(Struct, frozen=True, eq=False):
-    """Messages of a program in which members send what they have: no bytes, no message.
+    """Messages of a program in which members send bytes of their own: no bytes, no message.
 
     A row for each member clockwise, then the same anticlockwise; a column for each step.
     """
 
     sent: Bytes
-    received: Bytes  # with the step: what the member gets whose sender is in the same step
+    received: Bytes  # from the sender in the same step
 
     @property
     def longest_gap(self) -> int:
-        """Most steps in a row in which a member receives nothing."""
+        """Return the most steps in a row in which a member receives nothing."""
         run = longest = np.zeros(len(self.received), np.int64)
         for column in self.received.T:
             run = np.where(column == 0, run + 1, 0)
@@ -87,7 +85,7 @@ class OwnBytes(Struct, frozen=True, eq=False):
 
 
 class StepProgram(Struct, frozen=True, eq=False):
-    """What each of `members` members does in one phase."""
+    """The steps of each of `members` members in one phase."""
 
     members: int
     sends: int  # messages each member sends, and receives
@@ -99,12 +97,12 @@ class StepProgram(Struct, frozen=True, eq=False):
     message_bytes: Bytes  # per step, periodic
     transfers: Transfers  # periodic
     own: OwnBytes | None = None  # in place of `message_bytes`, of which these are the largest
-    window: int | None = None  # steps that a member may be ahead of the one it sends to; None: any number
-    copy_ns: int = 0  # a message's way out of the buffer where it waited for its receiver
+    window: int | None = None  # steps that a member may be ahead of its target; None: any number
+    copy_ns: int = 0  # time to copy a message out of the buffer where it waited for its receiver
 
 
 class CostFixes(Struct, frozen=True):
-    """Which of the reference's inaccuracies are corrected."""
+    """The corrected inaccuracies of the reference."""
 
     exact_halving_doubling: bool = False
     tree_operations: bool = False
@@ -119,7 +117,7 @@ CORRECTED = CostFixes(
 
 
 class Phase(Struct, frozen=True):
-    """What an algorithm is asked for: `members` take part, each starting with `size` bytes."""
+    """The input of an algorithm: `members` take part, each starting with `size` bytes."""
 
     operation: Operation
     members: int
@@ -127,11 +125,11 @@ class Phase(Struct, frozen=True):
     fixes: CostFixes = AS_REFERENCE
     subgroup: bool = False
     root: int = 0  # position
-    window: int | None = None  # messages under way at a time, if the algorithm's name says so
+    window: int | None = None  # messages under way at a time, if the algorithm's name has a number
 
 
 def piece_bytes(operation: Operation, members: int, size: int, fixes: CostFixes) -> int:
-    """One member's part of `size` bytes; of an all-gather, what it puts in."""
+    """Return one member's part of `size` bytes; for an all-gather, its input."""
     if operation is Operation.ALL_GATHER:
         return size
     return -(-size // members) if fixes.whole_pieces else size // members
@@ -156,8 +154,8 @@ def transfers_of_messages(sent: Bytes, received: Bytes, reduces: Flags, start: i
 def transfer_pattern(operation: Operation, head: int, tail: int, size: int) -> Transfers:
     """Return groups of `head` silent transfers, then `tail` that may reduce, all of the same size.
 
-    A reduce-scatter reduces in every group, an all-reduce in every other one (its second half only
-    gathers), the rest never.
+    A reduce-scatter reduces in every group, an all-reduce in every other one (its second half only gathers),
+    the rest never.
     """
     period = head + tail
     place = np.arange(2 * period) % period

@@ -1,13 +1,11 @@
-"""The point-to-point schedule of a program: which messages its members exchange, and in which order.
+"""The point-to-point schedule of a program: the messages between its members, and their order.
 
-A program is executed by its own rules (transfers, credits, packets; or a tree's hearing and passing on),
-but without time: in *rounds*, where whatever is sent in one round has arrived before the next. Members
-start together, so a step program is executed once, for all of them.
+A program is executed by its own rules (transfers, credits, packets; or a tree's receiving and forwarding),
+but without time: in *rounds*, where every message of one round has arrived before the next. Members start
+together, so a step program is executed once, for all of them.
 
 Invariant: within a round, rows are in ascending step, then source. `after_received` is the program's true
-rule, not only that of the rounds: a member sends the message once it has received so many.
-
-Not here: when messages travel (the engine), and what data they carry (`movement`).
+rule, not only that of the rounds: a member sends the message once it has received this many.
 """
 
 from __future__ import annotations
@@ -19,14 +17,14 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from et_sim.collectives.program import Bytes, Distances, Flags, Peer, StepProgram
-from et_sim.collectives.trees import NOBODY, TreeProgram
+from et_sim.collectives.trees import NO_MEMBER, TreeProgram
 
 UP, DOWN = 0, 1  # the two steps of a tree
 Counts = npt.NDArray[np.int32]
 
 
 class MemberSteps(Struct, frozen=True, eq=False):
-    """What every member of a step program does, one row a step."""
+    """The steps of every member of a step program, one row a step."""
 
     round: Counts
     distance: Distances
@@ -48,14 +46,14 @@ class Schedule(Struct, frozen=True, eq=False):
     target: Counts
     bytes: Bytes
     after_received: Counts  # messages that the source must have received before
-    charged: Flags  # whether receiving it costs the target a local reduction
+    charged: Flags  # receiving it costs the target a local reduction
 
     def __len__(self) -> int:
         return len(self.step)
 
     @property
     def rounds(self) -> int:
-        """How many rounds there are."""
+        """Return the number of rounds."""
         return int(self.round.max(initial=-1)) + 1
 
 
@@ -81,7 +79,7 @@ def expand(program: StepProgram | TreeProgram, *, second_tree: bool = False) -> 
 
 
 def peer_of(peer: Peer, members: int, position: Counts, distance: Distances) -> Counts:
-    """To whom members send, in the clockwise direction."""
+    """Return the targets of members in the clockwise direction."""
     ahead = ((position // distance) % 2 == 0) | (peer is not Peer.PAIR)
     return np.asarray((position + np.where(ahead, distance, -distance)) % members, np.int32)
 
@@ -102,7 +100,7 @@ def member_steps(program: StepProgram) -> MemberSteps:
 
 
 def _spend_all_transfers(program: StepProgram) -> tuple[Counts, Counts]:
-    """Round of every step, and how many messages it waits for."""
+    """Return the round of every step, and the number of messages it waits for."""
     rounds, after = np.zeros(program.sends, np.int32), np.zeros(program.sends, np.int32)
     sent = received = credit = spent = number = 0
     made = program.start_transfers
@@ -128,17 +126,18 @@ def _spend_all_transfers(program: StepProgram) -> tuple[Counts, Counts]:
 
 
 def _tree_schedule(program: TreeProgram, second_tree: bool) -> Schedule:
-    """Up to the root, then down again, or one of the two.
+    """Return the schedule up to the root, then down again, or one of the two.
 
-    On the way up every member hears from all its children before it sends; on the way down, from its parent.
+    On the way up every member receives from all its children before it sends; on the way down, from its
+    parent.
     """
     chosen = slice(program.members, None) if second_tree else slice(program.members)
     parent = program.parent[chosen].tolist()
     children = [
-        [child for child in pair if child != NOBODY]
+        [child for child in pair if child != NO_MEMBER]
         for pair in zip(program.left[chosen].tolist(), program.right[chosen].tolist(), strict=True)
     ]
-    top_down = [parent.index(NOBODY)]
+    top_down = [parent.index(NO_MEMBER)]
     for position in top_down:  # grows while it is walked
         top_down += children[position]
     ready = [0] * program.members  # the round in which a member can send up, then down
@@ -152,10 +151,10 @@ def _tree_schedule(program: TreeProgram, second_tree: bool) -> Schedule:
         ]
     if program.goes_down:
         for position in top_down:
-            if parent[position] != NOBODY:
+            if parent[position] != NO_MEMBER:
                 ready[position] = ready[parent[position]] + 1
-            heard = len(children[position]) * program.goes_up + (parent[position] != NOBODY)
-            rows += [(ready[position], DOWN, position, child, heard) for child in children[position]]
+            received = len(children[position]) * program.goes_up + (parent[position] != NO_MEMBER)
+            rows += [(ready[position], DOWN, position, child, received) for child in children[position]]
     columns = np.array(sorted(rows), np.int32).reshape(-1, 5).T
     number, step, source, target, after = columns
     is_leaf = np.array([not below for below in children], np.bool_)

@@ -1,21 +1,19 @@
-"""Ring, direct, and rounds at a pace: every member sends to members so many places ahead, at the same time.
+"""Ring, direct, and rounds at a pace: every member sends to members at the same distance, at the same time.
 
-Ring: every member passes what it got from its predecessor on to its successor. All-reduce walks the ring
-twice (reduce-scatter, then all-gather): 2(n-1) steps of C/n bytes. Reduce-scatter and all-gather walk once.
+Ring: every member passes the pieces from its predecessor on to its successor. All-reduce walks the ring twice
+(reduce-scatter, then all-gather): 2(n-1) steps of C/n bytes. Reduce-scatter and all-gather walk once.
 All-to-all relays: n(n-1)/2 steps of C/n bytes.
 
-Direct: every member talks to every other one, `window` of them at a time. All-reduce is a direct
+Direct: every member sends to every other one, `window` of them at a time. All-reduce is a direct
 reduce-scatter and a direct all-gather: its second half waits until the first has arrived completely.
 
-Which transfers are charged a reduction follows the reference: groups of `window` silent ones and `window` (in
-sub-groups: (n-1) * window) that reduce. Mended, exactly the messages of the reducing half are.
+The transfers that are charged a reduction follow the reference: groups of `window` silent ones and `window`
+(in sub-groups: (n-1) * window) that reduce. Corrected, exactly the messages of the reducing half are.
 
 Rounds at a pace: all members send equal messages, with pauses between them, so that all take a given time.
 Collective libraries move bytes at their own pace: launches, flags and copies take time beside the wires. The
-pauses are what is left of the library's time when an idle network has carried the messages, so a collective
-that is alone takes exactly that time, and one that meets others takes longer.
-
-Not here: how long a library takes (`machine.collective_library`), and its steps (`plan.library_phases`).
+pauses are the rest of the library's time after an idle network has carried the messages, so a collective that
+is alone takes exactly that time, and one that meets others takes longer.
 """
 
 from __future__ import annotations
@@ -70,7 +68,7 @@ def direct(phase: Phase) -> StepProgram:
     both_halves = operation is Operation.ALL_REDUCE
     sends = 2 * others if both_halves else others
     if phase.fixes.direct_reductions:
-        transfers = _mended_direct(operation, others, sends, width, message)
+        transfers = _corrected_direct(operation, others, sends, width, message)
     else:
         transfers = transfer_pattern(operation, width, others * width if phase.subgroup else width, message)
     return StepProgram(
@@ -85,14 +83,14 @@ def direct(phase: Phase) -> StepProgram:
     )
 
 
-def _mended_direct(operation: Operation, others: int, sends: int, width: int, message: int) -> Transfers:
-    """The first n-1 messages received are those of the first half, whatever the window."""
+def _corrected_direct(operation: Operation, others: int, sends: int, width: int, message: int) -> Transfers:
+    """Return corrected transfers: for any window, the first n-1 messages received are the first half's."""
     sizes = np.full(sends, message, np.int64)
     reduces = (np.arange(sends) < others) & (operation in REDUCING)
     return transfers_of_messages(sizes, sizes, reduces, width)
 
 
-MOST_UNEVEN = 4096  # pauses that differ by a nanosecond are listed one by one up to so many
+MOST_UNEVEN = 4096  # pauses that differ by a nanosecond are listed one by one up to this number
 
 
 def paced(
@@ -110,9 +108,9 @@ def paced(
     """Return a program of `steps` messages of `size` bytes, `at_once` of them at a time, with pauses.
 
     The messages go to the members at each `distance` in turn. There is a pause before every round of them and
-    one behind the last; `pause_ns` is the sum of all. Where messages of a round take different times, only
-    a pause at the end (`pauses_last`) is not hidden by some of them. A member sends up to `window` messages
-    to each peer before the peer takes them (None: any number), and copies such a message in `copy_ns`.
+    one behind the last; `pause_ns` is the sum of all. Where messages of a round take different times, only a
+    pause at the end (`pauses_last`) is not hidden by some of them. A member sends up to `window` messages to
+    each peer before the peer takes them (None: any number), and copies such a message in `copy_ns`.
     """
     rounds = steps // at_once
     each, longer = divmod(max(pause_ns, 0), rounds + 1)

@@ -1,7 +1,7 @@
-"""Trees: what a phase does whose messages go up a tree to its root, down from it, or both.
+"""Trees: phases whose messages go up a tree to its root, down from it, or both.
 
-`rooted_tree` serves the collectives that no algorithm is chosen for: reduce and gather (up), broadcast and
-scatter (down), and barrier (up and down, a byte each way). The members stand in the order of the group,
+`rooted_tree` serves the collectives without a choice of algorithm: reduce and gather (up), broadcast and
+scatter (down), and barrier (up and down, a byte each way). The members are in the order of the group,
 beginning with the root; it has two children, each the middle of one half of the others, and so on: a tree of
 floor(log2 n) levels of messages, whose subtrees are blocks of neighbours.
 
@@ -9,16 +9,16 @@ Double binary tree: reduce up a tree to its root, then broadcast down it again. 
 root of a balanced binary tree of all other members, numbered in order. There are two trees, with the root
 numbered last or first; the phases of an actor alternate between them. As in the reference the whole chunk
 goes over one tree, and every operation is done as an all-reduce, so that a phase leaves its size unchanged.
-(The reference needs powers of two; here any number of members works.) Mended, nothing is reduced on the way
-down, and other operations use another algorithm (`algorithm`).
+(The reference needs powers of two; here any number of members works.) Corrected, nothing is reduced on the
+way down, and other operations use another algorithm (`algorithm`).
 
-In-network: members send what they have to a switch once, and it sends them what they need, once.
-A switch waits for a chunk's data from everything below it, then passes on what it makes of them: up to the
-next switch, and from the topmost one down again, to every member over its own link. All-reduce goes up and
-down whole. Of a reduce-scatter, a member gets its piece; of an all-gather, everybody else's shard. A
-broadcast waits for nothing: each switch passes it on to all its neighbours but the one that it comes from.
+In-network: each member sends its data to a switch once, and the switch sends each member its result once. A
+switch waits for a chunk's data from everything below it, then forwards the result: up to the next switch, and
+from the topmost one down again, to every member over its own link. All-reduce goes up and down whole. In a
+reduce-scatter, a member gets its piece; in an all-gather, the shards of all others. In a broadcast each
+switch forwards at once, to all its neighbours except the sender.
 
-The bytes between a switch and what is below it follow from how many members these are.
+The bytes between a switch and the members below it follow from their number.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ IN_NETWORK_OPERATIONS = (
 
 
 class InNetworkProgram(Struct, frozen=True):
-    """What `members` members and the switches above them send in one phase.
+    """The messages of `members` members and the switches above them in one phase.
 
-    So many members send `up_fixed + up_each * members` bytes upwards, and get as many of the other two.
+    This many members send `up_fixed + up_each * members` bytes upwards, and get as many of the other two.
     """
 
     members: int
-    root: int | None  # position of the only member that sends, and gets nothing; None: all do both
+    root: int | None  # position of the only member that sends, and receives nothing; None: all do both
     up_fixed: int = 0
     up_each: int = 0
     down_fixed: int = 0
@@ -66,7 +66,7 @@ def in_network(phase: Phase) -> InNetworkProgram:
 
 
 def double_binary_tree(phase: Phase) -> TreeProgram:
-    """Return the double binary tree of one phase, whatever its operation."""
+    """Return the double binary tree of one phase, for any operation."""
     members = phase.members
     trees = [hang(members, members - 1, [0], [members - 1]), hang(members, 0, [1], [members])]
     each = np.full(2 * members, phase.size, np.int64)
@@ -85,7 +85,7 @@ def double_binary_tree(phase: Phase) -> TreeProgram:
 
 
 Positions = npt.NDArray[np.int32]
-NOBODY = -1
+NO_MEMBER = -1
 BARRIER_BYTES = 1
 GOES_UP = (Operation.REDUCE, Operation.GATHER, Operation.BARRIER)
 GOES_DOWN = (Operation.BROADCAST, Operation.SCATTER, Operation.BARRIER)
@@ -93,7 +93,7 @@ BY_SUBTREE = (Operation.GATHER, Operation.SCATTER)
 
 
 class Tree(Struct, frozen=True, eq=False):
-    """Positions of parent and children, NOBODY where there is none, and how many members hang on each."""
+    """Positions of parent and children, NO_MEMBER where there is none, and the size of each subtree."""
 
     parent: Positions
     left: Positions
@@ -108,21 +108,21 @@ class TreeProgram(Struct, frozen=True, eq=False):
     parent: Positions
     left: Positions
     right: Positions
-    up_bytes: Bytes  # what each member sends to its parent; the root: what it ends with
-    down_bytes: Bytes  # what each member gets from its parent; the root: what it begins with
+    up_bytes: Bytes  # bytes of each member to its parent; the root: its result
+    down_bytes: Bytes  # bytes of each member from its parent; the root: its input
     goes_up: bool
     goes_down: bool
-    reduces_up: bool  # whether a message from a child is charged a reduction
-    reduces_down: bool = False  # the same for a message from the parent, unless a leaf receives it
+    reduces_up: bool  # a message from a child is charged a reduction
+    reduces_down: bool = False  # a message from the parent is charged a reduction, unless a leaf receives it
 
     @property
     def trees(self) -> int:
-        """How many trees there are."""
+        """Return the number of trees."""
         return len(self.parent) // self.members
 
     @property
     def messages(self) -> int:
-        """How many messages go over each edge."""
+        """Return the number of messages over each edge."""
         return int(self.goes_up) + int(self.goes_down)
 
 
@@ -155,9 +155,9 @@ def rooted_tree(phase: Phase) -> TreeProgram:
 def hang(members: int, root: int, low: list[int], high: list[int]) -> Tree:
     """Return a tree of blocks of positions from `low` to before `high` (one or two of them) below a root.
 
-    The middle of a block is a child of what is above it, and what stands to either side is a block again.
+    The middle of a block is a child of the node above, and each side of it is a block again.
     """
-    parent, left, right = (np.full(members, NOBODY, np.int32) for _ in range(3))
+    parent, left, right = (np.full(members, NO_MEMBER, np.int32) for _ in range(3))
     subtree = np.full(members, members, np.int64)
     first, last = np.array(low), np.array(high)
     above, is_left = np.full(len(low), root), np.arange(len(low)) == 0
@@ -174,7 +174,7 @@ def hang(members: int, root: int, low: list[int], high: list[int]) -> Tree:
 
 
 def _renamed(positions: Positions, names: npt.NDArray[np.int64]) -> Positions:
-    return np.where(positions == NOBODY, NOBODY, names[positions]).astype(np.int32)
+    return np.where(positions == NO_MEMBER, NO_MEMBER, names[positions]).astype(np.int32)
 
 
 def subtree_places(members: int, place: int) -> range:

@@ -1,1 +1,1 @@
-"""Everything that knows Numba: decorators, tables by reference, the disk cache of machine code."""
+"""Compiling with Numba: decorators, tables by reference, the disk cache of machine code."""

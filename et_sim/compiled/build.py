@@ -1,7 +1,4 @@
-"""From a marked function and a signature to machine code: everything that imports Numba.
-
-Not here: how the code is kept (`store`) and run (`native`).
-"""
+"""From a marked function and a signature to machine code: everything that imports Numba."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from et_sim.compiled.llvm import bitcode, object_code
 from et_sim.compiled.signature import REAL, ArrayKind, TablesKind, TupleKind
 from et_sim.compiled.tables_type import TablesType
 
-HELPERS_SHARE = 0.57  # of the time goes to helpers one by one, the rest to all of them together
+HELPERS_SHARE = 0.57  # of the time, for helpers one by one; the rest is for all of them together
 OPTIONS = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "error_model": "numpy", "_nrt": False}
 _LEAN: ContextVar[Any] = ContextVar("lean", default=None)
 
@@ -37,18 +34,18 @@ class MachineCode(Struct, frozen=True):
 
 
 def build(
-    function: Callable[..., Any], signature: tuple[Any, ...], tell: Callable[[float], None] = lambda _: None
+    function: Callable[..., Any], signature: tuple[Any, ...], report: Callable[[float], None] = lambda _: None
 ) -> MachineCode:
-    """Compile a function that Python calls; `tell` gets the share that is done.
+    """Compile a function that Python calls; `report` gets the completed share.
 
-    What `compile_once` needs of Numba's inside may be missing in another version; then Numba compiles in its
-    own way, which takes several times as long.
+    Parts of Numba that `compile_once` needs may be missing in another version; then Numba compiles in its own
+    way, which takes several times as long.
     """
     try:
-        return _built(function, signature, _lean_compilers(), tell)
-    except Exception:  # if it is the function's fault, Numba says so again, with all it knows
+        return _built(function, signature, _lean_compilers(), report)
+    except Exception:  # an error of the function itself is raised again by Numba, in more detail
         sys.stderr.write(traceback.format_exc())
-        return _built(function, signature, None, tell)
+        return _built(function, signature, None, report)
 
 
 def _lean_compilers() -> Any:
@@ -58,7 +55,7 @@ def _lean_compilers() -> Any:
 
 
 def _built(
-    function: Callable[..., Any], signature: tuple[Any, ...], lean: Any, tell: Callable[[float], None]
+    function: Callable[..., Any], signature: tuple[Any, ...], lean: Any, report: Callable[[float], None]
 ) -> MachineCode:
     """Compile with the compilers of `compile_once`, or with Numba's own if there are none."""
     kinds = tuple(_type_of(kind) for kind in signature)
@@ -69,7 +66,7 @@ def _built(
             dispatcher.compile(kinds)
         else:
             dispatcher = njit(pipeline_class=lean.EntryCompiler, **OPTIONS)(function)
-            with lean.compiling_once(function, kinds, lambda share: tell(HELPERS_SHARE * share)):
+            with lean.compiling_once(function, kinds, lambda share: report(HELPERS_SHARE * share)):
                 dispatcher.compile(kinds)
     finally:
         _LEAN.reset(token)
@@ -98,7 +95,7 @@ def _type_of(kind: Any) -> types.Type:
 
 @typeof_impl.register(FunctionType)
 def _type_of_function(value: Any, _context: Any) -> types.Type | None:
-    """A marked function is called as its compiled self."""
+    """Return the type by which a marked function is called in its compiled form."""
     helper = _helper_of(value)
     return None if helper is None else types.Dispatcher(helper)
 
@@ -122,7 +119,7 @@ def _helper(function: Callable[..., Any], mark: Mark, lean: Any) -> Any:
 
 @functools.cache
 def _stand_in(function: Callable[..., Any], choice: Choice) -> Any:
-    """What Numba asks of whatever is called, the chosen helper answers; this is never compiled itself."""
+    """Return a dispatcher that passes Numba's requests on to the chosen helper; it is never compiled."""
 
     def chosen(arguments: Any) -> Any:
         kind = arguments[0].fields[choice.field] if choice.field else arguments[0]
@@ -135,7 +132,7 @@ def _stand_in(function: Callable[..., Any], choice: Choice) -> Any:
 
 
 class _PlainArguments:
-    """Resolves calls of one helper with constants taken as numbers, and wide ones as 64 bits wide."""
+    """A resolver of calls of one helper, with constants as numbers, and wide numbers with 64 bits."""
 
     def __init__(self, helper: Any, is_wide: bool) -> None:
         self._resolve = helper.get_call_template

@@ -2,11 +2,9 @@
 
 Numba optimises every compiled function by itself, turns it into machine code and links a copy into each of
 its callers. Here, helpers are left as intermediate code. The entry function is linked with all of them, once;
-what it does not call after inlining is dropped, and machine code is made of the rest. Passes for features of
-Python that compiled functions do not use (closures, `with`, unrolled literals, array expressions) are
-left out, and so are long names of symbols.
-
-Not here: which functions are compiled (`build`), and what else Numba is spared (`shortcuts`).
+functions that it does not call after inlining are dropped, and machine code is made of the rest. Passes for
+features of Python that compiled functions do not use (closures, `with`, unrolled literals, array expressions)
+are left out, and so are long names of symbols.
 """
 
 from __future__ import annotations
@@ -39,32 +37,32 @@ NEEDED = (
 
 
 _REACHABLE: ContextVar[Reachable] = ContextVar("reachable")
-_TELL: ContextVar[tuple[Callable[[int], None], int]] = ContextVar("tell", default=(lambda _: None, 0))
+_REPORT: ContextVar[tuple[Callable[[int], None], int]] = ContextVar("report", default=(lambda _: None, 0))
 
 
 @contextmanager
 def compiling_once(
-    function: Any, arguments: tuple[Any, ...], tell: Callable[[float], None]
+    function: Any, arguments: tuple[Any, ...], report: Callable[[float], None]
 ) -> Iterator[None]:
-    """Meanwhile, Numba is spared work, and compiles only what can be reached from a function.
+    """Save Numba work within the context, and compile only functions that can be reached from one.
 
-    `tell` gets the share of its helpers that are compiled, with each of them.
+    `report` gets the share of helpers that are compiled, after each of them.
     """
     reachable = Reachable()
-    tokens = _TELL.set((lambda _: None, 0)), _REACHABLE.set(reachable)
+    tokens = _REPORT.set((lambda _: None, 0)), _REACHABLE.set(reachable)
     try:
         with shortcuts():
             helpers = reachable.helpers_of(function, arguments)
-            _TELL.set((lambda done: tell(min(done / helpers, 1)), 0))
+            _REPORT.set((lambda done: report(min(done / helpers, 1)), 0))
             yield
     finally:
-        _TELL.reset(tokens[0])
+        _REPORT.reset(tokens[0])
         _REACHABLE.reset(tokens[1])
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
 class _TranslateReachable(TranslateByteCode):
-    """Translates what can be reached of a function."""
+    """A pass that translates the reachable parts of a function."""
 
     _name = "translate_reachable"
 
@@ -76,7 +74,7 @@ class _TranslateReachable(TranslateByteCode):
 
 @register_pass(mutates_CFG=True, analysis_only=False)
 class _LowerHelper(NativeLowering):
-    """Lowers a helper to intermediate code and stops there."""
+    """A pass that lowers a helper to intermediate code and stops there."""
 
     _name = "lower_helper"
     lowering_class = LeanHelperLower
@@ -92,9 +90,9 @@ class _LowerHelper(NativeLowering):
         library._get_module_for_linking = lambda: _to_link(library)
         library.is_helper = True
         done = self._lower(state, library)
-        tell, count = _TELL.get()
-        _TELL.set((tell, count + 1))
-        tell(count + 1)
+        report, count = _REPORT.get()
+        _REPORT.set((report, count + 1))
+        report(count + 1)
         return done
 
     def _lower(self, state: Any, library: Any) -> bool:
@@ -110,7 +108,7 @@ class _LowerHelper(NativeLowering):
 
 @register_pass(mutates_CFG=True, analysis_only=False)
 class _LowerEntry(_LowerHelper):
-    """Lowers an entry function, and makes machine code of it and all its helpers."""
+    """A pass that lowers an entry function, and makes machine code of it and all its helpers."""
 
     _name = "lower_entry"
     lowering_class = LeanLower
@@ -149,7 +147,7 @@ class HelperCompiler(CompilerBase):
 
 
 class EntryCompiler(HelperCompiler):
-    """The compiler of entry functions, likewise; what they make is intermediate code, optimised."""
+    """The compiler of entry functions, likewise; the result is optimised intermediate code."""
 
     lowering = _LowerEntry
 
@@ -159,9 +157,9 @@ def _nothing(*_arguments: Any, **_named: Any) -> None:
 
 
 def _short_name(name: str, kinds: Any, *, abi_tags: Any = (), uid: Any = None) -> str:
-    """Return a symbol for a function and its types: Numba spells types out, and those of tables are long."""
-    told = f"{name}\0{kinds}\0{abi_tags}\0{uid}"
-    return f"{name.rpartition('.')[2]}.{hashlib.sha256(told.encode()).hexdigest()[:16]}"
+    """Return a short symbol for a function and its types: Numba's names of tables are long."""
+    text = f"{name}\0{kinds}\0{abi_tags}\0{uid}"
+    return f"{name.rpartition('.')[2]}.{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 def _to_link(library: Any) -> Any:
@@ -173,7 +171,7 @@ def _to_link(library: Any) -> Any:
 
 
 def _all_helpers(library: Any) -> list[Any]:
-    """What a library calls, itself or by others, in a fixed order."""
+    """Return all functions that a library calls, directly or indirectly, in a fixed order."""
     found: dict[Any, None] = {}
     left = [library]
     while left:
@@ -198,7 +196,7 @@ def _optimise(library: Any) -> None:
 
 
 def _no_executable(library: Any, description: Any, environment: Any) -> Any:
-    """What names a helper among the compiled functions; calling it from Python is not possible."""
+    """Return a name for a helper among the compiled functions; Python cannot call it."""
     library.finalize()
     name = description.qualname.split(".")[-1]
     module = description.lookup_module()

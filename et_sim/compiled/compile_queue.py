@@ -1,9 +1,10 @@
-"""Orders of machine code: files of JSON beside it, which one process after the other works off (`worker`).
+"""Orders of machine code: files of JSON beside it, which one process processes one after the other
+(`worker`).
 
-A lock says whether a process is at work. It takes what is waited for first, and goes on until nothing is
-ordered any more; where one ends without having made what was ordered, the next one is started. Code that
-cannot be compiled gets a mark. A failure of the environment, such as a package that is being installed anew,
-gets none: the order stays, for a process that finds the environment whole.
+A lock shows whether a process is running. It takes urgent orders first, and goes on until none is left; if it
+ends without having made an ordered file, the next one is started. Code that cannot be compiled gets a mark. A
+failure of the environment, such as a package that is being installed anew, gets none: the order stays, for a
+process with a complete environment.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ WORKER = "et_sim.compiled.worker"
 LOCK, LOG, PROGRESS = "lock", "worker.log", "progress"
 URGENT, PATIENT, FAILED = ".urgent", ".ordered", ".failed"
 NO_COMPILER = "numba is not installed (pip install 'et-sim[compile]')"
-RETRIED_SECONDS = 3600.0  # after which what failed is tried again
+RETRIED_SECONDS = 3600.0  # after which failed orders are tried again
 MOST_STARTS = 3
 PAUSE_SECONDS = 0.1
 PROCESSES, STOPPED = (
     Path("/proc"),
     "Tt",
-)  # where Linux says how processes are, and the letters for stopped ones
+)  # the states of processes on Linux, and the letters of stopped ones
 
 
 class Order(Struct, frozen=True):
-    """Machine code that is wanted, and where to look for the module: the worker may be another process's."""
+    """Machine code that is wanted, and the search paths of its module for a worker of another process."""
 
     path: Path
     module: str
@@ -47,7 +48,7 @@ class Order(Struct, frozen=True):
     search_paths: tuple[str, ...]
 
     def as_bytes(self) -> bytes:
-        """Return it as JSON."""
+        """Return the order as JSON."""
         from et_sim.compiled.signature_values import values_of
 
         return json.encode(
@@ -75,7 +76,7 @@ class _Written(Struct, frozen=True):
 
 
 def order(wanted: Order, is_urgent: bool) -> str | None:
-    """Have it made by a process of its own; the reason if that is not possible."""
+    """Order machine code from another process; return the reason if that is not possible."""
     if reason := failure(wanted.path) or _lacks_compiler(wanted.path):
         return reason
     try:
@@ -88,21 +89,21 @@ def order(wanted: Order, is_urgent: bool) -> str | None:
 
 
 def _lacks_compiler(path: Path) -> str:
-    """Return that Numba is missing, unless the code came along and needs none; empty: it is there."""
+    """Return the reason if Numba is missing and the code was not shipped; else an empty text."""
     if find_spec("numba") is not None:
         return ""
-    from et_sim.compiled.shipped import came_along
+    from et_sim.compiled.shipped import is_shipped
 
-    return "" if came_along(path) else NO_COMPILER
+    return "" if is_shipped(path) else NO_COMPILER
 
 
 def search_paths() -> tuple[str, ...]:
-    """Where this process looks for modules, wherever it stands."""
+    """Return the search paths of this process as absolute paths."""
     return tuple(str(Path(path).absolute()) for path in sys.path if path)
 
 
-def wait_for(wanted: Order, tell: Callable[[float, float], None] | None) -> str | None:
-    """Wait until an urgent order is made; the reason if it cannot be. `tell` gets share done and seconds."""
+def wait_for(wanted: Order, report: Callable[[float, float], None] | None) -> str | None:
+    """Wait for an urgent order; return the reason if it cannot be made. `report` gets share and seconds."""
     begin = time.monotonic()
     starts = 1
     while not wanted.path.exists():
@@ -112,21 +113,21 @@ def wait_for(wanted: Order, tell: Callable[[float, float], None] | None) -> str 
             pass
         if is_free and not wanted.path.exists() and time.monotonic() - begin > starts:
             if starts == MOST_STARTS:
-                return _last_words(wanted.path.with_name(LOG))
+                return _last_line(wanted.path.with_name(LOG))
             starts += 1
             order(wanted, True)
         if not is_free and (holder := _stopped_holder(wanted.path.parent)):
             return f"process {holder}, which compiles, is stopped: kill -CONT {holder} lets it go on"
-        if tell:
-            tell(noted_progress(wanted.path), time.monotonic() - begin)
+        if report:
+            report(noted_progress(wanted.path), time.monotonic() - begin)
         time.sleep(PAUSE_SECONDS)
     return None
 
 
 def orders(directory: Path, left: Container[Path] = ()) -> Iterator[tuple[Path, bytes]]:
-    """Yield files of orders and what is in them: the urgent ones first, of these the oldest.
+    """Yield files of orders and their content: the urgent ones first, of these the oldest.
 
-    A file is removed when the next one is asked for, unless it is among those that are `left`.
+    A file is removed before the next one is yielded, unless it is among those in `left`.
     """
     while True:
         found = [file for ending in (URGENT, PATIENT) for file in _oldest_first(directory.glob("*" + ending))]
@@ -140,12 +141,12 @@ def orders(directory: Path, left: Container[Path] = ()) -> Iterator[tuple[Path, 
 
 
 def _oldest_first(files: Iterable[Path]) -> list[Path]:
-    """As they were ordered: whoever orders one after the other must not keep others waiting."""
+    """Return files in the order of their times, so that later orders do not delay earlier ones."""
     return sorted(files, key=lambda file: (file.stat().st_mtime_ns, file.name))
 
 
-def _last_words(log: Path) -> str:
-    """Return why the process that compiles ended early."""
+def _last_line(log: Path) -> str:
+    """Return the reason for which the process that compiles ended early."""
     with suppress(OSError, IndexError):
         words = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1]
         return words if words == NO_COMPILER else f"{words} (see {log})"
@@ -153,12 +154,12 @@ def _last_words(log: Path) -> str:
 
 
 def failure(path: Path) -> str | None:
-    """Why code could not be made not long ago."""
-    told = path.with_suffix(FAILED)
+    """Return the reason of a recent failure to make code, or None."""
+    file = path.with_suffix(FAILED)
     try:
-        is_recent = time.time() - told.stat().st_mtime < RETRIED_SECONDS
+        is_recent = time.time() - file.stat().st_mtime < RETRIED_SECONDS
         return (
-            told.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1] if is_recent else None
+            file.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1] if is_recent else None
         )
     except (OSError, IndexError):
         return None
@@ -169,7 +170,7 @@ def locked(directory: Path) -> Iterator[bool]:
     """Hold the lock of a directory, if it is free."""
     try:
         import fcntl
-    except ImportError:  # no locks here: at worst, two processes make the same
+    except ImportError:  # no locks on this system: at worst, two processes make the same
         yield True
         return
     with (directory / LOCK).open("a") as file:
@@ -185,7 +186,7 @@ def locked(directory: Path) -> Iterator[bool]:
 
 
 def _stopped_holder(directory: Path) -> str:
-    """Return the process that holds the lock if a signal has stopped it, and else nothing."""
+    """Return the process that holds the lock if a signal has stopped it, else an empty text."""
     with suppress(OSError, IndexError):
         holder = (directory / LOCK).read_text(encoding="ascii")
         state = (PROCESSES / holder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
@@ -194,12 +195,12 @@ def _stopped_holder(directory: Path) -> str:
 
 
 def note_progress(path: Path, share: float) -> None:
-    """How far the making of a file is."""
+    """Record the completed share of a file."""
     write_whole(path.with_name(PROGRESS), f"{path.name} {share}".encode())
 
 
 def noted_progress(path: Path) -> float:
-    """Return the share that was noted last; 0 if it is not being made."""
+    """Return the recorded share of a file; 0 if it is not being made."""
     try:
         name, share = path.with_name(PROGRESS).read_text(encoding="utf-8").split()
         return float(share) if name == path.name else 0.0
@@ -221,7 +222,7 @@ def _start_worker(directory: Path) -> None:
             stdout=log,
             stderr=log,
             env=environment,
-            cwd=directory,  # that of this process may be gone before the worker ends
+            cwd=directory,  # the directory of this process may be deleted before the worker ends
             start_new_session=True,
         )
-    threading.Thread(target=process.wait, daemon=True).start()  # it may live longer than this one
+    threading.Thread(target=process.wait, daemon=True).start()  # it may outlive this process

@@ -1,4 +1,4 @@
-"""Says on stderr that machine code is not there yet: in a line, or with a bar while a command waits."""
+"""Status of compiling on stderr: a line, or a bar while a command waits."""
 
 from __future__ import annotations
 
@@ -8,46 +8,46 @@ from et_sim.basics.terminal import Estimate, Status, StatusLine
 
 SECONDS_BETWEEN_UPDATES = 0.2
 SECONDS_BETWEEN_LINES = 5.0
-HOW_OFTEN = "once for this version and kind of run"
+FREQUENCY = "once for this version and kind of run"
 
 
 class CompileStatus:
-    """Watches compiling on behalf of a command (`entry_points.CompileWatch`)."""
+    """The status of compiling for a command (`entry_points.CompileWatch`)."""
 
     def __init__(self, program: str, status: StatusLine | None = None) -> None:
         self._program = program
-        self._has_told = False
+        self._has_reported = False
         self._next_seconds = 0.0
         self._status = status or StatusLine()
         self._estimate = Estimate()
 
     def compiling(self, _what: str) -> None:
-        """Machine code is being made in the background; said once, whatever it is for."""
-        if not self._has_told:
-            self._has_told = True
+        """Report once that machine code is being made in the background."""
+        if not self._has_reported:
+            self._has_reported = True
             self._line("not compiled yet: interpreted until it is compiled in the background")
 
     def waiting(self, what: str, share: float, seconds: float) -> None:
-        """A call waits for it; `share` of the work is done, after so many seconds."""
+        """Report that a call waits for machine code, the completed share and the seconds so far."""
         self._estimate.add(share, seconds)
         if seconds < self._next_seconds:
             return
         pause = SECONDS_BETWEEN_UPDATES if self._status.is_live else SECONDS_BETWEEN_LINES
         self._next_seconds = seconds + pause
         left = self._estimate.left(seconds) if seconds > 1 else None
-        told = f"{self._program}: compiling {what}, {HOW_OFTEN}"
+        text = f"{self._program}: compiling {what}, {FREQUENCY}"
         ending = "" if left is None else f", about {left:.0f} s left"
-        plain = f"{told}: {share:.0%}{ending}" if seconds > 1 else f"{told} …"
-        self._status.show(Status(plain, f"compiling {what}", share, seconds, left, HOW_OFTEN))
+        plain = f"{text}: {share:.0%}{ending}" if seconds > 1 else f"{text} …"
+        self._status.show(Status(plain, f"compiling {what}", share, seconds, left, FREQUENCY))
 
     def compiled(self) -> None:
-        """The wait is over."""
+        """End the report of a wait."""
         self._next_seconds = 0.0
         self._estimate = Estimate()
         self._status.clear()
 
     def failed(self, what: str, reason: str) -> None:
-        """There will be none: everything is interpreted."""
+        """Report that there will be no machine code, so that everything is interpreted."""
         self._line(f"{what}: interpreted, not compiled, which takes longer: {reason}")
 
     def _line(self, text: str) -> None:

@@ -2,9 +2,9 @@
 
 `compiled` marks one that is compiled for the types it is called with; `works_on_tables` one that takes
 `Tables`, and is compiled once, with all its integers 64 bits wide. Both return the function as it is, so that
-everything runs interpreted, too. What is marked creates no arrays, nor anything else on the heap.
+everything runs interpreted, too. Marked functions create no arrays, nor anything else on the heap.
 
-Not here: functions that Python calls (`entry_points`), and compiling (`build`). Nothing here imports Numba.
+Nothing here imports Numba.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ MARK = "__compiled_as__"
 
 
 class Mark(Struct, frozen=True):
-    """How a helper is compiled."""
+    """The way in which a helper is compiled."""
 
     is_wide: bool = False  # every integer argument has 64 bits, so that it is compiled once
     is_inlined: bool = False
 
 
 class Later:
-    """A function by name, whose module is imported when it is wanted: machine code does without."""
+    """A function by name, whose module is imported when it is called: machine code does not need it."""
 
     def __init__(self, module: str, name: str) -> None:
         self.__module__, self.__name__, self.__qualname__ = module, name, name
@@ -41,12 +41,12 @@ class Later:
         return found
 
     def __call__(self, *arguments: Any) -> Any:
-        """Call it."""
+        """Call the function."""
         return self.function(*arguments)
 
 
 class Choice(Struct, frozen=True):
-    """What stands for several helpers: which one is meant is said by the module of the tables it is given."""
+    """A choice among several helpers, by the module of the tables in the first argument."""
 
     field: str  # of the first argument, or empty: the argument itself
     function_of: Callable[[str], Callable[..., Any]]
@@ -85,14 +85,14 @@ def works_on_tables(function: Any = None, /, *, forceinline: bool = False) -> An
 
 
 def prefetch(_pool: Any, _row: int) -> None:
-    """A row of a pool will be needed soon: compiled code tells the processor, which may fetch it."""
+    """Fetch a row of a pool into the cache in compiled code; interpreted, do nothing."""
 
 
 setattr(prefetch, MARK, Mark(is_wide=True))
 
 
 def mark_of(function: Any) -> Mark | Choice | None:
-    """How a function is compiled as a helper; None: not at all."""
+    """Return the mark of a function that can be compiled as a helper, or None."""
     return getattr(function, MARK, None)
 
 

@@ -1,10 +1,10 @@
-"""Functions that Python calls: compiled if their machine code is there, interpreted while little is to do.
+"""Functions that Python calls: compiled if their machine code exists, and interpreted for short calls.
 
-Another process makes it (`worker`), of low priority where the call is short, which is interpreted. What is
-longer waits for it, if it gains by that: what comes back to Python now and then (`lasting`) is interpreted
-until the machine code is there, and goes on with it. The environment variable ET_SIM_COMPILE changes that:
-`now` always waits, `background` never does, and `never` neither makes nor uses machine code. The results are
-the same bytes.
+Another process makes the code (`worker`), of low priority if the call is short, which is interpreted. A
+longer call waits for the code if that is faster: a call that returns to Python now and then (`lasting`) is
+interpreted until the machine code is made, and goes on with it. The environment variable ET_SIM_COMPILE
+changes that: `now` always waits, `background` never does, and `never` neither makes nor uses machine code.
+The results are the same bytes.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 CHOICES = ("now", "background", "never")
-SHIPPED_SECONDS = 1.5  # what takes longer interpreted makes its machine code itself of what came along
-SHORT_SECONDS = 4.0  # what takes longer interpreted waits for machine code, unless it can go on with it
-MEANWHILE_SECONDS = 60.0  # of what takes longer, a few percent at most could be interpreted while it waits
+SHIPPED_SECONDS = 1.5  # longer interpreted calls make their machine code themselves from shipped bitcode
+SHORT_SECONDS = 4.0  # longer interpreted calls wait for machine code, unless they can go on with it
+MEANWHILE_SECONDS = 60.0  # in calls longer than this, only a few percent could be interpreted during the wait
 
 
 class CompileWatch(Protocol):
-    """Is told about compiling."""
+    """An observer of compiling."""
 
     def compiling(self, what: str) -> None:
-        """Machine code for `what` is being made in the background; said of every call meanwhile."""
+        """Report that machine code for `what` is being made in the background, on every call meanwhile."""
 
     def waiting(self, what: str, share: float, seconds: float) -> None:
-        """A call waits for it; `share` of the work is done, after so many seconds."""
+        """Report that a call waits for machine code, the completed share and the seconds so far."""
 
     def compiled(self) -> None:
-        """The wait is over."""
+        """Report the end of the wait."""
 
     def failed(self, what: str, reason: str) -> None:
-        """There will be none: everything is interpreted."""
+        """Report that there will be no machine code, so that everything is interpreted."""
 
 
 _WATCH: ContextVar[CompileWatch | None] = ContextVar("watch", default=None)
@@ -53,7 +53,7 @@ _WATCH: ContextVar[CompileWatch | None] = ContextVar("watch", default=None)
 
 @contextmanager
 def watching_compilation(watch: CompileWatch) -> Iterator[None]:
-    """Meanwhile, `watch` is told about compiling."""
+    """Notify `watch` of compiling within the context."""
     token = _WATCH.set(watch)
     try:
         yield
@@ -62,7 +62,7 @@ def watching_compilation(watch: CompileWatch) -> Iterator[None]:
 
 
 def choice() -> str:
-    """What ET_SIM_COMPILE asks for; empty: what fits."""
+    """Return the value of ET_SIM_COMPILE; empty: automatic."""
     if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
         return "never"
     chosen = os.environ.get("ET_SIM_COMPILE", "")
@@ -80,13 +80,13 @@ def entry(
     """Mark a function that Python calls.
 
     `what` names it to people. `seconds` estimates from the arguments of a call how long it takes interpreted:
-    what is short need not wait until it is compiled.
+    a short call need not wait until it is compiled.
     """
     return lambda function: Entry(function, what, seconds)
 
 
 class _Whole:
-    """How long several calls take together, and with which forms of arguments they were counted."""
+    """The time of several calls together, and the forms of arguments with which they were counted."""
 
     def __init__(self, seconds: Callable[[], float]) -> None:
         self._seconds = seconds
@@ -106,28 +106,28 @@ class Entry(Generic[Parameters, Result]):
         self.function = function
         self.what = what
         self._seconds = seconds
-        self._interpreted: dict[tuple[Any, ...], float] = {}  # seconds, as estimated, of calls so far
+        self._interpreted: dict[tuple[Any, ...], float] = {}  # estimated seconds of calls so far
         self._native: dict[tuple[Any, ...], Any] = {}
         self._ordered: set[tuple[tuple[Any, ...], bool]] = set()  # signatures, and whether urgently
         self._failed = False
 
     def __call__(self, *arguments: Parameters.args, **named: Parameters.kwargs) -> Result:
-        """Run it; calls that are interpreted, one after the other, become a long one."""
+        """Run the function; the times of interpreted calls add up to those of a long one."""
         if named:
             raise TypeError(f"{self.function.__name__} takes no arguments by name")
         result: Result = self._run(None, *arguments)
         return result
 
     def lasting(self, seconds: Callable[[], float]) -> Callable[Parameters, Result]:
-        """Return the function, for calls of which is known how long all of them together take interpreted.
+        """Return the function for calls whose whole time interpreted can be estimated.
 
-        They count as one call, which with others of its form becomes a long one, too. The first ones are
-        interpreted, and the later ones not, if the machine code is there by then.
+        They count as one call, whose time adds up with others of its form, too. The first ones are
+        interpreted, and the later ones are not, if the machine code is made by then.
         """
         return functools.partial(self._run, _Whole(seconds))
 
     def is_compiled(self, *arguments: Any) -> bool:
-        """Return whether such a call runs machine code that is there already."""
+        """Return whether such a call runs existing machine code."""
         return choice() != "never" and self._found(arguments) is not None
 
     def _run(self, seconds: _Whole | None, *arguments: Any) -> Any:
@@ -143,7 +143,7 @@ class Entry(Generic[Parameters, Result]):
         return self._interpret(arguments) if native is None else native(*arguments)
 
     def _so_far(self, seconds: _Whole | None, arguments: tuple[Any, ...]) -> float:
-        """How long calls of this form, up to this one, take interpreted."""
+        """Return how long calls of this form, up to this one, take interpreted."""
         from et_sim.compiled.signature import signature_of
 
         form = signature_of(arguments)
@@ -162,9 +162,7 @@ class Entry(Generic[Parameters, Result]):
         return interpret(self.function, arguments)
 
     def _found(self, arguments: tuple[Any, ...], *, shipped: bool = False) -> Any:
-        """Return the machine code for such arguments, or None; `shipped`: that which came along counts,
-        too.
-        """
+        """Return the machine code for such arguments, or None; with `shipped`, also from shipped bitcode."""
         from et_sim.compiled.signature import signature_of
 
         signature = signature_of(arguments)
@@ -178,7 +176,7 @@ class Entry(Generic[Parameters, Result]):
         return found
 
     def _made(self, arguments: tuple[Any, ...], seconds: float, *, goes_on: bool) -> Any:
-        """Have the machine code made for what takes so long interpreted; None: it is not there yet."""
+        """Make the machine code for calls of this length; return it, or None if it is not there yet."""
         if seconds > SHIPPED_SECONDS and (found := self._found(arguments, shipped=True)):
             return found
         wanted = self.ordered(arguments, seconds > SHORT_SECONDS)
@@ -200,7 +198,7 @@ class Entry(Generic[Parameters, Result]):
         return self._found(arguments)
 
     def ordered(self, arguments: tuple[Any, ...], is_urgent: bool) -> Order | None:
-        """Order the machine code for such arguments, unless that was done; None: it cannot be made."""
+        """Order the machine code for such arguments, once; return None if it cannot be made."""
         from et_sim.compiled.compile_queue import Order, order, search_paths
         from et_sim.compiled.signature import signature_of
         from et_sim.compiled.store import code_path
@@ -222,7 +220,7 @@ class Entry(Generic[Parameters, Result]):
 
 
 def load(path: Path, signature: tuple[Any, ...], *, shipped: bool = False) -> Any:
-    """The machine code in a file, ready to run; None: there is none that can be used."""
+    """Return the machine code in a file, ready to run; None if there is none that can be used."""
     from et_sim.compiled.store import read_code
 
     found = read_code(path)

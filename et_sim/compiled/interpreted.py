@@ -1,11 +1,9 @@
-"""Runs an entry function uncompiled, several times as fast as on arrays.
+"""Interpretation of an entry function, several times as fast as on arrays.
 
 Numpy makes an object of every record and number that Python reads from an array. Functions on `Tables` get
-lists and plain objects in place of their arrays instead, made from rows when these are first touched; what
-they hold in the end is written back. Numbers are Python's, which do not overflow. A row below 0 is refused:
-compiled code would read what is in front of the table, and Python the last row.
-
-Not here: functions whose arguments are arrays, which get them as they are.
+lists and plain objects in place of their arrays instead, made from rows when these are first used, and
+written back at the end. Numbers are Python's, which do not overflow. A row below 0 is refused: compiled code
+would read the memory in front of the table, and Python the last row.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ class _Record:
 
 
 def _values_of(record: _Record, inner: dict[str, Any]) -> tuple[Any, ...]:
-    """Those of its fields, of which some are records."""
+    """Return the values of the fields, of which some are records."""
     held = record.__dict__
     return tuple((held | {name: _values_of(held[name], {}) for name in inner} if inner else held).values())
 
@@ -102,9 +100,9 @@ class _Cells(dict[tuple[int, int], Any]):
 
 
 def check_rows(*rows: int) -> None:
-    """Refuse rows that no table has, such as those that stand for none."""
+    """Refuse rows that no table has, such as NONE."""
     if min(rows) < 0:
-        raise IndexError(f"row {min(rows)} of a table is asked for, and rows count from 0")
+        raise IndexError(f"row {min(rows)} of a table does not exist: rows count from 0")
 
 
 def _stand_in(value: Any, held: list[Any]) -> Any:

@@ -1,11 +1,9 @@
-"""Lowers Numba's representation to little intermediate code, where it is what the engine consists of.
+"""Lowering of Numba's representation to little intermediate code, for the constructs that the engine uses.
 
 Rows of tables, fields of records and numbers in arrays are read and written in place. Numba copies the
-description of an array to the stack first, each time; what that costs is not the copy, which LLVM removes,
-but removing it. Values that variables had before are not released: nothing is on the heap. A variable that
-names a row of records never counts from the end of the table; one that names a number in an array may.
-
-Not here: everything else, which Numba lowers.
+description of an array to the stack first, each time; the cost is not the copy, which LLVM removes, but its
+removal. Values that variables had before are not released: nothing is on the heap. A variable that names a
+row of records never counts from the end of the table; one that names a number in an array may.
 """
 
 from __future__ import annotations
@@ -27,10 +25,10 @@ NUMBERS = types.Number | types.Boolean
 
 
 class LeanLower(lowering.Lower):
-    """Lowers one function."""
+    """The lowering of one function."""
 
     def _find_singly_assigned_variable(self) -> None:
-        """What is assigned once at the beginning needs no place on the stack, either."""
+        """Keep variables that are assigned once at the beginning off the stack, too."""
         super()._find_singly_assigned_variable()
         count = Counter(
             made.target.name
@@ -44,11 +42,11 @@ class LeanLower(lowering.Lower):
                 self._singly_assigned_vars.add(made.target.name)
 
     def _first_assignments(self) -> list[Any]:
-        """Return the assignments that come before everything."""
+        """Return the assignments of the first block."""
         return [made for made in self.blocks[min(self.blocks)].body if isinstance(made, ir.Assign)]
 
     def pre_block(self, block: Any) -> None:
-        """Nothing is tried, nor released."""
+        """Begin a block without handling of exceptions or lifetimes."""
         self._cur_ir_block = block
 
     def lower_block(self, block: Any) -> None:
@@ -113,7 +111,7 @@ class LeanLower(lowering.Lower):
         arrayobj.record_setattr(self.context, self.builder, signature, (record, given), instruction.attr)
 
     def _field(self, expression: Any) -> tuple[Any, Any] | None:
-        """Return a field of tables or of a record, and its type; None: it is of something else."""
+        """Return a field of tables or of a record, and its type; None for other values."""
         kind, name = self.typeof(expression.value.name), expression.attr
         if isinstance(kind, TablesType):
             value = self.loadvar(expression.value.name)
@@ -124,7 +122,7 @@ class LeanLower(lowering.Lower):
         return None
 
     def _item(self, array: Any, index: Any) -> tuple[Any, Any] | None:
-        """Return an item of an array, and its type; None: it is of something else."""
+        """Return an item of an array, and its type; None for other values."""
         place = self._place(array, index)
         if place is None:
             return None
@@ -132,7 +130,7 @@ class LeanLower(lowering.Lower):
         return arrayobj.load_item(self.context, self.builder, kind, place), kind.dtype
 
     def _place(self, array: Any, index: Any) -> Any:
-        """Where an item of an array without gaps is; None: it is none."""
+        """Return the address of an item of an array without gaps; None for other values."""
         kind: Any = self.typeof(array.name)
         index_kind: Any = self.typeof(index.name)
         is_row = isinstance(kind, types.Array) and kind.ndim == 1 and kind.layout == "C"
@@ -150,7 +148,7 @@ class LeanLower(lowering.Lower):
         return builder.gep(builder.extract_value(described, DATA), [row])
 
     def _length(self, call: Any) -> tuple[Any, Any] | None:
-        """How many rows an array has, if that is called."""
+        """Return the number of rows of an array, if the call is `len`."""
         function = self.typeof(call.func.name)
         if getattr(function, "typing_key", None) is not len:
             return None
@@ -159,22 +157,22 @@ class LeanLower(lowering.Lower):
         return self.builder.extract_value(self.loadvar(call.args[0].name), (SHAPE, 0)), types.intp
 
     def _prefetched(self, call: Any) -> tuple[Any, Any] | None:
-        """What fetches a row of a table, if that is asked for."""
+        """Return the call that prefetches a row of a table, if it is one."""
         function: Any = self.typeof(call.func.name)
         if not isinstance(function, types.Dispatcher) or function.dispatcher.py_func is not prefetch:
             return None
         place = self._place(*call.args)
         if place is not None:
             word = IntType(32)
-            told = FunctionType(VoidType(), [PointerType(IntType(8)), word, word, word])
-            fetch = cgutils.get_or_insert_function(self.module, told, "llvm.prefetch.p0")
-            place = self.builder.bitcast(place, told.args[0])
+            kind = FunctionType(VoidType(), [PointerType(IntType(8)), word, word, word])
+            fetch = cgutils.get_or_insert_function(self.module, kind, "llvm.prefetch.p0")
+            place = self.builder.bitcast(place, kind.args[0])
             self.builder.call(fetch, [place, Constant(word, 0), Constant(word, 3), Constant(word, 1)])
         return self.context.get_dummy_value(), types.none
 
 
 class LeanHelperLower(LeanLower):
-    """Lowers a function that compiled functions call."""
+    """The lowering of a function that compiled functions call."""
 
     def setup_function(self, description: Any) -> None:
         """Begin the function."""

@@ -1,10 +1,8 @@
-"""Machine code that Python can call, without Numba; and an object file put into memory without LLVM.
+"""Machine code that Python can call, without Numba; and loading of an object file without LLVM.
 
-LLVM takes a tenth of a short run to be loaded. It is not needed for the files that it writes for x86-64 and
-Linux in its large code model: every place that depends on where the code lies is a 64-bit address. The file
-is copied as a whole; its sections stay where they are. All other object files LLVM places (`llvm`).
-
-Not here: where machine code comes from (`store`, `build`).
+Loading LLVM takes a tenth of a short run. It is not needed for the files that it writes for x86-64 and Linux
+in its large code model: every place that depends on the address of the code is a 64-bit address. The file is
+copied as a whole; its sections stay where they are. LLVM loads all other object files (`llvm`).
 """
 
 from __future__ import annotations
@@ -43,11 +41,11 @@ class _Section(NamedTuple):
 
 
 class _OtherError(Exception):
-    """A file that is not of this kind."""
+    """An object file of another kind."""
 
 
 class Placed:
-    """Machine code in memory, for as long as this lives."""
+    """Machine code in memory, for as long as this object lives."""
 
     def __init__(self, content: bytes) -> None:
         sections = _sections(content)
@@ -65,7 +63,7 @@ class Placed:
                 self._addresses[name] = base + places[section] + value
                 addresses.append(self._addresses[name])
             else:
-                addresses.append(None)  # that of a source file's name, for one
+                addresses.append(None)  # the name of a source file, for example
         for place, symbol, addend in _open_places(content, sections):
             address = addresses[symbol]
             if address is None:
@@ -77,12 +75,12 @@ class Placed:
             raise _OtherError
 
     def address(self, symbol: str) -> int:
-        """Where a function begins; 0: it is not there."""
+        """Return the address of a function; 0 if there is none."""
         return self._addresses.get(symbol, 0)
 
 
 def placed(content: bytes) -> Placed | None:
-    """Put an object file into memory; None: it is of another kind."""
+    """Load an object file into memory; return None if it is of another kind."""
     if not content.startswith(ELF_64_LITTLE):
         return None
     try:
@@ -106,7 +104,7 @@ def _sections(content: bytes) -> list[_Section]:
 
 
 def _symbols(content: bytes, sections: list[_Section]) -> Iterator[tuple[str, int, int]]:
-    """Name, section, and where in it."""
+    """Yield name, section, and offset in it, of every symbol."""
     for table in sections:
         if table.kind == SYMBOLS:
             names = sections[table.link].offset
@@ -116,7 +114,7 @@ def _symbols(content: bytes, sections: list[_Section]) -> Iterator[tuple[str, in
 
 
 def _open_places(content: bytes, sections: list[_Section]) -> Iterator[tuple[int, int, int]]:
-    """Where in the file an address is missing, of which symbol, and how far from it."""
+    """Yield the places in the file that need an address, with the symbol and the offset from it."""
     for table in sections:
         if table.kind == RELOCATIONS and sections[table.info].flags & IN_MEMORY:
             for place, kind, addend in RELOCATION.iter_unpack(_bytes_of(content, table)):
@@ -146,8 +144,8 @@ class Native:
         words, alive = words_of(arguments)
         status = self._call(ctypes.addressof(result), ctypes.addressof(error), *words)
         del alive
-        if status:  # compiled with NUMBA_BOUNDSCHECK only: nothing else raises errors
-            raise IndexError("compiled code left the bounds of an array; ET_SIM_COMPILE=never shows where")
+        if status:  # only if compiled with NUMBA_BOUNDSCHECK: nothing else raises errors
+            raise IndexError("compiled code left the bounds of an array; ET_SIM_COMPILE=never locates it")
         return result.value if self._returns else None
 
 

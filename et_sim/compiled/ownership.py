@@ -1,7 +1,7 @@
-"""Whether only this user can write a file or folder: code is taken from nowhere else.
+"""Ownership of files and folders: code is only loaded where no other user can write.
 
-Windows keeps caches in folders of the user, and has neither numbers of owners nor modes: all is
-trusted there.
+Windows keeps caches in folders of the user, and has neither numbers of owners nor modes: all is trusted
+there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ WRITTEN_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def distrust(status: os.stat_result) -> str:
-    """Return how others can write what has this status; empty: only this user and root can."""
+    """Return how others can write a file with this status; empty: only this user and root can."""
     if not hasattr(os, "geteuid"):
         return ""
     if status.st_uid not in (os.geteuid(), ROOT):

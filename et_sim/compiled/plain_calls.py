@@ -1,10 +1,8 @@
-"""How compiled functions call each other: with their arguments, and for their result.
+"""Calls between compiled functions: their arguments and their result.
 
 Numba's functions return a status, and write their result where the caller wants it. A helper cannot fail, so
 it returns the result itself, which LLVM keeps in a register. Only checks of bounds (NUMBA_BOUNDSCHECK) ever
 end one with an error; with them, helpers are called as Numba does.
-
-Not here: what is in a function (`lean_lower`).
 """
 
 from __future__ import annotations
@@ -18,10 +16,10 @@ from numba.core.callconv import CPUCallConv
 
 
 class LeanCalls(CPUCallConv):
-    """Numba's way, and that of helpers."""
+    """Calls as in Numba, and plain calls of helpers."""
 
     def get_arguments(self, function: Any) -> Any:
-        """What a function takes."""
+        """Return the arguments of a function."""
         return function.args if _is_plain(function) else super().get_arguments(function)
 
     def return_value(self, builder: Any, result: Any) -> None:
@@ -34,14 +32,14 @@ class LeanCalls(CPUCallConv):
             builder.ret(result)
 
     def return_user_exc(self, builder: Any, *arguments: Any, **named: Any) -> None:
-        """An error, which helpers do not have."""
+        """Return an error, which helpers never have."""
         if _is_plain(builder.function):
             builder.unreachable()
         else:
             super().return_user_exc(builder, *arguments, **named)
 
     def return_status_propagate(self, builder: Any, status: Any) -> None:
-        """The error of a called function, likewise."""
+        """Return the error of a called function, which helpers never have."""
         if _is_plain(builder.function):
             builder.unreachable()
         else:
@@ -49,7 +47,7 @@ class LeanCalls(CPUCallConv):
 
 
 def declared(context: Any, module: Any, description: Any) -> Any:
-    """Return a helper, as it is seen in a module."""
+    """Return a helper as it is declared in a module."""
     result = context.data_model_manager[description.restype].get_return_type()
     if description.restype == types.none:
         result = ir.VoidType()

@@ -1,10 +1,8 @@
-"""What of a function can be reached with tables of certain types: the rest of it is never compiled.
+"""The parts of a function that tables of certain types can reach; the others are never compiled.
 
 Tuples among tables are empty or not, and functions chosen by tables may do nothing. So some conditions are
-known before anything is compiled: the branches that they exclude are left out, and so are calls of functions
-in which nothing happens. What is found for a function serves all its callers.
-
-Not here: compiling what is left (`compile_once`).
+constant before anything is compiled: the branches that they exclude are left out, and so are calls of
+functions without effect. The result for a function serves all its callers.
 """
 
 from __future__ import annotations
@@ -32,40 +30,40 @@ READS = ("binop", "unary", "getattr", "cast", "getitem", "static_getitem", "buil
 
 
 class Value(NamedTuple):
-    """A number, function or module that is known. What else is known of a value is a tuple, or a type."""
+    """A constant number, function or module; other constants are a tuple, or a type."""
 
     value: Any
 
 
 class Reached(NamedTuple):
-    """What is left of a function."""
+    """The reachable part of a function."""
 
-    graph: Any  # Numba's representation; None once it is being compiled
-    result: Any  # what is known of it
-    is_idle: bool  # nothing happens in it
+    graph: Any  # Numba's representation; None after compiling has begun
+    result: Any  # its result if constant
+    is_idle: bool  # it has no effect
 
 
 class Reachable:
-    """What can be reached of all functions that a function calls, with the tables that they get."""
+    """The reachable parts of all functions that a function calls, by the tables that they get."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[Any, ...], Reached] = {}
 
     def helpers_of(self, function: Any, arguments: tuple[Any, ...]) -> int:
-        """Return the number of helpers a function calls, itself or by others."""
+        """Return the number of helpers a function calls, directly or indirectly."""
         self._reached(function, self._known_of(arguments))
         left = sum(not (found.is_idle and _is_number(found.result)) for found in self._found.values())
         return max(left - 1, 1)
 
     def graph(self, function: Any, arguments: tuple[Any, ...]) -> Any:
-        """Return the representation of a function for types of arguments, which is the caller's to change."""
+        """Return the representation of a function for types of arguments, which the caller may change."""
         known = self._known_of(arguments)
         found = self._reached(function, known)
         self._found[function, known] = found._replace(graph=None)
         return found.graph or _Function(self, function, known).left().graph
 
     def called(self, function: Any, arguments: tuple[Any, ...]) -> Reached:
-        """What is left of a function that is called, if it is a helper."""
+        """Return the reachable part of a function that is called, if it is a helper."""
         mark = mark_of(function)
         if isinstance(mark, Choice) and isinstance(tables := arguments[0], TablesType):
             function = mark.function_of((tables.fields[mark.field] if mark.field else tables).module)
@@ -79,7 +77,7 @@ class Reachable:
         )
 
     def field(self, value: Any, name: str) -> Any:
-        """What is known of an attribute."""
+        """Return the constant of an attribute, or UNKNOWN."""
         if isinstance(value, TablesType):
             return self._known(value.fields.get(name))
         is_in_module = isinstance(value, Value) and isinstance(value.value, ModuleType)
@@ -88,7 +86,7 @@ class Reachable:
     def _reached(self, function: Any, known: tuple[Any, ...]) -> Reached:
         found = self._found.get((function, known))
         if found is None:
-            self._found[function, known] = Reached(None, UNKNOWN, is_idle=False)  # should it call itself
+            self._found[function, known] = Reached(None, UNKNOWN, is_idle=False)  # in case it calls itself
             found = self._found[function, known] = _Function(self, function, known).left()
         return found
 
@@ -102,18 +100,18 @@ class Reachable:
 
 
 class _Function:
-    """A function that is looked at."""
+    """A function that is analysed."""
 
     def __init__(self, others: Reachable, function: Any, known: tuple[Any, ...]) -> None:
         identity = FunctionIdentity.from_function(function)
         self._graph = Interpreter(identity).interpret(ByteCode(identity))
         self._others = others
         self._arguments = known
-        self._made: dict[str, Any] = {}  # of variables that are assigned once: how they are made
-        self._values: dict[str, Any] = {}  # and what is known of them
+        self._made: dict[str, Any] = {}  # by variables that are assigned once: their expressions
+        self._values: dict[str, Any] = {}  # and their constants
 
     def left(self) -> Reached:
-        """What can be reached: more of it, the more of it is looked at."""
+        """Return the reachable part, found in rounds in which it grows."""
         blocks = self._graph.blocks
         reached: set[int] = set()
         more = {min(blocks)}
@@ -136,7 +134,7 @@ class _Function:
             yield from block.body
 
     def _evaluate(self) -> None:
-        """Find what is known of variables that are assigned once."""
+        """Find the constants of variables that are assigned once."""
         self._values, self._made = {}, {}
         assigned = [made for made in self._statements() if isinstance(made, ir.Assign)]
         count = Counter(made.target.name for made in assigned)
@@ -146,7 +144,7 @@ class _Function:
                 self._values[made.target.name] = self._of(made.value)
 
     def _of(self, value: Any) -> Any:
-        """What is known of a value."""
+        """Return the constant of a value, or UNKNOWN."""
         if isinstance(value, ir.Var):
             return self._values.get(value.name, UNKNOWN)
         if isinstance(value, ir.Arg):
@@ -174,7 +172,7 @@ class _Function:
         return one + other if is_sum else UNKNOWN
 
     def _call(self, call: Any) -> Reached:
-        """What is left of what is called."""
+        """Return the reachable part of the called function."""
         nothing = Reached(None, UNKNOWN, is_idle=False)
         called, more = self._of(call.func), self._of(call.vararg) if call.vararg else ()
         if not isinstance(called, Value) or not _is_tuple(more):
@@ -199,7 +197,7 @@ class _Function:
         return targets
 
     def _simplified(self, statement: Any) -> Any:
-        """Return a statement without what is known before."""
+        """Return a statement without constant parts."""
         if isinstance(statement, ir.Branch) and len(targets := self._targets(statement)) == 1:
             return ir.Jump(targets[0], statement.loc)
         if isinstance(statement, ir.Branch):
@@ -221,7 +219,7 @@ class _Function:
         return made.args[0] if is_truth else condition
 
     def _drop_unused(self) -> None:
-        """Drop what is read and then not used."""
+        """Drop values that are read and then not used."""
         count = Counter(name for made in self._statements() for name in _used_by(made))
         dropped: set[int] = set()
         last = -1
@@ -235,7 +233,7 @@ class _Function:
             block.body = [made for made in block.body if id(made) not in dropped]
 
     def _only_reads(self, made: Any) -> bool:
-        """Return whether a statement does nothing but give a variable a value."""
+        """Return whether a statement only gives a variable a value."""
         if not isinstance(made, ir.Assign) or isinstance(made.value, ir.Arg):
             return False
         if not isinstance(made.value, ir.Expr) or made.value.op in READS:

@@ -1,10 +1,8 @@
-"""Compiles ahead what a wheel brings along: `python -m et_sim.compiled.ship FOLDER [PROGRAM ARGUMENT ...]`.
+"""Compilation of the code that a wheel ships: `python -m et_sim.compiled.ship FOLDER [PROGRAM ARGUMENT ...]`.
 
 Runs of all kinds, or a program of yours, order the code that they lack, while they are interpreted. It is
 compiled to bitcode, for any processor, and put into an archive in FOLDER. A wheel takes it from there if the
 environment variable ET_SIM_SHIPPED names FOLDER when it is built.
-
-Not here: using the archive (`shipped`).
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ LEVELS = (  # of 1.0
 PACKETS = (GRAPH, f"{GRAPH}protocol: {{ preset: tcp }}\n", f"{GRAPH}credits: {{ flit: 256, packet: 4096 }}\n")
 CONSTANTS = "loggops: { npus: 4, L: 2500, o: 1500, g: 1000, G: 6, O: 0, S: 65535 }\n"
 DETAILS = ("", "messages", "path")
-NETWORKS = {  # of each network model, small ones with all fabrics and transports, and what it can record
+NETWORKS = {  # small networks of each model, with all fabrics and transports, and the details it records
     "analytical": ((GRID, GRAPH, LEVELS), DETAILS),
     "link": ((GRID, GRAPH), DETAILS),
     "flow": ((GRID, GRAPH), DETAILS),
@@ -73,11 +71,11 @@ def main() -> None:
                 sys.stdout.write(f"{order.path.name} {len(made):,} bytes\n")
                 sys.stdout.flush()
         write_archive(folder / ARCHIVE, members)
-    (folder / "requires.txt").write_text(f"llvmlite>={version('llvmlite')}\n", encoding="utf-8")  # reads it
+    (folder / "requires.txt").write_text(f"llvmlite>={version('llvmlite')}\n", encoding="utf-8")  # its reader
 
 
 def _ordered_by(programs: Iterator[list[str]]) -> list[Order]:
-    """What programs order when nothing is there: the lock keeps others from making it."""
+    """Return the orders of programs when no code exists; the lock keeps workers from making it."""
     with locked(cache_directory()):
         for program in programs:
             subprocess.run(program, check=True, stdout=subprocess.DEVNULL)
@@ -85,7 +83,7 @@ def _ordered_by(programs: Iterator[list[str]]) -> list[Order]:
 
 
 def _all_kinds(scratch: Path) -> Iterator[list[str]]:
-    """Commands that between them order the engine in all its forms, and what is used beside it."""
+    """Yield commands that order the engine in all its forms, and other compiled functions."""
     demo, run, system = scratch / "demo", str(scratch / "run"), scratch / "system.json"
     yield [*ET_SIM, "demo", "--out", str(demo)]
     yield [*ET_SIM, "make", "all_reduce", "--ranks", "4", "--bytes", "4096", "-o", str(scratch / "four")]

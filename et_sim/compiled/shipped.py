@@ -1,10 +1,8 @@
-"""Compiled code that comes with a wheel, as bitcode: this machine's code is made of it without Numba.
+"""Compiled code that comes with a wheel, as bitcode, from which machine code is made without Numba.
 
-One archive, made by `ship`, is for all systems whose addresses have 64 bits, the lowest first: nothing in the
-bitcode is of one processor. It says of which sources it is: with others, and if it is damaged, it is passed
-over. With Numba's settings changed, too, nothing is taken.
-
-Not here: keeping what is made (`store`).
+One archive, made by `ship`, is for all systems with 64-bit little-endian addresses: nothing in the bitcode is
+of one processor. The archive holds the digest of its sources: with other sources, or if it is damaged, it is
+ignored. It is also ignored if Numba's settings are changed.
 """
 
 from __future__ import annotations
@@ -36,17 +34,17 @@ def write_archive(path: Path, members: Mapping[str, bytes]) -> None:
 
 
 def member(symbol: str, returns: bool, bitcode: bytes) -> bytes:
-    """What an archive holds of one entry function, compiled for one signature."""
+    """Return the member of an archive for one entry function, compiled for one signature."""
     return json.dumps({"symbol": symbol, "returns": returns}).encode() + b"\n" + bitcode
 
 
 @functools.cache
 def finished(path: Path) -> tuple[str, bool, bytes] | None:
-    """Make and keep the machine code that belongs into a file of the store; None: it did not come along.
+    """Make and store the machine code of a file of the store; return None if it was not shipped.
 
-    (symbol, whether it returns a number, object file), as `store.read_code` has it.
+    The result is symbol, whether it returns a number, and object file, as in `store.read_code`.
     """
-    if not came_along(path):
+    if not is_shipped(path):
         return None
     from lzma import LZMAError
     from zipfile import BadZipFile, ZipFile
@@ -56,22 +54,22 @@ def finished(path: Path) -> tuple[str, bool, bytes] | None:
     try:
         with ZipFile(_archive()) as file:
             head, _, bitcode = file.read(path.name).partition(b"\n")
-        told = json.loads(head)
-        made = told["symbol"], told["returns"], object_code(bitcode)
+        about = json.loads(head)
+        made = about["symbol"], about["returns"], object_code(bitcode)
     except (OSError, EOFError, LZMAError, BadZipFile, KeyError, RuntimeError, ValueError):
         return None  # damaged, or of a newer LLVM
-    with suppress(OSError):  # it need not be kept
+    with suppress(OSError):  # storing it is optional
         write_code(path, *made)
     return made
 
 
-def came_along(path: Path) -> bool:
-    """Return whether the archive has the code that belongs into a file of the store."""
+def is_shipped(path: Path) -> bool:
+    """Return whether the archive has the code of a file of the store."""
     return path.name in _usable()
 
 
 def fault(path: Path) -> str:
-    """Why nothing of an archive can be used; empty if all can."""
+    """Return why an archive cannot be used; empty if it can."""
     from zipfile import BadZipFile, ZipFile
 
     if not path.is_file():
@@ -93,12 +91,12 @@ def names_in(path: Path) -> frozenset[str]:
         return frozenset(file.namelist())
 
 
-def what_came() -> str:
-    """What came with the package, in words."""
+def shipped_code_text() -> str:
+    """Return a text on the code that came with the package."""
     why = fault(_archive())
     if why == NONE:
-        return "nothing; what runs is compiled here"
-    return f"{_archive().name}, {why}: passed over" if why else f"{len(names_in(_archive()))} kinds of code"
+        return "nothing; code is compiled on this machine"
+    return f"{_archive().name}, {why}: ignored" if why else f"{len(names_in(_archive()))} kinds of code"
 
 
 def _archive() -> Path:

@@ -1,11 +1,11 @@
-"""Spares Numba work that does not change the code: what was found once, and what serves messages and events.
+"""Shortcuts in Numba that do not change the code: cached resolutions, and no messages or events.
 
-Numba resolves every call, operator and item again for each place and each round of type inference; here, what
-was found for the same types is remembered. Lifetimes of variables are not analysed: nothing is on the heap,
-so nothing is released. Contexts of error messages and events about passes are not kept; if something fails,
-Numba compiles in its own way (`build`) and says why.
+Numba resolves every call, operator and item again for each place and each round of type inference; here,
+results for the same types are remembered. Lifetimes of variables are not analysed: nothing is on the heap, so
+nothing is released. Contexts of error messages and events about passes are not kept; if anything fails, Numba
+compiles in its own way (`build`) and reports the error.
 
-Not here: which passes there are (`compile_once`). Everything here is put back after compiling.
+All changes are undone after compiling.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from et_sim.compiled.plain_calls import LeanCalls, called
 
 @contextmanager
 def shortcuts() -> Iterator[None]:
-    """Meanwhile, Numba leaves out what does not change the code."""
+    """Apply the shortcuts within the context."""
     nothing = nullcontext()
     cpu_target.target_context.refresh()
     with ExitStack() as stack:
 
         def replace(place: Any, name: str, value: Any) -> None:
-            getattr(place, name)  # or there is no such interface in this version of Numba
+            getattr(place, name)  # raises if this version of Numba has no such interface
             stack.enter_context(patch.object(place, name, value))
 
         for kind in (BaseFunction, types.Dispatcher):
@@ -73,7 +73,7 @@ def _same(value: Any) -> Any:
 
 
 def _call_of(user_function: Callable[..., Any]) -> Callable[..., Any]:
-    """`user_function`: what calls a compiled function; helpers are called plainly (`lean_lower`)."""
+    """Return `user_function` with plain calls of helpers (`lean_lower`)."""
 
     def call_of(description: Any, libraries: Any) -> Any:
         checked = user_function(description, libraries)
@@ -90,7 +90,7 @@ def _call_of(user_function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _remembered(resolve: Callable[..., Any]) -> Callable[..., Any]:
-    """`get_call_type`, asked once for each function and types of arguments."""
+    """Return `get_call_type` with remembered results by function and types of arguments."""
     found: dict[Any, Any] = {}
 
     def get_call_type(self: Any, context: Any, args: Any, kws: Any) -> Any:
@@ -101,14 +101,14 @@ def _remembered(resolve: Callable[..., Any]) -> Callable[..., Any]:
             signature = resolve(self, context, args, kws)
             if signature is None:
                 return None
-            known = found[key] = (signature, self, args, kws)  # all alive, so that codes stay theirs
+            known = found[key] = (signature, self, args, kws)  # all kept alive, so that codes are not reused
         return known[0]
 
     return get_call_type
 
 
 def _remembered_function(find: Callable[..., Any], refresh: Callable[..., Any]) -> Callable[..., Any]:
-    """`get_function`, likewise; what is not found may have been declared since: declarations are read."""
+    """Return `get_function` with remembered results; if none is found, new declarations are read first."""
     found: dict[Any, Any] = {}
 
     def get_function(self: Any, fn: Any, sig: Any, _firstcall: bool = True) -> Any:
@@ -127,7 +127,7 @@ def _remembered_function(find: Callable[..., Any], refresh: Callable[..., Any]) 
 
 
 def _without_lifetimes(run: Callable[..., None]) -> Callable[..., None]:
-    """`PostProcessor.run`, without what only Numba's own functions need."""
+    """Return `PostProcessor.run` without steps that only Numba's own functions need."""
 
     def run_without(self: Any, *arguments: Any, **named: Any) -> None:
         graph = self.func_ir

@@ -1,8 +1,8 @@
-"""What machine code must know of the arguments of a call, and how they are handed to it: as machine words.
+"""The signature of a call's arguments for machine code, and the arguments as machine words.
 
-A signature says of every argument what Numba would ask: of an array its records, dimensions and layout, of
-`Tables` and tuples what they consist of. Code is compiled for one signature. Its words are pointers and
-64-bit numbers, as Numba lays out arrays. Not here: the types that Numba calls them (`build`).
+A signature holds for every argument what Numba needs: for an array its records, dimensions and layout, for
+`Tables` and tuples their parts. Code is compiled for one signature. Its words are pointers and 64-bit
+numbers, as Numba lays out arrays.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def signature_of(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def words_of(arguments: tuple[Any, ...]) -> tuple[list[Any], list[Any]]:
-    """Return the arguments as machine words, and what must stay alive while they are used."""
+    """Return the arguments as machine words, and the objects that must stay alive while they are used."""
     words: list[Any] = []
     alive: list[Any] = []
     for argument in arguments:
@@ -60,7 +60,7 @@ def words_of(arguments: tuple[Any, ...]) -> tuple[list[Any], list[Any]]:
 
 
 def word_types(signature: tuple[Any, ...]) -> list[Any]:
-    """Of every word of such arguments, the type by which C passes it."""
+    """Return the C type of every word of such arguments."""
     found: list[Any] = []
     for kind in signature:
         if isinstance(kind, ArrayKind):
@@ -93,7 +93,7 @@ def _fields_of(made_by: Any) -> tuple[str, ...]:
 
 def _kind_of(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        plain = np.ndarray.view(value, np.ndarray)  # record arrays look attributes up among their fields
+        plain = np.ndarray.view(value, np.ndarray)  # record arrays search attributes among their fields
         flags = plain.flags
         layout = "C" if flags.c_contiguous else "F" if flags.f_contiguous else "A"
         return ArrayKind(plain.dtype, plain.ndim, layout, flags.writeable, flags.aligned)

@@ -1,6 +1,6 @@
 """A signature as values that JSON can hold, and back: orders of machine code are files of JSON.
 
-What is read back equals what was written, for every kind of argument: the machine code depends on it.
+The values read back equal those written, for every kind of argument: the machine code depends on it.
 """
 
 from __future__ import annotations

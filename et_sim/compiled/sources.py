@@ -1,4 +1,4 @@
-"""The sources of everything that is compiled, and of what compiles it.
+"""The sources of all compiled functions, and of the compiler.
 
 It imports nothing of the package: the build of a wheel runs this file alone.
 """
@@ -31,7 +31,7 @@ SOURCE_FILES = ("basics/units.py", *(f"compiled/{name}.py" for name in COMPILERS
 
 @functools.cache
 def source_digest(package: Path = PACKAGE) -> str:
-    """Hash of all of them."""
+    """Return a hash of all sources."""
     digest = hashlib.sha256()
     for name in (*SOURCE_FILES, *sorted(_below(package))):
         with open(f"{package}/{name}", "rb") as file:  # noqa: PTH123 - paths take as long as reading
@@ -42,7 +42,7 @@ def source_digest(package: Path = PACKAGE) -> str:
 
 
 def _below(package: Path) -> Iterator[str]:
-    """Yield the sources in the folders, as they are called in the package."""
+    """Yield the sources in the folders, by their paths in the package."""
     for folder in SOURCE_FOLDERS:
         for where, _, names in os.walk(package / folder):
             within = Path(where).relative_to(package).as_posix()

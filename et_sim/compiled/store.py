@@ -1,10 +1,8 @@
 """Machine code on disk, shared by all installs of the same version: found by content, never by path.
 
-Everything that decides the code of a version names its directory: sources, Numba, LLVM, Python, processor and
-settings of Numba. A file in it holds one entry function, compiled for one signature. Files are written
-elsewhere and then moved into place; one that is damaged counts as missing and is made again.
-
-Not here: running the code (`native`), and making it (`worker`).
+Everything that determines the code of a version is in the name of its directory: sources, Numba, LLVM,
+Python, processor and settings of Numba. A file in it holds one entry function, compiled for one signature.
+Files are written elsewhere and then moved into place; a damaged one counts as missing and is made again.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ from et_sim.compiled.signature import modules_of
 from et_sim.compiled.sources import is_covered, source_digest
 
 CPU_INFO = Path("/proc/cpuinfo")
-FIRST_BYTES = 8192  # more than one processor takes; a list of hundreds takes long to be made
+FIRST_BYTES = 8192  # more than one processor's entry; hundreds of entries are slow to generate
 DECISIVE = (
     *("vendor_id", "cpu family", "model", "stepping", "flags"),
     *("CPU implementer", "CPU architecture", "CPU variant", "CPU part", "Features"),
@@ -38,7 +36,7 @@ DECISIVE = (
 
 
 def processor(told: Path = CPU_INFO) -> str:
-    """What the machine code of this host may use."""
+    """Return the features that the machine code of this host may use."""
     try:
         with told.open("rb", buffering=0) as file:
             text = file.read(FIRST_BYTES).decode(errors="replace")
@@ -58,11 +56,11 @@ ENDING = ".code"
 _DIGEST_LENGTH = 16
 _UNUSED_SECONDS = 30 * 24 * 3600
 _KEPT_BYTES = 500_000_000
-_PRIVATE = 0o700  # whatever the umask is
+_PRIVATE = 0o700  # for any umask
 
 
 def code_path(function: Callable[..., Any], signature: tuple[Any, ...]) -> Path:
-    """Where the machine code of a function for a signature is, or would be."""
+    """Return the path of the machine code of a function for a signature, which may not exist."""
     digest = hashlib.sha256(f"{function.__module__}\0{function.__qualname__}\0".encode())
     for module in sorted({function.__module__, *modules_of(signature)}):
         source = _source_of(module)
@@ -73,7 +71,7 @@ def code_path(function: Callable[..., Any], signature: tuple[Any, ...]) -> Path:
 
 
 def _source_of(module: str) -> str | None:
-    """Its file, whether it has been imported or not."""
+    """Return the file of a module, imported or not."""
     if module in sys.modules:
         return getattr(sys.modules[module], "__file__", None)
     found = find_spec(module)
@@ -81,13 +79,13 @@ def _source_of(module: str) -> str | None:
 
 
 def write_code(path: Path, symbol: str, returns: bool, content: bytes) -> None:
-    """Keep machine code; whoever reads at the same time finds all of it or none."""
+    """Write machine code, so that concurrent readers find all of it or none."""
     head = {"for": _own_name(path), "symbol": symbol, "returns": returns, "check": zlib.crc32(content)}
     write_whole(path, json.dumps(head).encode() + b"\n" + content)
 
 
 def read_code(path: Path) -> tuple[str, bool, bytes] | None:
-    """(symbol, whether it returns a number, object file), or None.
+    """Return symbol, whether it returns a number, and object file; or None.
 
     A file that is damaged, or was made for something else, is removed; one that others can write is not read.
     """
@@ -143,7 +141,7 @@ def cache_directory() -> Path:
 
 @functools.cache
 def version_digest() -> str:
-    """Hash of everything that decides the machine code of all functions."""
+    """Return a hash of everything that determines the machine code of all functions."""
 
     digest = hashlib.sha256()
     versions = (platform.python_version(), sys.platform, processor(), *map(_version, ("numba", "llvmlite")))
@@ -153,7 +151,7 @@ def version_digest() -> str:
 
 
 def _version(package: str) -> str:
-    """What a package says about its version, without importing it."""
+    """Return the version of a package without importing it, as the text of its version file."""
     found = find_spec(package)
     if found is None or found.origin is None:
         return "missing"
@@ -166,7 +164,7 @@ def _version(package: str) -> str:
 
 
 def _own_name(path: Path) -> str:
-    """What a file is called among the files of all versions."""
+    """Return the name of a file among the files of all versions."""
     return f"{path.parent.name}/{path.name}"
 
 
@@ -186,7 +184,7 @@ def _named(kind: Any) -> str:
 
 
 def chosen_root() -> Path:
-    """Where the user wants caches."""
+    """Return the directory for caches that the user has chosen."""
     own = os.environ.get("ET_SIM_CACHE_DIR")
     if own:
         return Path(own).absolute()
@@ -197,7 +195,7 @@ def chosen_root() -> Path:
 def _temporary_root() -> Path:
     """Return a directory of the user for when the chosen one cannot be written.
 
-    Where everybody may create files, somebody else may have created it: then it is a new one each time.
+    In a directory that all users can write, another user may have created it: then it is a new one each time.
     """
     user = os.getuid() if hasattr(os, "getuid") else 0
     root = Path(tempfile.gettempdir()) / f"et-sim-{user}"
@@ -210,7 +208,7 @@ def _temporary_root() -> Path:
 
 
 def _forget_unused(root: Path, most_bytes: int = _KEPT_BYTES) -> None:
-    """Remove the machine code of other versions: what nobody used for a month, and what is too much.
+    """Remove the machine code of other versions that was not used for a month, or exceeds the limit.
 
     The last used are kept, and the version in use always is.
     """
@@ -223,7 +221,7 @@ def _forget_unused(root: Path, most_bytes: int = _KEPT_BYTES) -> None:
 
 
 def versions_in(root: Path) -> list[tuple[float, Path]]:
-    """When each version's directory was used last."""
+    """Return when each version's directory was used last."""
     found = []
     with suppress(OSError):
         for path in root.iterdir():

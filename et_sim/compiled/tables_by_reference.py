@@ -1,15 +1,13 @@
-"""Lets compiled functions take a dataclass of arrays as one pointer.
+"""Dataclasses of arrays that compiled functions take as one pointer.
 
-A frozen dataclass that derives from `Tables` holds arrays (or further `Tables`) and is handed to
-compiled code as the address of their descriptors: passing it on costs one machine word, however many
-arrays it has, and compiling a function that takes it costs little. The arrays cannot be exchanged while
-compiled code runs, only their contents.
+A frozen dataclass that derives from `Tables` holds arrays (or further `Tables`) and is passed to compiled
+code as the address of their descriptors: passing it on costs one machine word, for any number of arrays, and
+compiling a function that takes it costs little. The arrays cannot be exchanged while compiled code runs, only
+their contents.
 
-Where several dataclasses stand for the same thing in different ways (network models, fabrics), a function
-marked `chosen_by_tables` stands for the functions of one name in the modules of these dataclasses: which of
-them is meant follows from the type of the tables, when the caller is compiled.
-
-Not here: which arrays there are (`engine.state`, `network.analytical`).
+Where several dataclasses represent the same thing in different ways (network models, fabrics), a function
+marked `chosen_by_tables` stands for the functions of one name in the modules of these dataclasses: the type
+of the tables determines the function when the caller is compiled.
 """
 
 from __future__ import annotations
@@ -25,14 +23,13 @@ __all__ = ["Tables", "chosen_by_tables", "in_module", "works_on_tables"]
 
 
 class Tables:
-    """Base of dataclasses of arrays that compiled code takes by reference."""
+    """The base of dataclasses of arrays that compiled code takes by reference."""
 
     __slots__ = ()
 
 
 def chosen_by_tables(name: str, field: str = "", default: Callable[..., Any] | None = None) -> Any:
-    """Return a function that stands for all functions `name` in the modules of dataclasses derived from
-    `Tables`.
+    """Return a function that stands for the functions `name` in the modules of all `Tables` dataclasses.
 
     Its first argument is of such a dataclass, or has one as `field`. A module may name one that is elsewhere
     (`Later`); `default` is for modules without it.
@@ -48,9 +45,7 @@ def chosen_by_tables(name: str, field: str = "", default: Callable[..., Any] | N
 
 
 def in_module(module: str, name: str, default: Callable[..., Any] | None = None) -> Any:
-    """Return a function of a module that is imported when it is called, or compiled; `default` if it has
-    none.
-    """
+    """Return a function of a module that is imported when the function is called, or compiled."""
     found = functools.cache(functools.partial(_function_of, module, name, default))
 
     def called_by_python(*arguments: Any) -> Any:

@@ -1,7 +1,4 @@
-"""The type that Numba has for dataclasses of `Tables`: a pointer to the descriptors of their arrays.
-
-Not here: which dataclass has which type (`build`).
-"""
+"""The type that Numba has for dataclasses of `Tables`: a pointer to the descriptors of their arrays."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ class TablesType(types.Type):
 
 
 def _words(kind: types.Type) -> int:
-    """How many machine words a field takes, as `signature.words_of` lays it out."""
+    """Return the number of machine words of a field, as `signature.words_of` lays it out."""
     if isinstance(kind, types.Array):
         return 5 + 2 * int(kind.ndim)
     return sum(map(_words, kind)) if isinstance(kind, types.BaseTuple) else 1
@@ -52,7 +49,7 @@ class _TablesAttribute(AttributeTemplate):
 
 @lower_getattr_generic(TablesType)
 def load_field(context: Any, builder: Any, kind: TablesType, value: Any, attribute: str) -> Any:
-    """Load a field of tables, which stays what it is while compiled code runs."""
+    """Load a field of tables, which is constant while compiled code runs."""
     of_field = context.get_value_type(kind.fields[attribute]).as_pointer()
     place = builder.gep(value, [ir.Constant(ir.IntType(64), kind.offsets[attribute])], inbounds=True)
     loaded = builder.load(builder.bitcast(place, of_field))

@@ -1,9 +1,9 @@
-"""The process that has machine code made: `python -m et_sim.compiled.worker DIRECTORY`.
+"""The process that makes machine code: `python -m et_sim.compiled.worker DIRECTORY`.
 
-It gives each order to a process of its own, which takes its memory (300 MB) with it when it ends.
+It passes each order to a new process, which frees its memory (300 MB) when it ends.
 
-A package that is being removed or installed anew fails to be imported, or Python itself is gone: that says
-nothing about the code. Both processes then end without a mark, and the order stays.
+A package that is being removed or installed anew fails to be imported, or Python itself is gone: that is no
+fault of the code. Both processes then end without a mark, and the order stays.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ENVIRONMENT = 1  # the status of a Python that could not import, or not begin
 
 
 def main(directory: Path) -> None:
-    """Work off what is ordered, unless another process does; what the environment fails at stays ordered."""
+    """Process the orders, unless another process does; those at which the environment fails stay."""
     left = set[Path]()
     with locked(directory) as is_free:
         for file, content in orders(directory, left) if is_free else ():
@@ -47,15 +47,15 @@ def main(directory: Path) -> None:
 
 
 def _is_dealt_with(file: Path, content: bytes) -> bool:
-    """Make machine code in a new process; if that is killed, say so in place of the code.
+    """Make machine code in a new process; if that is killed, write the reason in place of the code.
 
-    False: the environment failed.
+    Return False if the environment failed.
     """
     command = [sys.executable, "-P", "-m", WORKER, *(["patient"] if file.suffix == PATIENT else [])]
     try:
         status = subprocess.run(command, input=content, check=False).returncode
     except OSError as error:
-        _say(str(error))
+        _report(str(error))
         return False
     if status not in (0, ENVIRONMENT):
         reason = f"the process that compiles ended with status {status}"
@@ -63,14 +63,14 @@ def _is_dealt_with(file: Path, content: bytes) -> bool:
     return status != ENVIRONMENT
 
 
-def compiled(wanted: Order, tell: Callable[[float], None]) -> MachineCode:
-    """Compile what is ordered; `tell` gets the share that is done."""
+def compiled(wanted: Order, report: Callable[[float], None]) -> MachineCode:
+    """Compile the code of an order; `report` gets the completed share."""
     build, function = _imported(wanted)
-    return build(function, wanted.signature, tell)
+    return build(function, wanted.signature, report)
 
 
 def _imported(wanted: Order) -> tuple[Callable[..., MachineCode], Callable[..., Any]]:
-    """Return the compiler, and the function that is ordered."""
+    """Return the compiler, and the function of an order."""
     from et_sim.compiled.build import build
 
     sys.path += [path for path in wanted.search_paths if path not in sys.path]
@@ -79,17 +79,17 @@ def _imported(wanted: Order) -> tuple[Callable[..., MachineCode], Callable[..., 
 
 
 def make(content: bytes, is_patient: bool) -> int:
-    """Make machine code, of what came along or anew, or write down why it cannot be made.
+    """Make machine code, from shipped bitcode or anew, or write down why it cannot be made.
 
     Return the status of the process.
     """
-    gc.disable()  # this process does not last long, and half a million objects of Numba stay anyway
+    gc.disable()  # this process is short-lived, and half a million objects of Numba stay anyway
     if is_patient and hasattr(os, "nice"):
         os.nice(19)
     try:
         wanted = Order.from_bytes(content)
-    except (AttributeError, TypeError, ValueError):  # it is damaged: nothing can be made of it
-        _say(traceback.format_exc())
+    except (AttributeError, TypeError, ValueError):  # damaged: nothing can be made of it
+        _report(traceback.format_exc())
         return 0
     if finished(wanted.path):
         return 0
@@ -97,7 +97,7 @@ def make(content: bytes, is_patient: bool) -> int:
         _imported(wanted)
     except Exception as error:
         is_missing = isinstance(error, ModuleNotFoundError) and error.name == "numba"
-        _say(NO_COMPILER if is_missing else traceback.format_exc())
+        _report(NO_COMPILER if is_missing else traceback.format_exc())
         return ENVIRONMENT
     try:
         made = compiled(wanted, lambda share: note_progress(wanted.path, share))
@@ -105,7 +105,7 @@ def make(content: bytes, is_patient: bool) -> int:
         wanted.path.with_suffix(FAILED).unlink(missing_ok=True)
     except Exception as error:
         reason = traceback.format_exc()
-        _say(reason)
+        _report(reason)
         if _is_of_environment(error):
             return ENVIRONMENT
         write_whole(wanted.path.with_suffix(FAILED), reason.encode())
@@ -113,7 +113,7 @@ def make(content: bytes, is_patient: bool) -> int:
 
 
 def _is_of_environment(error: BaseException | None) -> bool:
-    """Return whether an exception, or one that led to it, is of a file or module that is missing."""
+    """Return whether an exception, or one that led to it, is of a missing file or module."""
     while error is not None:
         if isinstance(error, ImportError | OSError):
             return True
@@ -121,7 +121,7 @@ def _is_of_environment(error: BaseException | None) -> bool:
     return False
 
 
-def _say(reason: str) -> None:
+def _report(reason: str) -> None:
     sys.stderr.write(reason.rstrip() + "\n")
     sys.stderr.flush()
 

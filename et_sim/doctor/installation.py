@@ -28,7 +28,7 @@ from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.basics.units import format_bytes, parse_ranks, plural
 from et_sim.compiled.compile_queue import FAILED, failure
 from et_sim.compiled.entry_points import choice
-from et_sim.compiled.shipped import what_came
+from et_sim.compiled.shipped import shipped_code_text
 from et_sim.compiled.store import ENDING, cache_directory, chosen_root, size_of, versions_in
 from et_sim.version import __version__
 
@@ -117,7 +117,7 @@ def examine_cache() -> Iterator[Finding]:
         remedy = "make it writable, or set ET_SIM_CACHE_DIR to a directory that is"
         yield Finding(CACHE, "place", str(used), str(wanted), problem, remedy)
     yield Finding(CACHE, "compiled", _forms(used))
-    yield Finding(CACHE, "brought along", what_came())
+    yield Finding(CACHE, "brought along", shipped_code_text())
     yield from _failures(used)
     all_versions = [path for _, path in versions_in(used.parent)]
     size = format_bytes(sum(map(size_of, all_versions)))

@@ -1,1 +1,1 @@
-"""The discrete-event engine: when everything in a plan happens."""
+"""The discrete-event engine, which computes the times of everything in a plan."""

@@ -1,13 +1,11 @@
 """Containers that compiled code fills, and how they grow between events: pools, queues, heaps, hash indexes.
 
-A pool is an array of records; rows that are not in use are threaded by their field `next` behind a FREE. It
-says by how much the next free row is further than the following one: so rows that were never used are
-threaded while they are zero, and take no memory. Queues (first in, first out) are any records with `head` and
-`tail`, and `next` is the next row of theirs. A hash index holds the first
-row of every chain, which is threaded by the field `chain`. A heap holds rows of a pool by their keys, and
-knows where each of them is, so that keys may change.
-
-Not here: which of them there are (`state`, and the tables of network models).
+A pool is an array of records; unused rows are a linked list, by their field `next`, that begins at a FREE.
+The field holds the distance from the row after this one to the next free row: so rows that were never used
+are linked while they are zero, and take no memory. Queues (first in, first out) are any records with `head`
+and `tail`; a row's `next` is the following row. A hash index holds the first row of every chain, which is
+linked by the field `chain`. A heap holds rows of a pool by their keys, and the place of each row, so that
+keys may change.
 """
 
 from __future__ import annotations
@@ -25,14 +23,13 @@ from et_sim.plan.records import record, table, zeros
 NONE = -1  # no row
 SMALLEST_POOL, LARGE_POOL = 1 << 10, 1 << 16
 LARGEST_POOL = 2**31 - 1
-LARGE_BYTES = 1 << 30  # of an array: the system may promise what it has not
+LARGE_BYTES = 1 << 30  # of an array: the system may promise more memory than it has
 QUEUE = record(("head", "i4"), ("tail", "i4"))
-FREE = record(("head", "i4"), ("rows", "i4"))  # rows of a pool that are not in use, and how many
+FREE = record(("head", "i4"), ("rows", "i4"))  # the first unused row of a pool, and the number of unused rows
 
 
 @works_on_tables
 def join(pool: Any, queue: Any, row: int) -> None:
-    """Append a row."""
     pool[row].next = NONE
     if queue.tail == NONE:
         queue.head = row
@@ -85,7 +82,7 @@ def chain(pool: Any, index: Any, home: int, row: int) -> None:
 
 @works_on_tables
 def unchain(pool: Any, index: Any, home: int, row: int) -> None:
-    """Take a row, which must be in it, out of the chain that begins at `home`."""
+    """Remove a row, which must be in it, from the chain that begins at `home`."""
     at = index[home]
     if at == row:
         index[home] = pool[row].chain
@@ -97,7 +94,7 @@ def unchain(pool: Any, index: Any, home: int, row: int) -> None:
 
 @works_on_tables
 def take_row(pool: Any, free: Any) -> int:
-    """Return a row that is in use from now on."""
+    """Take an unused row out of a pool."""
     row = free.head
     free.head = row + 1 + pool[row].next
     free.rows -= 1
@@ -106,7 +103,7 @@ def take_row(pool: Any, free: Any) -> int:
 
 @works_on_tables
 def give_row(pool: Any, free: Any, row: int) -> None:
-    """A row is not in use any more."""
+    """Return a row to the unused ones of a pool."""
     pool[row].next = free.head - row - 1
     free.head = row
     free.rows += 1
@@ -127,14 +124,12 @@ class Heap(Tables):
     """Rows by their keys; of equal keys, the one with the smaller `tie` comes first."""
 
     entries: Any  # key, tie, row
-    place: Any  # among them, by row; NONE: not there
+    place: Any  # among the entries, by row; NONE: no entry
     size: Any  # one number
 
 
 def heap_for(rows: int, before: Heap | None = None, key: str = "f8") -> Heap:
-    """Return a heap for a pool of this many rows, with the content of the heap for the shorter pool before
-    it.
-    """
+    """Return a heap for a pool of this many rows, with the content of a heap for a smaller pool."""
     if before is None:
         entries = table(record(("key", key), ("tie", "i8"), ("row", "i4")), rows)
         return Heap(entries, np.full(rows, NONE, np.int32), np.zeros(1, np.int64))
@@ -149,7 +144,7 @@ def first_of(heap: Heap) -> int:
 
 @works_on_tables
 def put(heap: Heap, row: int, key: float, tie: int) -> None:
-    """A row has this key from now on."""
+    """Set the key of a row, which is added if it is missing."""
     at = heap.place[row]
     if at == NONE:
         at = heap.size[0]
@@ -159,7 +154,7 @@ def put(heap: Heap, row: int, key: float, tie: int) -> None:
 
 @works_on_tables
 def take_out(heap: Heap, row: int) -> None:
-    """A row, which need not be there, is not there any more."""
+    """Remove a row if it is in the heap."""
     at = heap.place[row]
     if at == NONE:
         return
@@ -174,8 +169,8 @@ def take_out(heap: Heap, row: int) -> None:
 def _settle(heap: Heap, at: int, row: int, key: float, tie: int) -> None:
     """Find the place of an entry, from a place that is to be filled.
 
-    Unless it is due to rise, all that is below is moved up first, down to a leaf, from where it rises: most
-    new entries belong there. So all that is asked is which of two comes first, without a branch.
+    Unless the entry is due to rise, all entries below are moved up first, down to a leaf, from where the
+    entry rises: most new entries belong there. So each step down only compares two entries, without a branch.
     """
     entries, size = heap.entries, heap.size[0]
     if at == 0 or _precedes(entries[(at - 1) >> 1], key, tie):
@@ -203,14 +198,14 @@ def _precedes(entry: Any, key: float, tie: int) -> bool:
 
 @works_on_tables(forceinline=True)
 def _move(heap: Heap, before: int, now: int) -> None:
-    """An entry has another place."""
+    """Move an entry to another place."""
     moved, entry = heap.entries[before], heap.entries[now]
     entry.key, entry.tie, entry.row = moved.key, moved.tie, moved.row
     heap.place[moved.row] = now
 
 
 def available_bytes() -> int:
-    """How much memory there is to take."""
+    """Return the bytes of memory that can be allocated."""
     try:
         with open("/proc/meminfo", encoding="ascii") as file:  # noqa: PTH123
             for line in file:
@@ -222,7 +217,7 @@ def available_bytes() -> int:
 
 
 def longer(array: Any, rows: int, empty: int = 0) -> Any:
-    """Return the same with more rows, if there are to be more."""
+    """Return an array with this many rows and the same content."""
     if rows == len(array):
         return array
     size = rows * array.nbytes // max(len(array), 1)
@@ -236,9 +231,7 @@ def longer(array: Any, rows: int, empty: int = 0) -> Any:
 
 
 def spare(reserve: int) -> int:
-    """Return rows to add: enough for many events before anybody has to look again, if that is not too
-    many.
-    """
+    """Return the number of rows to add, enough for many events but limited."""
     return max(2 * reserve, min(64 * reserve, 1 << 17))
 
 
@@ -256,7 +249,7 @@ def grow_pool(pool: Any, free: Any, reserve: int) -> Any:
 
 
 def empty_index(rows: int) -> Any:
-    """Return a hash index for a pool of this many rows, which may be a little more than it has places."""
+    """Return a hash index for a pool of this many rows; it may have slightly fewer places than rows."""
     return np.full(1 << max(rows - 1 - rows // 8, 0).bit_length(), NONE, np.int32)
 
 

@@ -1,8 +1,4 @@
-"""Driving a run from start to end: Python's side of the event loop.
-
-Not here: what refuses or stops a run (`guards`), explaining a run that got stuck (`stall`), and turning
-columns into tables (`timeline`).
-"""
+"""Driving a run from start to end: Python's side of the event loop."""
 
 from __future__ import annotations
 
@@ -39,13 +35,13 @@ from et_sim.plan.expected import expected_messages
 from et_sim.plan.fractions import in_fractions
 from et_sim.plan.records import Plan
 
-FEWEST_EVENTS, MOST_EVENTS = 20_000, 1 << 40  # until Python takes a look
+FEWEST_EVENTS, MOST_EVENTS = 20_000, 1 << 40  # before control returns to Python
 SECONDS_BETWEEN_REPORTS = 0.3
-MOST_GROWTH = 8  # of the number of events from one look to the next
+MOST_GROWTH = 8  # of the number of events from one return to the next
 SECONDS_PER_MESSAGE, SECONDS_PER_NODE = 1e-4, 1e-4  # of an interpreted run, roughly
 
-# now_ns, how many messages are delivered, or packets sent, and how many will be, nodes completed, nodes in
-# all, what is counted
+# now_ns; delivered messages or sent packets, and the expected number; nodes completed, and all nodes; the
+# name of what is counted
 Report = Callable[[int, int, int, int, int, str], None]
 
 
@@ -65,15 +61,16 @@ def run_plan(
 ) -> Outcome | None:
     """Simulate a plan until nothing is left to happen.
 
-    `record` takes the causal events of the run (`causes`), `log` what became of its chunks, phase by phase,
-    and `messages` those that were sent. With `links`, it is noted how busy these are (`link_slices`).
-    `ports` takes their pauses and messages, and it is noted what packets meet there over time (`queues`).
+    `record` takes the causal events of the run (`causes`), `log` the phases of its chunks, and `messages` the
+    messages that were sent. With `links`, the busy times of links are recorded (`link_slices`). `ports` takes
+    the pauses and messages of ports, and packets in their queues are recorded over time (`queues`).
 
-    With `until_ns`, it ends when all that happens up to then has happened.
+    With `until_ns`, the run ends when all events up to then have happened.
 
-    `alike` says how many such runs there are: what is long together is worth compiling.
+    `alike` is the number of such runs: if they are long together, the loop is compiled.
 
-    None: some actors do not behave like all their ranks (`ties`), so a plan of ranks must be run instead.
+    Return None if some actors do not behave like all their ranks (`ties`), so that a plan of ranks must run
+    instead.
     """
     check_model(plan, network, model, records=bool(record or messages or links))
     bits, needs = network.fraction_bits, model.needs(network)
@@ -157,27 +154,27 @@ def run_plan(
 
 
 def _events_until_next_look(events: int, seconds: float) -> int:
-    """As many as will take the time between reports, if they take as long as these did."""
+    """Return the number of events that take the time between reports at the rate of the last ones."""
     rate = SECONDS_BETWEEN_REPORTS / max(seconds, 1e-9)
     return max(FEWEST_EVENTS, min(int(events * min(rate, MOST_GROWTH)), MOST_EVENTS))
 
 
 def _seconds_interpreted(plan: Plan, run: Run, packets: int) -> float:
-    """How long a run would take uncompiled."""
+    """Return the estimated time of a run without compilation."""
     seconds = expected_messages(plan) * SECONDS_PER_MESSAGE + len(run.nodes) * SECONDS_PER_NODE
     seconds += packets * SECONDS_PER_MESSAGE
     return seconds * (1 + len(run.causes.on) + len(run.traffic.on))
 
 
 def _last_ns(plan: Plan, run: Run) -> int:
-    """When the last thing happened: an end that was planned anew is on the calendar, too, and is nothing."""
+    """Return the time of the last event that had an effect; replaced ends of slowed nodes have none."""
     if not len(plan.slowing):
         return int(run.clock[0].now)
     return int(max(run.nodes[column].max(initial=0) for column in ("ready_ns", "start_ns", "end_ns")))
 
 
 def _messages(plan: Plan, run: Run) -> int:
-    """Return messages delivered, to all ranks."""
+    """Return the number of messages delivered to all ranks."""
     if not plan.is_folded:
         return int(run.clock[0].delivered)
     ranks_per_actor = np.bincount(plan.actor_of_rank, minlength=len(plan.actors))

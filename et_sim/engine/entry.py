@@ -1,7 +1,7 @@
-"""How Python enters the event loop, and why it comes back from there.
+"""The entry from Python into the event loop, and the reasons to return.
 
-The loop (`loop`) and what it calls are imported where they are interpreted or compiled: a run of machine code
-needs none of them.
+The loop (`loop`) and the functions it calls are imported where they are interpreted or compiled: a run of
+machine code needs none of them.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""What refuses a run before it begins, and stops one that does not get on.
+"""Checks that refuse a run before it begins, or stop one whose time stands still.
 
-Whether time goes on: an instant in which events happen for ever, and nothing comes of them, is an error.
-Something comes of an instant when a message is delivered, a node completes or an actor starts. What else
-happens in between follows from these, so it is bounded by what is on the calendar.
-
-Not here: runs in which nothing is left to happen too early (`stall`).
+An instant in which events happen for ever without effect is an error. An instant has an effect when a message
+is delivered, a node completes or an actor starts. Other events in between follow from these, so the events on
+the calendar bound their number.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from et_sim.engine.transport.network_seam import NetworkModel
 from et_sim.machine.model import Network
 from et_sim.plan.records import Plan
 
-BUFFERED = 2  # times what one event may need
+BUFFERED = 2  # times the need of one event
 EVENTS_FOR_NOTHING = 1_000_000  # in one instant
 EVENTS_PER_ROW = 64  # of the calendar, likewise
 SETTLED_LATE = {
@@ -33,14 +31,14 @@ SETTLED_LATE = {
 
 
 class Standstill:
-    """Counts what happens in one instant without result."""
+    """A counter of the events in one instant that have no effect."""
 
     def __init__(self) -> None:
         self._seen: tuple[int, ...] = ()
         self._events = 0
 
     def look(self, run: Any, events: int, bits: int) -> None:
-        """So many events have happened since the last look."""
+        """Count the events since the last call, and raise if too many had no effect."""
         clock = run.clock[0]
         seen = tuple(int(clock[name]) for name in ("now", "delivered", "completed", "to_start"))
         if seen != self._seen:
@@ -51,14 +49,14 @@ class Standstill:
             return
         place = f"at {seen[0] >> bits:,} ns"
         cause = (
-            f"simulated time stands still: {self._events:,} events in a row have delivered no message and "
-            f"completed no node; what repeats is {_what_repeats(run)}"
+            f"simulated time stands still: {self._events:,} events in a row delivered no message and "
+            f"completed no node; repeated events: {_repeated_events(run)}"
         )
         remedy = "a defect of et-sim: please report it with its inputs"
         raise StallError(cause, place=place, remedy=remedy, report=f"{place}: {cause} ({remedy})")
 
 
-def _what_repeats(run: Any) -> str:
+def _repeated_events(run: Any) -> str:
     """Return the kinds of events that are due at the present time."""
     clock = run.clock[0]
     rows = [int(clock["head"])]
@@ -85,7 +83,7 @@ def _name(kind: int) -> str:
 
 
 def check_record(events_at_once: int) -> None:
-    """Refuse to record causal events if those of a single event would not fit."""
+    """Refuse to record causal events if those of a single event would not fit into memory."""
     needed, available = BUFFERED * events_at_once * CAUSAL_EVENT.itemsize, available_bytes()
     if needed > available:
         free = f"of which {format_bytes(available)} are free"
@@ -102,34 +100,34 @@ def _check_streams(plan: Plan, network: Network, model: NetworkModel) -> None:
         key = "library"
     if key and hasattr(model, "take_time"):
         raise UsageError(
-            "this network model has a processor per rank, on which work takes turns by rules of its own, and "
+            "this network model has a processor per rank, on which work takes turns by rules of its own, but "
             f'the system file has "{key}"',
             remedy="leave it out, or choose another --network-model",
         )
     if len(plan.slowing) and network.fraction_bits:
         raise UsageError(
-            'on networks of 1.0 with contention, times have fractions, and the system file has "overlap"',
+            'on networks of 1.0 with contention, times have fractions, which "overlap" does not support',
             remedy="leave it out, or describe the network in the form of 2.x",
         )
 
 
 def check_model(plan: Plan, network: Network, model: NetworkModel, *, records: bool) -> None:
-    """Refuse what the network model cannot do; `records`: messages, links or causes are wanted."""
+    """Refuse plans that the network model does not support; `records`: messages, links or causes."""
     model.check(network, plan.largest_message)
     if len(plan.switches) and not model.REACHES_SWITCHES:
         raise UsageError(
-            "this network model does not know switches that reduce, and collectives are done inNetwork",
+            "this network model does not support switches that reduce, but collectives are done inNetwork",
             remedy="choose another --network-model, or another algorithm",
         )
     _check_streams(plan, network, model)
     if plan.version_1.pairs_early and not hasattr(model, "flight_ns"):
         raise UsageError(
-            "on a network of 1.0, messages meet their receives when they are sent, and this network model "
-            "does not know then when they will arrive",
+            "on a network of 1.0, messages match their receives when they are sent, but this network model "
+            "cannot predict their arrival",
             remedy="leave out --network-model, or describe the network in the form of 2.x",
         )
     if records and model.RECORDS_NODES_ONLY:
         raise UsageError(
-            "this network model records nodes, and neither messages, links nor what caused what",
+            "this network model records nodes only, not messages, links or causes",
             remedy="leave messages, links and path out of --detail, or choose another --network-model",
         )

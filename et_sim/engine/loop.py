@@ -1,7 +1,7 @@
-"""The event loop: take the next event, do what it says, until nothing is left.
+"""The event loop: take the next event and handle it, until nothing is left.
 
-It returns to Python now and then, so that pools can grow and progress can be shown; a return never
-falls inside an event, and entering again goes on as if nothing had happened.
+It returns to Python now and then, so that pools can grow and progress can be shown; a return never falls
+inside an event, and the next call continues where the last one stopped.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from et_sim.engine.calendar.clock import (
 )
 from et_sim.engine.collectives.in_network import part_at_switch, switch_done
 from et_sim.engine.collectives.queues import admit_over_limit, break_queue_deadlock
-from et_sim.engine.collectives.unexpected import step_asked
+from et_sim.engine.collectives.unexpected import step_requested
 from et_sim.engine.containers import give_row
 from et_sim.engine.entry import FINISHED, NEEDS_POOLS, PAUSED, TIED, TOO_LATE
 from et_sim.engine.nodes.issue import complete, free_server, slowed_done, start_later, start_rank
@@ -44,7 +44,7 @@ from et_sim.engine.transport.network_seam import network_event, release_message,
 from et_sim.engine.transport.point_to_point import (
     break_full_buffers,
     exceed_buffer,
-    message_asked,
+    message_requested,
     send_held,
     send_now,
 )
@@ -64,7 +64,7 @@ def simulate(run: Run, reserve: int, collectives: int, block_reserve: int, budge
 
 @works_on_tables
 def _simulate(run: Run, events: int) -> int:
-    """Process so many events, for which there is certainly room."""
+    """Process this many events, for which the pools have room."""
     clock = run.clock[0]
     for _ in range(events):
         event = take_from_slot(run) if clock.bucket == NONE else take_from_bucket(run)
@@ -74,7 +74,7 @@ def _simulate(run: Run, events: int) -> int:
                 close_drained_bucket(run)
             if observe.is_tied(run):
                 return TIED
-        elif clock.to_start < len(run.actors):  # before there is a slot to take anything from
+        elif clock.to_start < len(run.actors):  # before there is a slot to take an event from
             _start_next(run)
         elif not advance(run) and not break_queue_deadlock(run) and not break_full_buffers(run):
             return FINISHED
@@ -87,7 +87,7 @@ def _simulate(run: Run, events: int) -> int:
 
 @works_on_tables
 def _start_next(run: Run) -> None:
-    """The next actor starts."""
+    """Start the next actor."""
     clock = run.clock[0]
     clock.to_start += 1
     observe.actor_starts(run, clock.to_start - 1)
@@ -99,7 +99,7 @@ def _start_next(run: Run) -> None:
 
 @works_on_tables
 def _events_that_fit(run: Run, reserve: int, collectives: int, block_reserve: int) -> int:
-    """How many events can take place before a pool may run short."""
+    """Return the number of events for which all pools have room."""
     clock = run.clock[0]
     rows = min(clock.free_events.rows, clock.free_slots.rows, clock.free_unexpecteds.rows, rows_left(run))
     rows = min(rows, observe.rows_left(run, reserve), clock.free_bus_requests.rows, clock.free_joins.rows)
@@ -111,13 +111,13 @@ def _events_that_fit(run: Run, reserve: int, collectives: int, block_reserve: in
 
 @works_on_tables
 def _happen(run: Run, event_row: int) -> None:
-    """Take an event off the calendar and let it happen."""
+    """Take an event off the calendar and handle it."""
     event = run.events[event_row]
     kind, a, b, c = event.kind, event.a, event.b, event.c
     observe.event_taken(run, event_row)
     if kind >= kinds.OPENS_BUCKET:
         kind -= kinds.OPENS_BUCKET
-        run.clock[0].bucket = event_row  # it is given back when the bucket is closed
+        run.clock[0].bucket = event_row  # freed when the bucket is closed
         observe.bucket_taken(run, run.buckets[event_row].actor)
     elif event.more > 0:
         event.more -= 1
@@ -146,7 +146,7 @@ def _happen(run: Run, event_row: int) -> None:
 
 @works_on_tables
 def _happen_to_node(run: Run, kind: int, a: int, b: int, c: int) -> None:
-    """The rarer events."""
+    """Handle the rarer events."""
     looks_anew(run)
     if kind == kinds.MESSAGE:
         deliver(run, a, b, c)
@@ -160,18 +160,18 @@ def _happen_to_node(run: Run, kind: int, a: int, b: int, c: int) -> None:
         switch_done(run, a, b, c)
     elif kind == kinds.BRANCH_FREE:
         part_left(run, b)
-    elif kind == kinds.ASKED_MESSAGE:
-        message_asked(run, a, kinds.LATE_RECEIVE, b, c)
-    elif kind == kinds.ASKED_CUSTOM:
-        message_asked(run, a, kinds.CUSTOM_DONE, b, c)
+    elif kind == kinds.REQUESTED_MESSAGE:
+        message_requested(run, a, kinds.LATE_RECEIVE, b, c)
+    elif kind == kinds.REQUESTED_CUSTOM:
+        message_requested(run, a, kinds.CUSTOM_DONE, b, c)
     elif kind == kinds.INJECT_MESSAGE:
         send_now(run, a, kinds.MESSAGE, b, c)
     elif kind == kinds.HELD_MESSAGE:
         send_held(run, b)
     elif kind == kinds.INJECT_CUSTOM:
         send_now(run, a, kinds.CUSTOM_MESSAGE, b, c)
-    elif kind == kinds.ASKED_STEP:
-        step_asked(run, a, b, c)
+    elif kind == kinds.REQUESTED_STEP:
+        step_requested(run, a, b, c)
     elif kind == kinds.INJECT_STEP:
         held_step_starts(run, a, b, c)
     elif kind == kinds.STEP_LEFT:

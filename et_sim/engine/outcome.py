@@ -1,9 +1,7 @@
-"""What a run leaves behind, for those who make tables of it or explain why it stalled.
+"""The outcome of a run, for the tables made of it and for the explanation of a stall.
 
-How much each link had to carry: bytes and, where nothing has a capacity, the time they take. Network models
-that count what their links carry say so in `carried`; otherwise it is known if links were recorded.
-
-Not here: what was carried when (`observe.link_slices`).
+The load of each link has its bytes and, where nothing has a capacity, the time they take. Network models that
+count the bytes of their links have `carried`; otherwise the load is known if links were recorded.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from et_sim.plan.records import Plan
 
 
 class Ports(Struct, frozen=True, eq=False):
-    """What packets met at the ports of a network: a row for each link, at its sending end."""
+    """Packets at the ports of a network: a row for each link, at its sending end."""
 
     resources: ResourceTable
     columns: dict[str, Any]  # by their names in ports.arrow
@@ -32,29 +30,29 @@ class Ports(Struct, frozen=True, eq=False):
 
 
 class NetworkLoad(Struct, frozen=True, eq=False):
-    """What was carried, per resource of the network."""
+    """The load of each resource of the network."""
 
     resources: ResourceTable
     bytes: Any
     busy_ns: Any  # of messages one after the other
-    switches_ns: dict[str, float]  # how long the busiest of each sort that reduce worked at its rate
+    switches_ns: dict[str, float]  # by class of switches that reduce: how long the busiest worked at its rate
 
 
 class Outcome(Struct, frozen=True, eq=False):
-    """What a run leaves behind. Node columns follow the plan: actor by actor, row by row."""
+    """The outcome of a run. Node columns follow the plan: actor by actor, row by row."""
 
     plan: Plan
     nodes: Any  # NODE_STATE records
     finish_ns: Any  # per actor; NONE: never finished
     busy_ns: Any  # per actor: time its compute nodes took, summed
-    end_ns: int  # when the last thing happened
+    end_ns: int  # time of the last event
     messages: int
     run: Run
-    resources: ResourceTable | None  # of the network, if anything was recorded that names them
-    has_contention: bool  # whether messages wait for each other
+    resources: ResourceTable | None  # of the network, if recorded columns refer to them
+    has_contention: bool  # messages wait for each other
     load: NetworkLoad | None  # of links, if it was counted
     ports: Ports | None = None  # if the network has packets
-    queues: Queues | None = None  # what packets met at ports over time, if that was recorded
+    queues: Queues | None = None  # packets at ports over time, if recorded
 
     @property
     def is_complete(self) -> bool:
@@ -63,7 +61,7 @@ class Outcome(Struct, frozen=True, eq=False):
 
 
 def ports_of(model: NetworkModel, network: Network, plan: Plan, run: Run) -> Ports | None:
-    """What a model with packets counted at its ports; None: it has none."""
+    """Return the counts of a model with packets at its ports; None for other models."""
     count, circle = model.ports_counted, model.ports_in_a_circle
     if count is None:
         return None
@@ -77,7 +75,7 @@ def ports_of(model: NetworkModel, network: Network, plan: Plan, run: Run) -> Por
 def load_of(
     model: NetworkModel, network: Network, plan: Plan, run: Run, known: ResourceTable | None
 ) -> NetworkLoad | None:
-    """What a run's links had to carry; None if it was not counted. `known`: the resources, if they are."""
+    """Return the load of a run's links; None if it was not counted. `known`: the resources, if available."""
     carried, slices = model.carried, run.traffic.slices
     if carried is not None:
         resources = known or model.resources(network, plan)
@@ -95,7 +93,7 @@ def load_of(
 
 
 def of_each_link(resources: ResourceTable, carried: Any) -> Any:
-    """Of what trunks carried, that of each of their links."""
+    """Return the load of each link, of the loads of trunks."""
     return carried if resources.members is None else carried / resources.members
 
 

@@ -1,7 +1,4 @@
-"""How many rows of each pool one event may use up, and making pools larger between events.
-
-Not here: what the pools hold (`state`).
-"""
+"""The rows of each pool that one event may use up, and larger pools between events."""
 
 from __future__ import annotations
 
@@ -35,7 +32,7 @@ from et_sim.plan.records import LANES, UNLIMITED_LANES, Action, Plan, most_of_a_
 ROWS_PER_THING = 4
 COMPLETIONS_PER_EVENT = 2  # an arrival may complete a node at either end
 MOST_CHUNKS_AT_FIRST, MOST_CHUNKS_BESIDE = 1 << 20, 1 << 16
-EVENTS_AT_A_LOOK = 1 << 10  # for which there should be room
+EVENTS_AT_A_LOOK = 1 << 10  # for which there should be space
 TRANSFERS_OF_A_TREE = 4  # a tree that starts posts up to two receives, each perhaps in an event of its own
 CAUSAL_EVENTS_OF_A_NODE, CAUSAL_EVENTS_OF_A_THING = 8, 6
 MESSAGE_TIMES = ("ready_ns", "sent_ns", "start_ns", "left_ns", "arrived_ns", "waited_ns")
@@ -56,7 +53,7 @@ BESIDE = {  # tables of the run that are as long as others
     "chunk_queue": "chunks",
     "custom_waiting": "chunks",
 }
-INDEXES: dict[str, tuple[str, Callable[[Run, Any], Any]]] = {  # of which table, and where its chains begin
+INDEXES: dict[str, tuple[str, Callable[[Run, Any], Any]]] = {  # the table of each, and where its chains begin
     "slot_index": ("slots", lambda run, rows: slot_home(run, rows["time"])),
     "bucket_index": ("buckets", lambda run, rows: bucket_home(run, _wide(rows, "actor"), rows["time"])),
     "chunk_index": ("chunks", lambda run, rows: chunk_home(run, _wide(rows, "member"), sequence_of(rows))),
@@ -70,7 +67,7 @@ INDEXES: dict[str, tuple[str, Callable[[Run, Any], Any]]] = {  # of which table,
 
 
 class Reserve(NamedTuple):
-    """What may be used up while one event is processed."""
+    """The rows that one event may use up."""
 
     rows: int  # of any other pool
     collectives: int
@@ -81,9 +78,9 @@ def reserve_per_event(plan: Plan, needs: Needs) -> Reserve:
     """Return the reserve that the largest event of a plan needs.
 
     An event completes at most two nodes, and each may start a collective (or as many as its rank has, if
-    these share no lane), post all receives of its rank, or issue a whole custom program. Every one of these
-    things takes a few rows: an event or two, a message under way, a request on the bus, and with rendezvous a
-    held message and the one that asks for it.
+    these share no lane), post all receives of its rank, or issue a whole custom program. Each of these takes
+    a few rows: an event or two, a message under way, a request on the bus, and with rendezvous a held message
+    and its request.
     """
     chunks = plan.collectives["chunks"].astype(np.int64)
     collectives = _most_at_once(plan, np.ones_like(chunks))
@@ -109,8 +106,8 @@ def reserve_per_event(plan: Plan, needs: Needs) -> Reserve:
 def causal_events_per_event(plan: Plan, reserve: Reserve, needs: Needs) -> int:
     """Return the most causal events that one event may add to the record of causes.
 
-    An event completes nodes, and instant ones among their children complete at once, and so on. No
-    thing sends more than two messages.
+    An event completes nodes, and instant ones among their children complete at once, and so on. Each row of
+    the reserve sends at most two messages.
     """
     of_node = CAUSAL_EVENTS_OF_A_NODE + plan.nodes["children"].astype(np.int64)
     is_instant, is_first = plan.nodes["action"] == Action.INSTANT, plan.nodes["indegree"] == 0
@@ -123,9 +120,9 @@ def causal_events_per_event(plan: Plan, reserve: Reserve, needs: Needs) -> int:
 
 
 def _most_freed_at_once(plan: Plan) -> int:
-    """Return the most nodes that take no turns and may be issued when one node completes, or at the start."""
+    """Return the most nodes in unlimited lanes that may be issued when a node completes, or at the start."""
     is_free = np.isin(plan.nodes["lane"], UNLIMITED_LANES) & (plan.nodes["action"] != Action.RECEIVE)
-    if (plan.nodes["action"] == Action.INSTANT).any():  # what these release is issued in the same event
+    if (plan.nodes["action"] == Action.INSTANT).any():  # their children are issued in the same event
         return most_of_a_template(plan, is_free)
     roots = most_of_a_template(plan, is_free & (plan.nodes["indegree"] == 0))
     return max(roots, int(plan.nodes["children"].max(initial=0))) if is_free.any() else 0
@@ -149,19 +146,17 @@ def _most_at_once(plan: Plan, of_collective: Any) -> int:
 
 
 def _most_groups(plan: Plan) -> int:
-    """Return groups of the actor that is in most, each with queues of its own if collectives share no
-    lane.
-    """
+    """Return the number of groups of an actor with queues of their own, at most."""
     if Correction.CONCURRENT_COMMUNICATION not in plan.corrections and not plan.stream_names:
         return 1
     return int(np.diff(plan.actors["first_member"], append=len(plan.actor_members)).max(initial=1))
 
 
 def grow_pools(run: Run, reserve: Reserve, model: NetworkModel) -> Run:
-    """The same run with larger pools wherever less than the reserve is left."""
+    """Return the run with larger pools wherever less than the reserve is left."""
     clock = run.clock[0]
     empty = [name for free, name in POOL_OF.items() if clock[free].rows < 0]
-    if empty:  # it has been written beyond its end: the reserve is wrong
+    if empty:  # written beyond its end: the reserve is wrong
         raise RuntimeError(f"internal error: {', '.join(empty)} ran out within one event")
     changes: dict[str, Any] = {}
     for free, name in POOL_OF.items():
@@ -198,13 +193,15 @@ def grow_pools(run: Run, reserve: Reserve, model: NetworkModel) -> Run:
 
 
 def without_pools(run: Run) -> Run:
-    """A run that is over, without what only its events need; a stall is explained by what is there."""
+    """Return a finished run without the tables that only events need; the explanation of a stall needs them
+    all.
+    """
     names = {*POOL_OF.values(), *BESIDE, *INDEXES, "chunks", "chunk_turns", "picture", "ready"}
     return replace(run, **{name: getattr(run, name)[:0].copy() for name in names})
 
 
 def _beside(tables: Any, pools: dict[str, str], changes: dict[str, Any]) -> dict[str, Any]:
-    """Return tables that lie beside pools, as long as these have become."""
+    """Return tables that are as long as pools, with the new length of these."""
     rows_of = {name: len(changes[pool]) for name, pool in pools.items() if pool in changes}
     return {name: longer(getattr(tables, name), rows) for name, rows in rows_of.items()}
 
@@ -216,7 +213,7 @@ def _wide(rows: Any, column: str) -> Any:
 def drain(run: Run, record: Callable[[Any], None], bits: int) -> None:
     """Empty the buffer of causal events, in nanoseconds."""
     now = run.causes.now[0]
-    if now.made - now.flushed > len(run.causes.causal_events):  # it has been written beyond its end
+    if now.made - now.flushed > len(run.causes.causal_events):  # written beyond its end
         raise RuntimeError("internal error: the buffer of causal events ran out within one event")
     record(in_ns(run.causes.causal_events[: now.made - now.flushed], ("start_ns", "end_ns"), bits))
     now.flushed = now.made
@@ -243,7 +240,7 @@ def drain_ports(run: Run, record: Callable[[Any, Any], None]) -> None:
 
 
 def in_ns(rows: Any, columns: tuple[str, ...], bits: int) -> Any:
-    """Return the same rows, with times in nanoseconds; NONE stays what it is."""
+    """Return the same rows, with times in nanoseconds; NONE stays."""
     for column in columns if bits else ():
         rows[column] >>= bits
     return rows

@@ -1,18 +1,16 @@
-"""What a rank sees of the others along the axes, and in the groups, that it runs collectives with.
+"""The surroundings of a rank: the others along the axes, and in the groups, of its collectives.
 
-The members along an axis look the same from two places of a ring or a direct exchange if reading them
-round from either gives the same colours; exchanges in pairs look the same if swapping halves, quarters, …
-does; below a switch that reduces, all places look the same; in a tree every place differs. Members of one
-colour only are the common case, and cost one comparison.
+The members along an axis look the same from two places of a ring or a direct exchange if reading them round
+from either gives the same colours; exchanges in pairs look the same if swapping halves, quarters, … does;
+below a switch that reduces, all places look the same; in a tree every place differs. Members of one colour
+only are the common case, and cost one comparison.
 
-Neighbourhoods are told apart by signatures of 64 bits, computed on whole columns. Different ones have equal
-signatures with a probability of about 2^-64 a pair; `partition` checks its result once more with another
-seed.
+Neighbourhoods are distinguished by signatures of 64 bits, computed on whole columns. Different ones have
+equal signatures with a probability of about 2^-64 a pair; `partition` checks its result once more with
+another seed.
 
-A group that spans the system runs along the system's axes. Ranks that know one by different numbers, or
-not at all, begin with different colours.
-
-Not here: sends and receives (`partition`).
+A group that spans the system runs along the system's axes. Ranks that number such groups differently, or lack
+one, begin with different colours.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from et_sim.plan.splitmix import splitmix64
 
 
 def rotations(words: Any, seed: int) -> Any:
-    """The signature of every row of `words`, read round from each of its places (last axis)."""
+    """Return the signature of every row of `words`, read round from each of its places (last axis)."""
     count = words.shape[-1]
     base = int(splitmix64(np.uint64(count), seed)) | 1  # odd, so it has an inverse
     with np.errstate(over="ignore"):
@@ -45,9 +43,7 @@ def rotations(words: Any, seed: int) -> Any:
 
 
 def exchanges(words: Any, seed: int) -> Any:
-    """Return the signature of every row of `words` as its places see it when they pair up over distances 1,
-    2, ….
-    """
+    """Return the signature of every row of `words` for pairs of places at distances 1, 2, …."""
     count = words.shape[-1]
     place = np.arange(count)
     distance = 1
@@ -69,21 +65,21 @@ def _powers(base: int, count: int) -> Any:
 
 @quick_dataclass()
 class Pattern:
-    """How the members along an axis exchange messages in some program."""
+    """The way in which members along an axis exchange messages in some program."""
 
     shifts: bool = False
     pairs: bool = False
     places: bool = False  # every place has its own role
-    together: bool = False  # all wait for all, wherever they stand
+    together: bool = False  # all wait for all, in any order
     distances: frozenset[int] = frozenset()  # of shifts
 
     @property
     def goes_round(self) -> bool:
-        """Return whether members send to others that stand so many places ahead of them."""
+        """Return whether members send to others at fixed distances ahead of them."""
         return self.shifts or self.places
 
     def add(self, program: Any, steps: Any) -> None:
-        """Take in what a program does."""
+        """Add the messages of a program."""
         if program["joins"]:
             self.together = True
             return
@@ -100,9 +96,9 @@ class Pattern:
 
 
 def patterns_of_axes(lowering: Lowering) -> dict[tuple[int, int], Pattern]:
-    """By (axis, members) what is run there; NO_AXIS for groups as they are listed.
+    """Return the patterns by axis and members; NO_AXIS for groups as they are listed.
 
-    Where one dimension has all NPUs, that through the whole system is the same line.
+    If one dimension has all NPUs, the axis through the whole system is the same line.
     """
     programs, axes = lowering.collectives.programs(), lowering.collectives.axes
     found: dict[tuple[int, int], Pattern] = {}
@@ -118,7 +114,7 @@ def patterns_of_axes(lowering: Lowering) -> dict[tuple[int, int], Pattern]:
 
 
 def look_around(words: Any, pattern: Pattern, seed: int) -> Any:
-    """Signatures of the places along the last axis; `words` are their members' colours, mixed."""
+    """Return signatures of the places along the last axis; `words` are their members' mixed colours."""
     out = np.zeros(words.shape, np.uint64)
     if pattern.places:
         place = splitmix64(np.arange(words.shape[-1]), seed + 1)
@@ -158,12 +154,12 @@ class SystemAxes:
             through_all, stride = axis == len(grid.dimensions), axes[axis].stride
             self._grids.append((stride, members, pattern))
             if through_all and pattern.places:
-                continue  # a tree through all ranks tells every one of them from the others anyway
+                continue  # a tree through all ranks distinguishes all of them anyway
             if axes[axis].dimension == SEVERAL_DIMENSIONS or paths.differ_along_axes:
                 self._with_paths.append((stride, members, pattern))
 
     def can_be_folded(self) -> bool:
-        """Return whether the codes of paths say all about them."""
+        """Return whether the codes of paths determine them."""
         return all(
             steps_along(self._paths, self._lines(stride, members)) is not None
             or all(self._paths.can_be_folded(*ends) for *ends, _ in self._messages_along(number))
@@ -171,7 +167,7 @@ class SystemAxes:
         )
 
     def messages(self) -> Iterator[MessageColumns]:
-        """Yield all that ranks may send along these axes."""
+        """Yield all messages that ranks may send along these axes."""
         for number in range(len(self._with_paths)):
             yield from self._messages_along(number)
 
@@ -181,7 +177,7 @@ class SystemAxes:
         for distance in _both_ways(pattern, members):
             peer = self._ranks + ((place + distance) % members - place) * stride
             yield MessageColumns(self._ranks, peer, number * self._ranks.size + distance)
-        if pattern.pairs:  # ahead for some, behind for others: which of these are sent
+        if pattern.pairs:  # some send ahead, others behind
             for distance, partner in _partners(members):
                 peer = self._ranks + (partner[place] - place) * stride
                 yield MessageColumns(self._ranks, peer, splitmix64(number * self._ranks.size + distance, 9))
@@ -191,7 +187,7 @@ class SystemAxes:
         return np.moveaxis(self._ranks.reshape(-1, members, stride), 1, -1)
 
     def seen_paths(self) -> Any:
-        """Per rank a number for its paths to others."""
+        """Return for each rank a number for its paths to others."""
         seen = np.zeros(len(self._ranks), np.uint64)
         for stride, members, pattern in self._with_paths:
             place = self._ranks // stride % members
@@ -211,7 +207,7 @@ class SystemAxes:
         return seen
 
     def look(self, mixed: Any, seed: int) -> Any:
-        """What every rank sees, given its own and the others' mixed colours."""
+        """Return the signature of every rank's surroundings, given the mixed colours of all."""
         out = np.zeros(len(mixed), np.uint64)
         for number, (stride, members, pattern) in enumerate(self._grids):
             grid = np.moveaxis(mixed.reshape(-1, members, stride), 1, -1)
@@ -222,19 +218,19 @@ class SystemAxes:
 
 
 def _read_round(steps: Any) -> Any:
-    """Of each place, a number for the steps round its line."""
+    """Return for each place a number for the steps round its line."""
     return rotations(splitmix64(steps, steps.shape[-1]), 21)
 
 
 def _both_ways(pattern: Pattern, members: int) -> list[int]:
-    """Distances, forward, to every member that one exchanges messages with, but for pairs."""
+    """Return distances, forward, to every member that one exchanges messages with, except for pairs."""
     if pattern.places:
         return list(range(1, members))
     return sorted({way for d in pattern.distances for way in (d % members, -d % members)} - {0})
 
 
 def _partners(members: int) -> list[tuple[int, Any]]:
-    """(distance, by place the partner's place) of exchanges in pairs."""
+    """Return distance and partners, by place, of exchanges in pairs."""
     place = np.arange(members)
     doubling = [1 << level for level in range(members.bit_length() - 1)]
     return [(d, np.where(place // d % 2 == 0, place + d, place - d) % members) for d in doubling]
@@ -255,7 +251,7 @@ class GroupAxes:
                     self._blocks.append((lines, usage, pattern))
 
     def can_be_folded(self) -> bool:
-        """Return whether the codes of paths say all about them."""
+        """Return whether the codes of paths determine them."""
         return are_alike(self._paths) or all(
             steps_along(self._paths, block[0]) is not None
             or all(self._paths.can_be_folded(*ends) for *ends, _ in _messages_within(*block))
@@ -263,12 +259,12 @@ class GroupAxes:
         )
 
     def messages(self) -> Iterator[MessageColumns]:
-        """Yield all that ranks may send within these groups."""
+        """Yield all messages that ranks may send within these groups."""
         for block in self._blocks:
             yield from _messages_within(*block)
 
     def seen_paths(self) -> Any:
-        """Per rank a number for its paths to others."""
+        """Return for each rank a number for its paths to others."""
         seen, paths = np.zeros(self._ranks, np.uint64), self._paths
         if are_alike(paths):
             return seen
@@ -289,7 +285,7 @@ class GroupAxes:
         return seen
 
     def look(self, mixed: Any, seed: int) -> Any:
-        """What every rank sees in its groups."""
+        """Return the signature of every rank's surroundings in its groups."""
         out = np.zeros(len(mixed), np.uint64)
         for members, usage, pattern in self._blocks:
             with np.errstate(over="ignore"):
@@ -300,7 +296,7 @@ class GroupAxes:
 
 
 def _messages_within(members: Any, usage: Any, pattern: Pattern) -> Iterator[MessageColumns]:
-    """Yield all that the members of groups may send each other: by line and place, with the usage of each."""
+    """Yield all messages between members of groups: by line and place, with the usage of each."""
     for distance in _both_ways(pattern, members.shape[1]):
         peer = np.roll(members, -distance, axis=1)
         kinds = splitmix64(splitmix64(usage, members.shape[1]), distance)
@@ -312,9 +308,7 @@ def _messages_within(members: Any, usage: Any, pattern: Pattern) -> Iterator[Mes
 
 
 def _own_axes(lowering: Lowering, name: str, members: Any) -> list[int]:
-    """Return the axes along which collectives of groups of a name may run, if they are laid out on the
-    machine.
-    """
+    """Return the axes along which collectives of the groups of a name may run, if these are laid out."""
     groups, axes = lowering.groups, lowering.collectives.axes
     if not groups.are_laid_out:
         return []
@@ -325,7 +319,7 @@ def _own_axes(lowering: Lowering, name: str, members: Any) -> list[int]:
 
 
 def _groups_in_use(lowering: Lowering) -> list[tuple[str, Any, Any]]:
-    """(name, per rank under which number its template uses the groups, members by group and place)."""
+    """Return for each group its name, its number in each rank's template, and its members by place."""
     workload, groups = lowering.workload, lowering.groups
     names = sorted({name for used in lowering.used_groups for name in used if name})
     found = []
@@ -339,7 +333,7 @@ def _groups_in_use(lowering: Lowering) -> list[tuple[str, Any, Any]]:
 
 
 def numbers_of_spanning_groups(lowering: Lowering) -> Any:
-    """Per template a number for how it numbers the groups of all ranks; equal numbers, equal groups."""
+    """Return for each template a number for its order of the groups of all ranks; equal if that is."""
     spanning = [
         name
         for name in sorted({name for used in lowering.used_groups for name in used})

@@ -1,17 +1,17 @@
-"""Which ranks cannot differ: the coarsest equitable partition of the ranks.
+"""The ranks that cannot differ: the coarsest equitable partition of the ranks.
 
-Ranks begin with the colour of their program, and are told apart by the colours of those they exchange
+Ranks begin with the colour of their program, and are distinguished by the colours of those they exchange
 messages with (in sends and receives, on axes of collectives, in groups), by the paths there, and by the
-places they have with each other, until nothing changes. Ranks of one colour then see the same messages at
-the same times; what could still differ is the order of things that happen to one rank within a nanosecond,
-and the engine watches for that (`engine.observe.ties`).
+places they have with each other, until nothing changes. Ranks of one colour then see the same messages at the
+same times; only the order of events of one rank within a nanosecond could still differ, and the engine checks
+that (`engine.observe.ties`).
 
-Where messages share links fairly, links are told apart by the messages on them, and ranks by the links that
-their messages take, by turns.
+Where messages share links fairly, links are distinguished by the messages on them, and ranks by the links
+that their messages take, by turns.
 
-Not folded at all, because ranks share something besides messages: custom collectives, the shared memory bus,
-and on the link model, or where links differ in speed, everything that crosses links of third ranks; switches
-that reduce, where messages wait for links, or where members pay differently.
+Some plans are not folded at all, because ranks share more than messages: custom collectives, the shared
+memory bus, and on the link model, or where links differ in speed, everything that crosses links of third
+ranks; switches that reduce, where messages wait for links, or where members pay differently.
 
 Ranks that send other bytes to their peers, or get other bytes from them, are not alike. In an all-to-all with
 bytes for each pair, and in a library's broadcasts and reduces, members have bytes of their own. Two of them
@@ -46,7 +46,9 @@ from et_sim.plan.switch_tables import can_be_folded
 
 
 def sizes_of_ranks(lowering: Lowering) -> Any:
-    """Per rank a number for all that its steps send and receive; None: no rank has steps of its own."""
+    """Return for each rank a number for the bytes that its steps send and receive; None if no rank has own
+    steps.
+    """
     collectives = lowering.collectives
     if not collectives.have_own_steps:
         return None
@@ -68,7 +70,7 @@ def sizes_of_ranks(lowering: Lowering) -> Any:
 
 
 def _places(lowering: Lowering, name: str, ranks: Any) -> Any:
-    """Where ranks stand in the groups that they know by a name; in one of all ranks, at their own number."""
+    """Return the places of ranks in the groups of a name; in one of all ranks, their own numbers."""
     members = lowering.groups.all_of(name)
     if members.shape[1] == lowering.workload.ranks:
         return ranks
@@ -86,7 +88,7 @@ class _OwnPrograms:
         self._of_program: dict[int, Any] = {}
 
     def of_members(self, collective: int) -> Any:
-        """Return a number for each member; None: its phases have no steps of members."""
+        """Return a number for each member; None if its phases have no steps of members."""
         programs = [program for program in self._programs(collective) if self._has_own(program)]
         if not programs:
             return None
@@ -118,15 +120,13 @@ class _OwnPrograms:
         return self._of_program[program]
 
 
-NOT_KNOWN = -1
+NO_SLOT = -1
 LEAST_ROUNDS, MOST_ROUNDS, RANKS_IN_ALL_ROUNDS = 24, 256, 1 << 22
 MOST_ACTORS_PER_RANK = 0.75
 
 
 def fold(lowering: Lowering, paths: PathKeys | None) -> Actors:
-    """Return the actors of a workload on a machine; `paths`: what the network model tells apart, None:
-    all.
-    """
+    """Return the actors of a workload; `paths` has the path keys of the network model, None: never fold."""
     ranks = lowering.workload.ranks
     alone = Actors.one_per_rank(ranks)
     if paths is None or lowering.customs.are_used or lowering.machine.system.shared_bus is not None:
@@ -162,16 +162,16 @@ def fold(lowering: Lowering, paths: PathKeys | None) -> Actors:
         if paths.shared_links is None:
             return Actors.of_classes(classes)
         sent = itertools.chain.from_iterable(sight.messages() for sight in sights)
-        if not paths.shared_links.tell_apart(sent, classes):
+        if not paths.shared_links.separate(sent, classes):
             return Actors.of_classes(classes, paths.shared_links.classes())
         colours = classes
 
 
 def _refine_until_stable(colours: Any, refined: Any) -> Any:
-    """Refine until two different seeds in a row find nothing more to tell apart.
+    """Refine until two different seeds in a row distinguish no more ranks.
 
-    None: that is not worth while, because hardly any two ranks are alike, or because a difference creeps
-    from neighbour to neighbour through a long chain of ranks.
+    Return None if that is not worth while, because hardly any two ranks are alike, or because a difference
+    spreads from neighbour to neighbour through a long chain of ranks.
     """
     rounds = max(LEAST_ROUNDS, min(MOST_ROUNDS, RANKS_IN_ALL_ROUNDS // len(colours)))
     count, quiet = len(unique(colours)), 0
@@ -188,7 +188,7 @@ def _refine_until_stable(colours: Any, refined: Any) -> Any:
 
 
 def _can_fold_switches(lowering: Lowering, paths: PathKeys) -> bool:
-    """Return whether actors can stand for ranks on switches that reduce, if there are any."""
+    """Return whether actors can represent ranks on switches that reduce, if there are any."""
     collectives = lowering.collectives
     if not collectives.switches.axes and not collectives.switches.groups:
         return True
@@ -208,8 +208,7 @@ def _cross_axes(lowering: Lowering, patterns: dict[tuple[int, int], Pattern]) ->
 
 
 def _first_colours(lowering: Lowering) -> Any:
-    """Shape of the program, numbers of groups, start; ranks that share a memory, or ask it together, are like
-    nobody else."""
+    """Return colours by program, groups and start; ranks that share or jointly request memory differ."""
     ranks = lowering.workload.ranks
     colours = shapes_of_templates(lowering) * len(lowering.workload.templates)
     colours += numbers_of_spanning_groups(lowering)
@@ -246,16 +245,16 @@ class _PointToPoint:
         self._edge: Any = None
 
     def can_be_folded(self) -> bool:
-        """Return whether the codes of paths say all about them."""
+        """Return whether the codes of paths determine them."""
         return self._paths.can_be_folded(self._owner, self._peer)
 
     def messages(self) -> Iterator[MessageColumns]:
-        """Yield all that ranks may send so."""
+        """Yield all messages of sends and receives."""
         kinds = splitmix64(splitmix64(self._slot, 6) + splitmix64(self._back, 7), 8)
         yield MessageColumns(self._owner, self._peer, kinds)
 
     def seen_paths(self) -> Any:
-        """Per rank a number for its paths to others."""
+        """Return for each rank a number for its paths to others."""
         code = self._paths.codes(self._owner, self._peer)
         with np.errstate(over="ignore"):
             self._edge = splitmix64(
@@ -270,13 +269,13 @@ class _PointToPoint:
         return out
 
     def look(self, mixed: Any, seed: int) -> Any:
-        """What every rank sees of those it sends to and receives from."""
+        """Return the signature of each rank's peers in sends and receives."""
         with np.errstate(over="ignore"):
             return self._sum(splitmix64(mixed[self._peer] + self._edge, seed))
 
 
 def _peers_of_ranks(lowering: Lowering) -> tuple[Any, Any, Any]:
-    """(rank, slot, peer) of everything any rank sends to or receives from."""
+    """Return rank, slot and peer of every send and receive of any rank."""
     workload = lowering.workload
     endpoints = lowering.endpoints
     rank = np.argsort(workload.template_of_rank, kind="stable")
@@ -289,11 +288,11 @@ def _peers_of_ranks(lowering: Lowering) -> tuple[Any, Any, Any]:
 
 
 def _slots_back(owner: Any, slot: Any, peer: Any, ranks: int) -> Any:
-    """Under which slot each peer knows the rank in turn; NOT_KNOWN if it does not."""
+    """Return the slot of each rank at its peer; NOT_KNOWN if it has none there."""
     if not len(owner):
         return owner
     key, wanted = owner * ranks + peer, peer * ranks + owner
     order = np.argsort(key)
     at = np.minimum(np.searchsorted(key[order], wanted), len(key) - 1)
     found = order[at]
-    return np.where(key[found] == wanted, slot[found], NOT_KNOWN)
+    return np.where(key[found] == wanted, slot[found], NO_SLOT)

@@ -1,4 +1,4 @@
-"""What folding asks of a network model: which paths between two ranks take equal times."""
+"""The path keys of a network model, for folding: which paths between two ranks take equal times."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ class MessageColumns(NamedTuple):
 
     sources: Any
     targets: Any
-    kinds: Any  # numbers: a rank sends one message of a kind at a time; or one number for all of them
+    kinds: Any  # a rank sends one message of a kind at a time; or one number for all of them
 
 
 class SharedLinks(Protocol):
-    """Links on which messages slow each other: they are told apart together with the ranks."""
+    """Links on which messages slow each other: they are distinguished together with the ranks."""
 
-    def tell_apart(self, messages: Iterable[MessageColumns], colours: Any) -> bool:
-        """Tell links apart by the messages on them, whose ends have colours; whether any now are."""
+    def separate(self, messages: Iterable[MessageColumns], colours: Any) -> bool:
+        """Separate links by the messages on them, whose ends have colours; return whether any now differ."""
 
     def classes(self) -> Any:
-        """Return a number for each link: equal numbers, equal links."""
+        """Return a number for each link; equal numbers, equal links."""
 
 
 class PathKeys(Protocol):
     """Paths with equal keys take equal times.
 
-    One whose paths between different ranks all have one key may say so with an attribute `are_alike`; one
-    that knows paths along lines of ranks without asking for each pair, with a method `steps`.
+    If all paths between different ranks have one key, an attribute `are_alike` may be True; if paths along
+    lines of ranks can be compared without each pair, a method `steps` does so.
     """
 
-    differ_along_axes: bool  # whether pairs equally far apart along one dimension can have different paths
+    differ_along_axes: bool  # pairs equally far apart along one dimension can have different paths
 
-    messages_queue: bool  # whether messages wait for each other on links
+    messages_queue: bool  # messages wait for each other on links
 
     @property
     def shared_links(self) -> SharedLinks | None:
-        """Those whose classes the codes are made of."""
+        """Return the links whose classes the codes are made of."""
 
     def codes(self, source: Any, target: Any) -> Any:
         """Return a number for the path of each pair of ranks."""
@@ -46,11 +46,11 @@ class PathKeys(Protocol):
         """Return the same where it does not matter which of its links each source takes."""
 
     def can_be_folded(self, source: Any, target: Any) -> bool:
-        """Return whether the codes of these pairs say all about their paths."""
+        """Return whether the codes of these pairs determine their paths."""
 
 
 class ByLink:
-    """Paths between ranks that are also told apart by which of their links they use."""
+    """Paths between ranks that are also distinguished by the links that they use."""
 
     def __init__(self, paths: PathKeys) -> None:
         self._paths = paths
@@ -61,16 +61,16 @@ class ByLink:
 
 
 def steps_along(paths: PathKeys, lines: Any) -> Any:
-    """Return numbers of the ways from each member of a line (the last axis) to the next, from the last to the
+    """Return numbers of the ways from each member of a line (the last axis) to the next, the last to the
     first.
 
     Members that read the same numbers round the line have the same ways to the others, in their order, and
-    these say all about all of these ways. None: that is not known without asking for each pair.
+    these determine all of these ways. Return None if that needs each pair.
     """
     known = getattr(paths, "steps", None)
     return None if known is None else known(lines)
 
 
 def are_alike(paths: PathKeys) -> bool:
-    """Return whether all paths between different ranks are known to have one key."""
-    return bool(getattr(paths, "are_alike", False))  # a model of somebody else need not say so
+    """Return whether all paths between different ranks have one key."""
+    return bool(getattr(paths, "are_alike", False))  # other models may lack the attribute

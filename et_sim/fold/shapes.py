@@ -1,9 +1,7 @@
-"""Shapes: templates that are the same program but for the ranks they name.
+"""Shapes: templates that are the same program except for the ranks they name.
 
 Names and ids of nodes count as part of the program, because an actor's timeline shows them. Templates are
 compared in full only where a few sums agree, so workloads of many different traces cost next to nothing.
-
-Not here: whom the programs talk to (`partition`).
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from et_sim.plan.lowering import Lowering
 from et_sim.plan.splitmix import splitmix64
 from et_sim.trace.columns import NodeKind
 
-# Node columns that say what a program does; where its children and details stand in other tables follows.
+# Node columns that define a program; places of children and details in other tables follow from them.
 COMPARED = (
     "action",
     "lane",
@@ -33,7 +31,7 @@ COMPARED = (
 
 
 def shapes_of_templates(lowering: Lowering) -> Any:
-    """For every template the lowest template that is the same program."""
+    """Return for every template the lowest template that is the same program."""
     count = len(lowering.workload.templates)
     shape = np.arange(count)
     alike: dict[tuple[int, ...], list[int]] = {}
@@ -54,7 +52,7 @@ def _nodes(lowering: Lowering, template: int) -> Any:
 
 
 def _fingerprints(lowering: Lowering) -> list[tuple[int, ...]]:
-    """Return a few sums of each template, and a number for its names, which tell apart what does the same."""
+    """Return a few sums of each template, and a hash of its names."""
     first, count = lowering.templates["node_first"], lowering.templates["nodes"]
     nodes = np.asarray(lowering.nodes)
     place = splitmix64(np.arange(len(nodes)) - np.repeat(first, count), 0).view(np.int64)
@@ -97,7 +95,7 @@ def _is_same(lowering: Lowering, one: int, two: int) -> bool:
 
 
 def _use_the_same(lowering: Lowering, one: int, two: int) -> bool:
-    """Return whether kernels, which take the same time, are timed alike, and use the machine equally well."""
+    """Return whether kernels that take equal times are timed alike, and use the machine equally well."""
     found = [_use(lowering, template) for template in (one, two)]
     if found[0] is None or found[1] is None:
         return found[0] is found[1]

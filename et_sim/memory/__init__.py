@@ -1,4 +1,4 @@
-"""Memory: models of remote memory, behind one seam; and how much local memory is in use."""
+"""Memory: models of remote memory behind one interface, and the use of local memory."""
 
 from et_sim.memory.footprint import (
     CLASSES,

@@ -1,17 +1,16 @@
-"""How much of an NPU's own memory is in use: from reads and writes of tensors to bytes alive over time.
+"""The use of an NPU's own memory: from reads and writes of tensors to bytes alive over time.
 
-A tensor is alive from the start of the node that writes it to the end of the last node that reads it, and
-for ever if nobody does. What is read without having been written was there from the start. A tensor may
-be written again: it goes on living if its earlier value is still needed then, or was never read, and was
-not alive in between if not; it never counts twice. Nodes count in the order in which they complete, and
-what a node reads counts before what it writes. The first size mentioned is the tensor's size.
+A tensor is alive from the start of the node that writes it to the end of the last node that reads it, and for
+ever if none does. A tensor that is read without having been written was there from the start. A tensor may be
+written again: it goes on living if its earlier value is still needed then, or was never read, and was not
+alive in between if not; it never counts twice. Nodes count in the order in which they complete, and reads of
+a node count before its writes. The first size mentioned is the tensor's size.
 
-Pure arithmetic on columns, for many owners of memory at once. Not here: where reads and writes come from,
-and what holds the results (`et_sim.timeline`).
+Pure arithmetic on columns, for many owners of memory at once.
 
-What tensors are for: weights, gradients, optimizer states, activations, temporary ones. A name says it: by a
-class and a colon in front (`weights:layer1`), or else by the last word in it that stands for a class
-(`layer1.weight.grad` is a gradient). Of other names nothing is known.
+Tensors have classes: weights, gradients, optimizer states, activations, temporary ones. The class follows
+from the name: a class and a colon in front (`weights:layer1`), or else the last word in it that stands for a
+class (`layer1.weight.grad` is a gradient). Other names have no class.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ class Accesses(Struct, frozen=True, eq=False):
 
 
 class Lifetimes(Struct, frozen=True, eq=False):
-    """When tensors are alive; those of one tensor neither overlap nor touch."""
+    """The lifetimes of tensors; those of one tensor neither overlap nor touch."""
 
     owner: Any
     tensor: Any
@@ -89,7 +88,7 @@ class Lifetimes(Struct, frozen=True, eq=False):
 
 @quick_dataclass(frozen=True, eq=False)
 class Changes:
-    """Every change of what is alive, by owner and time; at one time, releases come first."""
+    """Every change of the bytes alive, by owner and time; at one time, releases come first."""
 
     owner: Any
     time_ns: Any
@@ -99,12 +98,12 @@ class Changes:
     alive_bytes: Any  # once everything at this time has changed
 
     def where(self, mask: Any) -> Changes:
-        """Those that a mask selects."""
+        """Return the changes that a mask selects."""
         return Changes(*(getattr(self, field.name)[mask] for field in fields(self)))
 
 
 def lifetimes(accesses: Accesses) -> Lifetimes:
-    """How long every tensor is alive."""
+    """Return the lifetimes of all tensors."""
     order = np.lexsort(
         (
             accesses.is_write,
@@ -136,23 +135,23 @@ def lifetimes(accesses: Accesses) -> Lifetimes:
 
 
 def _differs(column: Any) -> Any:
-    """Where a column differs from the row before; the first row does."""
+    """Return where a column differs from the row before; the first row does."""
     return np.concatenate((np.ones(min(len(column), 1), np.bool_), column[1:] != column[:-1]))
 
 
 def _lasts(first: Any, rows: int) -> Any:
-    """The last row of each run of rows, from the first row of each."""
+    """Return the last row of each run of rows, from the first row of each."""
     return np.append(first[1:], rows)[: len(first)] - 1
 
 
 def _overwritten(start: Any, of_tensor: Any) -> Any:
-    """Until when a value without a reader holds its memory: until the next value of the tensor begins."""
+    """Return until when a value without a reader holds memory: until the tensor's next value begins."""
     is_last = np.append(of_tensor[1:] != of_tensor[:-1], np.ones(min(len(start), 1), np.bool_))
     return np.where(is_last, FOREVER, np.maximum(start, np.roll(start, -1)))
 
 
 def _joined(values: Lifetimes, of_tensor: Any) -> Lifetimes:
-    """Lifetimes of one tensor that overlap or touch as one."""
+    """Return lifetimes in which those of one tensor that overlap or touch are one."""
     order = np.lexsort((values.start_ns, of_tensor))
     of_tensor, start = of_tensor[order], values.start_ns[order]
     ends, place = np.unique(values.end_ns[order], return_inverse=True)
@@ -178,7 +177,7 @@ def _joined(values: Lifetimes, of_tensor: Any) -> Lifetimes:
 
 
 def changes(alive: Lifetimes) -> Changes:
-    """What becomes alive and what is released, and how much is alive then."""
+    """Return the starts and ends of lifetimes, and the bytes alive after each."""
     ends = np.flatnonzero(alive.end_ns != FOREVER)
     which = np.concatenate((np.arange(len(alive.owner)), ends))
     time = np.concatenate((alive.start_ns, alive.end_ns[ends]))
@@ -187,7 +186,7 @@ def changes(alive: Lifetimes) -> Changes:
     order = np.lexsort((alive.tensor[which], delta > 0, time, alive.owner[which]))
     owner, time, delta = alive.owner[which[order]], time[order], delta[order]
     is_first = _differs(owner)
-    total = np.cumsum(delta)  # over all owners; may wrap around, which differences do not notice
+    total = np.cumsum(delta)  # over all owners; differences are right even if it wraps around
     before = (total - delta)[is_first]
     running = total - before[np.cumsum(is_first) - 1]
     tick = np.flatnonzero(is_first | _differs(time))
@@ -203,7 +202,7 @@ def changes(alive: Lifetimes) -> Changes:
 
 
 def peaks(changes: Changes, owners: int) -> Any:
-    """Return the most bytes alive at any time, per owner; 0 where nothing ever is."""
+    """Return the most bytes alive at any time, per owner; 0 without any."""
     most = np.zeros(owners, np.int64)
     np.maximum.at(most, changes.owner, changes.alive_bytes)
     return most

@@ -1,10 +1,8 @@
-"""Models of remote memory: what a request costs, and who waits for whom.
+"""Models of remote memory: the cost of a request, and the server it waits for.
 
 A model is a class and an entry of MODELS. Requests of one server are served one after the other, in the order
-in which they come; the engine does that. A model with a `pool` (`machine.memory`) says instead which stages
-requests pass.
-
-Not here: local memory (`footprint`), and requests that meet others in a stage (`et_sim.engine.nodes.pool`).
+in which they come; the engine does that. A model with a `pool` (`machine.memory`) has stages that requests
+pass instead.
 """
 
 from __future__ import annotations
@@ -34,16 +32,14 @@ class MemoryModel(Protocol):
         """Return the attributes that every request must have."""
 
     def service_ns(self, trace: Trace, rows: IntColumn) -> IntColumn:
-        """How long a server is busy with each of the requests at these rows; in a pool, how long each takes
-        that is alone."""
+        """Return how long each request occupies a server; in a pool, its time without others."""
 
     def server_of_ranks(self, ranks: RowColumn) -> RowColumn:
         """Return the server at which the requests of each rank queue; NO_SERVER: they never wait."""
 
 
 class PoolMemory(Struct, frozen=True):
-    """The pool that a memory file describes, for so many NPUs, behind stages that transfers pass in equal
-    pieces.
+    """The pool of a memory file, behind stages that transfers pass in equal pieces.
 
     A request that is alone takes, at each stage, one piece's serialisation and the latency, and besides, all
     pieces but one at the slowest stage. Each stage's times are cut to whole nanoseconds.
@@ -59,11 +55,11 @@ class PoolMemory(Struct, frozen=True):
         return None if pool is None else cls(pool, machine.network.ranks)
 
     def needs(self) -> tuple[str, ...]:
-        """How much is moved."""
+        """Return the attribute with the bytes."""
         return ("tensor_size",)
 
     def service_ns(self, trace: Trace, rows: IntColumn) -> IntColumn:
-        """How long each request takes that is alone."""
+        """Return how long each request takes without others."""
         stores = trace.kind[rows] == NodeKind.MEM_STORE
         tiers = tiers_of(self.pool, trace, rows)
         size, taken = trace.tensor_bytes[rows], np.zeros(len(rows), np.int64)
@@ -85,20 +81,20 @@ class PoolMemory(Struct, frozen=True):
         return last
 
     def server_of_ranks(self, ranks: RowColumn) -> RowColumn:
-        """One for all, unless each NPU has units of its own at all stages."""
+        """Return one server for all, unless each NPU has units of its own at all stages."""
         is_shared = any(stage.count < self.ranks for stage in self.pool.stages)
         return np.zeros_like(ranks) if is_shared else np.full_like(ranks, NO_SERVER)
 
 
 def _whole_ns(size: Any, rate: float) -> IntColumn:
-    """What bytes take; what takes too long for a run, takes a little longer than that."""
+    """Return the time of bytes in nanoseconds, limited to somewhat more than the longest run."""
     with np.errstate(over="ignore"):
         taken: IntColumn = np.minimum(size / rate, 2.0 * LONGEST_NS).astype(np.int64)
     return taken
 
 
 def tiers_of(pool: MemoryPool, trace: Trace, rows: IntColumn) -> IntColumn:
-    """Which tier each of some requests goes to."""
+    """Return the tier of each request."""
     named = trace.has("memory_tier", rows)
     return np.where(named, trace.memory_tier[rows].astype(np.int64), pool.default_tier)
 
@@ -110,13 +106,12 @@ def stages_of(pool: MemoryPool, tier: int, *, stores: bool) -> list[PoolStage]:
 
 
 def per_npu(stage: PoolStage, ranks: int) -> int:
-    """Return the number of units share the transfers of one NPU."""
+    """Return the number of units that share the transfers of one NPU."""
     return max(stage.count // ranks, 1)
 
 
 class Remote(Struct, frozen=True):
-    """The remote memory that a memory file describes: a latency, and a port that serves one request after
-    another.
+    """The remote memory of a memory file: a latency, and a port that serves one request after another.
 
     Loads and stores cost the same. All ranks share one port, or those of a node do, or each has its own, at
     which its requests do not wait for each other.
@@ -131,18 +126,18 @@ class Remote(Struct, frozen=True):
         return None if kind in (MemoryKind.NONE, MemoryKind.HIERARCHICAL_POOL) else cls(machine.memory)
 
     def needs(self) -> tuple[str, ...]:
-        """How much is moved."""
+        """Return the attribute with the bytes."""
         return ("tensor_size",)
 
     def service_ns(self, trace: Trace, rows: IntColumn) -> IntColumn:
-        """Latency and transfer; without a bandwidth the transfer takes no time."""
+        """Return latency and transfer; without a bandwidth the transfer takes no time."""
         size, memory = trace.tensor_bytes[rows], self.memory
         if memory.bandwidth == 0:
             return np.full_like(size, memory.latency_ns)
         return memory.latency_ns + (size / float(memory.bandwidth)).astype(np.int64)
 
     def server_of_ranks(self, ranks: RowColumn) -> RowColumn:
-        """One for all, one per node, or none."""
+        """Return one server for all, one per node, or none."""
         if self.memory.kind is MemoryKind.POOL:
             return np.zeros_like(ranks)
         if self.memory.kind is MemoryKind.PER_NODE:
@@ -154,5 +149,5 @@ MODELS: tuple[type[MemoryModel], ...] = (Remote, PoolMemory)
 
 
 def memory_model(machine: Machine) -> MemoryModel | None:
-    """Return the model of a machine's remote memory: the first that claims it; None if it has none."""
+    """Return the model of a machine's remote memory: the first that supports it; None if it has none."""
     return next((model for kind in MODELS if (model := kind.of(machine)) is not None), None)

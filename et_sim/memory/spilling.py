@@ -1,17 +1,15 @@
-"""Which tensors of a program wait in remote memory, so that what is alive never exceeds a capacity.
+"""The choice of tensors that wait in remote memory, so that the bytes alive never exceed a capacity.
 
-The program is gone through in an order that fits its dependencies. Where a node's tensors do not fit,
-others are evicted: those whose next use comes last; of these the largest, and of these the one named
-first. One that has changed since it was loaded, or never was, is stored, after the last use before. What
-was evicted is loaded before the next node that reads it. Tensors that are there from the start are in
-local memory as far as they fit, in the order of their first use; the others lie in remote memory.
+The program is walked in an order that fits its dependencies. Where a node's tensors do not fit, others are
+evicted: those whose next use comes last; of these the largest, and of these the one named first. One that has
+changed since it was loaded, or never was, is stored, after the last use before. An evicted tensor is loaded
+before the next node that reads it. Tensors that are there from the start are in local memory as far as they
+fit, in the order of their first use; the others are in remote memory.
 
-Nodes need not run in that order. What keeps the bound in any other: memory is handed on like a token. A
+Nodes need not run in that order. The bound holds in any other, because memory is handed on like a token: a
 node or load that takes bytes comes after the uses or the store that freed them; bytes that are free for
-longest are taken first. And nodes that use one tensor come in the order of the program, but for those that
+longest are taken first. And nodes that use one tensor come in the order of the program, except those that
 only read, so that it is alive from and until the same nodes in any run.
-
-Not here: the trace with the moves (`et_sim.plan.spilled`), and what they cost (`et_sim.memory.registry`).
 """
 
 from __future__ import annotations
@@ -28,8 +26,8 @@ from sortedcontainers import SortedList
 from et_sim.trace.tensors import TensorUses
 
 NEVER = 1 << 62  # of a next use
-NOBODY = -1
-# Of memory that so many nodes gave free and several take, the later takers wait for the first one instead.
+NO_NODE = -1
+# If more nodes than this freed a piece of memory, later takers wait for its first taker instead.
 MANY = 16
 
 
@@ -39,7 +37,7 @@ class Spills(Struct):
     rows: int
     tensors: list[int] = field(default_factory=list)  # of the moves
     is_store: list[bool] = field(default_factory=list)
-    parents: list[int] = field(default_factory=list)  # of dependencies to be added; the order is no promise
+    parents: list[int] = field(default_factory=list)  # of dependencies to be added, in no particular order
     children: list[int] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)  # by tensor
     too_large: tuple[int, int] | None = None  # the first row whose tensors alone do not fit, and their bytes
@@ -56,7 +54,7 @@ class _Use(Struct, frozen=True):
 
 
 def spills(uses: TensorUses, order: Sequence[int], capacity: int) -> Spills:
-    """What has to move so that a program fits; `order` has all of its rows."""
+    """Return the moves with which a program fits; `order` has all of its rows."""
     planner = _Planner(uses, order, capacity)
     for place, (row, of_row) in enumerate(planner.steps):
         planner.run(place, row, of_row)
@@ -68,17 +66,17 @@ class _Planner:
 
     def __init__(self, uses: TensorUses, order: Sequence[int], capacity: int) -> None:
         count = len(uses.names)
-        largest = np.zeros(count, np.int64)  # of sizes that differ, the bound must hold for any
+        largest = np.zeros(count, np.int64)  # the bound must hold for each of several sizes
         np.maximum.at(largest, uses.tensor, uses.bytes)
         self.size: list[int] = largest.tolist()
         self.spills = Spills(len(order), sizes=self.size)
         self.steps = list(_steps(uses, order))
-        self.free: deque[tuple[int, tuple[int, ...]]] = deque([(capacity, ())])  # bytes, and who frees them
+        self.free: deque[tuple[int, tuple[int, ...]]] = deque([(capacity, ())])  # bytes, and who freed them
         self.free_bytes = capacity
         self.is_local = [False] * count
         self.has_copy = [False] * count  # in remote memory, as it is now
         self.due = [NEVER] * count  # place of the next use
-        self.writer = [NOBODY] * count  # the last node that wrote or loaded it
+        self.writer = [NO_NODE] * count  # the last node that wrote or loaded it
         self.readers: list[list[int]] = [[] for _ in range(count)]  # since then; a store is one
         self.candidates = SortedList()  # local tensors: last due, largest, first named
         self._start()
@@ -93,13 +91,13 @@ class _Planner:
                 if not is_first or not use.reads:
                     continue
                 if self.size[tensor] <= self.free_bytes:
-                    self._take(NOBODY, self.size[tensor])
+                    self._take(NO_NODE, self.size[tensor])
                     self._keep(tensor, place)
                 else:
                     self.has_copy[tensor] = True
 
     def run(self, place: int, row: int, of_row: list[_Use]) -> None:
-        """The next node: make room, load what it reads, and see what lives on."""
+        """Run the next node: make room, load its tensors, and release those without a next use."""
         missing = sum(self.size[use.tensor] for use in of_row if not self.is_local[use.tensor])
         self._make_room(missing, place, row, of_row)
         for use in of_row:
@@ -108,7 +106,7 @@ class _Planner:
         for use in of_row:
             self._use(row, use)
         for use in of_row:
-            if use.writes or use.next_reads:  # what is written lives until it is written again, read or not
+            if use.writes or use.next_reads:  # a written tensor lives until it is written again, read or not
                 self._keep(use.tensor, use.next)
             else:
                 self._release(use.tensor, tuple(self.readers[use.tensor]))
@@ -174,7 +172,7 @@ class _Planner:
         self.free_bytes += self.size[tensor]
 
     def _take(self, node: int, size: int) -> None:
-        """Bytes for a tensor, those that are free for longest first; NOBODY: from the start."""
+        """Take bytes for a tensor, those that are free for longest first; NO_NODE: from the start."""
         self.free_bytes -= size
         while size:
             there, after = self.free.popleft()
@@ -190,7 +188,7 @@ class _Planner:
         return self.spills.rows + len(self.spills.tensors) - 1
 
     def _after(self, parent: int, child: int) -> None:
-        if parent not in (NOBODY, child):
+        if parent not in (NO_NODE, child):
             self.spills.parents.append(parent)
             self.spills.children.append(child)
 
@@ -217,7 +215,7 @@ def _steps(uses: TensorUses, order: Sequence[int]) -> Iterator[tuple[int, list[_
 
 
 def _next_uses(tensors: Any, place: Any, reads: Any) -> tuple[Any, Any]:
-    """Of each use, the place of the tensor's next one, and whether that reads."""
+    """Return for each use the place of the tensor's next one, and whether that reads."""
     order = np.lexsort((place, tensors))
     is_same = tensors[order[1:]] == tensors[order[:-1]]
     this, following = order[:-1][is_same], order[1:][is_same]

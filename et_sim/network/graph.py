@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.observe import facade as observe
-from et_sim.engine.state.resources import NOBODY, SENDING, Ends, ResourceTable, sendings
+from et_sim.engine.state.resources import NO_OWNER, SENDING, Ends, ResourceTable, sendings
 from et_sim.engine.state.run import Run
 from et_sim.machine.graph import link_classes, link_tiers, longest_way
 from et_sim.machine.model import GraphFabric, Network
@@ -112,7 +112,7 @@ def sending_resources(network: Network, actors: int) -> ResourceTable:
     links = sendings(len(names), senders, class_names(network), names)
     return replace(
         links,
-        actor=np.where(links.actor < actors, links.actor, NOBODY).astype(np.int32),
+        actor=np.where(links.actor < actors, links.actor, NO_OWNER).astype(np.int32),
         dimension=np.tile(rows, senders),
         port=links.tier,
         port_names=tuple(f"{SENDING}, {name}" for name in names),

@@ -280,7 +280,7 @@ class LinkPaths(SimplePaths):
         place[np.argsort(first)] = np.arange(len(first), dtype=np.int32)
         return place[classes.reshape(-1)]
 
-    def tell_apart(self, messages: Iterable[MessageColumns], colours: Any) -> bool:
+    def separate(self, messages: Iterable[MessageColumns], colours: Any) -> bool:
         """Tell links apart by the messages on them; whether any now are."""
         seen = np.zeros(len(self._classes), np.uint64)
         for sources, targets, kinds in messages:

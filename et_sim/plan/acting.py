@@ -1,7 +1,7 @@
-"""Which corrections may change what a plan does, found without simulating it.
+"""Corrections that may change what a plan does, found without simulating it.
 
-Most corrections change the tables of the plan: it is made with each of them, and compared. Some are decided
-only while it runs: for those, there is a condition here, without which they change nothing.
+Most corrections change the tables of the plan: the plan is made with each of them, and compared. Some take
+effect only while the plan runs: each of these has a condition here, without which it changes nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SCHEDULED = (Action.DELAY, Action.MEMORY)  # these never end while their rank is
 
 
 def have_same_tables(first: Plan | None, second: Plan | None) -> bool:
-    """Return whether two plans say the same, but for what is decided while they run; None: there is none."""
+    """Return whether two plans have the same tables; None stands for no plan."""
     if first is None or second is None:
         return first is second
     return all(
@@ -33,7 +33,6 @@ def have_same_tables(first: Plan | None, second: Plan | None) -> bool:
 
 
 def _are_equal(first: Any, second: Any) -> bool:
-    """Return whether two tables, lists or numbers are the same."""
     if not isinstance(first, np.ndarray) or first.dtype.names is None:
         return np.array_equal(first, second)
     return first.shape == second.shape and bool(equal_rows(first, second).all())
@@ -66,7 +65,7 @@ def _crosses_dimensions(plan: Plan) -> bool:
     return plan.dimensions > 1 and (has_peers or _has_sends(plan))
 
 
-# What must hold of a plan of the reference profile.
+# Conditions on a plan of the reference profile.
 CONDITIONS: Mapping[Correction, Callable[[Plan], bool]] = MappingProxyType(
     {
         Correction.GROUP_COUNTERS: _has_groups,
@@ -86,12 +85,12 @@ CONDITIONS: Mapping[Correction, Callable[[Plan], bool]] = MappingProxyType(
 def may_act(
     plan: Plan, missing: frozenset[Correction], with_these: Callable[[frozenset[Correction]], Plan | None]
 ) -> list[Correction]:
-    """Those of the missing corrections without which the plan may not do what it does, in their order.
+    """Return the missing corrections that may change what the plan does, in their order.
 
     `with_these` makes the plan with more corrections, for the same actors; None if that is refused.
     """
     of_tables = missing - CONDITIONS.keys()
-    if have_same_tables(plan, with_these(of_tables)):  # as a rule, which saves making many
+    if have_same_tables(plan, with_these(of_tables)):  # this saves most of the plans that would be made below
         of_tables = frozenset()
     acting = {correction for correction in missing & CONDITIONS.keys() if CONDITIONS[correction](plan)}
     acting |= {

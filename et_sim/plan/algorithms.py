@@ -1,7 +1,4 @@
-"""Which algorithm a collective takes: what the system file says, and whether its switches reach all members.
-
-Not here: what an algorithm does (`collectives`), and which switches serve whom (`machine.switch_trees`).
-"""
+"""The choice of a collective's algorithm, by the system file and by the reach of reducing switches."""
 
 from __future__ import annotations
 
@@ -38,7 +35,7 @@ Place = tuple[int, str]  # an axis; and if it is none of the system, the canonic
 
 
 class SwitchReach:
-    """Which axes and groups leave collectives to switches."""
+    """The axes and groups that leave collectives to switches."""
 
     def __init__(self, machine: Machine, groups: GroupTable, axes: Axes) -> None:
         self._network = machine.network
@@ -52,7 +49,7 @@ class SwitchReach:
         self.notices: dict[Notice, None] = {}
 
     def algorithm(self, operation: Operation, axis: int, group: GroupShape) -> Algorithm:
-        """In-network if switches that reduce reach all members along an axis; else a ring, with a notice."""
+        """Return the in-network algorithm if switches reach all members; else a ring, with a notice."""
         self._check(operation)
         is_of_system = axis != records.NO_AXIS and not self._row_of[axis].in_group
         place = (axis, "" if is_of_system else group.name)
@@ -96,15 +93,11 @@ class SwitchReach:
         )
 
     def lines(self, axis: int, name: str) -> Any:
-        """Return the members along an axis of all groups that a canonical name means to some rank, a row
-        each.
-        """
+        """Return the members along an axis of all groups that a canonical name stands for, a row each."""
         return self.lines_of(axis, self._groups.all_of(name))
 
     def lines_of(self, axis: int, members: Any) -> Any:
-        """Return the members of each line along an axis of groups, whose members are in the last two
-        places.
-        """
+        """Return the members of each line along an axis; the last two axes of `members` hold groups."""
         return members if axis == records.NO_AXIS else self._row_of.lines(axis, members)
 
     def _instead(self, operation: Operation, axis: int, name: str) -> Algorithm:
@@ -123,7 +116,7 @@ class SwitchReach:
 
 
 class AlgorithmChoice:
-    """Reads the system file's lists of algorithms."""
+    """The lists of algorithms in the system file."""
 
     def __init__(self, machine: Machine, axes: Axes, switches: SwitchReach) -> None:
         self._system = machine.system
@@ -131,25 +124,23 @@ class AlgorithmChoice:
         self._axes, self._switches = axes, switches
 
     def of_tree(self, operation: Operation, axis: int, group: GroupShape) -> Algorithm:
-        """That of an operation that goes over a tree of members or of switches."""
+        """Return the algorithm of an operation over a tree of members or of switches."""
         if self.is_left_to_switches(operation):
             return self._switches.algorithm(operation, axis, group)
         return TREE
 
     def is_left_to_switches(self, operation: Operation) -> bool:
-        """Return whether the system file asks for switches in an operation over a tree."""
+        """Return whether the system file leaves an operation over a tree to switches."""
         chosen = self._system.implementations.broadcast or ()
         return operation is Operation.BROADCAST and IN_NETWORK.family in chosen
 
     def is_left_to_library(self, operation: Operation) -> bool:
-        """Return whether a library may choose: it does this, and the system file names no algorithm for
-        it.
-        """
+        """Return whether the library supports an operation and the system file names no algorithm for it."""
         named = getattr(self._system.implementations, operation.name.lower(), None)
         return operation in BY_LIBRARY and not named
 
     def along_sides(self, operation: Operation, group: GroupShape) -> tuple[Algorithm, ...]:
-        """One algorithm per side; the list ends at the first that spans the system or group."""
+        """Return one algorithm per side; the list ends at the first that spans the system or group."""
         names = self._names(operation)
         if group.layout is not None:
             return self._along_own_sides(operation, group, names)
@@ -170,7 +161,7 @@ class AlgorithmChoice:
     def _along_own_sides(
         self, operation: Operation, group: GroupShape, names: tuple[str, ...]
     ) -> tuple[Algorithm, ...]:
-        """Those of a machine that has the group's sides for dimensions."""
+        """Return the algorithms of a machine whose dimensions are the sides of the group."""
         chosen: list[Algorithm] = []
         last = parse_algorithm(names[-1])
         for side in group.layout or ():
@@ -204,11 +195,13 @@ class AlgorithmChoice:
     def check_reach(
         self, operation: Operation, involved: tuple[bool, ...] | None, algorithms: tuple[Algorithm, ...]
     ) -> None:
-        """Refuse a collective of all NPUs that would leave some of them out without the trace saying so."""
+        """Refuse a collective of all NPUs that leaves some of them out although the trace does not restrict
+        it.
+        """
         left = self._dimensions[len(algorithms) :]
         if involved is not None or algorithms[-1].spans_system or all(d.npus == 1 for d in left):
             return
-        instead = ", or say which take part in the trace (involved_dim)"
+        instead = ", or name those that take part in the trace (involved_dim)"
         self._refuse_partial(operation, "all NPUs", len(algorithms), instead)
 
     def _refuse_partial(self, operation: Operation, of: str, algorithms: int, instead: str = "") -> None:

@@ -7,9 +7,6 @@ rings, and one for each group as it is listed.
 A group that spans the system goes through the dimensions of the machine, one that is laid out on it along its
 own sides, and one that is as it is listed along itself. Where rings with an order of their own go along a
 side, chunks take them in turn; those that go through uneven nodes at the same time have queues of their own.
-
-Not here: who the members of a group are (`groups`), how it lies on the machine (`layout`), and which
-algorithm is chosen (`algorithms`).
 """
 
 from __future__ import annotations
@@ -28,7 +25,7 @@ from et_sim.plan.groups import GroupShape, GroupTable
 from et_sim.plan.layout import Layout, Ring, Side, rings_through, sides_of_system
 from et_sim.plan.records import NO_AXIS
 
-# Sub-groups as listed pay this fixed time per endpoint transfer, whatever the system file says.
+# Sub-groups as listed pay this fixed time per endpoint transfer; the system file cannot change it.
 SUBGROUP_ENDPOINT_NS = 10
 SEVERAL_DIMENSIONS = -1
 
@@ -63,7 +60,7 @@ class Axes:
         return self._rows[row]
 
     def rings_of_side(self, side: Side, *, in_group: bool) -> tuple[int, ...]:
-        """Return the axes of rings in an order of their own along a side; as a rule, there is none."""
+        """Return the axes of the rings with an order of their own along a side."""
         axis = self._axis(side, in_group=in_group)._replace(dimension=SEVERAL_DIMENSIONS)
         return tuple(self._row(axis._replace(ring=ring)) for ring in self._rings(side))
 
@@ -95,7 +92,9 @@ class Axes:
         return self._known[axis]
 
     def is_ring(self, row: int) -> bool:
-        """Return whether it is a ring with an order of its own; a group as it is listed (NO_AXIS) is none."""
+        """Return whether an axis is a ring with an order of its own; a group as it is listed (NO_AXIS) is
+        none.
+        """
         return row != NO_AXIS and bool(self[row].ring)
 
     def in_order(self, row: int) -> int:
@@ -108,11 +107,13 @@ class Axes:
         return next(d for d in self._real if self._rows[d].stride == axis.stride)
 
     def in_one_dimension(self, row: int) -> int:
-        """Return the only dimension that has NPUs, in place of the axis through all ranks."""
+        """Return the only dimension that has NPUs in place of the axis through all ranks, if there is only
+        one.
+        """
         return self._real[0] if row == self.of_system and len(self._real) == 1 else row
 
     def of_tree(self, name: str, group: GroupShape, involved: tuple[bool, ...] | None) -> int | None:
-        """That of a collective over a tree: the group's, the system's, a dimension's; None: one's own."""
+        """Return the axis of a collective over a tree, or None if each member is alone."""
         if not group.spans_system:
             if group.members == 1:
                 return None
@@ -124,7 +125,7 @@ class Axes:
             return self.of_system
         if len(chosen) > 1:
             raise MachineError(
-                f"a {name} over {len(chosen)} of {len(self._real)} dimensions is asked for, and it goes "
+                f"a {name} over {len(chosen)} of {len(self._real)} dimensions; it must go "
                 "over one of them or all",
                 place="involved_dim",
                 remedy="use a communicator group instead of involved_dim",
@@ -132,15 +133,13 @@ class Axes:
         return chosen[0] if chosen else None
 
     def lines(self, row: int, members: Any) -> Any:
-        """Return the members of each line along an axis of groups, whose members are in the last two
-        places.
-        """
+        """Return the members of each line along an axis; the last two axes of `members` hold groups."""
         stride, count = self[row].stride, self[row].members
         shape = members.shape[:-2]
         return np.moveaxis(members.reshape(*shape, -1, count, stride), -2, -1).reshape(*shape, -1, count)
 
     def finish(self, groups: GroupTable) -> tuple[Any, Any, Any]:
-        """(axis table, orders of rings, the row of every group's own axis)."""
+        """Return the axis table, the orders of rings, and the row of every group's own axis."""
         of_groups = [
             (0, len(groups.members(row)), groups.first_member(row), 0, SUBGROUP_ENDPOINT_NS)
             for row in range(1, len(groups))
@@ -160,7 +159,7 @@ class Axes:
         return out, self._orders(out), np.concatenate([[self.of_system], rows])
 
     def _orders(self, axes: Any) -> Any:
-        """Say in the axis table where orders begin; returns the orders: places by position, and back."""
+        """Set in the axis table where orders begin, and return the orders: places by position, and back."""
         axes["order_first"] = records.NO_ORDER
         orders, count = [np.zeros(0, np.int64)], 0
         for row, axis in enumerate(self._rows):
@@ -172,24 +171,24 @@ class Axes:
 
 
 class Way(Struct, frozen=True):
-    """What the phases of a collective in one of its dimensions run along."""
+    """The axis of a collective's phases in one of its dimensions."""
 
-    number: int  # the how many-th dimension of the group it is
+    number: int  # index among the dimensions of the group
     dimension: int  # of the machine
     members: int
     algorithm: Algorithm
     axis: int
-    rings: tuple[int, ...] = ()  # axes that chunks take in turn where they go round a ring
-    own_rings: int = 1  # so many of them at the same time
+    rings: tuple[int, ...] = ()  # axes that chunks take in turn in ring phases
+    own_rings: int = 1  # the number of rings that run at the same time
     own_queues: int = 0  # the first of the sets of queues of all rings but the first
 
     def axis_of(self, operation: Operation, fixes: CostFixes, turn: int) -> int:
-        """Along what a phase of a chunk runs."""
+        """Return the axis of a phase of a chunk."""
         takes_ring = bool(self.rings) and self.algorithm.used_for(operation, fixes) == RING
         return self.rings[turn % len(self.rings)] if takes_ring else self.axis
 
     def queues_of(self, turn: int) -> int:
-        """Which set of queues a phase of a chunk uses."""
+        """Return the set of queues of a phase of a chunk."""
         ring = turn % self.own_rings
         return self.own_queues + ring - 1 if ring else self.dimension
 
@@ -202,16 +201,18 @@ class Ways:
         self._dimensions = len(axes.of_machine)
 
     def sides(self, group: GroupShape) -> Layout:
-        """Those of the group, or of the machine if it spans that; a group as it is listed has none."""
+        """Return the sides of a group, or of the machine if the group spans it; a group as it is listed has
+        none.
+        """
         return self._axes.of_machine if group.spans_system else group.layout or ()
 
     def queue_sets(self, group: GroupShape) -> int:
-        """Return sets of queues that members of a group use at most."""
+        """Return the number of sets of queues that members of a group use at most."""
         sets_of_sides = sum(max(side.own_rings - 1, 0) for side in self.sides(group))
         return 1 if group.is_as_listed else self._dimensions + sets_of_sides
 
     def of(self, operation: Operation, group: GroupShape, algorithms: tuple[Algorithm, ...]) -> list[Way]:
-        """One for each algorithm."""
+        """Return one way for each algorithm."""
         if group.is_as_listed:
             return [Way(0, 0, group.members, algorithms[0], NO_AXIS)]
         ways, own_queues = [], self._dimensions

@@ -1,14 +1,14 @@
-"""Point-to-point messages: whom sends and receives name, and which of them belong together.
+"""Point-to-point messages: the peers of sends and receives, and the matching of the two.
 
-The distinct peers of a template are its slots, in the order of their first use; what a slot means depends
-on the rank only where peers are given as distances. Errors that depend on the rank are found here for all
-ranks at once.
+The distinct peers of a template are its slots, in the order of their first use; the peer of a slot depends on
+the rank only where peers are given as distances. Errors that depend on the rank are found here for all ranks
+at once.
 
-A channel is (source, target, tag, bytes); the k-th send on a channel meets its k-th receive, and nothing
-else ever matches. All channels are known before the run. Custom collectives send on the same channels as
-the workload, unless they have a space of their own.
+A channel is (source, target, tag, bytes); the k-th send on a channel matches its k-th receive, and nothing
+else. All channels are known before the run. Custom collectives send on the same channels as the workload,
+unless they have a space of their own.
 
-Where an actor stands for several ranks, a channel stands for those of all its ranks, and is named by the
+Where an actor represents several ranks, a channel represents those of all its ranks, and is named by the
 source actor's representative and the rank that this one sends to.
 """
 
@@ -43,26 +43,26 @@ class Endpoints(Struct, frozen=True, eq=False):
     relative: bool
 
     def ranks(self, rank: int, ranks: int) -> Any:
-        """Return the rank that each slot means to `rank`."""
+        """Return the peer of each slot for a rank."""
         return (self.peers + rank) % ranks if self.relative else self.peers
 
 
 class EndpointTable(Sequence[Endpoints]):
-    """The endpoints of every template; all of them as columns, by template."""
+    """The endpoints of every template, as columns."""
 
     def __init__(self, parts: Sequence[tuple[Any, ...]], relative: Any) -> None:
-        """`parts`: counts of endpoints, counts of peers, columns of endpoints, peers; of some templates."""
+        """Join parts of counts of endpoints and of peers, columns of endpoints, and peers."""
         self.counts, self.slots, self.rows, self.is_send, self.slot, self.tag, self.bytes, self.peers = (
             np.concatenate(column) for column in zip(*parts, strict=True)
         )
         self.first, self.slot_first = (np.cumsum(counts) - counts for counts in (self.counts, self.slots))
-        self.relative = relative  # which templates name peers by their distance
+        self.relative = relative  # by template: peers are given as distances
 
     @staticmethod
     def nothing(templates: int) -> EndpointTable:
-        """That of templates that do not communicate."""
-        none, nobody = np.zeros(templates, np.int64), np.zeros(0, np.int64)
-        part = (none, none, nobody, nobody > 0, nobody, nobody, nobody, nobody)
+        """Return the table of templates that do not communicate."""
+        none, empty = np.zeros(templates, np.int64), np.zeros(0, np.int64)
+        part = (none, none, empty, empty > 0, empty, empty, empty, empty)
         return EndpointTable([part], np.zeros(templates, np.bool_))
 
     def __len__(self) -> int:
@@ -90,7 +90,9 @@ class EndpointTable(Sequence[Endpoints]):
         )
 
     def of(self, templates: Any) -> tuple[Any, Any]:
-        """(where the endpoints of these templates stand, one template after the other; which it is of)."""
+        """Return the rows of the endpoints of templates, one template after the other, and the index of each
+        one's template.
+        """
         counts = self.counts[templates]
         which = np.repeat(np.arange(len(templates)), counts)
         before = self.first[templates] - (np.cumsum(counts) - counts)
@@ -98,13 +100,13 @@ class EndpointTable(Sequence[Endpoints]):
 
 
 def find_endpoints(trace: Trace, relative: bool = False, ranks: int = 1) -> Endpoints:
-    """The sends and receives of a template; distances are taken modulo the number of ranks."""
+    """Return the sends and receives of a template; distances are taken modulo the number of ranks."""
     is_relative = np.array([relative])
     return EndpointTable([_endpoints(stack_of([trace]), is_relative, ranks)], is_relative)[0]
 
 
 def _endpoints(stack: Stack, relative: Any, ranks: int) -> tuple[Any, ...]:
-    """Those of the traces, as `EndpointTable` takes them; `relative`: which name peers by their distance."""
+    """Return the endpoints of traces as a part of an `EndpointTable`; `relative`: peers are distances."""
     trace = stack.trace
     messages = (trace.kind == NodeKind.SEND) | (trace.kind == NodeKind.RECV)
     rows = np.flatnonzero(messages & ~trace.is_unsized)
@@ -128,7 +130,7 @@ def _endpoints(stack: Stack, relative: Any, ranks: int) -> tuple[Any, ...]:
 
 
 def endpoints_of_templates(workload: Workload, *, communicates: bool) -> EndpointTable:
-    """Return the checked endpoints of every template of a workload; none if nobody communicates."""
+    """Return the checked endpoints of every template of a workload; none if no template communicates."""
     if not communicates or not len(workload.templates):
         return EndpointTable.nothing(len(workload.templates))
     lowest, relative, parts = lowest_ranks(workload), workload.are_relative, []
@@ -147,9 +149,7 @@ def endpoints_of_templates(workload: Workload, *, communicates: bool) -> Endpoin
 
 
 def _doubtful(workload: Workload, stack: Stack, lowest: Any) -> list[int]:
-    """Return templates with a peer that may not exist, or an end that may be foreign, as far as nodes show
-    it.
-    """
+    """Return templates with a peer that may not exist, or with an end that may be another rank."""
     trace = stack.trace
     is_send = trace.kind == NodeKind.SEND
     messages = (is_send | (trace.kind == NodeKind.RECV)) & ~trace.is_unsized
@@ -157,13 +157,13 @@ def _doubtful(workload: Workload, stack: Stack, lowest: Any) -> list[int]:
     named_end = np.where(is_send, trace.comm_src, trace.comm_dst)
     given = np.where(is_send, trace.has("comm_src"), trace.has("comm_dst"))
     runs = stack.share(workload.ranks_per_template)
-    rank = np.where(runs == 1, stack.share(lowest), -1)  # of several ranks, each is another end
+    rank = np.where(runs == 1, stack.share(lowest), -1)  # a template of several ranks cannot name its own end
     is_right = (peer >= 0) & (peer < workload.ranks) & (~given | (named_end == stack.spread(rank)))
     return [stack.number + at for at in unique(stack.of_row[messages & ~is_right]).tolist()]
 
 
 def lowest_ranks(workload: Workload) -> Any:
-    """Of every template, the lowest rank that runs it; 0 where none does."""
+    """Return the lowest rank that runs each template; 0 where none does."""
     lowest = np.zeros(len(workload.templates), np.int64)
     used, first = np.unique(workload.template_of_rank, return_index=True)
     lowest[used] = first
@@ -171,7 +171,7 @@ def lowest_ranks(workload: Workload) -> Any:
 
 
 def rank_place(rank: int, trace: Trace) -> str:
-    """How errors name a rank's program."""
+    """Return the name of a rank's program in errors."""
     return f"rank {rank} ({trace.source})" if trace.source else f"rank {rank}"
 
 
@@ -182,14 +182,14 @@ def check_peers(trace: Trace, place: str, endpoints: Endpoints, ranks: int) -> N
     if len(outside):
         at = int(endpoints.rows[outside[0]])
         raise TraceError(
-            f"{trace.describe(at)} talks to rank {int(peer[outside[0]])}, and ranks are 0 to {ranks - 1}",
+            f"{trace.describe(at)} names peer {int(peer[outside[0]])}; ranks are 0 to {ranks - 1}",
             place=place,
             remedy="correct comm_src or comm_dst, or describe a machine with more NPUs",
         )
 
 
 def _check_own_end(workload: Workload, template: int, endpoints: Endpoints, lowest: int) -> None:
-    """Where a node names its own end, too, that must be the rank that runs it."""
+    """Check that a node that names its own end names the rank that runs it."""
     trace, rows, is_send = workload.templates[template], endpoints.rows, endpoints.is_send
     named_end = np.where(is_send, trace.comm_src[rows], trace.comm_dst[rows])
     given = np.flatnonzero(np.where(is_send, trace.has("comm_src", rows), trace.has("comm_dst", rows)))
@@ -214,7 +214,7 @@ WORKLOAD = 0  # the space of the workload's own messages
 
 
 class ChannelTables:
-    """Collects the sends and receives of programs; `finish` says which channel each one uses."""
+    """The sends and receives of programs, collected; `finish` returns the channel of each one."""
 
     def __init__(self, workload: Workload, endpoints: EndpointTable, actors: Actors) -> None:
         self._workload = workload
@@ -225,7 +225,7 @@ class ChannelTables:
         self._count = 0
 
     def add_actors(self) -> Any:
-        """Add what the actors send and receive; returns where the channels of each begin."""
+        """Add what the actors send and receive; return where the channels of each begin."""
         endpoints, ranks = self._endpoints, self._workload.ranks
         template = self._workload.template_of_rank[self._actors.representative]
         at, actor = endpoints.of(template)
@@ -243,7 +243,9 @@ class ChannelTables:
         return first
 
     def add_custom(self, rank: int, endpoints: Endpoints, members: Any, space: int) -> int:
-        """Return the same for a program of a custom collective, whose peers are places among `members`."""
+        """Add a program of a custom collective, whose peers are places among `members`; return its first
+        channel.
+        """
         peers = members[endpoints.peers][endpoints.slot]
         is_send = endpoints.is_send
         ends = np.stack((np.where(is_send, rank, peers), np.where(is_send, peers, rank)), axis=1)
@@ -260,14 +262,14 @@ class ChannelTables:
         """Return the channel from `peer` to `rank`, as the peer's representative names it."""
         slot = self._slot(peer, rank)
         if slot is None:
-            return peer, rank  # the peer never talks to this rank
+            return peer, rank  # the peer never sends to this rank
         representative = int(self._actors.representative[self._actors.of_rank[peer]])
         template = int(self._workload.template_of_rank[representative])
         targets = self._endpoints[template].ranks(representative, self._workload.ranks)
         return representative, int(targets[slot])
 
     def _slot(self, rank: int, peer: int) -> int | None:
-        """Under which slot a rank knows a peer."""
+        """Return the slot of a rank for a peer, or None if the rank has no such peer."""
         template = int(self._workload.template_of_rank[rank])
         endpoints = self._endpoints[template]
         if template not in self._slots:
@@ -276,12 +278,12 @@ class ChannelTables:
         return self._slots[template].get(value)
 
     def finish(self) -> tuple[Any, Any]:
-        """(channel table, the channel of everything added, in order)."""
+        """Return the channel table, and the channel of every endpoint in the order of addition."""
         keys = np.concatenate(self._keys) if self._keys else np.empty((0, 5), np.int64)
         endpoints = groups_of(*keys.T)
         unique = keys[endpoints.first]
         channels = records.table(records.CHANNEL, len(unique))
         for column, name in enumerate(("source", "target", "tag", "bytes")):
             channels[name] = unique[:, column]
-        channels["handshake"] = groups_of(*unique.T[[0, 1, 2, 4]]).of_row  # whatever the bytes
+        channels["handshake"] = groups_of(*unique.T[[0, 1, 2, 4]]).of_row  # without the bytes
         return channels, endpoints.of_row.astype(np.int32)

@@ -1,7 +1,7 @@
 """Collectives of a workload -> rows of the collective, phase, program, step and axis tables.
 
-Equal collectives share rows, and equal phases share programs: the tables grow with the number of
-*distinct* collectives. Not here: when anything runs, or who sits in which group (`groups`).
+Equal collectives share rows, and equal phases share programs: the tables grow with the number of *distinct*
+collectives.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from et_sim.collectives import (
     CostFixes,
     Operation,
 )
-from et_sim.collectives.algorithm import check_knows_sizes
+from et_sim.collectives.algorithm import check_own_sizes
 from et_sim.machine.collective_library import Choice
 from et_sim.machine.corrections import Correction
 from et_sim.machine.model import Machine, Notice, System
@@ -81,7 +81,7 @@ PhaseRow = tuple[int, int, int, int, int, int, int]  # the columns of the phase 
 
 
 class CollectiveRequest(Struct, frozen=True):
-    """A collective as the trace asks for it; `involved` is None when the node does not say."""
+    """A collective as the trace requests it; `involved` is None if the node lacks it."""
 
     operation: Operation
     size: int
@@ -90,13 +90,13 @@ class CollectiveRequest(Struct, frozen=True):
     involved: tuple[bool, ...] | None
     custom: tuple[str, int] | None = None  # prefix of the files of a custom program, row of its group
     root: int = 0  # its position in the group
-    exchange: int = PLAIN  # of an all-to-all with bytes for each pair: the number of its matrix
-    loads: Loads = ()  # of collectives planned in the same nanosecond, where that matters
-    datatype: str = ""  # where a library minds it
+    exchange: int = PLAIN  # number of the matrix of an all-to-all with bytes for each pair
+    loads: Loads = ()  # of collectives planned in the same nanosecond, for greedy orders
+    datatype: str = ""  # for libraries whose choice depends on it
 
 
 class CollectiveTables:
-    """Builds the tables; `add` returns the row of a collective, `finish_*` the finished arrays."""
+    """The tables of collectives while they are built."""
 
     def __init__(
         self, machine: Machine, groups: GroupTable, customs: CustomTables, exchanges: Exchanges
@@ -131,31 +131,31 @@ class CollectiveTables:
         self._collectives: list[tuple[int, int, int, int, int, int]] = []
 
     @property
-    def minds_datatypes(self) -> bool:
-        """Return whether it matters of what kind the numbers of a collective are."""
+    def uses_datatypes(self) -> bool:
+        """Return whether the cost of a collective depends on its datatype."""
         return self._library is not None
 
     @property
-    def sees_others(self) -> bool:
-        """Return whether the way of chunks depends on collectives that are planned in the same nanosecond."""
+    def plans_jointly(self) -> bool:
+        """Return whether the order of dimensions depends on collectives planned in the same nanosecond."""
         system = self._machine.system
         return system.behaviour.sees_loads_of_this_time and system.dimension_order in GREEDY
 
     def add(self, request: CollectiveRequest) -> int | None:
-        """Return the collective's row; None if nobody has to move anything."""
+        """Return the collective's row; None if no bytes have to move."""
         if request not in self._rows:
             self._rows[request] = self._lower(request)
         return self._rows[request]
 
     def shape(self, row: int) -> GroupShape:
-        """What a collective of a group is lowered by; where switches reduce, that may be the group itself."""
+        """Return the shape of a group; where switches reduce, it holds the group's name."""
         shape = self._groups.shape(row)
         if shape.spans_system or not self.switches.trees.are_any:
             return shape
         return replace(shape, name=self._groups.canonical_names[row])
 
     def loads_after(self, request: CollectiveRequest) -> Loads:
-        """What is planned once an added collective is, too."""
+        """Return the loads of the dimensions once an added collective is planned."""
         return self._loads_after.get(request, request.loads)
 
     def _lower(self, request: CollectiveRequest) -> int | None:
@@ -200,7 +200,7 @@ class CollectiveTables:
         return self._add_collective(request, [route.chunks for route in routes], phase_lists)
 
     def _ways(self, request: CollectiveRequest, algorithms: tuple[Algorithm, ...]) -> list[Way]:
-        """Along what it runs, in all dimensions that take part."""
+        """Return the ways in all dimensions that take part."""
         group, involved = request.group, request.involved
         ways = self.ways.of(request.operation, group, algorithms)
         if group.spans_system:
@@ -215,7 +215,7 @@ class CollectiveTables:
     def _routes(
         self, request: CollectiveRequest, runs: list[Chunks], ways: Sequence[Way], algorithms: int
     ) -> list[Route]:
-        """Return the order of dimensions of every chunk; a group as it is listed knows one only."""
+        """Return the order of dimensions of every chunk; a group as it is listed has only one order."""
         if request.group.is_as_listed:
             return [Route(run, ((0,),)) for run in runs]
         system, dimensions = self._machine.system, self._machine.network.grid.dimensions
@@ -235,7 +235,7 @@ class CollectiveTables:
         return chosen
 
     def _exchange(self, held: Any, visited: Sequence[Way], group: GroupShape, turn: int) -> list[PhaseRow]:
-        """Return the phases of a chunk of which ranks hold bytes for each member."""
+        """Return the phases of a chunk; `held` has the bytes that ranks hold for each member."""
         if self._machine.system.shared_bus is not None and not group.is_as_listed:
             raise MachineError(
                 "an all-to-all with bytes for each pair cannot cross a shared memory bus",
@@ -244,7 +244,7 @@ class CollectiveTables:
             )
         rows = []
         for way in visited:
-            check_knows_sizes(way.algorithm, way.members, len(held), self._accounting)
+            check_own_sizes(way.algorithm, way.members, len(held), self._accounting)
             row = way.axis_of(Operation.ALL_TO_ALL, self._accounting, turn)
             axis = None if row == records.NO_AXIS else self.axes[row]
             line = line_of(axis, len(held), axis.ring or None if axis else None)
@@ -255,7 +255,7 @@ class CollectiveTables:
         return rows
 
     def _split(self, request: CollectiveRequest, rings: int = 1) -> list[Chunks]:
-        """Its chunks; where several rings run at the same time, as many on each."""
+        """Return the chunks of a request, equally many on each of `rings` that run at the same time."""
         splits = self._machine.system.splits * rings
         if request.exchange != PLAIN:
             return split_pairs(self.exchanges.matrix(request.exchange), splits)
@@ -270,7 +270,7 @@ class CollectiveTables:
         chunks = sum(run.number for run in runs)
         if chunks > MOST_CHUNKS:
             raise MachineError(
-                f"a collective would be cut into {chunks} chunks, and {MOST_CHUNKS} are the most",
+                f"a collective would be cut into {chunks} chunks; the limit is {MOST_CHUNKS}",
                 place="system configuration",
                 remedy='choose a smaller "preferred-dataset-splits"',
             )
@@ -279,7 +279,7 @@ class CollectiveTables:
     def _add_collective(
         self, request: CollectiveRequest, runs: Sequence[Chunks], phase_lists: Sequence[list[list[PhaseRow]]]
     ) -> int:
-        """Return a collective whose chunks follow one of the lists of their run in turn; all are equally
+        """Add a collective whose chunks take the phase lists of their run in turn; all lists are equally
         long.
         """
         first, chunks = len(self._chunk_plans), 0
@@ -298,7 +298,7 @@ class CollectiveTables:
         return self._phase_lists[phases]
 
     def _lower_by_library(self, library: LibraryPhases, request: CollectiveRequest) -> int | None:
-        """As the library chooses; every chunk of it runs from the beginning."""
+        """Return the row of a collective with the library's algorithm; all its chunks start at once."""
         layout = self.ways.sides(request.group)
         around = replace(request, operation=Operation.ALL_GATHER)
         ways = self._ways(around, (RING,) * len(layout))
@@ -322,7 +322,7 @@ class CollectiveTables:
     def _through_cards(
         self, library: LibraryPhases, ways: Sequence[Way], layout: Layout, group: GroupShape
     ) -> tuple[list[Way], Layout]:
-        """Join ways between nodes to one: a card is one port, whichever switches are behind it."""
+        """Join the ways between nodes to one: a card is one port, whichever switches are behind it."""
         joined, sides = list[Way](), list[Side]()
         for way in ways:
             side = layout[way.number]
@@ -338,9 +338,7 @@ class CollectiveTables:
         return joined, tuple(sides)
 
     def _positions_of_root(self, request: CollectiveRequest, ways: Sequence[Way]) -> Any:
-        """Return whether each member is the root: there is one in each part that the dimensions taking part
-        join.
-        """
+        """Return whether each member is a root: each part that the ways join has one."""
         position, is_root = np.arange(request.group.members), np.ones(request.group.members, np.bool_)
         for way in ways:
             axis = self.axes[way.axis]
@@ -369,7 +367,7 @@ class CollectiveTables:
         )
 
     def _lower_custom(self, request: CollectiveRequest, prefix: str, group: int) -> int:
-        """One chunk of one phase, in the first queue of dimension 0."""
+        """Return the row of a collective of one chunk with one phase, in the first queue of dimension 0."""
         program = CustomProgram(request.group.members, self._customs.first_member(prefix, group))
         self._customs.compare(prefix, group, request.operation, request.size)
         phase = (
@@ -384,7 +382,7 @@ class CollectiveTables:
         return self._add_collective(request, [Chunks(1, request.size)], [[[phase]]])
 
     def _lower_tree(self, request: CollectiveRequest) -> int | None:
-        """One phase along one axis, in a queue of dimension 0."""
+        """Return the row of a collective with one phase along one axis, in a queue of dimension 0."""
         axis = self.axes.of_tree(request.operation.name.lower(), request.group, request.involved)
         runs = self._split(request)
         if axis is None or not runs:
@@ -428,9 +426,7 @@ class CollectiveTables:
 
     @property
     def notices(self) -> list[Notice]:
-        """Return the notice of the collective that more bytes would make faster by most, where there is
-        one.
-        """
+        """Return the notice of the collective that would gain most from more bytes, if there is one."""
         from et_sim.machine.collective_library.candidates import Group
         from et_sim.machine.collective_library.falls import text_of
 
@@ -454,15 +450,15 @@ class CollectiveTables:
         return [Notice("collective library", "", text)]
 
     def queue_sets(self, group: GroupShape) -> int:
-        """Return sets of queues that members of a group use at most."""
+        """Return the number of sets of queues that members of a group use at most."""
         return self.ways.queue_sets(group)
 
     def axis_tables(self) -> tuple[Any, Any, Any]:
-        """(axis table, orders of rings, the row of every group's own axis)."""
+        """Return the axis table, the orders of rings, and the row of every group's own axis."""
         return self.axes.finish(self._groups)
 
     def collectives(self) -> np.ndarray:
-        """Return the collective table, but for the numbers of chunks in all programs (`first_sequence`)."""
+        """Return the collective table without the numbers of chunks in all programs (`first_sequence`)."""
         return records.filled(records.COLLECTIVE, [(*values, 0) for values in self._collectives])
 
     @property
@@ -472,7 +468,7 @@ class CollectiveTables:
 
     @property
     def library_choices(self) -> tuple[str, ...]:
-        """What the library does in each collective; (): there is no library."""
+        """Return the library's choice for each collective; empty without a library."""
         if not self._choices:
             return ()
         texts = {row: choice.text for row, choice in self._choices.items()}
@@ -480,12 +476,12 @@ class CollectiveTables:
 
     @property
     def library_nodes(self) -> tuple[int, ...]:
-        """On how many nodes the ranks of each collective of the library are; 0 of others."""
+        """Return the number of nodes of each collective of the library; 0 of others."""
         return tuple(self._nodes.get(row, 0) for row in range(len(self._collectives)))
 
     @property
     def processors_held(self) -> Any:
-        """That each collective takes from kernels of its ranks."""
+        """Return the number of processors that each collective takes from kernels of its ranks."""
         return np.array([self._processors.get(row, 0) for row in range(len(self._collectives))], np.int16)
 
     def chunk_plans(self) -> np.ndarray:
@@ -502,14 +498,14 @@ class CollectiveTables:
 
 
 def _rules_of(system: System) -> Rules:
-    """How the phases of a collective's chunks are made."""
+    """Return the rules by which the phases of chunks are made."""
     if system.behaviour.are_queues_shared_both_ways:
         return Rules(system.all_reduce_plan, inward=QueueCursor.NEXT, outward=QueueCursor.NEXT)
     return Rules(system.all_reduce_plan, system.behaviour.corrects(Correction.ALL_QUEUES))
 
 
 def accounting_of(system: System) -> CostFixes:
-    """What the corrections say about the programs of collectives."""
+    """Return the cost fixes that the corrections enable."""
     return CostFixes(
         exact_halving_doubling=system.behaviour.corrects(Correction.EXACT_HALVING_DOUBLING),
         tree_operations=system.behaviour.corrects(Correction.TREE_OPERATIONS),

@@ -1,7 +1,4 @@
-"""Collective nodes of a template -> requests: which collective each one is, with which algorithm.
-
-Not here: what a request becomes (`collective_lowering`).
-"""
+"""Collective nodes of a template -> requests for collectives, with their algorithms."""
 
 from __future__ import annotations
 
@@ -26,13 +23,13 @@ from et_sim.trace.group_attributes import read_process_groups
 from et_sim.trace.order import in_program_order
 from et_sim.trace.stack import Stack
 
-NATIVE, UNSAID, ALONE = -1, -1, -1
+NATIVE, NOT_GIVEN, ALONE = -1, -1, -1
 SIZE, GROUP = 1, 3  # among the columns of a signature
-NO_ROOT = -(2**40)  # is no rank that a trace can name
+NO_ROOT = -(2**40)  # no rank that a trace can name
 
 
 class CustomChoice:
-    """Which collectives run a custom program: named by node, else by collective type."""
+    """The choice of custom programs for collectives: by node, else by collective type."""
 
     def __init__(self, system: System, by_node: dict[int, str]) -> None:
         self._by_kind = {CollectiveKind[k.upper()]: p for k, p in system.custom_implementations.items()}
@@ -40,7 +37,7 @@ class CustomChoice:
         self.prefixes = tuple(dict.fromkeys([*by_node.values(), *self._by_kind.values()]))
 
     def codes(self, trace: Trace, rows: Any, template: Any) -> Any:
-        """Per row, which is of a template, the number of its prefix, or NATIVE.
+        """Return for each row the number of its prefix, or NATIVE.
 
         A listed group settles on the algorithm of its first collective of a type, as the reference does.
         """
@@ -62,12 +59,12 @@ class CustomChoice:
 
 
 class _Alike(NamedTuple):
-    """What distinguishes collectives of templates."""
+    """The properties that distinguish collectives of templates."""
 
     kind: int
     size: int
     priority: int
-    group: int  # number of its name, and of the datatype
+    group: int  # index of the group's name; `datatype` likewise
     dims: int
     involved: int
     code: int
@@ -77,12 +74,12 @@ class _Alike(NamedTuple):
 
 
 class _Lowered(NamedTuple):
-    """What became of collectives that are alike."""
+    """The result of lowering collectives that are alike."""
 
     request: CollectiveRequest
-    row: int | None  # None: nobody has to move anything
+    row: int | None  # None: no bytes have to move
     group: str
-    is_rule: bool  # the group is another one for other ranks
+    is_rule: bool  # other ranks have another group of that name
 
 
 def lower_collectives(
@@ -94,9 +91,10 @@ def lower_collectives(
     custom: CustomChoice,
     places: Sequence[str],
 ) -> list[list[str]]:
-    """Point collective nodes at their rows; returns the names of the groups that each template uses.
+    """Set the rows of collective nodes; return the names of the groups that each template uses.
 
-    `lowest`: of each template, any rank that runs it; to the others, a name means a group of that shape, too.
+    `lowest` has any rank that runs each template; for the others, a name stands for a group of the same
+    shape.
     """
     trace = stack.trace
     used: list[list[str]] = [[] for _ in stack.heads]
@@ -109,7 +107,7 @@ def lower_collectives(
     template = stack.of_row[rows]
     exchanges = _exchanges(stack, rows, template, collectives)
     datatypes = np.zeros((2, len(rows)), np.int64)
-    if collectives.minds_datatypes:
+    if collectives.uses_datatypes:
         datatypes[:] = stack.own_texts["datatype"][rows], trace.datatype[rows]
     signature = _signature(trace, rows, template, custom)
     signature[SIZE, exchanges != PLAIN] = 0  # members put in different amounts
@@ -118,7 +116,7 @@ def lower_collectives(
     in_order[GROUP] = stack.own_texts["group"][rows]
     order, first = sorted_groups(template, before, *in_order, datatypes[0], exchanges)
     at = order[first]
-    details, members = np.full((2, len(first)), UNSAID, np.int64)
+    details, members = np.full((2, len(first)), NOT_GIVEN, np.int64)
     known: dict[_Alike, _Lowered] = {}
     loads: Loads = ()
     last = -1
@@ -154,7 +152,7 @@ def lower_collectives(
     kind_of = np.empty(len(rows), np.int64)
     kind_of[order] = np.repeat(np.arange(len(first)), np.diff(np.append(first, len(order))))
     detail, member = details[kind_of], members[kind_of]
-    moves = detail != UNSAID
+    moves = detail != NOT_GIVEN
     done_at_once = rows[~moves]
     nodes["action"][done_at_once] = Action.INSTANT
     nodes["treatment"][done_at_once] = Treatment.INSTANT
@@ -183,7 +181,7 @@ def _lower(
     if is_rule and (alike.code != NATIVE or alike.root != NO_ROOT):
         subject = "runs a custom collective" if alike.code != NATIVE else f"names the root {alike.root}"
         raise TraceError(
-            f"{node} {subject} in group {group!r}, which is another one for other ranks",
+            f"{node} {subject} in group {group!r}, which has other members on other ranks",
             place=place,
             remedy="expand the workload to a file per rank (et-convert expand)",
         )
@@ -199,7 +197,7 @@ def _lower(
         size=alike.size,
         priority=alike.priority,
         group=collectives.shape(group_row),
-        involved=None if alike.involved == UNSAID else involved,
+        involved=None if alike.involved == NOT_GIVEN else involved,
         custom=None if alike.code == NATIVE else (custom.prefixes[alike.code], group_row),
         root=0 if alike.root == NO_ROOT else _root_position(groups, group_row, alike.root, where),
         exchange=alike.exchange,
@@ -210,7 +208,7 @@ def _lower(
 
 
 def _exchanges(stack: Stack, rows: Any, template: Any, collectives: CollectiveTables) -> Any:
-    """Of each, the number of its exchange."""
+    """Return the number of the exchange of each row."""
     exchange_of_row = np.full(len(rows), PLAIN, np.int64)
     for number in collectives.exchanges.templates:
         if number in stack.numbers:
@@ -221,12 +219,12 @@ def _exchanges(stack: Stack, rows: Any, template: Any, collectives: CollectiveTa
 
 
 def _planned_before(trace: Trace, rows: Any, template: Any, collectives: CollectiveTables) -> Any:
-    """Of collectives that wait for nothing: how many come before; only Themis in ASTRA-sim 1.0 minds.
+    """Return how many collectives without parents come before each such collective; only Themis needs it.
 
     All others are planned alone.
     """
     before = np.full(len(rows), ALONE, np.int64)
-    if collectives.sees_others:
+    if collectives.plans_jointly:
         parents = np.diff(trace.data_start)[rows] + np.diff(trace.ctrl_start)[rows]
         roots = np.flatnonzero(parents == 0)
         first = np.searchsorted(template[roots], template[roots])
@@ -244,15 +242,15 @@ def _count_like(nodes: Any, rows: Any, template: Any) -> None:
 
 
 def _signature(trace: Trace, rows: Any, template: Any, custom: CustomChoice) -> Any:
-    """What distinguishes collectives, a column of integers each."""
-    says_involved = trace.has("involved_dim", rows)
+    """Return the properties that distinguish collectives, a column of integers each."""
+    has_involved = trace.has("involved_dim", rows)
     columns = (
         _operations(trace, rows),
         np.where(trace.comm_type[rows] == CollectiveKind.BARRIER, 0, trace.comm_bytes[rows]),  # moves nothing
         trace.comm_priority[rows],
         trace.group[rows],
         trace.involved_dims[rows],
-        np.where(says_involved, trace.involved_count[rows].astype(np.int64), UNSAID),
+        np.where(has_involved, trace.involved_count[rows].astype(np.int64), NOT_GIVEN),
         custom.codes(trace, rows, template),
         _roots(trace, rows),
     )
@@ -260,9 +258,7 @@ def _signature(trace: Trace, rows: Any, template: Any, custom: CustomChoice) -> 
 
 
 def _roots(trace: Trace, rows: Any) -> Any:
-    """Return the rank that data of a rooted collective comes from (comm_src) or goes to (comm_dst), if
-    said.
-    """
+    """Return the rank from which (comm_src) or to which (comm_dst) rooted data goes, if given."""
     kinds = trace.comm_type[rows]
     from_root = np.isin(kinds, [op for op in GOES_DOWN if op not in GOES_UP])
     to_root = np.isin(kinds, [op for op in GOES_UP if op not in GOES_DOWN])
@@ -285,7 +281,7 @@ def _root_position(groups: GroupTable, group: int, root: int, place: str) -> int
 
 
 def _operations(trace: Trace, rows: Any) -> Any:
-    """In blocks or not, a reduce-scatter moves the same."""
+    """Return the operations; a reduce-scatter in blocks moves the same bytes as one without."""
     kinds = trace.comm_type[rows]
     in_blocks = kinds == CollectiveKind.REDUCE_SCATTER_BLOCK
     return np.where(in_blocks, int(CollectiveKind.REDUCE_SCATTER), kinds)

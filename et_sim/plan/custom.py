@@ -1,9 +1,9 @@
 """Custom collectives: programs of sends, receives and computations in trace files of their own.
 
-A member runs the file of its place among the sorted members of its group (in the system's own group: of
-its rank); peers are places in the group as its definition lists them, also if it holds all ranks. Corrected,
-both are places in the list, and the messages of a program are no others' business. All ready nodes are
-issued at once, without lanes, endpoint delays or reductions.
+A member runs the file of its place among the sorted members of its group (in the system's own group: of its
+rank); peers are places in the group as its definition lists them, also if it holds all ranks. Corrected, both
+are places in the list, and messages of different programs never match. All ready nodes are issued at once,
+without lanes, endpoint delays or reductions.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Member(Struct, frozen=True, eq=False):
 
 
 class CustomTables:
-    """Reads custom programs once each, and gives every member of a group its row."""
+    """The custom programs, each read once, and their rows for members of groups."""
 
     def __init__(self, groups: GroupTable, templates: TemplateTables, *, by_position: bool) -> None:
         self._groups = groups
@@ -44,14 +44,14 @@ class CustomTables:
         self._by_position = by_position
         self.notices: list[Notice] = []
         self.inputs: list[tuple[str, str]] = []  # files that were read: path, content hash
-        self.are_misplaced = False  # some member runs the program of another place than peers know it by
+        self.are_misplaced = False  # some member runs the program of another place than its peers expect
         self._template_rows: dict[int, tuple[int, Endpoints]] = {}  # by trace
         self._traces: list[Trace] = []  # keeps the keys above alive
         self._first: dict[tuple[str, int], int] = {}
         self._members: list[_Member] = []
 
     def first_member(self, prefix: str, group: int) -> int:
-        """Where the rows of a group's members begin, in the order of their positions."""
+        """Return where the rows of a group's members begin, in the order of their positions."""
         key = (prefix, group)
         if key not in self._first:
             self._first[key] = self._add_members(prefix, group)
@@ -84,12 +84,12 @@ class CustomTables:
         return self._template_rows[id(trace)]
 
     def compare(self, prefix: str, group: int, operation: Operation, size: int) -> None:
-        """Note when a program moves less or more than a collective of that size can need."""
+        """Add a notice if a program moves less or more than a collective of that size can need."""
         count = len(self._groups.members(group))
         limits = _received_bytes(operation, count, size)
         members = self._members[self.first_member(prefix, group) :][:count]
         if limits is None or not any(len(member.endpoints.rows) for member in members):
-            return  # a program of computations stands for a time that is known
+            return  # a program of computations alone has a fixed time
         received = [int(m.endpoints.bytes[~m.endpoints.is_send].sum()) for m in members]
         strange = [place for place, amount in enumerate(received) if not limits[0] <= amount <= limits[1]]
         if strange:
@@ -108,7 +108,7 @@ class CustomTables:
         return bool(self._members)
 
     def finish(self, channels: ChannelTables) -> Any:
-        """Return the member table; adds the members' channels."""
+        """Return the member table, and add the members' channels."""
         out = records.table(records.CUSTOM, len(self._members))
         for row, member in zip(out, self._members, strict=True):
             row.template = member.template
@@ -119,7 +119,7 @@ class CustomTables:
 
 
 def _received_bytes(operation: Operation, members: int, size: int) -> tuple[int, int] | None:
-    """Return the least and the most that a member can need, whatever the algorithm; None: that depends.
+    """Return the least and the most bytes that a member can need with any algorithm; None if that depends.
 
     Pieces may have been rounded up, so a hundredth more passes.
     """
@@ -149,7 +149,7 @@ def _lower(trace: Trace) -> Any:
         raise TraceError(
             f"{trace.describe(int(unsized[0]))} lacks the attribute 'comm_size'",
             place=trace.source,
-            remedy="say how many bytes it moves",
+            remedy="give the number of bytes that it moves",
         )
     nodes["action"][trace.kind == NodeKind.COMP] = Action.DELAY
     nodes["action"][trace.kind == NodeKind.SEND] = Action.SEND

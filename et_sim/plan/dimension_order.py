@@ -1,15 +1,12 @@
-"""In which order the chunks of a collective visit the dimensions of the machine.
+"""The order in which the chunks of a collective visit the dimensions of the machine.
 
-Ascending: inwards first (an all-gather the other way round). Round robin: the same, turned by one place
-from chunk to chunk. Offline greedy (Themis): the dimension with the least load first, by an estimate of the
-time that earlier chunks of the same collective will spend in each dimension; the estimate starts at zero with
+Ascending: inwards first (an all-gather the other way round). Round robin: the same, turned by one place from
+chunk to chunk. Offline greedy (Themis): the dimension with the least load first, by an estimate of the time
+that earlier chunks of the same collective will spend in each dimension; the estimate starts at zero with
 every collective. Flexible offline greedy also chooses the size of each chunk, so that it fills the difference
 between the least and the most loaded dimension.
 
 An order names all dimensions; those that do not take part are skipped later.
-
-Not here: what a chunk does in a dimension (`phases`), and the order within a queue
-(`engine.collectives.queues`).
 """
 
 from __future__ import annotations
@@ -40,7 +37,7 @@ class Route(NamedTuple):
 
 
 class OrderedDimension(Struct, frozen=True):
-    """What the greedy orders must know of a dimension."""
+    """The properties of a dimension that the greedy orders use."""
 
     members: int
     takes_part: bool
@@ -63,8 +60,7 @@ def routes(
     gap: float,
     loads: list[DimensionLoad] | None = None,
 ) -> list[Route]:
-    """Return the way of every chunk of a collective that moves `total` bytes; equal neighbours stand
-    together.
+    """Return the way of every chunk of a collective that moves `total` bytes; equal neighbours share a route.
 
     A greedy order keeps the usual one while the loads differ by less than a chunk divided by `gap`. It adds
     to `loads`, which may come from collectives planned in the same nanosecond; without, dimensions are empty.
@@ -87,13 +83,13 @@ def routes(
 
 
 def usual_order(operation: Operation, dimensions: int) -> Order:
-    """Ascending; an all-gather goes the other way."""
+    """Return the ascending order, or the descending one for an all-gather."""
     ascending = range(dimensions)
     return tuple(reversed(ascending) if operation is Operation.ALL_GATHER else ascending)
 
 
 def empty_loads(dimensions: int) -> list[DimensionLoad]:
-    """Nothing is planned yet."""
+    """Return the loads of dimensions for which nothing is planned."""
     return [DimensionLoad(dimension) for dimension in range(dimensions)]
 
 
@@ -107,7 +103,7 @@ def greedy_chunks(
     flexible: bool,
     loads: list[DimensionLoad] | None = None,
 ) -> Iterator[tuple[int, Order]]:
-    """(bytes, order) of every chunk. An all-reduce is planned as its first, scattering half."""
+    """Yield the bytes and the order of every chunk; an all-reduce is planned as its scattering half."""
     gathers = operation is Operation.ALL_GATHER
     loads = empty_loads(len(lanes)) if loads is None else loads
     left = total
@@ -133,7 +129,7 @@ def greedy_chunks(
 
 
 def _slack_bytes(loads: Sequence[DimensionLoad], lanes: Sequence[OrderedDimension], *, gathers: bool) -> int:
-    """How large a chunk would level the first dimension that takes part with the last one."""
+    """Return the size of a chunk that would level the first dimension that takes part with the last one."""
     places = [place for place, load in enumerate(loads) if lanes[load.dimension].takes_part]
     first, last = places[0], places[-1]
     if not gathers:
@@ -156,7 +152,7 @@ def _charge(
     *,
     gathers: bool,
 ) -> None:
-    """Add what a chunk costs in every dimension of its order to the load at the same place."""
+    """Add the cost of a chunk in every dimension of its order to the load at the same place."""
     for load, dimension in zip(loads, order, strict=True):
         lane = lanes[dimension]
         if not lane.takes_part:

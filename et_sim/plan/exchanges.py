@@ -1,15 +1,12 @@
-"""All-to-alls with bytes for each pair of members: the whole matrix, and who sends what in its phases.
+"""All-to-alls with bytes for each pair of members: the whole matrix, and the messages of its phases.
 
-A trace says what its rank sends to each member. The k-th such all-to-all of a group on one member is the
-k-th on all others, in the order of their programs, so that all know what they receive. Equal matrices have
-one number.
+A trace lists the bytes that its rank sends to each member. The k-th such all-to-all of a group on one member
+is the k-th on all others, in the order of their programs; this gives the bytes that each receives. Equal
+matrices have one number.
 
-Chunks split what every pair has evenly. Phases go the way of the plain all-to-all: along a dimension, a rank
-sends each member of its line all that it holds for ranks at that member's place, whosever it was. With equal
-bytes for all pairs, these are the messages of the plain one.
-
-Not here: the messages of a phase (`et_sim.collectives.algorithm`), in which order a chunk visits dimensions,
-and what a trace may say (`trace.group_attributes`).
+Chunks split the bytes of every pair evenly. Phases go the way of the plain all-to-all: along a dimension, a
+rank sends each member of its line all that it holds for ranks at that member's place, whichever rank the
+bytes came from. With equal bytes for all pairs, these are the messages of the plain one.
 """
 
 from __future__ import annotations
@@ -38,21 +35,21 @@ from et_sim.trace.workload import Workload
 
 
 class AxisLine(NamedTuple):
-    """The members along an axis: for each rank, who is how many places ahead, and where it stands."""
+    """The members along an axis: the rank at each distance ahead of each rank, and its place."""
 
     ahead: Any  # rank x distance
     place: Any
 
 
 class ExchangePhase(Struct, frozen=True, eq=False):
-    """What ranks send along a line, and what they hold before or after: the most of any."""
+    """The bytes that ranks send along a line, and the most that any holds before or after."""
 
     to_ahead: Any  # rank x distance
     most: int
 
 
 def line_of(axis: Axis | None, members: int, ring: Any = None) -> AxisLine:
-    """Of an axis of the system, perhaps in the order of a ring; None: of a group, whose members are it."""
+    """Return the line of an axis, perhaps in the order of a ring; without an axis, of a group."""
     if axis is None:
         place = np.arange(members)
         return AxisLine((place[:, None] + place) % members, place)
@@ -65,8 +62,8 @@ def line_of(axis: Axis | None, members: int, ring: Any = None) -> AxisLine:
 
 
 def split_pairs(matrix: Any, splits: int) -> list[Chunks]:
-    """Return chunks that share what every pair has; of equal ones, how many, and the most that a member puts
-    in.
+    """Return chunks that share the bytes of every pair: the number of equal ones, and the most that a member
+    puts in.
     """
     count = min(splits, int(_between(matrix).max(initial=0)))
     runs: list[Chunks] = []
@@ -78,17 +75,17 @@ def split_pairs(matrix: Any, splits: int) -> list[Chunks]:
 
 
 def pairs_of_chunk(matrix: Any, count: int, number: int) -> Any:
-    """Return the bytes of every pair in a chunk; the first chunks hold what does not divide."""
+    """Return the bytes of every pair in a chunk; the first chunks hold the remainder."""
     return matrix // count + (matrix % count > number)
 
 
 def _between(matrix: Any) -> Any:
-    """Without what members keep."""
+    """Return a matrix without the bytes that members keep."""
     return matrix * ~np.eye(len(matrix), dtype=bool)
 
 
 def pass_along(held: Any, line: AxisLine) -> tuple[ExchangePhase, Any]:
-    """What ranks send along a line of what they hold for each rank, and what they hold then."""
+    """Return the phase in which ranks send bytes along a line, and the bytes that each holds afterwards."""
     places = line.ahead.shape[1]
     ranks = np.arange(len(held))
     by_place = np.argsort(line.place, kind="stable")
@@ -105,7 +102,7 @@ def pass_along(held: Any, line: AxisLine) -> tuple[ExchangePhase, Any]:
 
 
 def refuse_partial(held: Any) -> None:
-    """Refuse bytes that never reach whom they are for, because a dimension takes no part."""
+    """Refuse bytes that never reach their rank, because a dimension takes no part."""
     source, target = np.nonzero(_between(held))
     if len(source):
         raise TraceError(
@@ -115,19 +112,19 @@ def refuse_partial(held: Any) -> None:
         )
 
 
-PLAIN = -1  # the number of a collective that is none of these
+PLAIN = -1  # number of a collective without bytes for each pair
 _NONE = -1
 
 
 class _Program(Struct):
-    """What a template exchanges in a group, in order."""
+    """The exchanges of a template in a group, in order."""
 
     rows: IntColumn
     texts: tuple[int, ...]
 
 
 class Exchanges:
-    """The matrices of a workload, by number; `numbers[t][row]` is that of a node of template t."""
+    """The matrices of a workload, by number; `numbers[t][row]` is the number of a node of template t."""
 
     def __init__(self, workload: Workload, groups: GroupTable, *, communicates: bool) -> None:
         self._workload, self._groups = workload, groups
@@ -136,7 +133,7 @@ class Exchanges:
         self._matrices: list[Any] = []
         self._number: dict[tuple[int, ...], int] = {}  # by the texts of all members
         self.numbers: list[Any] = [None] * len(workload.templates)
-        self.templates: list[int] = []  # those that have some
+        self.templates: list[int] = []  # templates with exchanges
         programs: dict[str, dict[int, _Program]] = {}  # by canonical name of a group, then by template
         used = workload.ranks_per_template > 0
         for stack in workload.stacks() if communicates else ():
@@ -149,15 +146,15 @@ class Exchanges:
 
     @property
     def are_any(self) -> bool:
-        """Return whether any collective is one of these."""
+        """Return whether any collective has bytes for each pair."""
         return bool(self._matrices)
 
     def matrix(self, number: int) -> Any:
-        """Return bytes from each member (a row) to each member, in the order of their positions."""
+        """Return the bytes from each member (a row) to each member, in the order of their positions."""
         return self._matrices[number]
 
     def of_rows(self, template: int, rows: Any) -> Any:
-        """Return the numbers of nodes."""
+        """Return the numbers of the exchanges of nodes."""
         known = self.numbers[template]
         return np.full(len(rows), PLAIN, np.int64) if known is None else known[rows]
 
@@ -217,7 +214,7 @@ class Exchanges:
             few, many = (int(members[counts.index(count)]) for count in (min(counts), max(counts)))
             raise TraceError(
                 f"rank {many} has {plural(max(counts), 'all-to-all')} with {ATTRIBUTE} in communicator group"
-                f" {shown}, and rank {few} {min(counts) or 'none'}",
+                f" {shown}, but rank {few} has {min(counts) or 'none'}",
                 place=self._workload.source,
                 remedy=f"give all members of an all-to-all {ATTRIBUTE}, or none of them",
             )
@@ -225,14 +222,14 @@ class Exchanges:
             for text in of:
                 if len(self._sizes[text]) != len(members):
                     raise TraceError(
-                        f"rank {rank} lists {plural(len(self._sizes[text]), 'size')} in {ATTRIBUTE}, and"
+                        f"rank {rank} lists {plural(len(self._sizes[text]), 'size')} in {ATTRIBUTE}, but"
                         f" communicator group {shown} has {plural(len(members), 'member')}",
                         place=self._workload.trace(rank).source or self._workload.source,
-                        remedy="list what the rank sends to every member, its own share included",
+                        remedy="list the bytes that the rank sends to every member, including itself",
                     )
 
     def _numbered(self, texts: tuple[int, ...], order: Any) -> int:
-        """Return the number of a matrix whose rows are texts; columns are in the order of the listed
+        """Return the number of a matrix whose rows are texts; its columns are in the order of the listed
         group.
         """
         key = (*texts, *order.tolist())

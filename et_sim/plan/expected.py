@@ -1,4 +1,4 @@
-"""How much a run will send if it completes: messages, and packets of them."""
+"""The number of messages, and of packets, of a run that completes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from et_sim.plan.records import Action, Plan
 
 
 def expected_messages(plan: Plan) -> int:
-    """Messages the run will deliver if it completes: the yardstick of its progress."""
+    """Return the number of messages of a run that completes, for its progress."""
     sends = plan.programs["sends"].astype(np.float64)
     for row in np.flatnonzero(plan.programs["own_steps"]).tolist():
         sends[row] = _of_own_steps(plan.programs[row], plan.steps["bytes"] > 0)
@@ -18,7 +18,7 @@ def expected_messages(plan: Plan) -> int:
 
 
 def expected_packets(plan: Plan, payload: int) -> int:
-    """About how many packets all messages are cut into: of trees and sends, by their mean sizes."""
+    """Return about how many packets all messages are cut into: of trees and sends, by their mean sizes."""
     of_steps = np.maximum(-(-plan.steps["bytes"] // payload), 1)
     of_own_steps = -(-plan.steps["bytes"] // payload)
     of_program = np.array(
@@ -36,7 +36,7 @@ def expected_packets(plan: Plan, payload: int) -> int:
 
 
 def _of_program(plan: Plan, program: Any, of_steps: Any, payload: int) -> int:
-    """Packets of all that a member sends in a phase."""
+    """Return the number of packets that a member sends in a phase."""
     if program.tree_first >= 0 or program.custom_first >= 0 or program.step_period == 0:
         largest = max(int(plan.trees[way].max(initial=0)) for way in ("up_bytes", "down_bytes"))
         return int(program.sends) * max(-(-largest // payload), 1)
@@ -46,14 +46,14 @@ def _of_program(plan: Plan, program: Any, of_steps: Any, payload: int) -> int:
 
 
 def _of_own_steps(program: Any, of_steps: Any) -> float:
-    """Of a program with bytes of each member: the mean over these."""
+    """Return the mean over members of a program in which each sends bytes of its own."""
     first, blocks, period = (int(program[name]) for name in ("step_first", "own_steps", "step_period"))
     rounds = int(program["sends"]) / period
     return float(of_steps[first : first + blocks * period].sum()) * rounds / blocks
 
 
 def _expected(plan: Plan, of_program: Any, of_send: float) -> float:
-    """The sum of a figure over all phases of all chunks, and all sends, of all actors."""
+    """Return the sum of a figure over all phases of all chunks, and all sends, of all actors."""
     per_collective = np.zeros(len(plan.collectives))
     for row, collective in enumerate(plan.collectives):
         chunk, plan_row = 0, int(collective["chunk_plan_first"])

@@ -1,7 +1,4 @@
-"""A plan whose times are counted in fractions of a nanosecond, for models whose fractions add up.
-
-Not here: which models these are (`machine.model.Network.fraction_bits`), and times of messages.
-"""
+"""A plan whose times are counted in fractions of a nanosecond, for models whose fractions add up."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ def in_fractions(plan: Plan, bits: int) -> Plan:
 
 
 def _in_fractions(rows: Any, bits: int) -> Any:
-    """Latencies and rates of switches, or of stages of a memory pool."""
+    """Return a copy with latencies and rates of switches, or of stages of a memory pool, in fractions."""
     rows = rows.copy()
     rows["latency_ns"] *= 1 << bits
     rows["bytes_per_ns"] /= 1 << bits
@@ -47,7 +44,7 @@ def _in_fractions(rows: Any, bits: int) -> Any:
 
 
 def _shifted(rows: Any, bits: int, *columns: str) -> Any:
-    """Return a copy with columns multiplied; the mark of what takes no reduction stays."""
+    """Return a copy with columns multiplied by 2^bits, except for `NO_REDUCTION`."""
     rows = rows.copy()
     for column in columns:
         times = rows[column]

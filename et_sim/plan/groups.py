@@ -1,12 +1,10 @@
-"""Communicator groups: which ranks a name means to a rank, and who has which place.
+"""Communicator groups: the group that a name stands for on a rank, and the places of its members.
 
-Group row 0 is the whole system in rank order; other rows are made when somebody first needs them. A listed
-group that holds every rank behaves like the whole system (its members' order in the file does not matter),
-but counts its own collectives. Where groups are laid out on the machine, the order of their members in the
-file does not matter either. Where traces describe groups themselves, a name may mean one group to one rank
-and another to the next: such a group's canonical name is one that no other has.
-
-Not here: the actors that are members (`members`).
+Group row 0 is the whole system in rank order; other rows are made when they are first needed. A listed group
+that holds every rank behaves like the whole system (its members' order in the file does not matter), but
+counts its own collectives. Where groups are laid out on the machine, the order of their members in the file
+does not matter either. Where traces describe groups themselves, a name may stand for different groups on
+different ranks: each of these has a canonical name of its own.
 """
 
 from __future__ import annotations
@@ -28,21 +26,21 @@ from et_sim.trace.group_rule import GroupRule
 from et_sim.trace.workload import Workload
 
 WHOLE_SYSTEM = ""
-OwnGroups = Mapping[str, tuple[int, ...]]  # what a trace describes, by group key
+OwnGroups = Mapping[str, tuple[int, ...]]  # groups that a trace describes, by key
 
 
 class GroupShape(Struct, frozen=True):
-    """What the lowering of a collective depends on, whichever group of that shape it runs in."""
+    """The properties of a group on which the lowering of a collective depends."""
 
     members: int
     spans_system: bool
     listed: bool  # as opposed to the implicit group of all ranks
-    layout: Layout | None = None  # its own; None: it spans the system, or is one ring as it is listed
-    name: str = ""  # canonical; only where it matters which group it is
+    layout: Layout | None = None  # None: it spans the system, or is one ring as it is listed
+    name: str = ""  # canonical; only where the group itself matters
 
     @property
     def is_as_listed(self) -> bool:
-        """Return whether it is one ring through its members, wherever they are."""
+        """Return whether the group is one ring through its members, wherever they are."""
         return self.layout is None and not self.spans_system
 
 
@@ -56,7 +54,9 @@ class GroupTable:
         rules: Mapping[str, GroupRule],
         grid: LogicalGrid | None = None,
     ) -> None:
-        """`grid`: that of the machine, on which groups are laid out; None: they are as they are listed."""
+        """Take the groups and the grid on which they are laid out; without a grid, they are as they are
+        listed.
+        """
         self._ranks, self._grid = ranks, grid
         self._layouts: dict[int, Layout] = {}
         self._listed = listed
@@ -73,9 +73,9 @@ class GroupTable:
         self.canonical_names = [WHOLE_SYSTEM]  # per row
 
     def canonical(self, name: str, place: str, groups: OwnGroups) -> str:
-        """One spelling for every group that a node can call `name`; raises if there is none.
+        """Return the canonical name of the group that a node calls `name`; raise if there is none.
 
-        `own` are the groups that the node's trace describes; they come before all others.
+        `groups` are those that the node's trace describes; they override all others.
         """
         key = group_key(name)
         if key in groups:
@@ -97,7 +97,7 @@ class GroupTable:
         beyond = [rank for rank in members if not 0 <= rank < self._ranks]
         if beyond:
             raise TraceError(
-                f"process group {key or '0'!r} lists rank {beyond[0]}, and ranks are 0 to {self._ranks - 1}",
+                f"process group {key or '0'!r} lists rank {beyond[0]}; ranks are 0 to {self._ranks - 1}",
                 place=place,
                 remedy="describe a machine with more NPUs, or correct the trace's metadata",
             )
@@ -105,9 +105,9 @@ class GroupTable:
             if len(members) == self._ranks:
                 return WHOLE_SYSTEM
             raise TraceError(
-                f'process group "0" lists {len(members)} ranks, and there are {self._ranks}',
+                f'process group "0" lists {len(members)} ranks, but the machine has {self._ranks}',
                 place=place,
-                remedy="group 0 always means all ranks: run on as many NPUs as the trace is from",
+                remedy="group 0 always holds all ranks: run on as many NPUs as the trace is from",
             )
         known = (key, frozenset(members))
         if known not in self._canonical:
@@ -123,12 +123,12 @@ class GroupTable:
         return canonical
 
     def _listing(self, name: str) -> tuple[int, ...]:
-        """Return members of a group that follows no rule, as listed."""
+        """Return members of a group without a rule, as listed."""
         return self._described[name] if name in self._described else self._listed[name]
 
     def row(self, name: str, rank: int) -> int:
-        """Return the row of the group that `rank` means by a canonical name; of a rule, in doubt the first
-        one.
+        """Return the row of the group that a canonical name stands for on `rank`; of a rule, by default the
+        first.
         """
         rule = self._rules.get(name)
         first = max(rule.first(rank), 0) if rule else 0
@@ -152,18 +152,16 @@ class GroupTable:
         return self._grid is not None
 
     def classes(self, name: str) -> Any:
-        """Return a number for each of the groups of a name: equal numbers, equal layouts."""
+        """Return a number for each of the groups of a name; groups with equal numbers have equal layouts."""
         assert self._grid is not None
         return classes_of_groups(self._grid, self.all_of(name))
 
     def _is_in_order(self, members: int) -> bool:
-        """Return whether members of a group of this size have places by rank, in whichever order they are
-        listed.
-        """
+        """Return whether members of a group of this size are placed by rank, not by their listed order."""
         return members == self._ranks or self._grid is not None
 
     def used(self, name: str) -> UsedGroup:
-        """What is known of a group by its canonical name, whichever rank means it."""
+        """Return the group of a canonical name, as its name in the input and its members or rule."""
         if name not in self._used:
             rule = GroupRule(self._ranks) if name == WHOLE_SYSTEM else self._rules.get(name)
             self._used[name] = UsedGroup(self._shown(name), rule or self._listing(name))
@@ -174,18 +172,18 @@ class GroupTable:
         return name.rpartition("\n")[0] if name in self._described else name
 
     def is_rule(self, name: str) -> bool:
-        """Return whether a canonical name means different groups to different ranks."""
+        """Return whether a canonical name stands for different groups on different ranks."""
         return name in self._rules
 
     def __len__(self) -> int:
         return len(self._members)
 
     def shape(self, row: int) -> GroupShape:
-        """What a collective of the group is lowered by."""
+        """Return the shape of a group."""
         return GroupShape(len(self._members[row]), self.spans_system(row), row > 0, self.layout(row))
 
     def layout(self, row: int) -> Layout | None:
-        """How a group that is a part of the system lies on the machine; None: it is as listed, or all."""
+        """Return the layout of a group on the machine; None if it is as listed, or spans the system."""
         if self._grid is None or self.spans_system(row):
             return None
         if row not in self._layouts:
@@ -193,9 +191,7 @@ class GroupTable:
         return self._layouts[row]
 
     def all_of(self, name: str) -> Any:
-        """Return the members of every group that a canonical name means to some rank, a row each, by
-        position.
-        """
+        """Return the members of every group that a canonical name stands for, a row each, by position."""
         rule = self._rules.get(name)
         if name == WHOLE_SYSTEM:
             return np.arange(self._ranks)[None, :]
@@ -204,7 +200,7 @@ class GroupTable:
         return rule.groups(self._ranks)
 
     def order_of(self, name: str) -> Any:
-        """By position, where the members of a group that follows no rule stand in its list."""
+        """Return for each position the index of its member in the list of a group without a rule."""
         listing = self._listing(name)
         return np.argsort(listing) if self._is_in_order(len(listing)) else np.arange(len(listing))
 
@@ -221,7 +217,7 @@ class GroupTable:
         return self._as_listed[row]
 
     def first_member(self, row: int) -> int:
-        """Where the group's members begin in the member table."""
+        """Return where the group's members begin in the member table."""
         return self._first[row]
 
     def position(self, row: int, rank: int) -> int | None:
@@ -232,9 +228,7 @@ class GroupTable:
         return int(places[0]) if len(places) else None
 
     def tables(self, axes: Any, queue_sets: Callable[[GroupShape], int]) -> tuple[Any, Any]:
-        """Return the group table but for `first_member`, and the ranks of all but the first group in a
-        row.
-        """
+        """Return the group table without `first_member`, and the ranks of all groups but the first."""
         out = records.table(records.GROUP, len(self._members))
         for row in range(len(out)):
             out[row].members = len(self._members[row])
@@ -244,7 +238,7 @@ class GroupTable:
 
 
 def layout_classes(workload: Workload, grid: LogicalGrid | None) -> Iterator[Any]:
-    """For every rule whose groups lie on the machine in several ways: for each rank, the way of its group."""
+    """Yield, for every rule whose groups lie on the machine in several ways, the way of each rank's group."""
     if grid is None:
         return
     for rule in workload.group_rules.values():

@@ -1,10 +1,8 @@
 """The host of a rank, where traces have none: it launches kernels and collectives, each in its turn.
 
-A launch is a node of the host, behind that of the kernel before, and a kernel begins after its own. So the
+A launch is a node of the host, which follows the launch before; a kernel begins after its own launch. So the
 host runs ahead of the device while kernels are long, and the device waits for it where they are short. The
 host never waits for the device.
-
-Not here: hosts that a recording shows, which keep their times.
 """
 
 from __future__ import annotations
@@ -26,9 +24,9 @@ _LAST_ID = np.iinfo(np.uint64).max
 
 
 def with_host(workload: Workload, launch_ns: float, step_ns: float = 0.0) -> tuple[Workload, list[Notice]]:
-    """Return the workload with a launch before every kernel and collective, and whose traces got none.
+    """Return the workload with a launch before every kernel and collective, and a notice of traces without.
 
-    A launch takes so long; the first one comes after the time that the host needs for a step.
+    A launch takes `launch_ns`; the first one follows after the time that the host needs for a step.
     """
     if not launch_ns and not step_ns:
         return workload, []
@@ -54,7 +52,7 @@ def _launched(trace: Trace, launch_ns: float, step_ns: float) -> Trace:
     lasts[0] += step_ns
     if last + added > _LAST_ID or lasts.max() > LONGEST_NS:
         raise MachineError(
-            f'key "{KEY}" is {launch_ns:g} ns, and {trace.source} has no room for such launches',
+            f'key "{KEY}" is {launch_ns:g} ns, which {trace.source} cannot hold',
             place=PLACE,
             remedy="give less, or number the nodes of the trace from 0",
         )

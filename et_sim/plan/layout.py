@@ -1,12 +1,10 @@
-"""How a group lies on the machine: its sides, along which collectives run as along dimensions of a machine.
+"""The layout of a group on the machine: sides, along which collectives run as along dimensions.
 
-Members stand in rank order, so that those of one node, one rack and so on stand together. Where all nodes
-hold equally many of them, members of equal place in their nodes make up lines, one for each place; so do
-nodes of equal place in their racks. A side is the way along such lines. If the group is a sub-grid, these are
-lines of the machine's dimensions, and the group is a machine of its own shape. Where nodes (or racks) hold
-different numbers of members, one side goes through all of the members there.
-
-Not here: which ranks are members (`groups`), and what runs along sides (`collective_lowering`).
+Members are in rank order, so that those of one node, one rack and so on are neighbours. Where all nodes hold
+equally many of them, members of equal place in their nodes make up lines, one for each place; so do nodes of
+equal place in their racks. A side is the way along such lines. If the group is a sub-grid, these are lines of
+the machine's dimensions, and the group is a machine of its own shape. Where nodes (or racks) hold different
+numbers of members, one side goes through all of the members there.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ class Side(Struct, frozen=True):
 
     @property
     def own_rings(self) -> int:
-        """Rings that go through uneven nodes at the same time: as many as the smallest node has ports."""
+        """Return the number of rings that go through uneven nodes at once: the ports of the smallest node."""
         return min(self.blocks, default=0)
 
 
@@ -42,13 +40,13 @@ Layout = tuple[Side, ...]  # innermost first
 
 
 def sides_of_system(grid: LogicalGrid) -> Layout:
-    """Those of the machine itself: its dimensions."""
+    """Return the sides of the machine itself: its dimensions."""
     pairs = zip(grid.strides, grid.dimensions, strict=True)
     return tuple(Side(number, stride, dimension.npus) for number, (stride, dimension) in enumerate(pairs))
 
 
 def sides_of_group(grid: LogicalGrid, members: Any) -> Layout:
-    """Those of a group, whose members are in ascending order; those of one member are left out."""
+    """Return the sides of a group, whose members are in ascending order, without sides of one member."""
     sides: list[Side] = []
     stride, finest, uneven = 1, np.zeros(0, np.int64), 0  # of uneven blocks below: members of each
     for number, first in zip(_outwards(grid), _first_of_blocks(grid, members), strict=True):
@@ -65,7 +63,7 @@ def sides_of_group(grid: LogicalGrid, members: Any) -> Layout:
 
 
 def classes_of_groups(grid: LogicalGrid, members: Any) -> Any:
-    """Return a number for each group (a row of ascending members): equal numbers, equal sides."""
+    """Return a number for each group (a row of ascending members); equal numbers have equal sides."""
     if not members.size:
         return np.zeros(0, np.int64)
     first = np.concatenate(_first_of_blocks(grid, members), axis=1)
@@ -75,10 +73,10 @@ def classes_of_groups(grid: LogicalGrid, members: Any) -> Any:
 
 
 def rings_through(blocks: Sequence[int]) -> tuple[Ring, ...]:
-    """Rings that visit one node after the other, each of them by ports of its own.
+    """Return rings that visit one node after the other, each of them by ports of its own.
 
-    In ring r, a node is entered at its member r and left at the one before that, so that no two rings enter
-    a node, or leave it, at the same member.
+    In ring r, a node is entered at its member r and left at the one before that, so that no two rings enter a
+    node, or leave it, at the same member.
     """
     begins = [0, *accumulate(blocks)]
     return tuple(
@@ -97,7 +95,7 @@ def _outwards(grid: LogicalGrid) -> list[int]:
 
 
 def _first_of_blocks(grid: LogicalGrid, members: Any) -> list[Any]:
-    """For each of these dimensions, which members are the first of a node, a rack, ... of it."""
+    """Return for each of these dimensions which members are the first of a node, a rack, ... of it."""
     firsts = []
     for number in _outwards(grid):
         block = members // (grid.strides[number] * grid.dimensions[number].npus)

@@ -12,7 +12,7 @@ and down: 2 S (N-1)/N in the mean of nodes, over k cards.
 Pairs. Each rank has S/n for each other. On several nodes they first pass on within their node what is for
 ranks at another place, so that it leaves by that place's card: S (k-1)/k within, S (N-1)/N between.
 NVLS. A switch reads all S of a rank to sum it, and a rank writes its part of the sum, S/k, which the switch
-copies to all: S (k+1)/k. Of an all-gather, S arrives; the model has no copies, so as much leaves.
+copies to all: S (k+1)/k. In an all-gather, S arrives; the model has no copies, so as much leaves.
 NVLS tree: NVLS within, a tree between.
 CollNet. Within, 2 S (k-1)/k of an all-reduce and half of it else. Switches between nodes sum: S/k up and
 S/k down; of all-gathers and reduce-scatters (N-1)/N of that.
@@ -56,11 +56,11 @@ BY_SWITCH = (NVLS, NVLS_TREE)
 OVER_COLLNET = (COLLNET_DIRECT, COLLNET_CHAIN)
 TO_AND_FRO = (Operation.ALL_REDUCE, Operation.BARRIER)
 FROM_OR_TO_ROOT = (Operation.BROADCAST, Operation.REDUCE)
-PACE_BYTES = 1  # of a message that carries no data and keeps the pace
+PACE_BYTES = 1  # size of a message that carries no data and only keeps the pace
 
 
 class WireBytes(Struct, frozen=True):
-    """What a collective of `ranks` on `nodes` puts on wires; S is `size` there."""
+    """The bytes that a collective of `ranks` on `nodes` puts on wires; S is `size` there."""
 
     algorithm: str
     operation: Operation
@@ -72,17 +72,17 @@ class WireBytes(Struct, frozen=True):
     def of(
         algorithm: str, protocol: Protocol, operation: Operation, size: int, ranks: int, nodes: int
     ) -> WireBytes:
-        """Of a choice; a barrier is a small all-reduce."""
+        """Return the bytes of a choice; a barrier is a small all-reduce."""
         data = BARRIER_BYTES if operation is Operation.BARRIER else size
         return WireBytes(algorithm, operation, ON_WIRES[protocol] * data, ranks, nodes)
 
     @property
     def passes(self) -> int:
-        """How often data goes through the group."""
+        """Return the number of times that data goes through the group."""
         return 2 if self.operation in TO_AND_FRO else 1
 
     def within(self, here: Fraction, *, is_only_port: bool = False) -> Fraction:
-        """Return bytes that a rank sends within its node, which has so many ranks of the group."""
+        """Return bytes that a rank sends within its node, which has `here` ranks of the group."""
         if self.algorithm == PAIRS:
             return self.size * (here - 1) / (self.ranks if is_only_port else here)
         if self.algorithm == RING:
@@ -117,20 +117,20 @@ class WireBytes(Struct, frozen=True):
         return self.operation if self.operation in FROM_OR_TO_ROOT else None
 
     def of_pairs(self, members: int) -> Fraction:
-        """Return bytes that a rank sends to all others along a side, with what it passes on."""
+        """Return bytes that a rank sends to all others along a side, including those it forwards."""
         return self.size * (members - 1) / members
 
 
 class Links(Struct, frozen=True):
-    """Messages of a phase that differ from the others; as a rule, none."""
+    """The messages of a phase that differ from the others; as a rule, none."""
 
-    root: Operation | None = None  # broadcast: what would reach the root carries nothing; reduce: its own
+    root: Operation | None = None  # broadcast: messages to the root carry nothing; reduce: those from it
     blocks: tuple[int, ...] = ()  # members of each node, where these hold different numbers
     within: tuple[int, ...] = ()  # bytes of a message that stays in each
 
     @property
     def differ(self) -> bool:
-        """Return whether some do."""
+        """Return whether any message differs."""
         return self != Links()
 
 

@@ -3,14 +3,12 @@
 Where a group has ranks of one node only, or one rank of every node, its collectives run along that one side.
 Else every channel of the library enters and leaves each node on another card. All channels together are two
 chunks that run at the same time: one has all bytes within nodes, one all between them, and each ends with
-word from everybody along the other side. So links carry what they carry there, and everybody waits for all.
+short messages from all members along the other side. So links carry the bytes of the library, and every
+member waits for all.
 
 Rings take their own steps; trees and switches as many as they have levels, and so do broadcasts and reduces,
 whose data is on all links of a ring at the same time. Copies of all pairs through uneven nodes are under way
-together, as each port has as much of them as it has.
-
-Not here: the bytes (`library_bytes`), the choice and its time (`machine.collective_library`), and steps
-(`collectives.shifts`).
+together, each port with all the messages that pass it.
 """
 
 from __future__ import annotations
@@ -53,20 +51,20 @@ class PacedPhase(Struct, frozen=True):
 
     way: Way
     program: StepProgram
-    links: Links  # whose messages differ from those of the program
+    links: Links  # those whose messages differ from the program's
 
 
 class LibraryCollective(Struct, frozen=True):
-    """What the library does: the phases of each chunk that runs beside the others."""
+    """The collective of a library: the phases of each chunk; chunks run at the same time."""
 
     choice: Choice
-    nodes: int  # that its ranks are on
-    processors: int  # of each rank that it takes from kernels
+    nodes: int  # number of nodes of its ranks
+    processors: int  # of each rank, taken from its kernels
     chunks: tuple[tuple[PacedPhase, ...], ...]
 
 
 class _WaySteps(Struct, frozen=True):
-    """A way, and how many steps of what distances a collective takes along it."""
+    """A way, and the steps that a collective takes along it."""
 
     way: Way
     steps: int
@@ -74,26 +72,26 @@ class _WaySteps(Struct, frozen=True):
     size: int  # bytes that a member sends along it, over all; through uneven nodes, to another node
     at_once: int = 1  # steps
     through_port: int = 1  # of those, at a port
-    links: Links = Links()  # where members send other bytes, over all
-    sharers: int = 0  # of a link to other nodes: members of the group; 0: it is not known to be shared
+    links: Links = Links()  # links on which members send other bytes, over all
+    sharers: int = 0  # members of the group that share a link to other nodes; 0: not known to be shared
     are_pairs: bool = False
-    ahead: int | None = None  # bytes that it sends to each peer before that has come; None: any number
+    ahead: int | None = None  # bytes sent to each peer before they arrive; None: no limit
     blocks: int = 0  # nodes, where these hold different numbers of members
     at_the_same_time: int = 1  # phases like this one, each with its share of the bytes
-    beside: float = 0.0  # bytes per ns that its members send through the same port meanwhile, in the mean
+    beside: float = 0.0  # mean bytes per ns that its members send through the same port meanwhile
 
     def message(self, size: int) -> int:
-        """Return bytes of one of its messages, of so many in all."""
+        """Return the bytes of one message when all messages hold `size` bytes."""
         return max(-(-size // (self.steps * self.at_the_same_time)), 1)
 
     @property
-    def is_heard_by_all(self) -> bool:
-        """Return whether nobody completes it before everybody has begun."""
+    def waits_for_all(self) -> bool:
+        """Return whether no member completes before every member has begun."""
         return self.at_once > 1 or len(self.distance) > 1 or self.steps >= self.way.members - 1
 
 
 class LibraryPhases:
-    """Makes phases of what a library chooses on a machine."""
+    """The phases of a library's collectives on a machine."""
 
     def __init__(self, library: Library, network: Network, endpoint_ns: int, memory_bw: float) -> None:
         self._library, self._dimensions, self._cards = library, network.wiring, network.cards
@@ -111,7 +109,7 @@ class LibraryPhases:
         ways: Sequence[Way],
         layout: Layout,
     ) -> LibraryCollective | None:
-        """None where nobody has to move anything."""
+        """Return the phases of a collective, or None if no bytes have to move."""
         members = prod(way.members for way in ways)
         if members == 1 or (size == 0 and operation is not Operation.BARRIER):
             return None
@@ -123,7 +121,7 @@ class LibraryPhases:
         time = round(choice.time_us * 1000)
         if time > LONGEST_NS:
             raise MachineError(
-                f"the collective library would take longer than {format_ns(LONGEST_NS)}",
+                f"a collective of the library would take longer than {format_ns(LONGEST_NS)}",
                 place="system configuration",
                 remedy='correct "calibration" of the key "library"',
             )
@@ -138,7 +136,7 @@ class LibraryPhases:
         return self._has_node and way.dimension == 0 and way.own_rings <= 1 and way.axis >= 0
 
     def _nodes(self, ways: Sequence[Way], layout: Layout) -> tuple[int, int]:
-        """How many nodes the group has ranks on, and how many of these the node with the fewest has."""
+        """Return the number of nodes of the group, and that of its ranks on the node with the fewest."""
         nodes = least = 1
         for way in ways:
             side = layout[way.number]
@@ -151,7 +149,7 @@ class LibraryPhases:
         return nodes, least
 
     def _blocks(self, side: Side) -> tuple[int, ...]:
-        """Return members of each node of a side through uneven nodes; (): it is another one."""
+        """Return members of each node of a side through uneven nodes; empty for other sides."""
         return side.blocks if side.uneven == 0 and self._has_node else ()
 
     def _parts(
@@ -179,7 +177,7 @@ class LibraryPhases:
         )
 
     def _part(self, sent: WireBytes, way: Way, size: int, is_over_levels: bool) -> _WaySteps:
-        """Steps along a way, over all links that an NPU has there at once."""
+        """Return the steps along a way, over all links that an NPU has there at once."""
         part = _part(sent, way, size, is_over_levels)
         links = way.members - 1
         if self._dimensions[way.dimension].shape is not Shape.FULLY_CONNECTED or way.axis < 0 or links == 1:
@@ -200,23 +198,21 @@ class LibraryPhases:
     def _chunks(
         self, parts: tuple[list[_WaySteps], list[_WaySteps]], time_ns: int
     ) -> list[tuple[PacedPhase, ...]]:
-        """Return all bytes along one side each, and then a short message from each member that has sent
-        none.
-        """
+        """Return the chunks: all bytes along one side each, then short messages by which all wait for all."""
         within, between = parts
         carried_ns = sum(self._carried_ns(part, part.message(part.size)) for part in (*within, *between))
         if carried_ns > time_ns:
             within, between = ([_in_few_rounds(part) for part in side] for side in parts)
         bulks = [(bulk, others) for bulk, others in ((within, between), (between, within)) if bulk]
-        are_heard = all(part.is_heard_by_all for bulk, _ in bulks for part in bulk)
-        words = [
-            [_word_along(part.way) for part in (others if are_heard else (*within, *between))]
+        wait_for_all = all(part.waits_for_all for bulk, _ in bulks for part in bulk)
+        barriers = [
+            [_barrier_along(part.way) for part in (others if wait_for_all else (*within, *between))]
             for _, others in bulks
         ]
-        least = [[self._carried_ns(message, 1) for message in word] for word in words]
-        last_ns = max(sum(each) for each in least)  # of all chunks, so that no word meets bytes
+        least = [[self._carried_ns(message, 1) for message in barrier] for barrier in barriers]
+        last_ns = max(sum(each) for each in least)  # of all chunks, so that no short message meets bytes
         chunks = []
-        for (bulk, others), word, each in zip(bulks, words, least, strict=True):
+        for (bulk, others), barrier, each in zip(bulks, barriers, least, strict=True):
             rings = max(1 if part.are_pairs else part.way.own_rings for part in bulk)
             beside = sum(part.size for part in others) / time_ns if self._has_one_port else 0.0
             shares = [
@@ -225,7 +221,7 @@ class LibraryPhases:
             ]
             phases = self._paced(shares, time_ns - last_ns)
             for part, time in zip(
-                word, [each[0] + last_ns - sum(each), *each[1:]] if each else [], strict=True
+                barrier, [each[0] + last_ns - sum(each), *each[1:]] if each else [], strict=True
             ):
                 phases.append(self._phase(part, time))
             chunks += [tuple(phases)] * rings
@@ -260,12 +256,12 @@ class LibraryPhases:
         return PacedPhase(part.way, program, replace(part.links, within=within))
 
     def _copy_ns(self, part: _WaySteps, size: int) -> int:
-        """Return the time in which memory reads and writes a message, at most that of its flight."""
+        """Return the time in which memory reads and writes a message, at most the time of its flight."""
         copy_ns = 2 * size / self._memory_bw if self._memory_bw else 0.0
         return int(min(copy_ns, self._flight_ns(part, size)))
 
     def _carried_ns(self, part: _WaySteps, size: int) -> int:
-        """What its messages take without pauses."""
+        """Return the time of a part's messages without pauses."""
         endpoint = SUBGROUP_ENDPOINT_NS if part.way.axis < 0 else self._endpoint_ns
         rounds = part.steps // part.at_once
         time = rounds * self._flight_ns(part, size) + (rounds + 1) * endpoint
@@ -279,7 +275,7 @@ class LibraryPhases:
         return (2 if dimension.shape is Shape.SWITCH else 1) * dimension.latency_ns
 
     def _flight_ns(self, part: _WaySteps, size: int) -> int:
-        """Return a message while only its group sends; through uneven nodes, on the way from node to node.
+        """Return the time of a message while only its group sends; through uneven nodes, from node to node.
 
         Two that share a port get at least a half of it each.
         """
@@ -296,7 +292,7 @@ class LibraryPhases:
 def _between(
     sent: WireBytes, sides: Sequence[int], outer: Sequence[Way], blocks: Sequence[tuple[int, ...]]
 ) -> list[Fraction]:
-    """Return bytes of a member along each of the ways between nodes; of uneven ones, over the rings through
+    """Return bytes of a member along each of the ways between nodes; of uneven nodes, over the rings through
     them.
     """
     if sent.algorithm == PAIRS:
@@ -308,7 +304,7 @@ def _between(
 def _through_uneven_nodes(
     sent: WireBytes, way: Way, blocks: tuple[int, ...], between: Fraction
 ) -> dict[str, Any]:
-    """In which a way differs that goes through nodes of different numbers of members."""
+    """Return the changed fields of a way through nodes of different numbers of members."""
     if not blocks:
         return {}
     if sent.algorithm == PAIRS:
@@ -319,7 +315,7 @@ def _through_uneven_nodes(
 
 
 def _part(sent: WireBytes, way: Way, size: int, is_over_levels: bool) -> _WaySteps:
-    """Return as many steps as the algorithm takes there: to the next member, but for copies of all pairs."""
+    """Return the steps of the algorithm: to the next member, except for copies of all pairs."""
     others, levels = way.members - 1, ceil(log2(way.members))
     if sent.algorithm == PAIRS:
         return _WaySteps(way, others, tuple(range(1, way.members)), size, are_pairs=True)
@@ -331,14 +327,14 @@ def _part(sent: WireBytes, way: Way, size: int, is_over_levels: bool) -> _WaySte
     return _WaySteps(way, sent.passes * others, (1,), size)
 
 
-def _word_along(way: Way) -> _WaySteps:
-    """Until everybody has heard from everybody."""
+def _barrier_along(way: Way) -> _WaySteps:
+    """Return steps of short messages after which every member has waited for all."""
     distances = _doubling(way)
     return _WaySteps(way, len(distances), distances, len(distances))
 
 
 def _in_few_rounds(part: _WaySteps) -> _WaySteps:
-    """Copies of all pairs, which are under way together, where delays of rounds would add up."""
+    """Return concurrent copies of all pairs in few rounds, as delays of rounds would add up."""
     if part.at_once > 1 or not part.are_pairs:
         return part
     distances = _doubling(part.way)

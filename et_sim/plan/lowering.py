@@ -1,10 +1,7 @@
 """Workload x machine -> `Plan`: everything that must happen, with all names resolved to numbers.
 
-Two stages, so that folding can look at the first before the second is done: `Lowering` treats every
-template, whoever runs it; `build_plan` adds what differs from actor to actor.
-
-Not here: the rules for single nodes (`nodes`), collectives (`collective_lowering`), groups, members and
-channels, which this module only puts together.
+Two stages, so that folding can use the first before the second is done: `Lowering` treats every template,
+whichever ranks run it; `build_plan` adds what differs from actor to actor.
 """
 
 from __future__ import annotations
@@ -29,7 +26,7 @@ from et_sim.plan.custom import CustomTables
 from et_sim.plan.exchanges import Exchanges
 from et_sim.plan.groups import GroupTable, layout_classes
 from et_sim.plan.members import Actors, MemberTables
-from et_sim.plan.nodes import NodeRules, TemplateTables, TooLittleSaid, lower_nodes
+from et_sim.plan.nodes import MissingAttributes, NodeRules, TemplateTables, lower_nodes
 from et_sim.plan.pool_tables import JointRequests, pool_tables, refuse_unequal_requests
 from et_sim.plan.records import Plan, Version1Rules, WaitingOrder
 from et_sim.plan.send_windows import set_windows
@@ -49,14 +46,15 @@ WAITING_ORDER = {
 STREAM_POLICY = {StreamPolicy.LIFO: 1, StreamPolicy.FIFO: -1, StreamPolicy.EXPLICIT: 0}
 
 
-# What ASTRA-sim 1.0 gives a collective that is to overtake all others; later versions know nothing like it.
+# The priority of a collective that overtakes all others in ASTRA-sim 1.0; later versions have none.
 TOP_PRIORITY, NO_PRIORITY = 1 << 30, 1 << 62
 
 
 class Lowering:
-    """What every template does, whichever rank runs it.
+    """The lowered templates, whichever ranks run them.
 
-    `workload` has a template for every pace that stragglers give to one of the workload that is handed in.
+    `workload` has a template for every pace that stragglers give to a template of the workload that is passed
+    in.
     """
 
     def __init__(self, workload: Workload, machine: Machine) -> None:
@@ -95,7 +93,7 @@ class Lowering:
         pool = getattr(memory, "pool", None)
         self.joint = JointRequests(self.groups, communicates=not system.replay_communication)
         rules = NodeRules(machine.system, self.compute, memory)
-        self.too_little = TooLittleSaid(rules)
+        self.missing_attributes = MissingAttributes(rules)
         self.lowest_rank = lowest_ranks(workload)  # of every template
         self.used_groups: list[list[str]] = []  # per template: canonical names
         ranks_of = np.bincount(workload.template_of_rank, minlength=len(workload.templates))
@@ -105,7 +103,7 @@ class Lowering:
             lowest = stack.share(self.lowest_rank)
             rank, places = int(lowest[0]), [head.source or workload.source for head in stack.heads]
             nodes, of_kernels = lower_nodes(stack, rules, rank, places[0])
-            self.too_little.add(stack, rank, stack.share(ranks_of), places)
+            self.missing_attributes.add(stack, rank, stack.share(ranks_of), places)
             self.streams.assign(nodes, stack.trace)
             if self.variants.change_times:
                 for number, trace, rows in stack.parts():
@@ -141,7 +139,7 @@ class Lowering:
         self.memory_server = memory.server_of_ranks(ranks) if memory else np.full_like(ranks, NO_SERVER)
 
     def _parts(self) -> list[TemplatePart]:
-        """Return all templates but those of custom collectives, which are behind."""
+        """Return all templates except those of custom collectives, which follow them."""
         nodes = np.asarray(self.nodes)
         return [
             TemplatePart(trace, nodes[first : first + len(trace)], first)
@@ -157,9 +155,7 @@ class Lowering:
 
     @property
     def start_together(self) -> bool:
-        """Return whether all ranks run one program, whose collectives are of all of them, and keep in
-        step.
-        """
+        """Return whether all ranks run one program in step, whose collectives have all ranks as members."""
         return (
             self.machine.system.behaviour.are_programs_in_step
             and len(self.workload.templates) == 1
@@ -174,7 +170,7 @@ def build_plan(workload: Workload, machine: Machine) -> Plan:
 
 
 def assemble(lowering: Lowering, actors: Actors) -> Plan:
-    """Return the plan of what the actors' representatives do."""
+    """Return the plan of the actors' representatives."""
     workload, machine, system = lowering.workload, lowering.machine, lowering.machine.system
     channel_tables = ChannelTables(workload, lowering.endpoints, actors)
     # Channels of the actors come first, so that an actor's place in them is its channel_first.
@@ -254,7 +250,9 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
         first_joint=first_joint,
         corrections=system.behaviour.corrections,
         notices=tuple(
-            dict.fromkeys((*lowering.notices, *lowering.customs.notices, *lowering.too_little.notices()))
+            dict.fromkeys(
+                (*lowering.notices, *lowering.customs.notices, *lowering.missing_attributes.notices())
+            )
         ),
         is_folded=actors.is_folded,
         link_classes=actors.link_classes if actors.is_folded else None,
@@ -271,7 +269,7 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
 
 
 def _grid_of_groups(machine: Machine) -> LogicalGrid | None:
-    """Return the grid that groups are laid out on, if they are."""
+    """Return the grid that groups are laid out on, or None if they are not laid out."""
     is_laid_out = machine.system.behaviour.corrects(Correction.GROUPS_BY_DIMENSION)
     return machine.network.grid if is_laid_out else None
 
@@ -300,7 +298,7 @@ def _most_bytes(programs: dict[str, Any]) -> int:
 
 
 def _numbered(collectives: Any, nodes: Any) -> Any:
-    """Give every collective sequence numbers for as many of its like as any program has in a group."""
+    """Reserve sequence numbers for the most occurrences of each collective in a group of a program."""
     issued = nodes[nodes["action"] == records.Action.COLLECTIVE]
     most = np.zeros(len(collectives), np.int64)
     np.maximum.at(most, issued["detail"], issued["occurrence"].astype(np.int64) + 1)
@@ -334,7 +332,7 @@ def _bus(system: System, most_bytes: int) -> Any:
 def _check_rank_count(workload: Workload, ranks: int) -> None:
     if workload.ranks != ranks:
         raise TraceError(
-            f"the workload has {workload.ranks} ranks and the network connects {ranks} NPUs",
+            f"the workload has {workload.ranks} ranks, but the network connects {ranks} NPUs",
             place=workload.source,
             remedy="give one trace per NPU, or change npus_count in the network file",
         )
@@ -348,7 +346,7 @@ MOST_NAMED = 3
 
 
 def refuse_too_much_at_start(memory: LocalMemory | None, tensors: Sequence[TensorUses], place: str) -> None:
-    """Refuse programs whose tensors that nobody writes do not fit, unless it is only to be reported."""
+    """Refuse programs whose initial tensors do not fit into memory, if the run stops when it is full."""
     if memory is None or memory.when_full is not WhenFull.STOP:
         return
     for uses in tensors:
@@ -359,7 +357,7 @@ def refuse_too_much_at_start(memory: LocalMemory | None, tensors: Sequence[Tenso
         named = ", ".join(f"{name[:40]!r} ({exact_bytes(sizes[name])})" for name in largest)
         raise MachineError(
             f'key "{CAPACITY}" is {memory.text}, and a rank holds '
-            f"{exact_bytes(sum(sizes.values()))} from the start, in tensors that it reads and nobody writes: "
+            f"{exact_bytes(sum(sizes.values()))} from the start, in tensors that no node writes: "
             f"{named}{' and others' if len(sizes) > len(largest) else ''}",
             place=memory.place or place,
             remedy="correct it, or the sizes in the traces, or give --when-full report to see the run",
@@ -367,7 +365,7 @@ def refuse_too_much_at_start(memory: LocalMemory | None, tensors: Sequence[Tenso
 
 
 def given_from_the_start(uses: TensorUses) -> dict[str, int]:
-    """Return bytes of the tensors of a program that it reads and never writes: the first size mentioned."""
+    """Return the bytes of the tensors that a program reads and never writes, by their first size."""
     is_written = np.zeros(len(uses.names), np.bool_)
     is_written[uses.tensor[uses.is_write]] = True
     read = ~is_written[uses.tensor]

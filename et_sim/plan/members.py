@@ -1,10 +1,8 @@
-"""Actors, which stand for ranks that behave identically, and their membership of every group they use.
+"""Actors, which represent ranks that behave identically, and their membership of every group they use.
 
-Of members, first comes one per actor in the whole system, in order; then one per actor for each listed group
-that spans the system; then those of the other groups, actor by actor. A member that has no collectives in a
-group comes at the end: messages to it wait there for ever.
-
-Not here: which ranks behave identically (`fold`), and who is in which group (`groups`).
+The member table begins with one member per actor in the whole system, in order; then one per actor for each
+listed group that spans the system; then those of the other groups, actor by actor. A member that has no
+collectives in a group comes at the end: messages to it wait there for ever.
 """
 
 from __future__ import annotations
@@ -26,30 +24,30 @@ class Actors(Struct, frozen=True, eq=False):
 
     of_rank: Any  # int32
     representative: Any  # int64, ascending
-    link_classes: Any = None  # of each link, where actors share links that messages share; None: each its own
+    link_classes: Any = None  # class of each link, if actors share links; None: all links differ
 
     def __len__(self) -> int:
         return len(self.representative)
 
     @property
     def is_folded(self) -> bool:
-        """Return whether any actor stands for several ranks."""
+        """Return whether any actor represents several ranks."""
         return len(self.representative) < len(self.of_rank)
 
     @staticmethod
     def one_per_rank(ranks: int) -> Actors:
-        """Nobody shares an actor."""
+        """Return an actor for each rank."""
         return Actors(np.arange(ranks, dtype=np.int32), np.arange(ranks, dtype=np.int64))
 
     @staticmethod
     def of_classes(classes: Any, link_classes: Any = None) -> Actors:
-        """One actor per distinct value of `classes`, numbered by lowest rank."""
+        """Return one actor per distinct value of `classes`, numbered by lowest rank."""
         first, of_rank = records.in_order_of_first(classes)
         return Actors(of_rank.astype(np.int32), first.astype(np.int64), link_classes)
 
 
 class MemberTables:
-    """Numbers members; `used[t]` are the canonical names of the groups that template t uses."""
+    """The numbers of members; `used[t]` are the canonical names of the groups that template t uses."""
 
     def __init__(self, workload: Workload, actors: Actors, groups: GroupTable, used: list[list[str]]) -> None:
         self._workload = workload
@@ -82,7 +80,7 @@ class MemberTables:
         return rows
 
     def _number_small(self) -> tuple[Any, int]:
-        """Return members by usages of groups that do not span the system, after those of all that do."""
+        """Return members by usages of groups that do not span the system, and the number of all members."""
         spanning = [row for row in range(len(self._groups)) if self._groups.spans_system(row)]
         self._spanning_first = {row: place * len(self._actors) for place, row in enumerate(spanning)}
         small = ~np.isin(self._row, spanning)
@@ -90,7 +88,9 @@ class MemberTables:
         return first + np.cumsum(small) - small, first + int(small.sum())
 
     def finish(self, groups: Any, member_count: int) -> tuple[Any, Any, Any]:
-        """(table, rows of the actors' usages, rows of all listed members); fills `first_member`."""
+        """Return the member table, the rows of the actors' usages and of all listed members; set
+        `first_member`.
+        """
         owner = np.repeat(np.arange(len(self._actors)), np.diff(self.usage_first))
         actor_members = self._small_first.copy()
         for row, first in self._spanning_first.items():
@@ -132,8 +132,8 @@ class MemberTables:
 
     def _refuse(self, rank: int, row: int) -> None:
         raise TraceError(
-            f"rank {rank} has a collective in communicator group {self._groups.names[row]} "
-            "and is not a member of it",
+            f"rank {rank} has a collective in communicator group {self._groups.names[row]}, "
+            "of which it is not a member",
             place=self._workload.trace(rank).source or self._workload.source,
             remedy="add the rank to the group or the collective to another group",
         )

@@ -1,7 +1,4 @@
-"""What a machine makes of a workload's pre-flight checks, and what its rules alone bring to a standstill.
-
-Not here: checks that need no machine (`et_sim.trace.preflight`).
-"""
+"""Pre-flight checks of a workload that depend on the machine."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ _ONE_WAY = (Operation.BROADCAST, Operation.REDUCE, Operation.GATHER, Operation.S
 
 
 def rules_of(system: System) -> Rules:
-    """What a system's corrections make of collectives."""
+    """Return the rules of a system for collectives, by its corrections."""
     corrects = system.behaviour.corrects
     return Rules(
         side_by_side=corrects(Correction.CONCURRENT_COMMUNICATION),
@@ -39,12 +36,12 @@ def rules_of(system: System) -> Rules:
 def refuse_mismatches(problems: list[Problem]) -> None:
     """Raise if messages or collectives of ranks do not match."""
     if problems:
-        more = f"; et-sim check tells {plural(len(problems) - 1, 'more problem')}" if problems[1:] else ""
+        more = f"; et-sim check lists {plural(len(problems) - 1, 'more problem')}" if problems[1:] else ""
         raise TraceError(problems[0].text + more, remedy=problems[0].remedy)
 
 
 def find_renumbered(plan: Plan, workload: Workload) -> list[Problem]:
-    """Return collectives of all ranks that do not have the same number everywhere, as `GROUP_COUNTERS` says.
+    """Return collectives of all ranks whose numbers differ between ranks, without `GROUP_COUNTERS`.
 
     `plan` has one actor per rank. Ranks wait for ever where the numbers are certain.
     """
@@ -89,7 +86,7 @@ def _ranks_of_templates(workload: Workload) -> list[Any]:
 
 
 def _numbers(plan: Plan, workload: Workload, template: int, rank: int) -> tuple[Any, RowColumn, bool]:
-    """(numbers of a rank's collectives of all ranks, their rows, whether nothing can change the numbers)."""
+    """Return numbers and rows of a rank's collectives of all ranks, and whether the numbers are certain."""
     node_first, count = (int(plan.templates[name][template]) for name in ("node_first", "nodes"))
     nodes = plan.nodes[node_first : node_first + count]
     rows = np.flatnonzero(nodes["action"] == Action.COLLECTIVE).astype(np.int32)
@@ -105,7 +102,7 @@ def _numbers(plan: Plan, workload: Workload, template: int, rank: int) -> tuple[
 
 
 def _all_meet(plan: Plan, row: int) -> bool:
-    """Return whether every rank waits for every other one in a collective, over some ranks in between."""
+    """Return whether every rank waits for every other one in a collective, directly or indirectly."""
     collective = plan.collectives[row]
     if int(collective["kind"]) in _ONE_WAY:
         return False

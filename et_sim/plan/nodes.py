@@ -1,9 +1,7 @@
-"""Nodes of a template -> rows of the node table: what issuing each one does, and for how long.
+"""Nodes of a template -> rows of the node table: the action and the duration of each one.
 
-Columns in, columns out: no Python object per node. The tables of all templates stand end to end, those of the
-workload's traces and of custom collectives.
-
-Not here: peers and groups, which depend on the rank (`channels`, `lowering`).
+Columns in, columns out: no Python object per node. The tables of all templates follow one another, first
+those of the workload's traces, then those of custom collectives.
 """
 
 from __future__ import annotations
@@ -30,22 +28,22 @@ from et_sim.trace.stack import Stack
 
 
 class NodeRules(Struct, frozen=True):
-    """What decides what nodes do, whichever template they are of."""
+    """The models that determine the actions and durations of nodes."""
 
     system: System
     compute: ComputeModel
     memory: MemoryModel | None
 
 
-class TooLittleSaid(Struct):
-    """Over all ranks: nodes that no model times because their traces say too little."""
+class MissingAttributes(Struct):
+    """Counts over all ranks of nodes whose traces lack attributes that a model needs."""
 
     rules: NodeRules
     kernels: int = 0
     replayed: int = 0
-    kept: int = 0  # kernels that could be timed, and keep their recorded time
+    kept: int = 0  # kernels that could be timed, but keep their recorded time
     first: tuple[str, str] | None = None  # the trace, and the node
-    needed: dict[str, None] = field(default_factory=dict)  # what some kernels lack
+    needed: dict[str, None] = field(default_factory=dict)  # attributes that some kernels lack
     communication: int = 0
     unsized: int = 0
     estimated: int = 0
@@ -81,14 +79,14 @@ class TooLittleSaid(Struct):
             place, node = self.first
             needed = " and ".join(need.replace("'", "") for need in self.needed)
             lacking = f"{self.replayed:,} of {plural(self.kernels, 'kernel')} lack {needed}"
-            texts.append((place, f"{lacking}, and take their recorded time; the first is {node}"))
+            texts.append((place, f"{lacking} and take their recorded time; the first is {node}"))
         if self.kept:
-            kept = f"{self.kept:,} of {plural(self.kernels, 'kernel')} were recorded, and keep their times"
-            texts.append(("", f"{kept}: --retime has the machine time them"))
+            kept = f"{self.kept:,} of {plural(self.kernels, 'kernel')} were recorded and keep their times"
+            texts.append(("", f"{kept}; --retime computes their times from the machine"))
         of_all = f"of {self.communication:,} collectives and messages"
         if self.first_unsized is not None:
             place, node = self.first_unsized
-            sentence = f"{self.unsized:,} {of_all} are of unknown size, and take their recorded time"
+            sentence = f"{self.unsized:,} {of_all} are of unknown size and take their recorded time"
             texts.append((place, f"{sentence} whatever the network; the first is {node}"))
         if self.estimated:
             sentence = f"the sizes of {self.estimated:,} {of_all} are estimates, from how long they took"
@@ -105,14 +103,14 @@ def _first_of(stack: Stack, rows: Any, places: Sequence[str]) -> tuple[str, str]
 
 
 def lower_nodes(stack: Stack, rules: NodeRules, rank: int, place: str) -> tuple[Any, Any]:
-    """Return the node table of templates, without children, collectives and channels, and of each kernel,
-    over how many processors it is spread if its arithmetic sets its time; else 0.
+    """Return the node table of templates without children and channels, and the processors of each kernel.
 
-    `rank` runs one of them, or is to the machine as those that run them.
+    The processors are those over which a kernel is spread if its arithmetic sets its time, else 0. `rank`
+    runs one of the templates, or runs at the same speed as those that do.
     """
     trace = stack.trace
     table = records.table(records.NODE, len(trace))
-    nodes = table.view(np.ndarray)  # whose columns are found faster
+    nodes = table.view(np.ndarray)  # plain arrays find their columns faster
     processors = np.zeros(len(trace), np.float32)
     _lower(nodes, processors, stack, rules, rank, place)
     _refuse_first(
@@ -168,19 +166,19 @@ def _lower(nodes: Any, processors: Any, stack: Stack, rules: NodeRules, rank: in
 
 
 def _communicates(trace: Trace) -> Any:
-    """Which nodes are messages or collectives."""
+    """Return which nodes are messages or collectives."""
     kind = trace.kind
     return (kind == NodeKind.SEND) | (kind == NodeKind.RECV) | (kind == NodeKind.COLL)
 
 
 def _keeps_recorded(trace: Trace, system: System) -> Any:
-    """Which nodes were recorded on a device, if that is the time they are to take."""
+    """Return which nodes were recorded on a device, if nodes keep their recorded times."""
     keeps = system.replay_recorded and not system.replay_only
     return trace.has("stream") & is_recorded(trace) & (trace.kind == NodeKind.COMP) & keeps
 
 
 def _has_figures(trace: Trace, lacking: Mapping[str, Any]) -> Any:
-    """Which nodes carry all that the compute model needs to time a kernel."""
+    """Return which nodes have all figures that the compute model needs to time a kernel."""
     has_figures = np.ones(len(trace), np.bool_)
     for lacks in lacking.values():
         has_figures &= ~lacks
@@ -195,17 +193,17 @@ def _assign_lanes(nodes: Any, trace: Trace) -> None:
 
 
 def _separate_lanes(nodes: Any, trace: Trace, send: Lane) -> None:
-    """Give lanes of their own to what shares one in the reference; recorded collectives stay there."""
+    """Assign separate lanes to nodes that share one in the reference; recorded collectives stay there."""
     shared = nodes["lane"] == Lane.COMMUNICATION
     lanes = {Action.SEND: send, Action.MEMORY: Lane.MEMORY, Action.COLLECTIVE: Lane.COLLECTIVE}
     for action, lane in lanes.items():
         nodes["lane"][shared & (nodes["action"] == action)] = lane
     together = trace.has("comm_type") & (nodes["action"] == Action.MEMORY)
-    nodes["lane"][shared & together] = Lane.COLLECTIVE  # members may come to them in different orders
+    nodes["lane"][shared & together] = Lane.COLLECTIVE  # members may issue them in different orders
 
 
 def _free_concurrent(nodes: Any, trace: Trace) -> None:
-    """Lanes without limit for nodes that their trace marks as concurrent, and for what nobody models."""
+    """Assign unlimited lanes to nodes that are marked as concurrent, and to those that no model times."""
     if trace.is_concurrent.any():
         computes = trace.kind == NodeKind.COMP
         for lane, which in (
@@ -218,7 +216,7 @@ def _free_concurrent(nodes: Any, trace: Trace) -> None:
 
 
 def _time(nodes: Any, rows: Any, durations: Durations) -> None:
-    """Give nodes the durations that a compute model found; those that take none complete in place."""
+    """Set the durations of nodes by a compute model; those without duration complete in place."""
     instant = durations.treatment == Treatment.INSTANT
     nodes["action"][rows] = np.where(instant, Action.INSTANT, Action.DELAY)
     nodes["duration_ns"][rows] = durations.ns
@@ -241,7 +239,7 @@ def _lower_communication(nodes: Any, stack: Stack) -> None:
 
 
 def _replayed_broadcasts(trace: Trace, system: System) -> Any:
-    """Broadcasts that only take the time the trace records, as in the reference."""
+    """Return the broadcasts that only take their recorded time, as in the reference."""
     broadcast = (trace.kind == NodeKind.COLL) & (trace.comm_type == CollectiveKind.BROADCAST)
     return broadcast & (not system.behaviour.corrects(Correction.SIMULATED_BROADCAST))
 
@@ -256,7 +254,7 @@ def _lower_memory(nodes: Any, trace: Trace, memory: MemoryModel | None) -> None:
 
 
 def _check_attributes(trace: Trace, rules: NodeRules, lacking: Mapping[str, Any], place: str) -> None:
-    """Refuse nodes that lack what their type needs; the first offending node is named.
+    """Refuse nodes that lack what their type needs; the first faulty node is named.
 
     A kernel that the compute model cannot time is replayed if its duration is recorded.
     """
@@ -276,7 +274,7 @@ def _check_attributes(trace: Trace, rules: NodeRules, lacking: Mapping[str, Any]
             memory,
             trace,
             place,
-            "is a remote-memory request, and the machine has no remote memory",
+            "is a remote-memory request, but the machine has no remote memory",
             'describe one with --memory ("memory-type": "MEMORY_POOL", …)',
         )
 
@@ -300,7 +298,7 @@ class _TemplateBlock(NamedTuple):
 
 
 class TemplateTables:
-    """Collects node tables: first those of the workload's templates, in their order, then any others."""
+    """The node tables: first those of the workload's templates, in their order, then any others."""
 
     def __init__(self, workload_templates: int, lanes: int) -> None:
         self._workload_templates, self._lanes = workload_templates, lanes
@@ -308,18 +306,18 @@ class TemplateTables:
         self._others: list[_TemplateBlock] = []
 
     def put(self, nodes: Any, stack: Stack) -> None:
-        """The next of the workload's templates, whose nodes are lowered."""
+        """Append the next of the workload's templates, whose nodes are lowered."""
         self._parts.append(
             _TemplateBlock(np.diff(stack.first), nodes, _attach_children(nodes, stack.trace, stack))
         )
 
     def add(self, nodes: Any, trace: Trace) -> int:
-        """Add another template; returns its number."""
+        """Add another template; return its number."""
         self._others.append(_TemplateBlock(np.array([len(trace)]), nodes, _attach_children(nodes, trace)))
         return self._workload_templates + len(self._others) - 1
 
     def finish(self) -> tuple[Any, Any, Any, Any]:
-        """(template table, where lanes begin in each, node table, children)."""
+        """Return the template table, where lanes begin in each, the node table, and the children."""
         parts = [*self._parts, *self._others]
         sizes = np.concatenate([part.sizes for part in parts])
         templates = records.table(records.TEMPLATE, len(sizes))
@@ -336,7 +334,7 @@ class TemplateTables:
 
 
 def _attach_children(nodes: Any, trace: Trace, stack: Stack | None = None) -> Any:
-    """Fill indegree and the children columns; returns the children, grouped by parent.
+    """Fill the indegree and the children columns; return the children, grouped by parent.
 
     Children are rows of their own template, where there are several.
     """

@@ -1,11 +1,9 @@
-"""From one collective to chunks and phases: how much goes when over which dimension.
+"""The chunks and phases of a collective: how many bytes go over which dimension.
 
 Pure functions of a collective's type and size and of the dimensions that take part. The reference rounds
-twice: chunks all have the full chunk size, so the bytes moved are at least the bytes asked for, and the
-bytes of a phase are divided among its members without a rest, so some may get lost. `split_exactly` and
+twice: chunks all have the full chunk size, so the bytes moved are at least the bytes requested, and the bytes
+of a phase are divided among its members without a rest, so some may get lost. `split_exactly` and
 `Part.whole_pieces` correct this.
-
-Not here: in which order chunks visit the dimensions (`dimension_order`), and the algorithms.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from et_sim.plan.records import QueueCursor
 
 
 class PhasePart(Struct, frozen=True):
-    """A dimension that takes part: which one, and how many members its groups have."""
+    """A dimension that takes part, and the number of members of its groups."""
 
     dimension: int
     members: int
@@ -40,17 +38,17 @@ class PhaseStep(Struct, frozen=True):
 
 
 class Rules(Struct, frozen=True):
-    """How the phases of a chunk are made."""
+    """The rules by which the phases of a chunk are made."""
 
     plan: AllReducePlan
     all_queues: bool = False  # an all-reduce over one dimension takes turns over all of its queues
     inward: QueueCursor = QueueCursor.FIRST  # how the phases of an all-reduce take queues
     outward: QueueCursor = QueueCursor.LAST
-    everywhere: bool = False  # an all-reduce scatters and gathers in every dimension, the last one, too
+    everywhere: bool = False  # an all-reduce scatters and gathers in the last dimension, too
 
 
 class Chunks(NamedTuple):
-    """So many chunks of equal size."""
+    """A number of chunks of equal size."""
 
     number: int
     size: int
@@ -59,8 +57,8 @@ class Chunks(NamedTuple):
 def split_into_chunks(operation: Operation, size: int, splits: int, ranks: int) -> list[Chunks]:
     """Return the chunks of a collective as the reference cuts them.
 
-    A chunk holds at least one byte for every rank of the system, so small collectives grow; an
-    all-gather and what goes over a tree are exempt, and their chunks hold at least one byte.
+    A chunk holds at least one byte for every rank of the system, so small collectives grow. All-gathers and
+    collectives over a tree are exempt: their chunks hold at least one byte.
     """
     chunk = size // splits
     exempt = operation is Operation.ALL_GATHER or operation in OVER_A_TREE
@@ -80,9 +78,7 @@ def split_exactly(size: int, splits: int) -> list[Chunks]:
 
 
 def split_whole(size: int, splits: int) -> list[Chunks]:
-    """Return the chunks as ASTRA-sim 1.0 cuts them: all of full size but the last, which holds what is
-    left.
-    """
+    """Return the chunks as ASTRA-sim 1.0 cuts them: the last one holds the remainder."""
     if size == 0:
         return []
     chunk = max(size // splits, 1)
@@ -91,7 +87,7 @@ def split_whole(size: int, splits: int) -> list[Chunks]:
 
 
 def bytes_to_cut(size: int, splits: int, runs: Sequence[Chunks]) -> int:
-    """How many bytes the chunks hold if the last one need not be full: the size, unless it was raised."""
+    """Return the bytes of all chunks without padding: the size, unless it was raised."""
     is_raised = runs[0].size > size // splits
     return sum(run.number * run.size for run in runs) if is_raised else size
 
@@ -109,7 +105,7 @@ def plan_phases(operation: Operation, size: int, order: Sequence[PhasePart], rul
 
 
 def _inward_and_outward(size: int, order: Sequence[PhasePart], rules: Rules) -> list[PhaseStep]:
-    """Reduce-scatter inwards, all-reduce on the last dimension, all-gather outwards.
+    """Return reduce-scatters inwards, an all-reduce on the last dimension, and all-gathers outwards.
 
     Where pieces were rounded up, a gather ends with no more bytes than its scatter began with.
     """
@@ -130,7 +126,7 @@ def _inward_and_outward(size: int, order: Sequence[PhasePart], rules: Rules) -> 
 
 
 def _output(operation: Operation, size: int, part: PhasePart) -> int:
-    """What a member holds after a phase."""
+    """Return the bytes that a member holds after a phase."""
     if part.keeps_size:
         return size
     if operation is Operation.REDUCE_SCATTER:

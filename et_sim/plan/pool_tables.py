@@ -1,8 +1,6 @@
-"""The stages of a memory pool as tables, and requests to it: which way each goes, and who makes it together.
+"""The stages of a memory pool as tables, and requests to it: their ways, and the groups that make them.
 
-Members of a group that make a request together must all ask for the same.
-
-Not here: what a stage costs (`et_sim.engine.nodes.pool`).
+Members of a group that make a request together must all give the same size, tier and direction.
 """
 
 from __future__ import annotations
@@ -34,29 +32,29 @@ COLLECTIVES = {
 
 WAY = record(("hop_first", "i4"), ("hops", "i4"), ("chunk", "i8"))  # to a tier, or from it
 HOP = record(  # a stage on a way
-    ("link", "i4"),  # what stands for the stage where a class of links may stand
+    ("link", "i4"),  # link number of the stage for classes of links
     ("unit_first", "i4"),
     ("npus_per_unit", "i4"),
     ("is_occupied", "u1"),  # during the latency
     ("latency_ns", "i8"),
-    ("bytes_per_ns", "f8"),  # what is there for one transfer at a time
+    ("bytes_per_ns", "f8"),  # of one transfer at a time
 )
 JOINT = record(("members", "i4"))  # a request of a group
 
 
 class PoolUnits(Struct, frozen=True, eq=False):
-    """Who the units of all stages are, for people."""
+    """The units of all stages, for reports."""
 
     stages: tuple[str, ...]
     stage: Any  # per unit
     names: tuple[str, ...]
     bytes_per_ns: Any  # the higher of both directions
-    npu: Any  # whose own it is; -1: several share it
-    are_shared: bool = False  # fairly, by all transfers that pass them
+    npu: Any  # that owns the unit; -1: several share it
+    are_shared: bool = False  # by all transfers that pass them, each with a fair share
 
 
 class PoolTables(Struct, frozen=True):
-    """What the plan has of a pool."""
+    """The tables of a pool in a plan."""
 
     ways: Any
     hops: Any
@@ -64,7 +62,7 @@ class PoolTables(Struct, frozen=True):
 
 
 def pool_tables(pool: MemoryPool | None, ranks: int, switch_classes: int) -> PoolTables:
-    """Ways in the order of tiers, loads before stores; empty without a pool."""
+    """Return the ways in the order of tiers, loads before stores; empty tables without a pool."""
     if pool is None:
         return PoolTables(
             table(WAY, 0),
@@ -80,7 +78,7 @@ def pool_tables(pool: MemoryPool | None, ranks: int, switch_classes: int) -> Poo
         way.hop_first, way.hops, way.chunk = at, len(stages), pool.chunk_bytes
         for number in stages if stores else stages[::-1]:
             stage, hop = pool.stages[number], hops[at]
-            hop.link = -2 - switch_classes - number  # behind the sorts of switches that reduce
+            hop.link = -2 - switch_classes - number  # behind the classes of switches that reduce
             hop.unit_first = first[number, int(stores)]
             hop.npus_per_unit = max(ranks // stage.count, 1)
             hop.latency_ns, hop.is_occupied = int(stage.latency_ns), stage.is_occupied
@@ -90,7 +88,7 @@ def pool_tables(pool: MemoryPool | None, ranks: int, switch_classes: int) -> Poo
 
 
 def _units(pool: MemoryPool, ranks: int) -> tuple[Any, PoolUnits]:
-    """Where the units of each stage begin, by direction; several units of one NPU are one row."""
+    """Return where the units of each stage begin, by direction; several units of one NPU are one row."""
     first = np.zeros((len(pool.stages), 2), np.int64)
     names: list[str] = []
     of_stage: list[int] = []
@@ -124,7 +122,7 @@ class JointRequests:
     """Requests that members of groups make together, in the order of their programs."""
 
     def __init__(self, groups: GroupTable, *, communicates: bool) -> None:
-        self._groups, self._communicates = groups, communicates  # if not, each member asks for itself
+        self._groups, self._communicates = groups, communicates  # if not, each member makes its own request
         self._most: dict[str, int] = {}  # of any member, by canonical name of the group
 
     @property
@@ -141,12 +139,13 @@ class JointRequests:
         used: list[list[str]],
         places: Sequence[str],
     ) -> None:
-        """Point the requests of templates at their ways, and those of groups at these.
+        """Set the ways of the requests of templates, and number those of groups.
 
-        Of each template: the lowest rank that runs it, the groups that it uses, and its place.
+        `lowest`, `used` and `places` hold, of each template, the lowest rank that runs it, its groups and its
+        place.
         """
-        asks = unique(stack.of_row[nodes["action"] == Action.MEMORY]).tolist()
-        for at in asks:
+        templates = unique(stack.of_row[nodes["action"] == Action.MEMORY]).tolist()
+        for at in templates:
             rows = stack.rows(at)
             self._lower(nodes[rows], stack.traces[at], int(lowest[at]), pool, used[at], places[at])
 
@@ -189,7 +188,7 @@ class JointRequests:
             self._most[group] = max(self._most.get(group, 0), count)
 
     def tables(self) -> tuple[Any, Any]:
-        """(joint requests, where those of each group begin)."""
+        """Return the joint requests, and where those of each group begin."""
         counts = np.array([self._most.get(name, 0) for name in self._groups.canonical_names], np.int64)
         sizes = np.array([len(self._groups.members(row)) for row in range(len(self._groups))], np.int64)
         joint = table(JOINT, int(counts.sum()))
@@ -198,10 +197,10 @@ class JointRequests:
 
 
 def _refuse_without_pool(trace: Trace, rows: Any, place: str) -> None:
-    """Refuse what only pools know."""
+    """Refuse attributes that only pools support."""
     for attribute, fault in (
-        ("comm_type", "is a request of a group, and this memory has no switches"),
-        ("memory_tier", "names a tier, and this memory has none"),
+        ("comm_type", "is a request of a group, but this memory has no switches"),
+        ("memory_tier", "names a tier, but this memory has none"),
     ):
         remedy = f'take "memory-type": "HIERARCHICAL_POOL", or leave {attribute} out'
         _refuse_first(rows[trace.has(attribute, rows)], trace, place, fault, remedy)
@@ -211,9 +210,9 @@ def _refuse_other_collectives(trace: Trace, rows: Any, place: str) -> None:
     """Refuse all but gathered loads and reduced stores."""
     for kind, collective in COLLECTIVES.items():
         wrong = rows[(trace.kind[rows] == kind) & (trace.comm_type[rows] != collective)]
-        fault = "asks for a collective that memory does not do on the way"
+        fault = "has a collective that the memory does not support"
         remedy = (
-            f"loads know comm_type {int(CollectiveKind.ALL_GATHER)} (all-gather), stores "
+            f"loads support comm_type {int(CollectiveKind.ALL_GATHER)} (all-gather), stores "
             f"{int(CollectiveKind.REDUCE_SCATTER)} (reduce-scatter)"
         )
         _refuse_first(wrong, trace, place, fault, remedy)
@@ -224,11 +223,11 @@ def _refuse_first(rows: Any, trace: Trace, place: str, fault: str, remedy: str) 
         raise TraceError(f"{trace.describe(int(rows[0]))} {fault}", place=place, remedy=remedy)
 
 
-NOBODY = -1
+NO_ACTOR = -1
 
 
-class Asked(Struct, frozen=True, eq=False):
-    """What the first member that was looked at asks for, a row for each request of a group."""
+class FirstRequests(Struct, frozen=True, eq=False):
+    """The request of the first member, a row for each request of a group."""
 
     actor: Any
     bytes: Any
@@ -240,20 +239,20 @@ def refuse_unequal_requests(plan: Any, tiers: tuple[str, ...]) -> None:
     rows = len(plan.joint_requests)
     if not rows:
         return
-    asked = Asked(np.full(rows, NOBODY), np.zeros(rows, np.int64), np.zeros(rows, np.int64))
+    requested = FirstRequests(np.full(rows, NO_ACTOR), np.zeros(rows, np.int64), np.zeros(rows, np.int64))
     for actor in range(len(plan.actors)):
         joints, size, way = _requests_of(plan, actor)
-        is_first = asked.actor[joints] == NOBODY
-        wrong = ~is_first & ((asked.bytes[joints] != size) | (asked.way[joints] != way))
+        is_first = requested.actor[joints] == NO_ACTOR
+        wrong = ~is_first & ((requested.bytes[joints] != size) | (requested.way[joints] != way))
         if wrong.any():
             at = int(np.flatnonzero(wrong)[0])
-            _refuse(plan, tiers, asked, int(joints[at]), actor, int(size[at]), int(way[at]))
+            _refuse(plan, tiers, requested, int(joints[at]), actor, int(size[at]), int(way[at]))
         new = joints[is_first]
-        asked.actor[new], asked.bytes[new], asked.way[new] = actor, size[is_first], way[is_first]
+        requested.actor[new], requested.bytes[new], requested.way[new] = actor, size[is_first], way[is_first]
 
 
 def _requests_of(plan: Any, actor: int) -> tuple[Any, Any, Any]:
-    """(row, bytes, way) of all requests that an actor makes with others."""
+    """Return row, bytes and way of all requests that an actor makes with others."""
     template = plan.templates[plan.actors["template"][actor]]
     nodes = plan.nodes[template["node_first"] : template["node_first"] + template["nodes"]]
     nodes = nodes[(nodes["action"] == Action.MEMORY) & (nodes["member"] != ALONE)]
@@ -263,19 +262,19 @@ def _requests_of(plan: Any, actor: int) -> tuple[Any, Any, Any]:
 
 
 def _refuse(
-    plan: Any, tiers: tuple[str, ...], asked: Asked, joint: int, actor: int, size: int, way: int
+    plan: Any, tiers: tuple[str, ...], requested: FirstRequests, joint: int, actor: int, size: int, way: int
 ) -> None:
     group = int(np.searchsorted(plan.first_joint, joint, side="right")) - 1
     number = joint - int(plan.first_joint[group]) + 1
-    first = int(asked.actor[joint])
-    first_request = _described(tiers, int(asked.bytes[joint]), int(asked.way[joint]))
+    first = int(requested.actor[joint])
+    first_request = _described(tiers, int(requested.bytes[joint]), int(requested.way[joint]))
     other = _described(tiers, size, way)
     ranks = plan.actors["rank"]
     raise TraceError(
         f"request {number} of communicator group {plan.group_names[group] or 'all'} to the memory: rank "
-        f"{int(ranks[first])} {first_request}, and rank {int(ranks[actor])} {other}",
+        f"{int(ranks[first])} {first_request}, but rank {int(ranks[actor])} {other}",
         place="workload",
-        remedy="have all members ask for the same, in the same order of node ids",
+        remedy="give all members the same requests, in the same order of node ids",
     )
 
 

@@ -1,7 +1,4 @@
-"""The programs of a workload's phases, each once: a program's row by what it is, and the tables of all.
-
-Not here: which phases there are (`collective_lowering`).
-"""
+"""The programs of a workload's phases, each stored once: their rows by key, and the tables of all."""
 
 from __future__ import annotations
 
@@ -35,7 +32,7 @@ ABSENT = -1
 
 
 class CustomProgram(Struct, frozen=True):
-    """A program from files; what its members run begins at row `first_member` of the custom table."""
+    """A program from files; the rows of its members begin at `first_member` of the custom table."""
 
     members: int
     first_member: int
@@ -45,7 +42,7 @@ Program = StepProgram | TreeProgram | InNetworkProgram | CustomProgram
 
 
 def program_tables(programs: Sequence[tuple[Program, int]], local_mem_bw: float) -> dict[str, Any]:
-    """The tables of programs, each with the dimension it runs along, by their names in the plan."""
+    """Return the tables of programs by their names in the plan; each program has a dimension."""
     rows = records.table(records.PROGRAM, len(programs))
     steps, trees, transfers = _Column(records.STEP), _Column(records.TREE), _Column(records.TRANSFER)
     rows["window"] = records.NO_LIMIT
@@ -75,7 +72,7 @@ class _Column:
         self._rows = 0
 
     def add(self, block: Any) -> int:
-        """Append a block; returns where it begins."""
+        """Append a block; return where it begins."""
         self._blocks.append(block)
         self._rows += len(block)
         return self._rows - len(block)
@@ -127,7 +124,7 @@ def _fill_in_network(row: Any, program: InNetworkProgram, trees: _Column) -> Non
     places["up_bytes"] = program.up_fixed + program.up_each
     places["down_bytes"] = program.down_fixed + program.down_each
     row.goes_up = row.goes_down = True
-    row.sends = 2  # what it sends, and what the switch sends it
+    row.sends = 2  # a member sends one message and receives one
     if program.root is not None:
         is_root = np.arange(program.members) == program.root
         places["up_bytes"][~is_root] = places["down_bytes"][is_root] = 0
@@ -158,7 +155,7 @@ def _steps(program: StepProgram) -> Any:
 
 
 def _marked(reduces: Any) -> Any:
-    """Where there will be a reduction (0), and where not."""
+    """Return 0 where there will be a reduction, and `NO_REDUCTION` elsewhere."""
     return np.where(reduces, 0, records.NO_REDUCTION)
 
 
@@ -179,31 +176,31 @@ SEVERAL = -1  # dimensions
 
 
 class OwnSizes(NamedTuple):
-    """Who sends what along a line, where every pair has bytes of its own: rank x distance."""
+    """The bytes that ranks send along a line, where every pair has its own: rank x distance."""
 
     to_ahead: Any
     ahead: Any
 
     @property
     def key(self) -> bytes:
-        """Equal for equal sizes between equal ranks."""
+        """Return a key that is equal for equal sizes between equal ranks."""
         return bytes(self.to_ahead.tobytes() + self.ahead.tobytes())
 
 
 class ProgramKey(Struct, frozen=True):
-    """What a program is."""
+    """The properties that distinguish programs."""
 
-    axis: int  # NO_AXIS: that of a group
+    axis: int  # NO_AXIS: the axis of a group
     members: int
     algorithm: Algorithm
     operation: Operation
     size: int
     root: int = 0  # position
-    own: int = -1  # sizes of its own that it has; -1: it has none
+    own: int = -1  # number of its own sizes; -1: none
 
 
 class ProgramRows:
-    """Builds programs; `row` returns where one is, `tables` the finished arrays."""
+    """The programs while they are collected; `row` returns a program's row, `tables` the finished arrays."""
 
     def __init__(self, axes: Axes, fixes: CostFixes) -> None:
         self._axes, self._fixes = axes, fixes
@@ -223,7 +220,7 @@ class ProgramRows:
         return len(self._programs) - 1
 
     def row(self, key: ProgramKey, sizes: OwnSizes | None = None) -> int:
-        """That of a program, which is new or known."""
+        """Return the row of a program, which is added if it is new."""
         if sizes is not None:
             key = replace(key, own=self._own_numbers.setdefault(sizes.key, len(self._own_numbers)))
         if key not in self._rows:
@@ -265,7 +262,7 @@ class ProgramRows:
             program = uneven_exchange(key.algorithm, *sizes, subgroup=subgroup, fixes=self._fixes)
         if self._axes.is_ring(key.axis):
             assert isinstance(program, StepProgram)
-            program = replace(program, peer=Peer.AHEAD)  # the other way round is a ring of its own
+            program = replace(program, peer=Peer.AHEAD)  # the opposite direction is a ring of its own
         return program
 
     @property
@@ -284,6 +281,6 @@ def check_bytes(operation: Operation, most: int) -> None:
     """Refuse a phase whose bytes cannot be counted."""
     if most > MOST_BYTES:
         raise MachineError(
-            f"a phase of {operation.name.lower()} would hold {most} bytes per rank, more than {MOST_BYTES}",
+            f"a phase of {operation.name.lower()} would hold {most} bytes per rank, above {MOST_BYTES}",
             remedy="correct comm_size, which is in bytes",
         )

@@ -1,10 +1,8 @@
-"""The plan: flat integer tables that say exactly what must happen, and nothing about when.
+"""The plan: flat integer tables of everything that must happen, without times at which it happens.
 
-Every table is a record array; columns named `*_first` point into another table. Nodes belong to
-templates, which any number of actors share; whatever depends on *which* rank runs a template
-(channels of its sends and receives, the groups it is a member of) hangs off the actor.
-
-Not here: how tables are made (`lowering`, `collective_lowering`, `channels`), or the state of a run.
+Every table is a record array; columns named `*_first` point into another table. Nodes belong to templates,
+which any number of actors share; whatever depends on *which* rank runs a template (channels of its sends and
+receives, the groups it is a member of) is stored with the actor.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ from et_sim.trace.tensors import TensorUses
 
 
 class Action(IntEnum):
-    """What issuing a node does."""
+    """The effect of issuing a node."""
 
     INSTANT = 0  # completes in place
     DELAY = 1  # completes after `duration_ns`
@@ -40,11 +38,11 @@ class Action(IntEnum):
 
 
 class Lane(IntEnum):
-    """What a node occupies from issue to completion; all but the unlimited lanes hold one node.
+    """The resource that a node occupies from issue to completion; all limited lanes hold one node.
 
     All but the first four are in use only with the correction CONCURRENT_COMMUNICATION, without which their
     nodes take turns in COMMUNICATION, and by nodes that are marked as concurrent in their trace. Streams of
-    the machine are lanes behind these, and hold as many nodes as they say.
+    the machine are lanes behind these, with limits of their own.
     """
 
     CPU = 0
@@ -56,19 +54,19 @@ class Lane(IntEnum):
     COLLECTIVE = 6  # unlimited: simulated collectives are limited by their queues; and requests of groups
     FREE_CPU = 7  # unlimited: concurrent nodes
     FREE_COMPUTE = 8  # unlimited
-    FREE_SEND = 9  # unlimited: sends of a collective library, which hold each other up only between two ranks
+    FREE_SEND = 9  # unlimited: sends of a collective library; only those between the same ranks wait
 
 
 LANES = len(Lane)
-SHARED_LANES = int(Lane.SEND)  # so many are in use where all communication shares a lane
+SHARED_LANES = int(Lane.SEND)  # the lanes in use where all communication shares one
 UNLIMITED_LANES = (Lane.RECEIVE, Lane.COLLECTIVE, Lane.FREE_CPU, Lane.FREE_COMPUTE, Lane.FREE_SEND)
 UNLIMITED = 2**31 - 1  # nodes that such a lane holds
-FIRST_FACTOR = 1  # below 0: so much it slows others by; 0: neither slows others nor is slowed
+FIRST_FACTOR = 1  # below 0: slows others by that much; 0: neither slows others nor is slowed
 NO_AXIS = -1
-# Where the ranks of an axis are: `members_first` of an axis that is no list of ranks.
+# Values of `members_first` for an axis that is no list of ranks.
 IN_SYSTEM, IN_GROUP = -1, -2  # the stride counts ranks, or places in the group
 NO_ORDER = -1
-REQUEST_BYTES = 8192  # of the message that asks for another, with rendezvous
+REQUEST_BYTES = 8192  # of a rendezvous request
 LINE_BYTES = 64  # of the cache
 MAPPED_BYTES, HUGE_BYTES = 1 << 18, 1 << 23  # of an array that gets pages of its own, and large ones
 NO_REDUCTION = -1  # differs from a reduction that takes no time
@@ -76,7 +74,7 @@ NO_LIMIT = -1
 
 
 class QueueCursor(IntEnum):
-    """Which of an actor's round-robin cursors picks the queue of a phase."""
+    """An actor's round-robin cursor, which picks the queue of a phase."""
 
     NEXT = 0  # over all queues; the upper half runs anticlockwise
     FIRST = 1  # over the lower half, clockwise
@@ -85,13 +83,13 @@ class QueueCursor(IntEnum):
 
 
 class WaitingOrder(IntEnum):
-    """In which order chunks wait in a queue for a reduce-scatter or an all-gather."""
+    """The order in which chunks wait in a queue for a reduce-scatter or an all-gather."""
 
     PRIORITY = 0
     ALTERNATING = 1  # reduce-scatters and all-gathers in turn
     SMALLEST_FIRST = 2
     FEWEST_PHASES_FIRST = 3
-    SMALLEST_INPUT_FIRST = 4  # as SMALLEST_FIRST in ASTRA-sim 1.0: whatever it grows to, and whatever is left
+    SMALLEST_INPUT_FIRST = 4  # SMALLEST_FIRST of ASTRA-sim 1.0: by input, not by output or rest
 
 
 def record(*fields: tuple[str, str | np.dtype[Any]]) -> np.dtype[Any]:
@@ -100,12 +98,12 @@ def record(*fields: tuple[str, str | np.dtype[Any]]) -> np.dtype[Any]:
 
 
 def lines(*fields: tuple[str, str | np.dtype[Any]]) -> np.dtype[Any]:
-    """Return the same, as long as a number of lines of the cache."""
+    """Return an aligned record type whose size is a multiple of a cache line."""
     short: Any = record(*fields)
     formats, offsets = zip(*(short.fields[name][:2] for name in short.names), strict=True)
     size = -(-short.itemsize // LINE_BYTES) * LINE_BYTES
-    told: Any = {"names": short.names, "formats": formats, "offsets": offsets, "itemsize": size}
-    return np.dtype(told, align=True)
+    layout: Any = {"names": short.names, "formats": formats, "offsets": offsets, "itemsize": size}
+    return np.dtype(layout, align=True)
 
 
 NODE = record(
@@ -118,15 +116,15 @@ NODE = record(
     ("detail", "i4"),  # COLLECTIVE: row of `collectives`; SEND, RECEIVE: index among the template's own;
     # MEMORY, to a pool: row of `memory_ways`
     ("member", "i4"),  # COLLECTIVE, MEMORY of a group: index among the actor's groups
-    ("occurrence", "i4"),  # COLLECTIVE: how many with the same group and detail precede it in the program
+    ("occurrence", "i4"),  # COLLECTIVE: number of earlier ones with the same group and detail
     ("children_first", "i8"),
     ("duration_ns", "i8"),
     ("bytes", "i8"),
 )
 SLOWDOWN = record(  # units of work that are done in a nanosecond
     ("alone", "i8"),
-    ("beside", "i8"),  # communication of the same rank, whatever it is
-    ("each", "i8"),  # fewer for each of what communication holds, but not below that; 0: as few at once
+    ("beside", "i8"),  # while its rank communicates
+    ("each", "i8"),  # less for each unit that communication holds, but not below `beside`; 0: no change
 )
 TEMPLATE = record(
     ("node_first", "i8"),
@@ -134,7 +132,7 @@ TEMPLATE = record(
 )
 ACTOR = record(
     ("template", "i4"),
-    ("rank", "i4"),  # the rank it stands for; with folding, one representative
+    ("rank", "i4"),  # its rank; with folding, one representative
     ("node_first", "i8"),  # where its nodes' state begins
     ("channel_first", "i8"),
     ("first_member", "i8"),
@@ -146,7 +144,7 @@ CHANNEL = record(
     ("target", "i4"),
     ("tag", "i8"),
     ("bytes", "i8"),
-    ("handshake", "i4"),  # where sends wait: (source, target, tag); with finite buffers (source, target)
+    ("handshake", "i4"),  # key by which sends wait: (source, target, tag), or the first two
     ("room", "i8"),  # bytes that may be sent between these ranks before receives are posted, or NO_LIMIT
     ("copy_ns", "i8"),  # of a message that waited in a buffer
 )
@@ -155,7 +153,7 @@ COLLECTIVE = record(
     ("phases", "i4"),  # of every chunk
     ("chunks", "i4"),
     ("chunk_plan_first", "i4"),
-    ("rotations", "i4"),  # how many lists of phases a chunk plan has, which chunks take in turn
+    ("rotations", "i4"),  # number of lists of phases of a chunk plan, which chunks take in turn
     ("priority", "i8"),  # comm_priority of the node, for the EXPLICIT policy
     ("first_sequence", "i8"),  # of the first one of every program, with MATCH_BY_PROGRAM
 )
@@ -165,12 +163,12 @@ CHUNK_PLAN = record(  # chunks of a collective that have the same phases, in a r
 )
 PHASE = record(
     ("program", "i4"),
-    ("axis", "i4"),  # NO_AXIS: that of the group it runs in
+    ("axis", "i4"),  # NO_AXIS: the axis of the group it runs in
     ("dimension", "i4"),
-    ("queues", "i4"),  # which set of its member's queues it uses: a dimension's, or that of a ring of its own
+    ("queues", "i4"),  # its set of queues at its member: a dimension's, or that of a ring of its own
     ("cursor", "u1"),
     ("operation", "u1"),
-    ("bytes", "i8"),  # per member, before or after it: whichever is more
+    ("bytes", "i8"),  # per member, before or after it: the larger one
 )
 PROGRAM = record(
     ("members", "i4"),
@@ -181,14 +179,14 @@ PROGRAM = record(
     ("tree_first", "i4"),  # into `trees`, where the program is a tree; -1: it has steps
     ("custom_first", "i4"),  # into `customs`, where the program is a custom one; -1: it is not
     ("pairs", "u1"),  # 1: peers by pairing, 0: by shifting
-    ("paced", "u1"),  # 1: what transfers take is a library's pace, not a reduction
-    ("turns", "u1"),  # 1: the other way round in queues that run anticlockwise
+    ("paced", "u1"),  # 1: the time of a transfer is a library's pace, not a reduction
+    ("turns", "u1"),  # 1: runs in reverse in queues that run anticlockwise
     ("goes_up", "u1"),  # trees: towards the root, from it, or both
     ("goes_down", "u1"),
-    ("trees", "u1"),  # how many there are, for the phases of an actor to use in turn
-    ("in_network", "u1"),  # 1: by switches; its place in `trees` says what a member sends and gets
+    ("trees", "u1"),  # number of trees, which phases of an actor use in turn
+    ("in_network", "u1"),  # 1: by switches; its place in `trees` has the bytes that a member sends and gets
     ("joins", "u1"),  # in the network: switches wait for all that is below them
-    ("up_fixed", "i8"),  # in the network: bytes of so many members below a switch, and of each of them
+    ("up_fixed", "i8"),  # in the network: fixed bytes, and bytes for each member below a switch
     ("up_each", "i8"),
     ("down_fixed", "i8"),
     ("down_each", "i8"),
@@ -196,7 +194,7 @@ PROGRAM = record(
     ("step_period", "i4"),
     ("transfer_period", "i4"),
     ("window", "i4"),  # steps that a member may be ahead of the one it sends to; NO_LIMIT: any number
-    ("own_steps", "i4"),  # so many blocks of a period, for each member two: clockwise, anticlockwise; 0: none
+    ("own_steps", "i4"),  # blocks of a period, two for each member (clockwise, anticlockwise); 0: none
     ("copy_ns", "i8"),  # of a message that waited in a buffer
     ("step_first", "i8"),
     ("transfer_first", "i8"),
@@ -225,14 +223,14 @@ TREE = record(  # a member's place in a tree
     ("right", "i4"),
     ("up_bytes", "i8"),  # of its message to its parent
     ("down_bytes", "i8"),  # of its parent's message to it; the root: what it begins with
-    ("up_reduction_ns", "i8"),  # what its message costs its parent; NO_REDUCTION: nothing
-    ("down_reduction_ns", "i8"),  # what its parent's message costs it
+    ("up_reduction_ns", "i8"),  # cost of its message at its parent; NO_REDUCTION: none
+    ("down_reduction_ns", "i8"),  # cost of its parent's message at the member
 )
 SWITCH = record(  # of a tree of switches that reduce
     ("endpoint", "i4"),  # of messages
-    ("server", "i4"),  # which switch of the network it is
-    ("sort", "i4"),  # of those with the same figures: a row of `switch_classes`
-    ("branch", "i4"),  # by which it hangs on the next one; -1: it is the root
+    ("server", "i4"),  # index of the switch in the network
+    ("sort", "i4"),  # row of `switch_classes`, shared by equal switches
+    ("branch", "i4"),  # to its parent; -1: it is the root
     ("first_branch", "i4"),
     ("branches", "i4"),
     ("members", "i4"),  # ranks below it
@@ -241,15 +239,15 @@ SWITCH = record(  # of a tree of switches that reduce
     ("bytes_per_ns", "f8"),
     ("latency_ns", "f8"),
 )
-BRANCH = record(  # what hangs on a switch
+BRANCH = record(  # a connection from a switch to a rank or switch below
     ("switch", "i4"),
     ("below", "i4"),  # another switch; -1: a rank
-    ("rank", "i4"),  # or one that hangs there as the actor's do
+    ("rank", "i4"),  # a rank that is connected as the actor's ranks are
     ("actor", "i4"),
     ("member", "i4"),  # of a group that does not span the system
     ("members", "i4"),  # ranks below it
 )
-CUSTOM = record(  # what one member of a group runs in a custom collective
+CUSTOM = record(  # the program of one member of a group in a custom collective
     ("template", "i4"),
     ("channel_first", "i8"),
 )
@@ -257,7 +255,7 @@ AXIS = record(
     ("members", "i4"),
     ("stride", "i4"),  # distance between neighbours, in ranks or in places of the group
     ("members_first", "i8"),  # into `group_ranks`; IN_SYSTEM, IN_GROUP: they follow from the stride
-    ("slot", "i4"),  # among what a member of a group has along axes: 0 for the group's own axis
+    ("slot", "i4"),  # index of the axis among those of a member's groups; 0: the group's own axis
     # Into `orders`, where the place at each position begins, then each place's position; -1: they are equal.
     ("order_first", "i8"),
     ("endpoint_ns", "i8"),
@@ -278,19 +276,19 @@ MEMBER = record(
 
 @quick_dataclass(frozen=True)
 class Version1Rules:
-    """What only runs of ASTRA-sim 1.0 do."""
+    """The rules of ASTRA-sim 1.0 that later versions do not have."""
 
     pairs_early: bool  # messages go on the calendar once their receives are posted
     starts_together: bool  # a chunk starts when all ranks have issued it, and all have the same program
-    arrivals_by_sender: bool  # of one time, those put on the calendar together; else as they came
-    top_priority: int  # a collective of at least this priority has it whatever the policy
+    arrivals_by_sender: bool  # of one time, arrivals are ordered by when they were scheduled
+    top_priority: int  # a collective of at least this priority overrides the policy
 
 
 class UsedGroup(Struct, frozen=True, eq=False):
     """A group that nodes name; there is one such object per canonical name."""
 
     name: str  # as in the input; "": the whole system
-    members: tuple[int, ...] | GroupRule  # as listed, or for each rank those that the rule says
+    members: tuple[int, ...] | GroupRule  # as listed, or a rule that gives each rank's members
 
 
 @quick_dataclass(frozen=True, eq=False)
@@ -305,9 +303,9 @@ class Plan:
     stream_policy: int  # +1: later collectives first, -1: earlier first, 0: by priority
     actor_of_rank: Any
     templates: Any
-    lane_first: Any  # per template and lane: how many of its nodes are in the lanes before
+    lane_first: Any  # per template and lane: the number of its nodes in earlier lanes
     lane_limits: Any  # per lane: nodes that it holds at a time
-    slowing: Any  # per node: how much it slows others (below 0), or from FIRST_FACTOR on a row of `slowdowns`
+    slowing: Any  # per node: by how much it slows others (below 0), or FIRST_FACTOR plus a row of `slowdowns`
     slowdowns: Any
     nodes: Any
     children: Any
@@ -323,10 +321,10 @@ class Plan:
     customs: Any
     switches: Any  # that reduce, tree by tree
     branches: Any
-    own_branches: Any  # by actor and axis of the system, then by member: where it hangs; -1: nowhere
+    own_branches: Any  # by actor and axis of the system, then by member: its branch; -1: none
     switch_endpoints: int  # of messages, besides the ranks
     switch_servers: int
-    switch_classes: tuple[str, ...]  # what those with the same figures are called
+    switch_classes: tuple[str, ...]  # names of the classes of equal switches
     transfers: Any
     bus: Any  # LogGP parameters of the shared memory bus; empty: there is none
     axes: Any
@@ -346,57 +344,55 @@ class Plan:
     joint_requests: Any  # to the pool, by groups
     first_joint: Any  # by group
     corrections: frozenset[Correction]
-    notices: tuple[Notice, ...]  # what was accepted, but somebody should know
+    notices: tuple[Notice, ...]  # inputs that were accepted with a remark
     is_folded: bool  # some actor stands for several ranks
-    link_classes: Any  # of each link that messages share: equal numbers, equal links; None: each its own
+    link_classes: Any  # class of each link that messages share: equal numbers, equal links; None: all differ
     version_1: Version1Rules
     latest: int  # the time that no run may pass, in units of time
-    # Not for the engine, but for whoever measures or explains what it did:
-    misplaced_programs: bool  # of custom collectives: they are not those of their ranks' places in the list
-    compute: ComputeModel  # by which kernels are timed
-    library_choices: tuple[str, ...]  # of each row of `collectives`; (): there is no library
-    library_nodes: tuple[int, ...]  # that its ranks are on, likewise; 0: the library does not do it
+    # Not used by the engine, only by reports:
+    misplaced_programs: bool  # custom collectives run programs of other places than in the list
+    compute: ComputeModel  # times kernels
+    library_choices: tuple[str, ...]  # of each row of `collectives`; (): no library
+    library_nodes: tuple[int, ...]  # number of nodes, likewise; 0: not a collective of the library
     stream_names: tuple[str, ...]  # of the lanes behind the others
     tensors: tuple[TensorUses, ...]  # per template of the workload; empty: memory is not tracked
-    used_groups: tuple[tuple[UsedGroup, ...], ...]  # per template of the workload: those that its nodes name
+    used_groups: tuple[tuple[UsedGroup, ...], ...]  # per template of the workload: the groups of its nodes
 
     @property
     def lanes(self) -> int:
-        """How many lanes are in use; these are the first ones."""
+        """Return the number of lanes in use, which are the first ones."""
         return max(SHARED_LANES, int(self.nodes["lane"].max(initial=0)) + 1)
 
     @property
     def most_collectives(self) -> int:
-        """Return collectives of the template that has most."""
+        """Return the number of collectives of the template that has most."""
         return most_of_a_template(self, self.nodes["action"] == Action.COLLECTIVE)
 
     @property
     def collectives_at_a_time(self) -> int:
-        """How many collectives a rank may have under way, by their lanes."""
+        """Return the number of collectives that a rank may have under way, by their lanes."""
         lanes = unique(self.nodes["lane"][self.nodes["action"] == Action.COLLECTIVE])
         return min(int(self.lane_limits[lanes].sum(dtype=np.int64)), UNLIMITED)
 
     @property
     def queue_sets(self) -> int:
-        """Return sets of queues that a member has at most: one for each dimension, and for rings of their
-        own.
-        """
+        """Return the most sets of queues of a member: one for each dimension, and others for own rings."""
         return max(self.dimensions, int(self.groups["queue_sets"].max(initial=0)))
 
     @property
     def queue_rows(self) -> int:
-        """Queues a dimension really has: if there is but one, the way out may have one of its own."""
+        """Return the number of queues of a dimension; a single queue may be two, one for each direction."""
         parts_ways = self.queues_per_dim == 1 and Correction.TWO_WAY_QUEUES in self.corrections
         return self.queues_per_dim + parts_ways
 
     @property
     def largest_custom(self) -> int:
-        """Return nodes of the largest program of a custom collective."""
+        """Return the number of nodes of the largest program of a custom collective."""
         return int(self.templates["nodes"][self.customs["template"]].max(initial=0))
 
     @property
     def largest_message(self) -> int:
-        """Return bytes of the largest message that the run may send."""
+        """Return the bytes of the largest message that the run may send."""
         sizes = [int(of["bytes"].max(initial=REQUEST_BYTES)) for of in (self.steps, self.channels)]
         sizes += [int(self.trees[way].max(initial=0)) for way in ("up_bytes", "down_bytes")]
         gathered = self.programs["up_each"] * self.programs["members"]
@@ -404,7 +400,7 @@ class Plan:
 
 
 def lane_limits(streams: tuple[int, ...] = ()) -> Any:
-    """How many nodes each lane holds at a time; `streams`: those of the machine's own."""
+    """Return the number of nodes that each lane holds at a time; `streams` are those of the machine."""
     limits = [UNLIMITED if lane in UNLIMITED_LANES else 1 for lane in Lane]
     return np.array([*limits, *streams], np.int32)
 
@@ -422,7 +418,7 @@ def table(dtype: np.dtype[Any], rows: int) -> Any:
 
 
 def zeros(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-    """Return an array that begins where a line of the cache does; a large one has pages of its own."""
+    """Return an array that begins at a cache line; a large one has pages of its own."""
     size = math.prod(shape) * dtype.itemsize
     if size >= MAPPED_BYTES:
         return np.frombuffer(_pages(size), dtype).reshape(shape)
@@ -432,20 +428,20 @@ def zeros(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
 
 
 def _pages(size: int) -> mmap.mmap:
-    """Zeroed memory of which only what is written to is taken, from the system, and given back to it."""
+    """Return zeroed memory from the system, which is only occupied once written, and freed separately."""
     is_private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
     try:
         pages = mmap.mmap(-1, size, **is_private)
     except OSError as error:
         raise MemoryError(f"Unable to allocate {size / (1 << 20):,.0f} MiB") from error
     if size >= HUGE_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
-        with suppress(OSError):  # this system has none
+        with suppress(OSError):  # not supported by this system
             pages.madvise(mmap.MADV_HUGEPAGE)
     return pages
 
 
 def filled(dtype: np.dtype[Any], rows: Sequence[tuple[Any, ...]]) -> Any:
-    """Return a record array of rows that are there one by one."""
+    """Return a record array with the given rows."""
     made = table(dtype, len(rows))
     for row, values in enumerate(rows):
         made[row] = values
@@ -453,7 +449,7 @@ def filled(dtype: np.dtype[Any], rows: Sequence[tuple[Any, ...]]) -> Any:
 
 
 def equal_rows(first: Any, second: Any) -> Any:
-    """Which rows of two record arrays of one length are the same, field by field.
+    """Return which rows of two record arrays of one length are equal, field by field.
 
     NumPy's own comparison of whole records does not survive Ctrl-C: a segmentation fault, or another error.
     """
@@ -461,7 +457,7 @@ def equal_rows(first: Any, second: Any) -> Any:
 
 
 def in_order_of_first(values: Any) -> tuple[Any, Any]:
-    """(where each distinct value first occurs, ascending; for every value its number in this order)."""
+    """Return where each distinct value first occurs, ascending, and the number of every value there."""
     _, first, number = np.unique(values, return_index=True, return_inverse=True)
     order = np.argsort(first)
     place = np.empty(len(order), np.int64)

@@ -1,4 +1,4 @@
-"""How many bytes of sends a collective library's buffers hold before the receives are posted."""
+"""The bytes of sends that a collective library's buffers hold before the receives are posted."""
 
 from __future__ import annotations
 

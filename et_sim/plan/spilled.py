@@ -1,12 +1,10 @@
 """A workload whose ranks store tensors in remote memory, and load them again, where local memory is full.
 
 Every template is rewritten once. The moves are nodes of their own, behind the others, with dependencies.
-Besides, sends and collectives that take turns do so in the order of the program: what waits for other
-ranks must not hold a lane that something earlier needs, which a move may have delayed. All that is added
-points from earlier to later in each rank's program; so the run completes if the ranks would that do one
-node after the other.
-
-Not here: which tensors move when (`et_sim.memory.spilling`).
+Besides, sends and collectives that take turns do so in the order of the program: a node that waits for other
+ranks must not hold a lane that an earlier node needs, which a move may have delayed. All added dependencies
+point from earlier to later in each rank's program; so the run completes if it would complete with the nodes
+of each rank one after the other.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
 
 @quick_dataclass(frozen=True)
 class Moved:
-    """What is stored and loaded, on all ranks together."""
+    """The stores and loads of all ranks together."""
 
     stores: int = 0
     loads: int = 0
@@ -48,7 +46,7 @@ class Moved:
         return self.stores + self.loads > 0
 
     def with_moves(self, moves: Spills, ranks: int) -> Moved:
-        """These moves and those of a program that this many ranks run."""
+        """Return the sum with the moves of a program that this many ranks run."""
         of_moves = list(zip(moves.tensors, moves.is_store, strict=True))
         stored = [moves.sizes[tensor] for tensor, is_store in of_moves if is_store]
         loaded = [moves.sizes[tensor] for tensor, is_store in of_moves if not is_store]
@@ -60,7 +58,7 @@ class Moved:
         )
 
     def as_dict(self) -> dict[str, int]:
-        """For JSON files."""
+        """Return the counts for JSON files."""
         return asdict(self)
 
 
@@ -72,7 +70,9 @@ class Spilled(Struct, frozen=True, eq=False):
     too_large: dict[int, tuple[int, int]]  # by template: the first row whose tensors do not fit, and bytes
 
     def too_large_on(self, rank: int) -> tuple[int, str, int] | None:
-        """Return the first node of a rank that no spilling helps: its id, its name, and what it needs."""
+        """Return the first node of a rank that spilling cannot help: its id, its name, and the bytes it
+        needs.
+        """
         template = int(self.workload.template_of_rank[rank])
         if template not in self.too_large:
             return None
@@ -82,7 +82,7 @@ class Spilled(Struct, frozen=True, eq=False):
 
 
 def moved_in(system: System, moves: Spilled | None) -> Moved | None:
-    """What moves in a run; None: tensors never do on this machine."""
+    """Return the moves of a run; None if tensors never move on this machine."""
     if system.local_memory is None or system.local_memory.when_full is not WhenFull.SPILL:
         return None
     return Moved() if moves is None else moves.moved
@@ -111,7 +111,7 @@ def spilled(workload: Workload, lowering: Lowering, memory: LocalMemory) -> Spil
 def _turns(trace: Trace, lowering: Lowering, rank: int, order: list[int]) -> tuple[IntColumn, IntColumn]:
     """Return dependencies between communication nodes that share a lane: (before, after).
 
-    Where k nodes find room in it, each comes after the one that is k places before it.
+    Where a lane holds k nodes, each node follows the one that is k places before it.
     """
     template = lowering.templates[lowering.workload.template_of_rank[rank]]
     nodes = lowering.nodes[template["node_first"] : template["node_first"] + len(trace)]
@@ -138,7 +138,7 @@ def _with_moves(trace: Trace, moves: Spills, before: IntColumn, after: IntColumn
     first = int(trace.node_id[-1]) + 1 if len(trace) else 0
     if first + len(moves.tensors) > ID[1]:
         raise TraceError(
-            f"node ids go up to {first - 1}, which leaves none for stores and loads of tensors",
+            f"node ids go up to {first - 1}; none is left for stores and loads of tensors",
             place=trace.source,
             remedy='number the nodes anew, or set "when-full" to another value',
         )

@@ -1,4 +1,4 @@
-"""Integers as bits that look random: for signatures, and for drawing numbers that depend on no order."""
+"""Integers as bits that look random: for signatures, and for random numbers without an order."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ def splitmix64(values: Any, seed: int) -> Any:
 
 
 def uniform(words: Any) -> Any:
-    """Mixed words as numbers from 0 to 1, without 1."""
+    """Return mixed words as numbers from 0 to 1, without 1."""
     return (words >> np.uint64(64 - _BITS_OF_A_DOUBLE)) * 2.0**-_BITS_OF_A_DOUBLE

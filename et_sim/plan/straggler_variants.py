@@ -1,10 +1,8 @@
-"""What the stragglers and time factors of a system do to the programs of their ranks.
+"""The effects of a system's stragglers and time factors on the programs of their ranks.
 
 Ranks of one template that have different paces get templates of their own here, which share the trace; where
 there is jitter, every rank has a pace of its own. Late starts need no template: they are a column of the
-actors. What a node stands for follows from what its trace records of it, never from its name.
-
-Not here: how stragglers and factors are described (`et_sim.machine.system`).
+actors. The kind of a node follows from what its trace records of it, never from its name.
 """
 
 from __future__ import annotations
@@ -28,15 +26,15 @@ from et_sim.trace.workload import Workload
 
 KEY = "time-factors"
 _COMMUNICATION = (int(NodeKind.COLL), int(NodeKind.SEND), int(NodeKind.RECV))
-_SUGGESTED = 1000  # names that are looked at for one that was meant
+_SUGGESTED = 1000  # names that are searched for a similar one
 
 
 class _Met(Struct):
-    """What one factor of an entry met, over all traces of its ranks."""
+    """The effects of one factor of an entry, over all traces of its ranks."""
 
-    nodes: int = 0  # of the kind, whatever their names
+    nodes: int = 0  # of the kind, with any name
     changed: int = 0
-    simulated: int = 0  # communication that takes what the network takes
+    simulated: int = 0  # communication whose time the network model gives
 
 
 class FactorTable:
@@ -46,7 +44,7 @@ class FactorTable:
         self._entries = entries
         self._concerned = [rank_mask(entry.ranks, ranks) for entry in entries]
         self._met = [{kind: _Met() for kind in entry.factors} for entry in entries]
-        self._names: list[set[str]] = [set() for _ in entries]  # of the kinds that an entry is about
+        self._names: list[set[str]] = [set() for _ in entries]  # of nodes of the kinds of an entry
         self._ranks = ranks
 
     @property
@@ -55,7 +53,7 @@ class FactorTable:
         return bool(self._entries)
 
     def classes(self) -> Any | None:
-        """Return a number per rank, equal where all factors are; None: they are everywhere."""
+        """Return a number per rank, equal where all factors are; None if all ranks have equal factors."""
         factors: dict[tuple[WorkKind, str | None], Any] = {}
         for entry, concerned in zip(self._entries, self._concerned, strict=True):
             for kind, factor in entry.factors.items():
@@ -65,7 +63,7 @@ class FactorTable:
         return np.unique(np.stack(uneven), axis=1, return_inverse=True)[1].reshape(-1) if uneven else None
 
     def of(self, nodes: Any, trace: Trace, rank: int) -> Any | None:
-        """What the time of each node is multiplied by on a rank; None: nothing changes."""
+        """Return the factor of the time of each node on a rank; None if no entry concerns the rank."""
         factors = None
         for entry, concerned, met, names in zip(
             self._entries, self._concerned, self._met, self._names, strict=True
@@ -88,7 +86,9 @@ class FactorTable:
         return factors
 
     def check_all_met(self) -> list[Notice]:
-        """Refuse names that no node has, and factors of what is simulated; say what else has no effect."""
+        """Refuse names that no node has, and factors of simulated nodes; return notices of others without
+        effect.
+        """
         notices = []
         for entry, met, names in zip(self._entries, self._met, self._names, strict=True):
             _refuse_simulated(entry, met.get(WorkKind.COMMUNICATION))
@@ -101,7 +101,7 @@ class FactorTable:
 
 
 def of_kind(trace: Trace, kind: WorkKind) -> BoolColumn:
-    """Which nodes are of a kind of work; each is of one at most."""
+    """Return which nodes are of a kind of work; each is of one at most."""
     computes, on_host = trace.kind == NodeKind.COMP, trace.is_cpu
     works = computes & ~trace.is_gap
     match kind:
@@ -123,8 +123,8 @@ def of_kind(trace: Trace, kind: WorkKind) -> BoolColumn:
 def _refuse_simulated(entry: TimeFactors, met: _Met | None) -> None:
     if met is not None and met.simulated and not met.changed:
         raise MachineError(
-            'key "communication" has no effect: all communication of these ranks is simulated, and takes '
-            "what the network takes",
+            'key "communication" has no effect: all communication of these ranks is simulated; the '
+            "network sets its time",
             place=entry.place,
             remedy='change the network file, or set "replay-only": 1 to take recorded times',
         )
@@ -137,23 +137,23 @@ def _no_such_name(entry: TimeFactors, names: set[str]) -> MachineError:
     examples = ", ".join(f'"{name[:60]}"' for name in known[:3])
     remedy = did_you_mean(wanted, known) or (f"there are {examples}" if known else f"they have no {kinds}")
     return MachineError(
-        f'key "name" is "{entry.name}", and none of the {kinds} of these ranks is called that',
+        f'key "name" is "{entry.name}", but none of the {kinds} of these ranks has that name',
         place=entry.place,
         remedy=f"{remedy}; * stands for any text" if "*" not in (entry.name or "") else remedy,
     )
 
 
 def _without_effect(entry: TimeFactors, kind: WorkKind, met: _Met) -> str:
-    """Why a factor changes less than it may seem to; empty if it does not."""
+    """Return why a factor changes less than expected; empty if it changes all."""
     if entry.factors[kind] == 1:
         return ""
     if not met.changed:
-        named = "" if entry.name is None else f' called "{entry.name}"'
+        named = "" if entry.name is None else f' named "{entry.name}"'
         return f"no effect: these ranks have no {kind}{named}"
     if met.simulated:
         return (
-            f"changes {met.changed:,} that are replayed; {met.simulated:,} are simulated, and take what the "
-            "network takes"
+            f"changes {met.changed:,} that are replayed; {met.simulated:,} are simulated, and the network "
+            "sets their time"
         )
     return ""
 
@@ -162,7 +162,7 @@ PLACE = "system configuration"
 
 
 class StragglerVariants:
-    """The workload with a template for every pace, and what makes the paces."""
+    """The workload with a template for every pace, and the sources of the paces."""
 
     def __init__(
         self,
@@ -171,10 +171,12 @@ class StragglerVariants:
         time_factors: tuple[TimeFactors, ...] = (),
         classes: Sequence[RowColumn] = (),
     ) -> None:
-        """`classes`: numbers per rank; ranks with different ones do not do or take the same either."""
+        """Split the templates of a workload; each of `classes` has a number per rank, which splits templates,
+        too.
+        """
         self.workload = workload
-        self.start_ns: Any | None = None  # per rank; None: everybody starts at once
-        self._jittery: list[tuple[Straggler, Any]] = []  # with the ranks it is about, as a mask
+        self.start_ns: Any | None = None  # per rank; None: all start at once
+        self._jittery: list[tuple[Straggler, Any]] = []  # with a mask of its ranks
         self._delayed_nodes: list[tuple[Straggler, Any]] = []
         self._met: set[int] = set()  # nodes that were found
         self._factor: Any | None = None  # per rank
@@ -228,7 +230,7 @@ class StragglerVariants:
 
     @property
     def change_times(self) -> bool:
-        """Return whether any node may take another time than the plan says without them."""
+        """Return whether stragglers or factors may change the time of a node."""
         return self._factor is not None or self._time_factors.are_any
 
     def apply(self, nodes: Any, trace: Trace, rank: int) -> None:
@@ -260,7 +262,7 @@ class StragglerVariants:
         if nodes["action"][row] != Action.DELAY:
             raise MachineError(
                 f"{trace.describe(row)} of rank {rank} cannot be delayed: "
-                "it is no computation, or takes no time",
+                "it is not a computation, or takes no time",
                 place=PLACE,
                 remedy='name a compute node in "stragglers", or delay the rank',
             )
@@ -268,11 +270,11 @@ class StragglerVariants:
         nodes["duration_ns"][row] += straggler.delay_ns
 
     def check_all_met(self) -> list[Notice]:
-        """Refuse what is about nodes that no rank concerned has; to be called after all templates."""
+        """Refuse nodes that none of their ranks has; to be called after all templates."""
         for straggler, _ in self._delayed_nodes:
             if straggler.node not in self._met:
                 raise MachineError(
-                    f'"stragglers" delays node {straggler.node}, which none of the ranks it names has',
+                    f'"stragglers" delays node {straggler.node}, which none of its ranks has',
                     place=PLACE,
                     remedy="correct its id, or the ranks",
                 )
@@ -287,10 +289,10 @@ def _refined(code: Any, column: Any) -> Any:
 
 
 def _drawn(straggler: Straggler, rank: int, node_id: Any) -> Any:
-    """Return the factors of nodes, from nothing but seed, rank and node."""
+    """Return the factors of nodes, which depend on nothing but seed, rank and node."""
     of_rank = splitmix64(
         splitmix64(rank, straggler.seed), 0
-    )  # one after the other, so that none can stand for another
+    )  # in two steps, so that no two pairs of rank and seed collide
     drawn = uniform(splitmix64(node_id ^ of_rank, 1))
     return 1 - straggler.jitter + 2 * straggler.jitter * drawn
 

@@ -1,14 +1,11 @@
-"""Streams of the machine -> lanes of nodes, and which nodes take longer beside communication.
+"""Streams of the machine -> lanes of nodes, and the nodes that take longer beside communication.
 
-Receives take no turns, nor do gaps and nodes that nobody models.
+Receives take no turns, nor do gaps and nodes that no model times.
 
-What slows others: either the machine says by how many times, or its collective library takes processors from
-kernels: one whose arithmetic sets its time, and that is spread over P processors, does (P - c) / P of its
-work in a time in which collectives hold c of them. Kernels whose memory traffic sets their time lose nothing:
-fewer processors than all use the memory fully. Kernels keep half of them, whatever runs beside them.
-
-Not here: how streams are described (`et_sim.machine.system`), and what becomes of slowed nodes
-(`et_sim.engine.nodes.slowing`).
+Nodes are slowed in one of two ways. Either the machine gives a factor, or its collective library takes
+processors from kernels: a kernel whose arithmetic sets its time, and that is spread over P processors, does
+(P - c) / P of its work while collectives hold c of them. Kernels whose memory traffic sets their time lose
+nothing: fewer processors than all use the memory fully. Kernels always keep half of them.
 """
 
 from __future__ import annotations
@@ -31,7 +28,7 @@ from et_sim.trace.columns import BoolColumn, NodeKind, Trace
 
 
 def is_named(trace: Trace, pattern: str | None) -> BoolColumn:
-    """Return which nodes have a name that fits a pattern with stars; None: all."""
+    """Return which nodes have a name that fits a pattern with stars; all nodes without a pattern."""
     if pattern is None:
         return np.ones(len(trace), np.bool_)
     fits = np.fromiter(map(fits_stars(pattern), trace.names), np.bool_, len(trace.names))
@@ -39,7 +36,7 @@ def is_named(trace: Trace, pattern: str | None) -> BoolColumn:
     return is_named_so
 
 
-_SUGGESTED = 1000  # names that are looked at for one that was meant
+_SUGGESTED = 1000  # names that are searched for a similar one
 _KINDS = {
     StreamWork.SENDS: NodeKind.SEND,
     StreamWork.COLLECTIVES: NodeKind.COLL,
@@ -49,11 +46,11 @@ _KINDS = {
 
 
 class StreamLanes:
-    """The lanes that streams are, behind the others."""
+    """The lanes of streams, which follow the other lanes."""
 
     def __init__(self, streams: tuple[Stream, ...]) -> None:
         self._streams = streams
-        self._fitting = [0] * len(streams)  # nodes, whether or not a stream before has them
+        self._fitting = [0] * len(streams)  # nodes, including those that an earlier stream takes
         self._taken = [0] * len(streams)
         self._names: list[set[str]] = [set() for _ in streams]  # of nodes that a stream might have meant
         self._groups: list[set[str]] = [set() for _ in streams]
@@ -87,13 +84,13 @@ class StreamLanes:
             is_free &= ~takes
 
     def check_all_met(self) -> list[Notice]:
-        """Refuse names, groups and numbers that no node has; say which streams have nothing to do."""
+        """Refuse names, groups and numbers that no node has; return notices of streams without nodes."""
         notices = []
         for number, stream in enumerate(self._streams):
             if self._taken[number]:
                 continue
             if self._fitting[number]:
-                text = "no effect: entries before it take all nodes that fit it"
+                text = "no effect: earlier entries take all its nodes"
                 notices.append(Notice(stream.place, "takes", text))
                 continue
             if not (stream.nodes is None and stream.group is None and stream.recorded is None):
@@ -113,20 +110,20 @@ class StreamLanes:
                 examples = ", ".join(f'"{name[:60]}"' for name in names[:3])
                 remedy = did_you_mean(wanted.strip("*"), names)
                 return MachineError(
-                    f'key "{key}" is "{wanted}", and none of the {works} is of that',
+                    f'key "{key}" is "{wanted}", but none of the {works} has it',
                     place=stream.place,
                     remedy=remedy or (f"there are {examples}" if names else f"there are no {works}"),
                 )
         numbers = ", ".join(str(recorded) for recorded in sorted(self._recorded[number])[:8])
         return MachineError(
-            f'key "stream" is {stream.recorded}, and none of the {works} was recorded there',
+            f'key "stream" is {stream.recorded}, but none of the {works} was recorded there',
             place=stream.place,
             remedy=f"recorded: {numbers}" if numbers else "their traces record no streams",
         )
 
 
 def of_work(trace: Trace, work: StreamWork) -> BoolColumn:
-    """Which nodes are of a kind of work; each is of one at most."""
+    """Return which nodes are of a kind of work; each is of one at most."""
     if work is StreamWork.HOST:
         does_work: BoolColumn = trace.is_cpu & ~trace.is_gap & ~trace.is_opaque
         return does_work
@@ -152,12 +149,12 @@ class TemplatePart(NamedTuple):
 
     @property
     def rows(self) -> slice:
-        """Of the plan's table."""
+        """Return the slice of the plan's table."""
         return slice(self.first, self.first + len(self.trace))
 
 
 def slowing_of(parts: Sequence[TemplatePart], nodes: int, overlap: tuple[SlowedWork, ...]) -> tuple[Any, Any]:
-    """What each node of the plan does to others, or has done to it, and a row for each factor.
+    """Return how each node of the plan slows others or is slowed, and a row for each factor.
 
     Work is done in units, a whole number of them in a nanosecond.
     """
@@ -186,11 +183,12 @@ def slowing_of(parts: Sequence[TemplatePart], nodes: int, overlap: tuple[SlowedW
 
 
 def occupation_of(parts: Sequence[TemplatePart], nodes: int, of_kernels: Any, held: Any) -> tuple[Any, Any]:
-    """Return the same, of the processors that collectives hold, in the order of the plan's collectives.
+    """Return the same tables for the processors that collectives hold, in the order of the plan's
+    collectives.
 
-    `of_kernels`: of each node of the parts, over how many it is spread; 0: it does not mind.
+    `of_kernels` has, for each node of the parts, the processors it is spread over; 0: it is never slowed.
 
-    Empty where none holds any, or no kernel minds.
+    The tables are empty if no collective holds processors, or no kernel is slowed.
     """
     nothing = np.zeros(0, np.int16), records.table(records.SLOWDOWN, 0)
     if not held.any():

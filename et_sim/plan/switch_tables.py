@@ -1,11 +1,9 @@
 """Trees of switches that reduce -> rows of the switch and branch tables, for the actors of a plan.
 
 Every line of an axis that is left to switches, and every such group, has a tree. Lines whose members are the
-same actors have equal trees, and share one: an actor stands for all of its ranks there, too. In a folded plan
-all trees are regular (`can_be_folded`), so that only the last of all members matters, wherever it hangs: each
-level is one switch, and all actors hang on the lowest one, as one of the ranks there does.
-
-Not here: which switches serve which ranks (`machine.switch_trees`).
+same actors have equal trees, and share one: an actor represents all of its ranks there, too. In a folded plan
+all trees are regular (`can_be_folded`), so that only the last of all members matters, whichever branch it
+has: each level is one switch, and all actors are connected to the lowest one, as one of the ranks there is.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ def can_be_folded(collectives: CollectiveTables, grid: LogicalGrid) -> bool:
         if any(tree is None or tree.figures is None for tree in trees):
             return False
         if collectives.switches.has_broadcasts and any(tree and len(tree.switches) > 1 for tree in trees):
-            return False  # who is nearer to the root hears of it earlier
+            return False  # ranks near the root get the data earlier
         if len({tree.figures for tree in trees if tree is not None}) > 1:
             return False
     return True
@@ -49,10 +47,10 @@ def _lines(grid: LogicalGrid, axis: int) -> Any:
 
 
 class SwitchTables:
-    """Builds the tables."""
+    """The switch and branch tables while they are built."""
 
     def __init__(self, actors: Actors, group_members: Any, usages: int, axes: int, slots: Any) -> None:
-        """`axes` of the system; `slots`: by axis, that of what members of groups have along it."""
+        """Take the number of `axes` of the system, and by axis the slot of a group's members along it."""
         self._actors, self._group_members = actors, group_members
         self._axes, self._usages, self._slots = axes, usages, slots
         self._switches: list[tuple[float, ...]] = []
@@ -61,7 +59,7 @@ class SwitchTables:
         self._own = np.full(count, NOBODY, np.int32)
 
     def add_axis(self, collectives: CollectiveTables, grid: LogicalGrid, axis: int) -> None:
-        """The trees of an axis of the system."""
+        """Add the trees of an axis of the system."""
         known: set[bytes] = set()
         for line in _lines(grid, axis):
             ranks = self._actors.of_rank[line]
@@ -73,7 +71,7 @@ class SwitchTables:
                     self._own[actor * self._axes + axis] = branch
 
     def add_group(self, collectives: CollectiveTables, groups: GroupTable, row: int, axis: int) -> None:
-        """The trees of a group: one, or one for each line along an axis."""
+        """Add the trees of a group: one, or one for each line along an axis."""
         ranks = np.asarray(groups.members(row), np.int64)
         first = groups.first_member(row)
         members = self._group_members[first : first + len(ranks)]
@@ -88,7 +86,7 @@ class SwitchTables:
                 self._own[base + of_line[place]] = branch
 
     def _add(self, tree: SwitchTree | None, members: Any, ranks: Any) -> list[tuple[int, int]]:
-        """(actor, branch) of all that hang on a tree."""
+        """Return actor and branch of all that are connected to a tree."""
         assert tree is not None
         place_of = {rank: rank for rank in ranks.tolist()}
         if self._actors.is_folded:
@@ -129,9 +127,7 @@ class SwitchTables:
 
 
 def _merged(tree: SwitchTree) -> tuple[SwitchTree, int]:
-    """Return a regular tree with one switch for each level, on the lowest of which all hang; a rank that
-    does.
-    """
+    """Return a regular tree with one switch per level, all ranks on the lowest, and one rank from there."""
     chain, at = [0], 0
     while not tree.switches[at].ranks:
         at = next(place for place, switch in enumerate(tree.switches) if switch.parent == at)

@@ -1,6 +1,5 @@
-"""Serving requests: which batches replicas of a model work on, and when every request gets its tokens.
+"""Serving requests: the batches of a model's replicas, and the times at which requests get their tokens.
 
-How long a batch takes comes from simulating its forward pass (`replicas`); everything else is decided between
-two passes, by rules that need no simulation. Not here: what a forward pass does
-(`et_sim.workloads.inference`).
+The time of a batch comes from simulating its forward pass (`replicas`); everything else is decided between
+two passes, by rules that need no simulation.
 """

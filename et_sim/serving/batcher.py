@@ -1,14 +1,13 @@
-"""Continuous batching on one replica: which sequences run, what each batch has, and who holds how much cache.
+"""Continuous batching on one replica: the running sequences, the contents of batches, and the use of the
+cache.
 
-A sequence knows its prompt and the tokens it was given so far. What of these is not cached is what it needs
-of the next pass: of a new one its prompt, of a running one the last token; of one that lost its cache all
-of them. A pass over all that is left gives it one token more.
+A sequence has its prompt and the tokens produced so far. The next pass needs those that are not cached: of a
+new sequence its prompt, of a running one the last token; of one that lost its cache all of them. A pass over
+the rest of a sequence produces one more token.
 
-Cache is allocated in blocks: for all that a sequence knows when it begins to run, and then for each further
+Cache is allocated in blocks: for all tokens of a sequence when it begins to run, and then for each further
 token. If none is left, the sequence that arrived last loses its own and waits at the front (recomputation);
-nobody begins to run before another one has finished.
-
-Not here: time (`cluster`).
+no other begins to run before one has finished.
 """
 
 from __future__ import annotations
@@ -52,13 +51,13 @@ class Policy:
                 raise UsageError(f"--{option} is {value}", remedy="give a number from 1 to 1,000,000,000")
         if self.is_chunked and self.token_budget < self.max_batch:
             raise UsageError(
-                f"a budget of {self.token_budget} tokens is less than {self.max_batch} sequences",
+                f"a budget of {self.token_budget} tokens is below --max-batch {self.max_batch}",
                 remedy="give --token-budget at least --max-batch, since every sequence may need a token",
             )
 
     @property
     def is_chunked(self) -> bool:
-        """Return whether prompts are worked on in parts."""
+        """Return whether prompts are processed in parts."""
         return self.name == CHUNKED
 
 
@@ -66,7 +65,7 @@ NEVER = -1
 
 
 class Sequence(Struct, eq=False):
-    """A request on its way."""
+    """A request that is being served."""
 
     request: Request
     produced: int = 0  # tokens
@@ -82,35 +81,35 @@ class Sequence(Struct, eq=False):
     preemptions: int = 0
 
     @property
-    def known(self) -> int:
-        """Return tokens of the prompt, and those that followed."""
+    def all_tokens(self) -> int:
+        """Return the number of tokens of the prompt, and of those that followed."""
         return self.request.prompt + self.produced
 
     @property
     def pending(self) -> int:
-        """Known tokens that are not cached."""
-        return self.known - self.cached
+        """Return the number of tokens that are not cached."""
+        return self.all_tokens - self.cached
 
     @property
     def is_done(self) -> bool:
-        """Return whether it has all the tokens it asked for."""
+        """Return whether all requested tokens are produced."""
         return self.produced == self.request.output
 
     @property
     def left(self) -> int:
-        """Return tokens to be worked on, if the cache is never lost."""
+        """Return the number of tokens still to be processed, if the cache is never lost."""
         return self.request.prompt + self.request.output - 1 - self.cached
 
 
 class Share(NamedTuple):
-    """What a batch has of a sequence."""
+    """The tokens of a sequence in a batch."""
 
     sequence: Sequence
     tokens: int
 
 
 def blocks_for(tokens: int, block: int) -> int:
-    """How many blocks the tokens need."""
+    """Return the number of blocks for some tokens."""
     return -(-tokens // block)
 
 
@@ -125,7 +124,7 @@ class Batcher:
     running: list[Sequence] = field(default_factory=list)  # in the order of arrival
     coming: list[Sequence] = field(default_factory=list)  # their cache is on its way here
     preemptions: int = 0
-    left: int = 0  # tokens that are still to be worked on
+    left: int = 0  # tokens that are still to be processed
     _is_full: bool = False
 
     def __post_init__(self) -> None:
@@ -133,7 +132,7 @@ class Batcher:
 
     @property
     def used(self) -> int:
-        """Blocks."""
+        """Return the number of blocks in use."""
         return self.blocks - self.free
 
     def fits(self, tokens: int) -> bool:
@@ -143,43 +142,43 @@ class Batcher:
     # Beginning and ending.
 
     def enqueue(self, sequence: Sequence) -> None:
-        """It waits behind all others."""
+        """Append a sequence to those that wait."""
         self.waiting.append(sequence)
         self.left += sequence.left
 
     def admit_caches(self, begin: Callable[[Sequence], None]) -> None:
-        """Make room for sequences whose cache comes from another replica, as long as they are next."""
+        """Allocate blocks for sequences whose cache comes from another replica, as long as they are next."""
         while self.waiting and self.waiting[0].is_elsewhere and self._may_begin(self.waiting[0]):
             sequence = self._take()
             self.coming.append(sequence)
             begin(sequence)
 
-    def has_come(self, sequence: Sequence) -> None:
-        """Its cache is here."""
+    def cache_arrived(self, sequence: Sequence) -> None:
+        """Run a sequence whose cache has arrived."""
         self.coming.remove(sequence)
         sequence.is_elsewhere = False
         self.running.append(sequence)
 
     def release(self, blocks: int) -> None:
-        """Nobody needs them any longer."""
+        """Free blocks that are no longer needed."""
         self.free += blocks
 
     def _may_begin(self, sequence: Sequence) -> bool:
         is_place = len(self.running) + len(self.coming) < self.policy.max_batch
-        needed = blocks_for(sequence.known, self.policy.block)
+        needed = blocks_for(sequence.all_tokens, self.policy.block)
         return is_place and not self._is_full and needed <= self.free
 
     def _take(self) -> Sequence:
-        """Return the first that waits, with blocks for all that it knows."""
+        """Take the first waiting sequence, with blocks for all its tokens."""
         sequence = self.waiting.popleft()
-        sequence.blocks = blocks_for(sequence.known, self.policy.block)
+        sequence.blocks = blocks_for(sequence.all_tokens, self.policy.block)
         self.free -= sequence.blocks
         return sequence
 
     # Batches.
 
     def next_batch(self) -> list[Share]:
-        """What the next pass works on; empty if there is nothing to do."""
+        """Return the next batch; empty if there is nothing to do."""
         budget = self.policy.token_budget
         if not self.policy.is_chunked:
             return self._prompts(budget) or self._single_tokens()
@@ -192,7 +191,7 @@ class Batcher:
         return batch + self._prompts(budget)
 
     def _prompts(self, budget: int) -> list[Share]:
-        """Sequences that begin to run, in the order of arrival, up to `budget` tokens."""
+        """Return sequences that begin to run, in the order of arrival, up to `budget` tokens."""
         shares: list[Share] = []
         while self.waiting and not self.waiting[0].is_elsewhere and self._may_begin(self.waiting[0]):
             pending = self.waiting[0].pending
@@ -216,8 +215,8 @@ class Batcher:
         return shares
 
     def _grow(self, sequence: Sequence) -> bool:
-        """Have a block for one token more; false if the sequence had to give up its own instead."""
-        while blocks_for(sequence.known, self.policy.block) > sequence.blocks:
+        """Allocate blocks for one more token; return whether the sequence kept its blocks."""
+        while blocks_for(sequence.all_tokens, self.policy.block) > sequence.blocks:
             if self.free:
                 self.free -= 1
                 sequence.blocks += 1
@@ -238,7 +237,7 @@ class Batcher:
         self._is_full = True
 
     def complete(self, batch: list[Share]) -> list[Sequence]:
-        """The pass is over; returns the sequences that it gave a token."""
+        """End a pass; return the sequences that got a token."""
         given = []
         for sequence, tokens in batch:
             sequence.cached += tokens
@@ -249,11 +248,11 @@ class Batcher:
         return given
 
     def finish(self, sequence: Sequence) -> None:
-        """It has all its tokens."""
-        self.release(self.hand_over(sequence))
+        """Release a sequence with all its tokens."""
+        self.release(self.drain(sequence))
 
-    def hand_over(self, sequence: Sequence) -> int:
-        """It runs here no longer; its blocks, how many is returned, are still to be released."""
+    def drain(self, sequence: Sequence) -> int:
+        """Remove a sequence that leaves; return the number of its blocks, which are still to be released."""
         self.running.remove(sequence)
         self.left -= sequence.left
         self._is_full = False

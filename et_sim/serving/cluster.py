@@ -1,12 +1,12 @@
-"""Replicas over time: requests arrive, passes end, caches arrive, and whoever is idle begins its next pass.
+"""Replicas over time: requests arrive, passes end, caches arrive, and idle replicas begin their next pass.
 
-A request goes to the replica with the fewest tokens still to be worked on, the first one of several. With
-separate pools, that is a replica for prompts; the request's cache then goes to the replica for further
-tokens with the fewest left to do, which must have blocks for it. A replica sends one cache at a time, and
-gets one at a time, in the order in which blocks were allocated; its passes go on meanwhile.
+A request goes to the replica with the fewest tokens still to be processed, the first one of several. With
+separate pools, that is a replica for prompts; the request's cache then goes to the replica for further tokens
+with the fewest left to do, which must have blocks for it. A replica sends one cache at a time, and receives
+one at a time, in the order in which blocks were allocated; its passes go on meanwhile.
 
-What happens at the same time happens in this order: arrivals, ends of passes, ends of transfers; then all
-that are idle begin.
+Events of the same time have this order: arrivals, ends of passes, ends of transfers; then all idle replicas
+begin.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class Iteration(NamedTuple):
     sequences: int
     prefill_tokens: int
     decode_tokens: int
-    context_tokens: int  # that were cached before, as they are
-    used_blocks: int  # while it went on
+    context_tokens: int  # cached before the pass
+    used_blocks: int  # during the pass
     waiting: int  # requests that wait for the replica
 
 
 class Replica(Struct):
-    """One replica, and what it is at."""
+    """One replica and its state."""
 
     number: int
     pool: CachePool
@@ -55,14 +55,14 @@ class Replica(Struct):
 
 
 class Cluster(Struct):
-    """All replicas, and what became of the requests."""
+    """All replicas, and the served requests."""
 
     pools: tuple[CachePool, ...]
     policy: Policy
     times: Times
     context_step: int = 1
-    report: Callable[[int, int], None] = lambda *_: None  # time, and requests that are done
-    sights: tuple[Sight, ...] = ()  # of layers that do not see all tokens
+    report: Callable[[int, int], None] = lambda *_: None  # time, and finished requests
+    sights: tuple[Sight, ...] = ()  # of layers with a limited sight
     replicas: list[Replica] = field(default_factory=list)
     iterations: list[Iteration] = field(default_factory=list)
     served: list[Served] = field(default_factory=list)  # in the order of the requests' numbers
@@ -80,7 +80,7 @@ class Cluster(Struct):
                 self.replicas.append(Replica(len(self.replicas), pool, place, batcher))
 
     def serve(self, requests: Sequence[Request]) -> None:
-        """All of them, which are in the order of arrival, until each has its tokens."""
+        """Serve all requests, which are in the order of arrival, until each has its tokens."""
         self._check(requests)
         arriving = [Served(request) for request in requests]
         self.served = sorted(arriving, key=lambda sequence: sequence.request.number)
@@ -106,15 +106,13 @@ class Cluster(Struct):
                 further = 0 if replica.pool.work == PREFILL else request.output - 1
                 if not replica.batcher.fits(request.prompt + further):
                     raise UsageError(
-                        f"request {request.number} needs a cache of {request.prompt + further:,} tokens, and"
+                        f"request {request.number} needs a cache of {request.prompt + further:,} tokens, but"
                         f" a replica has {replica.pool.blocks * self.policy.block:,}",
                         remedy="give more ranks to a replica, or more memory, or shorten the request",
                     )
 
-    # What happens.
-
     def _least(self, *works: str) -> Replica:
-        """The replica of such a pool with the least left to do."""
+        """Return the replica with the least left to do of pools for these works."""
         able = (replica for replica in self.replicas if replica.pool.work in works)
         return min(able, key=lambda replica: (replica.batcher.left, replica.number))
 
@@ -133,10 +131,10 @@ class Cluster(Struct):
                 replica.batcher.finish(sequence)
                 self._done += 1
             elif replica.pool.work == PREFILL:
-                self._hand_over(sequence, replica)
+                self._move_to_decode(sequence, replica)
 
-    def _hand_over(self, sequence: Served, replica: Replica) -> None:
-        self._held[sequence.request.number] = replica, replica.batcher.hand_over(sequence)
+    def _move_to_decode(self, sequence: Served, replica: Replica) -> None:
+        self._held[sequence.request.number] = replica, replica.batcher.drain(sequence)
         other = self._least(DECODE)
         sequence.decode_replica, sequence.is_elsewhere = other.number, True
         other.batcher.enqueue(sequence)
@@ -144,9 +142,7 @@ class Cluster(Struct):
     def _end_transfer(self, sequence: Served, other: Replica) -> None:
         source, blocks = self._held.pop(sequence.request.number)
         source.batcher.release(blocks)
-        other.batcher.has_come(sequence)
-
-    # What begins.
+        other.batcher.cache_arrived(sequence)
 
     def _begin(self, now: int) -> None:
         for replica in self.replicas:

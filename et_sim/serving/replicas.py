@@ -1,10 +1,8 @@
-"""Replicas in pools: where they are on the machine, their blocks of cache, and how long their passes take.
+"""Replicas in pools: their place on the machine, their blocks of cache, and the times of their passes.
 
 Only sums over a batch matter to the kernels, so batches with equal sums are one simulation. A pass is
-simulated alone: what other replicas and transfers do at the same time does not slow it. All replicas of a
-pool take as long as its first one.
-
-Not here: what they do (`cluster`).
+simulated alone: other replicas and transfers at the same time do not slow it. All replicas of a pool take as
+long as its first one.
 """
 
 from __future__ import annotations
@@ -41,16 +39,16 @@ class CachePool(Struct, frozen=True):
 
     @property
     def ranks(self) -> int:
-        """Of a replica."""
+        """Return the number of ranks of a replica."""
         return self.plan.ranks
 
     @property
     def end(self) -> int:
-        """Return the first rank after it."""
+        """Return the first rank after the pool."""
         return self.first_rank + self.replicas * self.ranks
 
     def place(self, replica: int) -> Place:
-        """Where a replica of the pool is."""
+        """Return the place of a replica of the pool."""
         return Place(self.plan, self.first_rank + replica * self.ranks)
 
 
@@ -71,8 +69,8 @@ def make_pool(
     )
     if blocks < 1:
         raise UsageError(
-            f"the weights of {model.name} take {format_bytes(max(weights))} of each NPU, and"
-            f" {format_bytes(capacity_bytes)} are for them and the cache",
+            f"the weights of {model.name} take {format_bytes(max(weights))} of each NPU, but"
+            f" {format_bytes(capacity_bytes)} are available for weights and cache",
             remedy="give more ranks to a replica with --tp or --pp, or more memory with --capacity",
         )
     each = plan.ranks
@@ -80,11 +78,11 @@ def make_pool(
 
 
 def check_pools(pools: tuple[CachePool, ...], npus: int) -> None:
-    """Refuse replicas that the machine has no place for."""
+    """Refuse replicas for which the machine has too few NPUs."""
     end = pools[-1].end
     if end > npus:
         raise UsageError(
-            f"the replicas need {plural(end, 'NPU')}, and the machine has {npus}",
+            f"the replicas need {plural(end, 'NPU')}, but the machine has {npus}",
             remedy="give fewer replicas or ranks, or a larger machine, as in --machine h100-dgx:16",
         )
     for pool in pools:
@@ -96,17 +94,17 @@ def check_pools(pools: tuple[CachePool, ...], npus: int) -> None:
 
 
 class Times(Protocol):
-    """What the loop of serving asks."""
+    """The times that serving needs."""
 
     def pass_ns(self, pool: CachePool, batch: Batch) -> int:
-        """How long a replica of a pool works on a batch."""
+        """Return the time of a replica of a pool for a batch."""
 
     def transfer_ns(self, source: CachePool, replica: int, target: CachePool, other: int, tokens: int) -> int:
-        """How long the cache of these tokens takes from one replica to another."""
+        """Return the time of sending the cache of these tokens from one replica to another."""
 
 
 class SimulatedTimes(Struct):
-    """By simulation on a machine."""
+    """Times by simulation on a machine."""
 
     model: Model
     options: RunOptions
@@ -115,11 +113,11 @@ class SimulatedTimes(Struct):
     passes: dict[tuple[int, Batch], int] = field(default_factory=dict)
     transfers: dict[tuple[Any, ...], int] = field(default_factory=dict)
     scope: dict[str, list[str]] = field(default_factory=dict)  # of the first pass
-    replayed: int = 0  # kernels of the first pass that the machine does not time
+    replayed: int = 0  # kernels of the first pass with recorded times
     _task: Task | None = None
 
     def pass_ns(self, pool: CachePool, batch: Batch) -> int:
-        """Simulated when it is asked for the first time."""
+        """Return the time of a pass, simulated the first time."""
         key = (pool.first_rank, batch)
         if key not in self.passes:
             workload = make_replica(self.model, pool.plan, batch, first=pool.first_rank, ranks=self.npus)
@@ -127,7 +125,7 @@ class SimulatedTimes(Struct):
         return self.passes[key]
 
     def transfer_ns(self, source: CachePool, replica: int, target: CachePool, other: int, tokens: int) -> int:
-        """Simulated when it is asked for the first time."""
+        """Return the time of a transfer, simulated the first time."""
         key = (replica, other, tokens)
         if key not in self.transfers:
             places = source.place(replica), target.place(other)
@@ -136,7 +134,7 @@ class SimulatedTimes(Struct):
         return self.transfers[key]
 
     def _simulated(self, workload: Workload) -> int:
-        """How long it takes until all ranks are done."""
+        """Return the time until all ranks are done."""
         if self._task is None:
             return self._first(workload)
         machine, options = self._task.machine, self.options
@@ -147,7 +145,7 @@ class SimulatedTimes(Struct):
         return int(outcome.finish_ns.max(initial=0))
 
     def _first(self, workload: Workload) -> int:
-        """The whole way of a run, which checks the machine and says what it takes for granted."""
+        """Run the first pass as a whole run, which checks the machine and collects notices."""
         result = api.execute(workload, self.options)
         if stall := result.stall:
             raise stall.as_error()

@@ -1,4 +1,4 @@
-"""Requests: when each arrives, how long its prompt is, and how many tokens are asked for.
+"""Requests: their arrivals, the lengths of their prompts, and the numbers of tokens to be produced.
 
 A CSV file with a header; its columns in any order, others are refused.
 """
@@ -25,7 +25,7 @@ MOST_REQUESTS = 10_000_000
 
 
 class Request(NamedTuple):
-    """A request; requests are numbered as they stand in the file."""
+    """A request; its number is its position in the file."""
 
     number: int
     arrival_ns: int
@@ -37,7 +37,7 @@ def read_requests(given: str, seed: int | None = None) -> tuple[Request, ...]:
     """Return the requests of a file, or made by a rule, in the order of arrival; `seed` is of a rule only."""
     is_rule = given.startswith(POISSON)
     if seed is not None and not is_rule:
-        raise UsageError("--seed is given, and the requests are those of a file", remedy="leave it out")
+        raise UsageError("--seed is only for requests that are made by a rule", remedy="leave it out")
     if seed is not None and seed < 0:
         raise UsageError(f"--seed is {seed}", remedy="give a number from 0 up")
     requests = _poisson(given, seed or 0) if is_rule else list(_from_file(Path(given)))
@@ -65,7 +65,7 @@ def _from_file(path: Path) -> Iterator[Request]:
                 continue
             if len(row) != len(COLUMNS):
                 raise InputError(
-                    f"{len(row)} values, and there are {len(COLUMNS)} columns",
+                    f"{len(row)} values for {len(COLUMNS)} columns",
                     place=place,
                     remedy=f"give {', '.join(COLUMNS)}",
                 )
@@ -81,13 +81,13 @@ def _from_file(path: Path) -> Iterator[Request]:
 
 
 def _order(header: list[str], place: str) -> list[int]:
-    """Where each of our columns stands."""
+    """Return the position of each of our columns."""
     for name in header:
         if name not in COLUMNS or header.count(name) > 1:
             twice = header.count(name) > 1
             remedy = did_you_mean(name, COLUMNS) or f"columns: {','.join(COLUMNS)}"
             raise InputError(
-                f"column {name!r} {'stands twice' if twice else 'is not known'}", place=place, remedy=remedy
+                f"column {name!r} {'occurs twice' if twice else 'is not known'}", place=place, remedy=remedy
             )
     for name in COLUMNS:
         if name not in header:
@@ -130,7 +130,7 @@ def _tokens(name: str, word: str, place: str) -> int:
 
 
 def _poisson(given: str, seed: int) -> list[Request]:
-    """Requests of equal size whose times between arrivals are exponential, RATE in a second on average."""
+    """Return equal requests with exponential times between arrivals, RATE in a second on average."""
     words = given.removeprefix(POISSON).split(",")
     try:
         rate, count, prompt, output = float(words[0]), *(int(word) for word in words[1:])

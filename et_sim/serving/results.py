@@ -1,11 +1,11 @@
-"""What became of the requests: tables, figures of all of them, and the directory that holds both.
+"""Results of serving: tables of requests and passes, their figures, and the directory of both.
 
-A percentile is the smallest value that so many of a hundred do not exceed.
+A percentile is the smallest value that this share of the others does not exceed.
 
-What was asked of the replicas beside what they did: whether they keep up, and what tokens cost then. Requests
-begin with empty replicas and end with a drain, and neither is what a service does all day. So what is done is
-counted while the later half of the requests arrives: from the arrival of the middle one to that of the last.
-More arrivals than completions then, beyond what chance does, are requests that pile up.
+The load is compared with the work done: whether replicas keep up, and the cost of tokens then. Requests begin
+with empty replicas and end with a drain, which a service in steady state does not do. So the work is counted
+while the later half of the requests arrives: from the arrival of the middle one to that of the last. If
+arrivals exceed completions by more than chance, requests pile up.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ from et_sim.timeline.arrow_tables import FilledTable
 from et_sim.timeline.content import Nullable, Texts, whole
 from et_sim.timeline.writer import new_folder, write_json, write_table
 
-FEWEST_ARRIVALS = 20  # that say anything
+FEWEST_ARRIVALS = 20  # least number for a result
 LEAST_GROWTH = 0.05  # as a share of the arrivals
-CHANCE = 2  # standard deviations of as many arrivals by chance
+CHANCE = 2  # standard deviations of the number of arrivals
 MILLION = 1_000_000
 NS_PER_SECOND = 1_000_000_000
 SECONDS_PER_HOUR = 3600
 
 
 class Load(Struct, frozen=True):
-    """Per second; None: too few requests came, or in too short a time, to say."""
+    """Rates per second; None: too few requests, or too short a time."""
 
     offered_requests_per_s: float | None
     offered_output_tokens_per_s: float | None
     steady_requests_per_s: float | None = None
     steady_output_tokens_per_s: float | None = None
     keeps_up: bool | None = None
-    growth_requests_per_s: float | None = None  # of requests that are not done, where it does not keep up
+    growth_requests_per_s: float | None = None  # of unfinished requests, if it does not keep up
 
 
 def load_of(arrival_ns: Any, finish_ns: Any, output_tokens: Any) -> Load:
-    """Of all requests."""
+    """Return the load of all requests."""
     order = np.argsort(arrival_ns, kind="stable")
     arrival, finish, tokens = arrival_ns[order], finish_ns[order], output_tokens[order]
     first, last = int(arrival[0]), int(arrival[-1])
@@ -76,9 +76,9 @@ def load_of(arrival_ns: Any, finish_ns: Any, output_tokens: Any) -> Load:
 
 
 def costs_of(rates: Costs | None, npus: int, busy_share: float, tokens_per_s: float) -> dict[str, Any] | None:
-    """Of a million output tokens; None where the machine does not say what NPUs draw, or none come out.
+    """Return the cost of a million output tokens; None without costs of the machine, or without tokens.
 
-    All NPUs of a replica count as computing while it works on a pass: no more energy is taken than that.
+    All NPUs of a replica count as computing during a pass: this is an upper bound of the energy.
     """
     if rates is None or not tokens_per_s:
         return None
@@ -110,7 +110,7 @@ TTFT, TPOT, E2E = "ttft_ns", "tpot_ns", "e2e_ns"
 
 
 class Objectives(Struct, frozen=True):
-    """What a request must keep to count as good; 0: anything."""
+    """The limits that a good request meets; 0: none."""
 
     ttft_ns: int = 0
     tpot_ns: int = 0
@@ -118,14 +118,14 @@ class Objectives(Struct, frozen=True):
 
 @quick_dataclass(frozen=True, eq=False)
 class Serving:
-    """All that happened."""
+    """The results of serving."""
 
     served: Sequence[Served]
     iterations: Sequence[Iteration]
     pools: Sequence[CachePool]
     policy: Policy
     objectives: Objectives
-    facts: dict[str, Any]  # of the summary: what was simulated, and how
+    facts: dict[str, Any]  # of the summary: the inputs of the simulation
     manifest: dict[str, Any]
     rates: Costs | None = None  # of an NPU
 
@@ -220,7 +220,7 @@ class Serving:
         }
 
     def _goodput(self, of: dict[str, Any], span: int) -> dict[str, Any] | None:
-        """Requests that kept the objectives, if there are any."""
+        """Return the requests that met the objectives, or None without any."""
         good = np.ones(len(self.served), np.bool_)
         limits = {TTFT: self.objectives.ttft_ns, TPOT: self.objectives.tpot_ns}
         if not any(limits.values()):
@@ -237,7 +237,7 @@ class Serving:
         }
 
     def write(self, target: Path) -> None:
-        """The directory: all of it, or nothing."""
+        """Write the directory: all of it, or nothing."""
         text = json.dumps(self.manifest, ensure_ascii=False)
         with new_folder(target) as (draft, _):
             for table in SERVING_TABLES:
@@ -249,7 +249,7 @@ class Serving:
 
 
 def _spread(column: Any) -> dict[str, int] | None:
-    """Mean, percentiles and the largest; None of nothing."""
+    """Return mean, percentiles and the largest value; None without values."""
     values, is_null = Nullable.of(column)
     known = np.sort(values[~is_null])
     count = len(known)

@@ -1,7 +1,4 @@
-"""Requests, a model, replicas and a machine: put together, and served.
-
-Not here: any work of its own.
-"""
+"""Serving as a whole: requests, a model, replicas and a machine put together."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ MEMORY_SHARE = 0.9
 
 @quick_dataclass(frozen=True)
 class Setup:
-    """How requests are served."""
+    """The setup of serving."""
 
     plan: Plan  # of a replica
     replicas: int = 1
@@ -43,7 +40,7 @@ class Setup:
     policy: Policy = field(default_factory=Policy)
     context_step: int = CONTEXT_STEP
     memory_share: float = MEMORY_SHARE  # of each NPU, for weights and caches
-    capacity_bytes: int = 0  # of each NPU; 0: what the machine says
+    capacity_bytes: int = 0  # of each NPU; 0: from the machine
     seed: int | None = None  # of requests made by a rule; None: 0
     objectives: Objectives = field(default_factory=Objectives)
 
@@ -65,7 +62,7 @@ def serve(
 ) -> Serving:
     """Serve the requests of a file, or given ones.
 
-    `report` gets the time, how many requests are done, how many there are, and how many distinct passes.
+    `report` gets the time, the finished requests, the number of requests, and that of distinct passes.
     """
     requests = read_requests(given, setup.seed) if isinstance(given, str) else tuple(given)
     if not requests:
@@ -73,7 +70,7 @@ def serve(
     check(model, setup.plan)
     if model.recurrence is not None:
         raise UsageError(
-            f"{model.name} keeps a state for each sequence, and caches are counted in tokens here",
+            f"{model.name} keeps a state for each sequence, but serving counts caches in tokens",
             remedy="time its passes with make prefill and make decode",
         )
     for request in requests:
@@ -113,7 +110,7 @@ def serve(
 
 
 def _scope(of_pass: dict[str, list[str]]) -> dict[str, list[str]]:
-    """What a pass includes and leaves out, and what serving leaves out besides."""
+    """Return what a pass includes and leaves out, with the omissions of serving."""
     lacking = [text for text in of_pass["leaves_out"] if text != MEMORY_UNKNOWN]
     return {
         "includes": [*of_pass["includes"], "queues of requests, and caches that fit memory"],
@@ -127,7 +124,7 @@ def _pools(model: Model, setup: Setup, machine: Machine) -> tuple[CachePool, ...
     reserved = 0 if setup.capacity_bytes or memory is None else memory.reserved_bytes
     if not whole:
         raise UsageError(
-            "nobody says how much memory an NPU has",
+            "the memory of an NPU is not given",
             remedy="give --capacity, such as 80GiB, or a machine by name",
         )
     capacity = max(int(whole * setup.memory_share) - reserved, 0)
@@ -142,7 +139,7 @@ def _pools(model: Model, setup: Setup, machine: Machine) -> tuple[CachePool, ...
 def _manifest(
     given: str | Sequence[Request], model: Model, setup: Setup, times: SimulatedTimes
 ) -> dict[str, Any]:
-    """What went in: enough to repeat it, and nothing that depends on the host."""
+    """Return the inputs: enough to repeat the run, and nothing that depends on the host."""
     inputs = list(times.manifest.get("inputs", []))
     requests: Any = len(given)
     if isinstance(given, str):

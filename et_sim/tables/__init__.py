@@ -1,5 +1,4 @@
-"""The files of a run, declared once: which tables there are, and what stands in every column.
+"""The files of a run, declared once: the tables, and the meaning of every column.
 
-Whoever writes, reads, queries, checks or documents a table asks the registry. Not here: what fills the tables
-(`et_sim.timeline`), and what can be learned from them (`et_sim.views`).
+Code that writes, reads, queries, checks or documents a table uses the registry.
 """

@@ -1,4 +1,4 @@
-"""Declared tables as Arrow schemas, and Arrow schemas against what was declared."""
+"""Declared tables as Arrow schemas, and checks of Arrow schemas against declarations."""
 
 from __future__ import annotations
 
@@ -26,9 +26,7 @@ TYPES = {
 
 
 def schema_of(table: Table, manifest: str, metadata: Mapping[str, str], without: Collection[str] = ()) -> Any:
-    """Return the schema of a table; its metadata say what went into the run, and the version of the
-    tables.
-    """
+    """Return the schema of a table; its metadata hold the run's manifest and the version of the tables."""
     fields = [_field(column) for column in table.columns if column.name not in without]
     about = {"et-sim": manifest, VERSION_KEY.decode(): str(VERSION)}
     return pa.schema(fields, metadata={**about, **metadata})
@@ -40,15 +38,15 @@ def _field(column: Column) -> Any:
 
 
 def version_misfit(schema: Any) -> str:
-    """What is wrong with the version of a table, as the end of a sentence; empty if nothing is."""
+    """Return the fault in the version of a table, as the end of a sentence; empty if there is none."""
     version = (schema.metadata or {}).get(VERSION_KEY, b"0").decode(errors="replace")
     if version == str(VERSION):
         return ""
-    return f"is of table version {version}, and this et-sim reads version {VERSION}"
+    return f"is of table version {version}; this et-sim reads version {VERSION}"
 
 
 def column_misfit(schema: Any, table: Table) -> str:
-    """What is wrong with the columns."""
+    """Return the fault in the columns of a table, or an empty text."""
     for column in table.columns:
         at = schema.get_field_index(column.name)
         if at < 0:

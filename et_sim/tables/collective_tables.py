@@ -1,4 +1,4 @@
-"""Tables of collectives and layers, and of the path that decides how long a run takes."""
+"""Tables of collectives and layers, and of the critical path of a run."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ PHASES = Table(
         Column("operation", WORD, "what the phase does"),
         Column("bytes", "int64", "of the chunk, per member, in this phase"),
         Column("queued_ns", "int64", "when the chunk joined the queue of the phase"),
-        Column("start_ns", "int64", "when it was let in"),
+        Column("start_ns", "int64", "when the queue admitted it"),
         Column("end_ns", "int64", "when the phase was over"),
         Column("messages", "int32", "how many it received"),
         Column("message_wait_ns", "int64", "from posting their receives to their arrival, summed"),

@@ -1,4 +1,4 @@
-"""What is declared of a table, of each of its columns, and of the kinds of nodes that views go by."""
+"""Declarations of tables and columns, and the kinds of nodes that views use."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ STRING = "string"  # texts without a dictionary
 
 
 class Column(NamedTuple):
-    """A column. Who writes it, who reads it and who looks for damage go by this declaration."""
+    """A column. Writers, readers and checks follow this declaration."""
 
     name: str
-    declared: str  # one of FIGURES, or WORD, TEXT, STRING; with a "?" behind it if there may be none (null)
+    declared: str  # one of FIGURES, or WORD, TEXT, STRING; then a "?" if values may be missing (null)
     meaning: str
-    refers_to: str = ""  # the table whose rows its numbers name; of `actors`, each stands for all its ranks
+    refers_to: str = ""  # the table whose rows its numbers name; rows of `actors` represent all their ranks
     only_of: str = ""  # the runs that have this column, if not all do
 
     @property
     def kind(self) -> str:
-        """One of FIGURES, or WORD, TEXT, STRING."""
+        """Return one of FIGURES, or WORD, TEXT, STRING."""
         return self.declared.removesuffix("?")
 
     @property
     def may_be_null(self) -> bool:
-        """Return whether rows may have none, which is written as a number below zero, or NaN."""
+        """Return whether values may be missing, which is written as a number below zero, or NaN."""
         return self.declared.endswith("?")
 
     @property
     def range(self) -> tuple[int, int] | None:
-        """Return the least and the most that its figures can be, where anything is known of that."""
+        """Return the least and the largest possible figure, or None if there are no limits."""
         if self.unit == "ns" and self.kind == "int64":
             return -LONGEST_NS, LONGEST_NS
         if self.unit == "bytes":
@@ -42,7 +42,7 @@ class Column(NamedTuple):
 
     @property
     def unit(self) -> str:
-        """Return the unit of its figures, which its name says; empty where they have none."""
+        """Return the unit of the figures, by the column's name; empty without a unit."""
         if self.name.endswith("_ns"):
             return "ns"
         return "bytes" if self.name == "bytes" or self.name.endswith("_bytes") else ""
@@ -52,12 +52,12 @@ class Table(NamedTuple):
     """A table of a run; one with neither `detail` nor `remedy` is part of every run."""
 
     name: str
-    about: str  # what its rows are, and in which order they stand
+    about: str  # the meaning and the order of its rows
     writer: str  # module:function (run) -> Content or None; loaded when a run is written
     columns: tuple[Column, ...]
-    detail: str = ""  # asked for with --detail
+    detail: str = ""  # the value of --detail
     model: str = ""  # the only network model that has this detail
-    remedy: str = ""  # how else to get it
+    remedy: str = ""  # other way to get it
 
     @property
     def file(self) -> str:
@@ -66,27 +66,27 @@ class Table(NamedTuple):
 
     @property
     def is_optional(self) -> bool:
-        """Return whether a run may lack it."""
+        """Return whether a run may lack the table."""
         return bool(self.detail or self.remedy)
 
     @property
     def how_to_get_it(self) -> str:
-        """What to do in order to get it, as a remedy."""
+        """Return a remedy for a run without the table."""
         model = f"--network-model {self.model} " if self.model else ""
         return self.remedy or f"simulate with {model}--detail {self.detail}"
 
     @property
     def not_recorded(self) -> str:
-        """What a view says that is about it, of a run without it."""
+        """Return the message of a view for a run without the table."""
         return f"{self.detail or self.name} were not recorded: {self.how_to_get_it}"
 
     @property
     def column_names(self) -> tuple[str, ...]:
-        """Those that every run has that holds the table."""
+        """Return the columns of every run that holds the table."""
         return tuple(column.name for column in self.columns if not column.only_of)
 
 
-# Of types that are never modelled: they take what is recorded, as the host does.
+# Types that are never modelled: they take their recorded time, as the host does.
 OPAQUE_KINDS = ("storage", "batch", "checkpoint", "unknown")
 MEMORY_KINDS = ("memory_load", "memory_store")
 COPY = "copy"  # moves or fills memory of a device: no kernel
@@ -98,4 +98,4 @@ SHARED_LINKS = "links-are-shared"
 # Key of the metadata of resources.arrow: NPUs of each dimension of a grid, innermost first.
 DIMENSION_SIZES = "npus-by-dimension"
 
-CAPACITY = "capacity-bytes"  # key of the metadata of memory.arrow: what there is, where the machine says so
+CAPACITY = "capacity-bytes"  # key of the metadata of memory.arrow: capacity, if the machine has one

@@ -1,4 +1,4 @@
-"""Tables of networks: messages, links, ports, and what waits there."""
+"""Tables of networks: messages, links, ports and their queues."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MESSAGES = Table(
             "kind",
             WORD,
             "`send` (of the trace), `collective`, `custom` (of a custom collective), "
-            "`request`: with rendezvous, the 8 KiB that ask for another message; where switches reduce, "
+            "`request`: with rendezvous, the 8 KiB that request another message; where switches reduce, "
             "`to_switch`, `from_switch` and `between_switches`",
         ),
         Column("peer", "int32?", "the class of the rank that it goes to; null: a switch", refers_to="actors"),
@@ -52,8 +52,8 @@ MESSAGES = Table(
         Column(
             "sent_ns",
             "int64",
-            "when it was given to the network: later only where it was held, with rendezvous until it was "
-            "asked for, with a collective library until its receiver had room for it",
+            "when it was given to the network: later only where it was held, with rendezvous until its "
+            "request came, with a collective library until its receiver had room for it",
         ),
         Column("start_ns", "int64", "when the first link took it; on the analytical model, `sent_ns`"),
         Column("left_ns", "int64", "when its last byte had left the sender"),
@@ -150,7 +150,7 @@ RESOURCES = Table(
         Column(
             "stand_in",
             "int32",
-            "the number of the link that was simulated for it: what other tables say of that holds for it",
+            "the number of the link that was simulated for it, whose rows in other tables hold for it",
             refers_to="resources",
         ),
         Column(
@@ -187,8 +187,8 @@ PORTS = Table(
         Column("busy_ns", "int64", "how long it was sending"),
         Column("deepest_bytes", "int64", "most bytes of packets that waited for it in a device"),
         Column("deepest_at_ns", "int64?", "when that was first; null: none ever waited"),
-        Column("pauses", "int64", "how often the other end told it to pause"),
-        Column("paused_ns", "int64", "how long it was to"),
+        Column("pauses", "int64", "how often the other end paused it"),
+        Column("paused_ns", "int64", "how long it was paused"),
         Column("marked", "int64", "packets that were marked when they left its queue (ECN)"),
         Column("lost", "int64", "packets that its device had no room for"),
     ),
@@ -231,8 +231,8 @@ QUEUES = Table(
         ),
         Column("lost", "int64", "packets that its device had no room for"),
         Column("marked", "int64", "packets that were marked when they left its queue (ECN)"),
-        Column("pauses", "int64", "how often it was told to pause"),
-        Column("paused_ns", "int64", "how long it was to, in whole nanoseconds"),
+        Column("pauses", "int64", "how often it was paused"),
+        Column("paused_ns", "int64", "how long it was paused, in whole nanoseconds"),
     ),
 )
 
@@ -243,17 +243,15 @@ PAUSES = Table(
     detail="ports",
     model="packet",
     columns=(
-        Column(
-            "link", TEXT, "the link whose sending end was to wait: the device that it leads to asked for it"
-        ),
+        Column("link", TEXT, "the link whose sending end was paused, by the device that it leads to"),
         Column(
             "egress",
             TEXT + "?",
             "the link of that device for which most of what had come over `link` waited then: the cause",
         ),
-        Column("asked_ns", "int64", "when the device asked"),
-        Column("begin_ns", "int64", "when the sending end heard of it, and waited"),
-        Column("end_ns", "int64?", "when it heard that it may go on; null: never"),
+        Column("asked_ns", "int64", "when the device requested it"),
+        Column("begin_ns", "int64", "when the sending end received the pause"),
+        Column("end_ns", "int64?", "when the sending end was resumed; null: never"),
         Column("egress_bytes", "int64?", "bytes that had come over `link` and waited for `egress` then"),
         Column("egress_depth", "int64?", "all bytes that waited for `egress` at `asked_ns`"),
     ),

@@ -1,4 +1,4 @@
-"""Tables of what ranks do: nodes, actors, groups, jobs, memory; and of what replicas do that serve."""
+"""Tables of ranks (nodes, actors, groups, jobs, memory) and of replicas that serve requests."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ TIMELINE = Table(
         Column(
             "queued_ns",
             "int64?",
-            "from the start of a collective until a queue let it in: other communication of the same rank "
+            "from the start of a collective until a queue admitted it: other communication of the same rank "
             "was before it",
         ),
         Column(
             "waiting_ns",
             "int64?",
             "after that, how long a send, receive or collective waited for another rank to begin; in the "
-            "rest of its time bytes moved, or queued for a link; null where nobody can tell, because it is "
+            "rest of its time bytes moved, or queued for a link; null if unknown, because it is "
             "replayed",
         ),
         Column(
@@ -122,7 +122,7 @@ TIMELINE = Table(
         Column("traffic_ns", "float64?", "what its memory traffic takes", only_of=OF_COMPUTE),
         Column("peak", TEXT + "?", "the figure that sets its arithmetic: `peak of bf16`", only_of=OF_COMPUTE),
         Column(
-            "efficiency", TEXT + "?", "and the one that says how much of it is reached", only_of=OF_COMPUTE
+            "efficiency", TEXT + "?", "and the figure for the share of it that is reached", only_of=OF_COMPUTE
         ),
         Column(
             "level", TEXT + "?", "the figure that sets its traffic: `bandwidth of HBM`", only_of=OF_COMPUTE
@@ -130,7 +130,7 @@ TIMELINE = Table(
         Column(
             "memory_efficiency",
             TEXT + "?",
-            "and the one that says how much of it is reached",
+            "and the figure for the share of it that is reached",
             only_of=OF_COMPUTE,
         ),
     ),
@@ -211,9 +211,7 @@ JOBS = Table(
         Column("start_ns", "int64", "when its ranks begin"),
         Column("finish_ns", "int64?", "when its last rank finished; null if one never did"),
         Column("duration_ns", "int64?", "from start to finish; null if it never finished"),
-        Column(
-            "alone_ns", "int64?", "its duration when nobody else uses the machine; null without --isolated"
-        ),
+        Column("alone_ns", "int64?", "its duration without the other jobs; null without --isolated"),
         Column(
             "slowdown", "float64?", "`duration_ns / alone_ns`: 1 if the other jobs cost it nothing; or null"
         ),
@@ -230,19 +228,19 @@ GROUPS = Table(
         Column("group", TEXT, "what the actor's first rank calls it, and the timeline"),
         Column("ranks", TEXT + "?", "the ranks of the actor that mean this group; null: all of them"),
         Column("name", TEXT, "what these ranks call it"),
-        Column("members", TEXT + "?", "its ranks, such as `0-3,6` or `0-14/2`; null if another column says"),
+        Column("members", TEXT + "?", "its ranks, such as `0-3,6` or `0-14/2`; null if in another column"),
         Column("size", "int64", "how many ranks are in it"),
         Column(
             "stride",
             "int64?",
             "distance of its ranks, where every rank is in a group of this size: that of rank r begins at "
-            "r - (r // stride % size) * stride; null if another column says",
+            "r - (r // stride % size) * stride; null if in another column",
         ),
         Column(
             "rule",
             TEXT + "?",
             "the rule as in a workload manifest, where it has several axes or leaves ranks out: "
-            '`{"size": [2, 4], "stride": [8, 64]}`; null if another column says',
+            '`{"size": [2, 4], "stride": [8, 64]}`; null if in another column',
         ),
     ),
 )
@@ -265,7 +263,7 @@ MEMORY = Table(
         Column(
             "class",
             WORD,
-            "what it is for, as its name says: `weights`, `gradients`, `optimizer`, `activations`, "
+            "its purpose, by its name: `weights`, `gradients`, `optimizer`, `activations`, "
             "`temporary` or `unknown`",
         ),
         Column("node", "uint64?", "the node that writes it, or reads it last; null if it is given"),

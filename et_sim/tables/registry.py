@@ -1,4 +1,4 @@
-"""Every table of a run. A new table is one declaration beside its like, one entry here, and what fills it."""
+"""Every table of a run. A new table is one declaration beside similar ones, an entry here, and its writer."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from et_sim.tables.network_tables import FLOWS, LINKS, MESSAGES, PAUSES, PORTS, 
 from et_sim.tables.rank_tables import ACTORS, GROUPS, ITERATIONS, JOBS, MEMORY, REQUESTS, TIMELINE
 
 MANIFEST, SUMMARY, STALL = "run.json", "summary.json", "stall.json"
-KEPT = "path.kept"  # what views found in a long path.arrow: not part of a run, but gone with it
-# Goes up whenever a column is renamed, removed or changes its meaning: only this version is read.
+KEPT = "path.kept"  # cached results of views for a long path.arrow: not part of a run, but deleted with it
+# Increases whenever a column is renamed, removed or changes its meaning: only this version is read.
 VERSION = 6
 
 
@@ -34,17 +34,17 @@ TABLES = (
 )
 
 
-# What et-sim serve writes beside a manifest and a summary.
+# Tables that et-sim serve writes beside a manifest and a summary.
 SERVING_TABLES = (REQUESTS, ITERATIONS)
 
 
 def all_tables() -> tuple[Table, ...]:
-    """In the order in which they are written and shown."""
+    """Return the tables in the order in which they are written and shown."""
     return TABLES
 
 
 def table_named(name: str) -> Table:
-    """Return the table of this name, or a refusal."""
+    """Return the table of a name, or raise."""
     tables = {table.name: table for table in (*all_tables(), *SERVING_TABLES)}
     if name not in tables:
         remedy = did_you_mean(name, tuple(tables)) or f"tables: {', '.join(tables)}"
@@ -53,7 +53,7 @@ def table_named(name: str) -> Table:
 
 
 def details() -> tuple[str, ...]:
-    """What can be asked for with --detail, besides nodes."""
+    """Return the values of --detail, besides nodes."""
     return tuple(dict.fromkeys(table.detail for table in all_tables() if table.detail))
 
 

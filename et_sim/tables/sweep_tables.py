@@ -17,7 +17,7 @@ RUNS = "runs"  # the folder of whole runs
 
 
 class Best(StrEnum):
-    """Which of its values are wanted."""
+    """The wanted extreme of a figure."""
 
     LEAST = "least"
     MOST = "most"
@@ -29,13 +29,13 @@ class Figure(Struct, frozen=True):
     name: str
     kind: str
     meaning: str
-    best: Best | None = None  # None: a search does not look for it
+    best: Best | None = None  # None: not an objective of a search
 
 
 DESCRIPTION = "description"  # in the metadata: the name of the sweep's file
 MADE_OF = "made_of"
-SEARCH = "search"  # in the metadata: what was searched for, and which points are best
-# Of runs whose workload says its tokens and model operations (`et_sim.trace.workload`).
+SEARCH = "search"  # in the metadata: the objective of the search, and the best points
+# For runs whose workload has its tokens and model operations (`et_sim.trace.workload`).
 OF_STEPS = (
     Figure("tokens_per_s", "float64", "tokens of the step by its makespan", Best.MOST),
     Figure(
@@ -50,7 +50,7 @@ OF_STEPS = (
         "operations that the model needs for the step, by its makespan and the number of ranks, in 10^12 per "
         "second. Counted as in the papers of PaLM and Megatron: 6 for each token and weight that it is "
         "multiplied with, and 12 x layers x width x sequence for each token's attention, which causal masks "
-        "do not halve; what is worked out again is not in it",
+        "do not halve; recomputed operations do not count",
         Best.MOST,
     ),
     Figure(
@@ -77,7 +77,7 @@ OF_STEPS = (
     Figure(
         "joules_per_million_tokens",
         "float64",
-        "the energy of the step by its tokens; null where the machine does not say what it draws",
+        "the energy of the step by its tokens; null where the machine gives no power",
         Best.LEAST,
     ),
 )
@@ -99,15 +99,15 @@ FIGURES = (
         Best.LEAST,
     ),
     Figure("ranks", "int64", "ranks of the workload", Best.LEAST),
-    Figure("joules", "float64", "energy that the run takes; null where the machine does not say", Best.LEAST),
-    Figure("price", "float64", "what the run costs; null where the machine does not say", Best.LEAST),
+    Figure("joules", "float64", "energy that the run takes; null without power figures", Best.LEAST),
+    Figure("price", "float64", "what the run costs; null without a price", Best.LEAST),
     Figure("currency", "string", "what prices are in; null where there are none"),
     *OF_STEPS,
     Figure("error", "string", "why the point is not complete"),
     Figure("warnings", "string", "what the run warns of"),
     Figure("digest", "string", "of all inputs' contents and of the program"),
 )
-# What a search may look for, and constraints may be about.
+# Objectives of searches, and figures of constraints.
 OBJECTIVES: Mapping[str, Best] = MappingProxyType(
     {figure.name: figure.best for figure in FIGURES if figure.best}
 )

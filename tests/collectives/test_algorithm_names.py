@@ -9,7 +9,7 @@ from et_sim.collectives.names import FAMILIES, parse_name, spellings
 
 
 @pytest.mark.parametrize("spelled", spellings())
-def test_every_name_that_people_are_told_is_known_and_spelled_like_that(spelled: str) -> None:
+def test_every_listed_name_is_parsed_and_spelled_like_that(spelled: str) -> None:
     name = spelled.replace("<W>", "7")
     assert str(parse_name(name)) == name
     assert parse_algorithm(name).family in FAMILIES

@@ -153,7 +153,7 @@ def test_corrected_every_algorithm_does_every_operation_that_it_accepts(
     size=ANY_SIZES,
     seed=SEEDS,
 )
-def test_a_tree_gives_root_and_members_what_they_must_have(
+def test_a_tree_gives_root_and_members_their_data(
     operation: Operation, members: int, where: int, size: int, seed: int
 ) -> None:
     root = where % members
@@ -271,7 +271,7 @@ def test_a_double_tree_sends_the_whole_chunk_once_up_and_once_down_every_edge(
 
 
 @given(name=FAMILIES, operation=OPERATIONS, members=MEMBERS, fixes=ACCOUNTINGS)
-def test_what_a_message_waits_for_arrived_in_earlier_rounds(
+def test_messages_that_another_waits_for_arrived_in_earlier_rounds(
     name: str, operation: Operation, members: int, fixes: CostFixes
 ) -> None:
     if name == "halvingDoubling" and operation is Operation.ALL_TO_ALL:
@@ -280,7 +280,7 @@ def test_what_a_message_waits_for_arrived_in_earlier_rounds(
 
 
 @given(operation=st.sampled_from(OVER_A_TREE), members=MEMBERS)
-def test_over_a_tree_what_a_message_waits_for_arrived_in_earlier_rounds(
+def test_over_a_tree_messages_that_another_waits_for_arrived_in_earlier_rounds(
     operation: Operation, members: int
 ) -> None:
     assert_order_of_rounds(expand(lower(TREE, operation, members, 1000)))
@@ -306,7 +306,7 @@ def test_no_member_has_more_than_a_window_of_messages_in_a_round(
 
 
 @given(name=st.sampled_from(["ring", "direct"]), operation=OPERATIONS, members=MEMBERS)
-def test_ring_and_direct_are_charged_for_exactly_what_they_reduce(
+def test_ring_and_direct_are_charged_for_exactly_their_reductions(
     name: str, operation: Operation, members: int
 ) -> None:
     schedule = schedule_of(name, operation, members, 1000)

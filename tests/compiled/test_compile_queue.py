@@ -24,7 +24,7 @@ from et_sim.compiled.compile_queue import (
 REPOSITORY = str(Path(__file__).parents[2])
 
 
-def test_the_oldest_comes_first_and_nobody_waits_behind_what_was_ordered_later(tmp_path: Path) -> None:
+def test_the_oldest_order_comes_first_and_waits_for_no_later_one(tmp_path: Path) -> None:
     placed = [("second", URGENT, 20), ("first", URGENT, 10), ("last", PATIENT, 5), ("afterwards", URGENT, 30)]
     for name, ending, seconds in placed:
         file = (tmp_path / name).with_suffix(ending)
@@ -37,7 +37,7 @@ def test_the_oldest_comes_first_and_nobody_waits_behind_what_was_ordered_later(t
 
 
 @pytest.mark.skipif(not PROCESSES.is_dir(), reason="the system does not say that a process is stopped")
-def test_nobody_waits_for_a_process_that_is_stopped(tmp_path: Path) -> None:
+def test_no_call_waits_for_a_process_that_is_stopped(tmp_path: Path) -> None:
     hold = (
         "import os, signal, sys; from pathlib import Path; from et_sim.compiled.compile_queue import locked\n"
         "with locked(Path(sys.argv[1])) as is_free:\n"
@@ -63,7 +63,7 @@ def test_the_share_that_was_noted_is_read_for_the_file_in_the_making_only(tmp_pa
     assert noted_progress(tmp_path / "simulate-2.code") == 0.0
 
 
-def test_who_reads_while_another_share_is_noted_reads_a_whole_one(tmp_path: Path) -> None:
+def test_a_share_read_while_another_is_noted_is_whole(tmp_path: Path) -> None:
     note_progress(tmp_path / "simulate-1.code", 0.25)
     with (tmp_path / PROGRESS).open() as reader:
         note_progress(tmp_path / "simulate-1.code", 0.5)

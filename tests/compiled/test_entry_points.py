@@ -59,14 +59,14 @@ def work_off(folder: Path, *command: str) -> None:
 
 
 @pytest.mark.deep
-def test_whoever_started_the_worker_it_finds_the_module_of_an_order(tmp_path: Path) -> None:
+def test_a_worker_of_any_process_finds_the_module_of_an_order(tmp_path: Path) -> None:
     place_order(tmp_path / "sum.code", "quadrupled_sum")
     work_off(tmp_path, "-m", WORKER)
     assert read_code(tmp_path / "sum.code") is not None
 
 
 @pytest.mark.deep
-def test_the_worker_itself_never_loads_what_compiles(tmp_path: Path) -> None:
+def test_the_worker_itself_never_loads_the_compiler(tmp_path: Path) -> None:
     """Numba would keep the memory of every function that was compiled for as long as the worker lives."""
     for name in ("first", "second"):
         place_order(tmp_path / f"{name}.code", "quadrupled_sum")
@@ -83,7 +83,7 @@ def test_the_worker_itself_never_loads_what_compiles(tmp_path: Path) -> None:
 
 
 @pytest.mark.deep
-def test_what_ends_the_process_that_compiles_is_told_in_place_of_the_code(tmp_path: Path) -> None:
+def test_the_end_of_the_process_that_compiles_is_reported_in_place_of_the_code(tmp_path: Path) -> None:
     place_order(tmp_path / "sum.code", "ends_the_process")
     work_off(tmp_path, "-m", WORKER)
     assert failure(tmp_path / "sum.code") == "the process that compiles ended with status 3"
@@ -170,19 +170,19 @@ def test_once_the_environment_is_whole_again_the_order_is_carried_out_at_once(tm
 
 
 @pytest.mark.deep
-def test_a_long_call_waits_and_says_so(tmp_path: Path) -> None:
+def test_a_long_call_waits_with_a_report(tmp_path: Path) -> None:
     output = run(LONG, ET_SIM_CACHE_DIR=str(tmp_path))
     assert (output.was_compiled, output.result, output.is_compiled) == (False, 12, True)
     assert output.errors.startswith("small: compiling the sum, once for this version and kind of run …\n")
 
 
 @pytest.mark.deep
-def test_asked_to_a_short_call_waits_too(tmp_path: Path) -> None:
+def test_with_now_a_short_call_waits_too(tmp_path: Path) -> None:
     assert run(SHORT, ET_SIM_CACHE_DIR=str(tmp_path), ET_SIM_COMPILE="now").is_compiled
 
 
 @pytest.mark.deep
-def test_asked_to_a_long_call_does_not_wait(tmp_path: Path) -> None:
+def test_with_background_a_long_call_does_not_wait(tmp_path: Path) -> None:
     output = run(LONG, ET_SIM_CACHE_DIR=str(tmp_path), ET_SIM_COMPILE="background")
     assert output.result == 12
     assert "small: not compiled yet: interpreted until it is compiled in the background" in output.errors
@@ -191,7 +191,9 @@ def test_asked_to_a_long_call_does_not_wait(tmp_path: Path) -> None:
 
 @pytest.mark.deep
 @pytest.mark.parametrize("how", [{"ET_SIM_COMPILE": "never"}, {"NUMBA_DISABLE_JIT": "1"}])
-def test_asked_to_nothing_is_compiled_and_no_compiled_code_used(tmp_path: Path, how: dict[str, str]) -> None:
+def test_with_never_nothing_is_compiled_and_no_compiled_code_used(
+    tmp_path: Path, how: dict[str, str]
+) -> None:
     output = run(LONG, ET_SIM_CACHE_DIR=str(tmp_path), **how)
     assert (output.result, output.is_compiled, output.errors) == (12, False, "")
     assert not list(output.directory.iterdir())
@@ -226,7 +228,7 @@ def test_runs_of_one_form_that_follow_each_other_become_a_long_one(monkeypatch: 
         ("background", MEANWHILE_SECONDS * 2, True, False, False),
     ],
 )
-def test_what_goes_on_with_machine_code_waits_only_if_it_is_very_long(
+def test_a_lasting_call_waits_only_if_it_is_very_long(
     chosen: str, seconds: float, goes_on: bool, is_urgent: bool, waits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ET_SIM_COMPILE", chosen)
@@ -240,7 +242,7 @@ def test_what_goes_on_with_machine_code_waits_only_if_it_is_very_long(
     assert seen == [is_urgent, "waits"][: 1 + waits]
 
 
-def test_what_was_interpreted_goes_on_with_machine_code_as_soon_as_it_is_there(
+def test_an_interpreted_call_goes_on_with_machine_code_as_soon_as_it_is_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("ET_SIM_COMPILE", "")
@@ -271,7 +273,7 @@ def test_processes_that_start_together_compile_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.deep
-def test_what_cannot_be_compiled_is_interpreted_and_the_reason_told(tmp_path: Path) -> None:
+def test_code_that_cannot_be_compiled_is_interpreted_and_the_reason_reported(tmp_path: Path) -> None:
     output = run(LONG, "named", ET_SIM_CACHE_DIR=str(tmp_path))
     assert (output.result, output.is_compiled) == (1, False)
     assert "small: the impossible: interpreted, not compiled, which takes longer: " in output.errors

@@ -73,7 +73,7 @@ def test_a_cache_of_another_user_is_refused(root: Path) -> None:
         _opened()
 
 
-def test_what_only_the_user_and_root_can_write_is_trusted(tmp_path: Path) -> None:
+def test_files_that_only_the_user_and_root_can_write_are_trusted(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     check_folder(tmp_path)
 
@@ -113,7 +113,7 @@ def test_a_planted_pickle_is_removed_and_not_loaded(tmp_path: Path, ending: str)
     assert not planted.exists()
 
 
-def test_the_demo_says_that_others_can_write_the_cache_and_runs_nothing_in_it(
+def test_the_demo_reports_that_others_can_write_the_cache_and_runs_nothing_in_it(
     root: Path, tmp_path: Path
 ) -> None:
     planted = _opened() / "simulate-0.urgent"

@@ -67,7 +67,7 @@ def test_code_with_distances_in_it_is_left_to_llvm() -> None:
     assert placed(near) is None
 
 
-def test_what_is_no_whole_object_file_is_not_placed(jumps: bytes) -> None:
+def test_a_partial_object_file_is_not_placed(jumps: bytes) -> None:
     ends = range(0, len(jumps) - 1, 7)  # symbols and their names are at the end
     assert [end for end in ends if placed(jumps[:end]) is not None] == []
     assert placed(b"something else") is None
@@ -106,7 +106,7 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "ET_SIM_COMPILE": "now", "PYTHONPATH": paths}
 
 
-def test_a_processor_is_known_by_what_it_can_do(tmp_path: Path) -> None:
+def test_a_processor_is_identified_by_its_features(tmp_path: Path) -> None:
     first = "processor : 0\nmodel : {}\ncpu MHz : {}\nflags : {}\n\nprocessor : 1\n"
     result = tmp_path / "cpuinfo"
 
@@ -118,6 +118,6 @@ def test_a_processor_is_known_by_what_it_can_do(tmp_path: Path) -> None:
     assert len({known(1, 2000, "sse"), known(2, 2000, "sse"), known(1, 2000, "sse avx")}) == 3
 
 
-def test_llvm_knows_the_processor_where_no_file_does(tmp_path: Path) -> None:
+def test_llvm_identifies_the_processor_without_a_file(tmp_path: Path) -> None:
     by_llvm = f"{llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()}"
     assert processor(tmp_path / "none") == by_llvm

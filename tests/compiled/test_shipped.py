@@ -58,7 +58,7 @@ def _run_in(site: Path, seconds: float = SHIPPED_SECONDS + 1, **environment: str
 
 
 @pytest.mark.deep
-def test_a_first_run_uses_what_came_along_without_numba(archive: Path, installed: Path) -> None:
+def test_a_first_run_uses_shipped_code_without_numba(archive: Path, installed: Path) -> None:
     _bring(archive, installed)
     output = _run_in(installed)
     assert (output.was_compiled, output.result, output.is_compiled, output.errors) == (False, 12, True, "")
@@ -66,7 +66,7 @@ def test_a_first_run_uses_what_came_along_without_numba(archive: Path, installed
 
 
 @pytest.mark.deep
-def test_a_very_short_first_run_is_interpreted_and_the_next_one_uses_what_came_along(
+def test_a_very_short_first_run_is_interpreted_and_the_next_one_uses_shipped_code(
     archive: Path, installed: Path
 ) -> None:
     _bring(archive, installed)
@@ -77,14 +77,14 @@ def test_a_very_short_first_run_is_interpreted_and_the_next_one_uses_what_came_a
 
 
 @pytest.mark.deep
-def test_what_was_made_of_it_is_kept(archive: Path, installed: Path) -> None:
+def test_code_made_of_it_is_kept(archive: Path, installed: Path) -> None:
     brought = _bring(archive, installed)
     assert _run_in(installed).is_compiled
     brought.unlink()
     assert _run_in(installed).was_compiled
 
 
-def test_an_archive_has_no_more_than_what_the_program_lacked(archive: Path) -> None:
+def test_an_archive_has_only_code_that_the_program_lacked(archive: Path) -> None:
     with ZipFile(archive) as file:
         [name] = file.namelist()
     assert name.startswith("quadrupled_sum-")
@@ -140,7 +140,7 @@ def test_bitcode_of_one_family_is_refused() -> None:
         object_code(code)
 
 
-def test_what_did_not_come_along_is_interpreted_without_numba_and_it_is_said_what_to_install(
+def test_code_that_was_not_shipped_is_interpreted_without_numba_and_the_package_is_named(
     installed: Path,
 ) -> None:
     output = _run_in(installed, ET_SIM_COMPILE="now")
@@ -169,13 +169,13 @@ def _spoil_a_member(path: Path) -> None:
     path.write_bytes(content)
 
 
-def _say_other_sources(path: Path) -> None:
+def _set_other_sources(path: Path) -> None:
     with ZipFile(path, "a") as file:
         file.comment = b"0" * 64
 
 
-@pytest.mark.parametrize("spoil", [_cut, _spoil_a_member, _say_other_sources])
-def test_what_is_damaged_or_of_other_sources_is_passed_over(
+@pytest.mark.parametrize("spoil", [_cut, _spoil_a_member, _set_other_sources])
+def test_an_archive_that_is_damaged_or_of_other_sources_is_ignored(
     spoil: Any, archive: Path, installed: Path
 ) -> None:
     spoil(_bring(archive, installed))
@@ -185,9 +185,9 @@ def test_what_is_damaged_or_of_other_sources_is_passed_over(
 
 @pytest.mark.parametrize(
     ("spoil", "why"),
-    [(_cut, shipped.DAMAGED), (_say_other_sources, shipped.OF_OTHER_SOURCES), (Path.unlink, shipped.NONE)],
+    [(_cut, shipped.DAMAGED), (_set_other_sources, shipped.OF_OTHER_SOURCES), (Path.unlink, shipped.NONE)],
 )
-def test_what_cannot_be_used_is_said(spoil: Any, why: str, archive: Path, tmp_path: Path) -> None:
+def test_an_unusable_archive_is_reported(spoil: Any, why: str, archive: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copy(archive, tmp_path))
     assert shipped.fault(copy) == ""
     spoil(copy)
@@ -228,7 +228,7 @@ def test_a_release_wheel_has_the_archive_and_nothing_else_of_its_folder(
     assert result == [f"et_sim/compiled/{shipped.ARCHIVE}"]
 
 
-def test_a_release_wheel_needs_what_reads_its_code_and_any_other_the_compiler(
+def test_a_release_wheel_needs_the_reader_of_its_code_and_any_other_the_compiler(
     archive: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for folder, needed in ((archive.parent, f"llvmlite>={llvmlite.__version__}"), (None, "numba>=1")):
@@ -248,6 +248,6 @@ def test_a_release_wheel_without_archive_or_with_one_of_other_sources_is_not_bui
 ) -> None:
     with pytest.raises(ValueError, match="no archive"):
         _forced_into_the_wheel(tmp_path, monkeypatch)
-    _say_other_sources(Path(shutil.copy(archive, tmp_path)))
+    _set_other_sources(Path(shutil.copy(archive, tmp_path)))
     with pytest.raises(ValueError, match="of other sources"):
         _forced_into_the_wheel(tmp_path, monkeypatch)

@@ -89,7 +89,7 @@ def test_the_machine_code_of_a_run_has_the_same_name_after_reading_its_order(
     "signature",
     ["5", '["list"]', '[["array", "O8x", 1]]', '[["tuple", ["os", "system"], []]]', '[["array", 5]]'],
 )
-def test_what_is_no_signature_is_refused(signature: str) -> None:
+def test_a_value_that_is_no_signature_is_refused(signature: str) -> None:
     text = f'{{"path": "p", "module": "m", "function": "f", "signature": {signature}, "search_paths": []}}'
     with pytest.raises((TypeError, ValueError)):
         Order.from_bytes(text.encode())

@@ -45,7 +45,7 @@ def shuffle(tables: Outer, by: int) -> int:
     return tables.rows[0].time
 
 
-def test_stand_ins_leave_in_the_arrays_what_the_function_would() -> None:
+def test_stand_ins_leave_the_same_content_in_the_arrays_as_the_function() -> None:
     with_stand_ins, on_arrays = _outer(), _outer()
     assert interpret(shuffle, (with_stand_ins, 10)) == shuffle(on_arrays, 10) == 30
     assert with_stand_ins.rows.tolist() == on_arrays.rows.tolist()
@@ -76,5 +76,5 @@ def test_arrays_that_are_no_tables_are_handed_over_as_they_are() -> None:
     ],
 )
 def test_a_row_below_0_is_refused_and_not_taken_from_the_end(asks: Callable[[Any], Any]) -> None:
-    with pytest.raises(IndexError, match="row -1 of a table is asked for, and rows count from 0"):
+    with pytest.raises(IndexError, match="row -1 of a table does not exist: rows count from 0"):
         interpret(asks, (_outer(),))

@@ -86,7 +86,7 @@ def test_a_kernel_without_what_the_model_needs_takes_its_recorded_time_and_is_co
     assert (result.coverage["modelled"], result.coverage["replayed"]) == (3 * RANKS, RANKS)
     [output] = [warning for warning in result.manifest["warnings"] if "lack" in warning["text"]]
     assert output["text"] == (
-        '8 of 40 kernels lack num_ops, and take their recorded time; the first is node 4 "odd"'
+        '8 of 40 kernels lack num_ops and take their recorded time; the first is node 4 "odd"'
     )
 
 

@@ -13,7 +13,7 @@ from et_sim.trace import Workload
 
 MACHINE, RECORDED_NS = "h100-dgx:2", 7_654_000
 SHAPE: dict[str, Any] = {"layer_shape": "gemm 4096 4096 4096", "dtype": "bf16"}
-KEPT = "2 of 4 kernels were recorded, and keep their times: --retime has the machine time them"
+KEPT = "2 of 4 kernels were recorded and keep their times; --retime computes their times from the machine"
 
 
 def workload() -> Workload:

@@ -17,7 +17,7 @@ HOUSE = Path(et_sim.__file__).parent
 OF_TABLES_TOO = {Correction.ALL_QUEUES}  # whose cursors differ even where there is but one queue
 
 
-def test_what_is_decided_during_a_run_has_a_condition() -> None:
+def test_corrections_that_act_during_a_run_have_a_condition() -> None:
     sources = [*(HOUSE / "engine").rglob("*.py"), *(HOUSE / "network").rglob("*.py")]
     named = {name for path in sources for name in re.findall(r"\bCorrection\.([A-Z_]+)", path.read_text())}
     assert {Correction[name] for name in named} | OF_TABLES_TOO == set(CONDITIONS)

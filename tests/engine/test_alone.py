@@ -34,7 +34,7 @@ def prefix(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("fold", [True, False])
-def test_what_there_is_of_many_ranks_runs_as_it_is(prefix: Path, fold: bool) -> None:
+def test_the_available_ranks_of_many_run_as_they_are(prefix: Path, fold: bool) -> None:
     result = et_sim.simulate(prefix, system=SYSTEM, network=RING_8, alone=True, fold=fold)
     assert result.finish_ns.tolist() == [200 + 1002, 300 + 1002]  # of messages, no time is recorded: 1 ns
     assert result.coverage["replayed_communication"] == 6

@@ -121,7 +121,7 @@ def test_direct_reductions_of_a_group_are_not_charged_while_gathering() -> None:
     assert corrected[:4] == [42246 - 15726] * 4
 
 
-def test_simulated_broadcast_asks_the_network() -> None:
+def test_simulated_broadcast_uses_the_network() -> None:
     builder = TraceBuilder()
     builder.collective("broadcast", MIB, micros=5)
     plain, corrected = both_ways("simulated-broadcast", [builder] * 8, FULLY_CONNECTED_8, system())

@@ -117,7 +117,7 @@ def test_collectives_of_two_groups_overlap() -> None:
     assert together == [single] * 4
 
 
-def test_what_is_ready_at_once_starts_at_once() -> None:
+def test_nodes_that_are_ready_at_once_start_at_once() -> None:
     """Hundreds of collectives, more than any pool holds at the beginning."""
     build = TraceBuilder()
     for _ in range(600):

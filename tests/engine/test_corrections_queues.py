@@ -49,7 +49,7 @@ def last_finish(builders: list[TraceBuilder], net: dict[str, Any], **keys: Any) 
         (0, 12280, 0),
     ],
 )
-def test_exact_chunks_move_no_more_than_was_asked_for(size: int, reference: int, corrected: int) -> None:
+def test_exact_chunks_move_no_more_than_requested(size: int, reference: int, corrected: int) -> None:
     keys = {"preferred-dataset-splits": 4}
     builders = everybody(4, "all_reduce", size)
     assert last_finish(builders, FOUR, **keys) == reference

@@ -33,7 +33,7 @@ def calendar(*due: int) -> Any:
     return SimpleNamespace(clock=clock, events=events, slots=slots)
 
 
-def test_an_instant_without_result_is_an_error_that_says_when_and_what_repeats() -> None:
+def test_an_instant_without_result_is_an_error_with_its_time_and_events() -> None:
     run, watch = calendar(kinds.POOL_SHARE, kinds.NETWORK), Standstill()
     watch.look(run, EVENTS_FOR_NOTHING, 0)
     watch.look(run, EVENTS_FOR_NOTHING, 0)
@@ -47,7 +47,7 @@ def test_an_instant_without_result_is_an_error_that_says_when_and_what_repeats()
 
 
 @pytest.mark.parametrize("column", ["now", "delivered", "completed", "to_start"])
-def test_an_instant_of_which_something_comes_may_be_as_long_as_it_likes(column: str) -> None:
+def test_an_instant_with_results_may_have_any_length(column: str) -> None:
     run, watch = calendar(), Standstill()
     for _ in range(5):
         run.clock[column] += 1

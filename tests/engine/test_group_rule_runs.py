@@ -65,7 +65,7 @@ def test_a_run_with_a_rule_equals_one_with_its_groups_listed(
 STAGES = GroupRule(2, 6, 8)  # ranks 0 and 6, 1 and 7; 2 to 5 in none
 
 
-def test_ranks_outside_a_rule_may_run_what_does_not_name_it() -> None:
+def test_ranks_outside_a_rule_may_run_programs_without_it() -> None:
     member, other = TraceBuilder(), TraceBuilder()
     member.collective("all_reduce", 40_000, "ends")
     other.compute("work", micros=5)
@@ -84,7 +84,7 @@ def test_a_rank_with_a_collective_in_a_group_without_it_is_refused(begin: int, f
         of_rank[[0, 1, 6, 7, 8, 9, 14, 15]] = 0
     wrong = Workload(workload.templates, of_rank, group_rules=workload.group_rules, profile="corrected")
     stranger = 2 + begin
-    not_in = f"rank {stranger} has a collective in communicator group axes and is not a member of it"
+    not_in = f"rank {stranger} has a collective in communicator group axes, of which it is not a member"
     with pytest.raises(TraceError, match=not_in):
         finished(wrong, fold=fold)
     (problem,) = find_problems(wrong)

@@ -130,7 +130,7 @@ def test_a_part_of_a_ring_is_never_faster_than_a_ring_of_its_own(
     ],
     ids=["rings", "trees", "one", "bus"],
 )
-def test_whatever_the_system_file_says_holds_for_groups(kind: str, model: str, keys: dict[str, Any]) -> None:
+def test_keys_of_the_system_file_hold_for_groups(kind: str, model: str, keys: dict[str, Any]) -> None:
     described = system("ring", 2, profile="corrected", **keys)
     machine = {"network": NODES, "system": described}
     own = {**machine, "network": {**NODES, "npus_count": [4, 2]}}

@@ -104,7 +104,7 @@ def test_a_chunk_goes_up_and_down_once(net: Net, kind: str, up: int, down: int) 
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_a_broadcast_goes_up_from_the_root_and_down_to_everybody_else(model: str) -> None:
+def test_a_broadcast_goes_up_from_the_root_and_down_to_all_others(model: str) -> None:
     size = 1 << 20
     result = simulate(workload(8, "broadcast", size), switch(), described(), model=model)
     copies = 1 if model == "analytical" else 2
@@ -189,7 +189,7 @@ def test_a_switch_works_on_one_chunk_after_the_other_at_its_rate() -> None:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_everybody_waits_for_the_last(model: str) -> None:
+def test_all_members_wait_for_the_last(model: str) -> None:
     builders = workload(8, "all_reduce", 5000, late={3: 70_000})
     late = finish_times(builders, switch(), described(), model=model)
     alone = makespan(switch(), "all_reduce", 5000, model)

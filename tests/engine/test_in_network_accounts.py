@@ -47,7 +47,7 @@ def carried(result: Result) -> dict[str, tuple[int, int, int]]:
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("fold", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
-def test_links_carry_what_the_closed_form_says_within_the_run(kind: str, fold: bool, model: str) -> None:
+def test_links_carry_the_bytes_of_the_closed_form_within_the_run(kind: str, fold: bool, model: str) -> None:
     """Four leaves of two ranks under a spine, and one rank that is late."""
     size = S // 8 if kind == "all_gather" else S
     result = simulate(workload(8, kind, size), tree(), described(), model=model, fold=fold, detail="links")

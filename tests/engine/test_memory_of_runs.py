@@ -40,7 +40,7 @@ def test_there_is_some_memory() -> None:
     assert containers.available_bytes() > 1 << 20
 
 
-def test_a_pool_that_would_not_fit_is_refused_and_a_small_one_is_not_asked_about(
+def test_a_pool_that_would_not_fit_is_refused_and_a_small_one_is_not_checked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(containers, "available_bytes", lambda: 1 << 20)

@@ -40,7 +40,7 @@ def test_they_run_beside_each_other_for_as_long_as_recorded_whichever_way_ranks_
     assert [run.finish_ns.tolist() for run in runs] == [[1110, 1110]] * 2
 
 
-def test_a_run_counts_them_by_type_and_its_summary_says_that_nobody_models_them(tmp_path: Path) -> None:
+def test_a_run_counts_them_by_type_and_its_summary_has_them_as_not_modelled(tmp_path: Path) -> None:
     workload = Workload((of_types(8, 8, 10, 77, 255),), np.zeros(2, np.int32), source="built")
     run = et_sim.simulate(workload, system=system(), network=RING_2)
     run.save(tmp_path / "out.run")
@@ -51,14 +51,14 @@ def test_a_run_counts_them_by_type_and_its_summary_says_that_nobody_models_them(
     assert "not modelled, as recorded: 4 storage, 2 checkpoint, 4 unknown" in text
 
 
-def test_a_trace_keeps_the_numbers_of_types_it_does_not_know() -> None:
+def test_a_trace_keeps_the_numbers_of_unknown_types() -> None:
     trace = of_types(8, 11, 255)
     assert trace.kind_counts == {"COMP": 2, "STORAGE": 1, "TYPE_11": 1, "TYPE_255": 1}
     assert trace.is_opaque.tolist() == [False, True, True, True, False]
     assert int(trace.kind[1]) == NodeKind.STORAGE
 
 
-def test_a_node_that_nobody_models_takes_no_turn_on_a_stream_of_the_host() -> None:
+def test_a_node_without_a_model_takes_no_turn_on_a_stream_of_the_host() -> None:
     build = TraceBuilder()
     first = build.compute("forward", nanos=100, cpu=True)
     for number in range(2):

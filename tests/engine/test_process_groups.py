@@ -76,12 +76,12 @@ def test_names_need_not_be_numbers() -> None:
 
 def test_group_0_is_always_all_ranks() -> None:
     assert times([trace({"0": [0, 1, 2, 3]}, "0")] * 4) == [79540] * 4
-    with pytest.raises(TraceError, match='process group "0" lists 2 ranks, and there are 4'):
+    with pytest.raises(TraceError, match='process group "0" lists 2 ranks, but the machine has 4'):
         times([trace({"0": [0, 1]}, "0")] * 4)
 
 
 def test_a_rank_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(TraceError, match="lists rank 4, and ranks are 0 to 3"):
+    with pytest.raises(TraceError, match="lists rank 4; ranks are 0 to 3"):
         times([trace({"1": [0, 4]}, "1")] * 4)
 
 

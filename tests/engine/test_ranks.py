@@ -153,7 +153,7 @@ def test_the_pool_serves_others_before_the_next_request_of_a_rank() -> None:
     assert times == [12788, 16984, 21180, 25376]
 
 
-def test_memory_and_collectives_share_a_lane_unless_the_cpu_asks() -> None:
+def test_memory_and_collectives_share_a_lane_except_on_the_cpu() -> None:
     def both(builder: TraceBuilder) -> None:
         builder.load(10_000)
         builder.collective("all_reduce", MIB)
@@ -178,5 +178,5 @@ def test_a_collective_needs_an_algorithm() -> None:
 
 
 def test_a_workload_must_have_a_rank_for_every_npu() -> None:
-    with pytest.raises(TraceError, match="3 ranks and the network connects 4"):
+    with pytest.raises(TraceError, match="3 ranks, but the network connects 4"):
         finish_times([TraceBuilder()] * 3, RING)

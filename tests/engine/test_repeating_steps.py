@@ -130,7 +130,9 @@ def test_a_run_that_ends_early_has_done_as_much(part: float, monkeypatch: pytest
 
 @pytest.mark.deep
 @pytest.mark.parametrize("model", MODELS)
-def test_machine_code_skips_what_interpreted_code_does(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_machine_code_skips_the_same_steps_as_interpreted_code(
+    model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     machine = {"system": system(**SHORT_RING), "network": ring(40), "model": model}
     results = []
     for mode in ("now", "never"):

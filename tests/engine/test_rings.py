@@ -182,7 +182,7 @@ def test_rings_that_do_not_fit_are_refused(keys: dict[str, Any], words: str) -> 
         read_machine(system=system(**keys), network=network(["Ring"], [4]))
 
 
-def test_rings_that_nothing_takes_are_refused_and_idle_ones_remarked() -> None:
+def test_unused_rings_are_refused_and_idle_ones_remarked() -> None:
     with pytest.raises(MachineError, match="where no collective takes a ring"):
         read_machine(system=system("direct", rings=[[[0, 1]]]), network=network(["Ring"], [2]))
     few = read_machine(system=system(rings=[[[0, 1], [1, 0]]]), network=network(["Ring"], [2]))

@@ -178,7 +178,7 @@ def test_queues_that_run_either_way_do_not_matter_to_halving_doubling() -> None:
 
 @pytest.mark.parametrize("kind", FROM_ROOT)
 @pytest.mark.parametrize("late", [1, 2])
-def test_a_child_that_asks_late_holds_back_its_own_message_only(kind: str, late: int) -> None:
+def test_a_child_with_a_late_request_holds_back_its_own_message_only(kind: str, late: int) -> None:
     """With rendezvous, the request of one child does not set the message for the other one free."""
     builders = [TraceBuilder() for _ in range(3)]
     for rank, builder in enumerate(builders):

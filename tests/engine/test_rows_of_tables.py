@@ -53,7 +53,7 @@ print(done)
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_no_row_below_0_is_asked_for(model: str) -> None:
+def test_no_row_below_0_is_read(model: str) -> None:
     folders = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
     paths = os.pathsep.join([*folders, os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": paths}

@@ -110,7 +110,7 @@ def test_a_receive_without_any_send_names_the_rank_that_never_sent() -> None:
     assert stall.unfinished == (1,)
     assert not stall.knot
     assert stall.dead_ends == ("rank 0 finished without sending the 1000 B with tag 1 that rank 1 expected",)
-    assert stall.waits[0].what == "1000 B with tag 1 from rank 0, which never sent it"
+    assert stall.waits[0].text == "1000 B with tag 1 from rank 0, which never sent it"
     assert stall.waits[0].provider == (0,)
     assert stall.nearest == ()
 
@@ -162,7 +162,7 @@ def test_a_message_from_another_rank_is_a_near_miss_too() -> None:
     )
 
 
-def test_sizes_that_print_alike_are_told_in_bytes() -> None:
+def test_sizes_that_print_alike_are_reported_in_bytes() -> None:
     stall = stall_of([send_to(1, MIB + 1, 7), receive_from(0, MIB, 7)], machine(2))
     assert "1048577 B" in stall.nearest[0]
     assert "1 MiB" in stall.nearest[0]
@@ -187,7 +187,7 @@ def test_a_ready_node_names_the_node_that_occupies_its_lane() -> None:
     stall = stall_of([build.build(), receive_from(0, 10, 1)], machine(2))
     lane = [wait for wait in stall.waits if wait.kind == "lane"]
     assert len(lane) == 1
-    assert 'all_reduce "grad" (node 0) occupies (and 1 more nodes with it)' in lane[0].what
+    assert 'all_reduce "grad" (node 0) occupies (and 1 more nodes with it)' in lane[0].text
     assert stall.dead_ends == ("rank 1 never issued the all_reduce of 1 MiB that rank 0 started",)
 
 
@@ -271,7 +271,7 @@ def test_with_rendezvous_two_ranks_that_send_before_they_receive_are_a_knot() ->
     traces = [send_then_receive(1, 7, 8), send_then_receive(0, 8, 7)]
     assert run(traces, machine(2))[0].is_complete
     stall = stall_of(traces, machine(2, rendezvous=True))
-    assert stall.waits[0].what == "rank 1 to post the receive of 8 MiB with tag 7 (rendezvous)"
+    assert stall.waits[0].text == "rank 1 to post the receive of 8 MiB with tag 7 (rendezvous)"
     assert "rank 0 waits for rank 1 to post the receive of 8 MiB with tag 7 (rendezvous)" in stall.cause
     assert {wait.kind for wait in stall.waits} == {"receive-pending"}
     assert [(hop.rank, hop.waits_for) for hop in stall.knot] == [(0, 1), (1, 0)]
@@ -281,7 +281,7 @@ def test_with_rendezvous_two_ranks_that_send_before_they_receive_are_a_knot() ->
     assert "turn rendezvous-protocol off" in stall.remedies[0]
 
 
-def test_with_rendezvous_a_send_that_nobody_receives_is_a_dead_end() -> None:
+def test_with_rendezvous_a_send_without_a_receive_is_a_dead_end() -> None:
     stall = stall_of([send_to(1, 8 * MIB, 7), idle()], machine(2, rendezvous=True))
     assert stall.unfinished == (0,)
     assert stall.waits[0].kind == "receive-missing"
@@ -339,7 +339,7 @@ def test_with_rendezvous_a_custom_collective_that_sends_before_it_receives_is_a_
     on = custom_all_reduce(tmp_path / "program", traces, rendezvous=False)
     assert run(workload, on)[0].is_complete
     stall = stall_of(workload, custom_all_reduce(tmp_path / "program", traces, rendezvous=True))
-    assert stall.waits[0].what == (
+    assert stall.waits[0].text == (
         "rank 1 to post the receive of 8 MiB with tag 7 within the all_reduce of 1 MiB (rendezvous)"
     )
     assert [(hop.rank, hop.waits_for) for hop in stall.knot] == [(0, 1), (1, 0)]
@@ -432,7 +432,7 @@ def test_a_listed_group_of_all_ranks_is_the_remedy_for_shifted_numbers() -> None
     assert outcome.is_complete
 
 
-def test_a_member_that_is_elsewhere_is_told_with_what_it_waits_for() -> None:
+def test_a_member_that_is_elsewhere_is_reported_with_its_wait() -> None:
     build = TraceBuilder()
     got = build.receive(0, 10, 1, name="go")
     build.collective("all_reduce", MIB, after=[got])
@@ -519,7 +519,7 @@ def test_queues_that_may_run_nothing_are_named() -> None:
 # States that the engine cannot leave behind today are told all the same
 
 
-def test_a_memory_request_under_way_is_told() -> None:
+def test_a_memory_request_under_way_is_reported() -> None:
     build = TraceBuilder()
     build.load(3000, name="weights")
     outcome, workload = run([build.build(), idle()], machine(2))
@@ -530,7 +530,7 @@ def test_a_memory_request_under_way_is_told() -> None:
     assert 'load "weights"' in stall.text
 
 
-def test_a_compute_node_under_way_is_told() -> None:
+def test_a_compute_node_under_way_is_reported() -> None:
     outcome, workload = run([idle(), idle()], machine(2))
     outcome.nodes["end_ns"][1] = -1
     outcome.finish_ns[1] = -1
@@ -613,7 +613,7 @@ def busy_with(kind: str, *, root: int | None = None, first: tuple[str, int] | No
     return build.build()
 
 
-def test_whoever_waits_in_a_gather_waits_for_those_below_it_only() -> None:
+def test_members_of_a_gather_wait_for_those_below_them_only() -> None:
     """In the tree of four, rank 2 hears from rank 1, and rank 3 from nobody."""
     nothing = TraceBuilder().build()
     gather = busy_with("gather")
@@ -624,7 +624,7 @@ def test_whoever_waits_in_a_gather_waits_for_those_below_it_only() -> None:
     assert [(wait.rank, wait.provider) for wait in stall.waits] == [(0, (3,))]
 
 
-def test_whoever_waits_in_a_scatter_waits_for_those_above_it_only() -> None:
+def test_members_of_a_scatter_wait_for_those_above_them_only() -> None:
     nothing, scatter = TraceBuilder().build(), busy_with("scatter")
     stall = stall_of([scatter, scatter, nothing, scatter], machine(4))
     assert [(wait.rank, wait.provider) for wait in stall.waits] == [(1, (2,))]
@@ -655,7 +655,7 @@ def test_a_barrier_waits_for_all() -> None:
 # ---- custom programs
 
 
-def test_a_member_that_only_waits_for_one_whose_send_is_held_is_told_so(tmp_path: Path) -> None:
+def test_a_wait_for_a_member_with_a_held_send_is_reported(tmp_path: Path) -> None:
     """Ranks 0 and 1 would both send first (rendezvous); rank 2 waits for what rank 1 sends after that."""
     programs = [TraceBuilder() for _ in range(3)]
     for rank, peer in ((0, 1), (1, 0)):
@@ -667,7 +667,7 @@ def test_a_member_that_only_waits_for_one_whose_send_is_held_is_told_so(tmp_path
     write_workload(Workload.of([program.build() for program in programs]), tmp_path / "program")
     on = machine(3, rendezvous=True, custom_implementations={"all_reduce": str(tmp_path / "program")})
     stall = stall_of([busy_with("all_reduce")] * 3, on)
-    results = {wait.rank: (wait.kind, wait.what) for wait in stall.waits}
+    results = {wait.rank: (wait.kind, wait.text) for wait in stall.waits}
     assert results[2] == (
         "send-pending",
         "500 B with tag 5 from rank 1 within the all_reduce of 1 MiB, which has yet to send it",

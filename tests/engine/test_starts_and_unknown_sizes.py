@@ -45,7 +45,7 @@ def test_a_rank_that_begins_later_makes_the_others_wait() -> None:
     assert min(apart) > max(together)
 
 
-def test_the_time_before_a_rank_begins_is_idle_and_the_summary_says_how_far_starts_are_apart() -> None:
+def test_the_time_before_a_rank_begins_is_idle_and_the_summary_has_the_spread_of_starts() -> None:
     result = et_sim.simulate(
         Workload.of([beginning_at(start) for start in (0, 0, 7000, 0)]), system=SYSTEM, network=RING_4
     )
@@ -88,7 +88,7 @@ def test_a_collective_of_unknown_size_takes_its_recorded_time_and_is_counted() -
         warning["text"] for warning in result.manifest["warnings"] if "unknown size" in warning["text"]
     ]
     assert output == (
-        "4 of 8 collectives and messages are of unknown size, and take their recorded time whatever the "
+        "4 of 8 collectives and messages are of unknown size and take their recorded time whatever the "
         'network; the first is node 1 "all_gather"'
     )
     assert not find_problems(Workload.of(traces))

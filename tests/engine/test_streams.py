@@ -68,7 +68,7 @@ def test_kernels_of_two_streams_run_side_by_side() -> None:
     assert result.timeline["lane"].to_pylist() == ["compute"] * 4
 
 
-def test_one_stream_of_each_kind_is_what_the_reference_does() -> None:
+def test_one_stream_of_each_kind_equals_the_reference() -> None:
     build = kernels(400, 30_000)
     build.compute("host", nanos=700, cpu=True)
     build.collective("all_reduce", MIB)
@@ -83,15 +83,15 @@ def test_one_stream_of_each_kind_is_what_the_reference_does() -> None:
     assert plain.makespan_ns == 2 * ALL_REDUCE_NS
 
 
-def test_of_parents_that_end_at_the_same_time_the_first_of_the_trace_lets_a_node_begin() -> None:
+def test_the_first_of_parents_that_end_at_the_same_time_releases_a_node() -> None:
     """In whatever order they end; of others, the last to end does."""
-    assert lets_begin({"a": 500, "b": 200}) == "a"  # a begins first, and both end at 500 ns
-    assert lets_begin({"a": 200, "b": 500}) == "a"  # b begins first
-    assert lets_begin({"a": 200, "b": 501}) == "b"
-    assert lets_begin({"a": 501, "b": 200}) == "a"
+    assert releases({"a": 500, "b": 200}) == "a"  # a begins first, and both end at 500 ns
+    assert releases({"a": 200, "b": 500}) == "a"  # b begins first
+    assert releases({"a": 200, "b": 501}) == "b"
+    assert releases({"a": 501, "b": 200}) == "a"
 
 
-def lets_begin(durations: dict[str, int]) -> str:
+def releases(durations: dict[str, int]) -> str:
     """Which of two parents a child waits for last; the shorter one begins at 300 ns."""
     build = TraceBuilder()
     host = build.compute("host", nanos=300, cpu=True)
@@ -222,7 +222,7 @@ def test_kernels_side_by_side_take_longer_each(nanos: list[int], at_a_time: int)
     assert times(result) == expected | {"all_reduce": (0, ALL_REDUCE_NS)}
 
 
-def test_what_is_lost_to_communication_is_a_cause_of_its_own() -> None:
+def test_time_lost_to_communication_is_a_cause_of_its_own() -> None:
     build = kernels(10_000)
     build.collective("all_reduce", MIB, after=[0])
     last = build.compute("beside", nanos=100_000, after=[0])

@@ -274,7 +274,7 @@ def refusal(workload: Workload, ranks: int, algorithm: str = "direct", **more: A
 
 
 @pytest.mark.parametrize("text", ["1 x", "1,2", "-1 2", "", "1  2", " 1 2"])
-def test_what_is_no_list_of_sizes_is_refused(text: str) -> None:
+def test_a_text_without_a_list_of_sizes_is_refused(text: str) -> None:
     workload = changed(exchange([[1, 2], [3, 4]], 2), split_texts=("", text))
     assert "no list of sizes" in str(refusal(workload, 2))
     assert any("no list of sizes" in problem.text for problem in find_problems(workload))

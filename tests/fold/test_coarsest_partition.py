@@ -83,13 +83,13 @@ def assert_coarsest(case: Case, monkeypatch: pytest.MonkeyPatch) -> bool:
     return is_worth_while
 
 
-def test_ranks_beside_a_straggler_are_told_apart_only_by_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_beside_a_straggler_differ_only_by_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     results = [assert_coarsest(without_queues(straggling_case(seed)), monkeypatch) for seed in range(25)]
     assert sum(results) >= 4
 
 
 @pytest.mark.seeds(deep=100, exhaustive=4000, at_a_time=100)
-def test_many_ranks_beside_stragglers_are_told_apart_only_by_messages(
+def test_many_ranks_beside_stragglers_differ_only_by_messages(
     seeds: range, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for seed in seeds:

@@ -136,7 +136,7 @@ def test_pairs_and_rings_meet_at_a_neighbour_for_some_ranks_only(monkeypatch: py
 
 @pytest.mark.parametrize("rendezvous", [False, True])
 @pytest.mark.parametrize("later_us", [0, 3])
-def test_whether_groups_share_a_neighbour_does_not_matter_to_a_rank(
+def test_a_neighbour_shared_by_groups_does_not_matter_to_a_rank(
     rendezvous: bool, later_us: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ranks 0 and 1 have each other in both of their groups, the others not; all are simulated as one."""
@@ -160,7 +160,7 @@ def test_whether_groups_share_a_neighbour_does_not_matter_to_a_rank(
 
 
 @pytest.mark.parametrize("kind", ["all_reduce", "all_gather"])
-def test_links_are_told_apart_by_exchanges_in_pairs_as_they_are_sent(
+def test_links_are_distinguished_by_exchanges_in_pairs_as_they_are_sent(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two switches in the middle, one for some of the exchanges of every rank; no other messages are sent."""

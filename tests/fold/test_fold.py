@@ -254,7 +254,7 @@ def test_equal_traces_with_different_peers_are_one_actor() -> None:
 
 @pytest.mark.parametrize("shape", ["Switch", "FullyConnected"])
 @pytest.mark.parametrize("algorithm", ["direct", "halvingDoubling", "ring"])
-def test_paths_that_are_known_to_be_alike_are_not_compared(
+def test_paths_that_are_declared_alike_are_not_compared(
     shape: str, algorithm: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The actors are those that comparing every path finds."""
@@ -277,7 +277,7 @@ def test_paths_that_are_known_to_be_alike_are_not_compared(
     assert len(set(result)) < workload.ranks
 
 
-def test_a_straggler_is_told_apart_from_the_rest_of_its_ring() -> None:
+def test_a_straggler_is_separated_from_the_rest_of_its_ring() -> None:
     """Whoever sits at another distance from it sees other messages."""
     slow, fast = TraceBuilder(), TraceBuilder()
     for build, micros in ((slow, 50), (fast, 10)):
@@ -290,7 +290,7 @@ def test_a_straggler_is_told_apart_from_the_rest_of_its_ring() -> None:
     assert_folding_is_exact(workload, **machine)
 
 
-def test_ranks_whose_nodes_have_other_names_are_told_apart() -> None:
+def test_ranks_whose_nodes_have_other_names_are_separated() -> None:
     """Their times are the same, and a timeline shows the names."""
     traces = []
     for name in ("forward", "backward", "forward", "backward"):
@@ -302,7 +302,7 @@ def test_ranks_whose_nodes_have_other_names_are_told_apart() -> None:
     assert [row["name"] for row in result.timeline.to_pylist()] == ["forward", "backward"]
 
 
-def test_ranks_whose_nodes_run_on_other_streams_are_told_apart() -> None:
+def test_ranks_whose_nodes_run_on_other_streams_are_separated() -> None:
     """Streams may follow what was recorded, which no other column of a program shows."""
     traces = []
     for second in (7, 20, 7, 20):
@@ -348,7 +348,7 @@ def test_dimensions_of_different_speed_do_not_hinder_folding() -> None:
     assert_folding_is_exact(data_parallel(16), **machine)
 
 
-def test_what_goes_through_the_system_meets_what_goes_along_its_only_dimension() -> None:
+def test_messages_through_the_system_meet_those_along_its_only_dimension() -> None:
     """Pairs of ranks use other links than their ring does, of which some are the same: not for all ranks."""
     build = TraceBuilder()
     build.collective("all_reduce", 1 << 12)
@@ -370,7 +370,7 @@ def test_ranks_that_share_a_memory_are_simulated_by_themselves() -> None:
     assert run(workload, **machine).finish_ns.tolist() == [2148, 4296, 6444, 8592]
 
 
-def test_a_stall_report_on_ranks_simulated_together_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stall_report_on_ranks_simulated_together_has_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
     alone, waiting = TraceBuilder(), TraceBuilder()
     alone.compute("work", micros=1)
     waiting.receive(1, 4096)
@@ -387,7 +387,7 @@ def test_a_stall_report_on_ranks_simulated_together_says_so(monkeypatch: pytest.
     assert cause.startswith("2 of 4 ranks cannot finish: rank 0 waits for 4 KiB with tag 0 from rank 1")
     assert alike == (
         "The 4 ranks were simulated as 2 actors: each rank named here is the lowest of its actor, and "
-        "stands for all of its ranks."
+        "represents all of its ranks."
     )
 
 

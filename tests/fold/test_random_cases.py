@@ -98,7 +98,7 @@ def test_groups_with_equal_members_are_not_one_group() -> None:
     assert (is_complete, finish_ns) == (False, [-1, -1, -1])
 
 
-def test_ranks_that_number_spanning_groups_differently_are_told_apart() -> None:
+def test_ranks_that_number_spanning_groups_differently_are_separated() -> None:
     traces = []
     for first, second in (("1", "2"), ("2", "1")) * 2:
         build = TraceBuilder()
@@ -110,7 +110,7 @@ def test_ranks_that_number_spanning_groups_differently_are_told_apart() -> None:
     assert_same(Case(Workload.of(traces), machine))
 
 
-def test_a_link_that_a_pair_shares_with_a_message_tells_even_ranks_from_odd_ones() -> None:
+def test_a_link_that_a_pair_shares_with_a_message_separates_even_ranks_from_odd_ones() -> None:
     """Even ranks exchange with the next rank, to which they also send; odd ones with the one before."""
     build = TraceBuilder()
     build.collective("all_gather", 65536)
@@ -165,7 +165,7 @@ def test_exchanges_in_pairs_through_two_switches_fold_to_one_actor(profile: str,
 
 
 @pytest.mark.parametrize(("profile", "model"), [("reference", "link"), ("corrected", "analytical")])
-def test_pairs_through_all_that_share_links_with_a_ring_are_told_apart(profile: str, model: str) -> None:
+def test_pairs_through_all_that_share_links_with_a_ring_are_separated(profile: str, model: str) -> None:
     """The ring uses the link from each rank to the next, where only every other rank has its partner."""
     build = TraceBuilder()
     build.collective("all_reduce", 1 << 20, concurrent=True)

@@ -56,7 +56,7 @@ def test_steps_are_not_enough_on_rings_over_several_dimensions_and_where_nothing
 
 
 @pytest.mark.deep
-def test_thousands_that_all_hear_from_each_other_at_once_are_one_actor() -> None:
+def test_thousands_that_all_exchange_messages_at_once_are_one_actor() -> None:
     corrected = system("direct", profile="corrected")
     result = run(
         collective(4096, "all_to_all"), system=corrected, network=network(["FullyConnected"], [4096])

@@ -58,7 +58,7 @@ def test_entries_about_one_rank_combine() -> None:
     assert straggling(*entries).finish_ns[2:5].tolist() == [120_100, 181_100, 60_000]
 
 
-def test_ranks_of_other_programs_that_start_at_other_times_are_told_apart() -> None:
+def test_ranks_of_other_programs_that_start_at_other_times_are_separated() -> None:
     programs = tuple(chain(micros=(length,)).templates[0] for length in (10, 20))
     workload = Workload(programs, np.tile(np.arange(2, dtype=np.int32), 6))
     late = [{"ranks": f"{first}-{first + 3}", "delay": f"{first}us"} for first in (4, 8)]
@@ -126,7 +126,7 @@ def test_a_late_start_alone_breaks_symmetry() -> None:
     assert result.outcome.plan.actor_of_rank.tolist() == [0, 1, 1, 1, 0, 0, 0, 0]
 
 
-def test_jitter_is_the_same_whoever_else_there_is_and_however_it_is_simulated() -> None:
+def test_jitter_does_not_depend_on_other_ranks_or_on_folding() -> None:
     alone = straggling({"ranks": "5", "jitter": 0.3}).finish_ns
     among = straggling({"ranks": "all", "jitter": 0.3}).finish_ns
     unfolded = straggling({"ranks": "2-6", "jitter": 0.3}, fold=False).finish_ns
@@ -167,12 +167,12 @@ def test_a_slower_kernel_uses_less_of_the_machine() -> None:
 @pytest.mark.parametrize(
     ("entry", "text"),
     [
-        ({"ranks": "all", "node": 9, "delay": 1}, "delays node 9, which none of the ranks it names has"),
+        ({"ranks": "all", "node": 9, "delay": 1}, "delays node 9, which none of its ranks has"),
         ({"ranks": "3", "node": 1, "delay": 1}, 'node 1 "all_reduce" of rank 3 cannot be delayed'),
         ({"ranks": "3", "compute": 9e15}, "a node of rank 3 would last longer than"),
     ],
 )
-def test_what_no_rank_can_do_is_refused(entry: dict[str, Any], text: str) -> None:
+def test_impossible_stragglers_are_refused(entry: dict[str, Any], text: str) -> None:
     build = TraceBuilder()
     work = build.compute("work", micros=10)
     build.collective("all_reduce", 1 << 10, name="all_reduce", after=[work])
@@ -181,7 +181,7 @@ def test_what_no_rank_can_do_is_refused(entry: dict[str, Any], text: str) -> Non
         straggling(entry, workload=workload)
 
 
-def test_the_run_says_how_many_ranks_straggle_and_counts_traces_as_given() -> None:
+def test_the_run_counts_stragglers_and_traces_as_given() -> None:
     result = straggling({"ranks": "0-2", "jitter": 0.1}, {"ranks": "7", "delay": 1})
     assert result.summary()["uneven"] == {"ranks": 4, "links": 0, "late_ns": 0}
     assert result.manifest["distinct_traces"] == 1

@@ -83,7 +83,7 @@ def test_entries_about_one_node_are_multiplied_with_each_other_and_with_its_stra
     assert finish == [ALL + 1_500, 3 * ALL - 3_000 + 7_500] + [ALL + 1_000] * 6
 
 
-def test_a_factor_changes_what_the_roofline_says_of_kernels() -> None:
+def test_a_factor_changes_the_roofline_figures_of_kernels() -> None:
     build = TraceBuilder()
     build.compute("kernel", num_ops=10**9, tensor_bytes=1 << 20)
     workload = Workload((build.build(),), np.zeros(8, np.int32))
@@ -103,7 +103,7 @@ def test_a_factor_of_communication_that_is_simulated_is_refused() -> None:
         scaled({"communication": 2}, workload=communicating())
 
 
-def test_communication_that_is_partly_simulated_is_said() -> None:
+def test_communication_that_is_partly_simulated_is_reported() -> None:
     build = TraceBuilder()
     first = build.collective("broadcast", 1 << 10, nanos=30_000)  # the reference replays these
     build.collective("all_reduce", 1 << 10, nanos=30_000, after=[first])
@@ -111,7 +111,7 @@ def test_communication_that_is_partly_simulated_is_said() -> None:
     result = scaled({"communication": 2}, workload=workload, profile="reference")
     (warning,) = (warning for warning in result.manifest["warnings"] if warning["key"] == "communication")
     assert warning["text"] == (
-        "changes 1 that are replayed; 1 are simulated, and take what the network takes"
+        "changes 1 that are replayed; 1 are simulated, and the network sets their time"
     )
 
 
@@ -120,7 +120,7 @@ def test_communication_that_is_partly_simulated_is_said() -> None:
     [
         (
             {"kernels": 2, "name": "wrok"},
-            r"none of the kernels of these ranks is called that \(did you mean 'work'\?; \* stands for any",
+            r"none of the kernels of these ranks has that name \(did you mean 'work'\?; \* stands for any",
         ),
         ({"kernels": 2, "name": "*qqqqqq*"}, r'is called that \(there are "work"\)$'),
         ({"gaps": 2, "name": "*gap*"}, r"\(they have no gaps\)$"),
@@ -131,7 +131,7 @@ def test_a_name_that_no_node_has_is_refused(entry: dict[str, Any], text: str) ->
         scaled(entry, workload=communicating())
 
 
-def test_a_kind_that_no_rank_has_is_said() -> None:
+def test_a_kind_that_no_rank_has_is_reported() -> None:
     result = scaled({"gaps": 2, "kernels": 2}, {"copies": 1}, workload=communicating())
     texts = {
         warning["key"]: warning["text"]
@@ -141,7 +141,7 @@ def test_a_kind_that_no_rank_has_is_said() -> None:
     assert texts == {"gaps": "no effect: these ranks have no gaps"}
 
 
-def test_the_run_says_what_was_scaled() -> None:
+def test_the_run_lists_scaled_kinds() -> None:
     entries = [{"ranks": "all", "kernels": 0.5}, {"ranks": "2-3", "name": "one*", "gaps": 0, "operators": 3}]
     assert scaled(*entries).summary()["time_factors"] == [
         {"ranks": "all", "kernels": 0.5},

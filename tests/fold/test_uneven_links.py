@@ -161,7 +161,7 @@ def test_equally_uneven_lines_still_fold(model: str) -> None:
 
 
 @pytest.mark.parametrize("model", ["analytical", "link"])
-def test_uneven_links_that_nobody_uses_do_not_hinder_folding(model: str) -> None:
+def test_unused_uneven_links_do_not_hinder_folding(model: str) -> None:
     machine = {"network": uneven(["Ring"], [8], link(1, 0, bandwidth=10)), "system": system(), "model": model}
     build = TraceBuilder()
     build.compute("work", micros=10)
@@ -190,7 +190,7 @@ def test_a_link_so_slow_that_no_message_arrives_is_refused(slow: dict[str, float
         run(collective("all_reduce", MIB, 4), network=net, system=system())
 
 
-def test_the_run_says_how_many_links_differ() -> None:
+def test_the_run_counts_links_that_differ() -> None:
     net = uneven(["Ring"], [4], link(0, 1, latency=1), link(1, 0, latency=1))
     result = run(collective("all_reduce", MIB, 4), network=net, system=system())
     assert result.summary()["uneven"] == {"ranks": 0, "links": 2, "late_ns": 0}

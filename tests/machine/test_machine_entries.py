@@ -132,9 +132,9 @@ def test_a_wrong_factor_is_refused(overlap: Any, text: str) -> None:
 @pytest.mark.parametrize(
     ("entry", "text"),
     [
-        ({"nodes": "gem"}, "none of the kernels is of that (did you mean 'gemm'?)"),
-        ({"nodes": "z*"}, 'none of the kernels is of that (there are "gemm")'),
-        ({"stream": 3}, 'key "stream" is 3, and none of the kernels was recorded there (recorded: 7)'),
+        ({"nodes": "gem"}, "none of the kernels has it (did you mean 'gemm'?)"),
+        ({"nodes": "z*"}, 'none of the kernels has it (there are "gemm")'),
+        ({"stream": 3}, 'key "stream" is 3, but none of the kernels was recorded there (recorded: 7)'),
         ({"takes": ["collectives"], "group": "tp"}, 'key "group" is "tp", and none of the collectives'),
     ],
 )
@@ -168,4 +168,4 @@ def test_a_stream_whose_nodes_are_all_taken_before_is_a_warning() -> None:
     result = et_sim.simulate(workload, system={"streams": streams}, network=RING_2)
     (warning,) = result.manifest["warnings"]
     assert warning["place"] == '<system>: "streams" index 1'
-    assert warning["text"] == "no effect: entries before it take all nodes that fit it"
+    assert warning["text"] == "no effect: earlier entries take all its nodes"

@@ -127,11 +127,11 @@ def test_the_chain_of_the_specification() -> None:
     }
 
 
-def test_what_nobody_reads_lives_for_ever() -> None:
+def test_tensors_without_readers_live_for_ever() -> None:
     assert story(Node(3, 5, writes=[(0, 7)])) == [(3, 0, 7, 7)]
 
 
-def test_what_was_never_written_is_there_from_the_start() -> None:
+def test_tensors_that_were_never_written_are_there_from_the_start() -> None:
     assert story(Node(3, 5, reads=[(0, 7)])) == [(0, 0, 7, 7), (5, 0, -7, 0)]
 
 
@@ -154,7 +154,7 @@ def test_a_name_used_for_another_value_is_not_alive_in_between() -> None:
     ]
 
 
-def test_a_value_overwritten_before_anybody_read_it_holds_its_memory_until_then() -> None:
+def test_a_value_overwritten_before_any_read_holds_its_memory_until_then() -> None:
     first, second = Node(1, 2, writes=[(0, 7)]), Node(6, 7, writes=[(0, 7)])
     assert story(first, second, Node(7, 9, reads=[(0, 7)])) == [(1, 0, 7, 7), (9, 0, -7, 0)]
 
@@ -190,5 +190,5 @@ def test_nothing_is_alive_where_nothing_is_named() -> None:
         ("", "unknown"),
     ],
 )
-def test_a_name_says_what_a_tensor_is_for(tensor: str, found: str) -> None:
+def test_the_class_of_a_tensor_follows_from_its_name(tensor: str, found: str) -> None:
     assert [CLASSES[number] for number in classes_of([tensor])] == [found]

@@ -51,7 +51,7 @@ def test_requests_of_one_server_wait_for_each_other(fold: bool) -> None:
     assert loaded(fold=fold).finish_ns.tolist() == [100, 100, 200, 200]
 
 
-def test_who_was_served_goes_on_before_the_next_request_is_served() -> None:
+def test_a_served_rank_goes_on_before_the_next_request_is_served() -> None:
     """What both do next ends at one time, and the message of the first is first in the queue of a link."""
     builders = [et_sim.TraceBuilder() for _ in range(4)]
     for rank in (0, 2):  # share a port, and 0 asks first

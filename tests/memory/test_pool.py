@@ -112,7 +112,7 @@ def tandem(requests: list[int], stages: list[tuple[float, int]], chunk: int) -> 
 
 
 @given(st.integers(0, 10**6))
-def test_a_request_takes_what_its_pieces_take_one_by_one(seed: int) -> None:
+def test_a_request_takes_the_time_of_its_pieces_one_by_one(seed: int) -> None:
     draw = Random(seed)
     stages = [(draw.choice((1, 2, 4, 8)), draw.choice((0, 7, 100))) for _ in range(draw.randint(1, 4))]
     chunk, pieces = 64 * draw.randint(1, 4), draw.randint(1, 20)
@@ -187,7 +187,7 @@ def test_tiers_are_ways_through_the_stages_and_one_is_the_default() -> None:
     assert times == [100 + 50, 100 + 500, 100 + 500, 100 + 50]
 
 
-def test_a_gathered_load_leaves_the_memory_once_whoever_comes_last(tmp_path: Path) -> None:
+def test_a_gathered_load_leaves_the_memory_once_for_any_last_member(tmp_path: Path) -> None:
     def program(build: TraceBuilder, rank: int) -> None:
         wait = build.compute(nanos=1000 * rank)
         build.load(MIB, gather="", after=[wait])
@@ -221,7 +221,7 @@ def test_shards_leave_groups_of_memory_of_their_own_and_meet_in_a_switch(tmp_pat
         ("memory", 655 + 50 + 436 + 20 + 20971 + 100),
     ],
 )
-def test_a_reduced_store_costs_what_one_store_does_at_each_stage(slowest: str, expected: int) -> None:
+def test_a_reduced_store_costs_as_much_as_one_store_at_each_stage(slowest: str, expected: int) -> None:
     stages = [stage | ({"bandwidth": 50} if stage["name"] == slowest else {}) for stage in STAGES]
     memory = pool(*stages)
     assert finish(lambda build, _: build.store(MIB, reduce=""), memory) == [expected] * 4
@@ -316,7 +316,7 @@ def test_ranks_with_stages_of_their_own_are_folded() -> None:
     assert run.summary()["folded"]["actors"] == 1
 
 
-def test_ranks_that_ask_together_are_not_folded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_with_joint_requests_are_not_folded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Folded, they would wait for the others for ever, and a run of more ranks is not tried again."""
     monkeypatch.setattr("et_sim.run.simulation.MOST_RANKS_EXPLAINED", 0)
     times = finish(lambda build, _: build.load(MIB, gather=""), pool(NIC, GROUPS | {"count": 4}))
@@ -324,7 +324,7 @@ def test_ranks_that_ask_together_are_not_folded(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_run_says_what_its_stages_would_change(seed: int, tmp_path: Path) -> None:
+def test_a_run_lists_the_effects_of_its_stages(seed: int, tmp_path: Path) -> None:
     """A stage that is a little faster shortens the run by what its sensitivity says."""
     program, memory = random_program(100 + seed), pool(*STAGES)
     run = simulated(program, memory, detail="path", fold=False)
@@ -344,7 +344,7 @@ def test_a_run_says_what_its_stages_would_change(seed: int, tmp_path: Path) -> N
     assert checked >= 1
 
 
-def test_a_member_that_never_asks_is_named() -> None:
+def test_a_member_without_its_request_is_named() -> None:
     with pytest.raises(et_sim.StallError) as stall:
         simulated(lambda build, rank: build.load(8, gather="") if rank else None, pool(*STAGES))
     report = stall.value.report
@@ -390,13 +390,13 @@ SERVER = {"memory-type": "MEMORY_POOL", "remote-mem-bw": 1}
             "names a memory_tier that the memory does not",
         ),
         (lambda build, _: build.load(1, tier=-1), pool(NIC), "known: 0 (pool)"),
-        (lambda build, _: build.load(1, tier=0), SERVER, "names a tier, and this memory has none"),
+        (lambda build, _: build.load(1, tier=0), SERVER, "names a tier, but this memory has none"),
         (lambda build, _: build.load(1, gather=""), SERVER, "this memory has no switches"),
         (lambda build, _: build.load(1, gather="x"), pool(NIC), "group 'x' is not defined"),
         (
             lambda build, _: build.load(1, attributes={"comm_type": 0}),
             pool(NIC),
-            "asks for a collective that memory does not do",
+            "has a collective that the memory does not support",
         ),
         (
             lambda build, rank: build.load((1 + rank // 3) * MIB, gather=""),
@@ -433,7 +433,7 @@ def test_requests_of_groups_are_written_and_read(tmp_path: Path) -> None:
     assert [trace.group_names[group] for group in trace.group] == ["1", ""]
 
 
-def test_a_rank_alone_asks_for_itself(tmp_path: Path) -> None:
+def test_a_single_rank_makes_its_own_request(tmp_path: Path) -> None:
     build = TraceBuilder()
     build.load(MIB, gather="7")
     write_trace(build.build(), tmp_path / "w.0.et")

@@ -53,7 +53,7 @@ NETWORKS: dict[str, dict[str, object]] = {
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_a_pool_and_a_network_that_both_settle_an_instant_at_its_end_let_each_other(name: str) -> None:
+def test_a_pool_and_a_network_both_settle_an_instant_at_its_end(name: str) -> None:
     """A message sets out in the instant in which a load begins; its answer waits for the load."""
 
     def program(with_load: bool, with_messages: bool) -> list[int]:
@@ -72,7 +72,7 @@ def test_a_pool_and_a_network_that_both_settle_an_instant_at_its_end_let_each_ot
     assert program(True, True) == [load + exchange for exchange in program(False, True)]
 
 
-def test_what_one_cannot_use_is_left_to_others() -> None:
+def test_unused_shares_are_left_to_others() -> None:
     """Ranks 0 and 1 share a switch of 60 GB/s and have 30 each; rank 2 has the memory's other 40."""
     stages = [NIC, SWITCH | {"bandwidth": 60}, GROUPS | {"bandwidth": 100}]
     memory = fair(*stages, chunk=1)
@@ -83,7 +83,7 @@ def test_what_one_cannot_use_is_left_to_others() -> None:
 
 
 @pytest.mark.deep
-def test_a_request_that_is_alone_takes_what_it_takes_in_turn() -> None:
+def test_a_request_that_is_alone_takes_as_long_as_in_turn() -> None:
     for seed in range(20):
         draw = Random(seed)
         stages = [stage | {"bandwidth": draw.randint(1, 300)} for stage in STAGES]

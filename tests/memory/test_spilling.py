@@ -40,7 +40,7 @@ def chain(*steps: tuple[str, str]) -> list[Node]:
     return [(reads, writes, [at - 1] if at else []) for at, (reads, writes) in enumerate(sizes)]
 
 
-def test_what_fits_stays() -> None:
+def test_tensors_that_fit_stay() -> None:
     assert moves(chain(("", "a4"), ("", "b4"), ("a4 b4", "c4")), 12) == []
 
 
@@ -49,28 +49,28 @@ def test_the_tensor_whose_next_use_comes_last_goes_and_comes_back() -> None:
     assert moves(steps, 8) == ["store a4", "load a4"]
 
 
-def test_of_those_used_next_together_the_largest_goes_and_then_the_first_named() -> None:
+def test_the_largest_of_tensors_used_next_together_goes_and_then_the_first_named() -> None:
     steps = chain(("", "a2 b3 c3"), ("", "d1"), ("d1 a2 b3 c3", ""))
     assert moves(steps, 8)[0] == "store b3"
 
 
-def test_what_is_never_read_goes_first_and_never_comes_back() -> None:
+def test_tensors_that_are_never_read_go_first_and_never_come_back() -> None:
     assert moves(chain(("", "g4"), ("", "a4"), ("", "b4"), ("a4 b4", "")), 8) == ["store g4"]
 
 
-def test_what_was_only_read_since_it_came_back_is_not_stored_again() -> None:
+def test_tensors_that_were_only_read_since_their_load_are_not_stored_again() -> None:
     steps = chain(("", "a4"), ("", "b8"), ("b8", ""), ("a4", ""), ("", "c8"), ("c8", ""), ("a4", ""))
     assert moves(steps, 8) == ["store a4", "load a4", "load a4"]
     steps[3] = (steps[3][0], {"a4": 4}, steps[3][2])
     assert moves(steps, 8) == ["store a4", "load a4", "store a4", "load a4"]
 
 
-def test_what_is_there_from_the_start_and_does_not_fit_lies_in_remote_memory() -> None:
+def test_initial_tensors_that_do_not_fit_are_in_remote_memory() -> None:
     steps = chain(("w4", ""), ("v4", ""), ("u4", ""))
     assert moves(steps, 4) == ["load v4", "load u4"]
 
 
-def test_what_is_overwritten_before_it_is_read_is_not_loaded() -> None:
+def test_tensors_that_are_overwritten_before_a_read_are_not_loaded() -> None:
     steps = chain(("", "a4"), ("", "b8"), ("b8", ""), ("", "a4"), ("a4", ""))
     assert moves(steps, 8) == ["store a4"]
 
@@ -148,7 +148,7 @@ def accesses(trace: et_sim.Trace, found: Spills, start: list[int], end: list[int
 
 
 @given(programs(), st.integers(1, 60), st.lists(st.integers(1, 9), min_size=1, max_size=20))
-def test_what_is_alive_fits_whatever_nodes_last(
+def test_tensors_alive_fit_for_any_durations_of_nodes(
     nodes: list[Node], capacity: int, durations: list[int]
 ) -> None:
     trace, result = planned(nodes, capacity)
@@ -169,7 +169,7 @@ def test_what_is_alive_fits_whatever_nodes_last(
 
 
 @given(programs(), st.integers(1, 60))
-def test_loads_bring_back_what_was_stored_or_lay_there(nodes: list[Node], capacity: int) -> None:
+def test_loads_are_of_tensors_in_remote_memory(nodes: list[Node], capacity: int) -> None:
     trace, result = planned(nodes, capacity)
     stored: set[int] = set()
     for tensor, is_store in zip(result.tensors, result.is_store, strict=True):

@@ -124,7 +124,7 @@ def test_models_without_packets_refuse_to_record_ports() -> None:
     build = [TraceBuilder(), TraceBuilder()]
     build[0].send(1, 8)
     build[1].receive(0, 8)
-    with pytest.raises(UsageError, match=r"no packets that could wait at ports \(leave ports out"):
+    with pytest.raises(UsageError, match=r"no packets, and so no ports to record \(leave ports out"):
         simulate(build, RING_2, system(), model="link", detail="ports")
 
 

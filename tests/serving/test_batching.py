@@ -61,7 +61,7 @@ def test_a_request_alone_has_its_prompt_and_then_its_tokens() -> None:
         assert answer.finish_ns == answer.first_token_ns + 4 * (PASS_NS + TOKEN_NS)
 
 
-def test_requests_far_apart_do_not_know_of_each_other() -> None:
+def test_requests_far_apart_do_not_affect_each_other() -> None:
     far = 10**9
     outcome = served([(0, 100, 5), (far, 100, 5), (2 * far, 100, 5)]).served
     assert {
@@ -172,7 +172,7 @@ def test_only_the_last_part_of_a_prompt_gives_a_token() -> None:
     assert [batch.sampled for batch in times.batches] == [0, 1]
 
 
-def test_who_loses_its_cache_is_the_next_to_begin() -> None:
+def test_a_sequence_that_loses_its_cache_is_the_next_to_begin() -> None:
     batcher = Batcher(Policy(PREFILL_FIRST, block=1), 4)
     first, second, third = (Served(Request(number, 0, 2, 4)) for number in range(3))
     for sequence in (first, second, third):
@@ -182,7 +182,7 @@ def test_who_loses_its_cache_is_the_next_to_begin() -> None:
     assert list(batcher.waiting) == [second, third]
 
 
-def test_a_request_that_asks_for_one_token_stays() -> None:
+def test_a_request_for_one_token_stays() -> None:
     (answer,) = served([(0, 10, 1)], Policy(), pool(PREFILL), pool(DECODE, first=1)).served
     assert answer.decode_replica < 0
     assert answer.finish_ns == answer.first_token_ns
@@ -237,7 +237,7 @@ def test_blocks_are_never_more_than_there_are_and_all_come_back(
 
 
 @given(cases())
-def test_nobody_is_idle_while_work_waits_and_passes_do_not_overlap(
+def test_no_replica_is_idle_while_work_waits_and_passes_do_not_overlap(
     case: tuple[list[tuple[int, int, int]], Policy, tuple[CachePool, ...]],
 ) -> None:
     requests, policy, pools = case
@@ -274,7 +274,7 @@ def test_the_same_requests_are_served_in_the_same_way(
 
 
 def test_a_request_that_never_fits_is_refused() -> None:
-    with pytest.raises(UsageError, match="request 1 needs a cache of 19 tokens, and a replica has 16"):
+    with pytest.raises(UsageError, match="request 1 needs a cache of 19 tokens, but a replica has 16"):
         served([(0, 4, 4), (0, 10, 10)], Policy(block=4), pool(blocks=4))
 
 
@@ -284,9 +284,9 @@ def test_a_request_that_never_fits_is_refused() -> None:
         ({"name": "prefil-first"}, "did you mean 'prefill-first'"),
         ({"max_batch": 0}, "--max-batch is 0"),
         ({"block": 0}, "--block is 0"),
-        ({"max_batch": 10, "token_budget": 9}, "less than 10 sequences"),
+        ({"max_batch": 10, "token_budget": 9}, "below --max-batch 10"),
     ],
 )
-def test_a_policy_that_means_nothing_is_refused(options: dict[str, object], said: str) -> None:
+def test_an_unknown_policy_or_limit_is_refused(options: dict[str, object], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         Policy(**options)  # type: ignore[arg-type]

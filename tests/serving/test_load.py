@@ -27,12 +27,12 @@ def served(arrival_ns: np.ndarray, service_ns: int, tokens: int = 10) -> Load:
     return load_of(arrival_ns, np.array(finish), np.full(len(finish), tokens))
 
 
-def test_what_is_faster_than_requests_come_keeps_up() -> None:
+def test_a_service_faster_than_requests_keeps_up() -> None:
     outcome = served(np.arange(100) * SECOND, SECOND // 2)
     assert outcome == Load(1.0, 10.0, 1.0, 10.0, keeps_up=True)
 
 
-def test_what_takes_twice_as_long_leaves_half_of_the_requests_every_second() -> None:
+def test_a_service_that_takes_twice_as_long_leaves_half_of_the_requests() -> None:
     outcome = served(np.arange(101) * SECOND, 2 * SECOND)
     assert outcome == Load(1.0, 10.0, 0.5, 5.0, keeps_up=False, growth_requests_per_s=0.5)
 
@@ -49,7 +49,7 @@ def test_the_drain_is_not_counted() -> None:
     ("arrival", "service"),
     [(np.arange(20) * SECOND, 1), (np.arange(100) * 10, SECOND), (np.zeros(50, np.int64), 1)],
 )
-def test_few_requests_or_all_at_once_say_nothing(arrival: np.ndarray, service: int) -> None:
+def test_few_requests_or_all_at_once_give_no_load(arrival: np.ndarray, service: int) -> None:
     outcome = served(arrival, service)
     assert (outcome.keeps_up, outcome.steady_requests_per_s, outcome.growth_requests_per_s) == (
         None,
@@ -67,7 +67,7 @@ def test_random_arrivals_are_kept_up_with_where_there_is_room(seed: int, use: fl
         assert outcome.steady_requests_per_s == pytest.approx(1 / use, rel=0.02)
 
 
-def test_tokens_cost_what_npus_do_while_they_are_made() -> None:
+def test_tokens_cost_as_much_as_their_npus() -> None:
     rates = Costs(busy_watts=700, idle_watts=100, network_watts=50, price_per_hour=3.6, currency="USD")
     result = costs_of(rates, 8, 0.5, 1000.0)  # 1,000 s of 8 NPUs
     assert result == {
@@ -79,7 +79,7 @@ def test_tokens_cost_what_npus_do_while_they_are_made() -> None:
     assert costs_of(rates, 8, 0.5, 0.0) is None
 
 
-def test_a_service_says_what_is_offered_and_what_tokens_cost() -> None:
+def test_a_service_reports_its_load_and_the_cost_of_tokens() -> None:
     requests = [Request(number, number * SECOND, 64, 4) for number in range(50)]
     summary = serve(requests, read_model("gpt2"), Setup(Plan()), RunOptions(machine="h100-dgx:1")).summary()
     assert summary["load"]["offered_requests_per_s"] == summary["load"]["steady_requests_per_s"] == 1.0

@@ -40,8 +40,8 @@ def test_a_byte_order_mark_and_windows_lines_are_read(tmp_path: Path) -> None:
             "arrival,prompt_tokens,output_tokens\n",
             "line 1: column 'arrival' is not known (did you mean 'arrival_s'?)",
         ),
-        ("arrival_s,arrival_s,output_tokens\n", "line 1: column 'arrival_s' stands twice"),
-        (HEADER + "1,2\n", "line 2: 2 values, and there are 3 columns"),
+        ("arrival_s,arrival_s,output_tokens\n", "line 1: column 'arrival_s' occurs twice"),
+        (HEADER + "1,2\n", "line 2: 2 values for 3 columns"),
         (HEADER + "0,1,1\n-1,2,3\n", "line 3: arrival_s is '-1' (give seconds from 0 up"),
         (HEADER + "nan,2,3\n", "line 2: arrival_s is 'nan'"),
         (HEADER + "1e30,2,3\n", "line 2: arrival_s is '1e30'"),
@@ -57,7 +57,7 @@ def test_a_byte_order_mark_and_windows_lines_are_read(tmp_path: Path) -> None:
         (HEADER + '1,"5,1\n', "line 2"),
     ],
 )
-def test_what_is_no_request_is_refused_with_its_line(text: str, said: str, tmp_path: Path) -> None:
+def test_a_faulty_request_is_refused_with_its_line(text: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(EtSimError) as refusal:
         read(tmp_path, text)
     assert said in str(refusal.value)
@@ -90,6 +90,6 @@ def test_poisson_arrivals_have_their_rate_and_follow_from_the_seed() -> None:
         "poisson:nan,5,1,1",
     ],
 )
-def test_a_rule_that_means_nothing_is_refused(rule: str) -> None:
+def test_a_faulty_rule_is_refused(rule: str) -> None:
     with pytest.raises(EtSimError, match="poisson"):
         read_requests(rule)

@@ -129,7 +129,7 @@ def test_every_rank_gets_all_that_it_caches(
         assert sum(sent.values()) == cache_bytes(model)
 
 
-def test_what_is_left_of_the_memory_is_cache() -> None:
+def test_the_rest_of_the_memory_is_cache() -> None:
     model = read_model("llama3-8b")
     assert weight_bytes_of_stage(model, Plan(), 0) == 2 * model.weights
     outcome = serve(
@@ -171,24 +171,24 @@ def test_times_do_not_depend_on_folding(monkeypatch: pytest.MonkeyPatch) -> None
     ("setup", "said"),
     [
         ({"plan": Plan(tensor=3)}, "heads: 8, which 3"),
-        ({"replicas": 2}, "the replicas need 4 NPUs, and the machine has 2"),
+        ({"replicas": 2}, "the replicas need 4 NPUs, but the machine has 2"),
         ({"capacity_bytes": 1000}, "the weights of small take"),
         ({"memory_share": 0.0}, "--memory-share is 0.0"),
         ({"context_step": 0}, "--context-step is 0"),
         ({"policy": Policy(block=16), "capacity_bytes": 300_000}, "request 0 needs a cache of"),
     ],
 )
-def test_what_cannot_be_served_is_refused(setup: dict[str, Any], said: str) -> None:
+def test_an_impossible_setup_is_refused(setup: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         served((0, 1000, 3000), **setup)
 
 
-def test_a_sequence_longer_than_the_model_knows_is_refused() -> None:
+def test_a_sequence_longer_than_the_model_supports_is_refused() -> None:
     with pytest.raises(UsageError, match="4,097 tokens is longer than the 4,096"):
         served((0, 4000, 97))
 
 
-def test_a_machine_that_says_nothing_of_its_memory_needs_a_capacity() -> None:
+def test_a_machine_without_a_memory_needs_a_capacity() -> None:
     known = preset("h100-dgx:2")
     of_memory = ("local-mem-capacity", "local-mem-reserved")
     system = {key: value for key, value in known.system.items() if key not in of_memory}

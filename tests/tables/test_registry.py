@@ -86,7 +86,7 @@ def test_a_table_is_one_entry(
         open_run(folder / "toys.arrow")
 
 
-def test_a_table_that_was_not_asked_for_says_how_to_get_it(
+def test_a_table_that_was_not_recorded_has_a_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(registry, "TABLES", (*registry.TABLES, TOY))

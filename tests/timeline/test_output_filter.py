@@ -106,5 +106,5 @@ def test_every_table_says_its_version_and_no_other_version_is_read(
         out.write_table(other)
     assert main(["inspect", str(tmp_path / "run")]) == 2
     printed = capsys.readouterr().err
-    assert f"is of table version {version or 0}, and this et-sim reads version 6" in printed
+    assert f"is of table version {version or 0}; this et-sim reads version 6" in printed
     assert "simulate again" in printed

@@ -172,7 +172,7 @@ def test_ids_that_leave_none_for_moves_are_refused() -> None:
     first = build.compute("first", nanos=1, outputs={"a": 6}, node_id=2**64 - 2)
     last = build.compute("last", nanos=1, outputs={"b": 6}, after=[first], node_id=2**64 - 1)
     build.compute("reads", nanos=1, inputs={"a": 6}, after=[last], node_id=5)
-    with pytest.raises(TraceError, match="leaves none for stores and loads"):
+    with pytest.raises(TraceError, match="none is left for stores and loads"):
         ran(et_sim.Workload.of([build.build()] * 4), 6)
 
 

@@ -1,17 +1,15 @@
 """Simulated time: which event happens next.
 
-Time is a sequence of slots; a slot is a first-in-first-out list, and what is scheduled for the current
-time joins its end (`schedule_first` is for a network model with a calendar of its own). What an actor
-schedules for itself goes through a bucket per (actor, time): the bucket stands in the slot where its *first*
-entry was registered, and is drained there in one go, including what is added meanwhile. This order is the
-reference's, and decides ties between same-time events everywhere. Entries that follow each other and are the
-same are one event, which says how many more there are, unless observers tell them apart.
+Time is a sequence of slots; a slot is a first-in-first-out list, and an event scheduled for the current time
+joins its end (`schedule_first` is for a network model with a calendar of its own). Events that an actor
+schedules for itself go through a bucket per (actor, time): the bucket has the place in the slot where its
+*first* entry was registered, and is drained there at once, including entries added meanwhile. This order is
+the reference's, and decides ties between same-time events everywhere. Equal entries that follow each other
+are one event with a count, unless observers distinguish them.
 
-What is settled once an instant (rates, who goes first) comes at its end: when the slot is empty, the events
-of `schedule_at_end` happen one by one, each followed by whatever it puts into the slot. So nobody has to look
-again and again whether the others are through.
-
-Not here: what events do (`loop` dispatches them).
+Decisions that are made once per instant (rates, which message goes first) come at its end: when the slot is
+empty, the events of `schedule_at_end` happen one by one, each followed by the events that it puts into the
+slot. So no decision has to be repeated within an instant.
 """
 
 from __future__ import annotations
@@ -35,11 +33,11 @@ def schedule(run: Run, time: int, kind: int, a: int, b: int, c: int) -> None:
 
 @works_on_tables
 def schedule_at_end(run: Run, kind: int, a: int, b: int, c: int) -> None:
-    """Have an event happen when all else at the present time has."""
+    """Schedule an event after all other events of the present time."""
     clock = run.clock[0]
     row = new_event(run, kind, a, b, c)
     observe.event_scheduled(run, row, clock.now, kind)
-    slot_at(run, clock.now)  # before the first slot is taken, it may not be open
+    slot_at(run, clock.now)  # the slot may not be open yet before the first slot is taken
     join(run.events, clock, row)
 
 
@@ -60,7 +58,7 @@ def schedule_first(run: Run, time: int, kind: int, a: int, b: int, c: int) -> No
 
 @works_on_tables(forceinline=True)
 def slot_at(run: Run, time: int) -> int:
-    """Return the slot of `time`; many things in a row happen at one time, or at two by turns."""
+    """Return the slot of `time`; most calls in a row are for the same time, or for two alternating times."""
     slot = run.clock[0].last_slot
     return slot if run.slots[slot].time == time else _other_slot_at(run, time)
 
@@ -97,7 +95,7 @@ def schedule_own(run: Run, actor: int, delay: int, kind: int, a: int, b: int, c:
 
 @works_on_tables(forceinline=True)
 def _is_one_more(run: Run, bucket_row: int, kind: int, a: int, b: int, c: int) -> bool:
-    """Return whether an entry is like the last one of a bucket, and could be counted there."""
+    """Return whether an entry equals the last one of a bucket, which then counts one more."""
     if observe.is_watched(run) or observe.is_recording(run):
         return False
     last = run.buckets[bucket_row].tail
@@ -114,9 +112,7 @@ def _is_one_more(run: Run, bucket_row: int, kind: int, a: int, b: int, c: int) -
 
 @works_on_tables
 def take_from_slot(run: Run) -> int:
-    """Return the next event of the current slot, or of those that come when it is empty; NONE: there is
-    none.
-    """
+    """Return the next event of the current slot, or of the events at its end; NONE if there is none."""
     clock = run.clock[0]
     if clock.slot == NONE:
         return NONE
@@ -126,9 +122,7 @@ def take_from_slot(run: Run) -> int:
 
 @works_on_tables
 def take_from_bucket(run: Run) -> int:
-    """Return the next entry, after its first, of the bucket being drained; it stays if it is to be taken
-    again.
-    """
+    """Return the next entry of the bucket being drained; it stays if it counts more than once."""
     row, events = run.clock[0].bucket, run.events
     if events[row].more > 0:
         events[row].more -= 1
@@ -148,7 +142,7 @@ def close_drained_bucket(run: Run) -> None:
 
 @works_on_tables
 def advance(run: Run) -> bool:
-    """Leave the current slot for the next one; False when nothing is left to happen."""
+    """Leave the current slot for the next one; return False if there is none."""
     clock = run.clock[0]
     if clock.slot != NONE:
         _close_slot(run, clock.slot)
@@ -162,7 +156,7 @@ def advance(run: Run) -> bool:
 
 @works_on_tables
 def sort_times(run: Run) -> None:
-    """Put the heap of times in their order; rows in order are a heap, too."""
+    """Sort the heap of times; sorted rows are still a heap."""
     clock = run.clock[0]
     times = clock.times
     while clock.times > 0:
@@ -177,10 +171,10 @@ def sort_times(run: Run) -> None:
 
 
 @works_on_tables
-def let_pass(run: Run, time: int, last: int) -> None:
-    """Time passes for the present and all that is due by `last`; buckets are for `move_bucket`.
+def shift_times(run: Run, time: int, last: int) -> None:
+    """Shift the present time, and all slots due by `last`, by `time`; `move_bucket` shifts buckets.
 
-    What is due later must be due later even then.
+    All later slots must still be later afterwards.
     """
     clock = run.clock[0]
     clock.now += time
@@ -201,7 +195,7 @@ def _put_off(run: Run, slot_row: int, time: int) -> None:
 
 @works_on_tables
 def new_event(run: Run, kind: int, a: int, b: int, c: int) -> int:
-    """Return an event that stands nowhere yet: in a slot, a bucket, or a fifo of what waits for something."""
+    """Return an event that is not yet in a slot, a bucket or a queue."""
     row = take_row(run.events, run.clock[0].free_events)
     event = run.events[row]
     event.next, event.kind, event.more = NONE, kind, 0
@@ -214,7 +208,7 @@ def new_event(run: Run, kind: int, a: int, b: int, c: int) -> int:
 
 @works_on_tables
 def slot_home(run: Run, time: int) -> int:
-    """Where the search for a slot begins."""
+    """Return the place in the index where the search for a slot begins."""
     return (time ^ (time >> 9) ^ (time >> 19)) & (len(run.slot_index) - 1)
 
 
@@ -246,7 +240,7 @@ def _close_slot(run: Run, row: int) -> None:
 
 @works_on_tables
 def bucket_home(run: Run, actor: int, time: int) -> int:
-    """Where the search for a bucket begins: actors that run in step are neighbours."""
+    """Return the place in the index where the search for a bucket begins; actors in step are neighbours."""
     mixed = (time ^ (time >> 9) ^ (time >> 19)) & LOWEST_16_BITS
     return (mixed * 40503 + actor) & (len(run.bucket_index) - 1)
 
@@ -269,7 +263,7 @@ def _close_bucket(run: Run, row: int) -> None:
 
 @works_on_tables
 def move_bucket(run: Run, row: int, actor: int, time: int) -> None:
-    """A bucket is an actor's, and so much later."""
+    """Give a bucket to an actor, and shift its time by `time`."""
     bucket = run.buckets[row]
     unchain(run.buckets, run.bucket_index, bucket_home(run, bucket.actor, bucket.time), row)
     bucket.actor = actor

@@ -1,11 +1,9 @@
-"""The endpoint a transfer must cross: a fixed delay, or the shared memory bus of the actor.
+"""The endpoint that a transfer must cross: a fixed delay, or the shared memory bus of the actor.
 
-The bus is two LogGP buses, one inside the other. The outer bus joins the NPU and the memory side; whatever
-passes the NPU side also makes a trip on the inner bus. A side sends or receives one request at a time, and
-processes one at a time; a side that has sent much gives way to its partner. A request ends where it need go
-no further, and only then is its transfer across the endpoint.
-
-Not here: what follows then (`progress`).
+The bus is two LogGP buses, one inside the other. The outer bus joins the NPU and the memory side; every
+request that passes the NPU side also makes a trip on the inner bus. A side sends or receives one request at a
+time, and processes one at a time; a side that has sent a long streak yields to its partner. A request ends at
+its last side, and only then has its transfer crossed the endpoint.
 """
 
 from __future__ import annotations
@@ -23,10 +21,10 @@ from et_sim.engine.state.run import NONE, Run
 NPU, MEMORY, INNER_NPU, INNER_MEMORY = range(BUS_SIDES)
 FREE, SENDING, RECEIVING = range(3)
 TO_SEND, TO_RECEIVE, TO_PROCESS = range(BUS_FIFOS)
-# What an outer request does after its trip on the inner bus.
+# The continuation of an outer request after its trip on the inner bus.
 THEN_SEND, THEN_PROCESS, THEN_END = range(3)
 INNER_GAP_PER_BYTE = 0.0038
-LONGEST_STREAK = 8  # a side that sent more lets a waiting partner go first
+LONGEST_STREAK = 8  # a side that sent more yields to a waiting partner
 FIXED_PROCESSING_NS = 50
 
 
@@ -61,7 +59,7 @@ def _new_request(run: Run, size: int) -> int:
 
 @works_on_tables
 def release_request(run: Run, row: int) -> None:
-    """Give back a request that has ended."""
+    """Return a request that has ended to its pool."""
     give_row(run.bus_requests, run.clock[0].free_bus_requests, row)
 
 
@@ -94,13 +92,13 @@ def _partner(side_row: int) -> int:
 
 @works_on_tables
 def consider_sending(run: Run, side_row: int) -> None:
-    """What every event of a side ends with: a free side with something to send sends, or gives way."""
+    """Send a request if the side is free and has one, or yield to the partner; ends each event of a side."""
     side = run.bus_sides[side_row]
     if side.state != FREE or _fifo(run, side_row, TO_SEND).head == NONE:
         return
     partner = run.bus_sides[_partner(side_row)]
-    gives_way = side.streak > LONGEST_STREAK and partner.streak <= LONGEST_STREAK
-    if gives_way and _fifo(run, _partner(side_row), TO_SEND).head != NONE:
+    yields = side.streak > LONGEST_STREAK and partner.streak <= LONGEST_STREAK
+    if yields and _fifo(run, _partner(side_row), TO_SEND).head != NONE:
         if partner.state == FREE:
             _send(run, _partner(side_row))
     else:
@@ -135,7 +133,7 @@ def _send(run: Run, side_row: int) -> None:
 
 @works_on_tables
 def end_sending(run: Run, side_row: int) -> None:
-    """A side has sent a request."""
+    """Free a side that has sent a request."""
     side = run.bus_sides[side_row]
     side.last_ns = run.clock[0].now
     side.before, side.state = side.state, FREE
@@ -145,7 +143,7 @@ def end_sending(run: Run, side_row: int) -> None:
 
 @works_on_tables
 def end_receiving(run: Run, side_row: int) -> int:
-    """A side has received a request; returns it if it ends here, else NONE."""
+    """Free a side that has received a request; return the request if it ends here, else NONE."""
     side = run.bus_sides[side_row]
     side.last_ns = run.clock[0].now
     side.before = side.state
@@ -165,7 +163,7 @@ def end_receiving(run: Run, side_row: int) -> int:
 
 @works_on_tables
 def end_processing(run: Run, side_row: int) -> int:
-    """A side has processed a request, and begins the next; returns the request if it ends here."""
+    """End the processing of a request, and begin the next; return the request if it ends here."""
     side = run.bus_sides[side_row]
     row = leave(run.bus_requests, _fifo(run, side_row, TO_PROCESS))
     side.processing = 0
@@ -180,7 +178,7 @@ def end_processing(run: Run, side_row: int) -> int:
 
 @works_on_tables
 def _go_on(run: Run, side_row: int, row: int, after: int) -> int:
-    """At the NPU, everything first makes a trip on the inner bus: there and back, or one way to end."""
+    """Continue a request; at the NPU it first makes a trip on the inner bus, and back unless it ends."""
     if side_row % BUS_SIDES == NPU:
         _inner_trip(run, side_row + INNER_NPU, row, after != THEN_END, after)
         return NONE
@@ -189,7 +187,7 @@ def _go_on(run: Run, side_row: int, row: int, after: int) -> int:
 
 @works_on_tables
 def go_on_after(run: Run, side_row: int, row: int, after: int) -> int:
-    """Queue a request to be sent or processed by a side; returns it if it ends here."""
+    """Queue a request to be sent or processed by a side; return it if it ends here."""
     if after == THEN_SEND:
         _queue_send(run, side_row, row)
         return NONE
@@ -220,7 +218,7 @@ def _consider_processing(run: Run, side_row: int) -> None:
 def cross_endpoint(
     run: Run, chunk_row: int, step_key: int, size: int, reduction_ns: int, inward: int, returns: int
 ) -> None:
-    """Send a transfer across; what runs along a list of ranks never uses the bus."""
+    """Send a transfer across the endpoint; collectives along a list of ranks never use the bus."""
     chunk = run.chunks[chunk_row]
     axis = run.plan.axes[chunk.axis]
     if len(run.bus_sides) > 0 and axis.members_first < 0:

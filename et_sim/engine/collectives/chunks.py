@@ -1,10 +1,7 @@
 """Chunks of collectives, on their way from queue to queue.
 
-A collective is cut into chunks, each of which visits the queues of its phases one after the other. Which
-queues these are is settled when the chunk begins.
-
-Not here: who may run in a queue (`queues`), what a running chunk does (`steps`), and what its end means
-(`progress`).
+A collective is cut into chunks, each of which visits the queues of its phases one after the other. These
+queues are chosen when the chunk begins.
 """
 
 from __future__ import annotations
@@ -12,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
-from et_sim.engine.collectives.matching import chunk_of, forget, make_known
+from et_sim.engine.collectives.matching import add_to_index, chunk_of, drop_from_index
 from et_sim.engine.collectives.queues import insert, pump, remove
 from et_sim.engine.containers import give_row, take_row
 from et_sim.engine.observe import facade as observe
@@ -62,7 +59,7 @@ def start_collective(run: Run, actor_row: int, node: int) -> None:
         if collective.rotations > 1:
             visit.phase_first += _take_rotation(run, running_row, turn) * collective.phases
         chunk.phase_key = ((first_sequence + number) << PHASE_KEY_BITS) + NO_PHASE
-        make_known(run, chunk_row)
+        add_to_index(run, chunk_row)
         if not group_counts:
             run.members[actor_row].next_sequence += 1  # every chunk also counts as one of the system's
         _choose_queues(run, chunk_row, running.collective, turn)
@@ -82,7 +79,7 @@ def _start_chunk(run: Run, chunk_row: int) -> None:
 
 @works_on_tables
 def _start_when_all_have_issued(run: Run, running_row: int) -> None:
-    """ASTRA-sim 1.0 starts a chunk once all ranks have it, at all of them, and then the next chunk."""
+    """Start each chunk on all ranks once all have issued it, chunk by chunk, as ASTRA-sim 1.0 does."""
     running = run.running[running_row]
     issuer = run.actors[running.actor]
     issued = issuer.collectives
@@ -126,15 +123,15 @@ def _new_running(run: Run, actor_row: int, node: int) -> int:
 
 @works_on_tables
 def end_collective(run: Run, running_row: int) -> None:
-    """Messages of a finished collective have all come. Its chunks are given back by `release_running`."""
+    """Remove the chunks of a finished collective from the index; `release_running` frees them."""
     running = run.running[running_row]
     for number in range(running.chunks):
-        forget(run, running.chunks_first + number)
+        drop_from_index(run, running.chunks_first + number)
 
 
 @works_on_tables
 def release_running(run: Run, running_row: int) -> None:
-    """Give back the row and the chunks of a collective whose last chunk has left its queue."""
+    """Free the row and the chunks of a collective whose last chunk has left its queue."""
     running = run.running[running_row]
     size = _block_size(running.chunks)
     run.visits[running.chunks_first].next = run.free_blocks[size]
@@ -145,7 +142,7 @@ def release_running(run: Run, running_row: int) -> None:
 
 @works_on_tables
 def _block_size(chunks: int) -> int:
-    """Exponent of the smallest power of two that holds `chunks`."""
+    """Return the exponent of the smallest power of two that holds `chunks`."""
     size = 0
     while (1 << size) < chunks:
         size += 1
@@ -179,10 +176,10 @@ def _next_priority(run: Run, actor_row: int, node: int, explicit: int) -> int:
 
 @works_on_tables
 def _turn(run: Run, running_row: int, chunk: int) -> int:
-    """Return a chunk's place among the chunks of its collective and of earlier ones like it; NONE: as issued.
+    """Return a chunk's index among those of its collective and of earlier equal ones; NONE: in issue order.
 
-    Ranks that match collectives by their programs may issue them in different orders. What chunks take in
-    turn, such as the direction of a ring, must then follow from what these ranks agree about.
+    Ranks that match collectives by their programs may issue them in different orders. Properties that chunks
+    take in turn, such as the direction of a ring, must then be the same on all these ranks.
     """
     if not run.plan.settings[MATCH_BY_PROGRAM]:
         return NONE
@@ -193,7 +190,7 @@ def _turn(run: Run, running_row: int, chunk: int) -> int:
 
 @works_on_tables
 def _take_rotation(run: Run, running_row: int, turn: int) -> int:
-    """By how many places the order of dimensions is turned for the next chunk."""
+    """Return by how many places the order of dimensions is turned for the next chunk."""
     running = run.running[running_row]
     rotations = run.plan.collectives[running.collective].rotations
     if turn != NONE:
@@ -206,7 +203,7 @@ def _take_rotation(run: Run, running_row: int, turn: int) -> int:
 
 @works_on_tables
 def _choose_queues(run: Run, chunk_row: int, collective: int, turn: int) -> None:
-    """Pick the queue (and tree) of every phase now: by its turn, or from the member's round-robin cursors."""
+    """Pick the queue (and tree) of every phase, by the chunk's turn or the member's round-robin cursors."""
     phase_first = run.visits[chunk_row].phase_first
     cursor_first = run.members[run.chunks[chunk_row].member].cursor_first
     for index in range(run.plan.collectives[collective].phases):
@@ -253,7 +250,7 @@ def _take_cursor(run: Run, cursor: Any, which: int) -> int:
 
 @works_on_tables
 def _take_tree(cursor: Any, kind: int) -> int:
-    """Which tree is next for collectives of a kind: 0 root last, 1 root first, in turn."""
+    """Return the next tree for collectives of a kind: 0 root last, 1 root first, in turn."""
     root_first = (cursor.trees >> kind) & 1
     cursor.trees ^= 1 << kind
     return root_first
@@ -261,7 +258,7 @@ def _take_tree(cursor: Any, kind: int) -> int:
 
 @works_on_tables
 def _enter_phase(run: Run, chunk_row: int, index: int) -> None:
-    """Set a chunk's fields for its phase `index`; it does not run yet."""
+    """Set a chunk's fields for its phase `index`; the phase does not run yet."""
     chunk, visit = run.chunks[chunk_row], run.visits[chunk_row]
     phase = run.plan.phases[visit.phase_first + index]
     axis_row = phase.axis
@@ -314,7 +311,7 @@ def next_phase(run: Run, chunk_row: int) -> None:
 
 @works_on_tables
 def leave_last_queue(run: Run, chunk_row: int) -> None:
-    """Take a finished chunk out of the machine, and let the next one start."""
+    """Remove a finished chunk from its queue, and start the next one."""
     queue = run.visits[chunk_row].queue
     remove(run, chunk_row)
     run.queues[queue].running -= 1

@@ -2,8 +2,6 @@
 
 Every ready node is issued at once, in ascending order; the phase is complete when all nodes are. Sends and
 receives use the same channels as the workload's.
-
-Not here: what a completed phase leads to (`progress`).
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ def start_custom(run: Run, chunk_row: int) -> None:
 
 @works_on_tables
 def end_custom_node(run: Run, chunk_row: int, node: int) -> bool:
-    """A node is done: issue what became ready. True when the phase is complete."""
+    """End a node and issue its children that became ready; return whether the phase is complete."""
     chunk = run.chunks[chunk_row]
     if node == NONE:
         return True

@@ -1,13 +1,10 @@
-"""Phases that switches do: every member sends once and gets once, and switches pass on what they are sent.
+"""Phases in the network: every member sends once and receives once, and switches reduce and forward.
 
 Where all members send (`joins`), a switch waits for a chunk's data from everything below it, spends its
 processing time on them, and sends the result up, or from the root of the tree down again. A broadcast is
-passed on as it comes, to all neighbours but the one that it comes from. On the way down, a switch passes a
-chunk on at once. A member sends one chunk after the other, each when the one before has left: so chunks go
-up and down at the same time, whoever may share the links. Switches never ask for messages, and are never
-asked, whatever the protocol among ranks.
-
-Not here: which switches these are (`plan.switch_tables`), and how long all this takes (the network model).
+forwarded as it arrives, to all neighbours except its source. On the way down, a switch forwards a chunk at
+once. A member sends one chunk after the other, each when the one before has left: so chunks go up and down at
+the same time on any shared links. Switches take no part in the rendezvous protocol.
 """
 
 from __future__ import annotations
@@ -31,7 +28,7 @@ FROM_SWITCH = TO_LEFT
 
 @works_on_tables
 def start_in_network(run: Run, chunk_row: int) -> None:
-    """Who sends makes its transfer; who does not, posts its receive."""
+    """Start a phase: cross the endpoint on members that send, and post the receive on the others."""
     if _sends(run, chunk_row):
         tree = run.plan.trees[run.visits[chunk_row].tree_or_rank]
         cross_endpoint(run, chunk_row, START, tree.up_bytes, NONE, True, False)
@@ -40,8 +37,8 @@ def start_in_network(run: Run, chunk_row: int) -> None:
 
 
 @works_on_tables
-def hear_switch(run: Run, chunk_row: int) -> None:
-    """What a switch sent met its posted receive."""
+def receive_from_switch(run: Run, chunk_row: int) -> None:
+    """Match a message of a switch with its posted receive."""
     chunk = run.chunks[chunk_row]
     chunk.credit &= ~(1 << FROM_SWITCH)
     size = run.plan.trees[run.visits[chunk_row].tree_or_rank].down_bytes
@@ -50,7 +47,7 @@ def hear_switch(run: Run, chunk_row: int) -> None:
 
 @works_on_tables
 def spend_transfer_to_switch(run: Run, chunk_row: int, step_key: int) -> bool:
-    """A transfer is through: send, or be done. True when the phase is complete."""
+    """Send after the first transfer; return whether the phase is complete."""
     if step_key != START:
         return True
     branch_row = _own_branch(run, run.chunks[chunk_row])
@@ -70,7 +67,7 @@ def spend_transfer_to_switch(run: Run, chunk_row: int, step_key: int) -> bool:
 
 @works_on_tables
 def _send_up(run: Run, chunk_row: int, branch_row: int) -> None:
-    """A member sends its part of a chunk; the next one waits until it has left."""
+    """Send a member's part of a chunk; the next part waits until it has left."""
     chunk, state = run.chunks[chunk_row], run.branches[branch_row]
     chunk.sent += 1
     state.busy, state.chunk = 1, chunk_row
@@ -83,7 +80,7 @@ def _send_up(run: Run, chunk_row: int, branch_row: int) -> None:
 
 @works_on_tables
 def branch_free(run: Run, branch_row: int) -> int:
-    """A member's part has left: the next one sets out. Returns the chunk whose phase that ends, or NONE."""
+    """Send the next part after one has left; return the chunk whose phase has ended, or NONE."""
     state = run.branches[branch_row]
     chunk_row = state.chunk
     state.busy = 0
@@ -100,7 +97,7 @@ def branch_free(run: Run, branch_row: int) -> int:
 
 @works_on_tables
 def part_at_switch(run: Run, way: int, branch_row: int, phase_key: int) -> None:
-    """A part of a chunk came to a switch: from below, or from the next switch above."""
+    """Handle a part of a chunk at a switch, from below or from the next switch above."""
     branch, group = run.plan.branches[branch_row], way >> 1
     if way & 1 == DOWN:
         _send_down(run, branch.below, NONE, group, phase_key)
@@ -117,7 +114,7 @@ def part_at_switch(run: Run, way: int, branch_row: int, phase_key: int) -> None:
 
 @works_on_tables
 def switch_done(run: Run, branch_row: int, group: int, phase_key: int) -> None:
-    """A switch has made of a chunk what it passes on."""
+    """Forward a chunk that a switch has processed."""
     switch_row = run.plan.branches[branch_row].switch
     switch, program_row = run.plan.switches[switch_row], _program_of(phase_key)
     program = run.plan.programs[program_row]
@@ -144,7 +141,7 @@ def switch_done(run: Run, branch_row: int, group: int, phase_key: int) -> None:
 
 @works_on_tables
 def _send_down(run: Run, switch_row: int, but: int, group: int, phase_key: int) -> None:
-    """Send everything below a switch, `but` one branch, what it needs."""
+    """Send everything below a switch, except one branch, its part."""
     switch, program_row = run.plan.switches[switch_row], _program_of(phase_key)
     program = run.plan.programs[program_row]
     thread = observe.pause(run)
@@ -167,7 +164,7 @@ def _send_down(run: Run, switch_row: int, but: int, group: int, phase_key: int) 
 
 @works_on_tables
 def _is_whole(run: Run, switch_row: int, group: int, phase_key: int) -> bool:
-    """Note a part of a chunk; whether it was the last one."""
+    """Record a part of a chunk; return whether it was the last one."""
     clock, state = run.clock[0], run.switches[switch_row]
     before, row = NONE, state.head
     while row != NONE and not (run.joins[row].phase_key == phase_key and run.joins[row].group == group):
@@ -175,13 +172,13 @@ def _is_whole(run: Run, switch_row: int, group: int, phase_key: int) -> bool:
     if row == NONE:
         row = take_row(run.joins, clock.free_joins)
         made = run.joins[row]
-        made.phase_key, made.group, made.heard, made.next = phase_key, group, 0, state.head
+        made.phase_key, made.group, made.arrived, made.next = phase_key, group, 0, state.head
         state.head = row
         before = NONE
     joined = run.joins[row]
-    joined.heard += 1
-    observe.part_joined(run, row, joined.heard == 1)
-    if joined.heard < run.plan.switches[switch_row].branches:
+    joined.arrived += 1
+    observe.part_joined(run, row, joined.arrived == 1)
+    if joined.arrived < run.plan.switches[switch_row].branches:
         return False
     if before == NONE:
         state.head = joined.next
@@ -204,14 +201,14 @@ def _sends(run: Run, chunk_row: int) -> bool:
 
 @works_on_tables
 def _group_of(run: Run, chunk: Any) -> int:
-    """Return the group, if it spans the system; others have trees of their own."""
+    """Return the group if it spans the system, else 0; other groups have trees of their own."""
     is_of_system = run.plan.axes[chunk.axis].members_first == IN_SYSTEM
     return run.plan.members[chunk.member].group if is_of_system else 0
 
 
 @works_on_tables
 def _own_branch(run: Run, chunk: Any) -> int:
-    """Where the chunk's member hangs on a switch."""
+    """Return the branch of the chunk's member."""
     axes = run.plan.groups[0].axis + 1  # of the system
     axis = run.plan.axes[chunk.axis]
     if axis.members_first == IN_SYSTEM:

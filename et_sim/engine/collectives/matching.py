@@ -1,9 +1,7 @@
-"""Whether a message of a collective is waited for: the chunk it goes to, and the receives posted there.
+"""Matching of a collective's messages: the chunk of a message, and the receives posted there.
 
-In ASTRA-sim 1.0, a message goes on the calendar when both it and its receive are known, so that what arrives
-at one time comes in the order in which the later halves became known. `schedule_when_matched` does the same.
-
-Not here: what an arrival leads to (`progress`).
+In ASTRA-sim 1.0, a message goes on the calendar when both it and its receive exist, so that arrivals of one
+time come in the order in which the pairs were completed. `schedule_when_matched` does the same.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ from __future__ import annotations
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import new_event, schedule, slot_at
 from et_sim.engine.collectives.members import expects
-from et_sim.engine.collectives.unexpected import keep_unexpected, seen_from_other_direction
+from et_sim.engine.collectives.unexpected import keep_unexpected, key_in_other_direction
 from et_sim.engine.containers import chain, join_after, unchain
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.chunks import sequence_of
@@ -22,7 +20,7 @@ from et_sim.engine.state.run import ARRIVALS_BY_SENDER, NONE, Run
 
 @works_on_tables
 def chunk_home(run: Run, member: int, sequence: int) -> int:
-    """Where the search for a chunk begins: members that run in step are neighbours."""
+    """Return the place in the index where the search for a chunk begins; members in step are neighbours."""
     return (sequence * 40503 + member) & (len(run.chunk_index) - 1)
 
 
@@ -39,15 +37,15 @@ def chunk_of(run: Run, member_row: int, sequence: int) -> int:
 
 
 @works_on_tables
-def make_known(run: Run, chunk_row: int) -> None:
-    """From now on, `chunk_of` finds a chunk."""
+def add_to_index(run: Run, chunk_row: int) -> None:
+    """Add a chunk to the index, where `chunk_of` finds it."""
     chunk = run.chunks[chunk_row]
     chain(run.chunks, run.chunk_index, chunk_home(run, chunk.member, sequence_of(chunk)), chunk_row)
 
 
 @works_on_tables
-def forget(run: Run, chunk_row: int) -> None:
-    """Messages to a chunk have all come."""
+def drop_from_index(run: Run, chunk_row: int) -> None:
+    """Remove a chunk from the index once all its messages have arrived."""
     chunk = run.chunks[chunk_row]
     unchain(run.chunks, run.chunk_index, chunk_home(run, chunk.member, sequence_of(chunk)), chunk_row)
 
@@ -67,13 +65,13 @@ def chunk_expecting(run: Run, member_row: int, step_key: int, phase_key: int) ->
     if run.plan.programs[chunk.program].tree_first != NONE:
         return chunk_row if expects(chunk, step_key) else NONE
     if (step_key & 1) != (chunk.direction < 0):
-        step_key = seen_from_other_direction(run, step_key, phase_key)
+        step_key = key_in_other_direction(run, step_key, phase_key)
     return chunk_row if step_key != NONE and (step_key >> 1) < chunk.sent else NONE
 
 
 @works_on_tables
 def chunk_in(run: Run, member: int, phase_key: int) -> int:
-    """Return the chunk of a member that runs in a phase; NONE: none does."""
+    """Return the chunk of a member that runs in a phase; NONE if none does."""
     row = chunk_of(run, member, phase_key >> PHASE_KEY_BITS)
     if row != NONE and run.chunks[row].started and run.chunks[row].phase_key == phase_key:
         return row
@@ -82,7 +80,7 @@ def chunk_in(run: Run, member: int, phase_key: int) -> int:
 
 @works_on_tables
 def schedule_when_matched(run: Run, arrival: int, member: int, step_key: int, phase_key: int) -> None:
-    """Put a message that will arrive then on the calendar, or keep it until its receive is posted."""
+    """Schedule the arrival of a message, or keep it until its receive is posted."""
     if chunk_expecting(run, member, step_key, phase_key) != NONE:
         put_on_calendar(run, arrival, member, step_key, phase_key)
     else:
@@ -93,7 +91,7 @@ def schedule_when_matched(run: Run, arrival: int, member: int, step_key: int, ph
 
 @works_on_tables
 def put_on_calendar(run: Run, arrival: int, member: int, step_key: int, phase_key: int) -> None:
-    """Messages arrive in the order in which they are put there; in boost mode, by their senders.
+    """Schedule the arrival of a message behind others of its time; in boost mode, ordered by sender.
 
     In boost mode, 1.0 simulates rank 0 and its neighbours only, who act in the order of their ids. All ranks
     see the order here that rank 0 sees there.
@@ -116,9 +114,7 @@ def put_on_calendar(run: Run, arrival: int, member: int, step_key: int, phase_ke
 
 @works_on_tables
 def _sender_to_first(run: Run, step_key: int, phase_key: int) -> int:
-    """Return the rank from which such a message comes to rank 0; trees, whose places differ, are left in
-    peace.
-    """
+    """Return the rank from which such a message comes to rank 0; 0 for trees, whose places differ."""
     program = run.plan.programs[(phase_key >> PHASE_BITS) & PROGRAM_MASK]
     if program.tree_first != NONE or program.dimension == NONE:
         return 0

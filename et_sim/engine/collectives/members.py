@@ -1,4 +1,4 @@
-"""Where a chunk is and whom it talks to: phase keys, positions along an axis, ranks and members."""
+"""The place of a chunk and its peers: phase keys, positions along an axis, ranks and members."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from et_sim.plan.records import IN_GROUP
 
 @works_on_tables
 def first_step_of(run: Run, chunk_row: int) -> int:
-    """Where the steps of a chunk's program begin: those of its member, where each has its own."""
+    """Return the first step of a chunk's program, or of its member's own steps."""
     chunk = run.chunks[chunk_row]
     program = run.plan.programs[chunk.program]
     if program.own_steps == 0:
@@ -28,7 +28,7 @@ def expects(chunk: Any, step_key: int) -> bool:
 
 @works_on_tables
 def _ahead(run: Run, axis: Any, here: int, there: int) -> int:
-    """From one position along an axis to another: how many ranks, or places in the group."""
+    """Return the distance between two positions along an axis, in ranks or in places of the group."""
     if axis.order_first >= 0:
         here = run.plan.orders[axis.order_first + here]
         there = run.plan.orders[axis.order_first + there]
@@ -37,14 +37,14 @@ def _ahead(run: Run, axis: Any, here: int, there: int) -> int:
 
 @works_on_tables
 def _place_in_group(run: Run, chunk_row: int, ahead: int) -> int:
-    """Return the row, in the tables of groups, of the member that is `places` ahead of the chunk's."""
+    """Return the row, in the tables of groups, of the member `ahead` places after the chunk's."""
     member = run.plan.members[run.chunks[chunk_row].member]
     return run.plan.groups[member.group].members_first + member.position + ahead
 
 
 @works_on_tables
 def rank_at(run: Run, chunk_row: int, position: int) -> int:
-    """Return the rank that sits at a position along the chunk's axis."""
+    """Return the rank at a position along the chunk's axis."""
     chunk = run.chunks[chunk_row]
     axis = run.plan.axes[chunk.axis]
     if axis.members_first >= 0:

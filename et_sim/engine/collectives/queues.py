@@ -1,15 +1,12 @@
-"""Queues: a limited number of chunks runs in each at a time; those that wait stand behind them.
+"""Queues: a limited number of chunks runs in each at a time; the waiting ones follow behind.
 
-Queues of several ranks can wait for each other for ever. `break_queue_deadlock` is the way out where it is
-wanted: when nothing else is left to happen, every blocked queue lets its oldest chunk in over the limit. A
-run whose collectives all meet their members then always goes on, as every chunk gets in some time.
+Queues of several ranks can wait for each other for ever. `break_queue_deadlock` resolves this where it is
+enabled: when nothing else is left to happen, every blocked queue admits its oldest chunk over the limit. A
+run whose collectives all match then always completes, as every chunk is admitted eventually.
 
-Where in its queue a chunk waits: by priority, or in one of the orders chosen in its place. Started chunks
-always stand in front. The other orders are for reduce-scatter and all-gather phases; all other phases go by
-priority whatever is chosen. Chunks that no rule tells apart keep the order in which they came only where they
-go by priority.
-
-Not here: what a started chunk does (`steps`).
+A chunk waits by priority, or in one of the configured orders. Started chunks are always in front. The other
+orders are for reduce-scatter and all-gather phases; all other phases go by priority in any configuration.
+Chunks that rank equally keep their order of arrival only when they go by priority.
 """
 
 from __future__ import annotations
@@ -53,7 +50,7 @@ def place_in_queue(run: Run, chunk_row: int) -> int:
 
 @works_on_tables
 def _by_priority(run: Run, chunk_row: int) -> int:
-    """Behind those of at least its priority."""
+    """Return the first chunk of lower priority."""
     queue, priority = run.queues[run.visits[chunk_row].queue], priority_of(run, chunk_row)
     last = queue.tail
     if last == NONE or run.chunks[last].started or priority_of(run, last) >= priority:
@@ -66,7 +63,7 @@ def _by_priority(run: Run, chunk_row: int) -> int:
 
 @works_on_tables
 def _alternating(run: Run, chunk_row: int) -> int:
-    """RG: reduce-scatters and all-gathers in turn.
+    """Return the place of a chunk when reduce-scatters and all-gathers take turns (RG).
 
     The walk begins at the front. It passes each started chunk and the one behind that, then chunks of higher
     priority, and goes on while the last two it passed were one of each kind.
@@ -97,7 +94,9 @@ def _is_pair(first: int, second: int) -> bool:
 
 @works_on_tables
 def _smallest_first(run: Run, chunk_row: int) -> int:
-    """Behind smaller ones. (2.x lets a chunk that has but one phase left after this one wait last.)"""
+    """Return the first chunk that is not smaller. (In 2.x, a chunk with one phase left after this one waits
+    last.)
+    """
     size = _bytes(run, chunk_row)
     at = run.queues[run.visits[chunk_row].queue].waiting
     while at != NONE and _bytes(run, at) < size:
@@ -107,7 +106,7 @@ def _smallest_first(run: Run, chunk_row: int) -> int:
 
 @works_on_tables
 def _fewest_phases_first(run: Run, chunk_row: int) -> int:
-    """Behind those that have fewer phases left."""
+    """Return the first chunk that does not have fewer phases left."""
     left = _phases_left(run, chunk_row)
     at = run.queues[run.visits[chunk_row].queue].waiting
     while at != NONE and _phases_left(run, at) < left:
@@ -132,7 +131,7 @@ def _phase_of(run: Run, chunk_row: int) -> Any:
 
 @works_on_tables
 def _phases_left(run: Run, chunk_row: int) -> int:
-    """Return phases after the present one."""
+    """Return the number of phases after the present one."""
     running = run.running[run.visits[chunk_row].running]
     return run.plan.collectives[running.collective].phases - 1 - run.chunks[chunk_row].phase
 
@@ -142,7 +141,7 @@ TWO_WAY_QUEUES = setting_of(Correction.TWO_WAY_QUEUES)
 
 @works_on_tables
 def insert(run: Run, chunk_row: int) -> None:
-    """Join the chunk's queue at its place among those that wait."""
+    """Insert a chunk at its place among the waiting ones of its queue."""
     observe.chunk_queued(run, chunk_row)
     _link(run, chunk_row, place_in_queue(run, chunk_row))
 
@@ -168,7 +167,7 @@ def _link(run: Run, chunk_row: int, behind: int) -> None:
 
 @works_on_tables
 def remove(run: Run, chunk_row: int) -> None:
-    """Take a chunk that is not the first of those that wait out of its queue."""
+    """Take a chunk out of its queue; it must not be the first of those that wait."""
     visit = run.visits[chunk_row]
     queue = run.queues[visit.queue]
     if visit.previous == NONE:
@@ -205,13 +204,15 @@ def _start_first(run: Run, queue_row: int) -> None:
 
 @works_on_tables
 def break_queue_deadlock(run: Run) -> bool:
-    """Nothing is left to happen: see to it that all blocked queues let one in. False: nothing can be done."""
+    """Admit a chunk over the limit to every blocked queue when nothing else is left; return False if none is
+    blocked.
+    """
     return run.plan.settings[TWO_WAY_QUEUES] != 0 and _admit_from(run, 0)
 
 
 @works_on_tables
 def admit_over_limit(run: Run, queue_row: int) -> None:
-    """Start the oldest waiting chunk of a queue whatever its limit, then see to the next blocked queue."""
+    """Start the oldest waiting chunk of a queue over its limit, then go on to the next blocked queue."""
     queue = run.queues[queue_row]
     observe.queue_deadlock(run)
     if queue.waiting != NONE:
@@ -229,7 +230,7 @@ def admit_over_limit(run: Run, queue_row: int) -> None:
 
 @works_on_tables
 def _admit_from(run: Run, queue_row: int) -> bool:
-    """One queue an event, so that no event uses up more than its share of the pools."""
+    """Schedule the admission for one queue; one per event keeps within the reserve of the pools."""
     for row in range(queue_row, len(run.queues)):
         if run.queues[row].waiting != NONE:
             schedule(run, run.clock[0].now, ADMIT, row, 0, 0)

@@ -1,9 +1,7 @@
 """The step machinery of one phase: transfers, credits, packets.
 
-Every transfer crosses the endpoint, perhaps reduces, and then gives its chunk one credit and the chance
-to send the next packet. Ring, direct and halving-doubling are nothing but different programs.
-
-Not here: which chunk may run (`chunks`), and what follows the end of a phase (`progress`).
+Every transfer crosses the endpoint, may reduce, and then gives its chunk one credit, with which it may send
+the next packet. Ring, direct and halving-doubling are nothing but different programs.
 """
 
 from __future__ import annotations
@@ -18,11 +16,11 @@ from et_sim.engine.collectives.members import first_step_of, member_at, rank_at
 from et_sim.engine.collectives.trees import start_tree
 from et_sim.engine.collectives.unexpected import (
     OFFERED,
-    ask_for_step,
     find_unexpected,
     hold_step,
     inject_step,
     offer_step,
+    request_step,
     take_unexpected_either_way,
 )
 from et_sim.engine.observe import facade as observe
@@ -70,16 +68,16 @@ def make_transfer(run: Run, chunk_row: int) -> None:
 
 @works_on_tables
 def spend_transfer(run: Run, chunk_row: int) -> bool:
-    """Count one more credit, and send what may be sent; return whether the phase is complete."""
+    """Count one more credit, and send packets if possible; return whether the phase is complete."""
     run.chunks[chunk_row].credit += 1
-    return send_what_may_be_sent(run, chunk_row)
+    return send_packets(run, chunk_row)
 
 
 @works_on_tables
-def send_what_may_be_sent(run: Run, chunk_row: int) -> bool:
+def send_packets(run: Run, chunk_row: int) -> bool:
     """Send as many packets as credits allow; return whether the phase is complete.
 
-    A member that passes bytes on to one peer waits while a message to that peer is held.
+    A member that forwards bytes to one peer waits while a message to that peer is held.
     """
     chunk = run.chunks[chunk_row]
     program = run.plan.programs[chunk.program]
@@ -98,13 +96,13 @@ def send_what_may_be_sent(run: Run, chunk_row: int) -> bool:
             if program.window != NO_LIMIT and program.step_period == 1 and run.visits[chunk_row].held > 0:
                 return False
         else:
-            chunk.transfers += 1  # as if what does not come had come at once
+            chunk.transfers += 1  # counts as received, as no message comes
     return chunk.sent == program.sends and chunk.credit == program.start_transfers
 
 
 @works_on_tables
 def send_packet(run: Run, chunk_row: int) -> bool:
-    """Send the next packet to its peer, then post the receive that goes with it; return whether one comes."""
+    """Send the next packet, then post its receive; return whether a message comes."""
     chunk = run.chunks[chunk_row]
     program = run.plan.programs[chunk.program]
     step_row = first_step_of(run, chunk_row) + chunk.step
@@ -122,7 +120,7 @@ def send_packet(run: Run, chunk_row: int) -> bool:
             offer_step(run, chunk_row, target, run.plan.steps[step_row].bytes, step_key, phase_key, done)
         if is_coming:
             source = _position_of_peer(run, chunk_row, step_row, -1)
-            ask_for_step(run, chunk_row, source, step_key, phase_key)
+            request_step(run, chunk_row, source, step_key, phase_key)
     elif is_sent:
         _inject(run, chunk_row, step_row, step_key, phase_key)
     if is_coming:
@@ -145,8 +143,8 @@ def _count_step(run: Run, chunk_row: int) -> None:
 def _send_into_buffer(run: Run, chunk_row: int, step_row: int, step_key: int, phase_key: int) -> None:
     """Post a receive, which frees room for a later message of its sender; send a packet if there is room.
 
-    The buffer of a receiver holds the messages of `window` steps. What its room depends on within one
-    nanosecond is settled by an event of the sender's, whichever of the two comes first.
+    The buffer of a receiver holds the messages of `window` steps. If the room may change within the same
+    nanosecond, an event of the sender decides, so that the order of the two events does not matter.
     """
     chunk, visit, now = run.chunks[chunk_row], run.visits[chunk_row], run.clock[0].now
     step, program = chunk.sent, run.plan.programs[chunk.program]
@@ -183,7 +181,7 @@ def _is_posted_now(run: Run, peer_row: int, room: int, posted: int) -> bool:
 
 @works_on_tables
 def _free_room(run: Run, chunk_row: int, step_row: int, step: int) -> None:
-    """Let the message of a later step start if its sender holds it."""
+    """Start the message of a later step if its sender holds it."""
     chunk = run.chunks[chunk_row]
     if step >= run.plan.programs[chunk.program].sends:
         return
@@ -203,12 +201,12 @@ def start_held_step(run: Run, member: int, step_key: int, phase_key: int) -> int
     if not is_sent or chunk_row == NONE or run.visits[chunk_row].held == 0:
         return NONE
     run.visits[chunk_row].held -= 1
-    return chunk_row if send_what_may_be_sent(run, chunk_row) else NONE
+    return chunk_row if send_packets(run, chunk_row) else NONE
 
 
 @works_on_tables
 def done_of_last(run: Run, chunk_row: int, step: int) -> int:
-    """Return the `done` of a step's message: the phase ends after its last message to each peer has left."""
+    """Return the `done` of a step's message; the phase ends after its last message to each peer has left."""
     program = run.plan.programs[run.chunks[chunk_row].program]
     if not run.plan.settings[ENDS_WHEN_SENT] or step < program.sends - program.step_period:
         return NONE
@@ -220,7 +218,7 @@ def done_of_last(run: Run, chunk_row: int, step: int) -> int:
 
 @works_on_tables
 def _inject(run: Run, chunk_row: int, step_row: int, step_key: int, phase_key: int) -> None:
-    """Put a packet on the network; most flights are known from the plan's step alone."""
+    """Put a packet on the network; the time of most flights depends on the plan's step alone."""
     target_member = run.chunks[chunk_row].peer
     if target_member == NONE:
         target_member = _find_peer(run, chunk_row, step_row)
@@ -241,7 +239,7 @@ def _inject(run: Run, chunk_row: int, step_row: int, step_key: int, phase_key: i
 
 @works_on_tables
 def _find_peer(run: Run, chunk_row: int, step_row: int) -> int:
-    """Return the member that a packet goes to; noted if all packets of the phase do."""
+    """Return the member that receives a packet, and store it if all packets of the phase have the same."""
     chunk = run.chunks[chunk_row]
     position = _position_of_peer(run, chunk_row, step_row, 1)
     peer = member_at(run, chunk_row, position)
@@ -267,7 +265,7 @@ def _fly(run: Run, chunk_row: int, flight: int, member: int, step_key: int) -> N
 
 @works_on_tables
 def _post_receive(run: Run, chunk_row: int, step_key: int, phase_key: int) -> None:
-    """Post a receive; a message that is here is delivered in a new event, after it is copied."""
+    """Post a receive; a message that has arrived is delivered in a new event, after it is copied."""
     member = run.chunks[chunk_row].member
     observe.receive_posted(run, chunk_row, step_key)
     if run.members[member].unexpected == 0:
@@ -294,7 +292,7 @@ def _post_receive(run: Run, chunk_row: int, step_key: int, phase_key: int) -> No
 
 @works_on_tables
 def peer_position(run: Run, chunk_row: int, distance: int, towards: int) -> int:
-    """Position of the member a packet goes to (`towards` 1) or comes from (-1)."""
+    """Return the position of the member a packet goes to (`towards` 1) or comes from (-1)."""
     chunk = run.chunks[chunk_row]
     program = run.plan.programs[chunk.program]
     if program.pairs:

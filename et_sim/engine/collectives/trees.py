@@ -1,10 +1,9 @@
 """Tree phases: towards the root of a tree, then from it, or one of the two.
 
-On the way up, a leaf begins. Whoever has heard from all its children (each message crosses the endpoint, and
-may be reduced) sends up in turn; if nothing comes down again, it is done. On the way down, the root begins,
-where nothing came up before; whoever hears from its parent passes the message on to its children and is done.
-
-Not here: how a message finds its chunk (`progress`), and what follows the end of a phase.
+On the way up, a leaf begins. A member that has received from all its children (each message crosses the
+endpoint, and may be reduced) sends up in turn; if nothing comes down again, it is done. On the way down, the
+root begins, unless messages came up before; a member that receives from its parent forwards the message to
+its children and is done.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import schedule
 from et_sim.engine.collectives.bus import cross_endpoint
 from et_sim.engine.collectives.members import member_at, rank_at
-from et_sim.engine.collectives.unexpected import ask_for_step, offer_step, take_unexpected
+from et_sim.engine.collectives.unexpected import offer_step, request_step, take_unexpected
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import LATE_STEP, STEP
 from et_sim.engine.state.run import NONE, PAIRS_EARLY, RENDEZVOUS, Run, setting_of
@@ -22,14 +21,14 @@ from et_sim.machine.corrections import Correction
 
 ENDS_WHEN_SENT = setting_of(Correction.ENDS_WHEN_SENT)
 
-# Step keys of messages (even: trees have no direction), from or to a child. A parent that holds messages to
-# both children back until they are asked for must tell them apart. START: one that follows no message.
+# Step keys of messages (even: trees have no direction), from or to a child. With rendezvous, a parent may
+# hold a message to each child, so their keys differ. START: a transfer that follows no message.
 FROM_LEFT, FROM_RIGHT, TO_LEFT, TO_RIGHT, START = 0, 2, 4, 6, 8
 
 
 @works_on_tables
 def start_tree(run: Run, chunk_row: int) -> None:
-    """A member that waits for no other makes its first transfer; the others post receives."""
+    """Make the first transfer of a member that waits for no other; post receives on the others."""
     chunk = run.chunks[chunk_row]
     tree = run.plan.trees[run.visits[chunk_row].tree_or_rank]
     if not run.plan.programs[chunk.program].goes_up:
@@ -47,8 +46,8 @@ def start_tree(run: Run, chunk_row: int) -> None:
 
 
 @works_on_tables
-def hear(run: Run, chunk_row: int, step_key: int) -> None:
-    """A message met its posted receive."""
+def receive_in_tree(run: Run, chunk_row: int, step_key: int) -> None:
+    """Start the transfer of a message that matched its posted receive."""
     chunk = run.chunks[chunk_row]
     tree_row = run.visits[chunk_row].tree_or_rank
     tree = run.plan.trees[tree_row]
@@ -66,7 +65,7 @@ def hear(run: Run, chunk_row: int, step_key: int) -> None:
 
 @works_on_tables
 def spend_tree_transfer(run: Run, chunk_row: int, step_key: int) -> bool:
-    """A transfer is through: pass on what it allows. True when the phase is complete."""
+    """Send what a finished transfer allows; return whether the phase is complete."""
     chunk = run.chunks[chunk_row]
     tree = run.plan.trees[run.visits[chunk_row].tree_or_rank]
     goes_down = run.plan.programs[chunk.program].goes_down == 1
@@ -90,7 +89,7 @@ def spend_tree_transfer(run: Run, chunk_row: int, step_key: int) -> bool:
 
 @works_on_tables
 def peer_of(run: Run, chunk_row: int, step_key: int) -> int:
-    """Position of the member a message comes from."""
+    """Return the position of the member a message comes from."""
     tree = run.plan.trees[run.visits[chunk_row].tree_or_rank]
     if step_key == FROM_LEFT:
         return tree.left
@@ -106,7 +105,7 @@ def _is_left_child(run: Run, chunk_row: int) -> bool:
 
 @works_on_tables
 def _from_parent(run: Run, chunk_row: int) -> int:
-    """Return the step key of what comes from the parent."""
+    """Return the step key of a message from the parent."""
     return TO_LEFT if _is_left_child(run, chunk_row) else TO_RIGHT
 
 
@@ -140,13 +139,13 @@ def _send(run: Run, chunk_row: int, position: int, step_key: int, size: int) -> 
 
 @works_on_tables
 def post_receive(run: Run, chunk_row: int, step_key: int) -> None:
-    """From now on a message is waited for; one that is here is delivered as a new event at this time."""
+    """Post a receive; a message that has arrived is delivered in a new event at this time."""
     chunk = run.chunks[chunk_row]
     phase_key = chunk.phase_key
     chunk.credit |= 1 << step_key
     observe.receive_posted(run, chunk_row, step_key)
     if run.plan.settings[RENDEZVOUS] and run.plan.programs[chunk.program].in_network == 0:
-        ask_for_step(run, chunk_row, peer_of(run, chunk_row, step_key), step_key, phase_key)
+        request_step(run, chunk_row, peer_of(run, chunk_row, step_key), step_key, phase_key)
     if run.members[chunk.member].unexpected > 0:
         unexpected = take_unexpected(run, chunk.member, step_key, phase_key)
         if unexpected != NONE:

@@ -1,15 +1,13 @@
-"""Messages of collectives that arrive before anybody waits for them, and those that rendezvous holds back.
+"""Messages of collectives that arrive before their receives, and those that rendezvous holds back.
 
-A message is named by the member it goes to, its phase key (sequence, program and phase) and its
+A message is identified by the member that receives it, its phase key (sequence, program and phase) and its
 step key (step and direction of its sender). The program is part of the phase key, so that collectives that
-differ between ranks never exchange messages, even if these happen to fit. Few messages are ever unexpected
-at a time: ranks that run in step have none.
+differ between ranks never exchange messages, even if these happen to fit. Few messages are ever unexpected at
+a time: ranks that run in step have none.
 
-With rendezvous, a step's message starts only when its receiver has asked for it. The sender's offer and the
-receiver's request meet at the sender, whichever comes first. An offer outlives the chunk that made it where
-a phase does not wait for its last message to leave.
-
-Not here: point-to-point messages (`point_to_point`).
+With rendezvous, a step's message starts only when its receiver has requested it. The sender's offer and the
+receiver's request meet at the sender, in either order. An offer outlives the chunk that made it where a phase
+does not wait for its last message to leave.
 """
 
 from __future__ import annotations
@@ -19,20 +17,20 @@ from et_sim.engine.calendar.clock import schedule
 from et_sim.engine.collectives.members import member_at, rank_at
 from et_sim.engine.containers import chain, give_row, take_row, unchain
 from et_sim.engine.observe import facade as observe
-from et_sim.engine.state.kinds import ASKED_STEP, INJECT_STEP, STEP
+from et_sim.engine.state.kinds import INJECT_STEP, REQUESTED_STEP, STEP
 from et_sim.engine.state.records import PHASE_BITS, PHASE_KEY_BITS, PROGRAM_MASK
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.network_seam import inject
 from et_sim.plan.records import REQUEST_BYTES
 
-# With rendezvous, two more kinds of things wait under the key of a step.
-OFFERED, ASKED = 1 << 29, 1 << 30
-FLAGS = OFFERED | ASKED
+# With rendezvous, offers and requests wait under the key of a step, too.
+OFFERED, REQUESTED = 1 << 29, 1 << 30
+FLAGS = OFFERED | REQUESTED
 
 
 @works_on_tables
 def unexpected_home(run: Run, member: int, step_key: int, phase_key: int) -> int:
-    """Where the search for an unexpected message begins."""
+    """Return the place in the index where the search for an unexpected message begins."""
     mixed = (member << 5) ^ step_key ^ (step_key >> 11) ^ phase_key ^ (phase_key >> PHASE_KEY_BITS)
     return mixed & (len(run.unexpected_index) - 1)
 
@@ -48,9 +46,9 @@ def keep_unexpected(
     size: int = 0,
     done: int = NONE,
 ) -> int:
-    """Keep a message until a receive takes it; one that is held has a receiver, bytes and a `done`.
+    """Keep a message until a receive takes it; a held message has a receiver, bytes and a `done`.
 
-    Returns its row, where the time of a message that is still on its way may be noted.
+    Return its row, where the arrival time of a message that is under way may be stored.
     """
     clock = run.clock[0]
     row = take_row(run.unexpected, clock.free_unexpecteds)
@@ -73,7 +71,7 @@ def keep_unexpected(
 
 @works_on_tables
 def find_unexpected(run: Run, member: int, step_key: int, phase_key: int) -> int:
-    """Return the row of an unexpected message; NONE: it is not here."""
+    """Return the row of an unexpected message; NONE if there is none."""
     row = run.unexpected_index[unexpected_home(run, member, step_key, phase_key)]
     while row != NONE:
         message = run.unexpected[row]
@@ -85,7 +83,7 @@ def find_unexpected(run: Run, member: int, step_key: int, phase_key: int) -> int
 
 @works_on_tables
 def take_unexpected(run: Run, member: int, step_key: int, phase_key: int) -> int:
-    """Remove an unexpected message; its row may be read until the next one is kept. NONE: not here."""
+    """Remove an unexpected message and return its row, which is valid until the next one is kept; or NONE."""
     row = find_unexpected(run, member, step_key, phase_key)
     if row == NONE:
         return NONE
@@ -100,7 +98,7 @@ def take_unexpected(run: Run, member: int, step_key: int, phase_key: int) -> int
 
 @works_on_tables
 def rename_unexpected(run: Run, row: int, steps: int) -> None:
-    """An unexpected message has the step key of a later step."""
+    """Change the step key of an unexpected message to that of a later step."""
     message = run.unexpected[row]
     _unchain(run, row)
     message.step_key += steps
@@ -117,22 +115,21 @@ def _unchain(run: Run, row: int) -> None:
 
 @works_on_tables
 def take_unexpected_either_way(run: Run, member: int, step_key: int, phase_key: int) -> int:
-    """Like `take_unexpected`, also if the peer runs the phase in the other direction."""
+    """Remove an unexpected message like `take_unexpected`, also if the peer runs in the other direction."""
     row = take_unexpected(run, member, step_key, phase_key)
     if row == NONE:
-        other = seen_from_other_direction(run, step_key, phase_key)
+        other = key_in_other_direction(run, step_key, phase_key)
         if other != NONE:
             row = take_unexpected(run, member, other, phase_key)
     return row
 
 
 @works_on_tables
-def seen_from_other_direction(run: Run, step_key: int, phase_key: int) -> int:
-    """Return the step key that a peer that runs the other way round gives to the same message; NONE: there is
-    none.
+def key_in_other_direction(run: Run, step_key: int, phase_key: int) -> int:
+    """Return the step key of the same message at a peer that runs in the other direction; NONE: none.
 
-    Actors whose queue cursors differ may run one phase in different directions. A direct exchange
-    then still meets all its peers, in another order; a ring of more than two never closes.
+    Actors whose queue cursors differ may run one phase in different directions. A direct exchange then still
+    meets all its peers, in another order; a ring of more than two never closes.
     """
     program = run.plan.programs[(phase_key >> PHASE_BITS) & PROGRAM_MASK]
     if not program.turns or program.step_period != program.members - 1:
@@ -146,12 +143,12 @@ def seen_from_other_direction(run: Run, step_key: int, phase_key: int) -> int:
 def offer_step(
     run: Run, chunk_row: int, position: int, size: int, step_key: int, phase_key: int, done: int
 ) -> None:
-    """Send a step's message to a position as soon as it is asked for; if it already is, in an event."""
+    """Offer a step's message; if it is already requested, it is sent in a new event."""
     member = run.chunks[chunk_row].member
     thread = observe.pause(run)
-    asked = take_unexpected_either_way(run, member, step_key | ASKED, phase_key)
+    asked = take_unexpected_either_way(run, member, step_key | REQUESTED, phase_key)
     if asked != NONE:
-        observe.offer_was_asked_for(run, asked)
+        observe.offer_was_requested(run, asked)
     hold_step(run, chunk_row, position, size, step_key, phase_key, done)
     if asked != NONE:
         schedule(run, run.clock[0].now, INJECT_STEP, member, step_key, phase_key)
@@ -170,24 +167,24 @@ def hold_step(
 
 
 @works_on_tables
-def ask_for_step(run: Run, chunk_row: int, position: int, step_key: int, phase_key: int) -> None:
-    """Tell the source of a step's message that the receive is posted."""
+def request_step(run: Run, chunk_row: int, position: int, step_key: int, phase_key: int) -> None:
+    """Request a step's message from its source, as the receive is posted."""
     here = _rank_of_member(run, run.chunks[chunk_row].member)
     there, source = rank_at(run, chunk_row, position), member_at(run, chunk_row, position)
-    observe.step_asked_for(run, chunk_row, step_key)
-    inject(run, here, there, REQUEST_BYTES, ASKED_STEP, source, step_key, phase_key, NONE)
+    observe.step_requested(run, chunk_row, step_key)
+    inject(run, here, there, REQUEST_BYTES, REQUESTED_STEP, source, step_key, phase_key, NONE)
 
 
 @works_on_tables
-def step_asked(run: Run, member: int, step_key: int, phase_key: int) -> None:
-    """A request arrived: send what is offered, or remember that it was asked for."""
+def step_requested(run: Run, member: int, step_key: int, phase_key: int) -> None:
+    """Handle a request that has arrived: send the offered message, or keep the request."""
     if not inject_step(run, member, step_key, phase_key):
-        keep_unexpected(run, member, step_key | ASKED, phase_key)
+        keep_unexpected(run, member, step_key | REQUESTED, phase_key)
 
 
 @works_on_tables
 def inject_step(run: Run, member: int, step_key: int, phase_key: int) -> bool:
-    """Put an offered message on the network; False if nothing is offered under this key."""
+    """Put an offered message on the network; return False if nothing is offered under this key."""
     row = take_unexpected_either_way(run, member, step_key | OFFERED, phase_key)
     if row == NONE:
         return False

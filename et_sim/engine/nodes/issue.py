@@ -1,10 +1,8 @@
 """Ranks: issuing nodes when their parents are done and their lane is free, and completing them.
 
-An issue pass visits the ready nodes in ascending order. A node that becomes ready during the pass
-waits for the next one, which every completion triggers; if nothing at all is under way, the pass is
-repeated, so that no ready node is ever left behind. With ISSUE_AT_ONCE, it joins the pass under way.
-
-Not here: what a collective does once issued (`chunks`), and how events find their node (`loop`).
+An issue pass visits the ready nodes in ascending order. A node that becomes ready during the pass waits for
+the next one, which every completion triggers; if nothing is under way, the pass is repeated, so that no ready
+node is ever left behind. With ISSUE_AT_ONCE, it joins the pass under way.
 """
 
 from __future__ import annotations
@@ -39,13 +37,13 @@ ISSUE_AT_ONCE = setting_of(Correction.ISSUE_AT_ONCE)
 
 @works_on_tables
 def start_later(run: Run, actor_row: int) -> None:
-    """Time zero of an actor that starts late: nothing but its start is to come."""
+    """Schedule the start of an actor that starts late."""
     schedule(run, run.plan.actors[actor_row].start_ns, START, actor_row, 0, 0)
 
 
 @works_on_tables
 def start_rank(run: Run, actor_row: int) -> None:
-    """Find the nodes without parents, and issue what can be issued."""
+    """Find the nodes without parents, and issue those that can be issued."""
     actor = run.plan.actors[actor_row]
     template = run.plan.templates[actor.template]
     for node in range(template.nodes):
@@ -136,7 +134,7 @@ def _channel(run: Run, actor_row: int, detail: int) -> int:
 
 @works_on_tables
 def _request_memory(run: Run, actor_row: int, node: int) -> None:
-    """Set out for the pool, be served at once, or join the end of the server's queue."""
+    """Request the pool, be served at once, or join the end of the server's queue."""
     if len(run.plan.memory_hops) > 0:
         request_pool(run, actor_row, node)
         return
@@ -155,7 +153,7 @@ def _request_memory(run: Run, actor_row: int, node: int) -> None:
 
 @works_on_tables
 def _serve(run: Run, server_row: int, actor_row: int, node: int) -> None:
-    """The requester hears first, and may queue its next request before the server is free."""
+    """Schedule the end of the request before that of the server, so that the next request may queue first."""
     run.servers[server_row].busy = 1
     duration = _plan_node(run, actor_row, node).duration_ns
     schedule_own(run, actor_row, duration, NODE_DONE, actor_row, node, 0)
@@ -164,7 +162,7 @@ def _serve(run: Run, server_row: int, actor_row: int, node: int) -> None:
 
 @works_on_tables
 def free_server(run: Run, server_row: int) -> None:
-    """A server is done with a request: begin the next one in its queue."""
+    """Free a server that is done with a request, and begin the next one in its queue."""
     server = run.servers[server_row]
     server.busy = 0
     observe.server_freed(run, server_row)
@@ -184,14 +182,14 @@ def _plan_node(run: Run, actor_row: int, node: int):  # type: ignore[no-untyped-
 
 @works_on_tables
 def complete(run: Run, actor_row: int, node: int) -> None:
-    """A node is done: free its lane, release its children, and issue what became possible."""
+    """Complete a node: free its lane, release its children, and issue nodes that became possible."""
     _end_node(run, actor_row, node)
     issue_ready(run, actor_row)
 
 
 @works_on_tables
 def slowed_done(run: Run, actor_row: int, node: int, version: int) -> None:
-    """A node that takes longer beside communication is done, unless its end was planned anew."""
+    """Complete a node that is slowed by communication, unless its end was planned anew."""
     if ends_now(run, actor_row, node, version):
         row = run.plan.actors[actor_row].node_first + node
         observe.slowed_ends(run, row, run.nodes[row].start_ns, _plan_node(run, actor_row, node).duration_ns)
@@ -227,7 +225,7 @@ def _end_node(run: Run, actor_row: int, node: int) -> None:
 
 @works_on_tables
 def _release(run: Run, actor_row: int, node: int, parent: int) -> None:
-    """One parent of `node` is done; after the last one it is ready, or late if a pass is under way."""
+    """Count a parent of `node` as done; after the last one the node is ready, or deferred during a pass."""
     first, now = run.plan.actors[actor_row].node_first, run.clock[0].now
     state = run.nodes[first + node]
     state.waiting -= 1

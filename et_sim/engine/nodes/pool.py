@@ -1,19 +1,16 @@
 """Requests to a memory pool: how they pass its stages, and wait for each other there.
 
-Units of a stage, such as switches, serve transfers in the order in which their first pieces come. A unit has
-done its part of a transfer when it has done all that came before, and its bytes at its bandwidth, but not
-before it has passed the last piece on, which it may have to wait for. Stages work at the same time, each on
-the pieces that have come so far.
+Units of a stage, such as switches, serve transfers in the order in which their first pieces arrive. A unit
+has finished a transfer when it has finished all earlier ones, and its bytes at its bandwidth, but not before
+it has forwarded the last piece, which it may have to wait for. Stages work at the same time, each on the
+pieces that have arrived so far.
 
 Members of a group that make a request together wait for the last of them, and then go on in step: every unit
-on the way of any of them passes the bytes once. Where ways part again that have met in fewer units, on the
-side of the memory, each unit passes a part of the bytes: the shards that lie behind it.
+on the way of any of them passes the bytes once. Where joined ways part again, on the side of the memory, each
+unit passes a part of the bytes: the shards that lie behind it.
 
-With the correction PORT_BANDWIDTH, what a unit passes without a break is cut to whole nanoseconds together;
-else each transfer is.
-
-Not here: which stages these are (`plan.pool_tables`), units that are shared fairly (`pool_shares`), and
-memories that are one server (`issue`).
+With the correction PORT_BANDWIDTH, transfers that a unit passes without a break are cut to whole nanoseconds
+together; else each transfer is.
 """
 
 from __future__ import annotations
@@ -33,7 +30,7 @@ PORT_BANDWIDTH = setting_of(Correction.PORT_BANDWIDTH)
 
 @works_on_tables
 def request_pool(run: Run, actor_row: int, node: int) -> None:
-    """A node asks; if it does so with others, the last of them sets out for all."""
+    """Start the request of a node; the last member of a group's request starts it for all."""
     row = run.plan.actors[actor_row].node_first + node
     request = run.requests[row]
     request.actor, request.node, request.hop, request.next = actor_row, node, 0, NONE
@@ -57,7 +54,7 @@ def request_pool(run: Run, actor_row: int, node: int) -> None:
 
 @works_on_tables
 def joint_of(run: Run, actor_row: int, node: int) -> int:
-    """Return the request of a group that a node is a part of; NONE: it asks alone."""
+    """Return the request of a group that a node is a part of; NONE if it is a request of its own."""
     actor = run.plan.actors[actor_row]
     plan_node = run.plan.nodes[run.plan.templates[actor.template].node_first + node]
     if plan_node.member == NONE:
@@ -68,7 +65,7 @@ def joint_of(run: Run, actor_row: int, node: int) -> int:
 
 @works_on_tables
 def reach_stage(run: Run, actor_row: int, node: int) -> None:
-    """The first piece is at a stage: what becomes of all pieces there follows from what came before."""
+    """Handle the first piece at a stage, and compute when all pieces have passed it."""
     actor = run.plan.actors[actor_row]
     plan_node = run.plan.nodes[run.plan.templates[actor.template].node_first + node]
     way = run.plan.memory_ways[plan_node.detail]
@@ -93,7 +90,7 @@ def reach_stage(run: Run, actor_row: int, node: int) -> None:
 
 @works_on_tables
 def _take_units(run: Run, row: int, joint_row: int, plan_node: Any, hop: Any, pieces: int) -> tuple[int, int]:
-    """Return the same for all units of a stage that a group's request passes."""
+    """Return the times of the first and last piece over all units of a stage for a group's request."""
     number, first, last, so_far = run.requests[row].hop, 0, 0, 0
     units, parts = part_of(run, joint_row, plan_node.detail, number)
     at = row
@@ -110,13 +107,13 @@ def _take_units(run: Run, row: int, joint_row: int, plan_node: Any, hop: Any, pi
 
 @works_on_tables
 def _up_to(size: int, part: int, parts: int) -> int:
-    """So many parts of some bytes, in whole bytes."""
+    """Return the bytes of `part` of `parts` equal parts, in whole bytes."""
     return size // parts * part + size % parts * part // parts
 
 
 @works_on_tables
 def _take_unit(run: Run, row: int, asking: int, hop: Any, pieces: int, size: int) -> tuple[int, int]:
-    """When the first and the last piece have passed a unit."""
+    """Return when the first and the last piece have passed a unit."""
     unit_row, now = unit_of(run, asking, hop), run.clock[0].now
     unit, before = run.units[unit_row], run.requests[row].last_ns
     held = hop.latency_ns if hop.is_occupied else 0
@@ -134,7 +131,7 @@ def _take_unit(run: Run, row: int, asking: int, hop: Any, pieces: int, size: int
 
 @works_on_tables
 def _end_all(run: Run, row: int) -> None:
-    """The last piece is on its way from the last stage: when it is there, all nodes that asked are done."""
+    """Complete all nodes of a request when its last piece arrives."""
     request, now = run.requests[row], run.clock[0].now
     at = row
     while at != NONE:

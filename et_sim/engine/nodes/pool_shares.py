@@ -3,11 +3,10 @@
 Where units share their time fairly among all transfers that pass them, a transfer is on all of its units at
 once, at one rate, as messages of the flow network are on links: rates are max-min fair, and change only where
 transfers begin or end, once per nanosecond. The last byte arrives when the transfer is through at its rate
-and its pieces have been passed on by the other stages.
+and its pieces have passed the other stages.
 
 A unit is shared by time, so that loads and stores of different bandwidths can share it: a transfer takes a
-part of its time, which is its rate over the bandwidth in its direction. Not here: pools that serve one
-transfer after the other (`pool`).
+part of its time, which is its rate over the bandwidth in its direction.
 """
 
 from __future__ import annotations
@@ -32,9 +31,7 @@ def unit_of(run: Run, row: int, hop: Any) -> int:
 
 @works_on_tables
 def part_of(run: Run, joint_row: int, way_row: int, number: int) -> tuple[int, int]:
-    """Return the number of units of a stage a group passes, and for how many parts of its bytes each of them
-    has one.
-    """
+    """Return the number of units of a stage that a group passes, and the number of parts of its bytes."""
     way = run.plan.memory_ways[way_row]
     hop = run.plan.memory_hops[way.hop_first + number]
     stamp = stamp_of(joint_row, number)
@@ -48,9 +45,7 @@ def part_of(run: Run, joint_row: int, way_row: int, number: int) -> tuple[int, i
 
 @works_on_tables
 def is_new_unit(run: Run, unit_row: int, joint_row: int, number: int) -> bool:
-    """Return whether a unit is seen for the first time among those of a group in a stage; from now on it is
-    not.
-    """
+    """Return whether a unit is new among those of a group in a stage, and mark it."""
     unit, stamp = run.units[unit_row], stamp_of(joint_row, number) + 1
     is_new = unit.seen != stamp
     unit.seen = stamp
@@ -59,15 +54,13 @@ def is_new_unit(run: Run, unit_row: int, joint_row: int, number: int) -> bool:
 
 @works_on_tables
 def stamp_of(joint_row: int, number: int) -> int:
-    """Return a number for a group's request in a stage, behind which there is room for those of the
-    stages.
-    """
+    """Return a number for a group's request in a stage, followed by numbers for all stages."""
     return (joint_row * MOST_STAGES + number) * MOST_STAGES
 
 
 @works_on_tables
 def _mark_units(run: Run, joint_row: int, hop: Any, stamp: int) -> int:
-    """Return the number of units of a stage the members of a group pass."""
+    """Return the number of units of a stage that the members of a group pass."""
     count, at = 0, run.joints[joint_row].head - 1
     while at != NONE:
         unit = run.units[unit_of(run, at, hop)]
@@ -86,7 +79,7 @@ ENDLESS = 1e300
 
 @works_on_tables
 def begin_sharing(run: Run, row: int, joint_row: int, plan_node: Any) -> None:
-    """A transfer is under way when all else in this nanosecond has happened."""
+    """Start a transfer after all other events of this nanosecond."""
     request, way = run.requests[row], run.plan.memory_ways[plan_node.detail]
     request.left, request.rate, request.begin_ns = plan_node.bytes, 0.0, run.clock[0].now
     pieces = max((plan_node.bytes + way.chunk - 1) // way.chunk, 1)
@@ -107,7 +100,7 @@ def begin_sharing(run: Run, row: int, joint_row: int, plan_node: Any) -> None:
 
 @works_on_tables
 def _use_units(run: Run, row: int, joint_row: int, way_row: int, number: int) -> float:
-    """Note which units of a stage a transfer passes, and return the largest part of it that a unit has."""
+    """Set the units of a stage that a transfer passes, and return the largest part of it on one unit."""
     way = run.plan.memory_ways[way_row]
     hop = run.plan.memory_hops[way.hop_first + number]
     at, largest = row, 0.0
@@ -128,7 +121,7 @@ def _use_units(run: Run, row: int, joint_row: int, way_row: int, number: int) ->
 
 @works_on_tables
 def share(run: Run) -> None:
-    """Rates are set when all else in this nanosecond has happened."""
+    """Set the rates after all other events of this nanosecond."""
     state, clock = run.pool_state[0], run.clock[0]
     state.is_due = 0
     state.changes_ns = max(state.changes_ns, float(clock.now))
@@ -139,7 +132,7 @@ def share(run: Run) -> None:
 
 @works_on_tables
 def end_transfer(run: Run, version: int) -> None:
-    """The first transfer is through, unless something else has been planned."""
+    """End the first transfer, unless a later plan replaced this event."""
     state, now = run.pool_state[0], run.clock[0].now
     if version != state.plans or state.flows == 0:
         return
@@ -164,7 +157,7 @@ def end_transfer(run: Run, version: int) -> None:
 
 @works_on_tables
 def _arrive(run: Run, row: int, ends: float) -> None:
-    """A transfer is through: its nodes are done when its last piece is there."""
+    """Complete the nodes of a finished transfer when its last piece arrives."""
     now, request = run.clock[0].now, run.requests[row]
     arrives = max(int(ends + request.fill_ns + SAME_NS), now)
     cause = observe.transfer_shared(run, row, request.link, request.begin_ns)
@@ -186,7 +179,7 @@ def _share_later(run: Run) -> None:
 
 @works_on_tables
 def _ends_ns(run: Run, row: int) -> float:
-    """When a transfer is through, at its rate."""
+    """Return when a transfer is through at its rate."""
     request, since = run.requests[row], run.pool_state[0].since_ns
     if request.left <= 0:
         return float(since)
@@ -195,7 +188,7 @@ def _ends_ns(run: Run, row: int) -> float:
 
 @works_on_tables
 def _plan_next(run: Run) -> None:
-    """Have the next transfers end in time."""
+    """Schedule the next end of a transfer."""
     state, ends = run.pool_state[0], ENDLESS
     for at in range(state.flows):
         ends = min(ends, _ends_ns(run, run.pool_flows[at]))
@@ -206,7 +199,7 @@ def _plan_next(run: Run) -> None:
 
 @works_on_tables
 def _pass_bytes(run: Run, until: float) -> None:
-    """All transfers have gone on at their rates."""
+    """Move the bytes of all transfers at their rates."""
     state = run.pool_state[0]
     for at in range(state.flows):
         row = run.pool_flows[at]
@@ -229,7 +222,7 @@ def _pass_bytes(run: Run, until: float) -> None:
 
 @works_on_tables
 def _set_rates(run: Run) -> None:
-    """Fill all units together: the one whose transfers get the least sets the rate of all of them."""
+    """Fill all units together: the unit with the smallest share sets the rate of its transfers."""
     state = run.pool_state[0]
     for unit_row in range(len(run.units)):
         run.units[unit_row].left, run.units[unit_row].open = 1.0, 0.0
@@ -267,7 +260,7 @@ def _set_rates(run: Run) -> None:
 
 @works_on_tables
 def _add(run: Run, row: int, is_open: float, rate: float) -> None:
-    """What a transfer asks of its units, or takes of them at its rate."""
+    """Add a transfer's demand to its units, or subtract its rate from them."""
     most = run.pool_state[0].most_hops
     while row != NONE:
         for place in range(row * most, (row + 1) * most):
@@ -280,7 +273,7 @@ def _add(run: Run, row: int, is_open: float, rate: float) -> None:
 
 @works_on_tables
 def _is_held(run: Run, row: int) -> bool:
-    """Return whether one of a transfer's units has no more."""
+    """Return whether one of a transfer's units is full."""
     most = run.pool_state[0].most_hops
     while row != NONE:
         for place in range(row * most, (row + 1) * most):

@@ -1,7 +1,7 @@
-"""Progress of collectives: what a transfer, an arrival or the end of a phase leads to.
+"""Progress of collectives: the effects of a transfer, an arrival or the end of a phase.
 
-The order within the event that ends a phase is the reference's: first the collective hears of its last
-chunk (which may issue further nodes), and only then does the queue have room again.
+The order within the event that ends a phase is the reference's: first the collective counts its last chunk
+(which may issue further nodes), and only then does the queue have room again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from et_sim.engine.collectives.bus import (
 )
 from et_sim.engine.collectives.chunks import end_collective, leave_last_queue, next_phase, release_running
 from et_sim.engine.collectives.custom import end_custom_node
-from et_sim.engine.collectives.in_network import branch_free, hear_switch, spend_transfer_to_switch
+from et_sim.engine.collectives.in_network import branch_free, receive_from_switch, spend_transfer_to_switch
 from et_sim.engine.collectives.matching import chunk_expecting, chunk_of
 from et_sim.engine.collectives.members import first_step_of, rank_at
 from et_sim.engine.collectives.steps import (
@@ -28,7 +28,7 @@ from et_sim.engine.collectives.steps import (
     spend_transfer,
     start_held_step,
 )
-from et_sim.engine.collectives.trees import START, hear, peer_of, spend_tree_transfer
+from et_sim.engine.collectives.trees import START, peer_of, receive_in_tree, spend_tree_transfer
 from et_sim.engine.collectives.unexpected import keep_unexpected
 from et_sim.engine.nodes.issue import complete
 from et_sim.engine.observe import facade as observe
@@ -40,12 +40,12 @@ from et_sim.engine.state.run import NONE, STARTS_TOGETHER, Run
 from et_sim.engine.transport.network_seam import is_eager
 from et_sim.engine.transport.point_to_point import match
 
-ONLY_SENDS = 2  # in place of `started`: a phase waits for nothing but its messages to leave
+ONLY_SENDS = 2  # in place of `started`: a phase only waits for its messages to leave
 
 
 @works_on_tables
 def transfer_at_endpoint(run: Run, chunk_row: int, step_key: int, reduction_ns: int) -> None:
-    """A transfer crossed the endpoint: reduce if it must, else it is ready."""
+    """Reduce after a transfer has crossed the endpoint, or make it ready."""
     if reduction_ns == NONE:
         transfer_ready(run, chunk_row, step_key)
     else:
@@ -57,14 +57,14 @@ def transfer_at_endpoint(run: Run, chunk_row: int, step_key: int, reduction_ns: 
 
 @works_on_tables
 def bus_sent(run: Run, side: int) -> None:
-    """A side of a bus has sent a request."""
+    """Handle the event that a side of a bus has sent a request."""
     end_sending(run, side)
     consider_sending(run, side)
 
 
 @works_on_tables
 def bus_received(run: Run, side: int) -> None:
-    """A side of a bus has received a request."""
+    """Handle the event that a side of a bus has received a request."""
     ended = end_receiving(run, side)
     if ended != NONE:
         _end_request(run, ended)
@@ -73,7 +73,7 @@ def bus_received(run: Run, side: int) -> None:
 
 @works_on_tables
 def bus_processed(run: Run, side: int) -> None:
-    """A side of a bus has processed a request."""
+    """Handle the event that a side of a bus has processed a request."""
     ended = end_processing(run, side)
     if ended != NONE:
         _end_request(run, ended)
@@ -82,7 +82,7 @@ def bus_processed(run: Run, side: int) -> None:
 
 @works_on_tables
 def _end_request(run: Run, row: int) -> None:
-    """A request ended: on the inner bus, the outer one goes on; on the outer bus, a transfer is across."""
+    """Continue after a request has ended: on the inner bus its outer one, on the outer bus its transfer."""
     request = run.bus_requests[row]
     outer, after = request.outer, request.after
     release_request(run, row)
@@ -114,7 +114,7 @@ def transfer_ready(run: Run, chunk_row: int, step_key: int) -> None:
 
 @works_on_tables
 def _end_when_sent(run: Run, chunk_row: int, step_key: int) -> None:
-    """End a phase that has got all it needs, if its messages have left; else the last of these ends it."""
+    """End a complete phase if its messages have left; else the last of these ends it."""
     if run.visits[chunk_row].leaving == 0:
         end_phase(run, chunk_row, step_key)
     else:
@@ -123,7 +123,7 @@ def _end_when_sent(run: Run, chunk_row: int, step_key: int) -> None:
 
 @works_on_tables
 def step_left(run: Run, chunk_row: int) -> None:
-    """Note that a message has left; the last one ends a phase that waits for nothing else."""
+    """Count a message as left; the last one ends a phase that only waits for messages to leave."""
     visit = run.visits[chunk_row]
     visit.leaving -= 1
     observe.step_left(run, chunk_row)
@@ -133,7 +133,7 @@ def step_left(run: Run, chunk_row: int) -> None:
 
 @works_on_tables
 def held_step_starts(run: Run, member: int, step_key: int, phase_key: int) -> None:
-    """Send a message that was held, and what may follow it."""
+    """Send a message that was held, and end its phase if that completes it."""
     chunk_row = start_held_step(run, member, step_key, phase_key)
     if chunk_row != NONE:
         _end_when_sent(run, chunk_row, START)
@@ -141,7 +141,7 @@ def held_step_starts(run: Run, member: int, step_key: int, phase_key: int) -> No
 
 @works_on_tables
 def custom_done(run: Run, chunk_row: int, node: int) -> None:
-    """A node of a custom collective is done; that may end the collective."""
+    """Complete a node of a custom collective; that may end the collective."""
     observe.custom_node_done(run, chunk_row)
     if end_custom_node(run, chunk_row, node):
         observe.custom_program_done(run, chunk_row)
@@ -150,7 +150,7 @@ def custom_done(run: Run, chunk_row: int, node: int) -> None:
 
 @works_on_tables
 def end_phase(run: Run, chunk_row: int, step_key: int) -> None:
-    """A phase is over; in ASTRA-sim 1.0, for all ranks when it is for the last one."""
+    """End a phase; in ASTRA-sim 1.0, for all ranks after the last one."""
     looks_anew(run)
     if not run.plan.settings[STARTS_TOGETHER]:
         _leave_phase(run, chunk_row, step_key)
@@ -160,7 +160,7 @@ def end_phase(run: Run, chunk_row: int, step_key: int) -> None:
     sequence = sequence_of(chunk)
     first = chunk_of(run, member, sequence)
     run.chunks_ended[first] += 1
-    observe.phase_done_by_one(run, first)
+    observe.phase_done_by_actor(run, first)
     if run.chunks_ended[first] == len(run.actors):
         run.chunks_ended[first] = 0
         thread = observe.pause(run)
@@ -172,7 +172,7 @@ def end_phase(run: Run, chunk_row: int, step_key: int) -> None:
 
 @works_on_tables
 def _leave_phase(run: Run, chunk_row: int, step_key: int) -> None:
-    """Go on to the next phase; the last one ends the chunk, and the last chunk the collective."""
+    """Go on to the next phase; the last phase ends the chunk, and the last chunk the collective."""
     chunk = run.chunks[chunk_row]
     running_row = run.visits[chunk_row].running
     running = run.running[running_row]
@@ -197,7 +197,7 @@ def _leave_phase(run: Run, chunk_row: int, step_key: int) -> None:
 
 @works_on_tables
 def _name_last_sender(run: Run, chunk_row: int, step_key: int) -> None:
-    """Note whose message this collective's last step was waiting for."""
+    """Record the sender of the message that the last step of a collective waited for."""
     chunk = run.chunks[chunk_row]
     running = run.running[run.visits[chunk_row].running]
     program = run.plan.programs[chunk.program]
@@ -205,7 +205,7 @@ def _name_last_sender(run: Run, chunk_row: int, step_key: int) -> None:
         return
     if program.tree_first != NONE:
         position = peer_of(run, chunk_row, step_key)
-        if position == NONE:  # a switch sent it, on behalf of all members
+        if position == NONE:  # a switch sent it, for all members
             return
     else:
         first_step = first_step_of(run, chunk_row)
@@ -221,7 +221,7 @@ def _name_last_sender(run: Run, chunk_row: int, step_key: int) -> None:
 
 @works_on_tables
 def deliver(run: Run, channel_row: int, sender_node: int, sender: int) -> None:
-    """A message of a rank arrived: its send is complete (if not before), and its receive if posted."""
+    """Deliver a message of a rank: complete its send (if not before), and its receive if posted."""
     observe.message_delivered(run, sender)
     if not is_eager(run, run.plan.channels[channel_row].bytes):
         thread = observe.pause(run)
@@ -232,7 +232,7 @@ def deliver(run: Run, channel_row: int, sender_node: int, sender: int) -> None:
 
 @works_on_tables
 def deliver_custom(run: Run, channel_row: int, sender_node: int, chunk_row: int) -> None:
-    """The same for a message of a custom collective."""
+    """Deliver a message of a custom collective."""
     sender = run.plan.actor_of_rank[run.plan.channels[channel_row].source]
     observe.message_delivered(run, sender)
     if not is_eager(run, run.plan.channels[channel_row].bytes):  # else the chunk may be gone
@@ -244,7 +244,7 @@ def deliver_custom(run: Run, channel_row: int, sender_node: int, chunk_row: int)
 
 @works_on_tables
 def _meet(run: Run, channel_row: int, sender: int, sender_node: int) -> None:
-    """Complete the receive that a message meets; `sender_node` is NONE inside a custom collective."""
+    """Complete the receive of a message; `sender_node` is NONE inside a custom collective."""
     met = match(run, channel_row)
     if met == NONE:
         return
@@ -260,7 +260,7 @@ def _meet(run: Run, channel_row: int, sender: int, sender_node: int) -> None:
 
 @works_on_tables
 def part_left(run: Run, branch_row: int) -> None:
-    """A member's part has left for its switch; who broadcasts has done all that it must."""
+    """Handle a part that has left for its switch; this ends the phase of the root of a broadcast."""
     chunk_row = branch_free(run, branch_row)
     if chunk_row != NONE:
         end_phase(run, chunk_row, START)
@@ -268,28 +268,27 @@ def part_left(run: Run, branch_row: int) -> None:
 
 @works_on_tables(forceinline=True)
 def receive_step(run: Run, chunk_row: int, step_key: int) -> None:
-    """Receive a message that met its posted receive."""
+    """Receive a message that matched its posted receive."""
     chunk = run.chunks[chunk_row]
     chunk.received += 1
     observe.step_received(run, chunk_row)
     if run.plan.programs[chunk.program].tree_first == NONE:
         make_transfer(run, chunk_row)
     else:
-        _hear(run, chunk_row, step_key)
+        _receive_in_tree(run, chunk_row, step_key)
 
 
 @works_on_tables
-def _hear(run: Run, chunk_row: int, step_key: int) -> None:
-    """A message of a tree met its posted receive."""
+def _receive_in_tree(run: Run, chunk_row: int, step_key: int) -> None:
     if run.plan.programs[run.chunks[chunk_row].program].in_network:
-        hear_switch(run, chunk_row)
+        receive_from_switch(run, chunk_row)
     else:
-        hear(run, chunk_row, step_key)
+        receive_in_tree(run, chunk_row, step_key)
 
 
 @works_on_tables
 def step_arrived(run: Run, member_row: int, step_key: int, phase_key: int) -> None:
-    """A message of a collective arrived: hand it over, or keeps it if its receive is not yet posted."""
+    """Deliver a message of a collective, or keep it if its receive is not yet posted."""
     observe.message_delivered(run, run.plan.members[member_row].actor)
     chunk_row = chunk_expecting(run, member_row, step_key, phase_key)
     if chunk_row != NONE:

@@ -13,14 +13,14 @@ from et_sim.engine.state.run import LANES_IN_USE, NONE, Run
 
 @works_on_tables
 def heap_first(run: Run, actor_row: int, lane: int) -> int:
-    """Where the lane's heap begins."""
+    """Return where the lane's heap begins."""
     actor = run.plan.actors[actor_row]
     return actor.node_first + run.plan.lane_first[actor.template, lane]
 
 
 @works_on_tables
 def push_ready(run: Run, actor_row: int, node: int) -> None:
-    """A node may be issued from now on."""
+    """Add a node that may be issued."""
     actor = run.plan.actors[actor_row]
     lane = run.plan.nodes[run.plan.templates[actor.template].node_first + node].lane
     row = lane_row(run, actor_row, lane)

@@ -1,11 +1,11 @@
 """Kernels and copies that take longer while communication of their rank is under way.
 
-The work that is left of one is counted in units of which it does a whole number in a nanosecond, fewer of
-them beside communication, or beside more of it. So nothing is rounded where communication begins or ends,
-however often, and an end is the first whole nanosecond at which all is done. Ends are planned anew where
-communication begins or ends; an event of an end that was planned before has an old version, and does nothing.
+The remaining work of a node is counted in units, of which it does a whole number per nanosecond, and fewer of
+them beside communication. So nothing is rounded when communication begins or ends, however often, and an end
+is the first whole nanosecond at which all is done. Ends are planned anew when communication begins or ends;
+the event of a replaced end has an old version, and is ignored.
 
-All of this is idle unless the plan slows something (`plan.slowing`).
+All of this is idle unless the plan slows nodes (`plan.slowing`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def is_slowed(run: Run, plan_row: int) -> bool:
 
 @works_on_tables
 def node_issued(run: Run, actor_row: int, plan_row: int) -> None:
-    """A node begins, perhaps communication."""
+    """Count a node that begins if it is communication."""
     if len(run.plan.slowing) > 0 and run.plan.slowing[plan_row] < 0:
         run.slowed_actors[actor_row].under_way -= run.plan.slowing[plan_row]
         observe.slowing_changes(run, actor_row)
@@ -34,7 +34,7 @@ def node_issued(run: Run, actor_row: int, plan_row: int) -> None:
 
 @works_on_tables
 def node_done(run: Run, actor_row: int, plan_row: int) -> None:
-    """A node ends, perhaps communication."""
+    """Remove a node that ends from the count if it is communication."""
     if len(run.plan.slowing) > 0 and run.plan.slowing[plan_row] < 0:
         run.slowed_actors[actor_row].under_way += run.plan.slowing[plan_row]
         observe.slowing_changes(run, actor_row)
@@ -42,7 +42,7 @@ def node_done(run: Run, actor_row: int, plan_row: int) -> None:
 
 @works_on_tables
 def take_slowed_time(run: Run, actor_row: int, node: int, plan_row: int) -> None:
-    """A node that takes longer beside communication is issued."""
+    """Start a node that takes longer beside communication."""
     actor = run.slowed_actors[actor_row]
     row = actor.free
     slowed = run.slowed_nodes[row]
@@ -60,7 +60,7 @@ def take_slowed_time(run: Run, actor_row: int, node: int, plan_row: int) -> None
 
 @works_on_tables
 def plan_ends(run: Run, actor_row: int) -> None:
-    """All that could be issued has been: plan ends anew if communication began or ended."""
+    """Plan ends anew after an issue pass if communication began or ended."""
     if len(run.plan.slowing) == 0:
         return
     actor, now = run.slowed_actors[actor_row], run.clock[0].now
@@ -83,7 +83,7 @@ def plan_ends(run: Run, actor_row: int) -> None:
 
 @works_on_tables
 def ends_now(run: Run, actor_row: int, node: int, version: int) -> bool:
-    """Return whether the end of a node that was planned with this version holds; then it is off the list."""
+    """Return whether the planned end with this version is valid; if it is, remove the node from the list."""
     actor = run.slowed_actors[actor_row]
     before, row = NONE, actor.head
     while row != NONE and run.slowed_nodes[row].node != node:
@@ -102,7 +102,7 @@ def ends_now(run: Run, actor_row: int, node: int, version: int) -> bool:
 
 @works_on_tables
 def _rate(run: Run, actor_row: int, factor: int) -> int:
-    """Units of work in a nanosecond."""
+    """Return the units of work per nanosecond."""
     slowdown, beside = run.plan.slowdowns[factor], run.slowed_actors[actor_row].beside
     if beside == 0:
         return slowdown.alone

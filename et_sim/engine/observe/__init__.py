@@ -1,1 +1,1 @@
-"""What is noted about a run besides its times: causes, traffic, phases, ties."""
+"""Observers of a run: causes, traffic, phases, ties."""

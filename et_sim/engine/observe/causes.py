@@ -1,17 +1,16 @@
-"""Why things happen when they do: a record of which causal event let which happen.
+"""Causes of events: a record of which causal event led to which.
 
-A *causal event* is a point of the run. What takes time leads from one to the next; where several things must
-have come, they meet in one that names the one that came last (its critical parent) and another one, which
-came before it or with it. So a causal event ends at the later end of the two that it needs, plus the time it
-takes: all times of a run follow from its first one, by nothing but sums and maxima. Walking back from the
-last one along critical parents passes everything that decided how long the run took.
+A *causal event* is a point of the run. A duration leads from one to the next; a causal event that needs two
+earlier ones names the later of them (its critical parent) and the other one. So a causal event ends at the
+later end of the two that it needs, plus its own duration: all times of a run follow from its first one by
+nothing but sums and maxima. Walking back from the last one along critical parents visits everything that
+determined the length of the run.
 
-The functions here note three things: what takes time (`event_scheduled`, by the kind of the event), what is
-needed besides the event under way (`join_cause`, and all that call it), and whose work it is (`works_for`).
-What waits keeps the cause that it had when it began to.
+The functions here record three things: durations (`event_scheduled`, by the kind of the event), other causes
+than the event under way (`join_cause`, and all functions that call it), and the node that the work belongs to
+(`works_for`). Anything that waits keeps the cause that it had when it began to wait.
 
-All of this is idle unless causes are recorded. Not here: messages (`message_causes`), the shared bus and the
-memory pool (`memory_causes`), the tables (`cause_tables`), and what can be learned from the record (`views`).
+All of this is idle unless causes are recorded.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ def new_causal_event(run: Run, critical: int, other: int, kind: int, start_ns: i
 
 @works_on_tables
 def _comes(run: Run, other: int, kind: int, resource: int) -> None:
-    """What is happening becomes a causal event of its own, which may need another one, too."""
+    """Make the present a causal event of its own, which may need another one, too."""
     now, time = run.causes.now[0], run.clock[0].now
     now.resource = resource
     now.cause = new_causal_event(run, now.cause, other if other != now.cause else NONE, kind, time, time)
@@ -77,14 +76,14 @@ def _comes(run: Run, other: int, kind: int, resource: int) -> None:
 
 @works_on_tables
 def actor_starts(run: Run, _actor_row: int) -> None:
-    """An actor starts."""
+    """Begin with the first causal event of the run."""
     if is_recorded(run):
         run.causes.now[0].cause, run.causes.now[0].node = BEGINNING, NONE
 
 
 @works_on_tables
 def event_taken(run: Run, event_row: int) -> None:
-    """An event is taken off the calendar."""
+    """Restore the cause and the node of an event."""
     if is_recorded(run):
         now, kept = run.causes.now[0], run.causes.events[event_row]
         now.cause, now.node = kept.cause, kept.node
@@ -92,7 +91,7 @@ def event_taken(run: Run, event_row: int) -> None:
 
 @works_on_tables
 def event_made(run: Run, event_row: int) -> None:
-    """An event is made: if it must wait for something, it has been since now."""
+    """Store the present cause and node with an event, which may have to wait."""
     if is_recorded(run):
         now, kept = run.causes.now[0], run.causes.events[event_row]
         kept.cause, kept.node = now.cause, now.node
@@ -100,26 +99,26 @@ def event_made(run: Run, event_row: int) -> None:
 
 @works_on_tables
 def event_scheduled(run: Run, event_row: int, time: int, event_kind: int) -> None:
-    """An event is put on the calendar: what is happening, or what was said to follow it, leads to it."""
+    """Record the causal event of a scheduled event: it follows the present, or the described causes."""
     if is_recorded(run):
         run.causes.events[event_row].cause = causal_event_at(run, time, event_kind)
 
 
 @works_on_tables
 def library_paces(run: Run) -> None:
-    """A collective library takes the time until the next event."""
+    """Charge the time until the next event to a collective library."""
     if is_recorded(run):
         run.causes.now[0].kind = LIBRARY
 
 
 @works_on_tables
 def causal_event_at(run: Run, time: int, event_kind: int) -> int:
-    """The causal event, at a time to come, of an event that what is happening leads to."""
+    """Return the causal event of a future event that follows from the present."""
     now = run.causes.now[0]
     base = now.cause if now.after == NONE else now.after
     base_ns = run.clock[0].now if now.after == NONE else now.after_ns
     kind = _time_of(event_kind) if now.kind == NONE else now.kind
-    if time > base_ns or kind == REDUCTION:  # which only rounding may have made nothing of
+    if time > base_ns or kind == REDUCTION:  # a reduction may take no time after rounding
         base = new_causal_event(run, base, NONE, kind, base_ns, time)
     now.after = now.kind = now.link = now.resource = NONE
     return base
@@ -127,7 +126,7 @@ def causal_event_at(run: Run, time: int, event_kind: int) -> int:
 
 @works_on_tables
 def _time_of(event_kind: int) -> int:
-    """How the time until an event is spent."""
+    """Return the kind of the time until an event."""
     if event_kind == kinds.TRANSFER_AT_ENDPOINT:
         return ENDPOINT
     if event_kind == kinds.TRANSFER_READY:
@@ -141,27 +140,27 @@ def _time_of(event_kind: int) -> int:
 
 @works_on_tables
 def current_cause(run: Run) -> int:
-    """What is happening now, for `join_cause` or `restore_cause` later."""
+    """Return the present cause, for `join_cause` or `restore_cause` later."""
     return run.causes.now[0].cause if is_recorded(run) else NONE
 
 
 @works_on_tables
 def restore_cause(run: Run, cause: int) -> None:
-    """What happens next, in the same event, needs no more than this."""
+    """Restore a cause for the rest of the event."""
     if is_recorded(run):
         run.causes.now[0].cause = cause
 
 
 @works_on_tables
 def join_cause(run: Run, cause: int, kind: int, resource: int) -> None:
-    """What happens next needs another causal event, too."""
+    """Add another cause of what follows."""
     if is_recorded(run) and cause != NONE and cause != current_cause(run):
         _comes(run, cause, kind, resource)
 
 
 @works_on_tables
 def works_for(run: Run, chunk_row: int) -> None:
-    """What happens next is a collective's work."""
+    """Charge the following work to the collective of a chunk."""
     if is_recorded(run):
         running = run.running[run.visits[chunk_row].running]
         run.causes.now[0].node = run.plan.actors[running.actor].node_first + running.node
@@ -169,7 +168,7 @@ def works_for(run: Run, chunk_row: int) -> None:
 
 @works_on_tables
 def parent_done(run: Run, node: int) -> None:
-    """One parent of a node is done, or none had to be: it needs all of them so far."""
+    """Add a finished parent, or the start, to the causes of a node."""
     if is_recorded(run):
         join_cause(run, run.causes.nodes[node], PARENTS, NONE)
         run.causes.nodes[node] = current_cause(run)
@@ -177,7 +176,7 @@ def parent_done(run: Run, node: int) -> None:
 
 @works_on_tables
 def node_starts(run: Run, actor_row: int, node: int, lane: int, is_limited: int) -> None:
-    """A node is issued: it needs its parents and, if that holds few nodes at a time, a place in its lane."""
+    """Record that a node is issued after its parents and, in a limited lane, after a place became free."""
     if not is_recorded(run):
         return
     resource, row = lane_row(run, actor_row, lane), run.plan.actors[actor_row].node_first + node
@@ -189,7 +188,7 @@ def node_starts(run: Run, actor_row: int, node: int, lane: int, is_limited: int)
 
 @works_on_tables
 def _needs_place(run: Run, resource: int, lane: int) -> None:
-    """Of the nodes that were in a lane, all but as many as it has places less one must have left."""
+    """Add the node that left the place in the lane as a cause."""
     uses, places = run.causes.lane_uses[resource], run.causes.lanes
     needed = uses.starts - run.plan.lane_limits[lane]
     uses.starts += 1
@@ -200,7 +199,7 @@ def _needs_place(run: Run, resource: int, lane: int) -> None:
 
 @works_on_tables
 def node_ends(run: Run, actor_row: int, node: int, lane: int) -> None:
-    """A node is done, and its place in its lane is free."""
+    """Record the end of a node, which frees a place in its lane."""
     if is_recorded(run):
         resource = lane_row(run, actor_row, lane)
         run.causes.now[0].node = run.plan.actors[actor_row].node_first + node
@@ -212,14 +211,14 @@ def node_ends(run: Run, actor_row: int, node: int, lane: int) -> None:
 
 @works_on_tables
 def slowed_starts(run: Run, node: int) -> None:
-    """A node that takes longer beside communication is issued."""
+    """Keep the cause of a node that takes longer beside communication."""
     if is_recorded(run):
         run.causes.nodes[node] = current_cause(run)
 
 
 @works_on_tables
 def slowed_end_planned(run: Run, node: int, ends_ns: int) -> None:
-    """Its end is put on the calendar: how its time is spent is known only then."""
+    """Describe the planned end of a slowed node; the use of its time is recorded at the end."""
     if is_recorded(run):
         now = run.causes.now[0]
         now.after, now.after_ns, now.node = run.causes.nodes[node], ends_ns, node
@@ -227,7 +226,7 @@ def slowed_end_planned(run: Run, node: int, ends_ns: int) -> None:
 
 @works_on_tables
 def slowed_ends(run: Run, node: int, start_ns: int, alone_ns: int) -> None:
-    """It has taken what it takes alone, and then what it lost to communication."""
+    """Record the time of a slowed node: its time alone, then its loss to communication."""
     if is_recorded(run):
         now, alone_until = run.causes.now[0], start_ns + alone_ns
         now.node = node
@@ -240,7 +239,7 @@ def slowed_ends(run: Run, node: int, start_ns: int, alone_ns: int) -> None:
 
 @works_on_tables
 def chunk_queued(run: Run, chunk_row: int) -> None:
-    """A chunk joins a queue; nothing has happened in this phase of it yet."""
+    """Record that a chunk joins a queue, and reset the causes of its phase."""
     if is_recorded(run):
         cause, chunk = current_cause(run), run.causes.chunks[chunk_row]
         works_for(run, chunk_row)
@@ -254,7 +253,7 @@ def chunk_queued(run: Run, chunk_row: int) -> None:
 
 @works_on_tables
 def chunk_starts(run: Run, chunk_row: int) -> None:
-    """A chunk starts: of those that were in its queue, all but the last few must have left."""
+    """Record that a chunk starts, after the chunk that left its place in the queue."""
     if not is_recorded(run):
         return
     works_for(run, chunk_row)
@@ -270,7 +269,7 @@ def chunk_starts(run: Run, chunk_row: int) -> None:
 
 @works_on_tables
 def chunk_leaves(run: Run, queue_row: int) -> None:
-    """A chunk leaves a queue."""
+    """Record that a chunk leaves a queue."""
     if is_recorded(run):
         queue, slots = run.causes.queues[queue_row], run.causes.queue_slots
         slots[queue_row, queue.leaves % slots.shape[1]] = current_cause(run)
@@ -279,7 +278,7 @@ def chunk_leaves(run: Run, queue_row: int) -> None:
 
 @works_on_tables
 def transfer_done(run: Run, chunk_row: int) -> None:
-    """A transfer is through: what follows needs all of the phase so far."""
+    """Add a finished transfer to the causes of what follows in its phase."""
     if is_recorded(run):
         works_for(run, chunk_row)
         chunk = run.causes.chunks[chunk_row]
@@ -290,7 +289,7 @@ def transfer_done(run: Run, chunk_row: int) -> None:
 
 @works_on_tables
 def part_joined(run: Run, join_row: int, is_first: bool) -> None:
-    """A part of a chunk is at a switch: what follows needs all of them so far."""
+    """Add a part of a chunk at a switch to the causes of what follows."""
     if is_recorded(run):
         if not is_first:
             join_cause(run, run.causes.joins[join_row], PARENTS, NONE)
@@ -299,27 +298,27 @@ def part_joined(run: Run, join_row: int, is_first: bool) -> None:
 
 @works_on_tables
 def branch_freed(run: Run, branch_row: int) -> None:
-    """A member's part has left for its switch."""
+    """Keep the cause by which a member's part has left for its switch."""
     if is_recorded(run):
         run.causes.branches[branch_row] = current_cause(run)
 
 
 @works_on_tables
 def branch_was_free(run: Run, branch_row: int) -> None:
-    """What happens next needs the part before to have left."""
+    """Add the departure of the part before as a cause."""
     if is_recorded(run) and run.causes.branches[branch_row] != NONE:
         join_cause(run, run.causes.branches[branch_row], BOUND, NONE)
 
 
 @works_on_tables
 def held_part_starts(run: Run, event_row: int) -> None:
-    """A part that waited for the one before sets out."""
+    """Record that a part starts that waited for the one before."""
     needs_waiting(run, event_row, BOUND, NONE)
 
 
 @works_on_tables
 def custom_node_done(run: Run, chunk_row: int) -> None:
-    """A node of a custom program is done: its children need it, the end of the phase all nodes so far."""
+    """Add a finished node of a custom program to the causes of the end of the phase, not of its children."""
     if is_recorded(run):
         before = current_cause(run)
         works_for(run, chunk_row)
@@ -330,14 +329,14 @@ def custom_node_done(run: Run, chunk_row: int) -> None:
 
 @works_on_tables
 def custom_program_done(run: Run, chunk_row: int) -> None:
-    """All nodes of a custom program are done: what happens next needs them all."""
+    """Continue with the causes of all nodes of a custom program."""
     if is_recorded(run):
         restore_cause(run, run.causes.chunks[chunk_row].ready)
 
 
 @works_on_tables
 def second_half_tried(run: Run, chunk_row: int) -> None:
-    """The second half of a direct exchange needs all messages of the first."""
+    """Add the last message of the first half of a direct exchange as a cause of the second."""
     chunk = run.chunks[chunk_row]
     if is_recorded(run) and chunk.received >= run.plan.programs[chunk.program].half:
         join_cause(run, run.causes.chunks[chunk_row].half, HALF, NONE)
@@ -345,7 +344,7 @@ def second_half_tried(run: Run, chunk_row: int) -> None:
 
 @works_on_tables
 def receive_posted(run: Run, chunk_row: int, step_key: int) -> None:
-    """A phase posts a receive."""
+    """Keep the cause of a posted receive."""
     if is_recorded(run):
         posted = run.causes.posted
         posted[chunk_row, (step_key >> 1) % posted.shape[1]] = current_cause(run)
@@ -353,7 +352,7 @@ def receive_posted(run: Run, chunk_row: int, step_key: int) -> None:
 
 @works_on_tables
 def receive_met(run: Run, chunk_row: int, step_key: int) -> None:
-    """A message met the receive that a phase had posted."""
+    """Add the posted receive of a message as a cause."""
     if is_recorded(run):
         works_for(run, chunk_row)
         posted, resource = run.causes.posted, _place_of_receives(run, chunk_row)
@@ -362,7 +361,7 @@ def receive_met(run: Run, chunk_row: int, step_key: int) -> None:
 
 @works_on_tables
 def early_step_received(run: Run, chunk_row: int, unexpected_row: int) -> None:
-    """A phase posts a receive whose message was unexpected."""
+    """Add the arrival of an unexpected message as a cause."""
     if is_recorded(run):
         message = run.causes.unexpected[unexpected_row]
         join_cause(run, message.cause, RECEIVE, _place_of_receives(run, chunk_row))
@@ -370,9 +369,7 @@ def early_step_received(run: Run, chunk_row: int, unexpected_row: int) -> None:
 
 @works_on_tables
 def _place_of_receives(run: Run, chunk_row: int) -> int:
-    """Return the chunk, if messages of several peers make different transfers in the order in which they
-    come.
-    """
+    """Return the chunk if its transfers depend on the order of messages of several peers, else NONE."""
     program = run.plan.programs[run.chunks[chunk_row].program]
     has_one_peer = program.step_period == 1 and program.own_steps == 0
     is_by_order = program.tree_first == NONE and program.transfer_period > 1 and not has_one_peer
@@ -381,14 +378,14 @@ def _place_of_receives(run: Run, chunk_row: int) -> int:
 
 @works_on_tables
 def collective_starts(run: Run, running_row: int) -> None:
-    """A collective is issued; none of its chunks is done."""
+    """Reset the causes of a collective, none of whose chunks is done."""
     if is_recorded(run):
         run.causes.running[running_row] = NONE
 
 
 @works_on_tables
 def chunk_done(run: Run, running_row: int) -> None:
-    """A chunk is done: what follows needs all chunks of its collective so far."""
+    """Add a finished chunk to the causes of its collective."""
     if is_recorded(run):
         join_cause(run, run.causes.running[running_row], CHUNKS, NONE)
         run.causes.running[running_row] = current_cause(run)
@@ -396,15 +393,15 @@ def chunk_done(run: Run, running_row: int) -> None:
 
 @works_on_tables
 def collective_issued(run: Run, issued: int) -> None:
-    """An actor has issued a collective that all start together: what follows needs all that have so far."""
+    """Add the issue by an actor to the causes of a collective that starts on all actors together."""
     if is_recorded(run):
         join_cause(run, run.causes.issuers[issued], BARRIER, NONE)
         run.causes.issuers[issued] = current_cause(run)
 
 
 @works_on_tables
-def phase_done_by_one(run: Run, first_chunk: int) -> None:
-    """An actor is through a phase that ends for all together: what follows needs all that are so far."""
+def phase_done_by_actor(run: Run, first_chunk: int) -> None:
+    """Add an actor's end of a phase to the causes of its end on all actors."""
     if is_recorded(run):
         join_cause(run, run.causes.chunks[first_chunk].ended, BARRIER, NONE)
         run.causes.chunks[first_chunk].ended = current_cause(run)
@@ -412,27 +409,27 @@ def phase_done_by_one(run: Run, first_chunk: int) -> None:
 
 @works_on_tables
 def server_freed(run: Run, server_row: int) -> None:
-    """A remote memory is free."""
+    """Keep the cause by which a remote memory became free."""
     if is_recorded(run):
         run.causes.servers[server_row] = current_cause(run)
 
 
 @works_on_tables
 def server_taken(run: Run, server_row: int) -> None:
-    """What happens next needs a remote memory, which is free."""
+    """Add the end of the request before as a cause of the use of a remote memory."""
     if is_recorded(run):
         join_cause(run, run.causes.servers[server_row], SERVER, server_row)
 
 
 @works_on_tables
 def request_served(run: Run, event_row: int, server_row: int) -> None:
-    """A remote memory serves a request that has waited for it."""
+    """Record that a remote memory serves a request that has waited for it."""
     needs_waiting(run, event_row, SERVER_QUEUE, server_row)
 
 
 @works_on_tables
 def needs_waiting(run: Run, event_row: int, kind: int, resource: int) -> None:
-    """What has waited goes on; it needed what had happened when it began to wait, too."""
+    """Continue an event that has waited, and add the cause it had when it began to wait."""
     if is_recorded(run):
         kept = run.causes.events[event_row]
         run.causes.now[0].node = kept.node
@@ -441,7 +438,7 @@ def needs_waiting(run: Run, event_row: int, kind: int, resource: int) -> None:
 
 @works_on_tables
 def step_received(run: Run, chunk_row: int) -> None:
-    """A chunk received a message, perhaps the last of the first half of a direct exchange."""
+    """Keep the cause of the last message of the first half of a direct exchange."""
     chunk = run.chunks[chunk_row]
     if is_recorded(run) and chunk.received == run.plan.programs[chunk.program].half:
         run.causes.chunks[chunk_row].half = current_cause(run)
@@ -449,14 +446,14 @@ def step_received(run: Run, chunk_row: int) -> None:
 
 @works_on_tables
 def custom_node_waits(run: Run, chunk_row: int, node: int) -> None:
-    """A custom program begins; no parent of its nodes is done."""
+    """Reset the causes of a node of a custom program."""
     if is_recorded(run):
         run.causes.custom[chunk_row, node] = NONE
 
 
 @works_on_tables
 def custom_parent_done(run: Run, chunk_row: int, node: int) -> None:
-    """A parent of a node of a custom program is done: the node needs all of them so far."""
+    """Add a finished parent to the causes of a node of a custom program."""
     if is_recorded(run):
         join_cause(run, run.causes.custom[chunk_row, node], PARENTS, NONE)
         run.causes.custom[chunk_row, node] = current_cause(run)

@@ -1,10 +1,11 @@
-"""What happens in a run, as observers hear of it: one function for each place of the mechanism.
+"""The events of a run that observers receive: one function for each place of the mechanism.
 
-Observers are causes (`causes` and its siblings), the network's traffic (`traffic`), what packets meet at
-ports (`queues`), the log of phases (`phases`) and ties (`ties` and its siblings). All that they note is empty
-in a run that does not want it, and then the functions here do nothing; none of them changes what happens.
+Observers are causes (`causes` and its siblings), the network's traffic (`traffic`), packets at ports
+(`queues`), the log of phases (`phases`) and ties (`ties` and its siblings). All their tables are empty in a
+run that does not need them, and then the functions here do nothing; none of them changes the run.
 
-What one observer hears of is that observer's own function; what several do, they hear of one after the other.
+An event of one observer is that observer's own function; the functions of several observers are called in
+turn.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ from et_sim.engine.observe import (
 )
 from et_sim.engine.state.run import NONE, Run
 
-Thread = tuple[int, int]  # the cause and the origin of what happens
+Thread = tuple[int, int]  # the cause and the origin of the present
 PLENTY = 1 << 40
 
 Place = ParamSpec("Place")
 
 
-def together(*heard: Callable[Place, None]) -> Callable[Place, None]:
-    """What several observers hear of, one after the other."""
-    first: Any = heard[0]
-    if len(heard) == 1:
+def together(*functions: Callable[Place, None]) -> Callable[Place, None]:
+    """Return a function that calls those of several observers, one after the other."""
+    first: Any = functions[0]
+    if len(functions) == 1:
         return first
-    rest: Any = together(*heard[1:])
+    rest: Any = together(*functions[1:])
 
     @works_on_tables
     def both(run: Run, *about: Any) -> None:
@@ -75,7 +76,7 @@ chunk_leaves = causes.chunk_leaves
 queue_considered = tie_rules.queue_considered
 queue_deadlock = tie_rules.queue_deadlock
 phase_done = phases.phase_done
-phase_done_by_one = causes.phase_done_by_one
+phase_done_by_actor = causes.phase_done_by_actor
 step_sent = traffic.step_sent
 sent_to_switch = traffic.sent_to_switch
 sent_by_switch = traffic.sent_by_switch
@@ -87,9 +88,9 @@ branch_was_free = causes.branch_was_free
 library_paces = causes.library_paces
 switch_taken = message_causes.switch_taken
 switch_delays = message_causes.switch_delays
-step_asked_for = traffic.step_asked_for
+step_requested = traffic.step_requested
 step_offered = traffic.step_offered
-offer_was_asked_for = message_causes.offer_was_asked_for
+offer_was_requested = message_causes.offer_was_requested
 unexpected_on_its_way = message_causes.unexpected_on_its_way
 early_step_scheduled = message_causes.early_step_scheduled
 early_step_received = causes.early_step_received
@@ -107,7 +108,7 @@ bus_side_processed = memory_causes.bus_side_processed
 message_delivered = ties.message_delivered
 send_starts = traffic.send_starts
 send_held = traffic.send_held
-message_asked_for = traffic.message_asked_for
+message_requested = traffic.message_requested
 message_early = message_causes.message_early
 request_early = message_causes.request_early
 
@@ -145,14 +146,14 @@ bytes_go_on = queues.bytes_go_on
 packet_lost = queues.packet_lost
 packet_marked = queues.packet_marked
 messages_cross = queues.messages_cross
-pause_asked_for = queues.pause_asked_for
+pause_requested = queues.pause_requested
 pause_begins = queues.pause_begins
 pause_ends = queues.pause_ends
 flow_ends = queues.flow_ends
 queue_rows_left = queues.queue_rows_left
 queues_at_end = queues.queues_at_end
 
-# What the next event follows
+# Causes of the next event
 message_cause = message_causes.message_cause
 message_part = message_causes.message_part
 message_waited = traffic.message_shared
@@ -162,7 +163,7 @@ next_event_follows = message_causes.next_event_follows
 next_event_flies = message_causes.next_event_flies
 next_event_ends_transfer = memory_causes.next_event_ends_transfer
 
-# What several observers hear of
+# Events of several observers
 actor_starts = together(ties.actor_starts, causes.actor_starts)
 event_made = together(ties.event_made, causes.event_made)
 event_taken = together(ties.event_taken, causes.event_taken)
@@ -194,13 +195,13 @@ def is_recording(run: Run) -> bool:
 
 @works_on_tables
 def is_tied(run: Run) -> bool:
-    """Return whether the order of two events would have decided something that ranks may not agree about."""
+    """Return whether a tie has occurred, whose order may differ between the ranks of an actor."""
     return ties.is_watched(run) and run.clock[0].ties > 0
 
 
 @works_on_tables
 def rows_left(run: Run, reserve: int) -> int:
-    """How many rows are left to record in; one event takes up to `reserve`."""
+    """Return the number of rows left to record in; one event takes up to `reserve`."""
     rows = PLENTY
     if causes.is_recorded(run):
         left = len(run.causes.causal_events) - (run.causes.now[0].made - run.causes.now[0].flushed)
@@ -214,20 +215,20 @@ def rows_left(run: Run, reserve: int) -> int:
 
 @works_on_tables
 def pause(run: Run) -> Thread:
-    """What happens now, to be resumed after a part of the event that needs other things, too."""
+    """Return the cause and the origin of the present, for `resume` after a part of the event."""
     return causes.current_cause(run), ties.current_origin(run)
 
 
 @works_on_tables
 def resume(run: Run, thread: Thread) -> None:
-    """What happens next, in the same event, needs no more than what happened at the pause."""
+    """Restore the cause and the origin for the rest of the event."""
     causes.restore_cause(run, thread[0])
     ties.restore_origin(run, thread[1])
 
 
 @works_on_tables
 def parent_done(run: Run, node_row: int, is_deferred: int) -> None:
-    """A parent of a node is done; `is_deferred`: while nodes are issued, so that the node has to wait."""
+    """Record a finished parent; `is_deferred`: nodes are being issued, so that the node has to wait."""
     causes.parent_done(run, node_row)
     tie_rules.parent_done(run, node_row, is_deferred)
 
@@ -244,14 +245,14 @@ def unit_taken(
     whole_ns: int,
     size: int,
 ) -> None:
-    """A unit of a memory pool passes `size` bytes in `whole_ns`, and their first piece in `piece_ns`."""
+    """Record that a unit of a memory pool passes `size` bytes in `whole_ns`, a piece in `piece_ns`."""
     memory_causes.unit_taken(run, row, unit_row, link, begin, held, piece_ns, whole_ns)
     traffic.unit_taken(run, run.units[unit_row].resource, begin, held + whole_ns, size)
 
 
 @works_on_tables
 def step_received(run: Run, chunk_row: int) -> None:
-    """A chunk has received a message, and counted it."""
+    """Record that a chunk has received and counted a message."""
     phases.step_received(run, chunk_row)
     if run.plan.programs[run.chunks[chunk_row].program].tree_first == NONE:
         tie_rules.step_received(run, chunk_row)
@@ -260,28 +261,28 @@ def step_received(run: Run, chunk_row: int) -> None:
 
 @works_on_tables
 def phase_ends_for(run: Run, chunk_row: int, thread: Thread) -> None:
-    """A phase that ends for all actors together ends for one of them."""
+    """Record that a phase that ends for all actors together ends for one of them."""
     causes.restore_cause(run, thread[0])
     causes.works_for(run, chunk_row)
 
 
 @works_on_tables
 def message_unexpected(run: Run, row: int) -> None:
-    """A step's message, the offer of one or the request for one waits for its counterpart."""
+    """Record that a step's message, its offer or its request waits for its counterpart."""
     message_causes.message_unexpected(run, row)
     tie_rules.came_first(run, run.unexpected[row].mark)
 
 
 @works_on_tables
 def send_meets_early(run: Run, handshake_row: int) -> None:
-    """A message is to be sent that was asked for before."""
+    """Record that a message starts whose request came before."""
     tie_rules.met(run, run.handshakes[handshake_row].mark)
     message_causes.send_meets_early(run, handshake_row)
 
 
 @works_on_tables
 def request_at_source(run: Run, channel_row: int, handshake_row: int) -> None:
-    """The request for a message reached the message's source."""
+    """Record that the request for a message reached its source."""
     ties.request_at_source(run, channel_row)
     tie_rules.met(run, run.handshakes[handshake_row].mark)
     tie_rules.came_first(run, run.handshakes[handshake_row].mark)
@@ -289,21 +290,21 @@ def request_at_source(run: Run, channel_row: int, handshake_row: int) -> None:
 
 @works_on_tables
 def branch_freed(run: Run, branch_row: int) -> None:
-    """A member's part has left for its switch."""
+    """Record that a member's part has left for its switch."""
     ties.begin_own(run, run.plan.branches[branch_row].actor)
     causes.branch_freed(run, branch_row)
 
 
 @works_on_tables
 def receive_meets_early(run: Run, channel_row: int) -> None:
-    """A receive is posted whose message came before."""
+    """Record that a receive is posted whose message came before."""
     tie_rules.met(run, run.channels[channel_row].mark)
     message_causes.receive_meets_early(run, channel_row)
 
 
 @works_on_tables
 def message_at_target(run: Run, channel_row: int) -> None:
-    """A message reached its target."""
+    """Record that a message reached its target."""
     ties.message_at_target(run, channel_row)
     tie_rules.met(run, run.channels[channel_row].mark)
     tie_rules.came_first(run, run.channels[channel_row].mark)
@@ -311,14 +312,14 @@ def message_at_target(run: Run, channel_row: int) -> None:
 
 @works_on_tables
 def link_taken(run: Run, row: int, link_row: int, link_class: int, dimension: int, serial_ns: int) -> int:
-    """Return a link serialises a message from now on; returns what the message's end is caused by."""
+    """Record that a link serialises a message; return the cause of the message's end."""
     traffic.message_takes_link(run, row, link_row, dimension, serial_ns)
     return message_causes.link_taken(run, link_row, link_class, serial_ns)
 
 
 @works_on_tables
 def message_shares(run: Run, row: int) -> None:
-    """A message is under way with others from now on."""
+    """Record that a message starts to share links with others."""
     message_causes.message_shares(run, row)
     ties.message_sent(run, run.messages[row])
 
@@ -327,8 +328,6 @@ def message_shares(run: Run, row: int) -> None:
 def message_shared(
     run: Run, row: int, link_row: int, link_class: int, dimension: int, begin: int, end: int, alone_ns: int
 ) -> int:
-    """Return a message that shared links is through; one link held it up; returns what its end is caused
-    by.
-    """
+    """Record the end of a message that shared links, limited by one of them; return the cause of the end."""
     traffic.message_shared(run, row, link_row, dimension, begin, end, alone_ns)
     return message_causes.message_shared(run, row, link_row, link_class, begin, end)

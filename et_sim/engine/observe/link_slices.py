@@ -1,9 +1,7 @@
-"""How busy links are, in slices of time, and how many messages wait for them.
+"""Busy times of links in slices of time, and the number of messages that wait for them.
 
 Slices are as wide as a power of two of nanoseconds, the first one begins at 0, and all sums are of whole
-numbers, so the result is as if the final width had been known from the start.
-
-Not here: when links are taken (the network model says so).
+numbers, so the result is as if the final width had been used from the start.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from et_sim.engine.state.traffic_tables import PER_LINK, SHIFT
 
 @works_on_tables
 def note_busy(run: Run, link: int, begin: int, length: int, size: int, copies: int) -> None:
-    """A link serialises a message from `begin` on, at one rate, and so do the links like it."""
+    """Add a message that a link serialises from `begin` on at one rate; equal links count as `copies`."""
     traffic, end = run.traffic, begin + length
     if len(traffic.slices) == 0:
         return
@@ -37,7 +35,7 @@ def note_busy(run: Run, link: int, begin: int, length: int, size: int, copies: i
 
 @works_on_tables
 def note_begun(run: Run, link: int, messages: int) -> None:
-    """So many messages begin to be serialised."""
+    """Count messages that begin to be serialised."""
     traffic, now = run.traffic, run.clock[0].now
     if len(traffic.slices) > 0:
         _reach(run, now)
@@ -46,7 +44,7 @@ def note_begun(run: Run, link: int, messages: int) -> None:
 
 @works_on_tables
 def note_carried(run: Run, link: int, begin: float, end: float, before: float, after: float) -> None:
-    """A link has carried bytes at one rate, some before that time and some after it."""
+    """Add the bytes that a link has carried at one rate, from `before` to `after`."""
     traffic = run.traffic
     if len(traffic.slices) == 0 or after == before:
         return
@@ -67,7 +65,7 @@ def note_carried(run: Run, link: int, begin: float, end: float, before: float, a
 
 @works_on_tables
 def note_waiting(run: Run, link: int, change: int) -> None:
-    """One message more, or less, waits for a link from now on; those that wait no time do not count."""
+    """Change the number of messages that wait for a link; those that wait no time do not count."""
     traffic, now = run.traffic, run.clock[0].now
     if len(traffic.slices) == 0:
         return
@@ -86,7 +84,7 @@ def note_waiting(run: Run, link: int, change: int) -> None:
 
 @works_on_tables
 def note_wait(run: Run, link: int, wait: int) -> None:
-    """A message that waited so long begins to be serialised."""
+    """Update the longest wait of a message at a link."""
     traffic = run.traffic
     if len(traffic.slices) > 0:
         _reach(run, run.clock[0].now)
@@ -96,7 +94,7 @@ def note_wait(run: Run, link: int, wait: int) -> None:
 
 @works_on_tables
 def note_waited(run: Run, link: int, until: int) -> None:
-    """Something waits for a link from now until then."""
+    """Add one that waits for a link from now until then."""
     traffic, at = run.traffic, run.clock[0].now
     if len(traffic.slices) == 0 or until == at:
         return
@@ -124,7 +122,7 @@ def _widen(run: Run) -> None:
     slices, per_link = run.traffic.slices, run.traffic.grid[PER_LINK]
     for first in range(0, len(slices), per_link):
         for number in range(1, per_link):
-            if number & 1 == 0:  # what was in its place is merged already
+            if number & 1 == 0:  # its old content is merged already
                 _clear(slices[first + (number >> 1)])
             _add(slices[first + (number >> 1)], slices[first + number])
         for number in range(per_link >> 1, per_link):

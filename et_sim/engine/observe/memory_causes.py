@@ -1,8 +1,8 @@
-"""Why transfers on the shared memory bus, and requests to a memory pool, begin and end when they do.
+"""Causes of transfers on the shared memory bus, and of requests to a memory pool.
 
 Idle unless causes are recorded (`causes`). On the bus, requests wait for sides, and for gaps after transfers.
 A stage of a pool passes the first piece of a transfer on, and later the last one: so a request has two causes
-at a time. Not here: the bus (`bus`) and the pool (`pool`).
+at a time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from et_sim.engine.state.run import NONE, Run
 
 @works_on_tables
 def bus_request_queued(run: Run, row: int) -> None:
-    """A request waits at a side of a bus."""
+    """Keep the cause of a request that waits at a side of a bus."""
     if is_recorded(run):
         kept = run.causes.bus_requests[row]
         kept.cause, kept.node = current_cause(run), run.causes.now[0].node
@@ -45,9 +45,10 @@ def _needs_request(run: Run, row: int, side_row: int) -> None:
 
 @works_on_tables
 def bus_sends(run: Run, row: int, side_row: int, gap_ns: int, wait_ns: int) -> int:
-    """A side sends a request. It must be free, and for a gap after its last transfer if that leaves a wait.
+    """Record that a side sends a request, after the side became free or after the gap behind its last
+    transfer.
 
-    Returns the causal event that the transfer follows, `wait_ns` from now.
+    Return the causal event that the transfer follows, `wait_ns` from now.
     """
     if not is_recorded(run):
         return NONE
@@ -62,21 +63,21 @@ def bus_sends(run: Run, row: int, side_row: int, gap_ns: int, wait_ns: int) -> i
 
 @works_on_tables
 def bus_side_freed(run: Run, side_row: int) -> None:
-    """A side of a bus has sent or received."""
+    """Keep the cause by which a side of a bus became free to send."""
     if is_recorded(run):
         run.causes.bus_sides[side_row].free = current_cause(run)
 
 
 @works_on_tables
 def bus_side_processed(run: Run, side_row: int) -> None:
-    """A side of a bus has processed a request."""
+    """Keep the cause by which a side of a bus became free to process."""
     if is_recorded(run):
         run.causes.bus_sides[side_row].processed = current_cause(run)
 
 
 @works_on_tables
 def bus_processes(run: Run, row: int, side_row: int) -> None:
-    """A side processes a request, when the one before is over."""
+    """Record that a side processes a request, after the one before."""
     if is_recorded(run):
         _needs_request(run, row, side_row)
         join_cause(run, run.causes.bus_sides[side_row].processed, BUS_SIDE, side_row)
@@ -84,14 +85,14 @@ def bus_processes(run: Run, row: int, side_row: int) -> None:
 
 @works_on_tables
 def next_event_ends_transfer(run: Run, cause: int, cause_ns: int) -> None:
-    """The next event is the end of a transfer that begins at this causal event."""
+    """Describe the next event as the end of a transfer that begins at a causal event."""
     if is_recorded(run):
         follow(run, cause, cause_ns, BUS, NONE)
 
 
 @works_on_tables
 def request_joins(run: Run, joint_row: int, is_first: bool) -> None:
-    """A member of a group asks: what follows needs all that have so far."""
+    """Add the request of a member of a group to the causes of the joint request."""
     if is_recorded(run):
         if not is_first:
             join_cause(run, run.causes.joints[joint_row], BARRIER, NONE)
@@ -100,7 +101,7 @@ def request_joins(run: Run, joint_row: int, is_first: bool) -> None:
 
 @works_on_tables
 def request_sets_out(run: Run, row: int) -> None:
-    """All pieces of a transfer are there for its first stage."""
+    """Keep the cause at which all pieces of a transfer are ready for its first stage."""
     if is_recorded(run):
         kept = run.causes.requests[row]
         kept.last = current_cause(run)
@@ -111,7 +112,7 @@ def request_sets_out(run: Run, row: int) -> None:
 def unit_taken(
     run: Run, row: int, unit_row: int, link: int, begin: int, held: int, piece_ns: int, whole_ns: int
 ) -> None:
-    """A unit passes a transfer, from then on if the pieces are there."""
+    """Record that a unit passes a transfer, from `begin` on if the pieces have arrived."""
     if not is_recorded(run):
         return
     now, kept = run.causes.now[0], run.causes.requests[row]
@@ -144,7 +145,7 @@ def unit_taken(
 
 @works_on_tables
 def stage_passed(run: Run, row: int, link: int, first: int, last: int, latency: int) -> None:
-    """A transfer is through a stage; the next event is that its first piece reaches the next one."""
+    """Record that a transfer is through a stage; its first piece at the next stage is the next event."""
     if is_recorded(run):
         kept = run.causes.requests[row]
         kept.last = _takes(run, kept.last_out, LATENCY, link, last, last + latency)
@@ -154,9 +155,7 @@ def stage_passed(run: Run, row: int, link: int, first: int, last: int, latency: 
 
 @works_on_tables
 def transfer_shared(run: Run, row: int, link: int, begin: int) -> int:
-    """Return a transfer that shared units is through; returns what its end is caused by: its slowest
-    stage.
-    """
+    """Record that a transfer that shared units is through; return the cause of its end, its slowest stage."""
     if not is_recorded(run):
         return NONE
     return _takes(run, run.causes.requests[row].last, SERIALISATION, link, begin, run.clock[0].now)
@@ -164,14 +163,14 @@ def transfer_shared(run: Run, row: int, link: int, begin: int) -> int:
 
 @works_on_tables
 def request_ends(run: Run, row: int, time: int) -> None:
-    """The next event is that a node which asked is done."""
+    """Describe the next event as the end of a requesting node."""
     if is_recorded(run):
         next_event_follows(run, run.causes.requests[row].last, time)
 
 
 @works_on_tables
 def _takes(run: Run, cause: int, kind: int, link: int, begin: int, end: int) -> int:
-    """What a stage takes time for, after a causal event."""
+    """Return the causal event after a stage's time, or the same one if it takes none."""
     if end == begin:
         return cause
     now = run.causes.now[0]
@@ -183,7 +182,7 @@ def _takes(run: Run, cause: int, kind: int, link: int, begin: int, end: int) -> 
 
 @works_on_tables
 def _later(run: Run, first: int, first_ns: int, second: int, second_ns: int, kind: int) -> int:
-    """What needs two causal events."""
+    """Return the causal event that needs two others."""
     if first == second:
         return first
     if first_ns >= second_ns:

@@ -1,6 +1,6 @@
-"""Why messages come when they do: links, flights, and what waits for a message or for a link.
+"""Causes of messages: links, flights, and waits for a message or for a link.
 
-Idle unless causes are recorded (`causes`). Not here: what the messages are about.
+Idle unless causes are recorded (`causes`).
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ from et_sim.engine.state.run import NONE, Run
 
 @works_on_tables
 def describe_latency(run: Run, link: int, time: int) -> None:
-    """Before the next event, a latency takes until `time`."""
+    """Describe a latency until `time`, before the next event."""
     if is_recorded(run):
         _takes_first(run, LATENCY, link, time)
 
 
 @works_on_tables
 def describe_serialisation(run: Run, link: int, time: int) -> None:
-    """Before the next event, serialisation takes until `time`."""
+    """Describe serialisation until `time`, before the next event."""
     if is_recorded(run):
         _takes_first(run, SERIALISATION, link, time)
 
 
 @works_on_tables
 def describe_beside(run: Run, link: int, cause: int, cause_ns: int, time: int) -> None:
-    """Besides what has been said, a link passes bytes from another causal event on until `time`."""
+    """Describe, besides the causes so far, a link that passes bytes from another event until `time`."""
     if is_recorded(run):
         _takes_beside(run, SERIALISATION, link, cause, cause_ns, time)
 
 
 @works_on_tables
 def describe_rate_beside(run: Run, switch_class: int, cause: int, cause_ns: int, time: int) -> None:
-    """The same for switches of one sort that reduce, at their rate."""
+    """Describe, besides the causes so far, reducing switches of a class that pass bytes at their rate."""
     if is_recorded(run):
         _takes_beside(run, SWITCH_RATE, switch_link(switch_class), cause, cause_ns, time)
 
@@ -82,7 +82,7 @@ def _takes_first(run: Run, kind: int, link: int, time: int) -> None:
 
 @works_on_tables
 def link_taken(run: Run, link_row: int, link_class: int, serial_ns: int) -> int:
-    """Return a message occupies a link from now on; returns the causal event at which it is through."""
+    """Record that a message occupies a link from now on; return the causal event at which it is through."""
     if not is_recorded(run):
         return NONE
     now, begin = run.causes.now[0], run.clock[0].now
@@ -94,55 +94,55 @@ def link_taken(run: Run, link_row: int, link_class: int, serial_ns: int) -> int:
 
 @works_on_tables
 def next_event_follows(run: Run, cause: int, cause_ns: int) -> None:
-    """The next event follows another causal event than the present one, at its time."""
+    """Describe the next event as following another causal event than the present one, at its time."""
     if is_recorded(run):
         follow(run, cause, cause_ns, NOTHING, NONE)
 
 
 @works_on_tables
 def next_event_flies(run: Run, cause: int, cause_ns: int, link: int) -> None:
-    """The next event follows another causal event than the present one, after a latency."""
+    """Describe the next event as following another causal event than the present one, after a latency."""
     if is_recorded(run):
         follow(run, cause, cause_ns, LATENCY, link)
 
 
 @works_on_tables
 def follow(run: Run, cause: int, cause_ns: int, kind: int, link: int) -> None:
-    """The next event follows another causal event than the present one; `kind` takes the rest of the time."""
+    """Describe the next event as following another causal event; `kind` takes the rest of the time."""
     now = run.causes.now[0]
     now.after, now.after_ns, now.kind, now.link = cause, cause_ns, kind, link
 
 
 @works_on_tables
 def next_event_is_serialised(run: Run, link: int) -> None:
-    """Serialisation takes the time until the next event."""
+    """Charge the time until the next event to serialisation."""
     if is_recorded(run):
         run.causes.now[0].kind, run.causes.now[0].link = SERIALISATION, link
 
 
 @works_on_tables
 def described_so_far(run: Run) -> int:
-    """Return the causal event to which what has been said leads."""
+    """Return the causal event to which the causes described so far lead."""
     now = run.causes.now[0]
     return now.cause if now.after == NONE else now.after
 
 
 @works_on_tables
 def described_until(run: Run) -> int:
-    """Return the time of that causal event."""
+    """Return the time of the causal event described so far."""
     now = run.causes.now[0]
     return run.clock[0].now if now.after == NONE else now.after_ns
 
 
 @works_on_tables
 def describe_from(run: Run, cause: int, cause_ns: int) -> None:
-    """What is said next begins at another causal event."""
+    """Begin the following descriptions at another causal event."""
     run.causes.now[0].after, run.causes.now[0].after_ns = cause, cause_ns
 
 
 @works_on_tables
 def describe_bound(run: Run, cause: int, cause_ns: int) -> None:
-    """The next event follows what has been said and another causal event, whichever is later."""
+    """Describe the next event as following the causes described so far and another causal event."""
     now = run.causes.now[0]
     now.link = NONE
     if now.after_ns > cause_ns:
@@ -154,7 +154,7 @@ def describe_bound(run: Run, cause: int, cause_ns: int) -> None:
 
 @works_on_tables
 def message_queues(run: Run, row: int, _link_row: int) -> None:
-    """A message waits for a link from now on."""
+    """Keep the cause of a message that begins to wait for a link."""
     if is_recorded(run):
         kept = run.causes.messages[row]
         kept.cause, kept.node = run.causes.now[0].cause, run.causes.now[0].node
@@ -162,13 +162,13 @@ def message_queues(run: Run, row: int, _link_row: int) -> None:
 
 @works_on_tables
 def message_shares(run: Run, row: int) -> None:
-    """A message is under way with others from now on."""
+    """Keep the cause of a message that begins to share links with others."""
     message_queues(run, row, NONE)
 
 
 @works_on_tables
 def message_shared(run: Run, row: int, link_row: int, link_class: int, begin: int, end: int) -> int:
-    """Return a message that shared a link is through; returns the causal event at which it is."""
+    """Record that a message that shared a link is through; return the causal event at which it is."""
     if not is_recorded(run):
         return NONE
     now, kept = run.causes.now[0], run.causes.messages[row]
@@ -188,7 +188,7 @@ def message_cause(run: Run, row: int) -> int:
 def message_part(
     run: Run, row: int, after: int, kind: int, link_class: int, link_row: int, begin: int, end: int
 ) -> int:
-    """Return a part of a message's time, after another one; returns the causal event at which it ends."""
+    """Record a part of a message's time, after another one; return the causal event at which it ends."""
     if end <= begin:
         return after
     now = run.causes.now[0]
@@ -200,7 +200,7 @@ def message_part(
 
 @works_on_tables
 def message_dequeued(run: Run, row: int, link_row: int) -> None:
-    """A message goes on, over a link that it had to wait for."""
+    """Record that a message goes on over a link that it had to wait for."""
     if is_recorded(run):
         kept = run.causes.messages[row]
         run.causes.now[0].node = kept.node
@@ -209,21 +209,21 @@ def message_dequeued(run: Run, row: int, link_row: int) -> None:
 
 @works_on_tables
 def link_freed(run: Run, _link: Any, link_row: int, _actor_row: int) -> None:
-    """A link is free."""
+    """Keep the cause by which a link became free."""
     if is_recorded(run):
         run.causes.links[link_row] = current_cause(run)
 
 
 @works_on_tables
 def link_was_free(run: Run, link_row: int) -> None:
-    """What happens next needs a link, which is free."""
+    """Add the message before on a link, which is free, as a cause."""
     if is_recorded(run):
         join_cause(run, run.causes.links[link_row], LINK, link_row)
 
 
 @works_on_tables
 def switch_taken(run: Run, switch_row: int, begin: int, end: int) -> None:
-    """A switch passes on, from then until then, what the next event is about; then comes its latency."""
+    """Record that a switch forwards the next event's message from `begin` to `end`, before its latency."""
     if not is_recorded(run):
         return
     switch, now = run.plan.switches[switch_row], run.causes.now[0]
@@ -241,20 +241,20 @@ def switch_taken(run: Run, switch_row: int, begin: int, end: int) -> None:
 
 @works_on_tables
 def switch_delays(run: Run, switch_class: int) -> None:
-    """The next event follows after the latency of a switch that reduces."""
+    """Describe the next event as following after the latency of a switch that reduces."""
     if is_recorded(run):
         follow(run, run.causes.now[0].cause, run.clock[0].now, SWITCH, switch_link(switch_class))
 
 
 @works_on_tables
 def switch_link(switch_class: int) -> int:
-    """What stands for a sort of switches where a class of links may stand: below NONE."""
+    """Return the number of a class of switches among classes of links: below NONE."""
     return NONE - 1 - switch_class
 
 
 @works_on_tables
 def message_unexpected(run: Run, row: int) -> None:
-    """A message, an offer or a request of a step waits for its counterpart from now on."""
+    """Keep the cause of a message, an offer or a request of a step that waits for its counterpart."""
     if is_recorded(run):
         kept = run.causes.unexpected[row]
         kept.cause, kept.node = run.causes.now[0].cause, run.causes.now[0].node
@@ -262,14 +262,14 @@ def message_unexpected(run: Run, row: int) -> None:
 
 @works_on_tables
 def unexpected_on_its_way(run: Run, row: int, arrival: int) -> None:
-    """A step's message that no receive waits for yet will arrive then."""
+    """Keep the future causal event of a step's message for which no receive is posted."""
     if is_recorded(run):
         run.causes.unexpected[row].cause = causal_event_at(run, arrival, STEP)
 
 
 @works_on_tables
 def early_step_scheduled(run: Run, row: int) -> None:
-    """The next event is the arrival of such a message, which may have been some time ago."""
+    """Describe the arrival of such a message, which may be in the past."""
     if not is_recorded(run):
         return
     arrival = run.unexpected[row].arrives_ns
@@ -285,15 +285,15 @@ def _needs_unexpected(run: Run, row: int, kind: int) -> None:
 
 
 @works_on_tables
-def offer_was_asked_for(run: Run, row: int) -> None:
-    """A message is offered that was asked for before."""
+def offer_was_requested(run: Run, row: int) -> None:
+    """Add the request of an offered message as a cause."""
     if is_recorded(run):
         _needs_unexpected(run, row, REQUEST)
 
 
 @works_on_tables
 def offer_sent(run: Run, row: int) -> None:
-    """A message that was offered is sent, for whoever offered it."""
+    """Record that an offered message is sent, for the node that offered it."""
     if is_recorded(run):
         run.causes.now[0].node = run.causes.unexpected[row].node
         _needs_unexpected(run, row, REQUEST)
@@ -301,35 +301,35 @@ def offer_sent(run: Run, row: int) -> None:
 
 @works_on_tables
 def message_early(run: Run, channel_row: int) -> None:
-    """A message came before its receive."""
+    """Keep the cause of a message that came before its receive."""
     if is_recorded(run):
         _keep_early(run, run.causes.channels[channel_row])
 
 
 @works_on_tables
 def receive_meets_early(run: Run, channel_row: int) -> None:
-    """A receive is posted whose message was early."""
+    """Add the arrival of an early message as a cause of its receive."""
     if is_recorded(run):
         _needs_early(run, run.causes.channels[channel_row], RECEIVE)
 
 
 @works_on_tables
 def request_early(run: Run, handshake_row: int) -> None:
-    """A request came before its message."""
+    """Keep the cause of a request that came before its message."""
     if is_recorded(run):
         _keep_early(run, run.causes.handshakes[handshake_row])
 
 
 @works_on_tables
 def send_meets_early(run: Run, handshake_row: int) -> None:
-    """A message is to be sent whose request was early."""
+    """Add the early request of a message as a cause of its start."""
     if is_recorded(run):
         _needs_early(run, run.causes.handshakes[handshake_row], REQUEST)
 
 
 @works_on_tables
 def _keep_early(run: Run, fifo: Any) -> None:
-    """An event without a time stands for what came early."""
+    """Queue an event without a time that represents an early message or request."""
     row = take_row(run.events, run.clock[0].free_events)
     event_made(run, row)
     join(run.events, fifo, row)
@@ -337,7 +337,7 @@ def _keep_early(run: Run, fifo: Any) -> None:
 
 @works_on_tables
 def _needs_early(run: Run, fifo: Any, kind: int) -> None:
-    """What happens next needs the first of those that came early."""
+    """Add the first of those that came early as a cause."""
     row = leave(run.events, fifo)
     needs_waiting(run, row, kind, NONE)
     give_row(run.events, run.clock[0].free_events, row)
@@ -345,11 +345,11 @@ def _needs_early(run: Run, fifo: Any, kind: int) -> None:
 
 @works_on_tables
 def message_met(run: Run, event_row: int) -> None:
-    """A message completes a receive that waited for it."""
+    """Record that a message completes a receive that waited for it."""
     needs_waiting(run, event_row, RECEIVE, NONE)
 
 
 @works_on_tables
 def held_send_starts(run: Run, event_row: int) -> None:
-    """A message that was held back has been asked for."""
+    """Record that the request of a message that was held back has arrived."""
     needs_waiting(run, event_row, REQUEST, NONE)

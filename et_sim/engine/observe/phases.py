@@ -1,7 +1,4 @@
-"""What becomes of chunks, phase by phase: a log, which is empty unless it is wanted.
-
-Not here: the table that is made of the log (`timeline`).
-"""
+"""The log of chunks, phase by phase, which is empty unless it is needed."""
 
 from __future__ import annotations
 
@@ -11,14 +8,14 @@ from et_sim.engine.state.run import NONE, Run
 
 @works_on_tables
 def chunk_queued(run: Run, chunk_row: int) -> None:
-    """A chunk joins the queue of its phase."""
+    """Note when a chunk joins the queue of its phase."""
     if len(run.phase_log) > 0:
         run.chunk_times[chunk_row].queued_ns = run.clock[0].now
 
 
 @works_on_tables
 def chunk_starts(run: Run, chunk_row: int) -> None:
-    """A chunk starts; it has waited for no message yet."""
+    """Note when a chunk starts; it has waited for no message yet."""
     now = run.clock[0].now
     if len(run.phase_log) > 0:
         times = run.chunk_times[chunk_row]
@@ -31,21 +28,21 @@ def chunk_starts(run: Run, chunk_row: int) -> None:
 
 @works_on_tables
 def receive_posted(run: Run, chunk_row: int, _step_key: int) -> None:
-    """A chunk waits for a message from now on."""
+    """Note that a chunk begins to wait for a message."""
     if len(run.phase_log) > 0:
         run.chunk_times[chunk_row].waited_ns -= run.clock[0].now
 
 
 @works_on_tables
 def step_received(run: Run, chunk_row: int) -> None:
-    """A chunk has waited for a message until now."""
+    """Note that a chunk has waited for a message until now."""
     if len(run.phase_log) > 0:
         run.chunk_times[chunk_row].waited_ns += run.clock[0].now
 
 
 @works_on_tables
 def phase_done(run: Run, chunk_row: int) -> None:
-    """A chunk is through a phase."""
+    """Log a finished phase of a chunk."""
     if len(run.phase_log) == 0:
         return
     chunk, visit, times = run.chunks[chunk_row], run.visits[chunk_row], run.chunk_times[chunk_row]

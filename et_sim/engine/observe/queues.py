@@ -1,10 +1,8 @@
-"""What packets meet at ports over time: how many bytes wait, what is lost and marked, who pauses whom.
+"""Packets at ports over time: waiting bytes, lost and marked packets, and pauses with their causes.
 
-A network model with packets says so of its own tables, which have these as `queues`, in picoseconds; they are
-cut to whole nanoseconds here. Slices are as wide as a power of two of nanoseconds, the first one begins at 0,
-and all sums are of whole numbers, so the result is as if the final width had been known from the start.
-
-Not here: what is counted per port in every run (the network model).
+A network model with packets records these itself, in a table `queues`, in picoseconds; times are cut to whole
+nanoseconds here. Slices are as wide as a power of two of nanoseconds, the first one begins at 0, and all sums
+are of whole numbers, so the result is as if the final width had been used from the start.
 """
 
 from __future__ import annotations
@@ -34,13 +32,13 @@ PS_PER_NS = 1000
 
 @works_on_tables
 def records_queues(network: Any) -> bool:
-    """Return whether any of this is recorded."""
+    """Return whether queues are recorded."""
     return len(network.queues.on) > 0
 
 
 @works_on_tables
 def bytes_wait(network: Any, came: int, port: int, size: int, now_ps: int) -> None:
-    """Bytes that came over a link wait for a port; what goes on at once does so for no time."""
+    """Add bytes that came over a link to those that wait for a port, even if they go on at once."""
     if len(network.queues.on) > 0:
         queues, now = network.queues, now_ps // PS_PER_NS
         settle(queues, port, now)
@@ -54,7 +52,7 @@ def bytes_wait(network: Any, came: int, port: int, size: int, now_ps: int) -> No
 
 @works_on_tables
 def bytes_go_on(network: Any, came: int, port: int, size: int, now_ps: int) -> None:
-    """They do not wait any more."""
+    """Remove bytes from those that wait for a port."""
     if len(network.queues.on) > 0:
         queues = network.queues
         settle(queues, port, now_ps // PS_PER_NS)
@@ -65,7 +63,7 @@ def bytes_go_on(network: Any, came: int, port: int, size: int, now_ps: int) -> N
 
 @works_on_tables
 def packet_lost(network: Any, port: int, now_ps: int) -> None:
-    """There is no room for a packet that was to leave over a port."""
+    """Count a packet that is lost because a port's buffer is full."""
     if len(network.queues.on) > 0:
         queues, now = network.queues, now_ps // PS_PER_NS
         _reach(queues, now)
@@ -74,7 +72,7 @@ def packet_lost(network: Any, port: int, now_ps: int) -> None:
 
 @works_on_tables
 def packet_marked(network: Any, port: int, now_ps: int) -> None:
-    """A packet is marked."""
+    """Count a packet that is marked."""
     if len(network.queues.on) > 0:
         queues, now = network.queues, now_ps // PS_PER_NS
         _reach(queues, now)
@@ -83,7 +81,7 @@ def packet_marked(network: Any, port: int, now_ps: int) -> None:
 
 @works_on_tables
 def messages_cross(network: Any, port: int, change: int, now_ps: int) -> None:
-    """One message more, or less, is on its way over a port."""
+    """Change the number of messages that are on their way over a port."""
     if len(network.queues.on) > 0:
         queues, now = network.queues, now_ps // PS_PER_NS
         settle(queues, port, now)
@@ -94,8 +92,8 @@ def messages_cross(network: Any, port: int, change: int, now_ps: int) -> None:
 
 
 @works_on_tables
-def pause_asked_for(network: Any, port: int, device: int, now_ps: int) -> None:
-    """The device at the other end of a port asks it to wait, because of what came over it."""
+def pause_requested(network: Any, port: int, device: int, now_ps: int) -> None:
+    """Note that the device at the other end of a port requests a pause, and the egress that causes it."""
     if len(network.queues.on) > 0:
         queues = network.queues
         queue, first, most = queues.ports[port], queues.first_port[device], 0
@@ -110,7 +108,7 @@ def pause_asked_for(network: Any, port: int, device: int, now_ps: int) -> None:
 
 @works_on_tables
 def pause_begins(network: Any, port: int, now_ps: int) -> None:
-    """A port hears that it must wait."""
+    """Note that a port has received a pause."""
     if len(network.queues.on) > 0:
         queues, now = network.queues, now_ps // PS_PER_NS
         settle(queues, port, now)
@@ -121,7 +119,7 @@ def pause_begins(network: Any, port: int, now_ps: int) -> None:
 
 @works_on_tables
 def pause_ends(network: Any, port: int, now_ps: int) -> None:
-    """A port hears that it may go on."""
+    """Record a pause that has ended."""
     if len(network.queues.on) > 0:
         queues, now = network.queues, now_ps // PS_PER_NS
         settle(queues, port, now)
@@ -135,7 +133,7 @@ def pause_ends(network: Any, port: int, now_ps: int) -> None:
 
 @works_on_tables
 def flow_ends(network: Any, flow: Any, ways: Any, first: int) -> None:
-    """A message is there; its way begins at a place of all ways."""
+    """Record a message that has arrived; `first` is the place of its way among all ways."""
     queues = network.queues
     row = queues.logged[FLOWS_LOGGED]
     done, at = queues.flows[row], row * queues.grid[WAY]
@@ -155,7 +153,7 @@ def flow_ends(network: Any, flow: Any, ways: Any, first: int) -> None:
 
 @works_on_tables
 def queue_rows_left(network: Any) -> int:
-    """How many pauses, or messages, may end until their buffers are emptied."""
+    """Return how many pauses, or messages, may end until their buffers must be emptied."""
     if len(network.queues.on) == 0 or len(network.queues.flows) == 0:
         return ROWS_AT_ONCE
     return ROWS_AT_ONCE - max(network.queues.logged[PAUSES_LOGGED], network.queues.logged[FLOWS_LOGGED])
@@ -163,7 +161,7 @@ def queue_rows_left(network: Any) -> int:
 
 @works_on_tables
 def settle(queues: Any, port: int, now: int) -> None:
-    """Note in its slices how a port was until now."""
+    """Add the state of a port until now to its slices."""
     _reach(queues, now)
     shift, first, queue = queues.grid[WIDTH], port * queues.grid[PER_PORT], queues.ports[port]
     is_idle = queue.bytes == 0 and queue.messages == 0 and queue.is_paused == 0
@@ -180,7 +178,7 @@ def settle(queues: Any, port: int, now: int) -> None:
 
 
 def queues_at_end(run: Run, end_ns: int, record: Callable[[Queues, Any], None]) -> Queues:
-    """What was recorded when nothing is left to happen; pauses that hold for ever are recorded, too."""
+    """Return the recorded queues at the end of a run, after recording pauses that never end."""
     queues: Queues = run.network.queues
     for port in np.flatnonzero((queues.ports["bytes"] > 0) | (queues.ports["is_paused"] > 0)).tolist():
         settle(queues, port, max(end_ns, int(queues.ports[port].since_ns)))
@@ -195,7 +193,7 @@ def queues_at_end(run: Run, end_ns: int, record: Callable[[Queues, Any], None]) 
 
 @works_on_tables
 def _slice_at(queues: Any, port: int, now: int) -> int:
-    """Return the slice of a port that a time is in, which is not too late."""
+    """Return the slice of a port that holds a time, which is not too late."""
     return int(port * queues.grid[PER_PORT] + (now >> queues.grid[WIDTH]))
 
 
@@ -212,7 +210,7 @@ def _widen(queues: Any) -> None:
     slices, per_port = queues.slices, queues.grid[PER_PORT]
     for first in range(0, len(slices), per_port):
         for number in range(1, per_port):
-            if number & 1 == 0:  # what was in its place is merged already
+            if number & 1 == 0:  # its old content is merged already
                 _clear(slices[first + (number >> 1)])
             _add(slices[first + (number >> 1)], slices[first + number])
         for number in range(per_port >> 1, per_port):

@@ -1,7 +1,7 @@
-"""Where things that may change places meet: what the engine says there, mechanism by mechanism.
+"""Rules for ties, mechanism by mechanism, where events whose order may differ meet.
 
-A tie is noted where their order decides something, and the folded run is given up. `docs/folding.md` has the
-table of mechanisms. Not here: who may change places with whom (`ties`).
+A tie is counted where their order has an effect, and the folded run is abandoned. `docs/folding.md` has the
+table of mechanisms.
 """
 
 from __future__ import annotations
@@ -38,27 +38,27 @@ COLLECTIVE, COLLECTIVE_LANE = int(Action.COLLECTIVE), int(Lane.COLLECTIVE)
 
 @works_on_tables
 def parent_done(run: Run, node_row: int, is_deferred: int) -> None:
-    """A parent of a node is done; `is_deferred`: while nodes are issued, so that the node has to wait."""
+    """Check a finished parent; `is_deferred`: nodes are being issued, so that the node has to wait."""
     if not is_watched(run):
         return
     clock, mark = run.clock[0], run.node_marks[node_row]
     if not in_group(clock, mark.mark):
         mark.deferred = 0
-    mark.deferred |= int(is_deferred)  # whether the last parent is among these depends on the order
+    mark.deferred |= int(is_deferred)  # the last parent may be among these, by the order
     clock.ties += mark.deferred and may_change_places(clock, mark.mark)
     contribute(run, mark.mark, OF_NODE)
 
 
 @works_on_tables
 def came_first(run: Run, mark: Any) -> None:
-    """One half of a meeting came first, and waits for the other."""
+    """Mark the first half of a pair, which waits for the other half."""
     if is_watched(run):
         mark_now(run.clock[0], mark)
 
 
 @works_on_tables
 def met(run: Run, mark: Any) -> None:
-    """The other half came; if it comes first, the meeting may be an event of its own."""
+    """Check the second half of a pair, which may be first on other ranks."""
     if is_watched(run):
         clock = run.clock[0]
         clock.ties += may_change_places(clock, mark)
@@ -66,14 +66,14 @@ def met(run: Run, mark: Any) -> None:
 
 @works_on_tables
 def met_waiting(run: Run, event_row: int) -> None:
-    """The same where the first half is an event that waits."""
+    """Check the second half of a pair whose first half is an event that waits."""
     if is_watched(run):
         run.clock[0].ties += may_change_places(run.clock[0], run.stamps[event_row])
 
 
 @works_on_tables
 def receive_posted(run: Run, chunk_row: int, _step_key: int) -> None:
-    """A chunk posts a receive."""
+    """Mark a posted receive."""
     if not is_watched(run):
         return
     clock, marks = run.clock[0], run.chunk_marks[chunk_row]
@@ -81,12 +81,12 @@ def receive_posted(run: Run, chunk_row: int, _step_key: int) -> None:
         note_moment(clock, marks.posted)
         marks.posted_from = run.chunks[chunk_row].sent
     elif marks.posted.origin != clock.origin:
-        marks.posted.origin = NONE  # of several origins, and so different from any
+        marks.posted.origin = NONE  # of several origins, so different from any one
 
 
 @works_on_tables
 def receive_met(run: Run, chunk_row: int, step_key: int) -> None:
-    """A message meets its posted receive."""
+    """Check a message that meets its posted receive."""
     if is_watched(run):
         clock, marks = run.clock[0], run.chunk_marks[chunk_row]
         clock.ties += (step_key >> 1) >= marks.posted_from and may_change_places(clock, marks.posted)
@@ -94,7 +94,7 @@ def receive_met(run: Run, chunk_row: int, step_key: int) -> None:
 
 @works_on_tables
 def node_ready(run: Run, row: int, lane_number: int, node: int) -> None:
-    """A node becomes ready on a lane, of that row, that holds few nodes at a time."""
+    """Check a node that becomes ready on a limited lane."""
     if not is_watched(run):
         return
     clock, lane = run.clock[0], run.lane_marks[row]
@@ -111,7 +111,7 @@ def node_ready(run: Run, row: int, lane_number: int, node: int) -> None:
 
 @works_on_tables
 def node_starts(run: Run, actor_row: int, node: int, lane: int, is_limited: int) -> None:
-    """A node is issued; it has been taken from the heap of its lane, which may hold few nodes at a time."""
+    """Check a node that is issued from the heap of its lane."""
     if not is_watched(run):
         return
     actor, row = run.plan.actors[actor_row], lane_row(run, actor_row, lane)
@@ -121,19 +121,19 @@ def node_starts(run: Run, actor_row: int, node: int, lane: int, is_limited: int)
         _note_issue(run, row, node, run.nodes[actor.node_first + node].ready_ns)
     _needs_lane(run, row, run.node_marks[actor.node_first + node], is_limited)
     if run.plan.nodes[run.plan.templates[actor.template].node_first + node].action == COLLECTIVE:
-        _note_beside(run, run.lane_marks[lane_row(run, actor_row, COLLECTIVE_LANE)])  # on whichever lane
+        _note_beside(run, run.lane_marks[lane_row(run, actor_row, COLLECTIVE_LANE)])  # of all lanes
 
 
 @works_on_tables
 def _note_others(run: Run, lane: Any) -> None:
-    """Of several places in a lane, who gets which follows from the order in which they become free."""
+    """Check a lane of several places, which nodes get in the order in which the places become free."""
     clock = run.clock[0]
     clock.ties += may_change_places(clock, lane.issued)
 
 
 @works_on_tables
 def _note_issue(run: Run, row: int, node: int, ready_ns: int) -> None:
-    """A node is issued on a lane that holds few nodes at a time."""
+    """Check the issue of a node on a limited lane."""
     clock, lane = run.clock[0], run.lane_marks[row]
     apart = in_group(clock, lane.readied) and (lane.readied_apart or lane.readied.origin != clock.origin)
     clock.ties += apart and ready_ns == clock.now and run.lanes[row].ready > 0
@@ -144,7 +144,7 @@ def _note_issue(run: Run, row: int, node: int, ready_ns: int) -> None:
 
 @works_on_tables
 def _needs_lane(run: Run, row: int, mark: Any, is_limited: int) -> None:
-    """A node that was ready is issued on a lane that has room: what it does needs both, where it may lack."""
+    """Set the origin of a node from its readiness and the free place in its lane, where they may differ."""
     clock, lane, kind = run.clock[0], run.lane_marks[row], KINDS * row + OF_LANE
     if is_limited and may_change_places(clock, lane.freed):
         clock.origin = mixed(mixed(lane.freed.origin, clock.origin), kind)
@@ -154,7 +154,7 @@ def _needs_lane(run: Run, row: int, mark: Any, is_limited: int) -> None:
 
 @works_on_tables
 def _note_beside(run: Run, lane: Any) -> None:
-    """A collective is issued: its number, queues and priority follow from the order of issue."""
+    """Check the issue of a collective, whose number, queues and priority follow from the order of issue."""
     clock = run.clock[0]
     clock.ties += may_change_places(clock, lane.issued)
     note_moment(clock, lane.issued)
@@ -162,10 +162,10 @@ def _note_beside(run: Run, lane: Any) -> None:
 
 @works_on_tables
 def node_ends(run: Run, actor_row: int, _node: int, lane: int) -> None:
-    """A node is done: its lane has room, and another part of the event begins."""
+    """Check the end of a node, which frees a place in its lane and begins another part of the event."""
     if is_watched(run):
         clock, freed = run.clock[0], run.lane_marks[lane_row(run, actor_row, lane)]
-        if 1 < run.plan.lane_limits[lane] < UNLIMITED:  # which of its places is free follows from the order
+        if 1 < run.plan.lane_limits[lane] < UNLIMITED:  # the order determines which of its places is free
             clock.ties += may_change_places(clock, freed.freed)
         note_moment(clock, freed.freed)
         clock.part += 1
@@ -173,9 +173,9 @@ def node_ends(run: Run, actor_row: int, _node: int, lane: int) -> None:
 
 @works_on_tables
 def issue_pass_ends(run: Run, actor_row: int) -> None:
-    """An actor has issued what it could; nodes that became ready meanwhile may be left.
+    """Check the end of an issue pass, which may leave nodes that became ready during it.
 
-    These are issued by whichever completion comes next, in this nanosecond or a later one.
+    The next completion issues them, in this nanosecond or a later one.
     """
     if not is_watched(run):
         return
@@ -195,7 +195,7 @@ def issue_pass_ends(run: Run, actor_row: int) -> None:
 
 @works_on_tables
 def slowing_changes(run: Run, actor_row: int) -> None:
-    """Something begins or ends that slows others, or something begins that is slowed."""
+    """Check the begin or end of a node that slows others, or the begin of one that is slowed."""
     if is_watched(run):
         clock, mark = run.clock[0], run.slowed_actors[actor_row].mark
         clock.ties += may_change_places(clock, mark)
@@ -204,7 +204,7 @@ def slowing_changes(run: Run, actor_row: int) -> None:
 
 @works_on_tables
 def chunk_queued(run: Run, chunk_row: int) -> None:
-    """A chunk is about to join a queue; nothing has happened in this phase of it yet."""
+    """Check a chunk that joins a queue, and reset the marks of its phase."""
     if not is_watched(run):
         return
     clock, queue_row, marks = run.clock[0], run.visits[chunk_row].queue, run.chunk_marks[chunk_row]
@@ -225,7 +225,7 @@ def chunk_queued(run: Run, chunk_row: int) -> None:
 
 @works_on_tables
 def queue_considered(run: Run, queue_row: int) -> None:
-    """A queue may start chunks: which ones needs all that has happened to it."""
+    """Add the event to those that determine which chunks a queue starts."""
     if is_watched(run):
         contribute(run, run.queue_marks[queue_row].mark, KINDS * queue_row + OF_QUEUE)
 
@@ -237,7 +237,7 @@ def _is_full(run: Run, queue_row: int) -> bool:
 
 @works_on_tables
 def chunk_starts(run: Run, chunk_row: int) -> None:
-    """The first waiting chunk of a queue starts."""
+    """Check the start of the first waiting chunk of a queue."""
     if not is_watched(run):
         return
     clock, visit = run.clock[0], run.visits[chunk_row]
@@ -253,14 +253,14 @@ def chunk_starts(run: Run, chunk_row: int) -> None:
 
 @works_on_tables
 def queue_deadlock(run: Run) -> None:
-    """Blocked queues are about to let chunks in, one queue after the other."""
+    """Count a tie before blocked queues admit chunks, one queue after the other."""
     if is_watched(run):
         run.clock[0].ties += 1
 
 
 @works_on_tables
 def second_half_tried(run: Run, chunk_row: int) -> None:
-    """The second half of a direct exchange is tried, whether or not its first half has arrived."""
+    """Check the attempt of the second half of a direct exchange in the nanosecond that ends the first."""
     if is_watched(run):
         marks = run.chunk_marks[chunk_row]
         marks.half_tried_ns = run.clock[0].now
@@ -269,7 +269,7 @@ def second_half_tried(run: Run, chunk_row: int) -> None:
 
 @works_on_tables
 def step_received(run: Run, chunk_row: int) -> None:
-    """A chunk received a message, perhaps the last of the first half of a direct exchange."""
+    """Check a received message, perhaps the last of the first half of a direct exchange."""
     if not is_watched(run):
         return
     chunk, marks = run.chunks[chunk_row], run.chunk_marks[chunk_row]
@@ -284,7 +284,7 @@ def step_received(run: Run, chunk_row: int) -> None:
 
 @works_on_tables
 def transfer_done(run: Run, chunk_row: int) -> None:
-    """A transfer of a chunk is through."""
+    """Check a finished transfer of a chunk."""
     if not is_watched(run):
         return
     if run.plan.programs[run.chunks[chunk_row].program].start_transfers > 1:
@@ -295,28 +295,28 @@ def transfer_done(run: Run, chunk_row: int) -> None:
 
 @works_on_tables
 def step_left(run: Run, chunk_row: int) -> None:
-    """A message of a chunk has left its port."""
+    """Check a message of a chunk that has left its port."""
     if is_watched(run):
         contribute(run, run.chunk_marks[chunk_row].mark, OF_TRANSFER)
 
 
 @works_on_tables
 def collective_starts(run: Run, running_row: int) -> None:
-    """A collective is issued; none of its chunks is done."""
+    """Reset the mark of a collective, none of whose chunks is done."""
     if is_watched(run):
         run.running_marks[running_row].mark.ns = NONE
 
 
 @works_on_tables
 def chunk_done(run: Run, running_row: int) -> None:
-    """A chunk of a collective is done."""
+    """Check a finished chunk of a collective."""
     if is_watched(run):
         contribute(run, run.running_marks[running_row].mark, OF_CHUNK)
 
 
 @works_on_tables
 def joins_fifo(run: Run, fifo: Any) -> None:
-    """Something joins a fifo: a link's, a channel's."""
+    """Check an entry of a queue: a link's, a channel's."""
     if not is_watched(run):
         return
     clock = run.clock[0]
@@ -326,13 +326,13 @@ def joins_fifo(run: Run, fifo: Any) -> None:
 
 @works_on_tables
 def link_reached(run: Run, link: Any, link_row: int) -> None:
-    """A message is at a link, which it takes or queues for."""
+    """Check a message that reaches a link, which it takes or queues for."""
     joins_fifo(run, link)
     contribute(run, link.mark, KINDS * link_row + OF_LINK)
 
 
 @works_on_tables
 def link_freed(run: Run, link: Any, link_row: int, actor_row: int) -> None:
-    """A link of an actor is free."""
+    """Check a link of an actor that becomes free."""
     begin_own(run, actor_row)
     contribute(run, link.mark, KINDS * link_row + OF_LINK)

@@ -1,24 +1,24 @@
-"""Ties: does the order of two events at the same time and actor decide anything?
+"""Ties: whether the order of two events at the same time and actor has an effect.
 
-Ranks of one actor see the same messages at the same times, but where several things happen to a rank within
+Ranks of one actor see the same messages at the same times, but where several events happen to a rank within
 one nanosecond, the order among them follows from rank numbers and may differ between these ranks. As long as
-it decides nothing, one actor stands for all of them exactly. Where it would decide something, the functions
-here note a tie, the run of actors is given up, and every rank is simulated by itself.
+the order has no effect, one actor represents all of them exactly. Where it would have one, the functions here
+count a tie, the folded run is abandoned, and every rank is simulated by itself.
 
-Whether the order of two events is the same for all ranks of an actor is traced through the run. What happens
-to an actor within a nanosecond falls into *groups*, which follow each other in a certain order; within a
-group, events of one *origin* do, too, and those of different origins may change places. Events that were
-put on the calendar at different times are in different groups. Of those put there at the same time, the
-entries of an actor's bucket keep the groups and origins of the events that did it; messages are all of one
-group, and their origin is the peer that sent them, with the origin there. What needs several events (a step
-its transfers, a node its parents, a chunk its place in a queue) has an origin made of theirs.
+The run tracks whether the order of two events is the same for all ranks of an actor. The events of an actor
+within a nanosecond form *groups*, which follow each other in a certain order; within a group, events of one
+*origin* do, too, and those of different origins may change places. Events that were put on the calendar at
+different times are in different groups. If they were put there at the same time, entries of an actor's bucket
+keep the groups and origins of the events that put them there; messages are all of one group, and their origin
+is the peer that sent them, with the origin there. An effect of several events (a step of its transfers, a
+node of its parents, a chunk of its place in a queue) has an origin made of theirs.
 
-`docs/folding.md` has the argument, and what is done for every mechanism of the engine: where things that may
-change places meet, they commute, or are needed together (`contribute`), or a tie is noted (`note_…`).
+`docs/folding.md` has the argument, and the rule for every mechanism of the engine: where events that may
+change places meet, they commute, or are needed together (`contribute`), or a tie is counted (`note_…`).
 
-`event_happens` says whom an event happens to, and whom a message comes from.
+`event_happens` gives the actor of an event, and the peer of a message.
 
-All of this is idle unless actors stand for several ranks. Not here: which ranks share an actor (`fold`).
+All of this is idle unless actors represent several ranks.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from et_sim.engine.state import kinds
 from et_sim.engine.state.records import PHASE_BITS, PROGRAM_MASK
 from et_sim.engine.state.run import NONE, Run
 
-ANYBODY = 0  # the origin of what happens at the very beginning
+FIRST_ORIGIN = 0  # the origin of the first events
 OWN = -1  # in place of a peer
-# Kinds of things that need several events.
+# Kinds of effects of several events.
 OF_NODE, OF_TRANSFER, OF_CHUNK, OF_LINK, OF_QUEUE, OF_LANE = range(6)
 KINDS = 8
 MOST_TRIES = 1 << 8
@@ -42,20 +42,20 @@ LOWEST_63_BITS = (1 << 63) - 1
 
 @works_on_tables
 def is_watched(run: Run) -> bool:
-    """Return whether ties matter: actors stand for several ranks."""
+    """Return whether ties matter: actors represent several ranks."""
     return len(run.turns) > 0
 
 
 @works_on_tables
 def event_made(run: Run, event_row: int) -> None:
-    """Note on an event when, and as part of what, it is put on the calendar."""
+    """Store with an event when, and in which event, it is put on the calendar."""
     if is_watched(run):
         note_moment(run.clock[0], run.stamps[event_row])
 
 
 @works_on_tables
 def event_taken(run: Run, event_row: int) -> None:
-    """An event is taken off the calendar."""
+    """Restore when, and in which event, the event was put on the calendar."""
     if is_watched(run):
         posted, stamp = run.clock[0].posted, run.stamps[event_row]
         posted.ns, posted.group, posted.origin = stamp.ns, stamp.group, stamp.origin
@@ -63,7 +63,7 @@ def event_taken(run: Run, event_row: int) -> None:
 
 @works_on_tables
 def message_delivered(run: Run, actor_row: int) -> None:
-    """A message was delivered; the actor at one of its ends says for how many ranks."""
+    """Count a delivered message, for the number of ranks of the actor at one of its ends."""
     run.clock[0].delivered += 1
     if is_watched(run):
         run.actors[actor_row].messages += 1
@@ -71,16 +71,16 @@ def message_delivered(run: Run, actor_row: int) -> None:
 
 @works_on_tables
 def actor_starts(run: Run, actor_row: int) -> None:
-    """An actor starts."""
+    """Begin the group of an actor's start."""
     if is_watched(run):
         run.clock[0].posted.ns = NONE
-        run.clock[0].posted.origin = ANYBODY
+        run.clock[0].posted.origin = FIRST_ORIGIN
         _begin(run, actor_row, False)
 
 
 @works_on_tables
 def begin_own(run: Run, actor_row: int) -> None:
-    """The event is a single one that an actor had put on the calendar for itself."""
+    """Begin the group of a single event that an actor had scheduled for itself."""
     if is_watched(run):
         _begin(run, actor_row, False)
         run.clock[0].origin = mixed(run.clock[0].posted.origin, OWN)
@@ -88,14 +88,14 @@ def begin_own(run: Run, actor_row: int) -> None:
 
 @works_on_tables
 def bucket_taken(run: Run, actor_row: int) -> None:
-    """The event is an actor's bucket, whose entries will follow."""
+    """Begin the group of an actor's bucket, whose entries follow."""
     if is_watched(run):
         _begin(run, actor_row, True)
 
 
 @works_on_tables
 def begin_entry(run: Run, actor_row: int, which: int) -> None:
-    """The event is an entry, about `which` chunk, of the actor's bucket that is being drained."""
+    """Begin an entry, about chunk `which`, of the actor's bucket that is being drained."""
     if not is_watched(run):
         return
     clock, actor = run.clock[0], run.actor_marks[actor_row]
@@ -114,7 +114,7 @@ def begin_entry(run: Run, actor_row: int, which: int) -> None:
 
 @works_on_tables
 def begin_arrival(run: Run, actor_row: int, peer: int) -> None:
-    """The event is a message to an actor; `peer` is a number for whom it comes from, as seen from there."""
+    """Begin the group of a message to an actor; `peer` identifies its sender as seen from there."""
     if not is_watched(run):
         return
     clock = run.clock[0]
@@ -124,7 +124,7 @@ def begin_arrival(run: Run, actor_row: int, peer: int) -> None:
 
 @works_on_tables
 def begin_arrival_from_anywhere(run: Run, actor_row: int) -> None:
-    """The same where nothing is known about the sender."""
+    """Begin the group of a message from an unknown sender."""
     if is_watched(run):
         run.clock[0].not_chunks += 1
         begin_arrival(run, actor_row, -run.clock[0].not_chunks)
@@ -132,7 +132,7 @@ def begin_arrival_from_anywhere(run: Run, actor_row: int) -> None:
 
 @works_on_tables
 def message_sent(run: Run, message: Any) -> None:
-    """A message is sent that will end in an event of the network's, where targets decide its turn."""
+    """Set the origin of a message that ends in an event of the network, where targets decide its turn."""
     if is_watched(run):
         clock = run.clock[0]
         message.origin = mixed(mixed(mixed(clock.origin, clock.group), clock.now), message.target)
@@ -140,14 +140,14 @@ def message_sent(run: Run, message: Any) -> None:
 
 @works_on_tables
 def message_through(run: Run, message: Any) -> None:
-    """The event is the network's; what it puts on the calendar comes from who sent the message."""
+    """Continue an event of the network with the origin of its message."""
     if is_watched(run):
         run.clock[0].origin = message.origin
 
 
 @works_on_tables
 def links_differ(run: Run) -> None:
-    """Links that one record stands for do not carry equally many messages."""
+    """Count a tie: links of one record carry different numbers of messages."""
     if is_watched(run):
         run.clock[0].ties += 1
 
@@ -162,7 +162,7 @@ def _begin(run: Run, actor_row: int, is_bucket: bool) -> None:
     if actor.cluster_ns != clock.posted.ns:
         actor.cluster_ns = clock.posted.ns
         actor.group += 1
-    else:  # entries are told apart among themselves, but not from what else was put there at that time
+    else:  # entries are ordered among themselves, but not with other events scheduled at that time
         clock.ties += is_bucket or actor.cluster_is_bucket
     actor.cluster_is_bucket = is_bucket
     actor.entry_ns = NONE - 1
@@ -181,10 +181,10 @@ def mixed(first: int, second: int) -> int:
 
 @works_on_tables
 def contribute(run: Run, mark: Any, kind: int) -> None:
-    """The event is one of several that something needs; what follows has an origin made of theirs.
+    """Add the event to several that an effect needs; the effect has an origin made of theirs.
 
-    Two things of one kind that need the same parts of the same events come in the same order whichever of
-    these events is the last. `kind` tells things apart that may come in another order then.
+    Two effects of one kind that need the same parts of the same events come in the same order whichever of
+    these events is the last. `kind` separates effects that may come in another order then.
     """
     if not is_watched(run):
         return
@@ -197,30 +197,30 @@ def contribute(run: Run, mark: Any, kind: int) -> None:
 
 @works_on_tables
 def mark_now(clock: Any, mark: Any) -> None:
-    """The same, with the part of the event that it is."""
+    """Store the present moment and part of the event."""
     note_moment(clock, mark)
     mark.part = clock.part
 
 
 @works_on_tables
 def current_origin(run: Run) -> int:
-    """Return the origin of what happens now."""
+    """Return the origin of the present."""
     return run.clock[0].origin if is_watched(run) else NONE
 
 
 @works_on_tables
 def restore_origin(run: Run, origin: int) -> None:
-    """What follows is a part of the event that has this origin."""
+    """Restore the origin for the rest of the event."""
     if is_watched(run):
         run.clock[0].origin = origin
 
 
 @works_on_tables
 def note_turn(run: Run, chunk_row: int) -> None:
-    """The event is one of several, any of which lets a chunk do its next step.
+    """Add the event to several, any of which lets a chunk do its next step.
 
-    The first of them does the next step, the second the one after, whichever they are. The steps of two
-    chunks come in a certain order if the same chunk is before the other among the events of every origin.
+    The first of them does the next step, the second the one after, in whichever order they come. The steps of
+    two chunks come in a certain order if the same chunk is before the other among the events of every origin.
     """
     if not is_watched(run):
         return
@@ -238,7 +238,7 @@ def note_turn(run: Run, chunk_row: int) -> None:
 
 @works_on_tables
 def take_turn(run: Run, actor_row: int, which: int) -> None:
-    """Note who was before `which` among the things of the present origin."""
+    """Find the predecessor of `which` among the events of the present origin."""
     if not is_watched(run):
         return
     clock = run.clock[0]
@@ -259,19 +259,19 @@ def take_turn(run: Run, actor_row: int, which: int) -> None:
 
 @works_on_tables
 def note_moment(clock: Any, moment: Any) -> None:
-    """Something happens now."""
+    """Store the present moment."""
     moment.ns, moment.group, moment.origin = clock.now, clock.group, clock.origin
 
 
 @works_on_tables
 def in_group(clock: Any, moment: Any) -> bool:
-    """Return whether what was noted is of the group of what happens now."""
+    """Return whether a stored moment is of the present group."""
     return moment.ns == clock.now and moment.group == clock.group
 
 
 @works_on_tables
 def may_change_places(clock: Any, moment: Any) -> bool:
-    """Return whether what was noted may come later than what happens now, for other ranks."""
+    """Return whether a stored moment may come later than the present on other ranks."""
     return in_group(clock, moment) and moment.origin != clock.origin
 
 
@@ -279,31 +279,31 @@ MESSAGE, STEP = kinds.MESSAGE, kinds.STEP
 LATE_STEP, LATE_RECEIVE, NODE_DONE = kinds.LATE_STEP, kinds.LATE_RECEIVE, kinds.NODE_DONE
 STEP_LEFT = kinds.STEP_LEFT
 SLOWED_DONE = kinds.SLOWED_DONE
-ASKED_MESSAGE, INJECT_MESSAGE = kinds.ASKED_MESSAGE, kinds.INJECT_MESSAGE
+REQUESTED_MESSAGE, INJECT_MESSAGE = kinds.REQUESTED_MESSAGE, kinds.INJECT_MESSAGE
 HELD_MESSAGE = kinds.HELD_MESSAGE
-ASKED_STEP, INJECT_STEP = kinds.ASKED_STEP, kinds.INJECT_STEP
+REQUESTED_STEP, INJECT_STEP = kinds.REQUESTED_STEP, kinds.INJECT_STEP
 START = kinds.START
 TRANSFER_AT_ENDPOINT, TRANSFER_READY = kinds.TRANSFER_AT_ENDPOINT, kinds.TRANSFER_READY
 
 
 @works_on_tables
 def event_happens(run: Run, kind: int, a: int, b: int, c: int) -> None:
-    """Tell the watch for ties to whom an event happens; events of shared things do not occur there."""
+    """Begin the group of an event at its actor; events of shared resources do not occur in folded runs."""
     if not is_watched(run):
         return
     if kind in (TRANSFER_AT_ENDPOINT, TRANSFER_READY):
         begin_entry(run, run.chunks[a].actor, a)
-    elif kind in (STEP, ASKED_STEP):
+    elif kind in (STEP, REQUESTED_STEP):
         _begin_step(run, a, b, c)
     elif kind in (NODE_DONE, SLOWED_DONE) and run.clock[0].bucket != NONE:
         begin_entry(run, a, NOT_A_CHUNK)
     elif kind == MESSAGE:
         begin_own(run, c)
-    elif kind in (LATE_RECEIVE, NODE_DONE, START):  # an eager send stands in a slot
+    elif kind in (LATE_RECEIVE, NODE_DONE, START):  # an eager send is in a slot
         begin_own(run, a)
     elif kind in (LATE_STEP, STEP_LEFT):
         begin_own(run, run.chunks[a].actor)
-    elif kind == ASKED_MESSAGE:  # first its receive is posted
+    elif kind == REQUESTED_MESSAGE:  # first its receive is posted
         begin_own(run, b)
     elif kind in (INJECT_MESSAGE, HELD_MESSAGE):
         begin_own(run, run.plan.actor_of_rank[run.plan.channels[a].source])
@@ -313,13 +313,13 @@ def event_happens(run: Run, kind: int, a: int, b: int, c: int) -> None:
 
 @works_on_tables
 def message_hops(run: Run, message_row: int, actor_row: int) -> None:
-    """A message reached a switch, and is about to join the link to its target, an actor."""
+    """Begin the group of a message that leaves a switch for the link to its target, an actor."""
     if not is_watched(run):
         return
     message = run.messages[message_row]
-    if message.kind in (STEP, ASKED_STEP):
+    if message.kind in (STEP, REQUESTED_STEP):
         _begin_step(run, message.a, message.b, message.c)
-    elif message.kind in (MESSAGE, ASKED_MESSAGE):
+    elif message.kind in (MESSAGE, REQUESTED_MESSAGE):
         begin_arrival(run, actor_row, _pair_of(run, message.a))
     else:
         begin_arrival_from_anywhere(run, actor_row)
@@ -327,7 +327,7 @@ def message_hops(run: Run, message_row: int, actor_row: int) -> None:
 
 @works_on_tables
 def _begin_step(run: Run, member: int, step_key: int, phase_key: int) -> None:
-    """Steps of one program over equal distances come from the same peer."""
+    """Begin the group of a step's message; equal programs and distances have the same peer."""
     actor_row = run.plan.members[member].actor
     program_row = (phase_key >> PHASE_BITS) & PROGRAM_MASK
     program = run.plan.programs[program_row]
@@ -335,7 +335,7 @@ def _begin_step(run: Run, member: int, step_key: int, phase_key: int) -> None:
         begin_arrival_from_anywhere(run, actor_row)
         return
     step = (step_key >> 1) % program.step_period
-    if program.own_steps:  # whose period is as long as the program, whatever the distances
+    if program.own_steps:  # the period is the whole program then
         step = run.plan.steps[program.step_first + step].distance
     place = step * 2 + (step_key & 1)
     begin_arrival(run, actor_row, mixed(mixed(member, program_row), place))
@@ -343,7 +343,7 @@ def _begin_step(run: Run, member: int, step_key: int, phase_key: int) -> None:
 
 @works_on_tables
 def message_at_target(run: Run, channel_row: int) -> None:
-    """A message on a channel reached its target: another rank, perhaps of the same actor."""
+    """Begin the group of a message at its target: another rank, perhaps of the same actor."""
     if is_watched(run):
         target = run.plan.actor_of_rank[run.plan.channels[channel_row].target]
         begin_arrival(run, target, _pair_of(run, channel_row))
@@ -351,7 +351,7 @@ def message_at_target(run: Run, channel_row: int) -> None:
 
 @works_on_tables
 def request_at_source(run: Run, channel_row: int) -> None:
-    """The request for a message on a channel reached the source of the message."""
+    """Begin the group of a request at the source of its message."""
     if is_watched(run):
         source = run.plan.actor_of_rank[run.plan.channels[channel_row].source]
         begin_arrival(run, source, _pair_of(run, channel_row))
@@ -359,6 +359,6 @@ def request_at_source(run: Run, channel_row: int) -> None:
 
 @works_on_tables
 def _pair_of(run: Run, channel_row: int) -> int:
-    """A number for the two ends of a channel, whatever its tag and bytes."""
+    """Return a number for the two ends of a channel, without its tag and bytes."""
     channel = run.plan.channels[channel_row]
     return mixed(channel.source, channel.target)

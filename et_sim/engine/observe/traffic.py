@@ -1,11 +1,10 @@
-"""What is on the network: a record of every message, and of how busy links are.
+"""Traffic on the network: a record of every message, and of busy times of links.
 
-Whoever sends says what the next message is about; the network model then says when it sets out, takes links
-and arrives. Where a message waits to be asked for (rendezvous), what was said of it is kept beside the offer.
-A message that waits for no link is logged when it sets out: its times are known.
+The sender describes the next message; the network model then reports when it sets out, takes links and
+arrives. Where a message waits for its request (rendezvous), its description is kept with the offer. A message
+that waits for no link is logged when it sets out: its times are known.
 
-All of this is idle unless it is recorded. Not here: slices of time (`link_slices`), and tables
-(`state.traffic_tables`).
+All of this is idle unless it is recorded.
 """
 
 from __future__ import annotations
@@ -38,19 +37,19 @@ def is_noted(run: Run) -> bool:
 
 @works_on_tables
 def step_sent(run: Run, chunk_row: int, step_key: int) -> None:
-    """A chunk sends a step's message, or offers it."""
+    """Describe a step's message that a chunk sends or offers."""
     _describe_step(run, chunk_row, step_key >> 1, COLLECTIVE)
 
 
 @works_on_tables
 def sent_to_switch(run: Run, chunk_row: int) -> None:
-    """A chunk sends its part to a switch that reduces."""
+    """Describe the part that a chunk sends to a switch that reduces."""
     _describe_step(run, chunk_row, 0, TO_SWITCH)
 
 
 @works_on_tables
 def sent_by_switch(run: Run, actor_row: int, phase_key: int) -> None:
-    """A switch sends an actor what it needs; the actor's collective may not have begun."""
+    """Describe the part that a switch sends to an actor, whose collective may not have begun."""
     if is_noted(run):
         now = run.traffic.now[0]
         now.kind, now.actor, now.node = FROM_SWITCH, actor_row, NONE
@@ -60,7 +59,7 @@ def sent_by_switch(run: Run, actor_row: int, phase_key: int) -> None:
 
 @works_on_tables
 def sent_between_switches(run: Run, branch_row: int, phase_key: int) -> None:
-    """A switch sends to the next one above or below; the record names an actor below both.
+    """Describe a message between switches; the record names an actor below both.
 
     Where ranks are folded, switches of a level are, too.
     """
@@ -76,14 +75,14 @@ def sent_between_switches(run: Run, branch_row: int, phase_key: int) -> None:
 
 
 @works_on_tables
-def step_asked_for(run: Run, chunk_row: int, step_key: int) -> None:
-    """A chunk asks for a step's message."""
+def step_requested(run: Run, chunk_row: int, step_key: int) -> None:
+    """Describe the request for a step's message."""
     _describe_step(run, chunk_row, step_key >> 1, REQUEST)
 
 
 @works_on_tables
 def _describe_step(run: Run, chunk_row: int, step: int, kind: int) -> None:
-    """The next message is one of a phase."""
+    """Describe the next message as one of a phase."""
     if is_noted(run):
         chunk, now = run.chunks[chunk_row], run.traffic.now[0]
         running = run.running[run.visits[chunk_row].running]
@@ -94,7 +93,7 @@ def _describe_step(run: Run, chunk_row: int, step: int, kind: int) -> None:
 
 @works_on_tables
 def send_starts(run: Run, kind: int, node: int, whose: int) -> None:
-    """The next message is one of a trace, or of a custom program."""
+    """Describe the next message as one of a trace, or of a custom program."""
     if is_noted(run):
         if kind == MESSAGE:
             _describe_node(run, whose, node, SEND)
@@ -104,7 +103,7 @@ def send_starts(run: Run, kind: int, node: int, whose: int) -> None:
 
 @works_on_tables
 def held_send_starts(run: Run, event_row: int) -> None:
-    """The same for one that was held back; its sender has been ready since then."""
+    """Describe the next message as one that was held back, ready since then."""
     if is_noted(run):
         held = run.events[event_row]
         send_starts(run, held.kind, held.b, held.c)
@@ -112,8 +111,8 @@ def held_send_starts(run: Run, event_row: int) -> None:
 
 
 @works_on_tables
-def message_asked_for(run: Run, kind: int, whose: int, node: int) -> None:
-    """The next message asks for another one: a receive is posted."""
+def message_requested(run: Run, kind: int, whose: int, node: int) -> None:
+    """Describe the next message as the request of a posted receive."""
     if is_noted(run):
         if kind == LATE_RECEIVE:
             _describe_node(run, whose, node, REQUEST)
@@ -131,7 +130,7 @@ def _describe_node(run: Run, actor_row: int, node: int, kind: int) -> None:
 
 @works_on_tables
 def step_offered(run: Run, chunk_row: int, step_key: int, unexpected_row: int) -> None:
-    """A chunk offers a step's message: keep what is said of it."""
+    """Keep the description of a step's message that a chunk offers."""
     if is_noted(run):
         step_sent(run, chunk_row, step_key)
         _copy_description(run.traffic.unexpected[unexpected_row], run.traffic.now[0])
@@ -139,23 +138,23 @@ def step_offered(run: Run, chunk_row: int, step_key: int, unexpected_row: int) -
 
 @works_on_tables
 def offer_sent(run: Run, unexpected_row: int) -> None:
-    """The next message is one that was offered."""
+    """Describe the next message as one that was offered."""
     if is_noted(run):
         _copy_description(run.traffic.now[0], run.traffic.unexpected[unexpected_row])
 
 
 @works_on_tables
 def send_held(run: Run, event_row: int) -> None:
-    """A send waits to be asked for."""
+    """Note when a send begins to wait for its request."""
     if is_noted(run):
         run.traffic.held[event_row] = run.clock[0].now
 
 
 @works_on_tables
 def actor_sends(run: Run, tier: int, tiers: int, begin: int, length: int, size: int) -> None:
-    """The next message occupies all links that its sender has in one of the network's tiers.
+    """Add the next message to all links that its sender has in one of the network's tiers.
 
-    What goes between switches is no rank's: it stands behind what all actors send.
+    Messages between switches belong to no rank: they have a row behind those of all actors.
     """
     if not is_noted(run):
         return
@@ -168,14 +167,14 @@ def actor_sends(run: Run, tier: int, tiers: int, begin: int, length: int, size: 
 
 @works_on_tables
 def link_passed(run: Run, link_row: int, begin: int, length: int, size: int) -> None:
-    """A link that nothing waits for serialises the next message."""
+    """Add the next message to a link that it does not wait for."""
     if is_noted(run):
         note_busy(run, link_row, begin, length, size, 1)
 
 
 @works_on_tables
 def message_flies(run: Run, target: int, size: int, left: int, flight: int, dimension: int) -> None:
-    """A message that waits for nothing sets out; it has left its source, and arrives, at known times."""
+    """Log a message that waits for nothing: its times at source and target are known."""
     if is_noted(run):
         message, now = run.traffic.now[0], run.clock[0].now
         message.peer, message.bytes = run.plan.actor_of_rank[target], size
@@ -187,7 +186,7 @@ def message_flies(run: Run, target: int, size: int, left: int, flight: int, dime
 
 @works_on_tables
 def message_sets_out(run: Run, row: int) -> None:
-    """A message is about to take its first link, or to wait for it."""
+    """Begin the record of a message that is about to take its first link, or to wait for it."""
     if is_noted(run):
         message, sent = run.traffic.messages[row], run.messages[row]
         _copy_description(message, run.traffic.now[0])
@@ -197,7 +196,7 @@ def message_sets_out(run: Run, row: int) -> None:
 
 @works_on_tables
 def message_queues(run: Run, row: int, link_row: int) -> None:
-    """A message waits for a link from now on."""
+    """Note that a message begins to wait for a link."""
     if is_noted(run):
         run.traffic.joined[row] = run.clock[0].now
         note_waiting(run, link_row, 1)
@@ -205,7 +204,7 @@ def message_queues(run: Run, row: int, link_row: int) -> None:
 
 @works_on_tables
 def message_dequeued(run: Run, row: int, link_row: int) -> None:
-    """A message has waited for a link, and takes it."""
+    """Record the wait of a message that takes a link."""
     if is_noted(run):
         wait = run.clock[0].now - run.traffic.joined[row]
         run.traffic.messages[row].waited_ns += wait
@@ -215,7 +214,7 @@ def message_dequeued(run: Run, row: int, link_row: int) -> None:
 
 @works_on_tables
 def message_takes_link(run: Run, row: int, link_row: int, dimension: int, length: int) -> None:
-    """A link serialises a message from now on, for so long."""
+    """Record that a link serialises a message for `length` from now on."""
     if is_noted(run):
         message, now = run.traffic.messages[row], run.clock[0].now
         note_busy(run, link_row, now, length, message.bytes, 1)
@@ -226,7 +225,7 @@ def message_takes_link(run: Run, row: int, link_row: int, dimension: int, length
 
 @works_on_tables
 def messages_join_link(run: Run, link_row: int, count: int, messages: int) -> None:
-    """So many messages more are on a link from now on, under way or in line; all but one of these wait."""
+    """Count messages that join a link, under way or in line; all but one of the messages there wait."""
     if is_noted(run):
         note_begun(run, link_row, count)
         note_waiting(run, link_row, max(messages - 1, 0) - max(messages - count - 1, 0))
@@ -234,14 +233,14 @@ def messages_join_link(run: Run, link_row: int, count: int, messages: int) -> No
 
 @works_on_tables
 def messages_leave_link(run: Run, link_row: int, count: int, messages: int) -> None:
-    """So many messages are through, and those that are left share the link."""
+    """Count messages that leave a link, which the others share."""
     if is_noted(run):
         note_waiting(run, link_row, max(messages - 1, 0) - max(messages + count - 1, 0))
 
 
 @works_on_tables
 def unit_taken(run: Run, resource: int, begin: int, length: int, size: int) -> None:
-    """A unit of a memory pool is to pass bytes, from then on."""
+    """Record that a unit of a memory pool passes bytes from `begin` on."""
     if is_noted(run):
         note_waited(run, resource, begin)
         note_busy(run, resource, begin, length, size, 1)
@@ -249,7 +248,7 @@ def unit_taken(run: Run, resource: int, begin: int, length: int, size: int) -> N
 
 @works_on_tables
 def link_carries(run: Run, link_row: int, begin: float, end: float, before: float, after: float) -> None:
-    """A link has carried bytes at one rate, some before that time and some after it."""
+    """Add the bytes that a link has carried at one rate, from `before` to `after`."""
     if is_noted(run):
         note_carried(run, link_row, begin, end, before, after)
 
@@ -258,7 +257,7 @@ def link_carries(run: Run, link_row: int, begin: float, end: float, before: floa
 def message_shared(
     run: Run, row: int, link_row: int, dimension: int, begin: int, end: int, alone_ns: int
 ) -> None:
-    """A message that shared links is through, held up by one of them; it would have taken so long alone."""
+    """Record the end of a message that shared links, limited by one; `alone_ns` is its time alone."""
     if is_noted(run):
         message = run.traffic.messages[row]
         message.start_ns, message.left_ns, message.dimension = begin, end, dimension
@@ -268,14 +267,14 @@ def message_shared(
 
 @works_on_tables
 def link_held_up(run: Run, row: int, link_row: int) -> None:
-    """Note that a message that is through was on this link, too, while it was held up."""
+    """Record the wait of a finished message at another link that it was on."""
     if is_noted(run):
         note_wait(run, link_row, run.traffic.messages[row].waited_ns)
 
 
 @works_on_tables
 def message_arrives(run: Run, row: int) -> None:
-    """A message is at its target."""
+    """Log a message that has reached its target."""
     if is_noted(run):
         run.traffic.messages[row].arrived_ns = run.clock[0].now
         _log(run, run.traffic.messages[row])
@@ -296,7 +295,7 @@ def _log(run: Run, message: Any) -> None:
 
 @works_on_tables
 def _copy_description(into: Any, message: Any) -> None:
-    """What is said of a message before it sets out."""
+    """Copy the description of a message."""
     into.kind, into.actor, into.node = message.kind, message.actor, message.node
     into.chunk, into.phase, into.step = message.chunk, message.phase, message.step
     into.ready_ns = message.ready_ns

@@ -1,1 +1,1 @@
-"""Periods of collectives, in which everything is as before but later, are passed all at once."""
+"""Skipping of periods of collectives that only repeat, all at once."""

@@ -1,14 +1,11 @@
-"""Periods pass, all at once.
-
-Not here: how many (`picture` knows what ends them).
-"""
+"""Skipping of periods, all at once."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from et_sim.compiled.tables_by_reference import chosen_by_tables, works_on_tables
-from et_sim.engine.calendar.clock import let_pass, move_bucket
+from et_sim.engine.calendar.clock import move_bucket, shift_times
 from et_sim.engine.collectives.matching import chunk_in
 from et_sim.engine.collectives.unexpected import rename_unexpected
 from et_sim.engine.repeats.turns import ENTRIES_OF_A_CHUNK, comes_to
@@ -26,16 +23,16 @@ def _event_passes(_run: Run, _kind: int, row: int, _periods: int, _time: int) ->
     return row
 
 
-# (run, periods): so much is counted again, in each of so many periods.
+# (run, periods): count everything again that was counted in a period.
 pass_counted = chosen_by_tables("pass_counted", "network", _nothing_counted)
-# (run, kind, row, periods, time): so many periods pass for what an event of its own is about; returns what it
-# is about then.
+# (run, kind, row, periods, time): advance the row of an event of the network by the periods; return its row
+# after them.
 pass_event = chosen_by_tables("pass_event", "network", _event_passes)
 
 
 @works_on_tables
 def pass_periods(run: Run) -> None:
-    """All is as on the picture: let as many periods pass as nothing else happens in."""
+    """Skip as many periods as nothing else happens in; the present equals the picture."""
     repeats, clock = run.repeats[0], run.clock[0]
     period = clock.now - repeats.picture_ns
     periods = min(repeats.periods, (repeats.ends_ns - 1 - repeats.last_ns) // period)
@@ -59,7 +56,7 @@ def pass_periods(run: Run) -> None:
         _pass_chunk(run, run.picture[at], periods)
         at += ENTRIES_OF_A_CHUNK
     pass_counted(run, periods)
-    let_pass(run, time, repeats.last_ns)
+    shift_times(run, time, repeats.last_ns)
     messages = periods * (clock.delivered - repeats.picture_delivered)
     clock.delivered += messages
     repeats.skipped += messages
@@ -67,7 +64,7 @@ def pass_periods(run: Run) -> None:
 
 @works_on_tables
 def _pass_slot(run: Run, slot_row: int, periods: int, time: int) -> None:
-    """What the events of an instant are about is further on; transfers are of chunks, whatever their step."""
+    """Advance the events of an instant; transfers are of chunks, whatever their step."""
     row = run.slots[slot_row].head
     while row != NONE:
         event = run.events[row]
@@ -85,7 +82,7 @@ def _pass_slot(run: Run, slot_row: int, periods: int, time: int) -> None:
 
 @works_on_tables
 def pass_step(run: Run, step: Any, periods: int) -> None:
-    """Such a message, of which `a`, `b` and `c` tell, is for another step when periods have passed."""
+    """Advance a message of a step, with the fields `a`, `b` and `c`, by the periods."""
     chunk_row = chunk_in(run, step.a, step.c)
     if chunk_row != NONE:
         step.b += _steps_passed(run, chunk_row, periods)
@@ -95,13 +92,13 @@ def pass_step(run: Run, step: Any, periods: int) -> None:
 
 @works_on_tables
 def _steps_passed(run: Run, chunk_row: int, periods: int) -> int:
-    """By how much keys of steps grow."""
+    """Return by how much keys of steps grow."""
     return 2 * periods * (run.chunks[chunk_row].sent - run.chunk_turns[chunk_row].sent_before)
 
 
 @works_on_tables
 def _pass_bucket(run: Run, row: int, time: int) -> None:
-    """The bucket that an event opens is that of its chunk's actor."""
+    """Move the bucket that an event opens to its chunk's actor."""
     entry = run.buckets[row].head
     while entry != NONE:
         run.events[entry].a = comes_to(run, run.chunk_turns, run.events[entry].a)

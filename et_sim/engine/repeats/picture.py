@@ -1,9 +1,7 @@
-"""A picture of all that decides what happens next, relative to the present, and what is compared with it.
+"""A picture of the state that determines the next events, relative to the present, and its comparison.
 
-That is what is on the calendar, messages that came early, and the chunks that run. Of these, it tells by how
-much their counters are apart. What else is on the calendar is not in the picture: it ends the periods.
-
-Not here: when one is taken (`search`).
+The state consists of the calendar, early messages, and the chunks that run, with the differences of their
+counters. Other events of the calendar are not in the picture: they end the periods.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from et_sim.plan.records import NO_LIMIT
 KIND_BITS, MORE_BITS = 8, 16  # of an entry about an event
 COUNTER_BITS = 21  # three are one entry
 ENDS_WHEN_SENT = setting_of(Correction.ENDS_WHEN_SENT)
-SORTED_AT_ONCE = 4  # entries that may be looked at for each time
+SORTED_AT_ONCE = 4  # entries that may be compared for each time
 
 
 @works_on_tables
@@ -31,14 +29,16 @@ def _not_described(_run: Run, _at: int, _kind: int, _row: int) -> int:
     return NONE
 
 
-# (run, entry, kind, row): describe what an event of its own says, and what waits for it, from an entry of the
-# picture on; the entry behind it; NONE: it cannot be told, or differs from the picture.
+# (run, entry, kind, row): describe an event of the network, and the messages that wait for it, from an entry
+# of the picture on. Return the entry behind it; NONE: it cannot be described, or differs from the picture.
 describe_event = chosen_by_tables("describe_event", "network", _not_described)
 
 
 @works_on_tables
 def put(run: Run, at: int, value: int) -> int:
-    """Put a value into the picture, or compare it; the entry behind it; NONE: it differs, or does not fit."""
+    """Put a value into the picture, or compare it; return the next entry, or NONE if it differs or does not
+    fit.
+    """
     repeats = run.repeats[0]
     repeats.entries = max(at, repeats.entries)
     if at == NONE or at == len(run.picture):
@@ -51,7 +51,7 @@ def put(run: Run, at: int, value: int) -> int:
 
 @works_on_tables
 def put_turned(run: Run, pool: Any, at: int, row: int) -> int:
-    """Put a row into the picture; if it has turned, there may be another one now in the place of each."""
+    """Put a row into the picture; if it has turned, another row may be in the place of each."""
     if not run.repeats[0].compares or at == NONE or row == NONE or run.picture[at] == NONE:
         return put(run, at, row)
     return at + 1 if turn(run, pool, run.picture[at], row) else NONE
@@ -59,7 +59,7 @@ def put_turned(run: Run, pool: Any, at: int, row: int) -> int:
 
 @works_on_tables
 def put_step(run: Run, at: int, member: int, step_key: int, phase_key: int) -> int:
-    """Put a message of a step into the picture: how far it is from the step that its chunk is at."""
+    """Put a message of a step into the picture, by its distance from the step of its chunk."""
     chunk_row = chunk_in(run, member, phase_key)
     at = put_turned(run, run.chunk_turns, at, chunk_row)
     if chunk_row != NONE:
@@ -69,7 +69,7 @@ def put_step(run: Run, at: int, member: int, step_key: int, phase_key: int) -> i
 
 @works_on_tables
 def describe(run: Run, compares: bool) -> bool:
-    """Take a picture, or see whether all is as on the last one; what is soonest comes first."""
+    """Take a picture, or return whether the state equals the last one; the next events come first."""
     repeats, clock = run.repeats[0], run.clock[0]
     repeats.compares, repeats.entries, repeats.periods = compares, 0, NEVER
     repeats.turns = repeats.stays = 0
@@ -105,9 +105,7 @@ def _is_next(run: Run, at: int) -> bool:
 
 @works_on_tables
 def _describe_slot(run: Run, at: int, slot_row: int) -> int:
-    """Return the events of an instant that repeats itself; others end the periods, and only such may
-    follow.
-    """
+    """Describe the events of an instant that repeats; the first other event ends the periods."""
     repeats, slot = run.repeats[0], run.slots[slot_row]
     row = slot.head
     if row == NONE or not _repeats(run.events[row].kind):
@@ -155,7 +153,7 @@ def _describe_event(run: Run, at: int, row: int, is_beyond: bool) -> int:
 
 @works_on_tables
 def _describe_unexpected(run: Run, at: int) -> int:
-    """Return messages that came early: how many, and, in whatever order, which."""
+    """Describe messages that came early: their number, and each of them in any order."""
     count = len(run.unexpected) - run.clock[0].free_unexpecteds.rows
     at = put(run, at, count)
     if count == 0 or at == NONE:
@@ -183,7 +181,7 @@ def _describe_unexpected(run: Run, at: int) -> int:
 
 @works_on_tables
 def _describe_chunks(run: Run, at: int) -> int:
-    """Return all that run, by their queues, in which these stand in front; the picture ends behind them."""
+    """Describe all running chunks, which are in front in their queues; the picture ends behind them."""
     run.repeats[0].first_chunk = at
     for queue_row in range(len(run.queues)):
         queue = run.queues[queue_row]
@@ -198,7 +196,7 @@ def _describe_chunks(run: Run, at: int) -> int:
 
 @works_on_tables
 def _describe_chunk(run: Run, at: int, row: int) -> int:
-    """Return a chunk whose members all follow one list of steps; NONE: another one."""
+    """Describe a chunk whose members all follow one list of steps; return NONE for other chunks."""
     repeats, chunk = run.repeats[0], run.chunks[row]
     program = run.plan.programs[chunk.program]
     has_places = program.tree_first != NONE or program.custom_first != NONE or program.own_steps > 0
@@ -218,7 +216,7 @@ def _describe_chunk(run: Run, at: int, row: int) -> int:
 
 @works_on_tables
 def _put_counters(run: Run, at: int, chunk: Any) -> int:
-    """How far the counters of a chunk are apart, in one entry."""
+    """Put the differences of a chunk's counters into one entry."""
     ahead, behind, credit = chunk.transfers - chunk.sent, chunk.received - chunk.sent, chunk.credit
     if max(abs(ahead), abs(behind), abs(credit)) >= 1 << COUNTER_BITS - 1:
         return NONE
@@ -227,7 +225,7 @@ def _put_counters(run: Run, at: int, chunk: Any) -> int:
 
 @works_on_tables
 def _periods_left(run: Run, row: int) -> int:
-    """For how many periods, after that of the picture, a chunk comes to nothing new."""
+    """Return for how many periods, after that of the picture, a chunk has equal steps."""
     chunk, sent_before = run.chunks[row], run.chunk_turns[row].sent_before
     program, steps = run.plan.programs[chunk.program], chunk.sent - sent_before
     if steps <= 0:
@@ -241,5 +239,5 @@ def _periods_left(run: Run, row: int) -> int:
 
 @works_on_tables
 def _alike(alike: Any, first: int, period: int, passed: int) -> int:
-    """How many rows in a row are like the next one, of a list that is gone through again and again."""
+    """Return how many rows in a row equal the next one, of a list that is repeated."""
     return NEVER if alike[first] >= period else alike[first + passed % period]

@@ -1,20 +1,18 @@
-"""What repeats itself is not simulated again and again: collectives whose steps are all alike.
+"""Skipping of repeated periods: collectives whose steps are all alike.
 
-While chunks go round a ring, everything is after some time as it was, but later by a period, and each chunk
-further by as many steps. The rules of steps, transfers and links ask how far times and steps are apart, and
-never what they are; so what follows is the same again, until a chunk comes to steps or transfers of another
-kind, or near its end, or something else is due. All these periods are passed at once, to the nanosecond.
+While chunks go round a ring, the state after some time is the same, but later by a period, and each chunk has
+advanced by as many steps. The rules of steps, transfers and links only use differences of times and steps; so
+the same follows again, until a chunk comes to steps or transfers of another kind, or near its end, or another
+event is due. All these periods are skipped at once, to the nanosecond.
 
-Now and then, at the beginning of an instant, a picture is taken of all that decides what happens next. At
-later instants, what is there is compared with it. Nothing but transfers, steps and links happens in between:
-whatever else happens, or ends a phase, begins the search anew (`looks_anew`). So queues, nodes and what waits
-stay as they are. What else is on the calendar keeps its time, and nothing is passed beyond it.
+Now and then, at the beginning of an instant, a picture is taken of the state that determines the next events.
+At later instants, the state is compared with it. Only transfers, steps and links may happen in between: any
+other event, and any end of a phase, begins the search anew (`looks_anew`). So queues, nodes and waiting
+messages stay as they are. Other events on the calendar keep their time, and no period beyond them is skipped.
 
-The argument needs one list of steps, which all members of a phase follow, so that as much is sent to a chunk
-in a period as it receives, and its peers come as far as it does. Other programs are simulated step by step,
+The argument needs one list of steps, which all members of a phase follow, so that a chunk is sent as much in
+a period as it receives, and its peers advance as far as it does. Other programs are simulated step by step,
 and so are runs that are folded or recorded, and those with rendezvous, with a memory bus, or of 1.0.
-
-Not here: what a network model keeps of messages under way (`describe_event` and the others, in its module).
 """
 
 from __future__ import annotations
@@ -27,13 +25,13 @@ from et_sim.engine.state.run import NEVER, Run
 
 FEWEST_MESSAGES = 64  # before the first picture
 MESSAGES_PER_EVENT = 4  # on the calendar, likewise
-QUEUES_PER_MESSAGE, ENTRIES_PER_MESSAGE = 8, 8  # that may be looked at
-PERIODS = 2  # that a picture waits for, at least, if each event delivers a message
+QUEUES_PER_MESSAGE, ENTRIES_PER_MESSAGE = 8, 8  # limits of a comparison
+PERIODS = 2  # least length of a picture's life, if each event delivers a message
 
 
 @works_on_tables
 def _never(_run: Run) -> bool:
-    """Return a model of which is not known what decides what happens next."""
+    """Return False for models that do not describe their state."""
     return False
 
 
@@ -42,15 +40,15 @@ def _nothing_noted(_run: Run) -> None:
     return
 
 
-# (run): whether the calendar and `describe_event` tell what messages decide.
+# (run): return whether the calendar and `describe_event` describe the whole state of messages.
 may_repeat = chosen_by_tables("may_repeat", "network", _never)
-# (run): note what has been counted until now.
+# (run): store the present counts.
 note_counted = chosen_by_tables("note_counted", "network", _nothing_noted)
 
 
 @works_on_tables
 def looks_anew(run: Run) -> None:
-    """Something has begun or ended: what happens from now on may repeat itself, in a while."""
+    """Begin the search anew after a begin or an end of something else."""
     if observe.is_watched(run) or not run.repeats[0].is_on:
         return
     repeats = run.repeats[0]
@@ -61,7 +59,7 @@ def looks_anew(run: Run) -> None:
 
 @works_on_tables
 def look(run: Run) -> None:
-    """At the beginning of an instant: see whether all is as on the picture, or take one, if it is time to."""
+    """Compare the state with the picture at the beginning of an instant, or take one if it is time."""
     if not observe.is_watched(run) and run.clock[0].delivered >= run.repeats[0].due:
         _look(run)
 

@@ -1,12 +1,10 @@
-"""Rings turn: a period later, each chunk has the place that the one before it had.
+"""Turns of rings: a period later, each chunk has the place that the one before it had.
 
-What happens at one time stands in the order in which it was put on the calendar. When a step of a ring is
-over, everything is as before, but the chunk that comes first is that of the next rank. If all of them are
-alike, and send to each other as before and over equal links, they will have turned by one more after the next
-period. So it is noted for each chunk, and each link, which one has its place (`turn`); after many periods,
-that is the one so many places ahead (`comes_to`).
-
-Not here: what has a place (`picture`).
+Events of one time have the order in which they were put on the calendar. When a step of a ring is over,
+everything is as before, but the first chunk is that of the next rank. If all of them are alike, and send to
+each other as before and over equal links, they will have turned by one more after the next period. So each
+chunk, and each link, has a successor in its place (`turn`); after many periods, that is the one as many
+places ahead (`comes_to`).
 """
 
 from __future__ import annotations
@@ -27,14 +25,14 @@ def _differ(_run: Run, _from: int, _to: int, _other_from: int, _other_to: int, _
     return False
 
 
-# (run, rank, rank, rank, rank, bytes): whether a message between the first two goes like one between the
-# others: in as long a time, and over links that `turn` like chunks do.
+# (run, rank, rank, rank, rank, bytes): return whether a message between the first two takes as long as one
+# between the others, over links that `turn` like chunks do.
 ways_turn = chosen_by_tables("ways_turn", "network", _differ)
 
 
 @works_on_tables
 def turn(run: Run, pool: Any, before: int, now: int) -> bool:
-    """Note that a row has the place of another one; False: one of them has a third one's."""
+    """Store that a row has the place of another one; return False if one of them has a third one's."""
     repeats = run.repeats[0]
     if pool[before].turned == repeats.comparison:
         return bool(pool[before].turns_to == now)
@@ -67,9 +65,7 @@ def comes_to(run: Run, pool: Any, row: int) -> int:
 
 @works_on_tables
 def turn_chunks(run: Run) -> bool:
-    """Return chunks without events turn as those that send to them do; nothing else may differ among what
-    turns.
-    """
+    """Turn chunks without events as their senders do; return whether all that turns is alike."""
     repeats = run.repeats[0]
     at = repeats.first_chunk
     while run.picture[at] != NONE:
@@ -100,7 +96,7 @@ def turn_chunks(run: Run) -> bool:
 
 @works_on_tables
 def _has_no_part(run: Run, row: int) -> bool:
-    """Return whether a chunk only waits: it is sent nothing, and sends nothing."""
+    """Return whether a chunk only waits: it neither receives nor sends."""
     turns, comparison = run.chunk_turns[row], run.repeats[0].comparison
     has_place = turns.turned == comparison or turns.taken == comparison
     return bool(not has_place and run.chunks[row].sent == turns.sent_before)
@@ -108,7 +104,7 @@ def _has_no_part(run: Run, row: int) -> bool:
 
 @works_on_tables
 def _turns_alike(run: Run, before: int, now: int) -> bool:
-    """Return whether two chunks have come as far, and will do the same with their peers."""
+    """Return whether two chunks have advanced equally, and will do the same with their peers."""
     one, other = run.chunks[before], run.chunks[now]
     repeats, actor = run.repeats[0], run.actors[one.actor]
     if actor.turned == repeats.comparison and actor.turns_to != other.actor:
@@ -131,7 +127,7 @@ def _turns_alike(run: Run, before: int, now: int) -> bool:
 
 @works_on_tables
 def _waited(run: Run, row: int) -> int:
-    """How long a chunk has waited in the period."""
+    """Return how long a chunk has waited in the period."""
     return run.chunk_times[row].waited_ns - run.chunk_times[row].waited_before
 
 
@@ -155,13 +151,13 @@ def _next_step_of(run: Run, row: int) -> int:
 
 @works_on_tables
 def _place_of_peer(run: Run, row: int) -> int:
-    """Where along its axis the chunk is that gets its next message."""
+    """Return the position along its axis of the chunk that gets the next message."""
     return peer_position(run, row, run.plan.steps[_next_step_of(run, row)].distance, 1)
 
 
 @works_on_tables
 def _peer(run: Run, row: int) -> int:
-    """That chunk, if it runs."""
+    """Return the chunk that gets the next message, if it runs."""
     return chunk_in(run, member_at(run, row, _place_of_peer(run, row)), run.chunks[row].phase_key)
 
 

@@ -1,4 +1,4 @@
-"""Why a run got stuck: who waits for whom, who should have provided it, and what came nearest."""
+"""Explanations of stalls: which ranks wait for which, and what is missing."""
 
 from et_sim.engine.stall.explain import Stall, explain_stall
 

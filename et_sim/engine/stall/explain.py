@@ -1,8 +1,7 @@
-"""Explaining a run that got stuck: who cannot finish, who waits for whom, and what would help.
+"""Explaining a run that got stuck: which ranks cannot finish, what they wait for, and what would help.
 
-`explain_stall` reads the state a run left behind, builds the wait-for graph and tells it in a report
-whose length does not depend on the number of ranks. Not here: finding such trouble before a run
-(`trace.preflight`), or deciding what the process returns.
+`explain_stall` reads the state at the end of a run, builds the wait-for graph and describes it in a report
+whose length does not depend on the number of ranks.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from et_sim.trace.workload import Job, Workload
 
 
 class _Signature(NamedTuple):
-    """What makes a collective the same for all its members."""
+    """The properties in which all members of a collective must agree."""
 
     operation: str
     size: int
@@ -76,7 +75,7 @@ def _side(graph: WaitGraph, node: NodeAt) -> _Side:
 
 
 def _sentence(graph: WaitGraph, first: _Side, second: _Side, ones: set[NodeAt], others: set[NodeAt]) -> str:
-    here, there = _who(graph, ones), _who(graph, others)
+    here, there = _ranks_text(graph, ones), _ranks_text(graph, others)
     a, b = first.signature, second.signature
     where = f"in group {first.group}" if first.group else "over all ranks"
     if a[:2] != b[:2]:
@@ -94,7 +93,7 @@ def _sentence(graph: WaitGraph, first: _Side, second: _Side, ones: set[NodeAt], 
     return f"{subject} names other dimensions or priorities on {here} than on {there}"
 
 
-def _who(graph: WaitGraph, nodes: set[NodeAt]) -> str:
+def _ranks_text(graph: WaitGraph, nodes: set[NodeAt]) -> str:
     return ranks_text(graph.still.ranks_of({node.actor for node in nodes}))
 
 
@@ -108,7 +107,7 @@ def _node(graph: WaitGraph, nodes: set[NodeAt]) -> str:
 
 
 def _next_differs(graph: WaitGraph, pending: NodeAt, collective: int) -> Iterator[str]:
-    """A member has yet to issue a collective in this group, but another one than it is waited for with."""
+    """Yield a sentence if a member will next issue another collective in this group than the others run."""
     if graph.collectives.collective(pending) == collective:
         return
     trace = graph.still.trace(pending.actor)
@@ -120,9 +119,9 @@ def _next_differs(graph: WaitGraph, pending: NodeAt, collective: int) -> Iterato
 
 
 def explain_stall(outcome: Outcome, workload: Workload, cures: Sequence[str] = ()) -> Stall:
-    """Say why a run is not complete. Never raises: a failure to explain becomes part of the report.
+    """Return why a run is not complete. An error in the explanation becomes part of the report.
 
-    `cures` are remedies that are known to work.
+    `cures` are remedies that are certain to work.
     """
     rank_finish = outcome.finish_ns[outcome.plan.actor_of_rank]
     unfinished = tuple(np.flatnonzero(rank_finish < 0).tolist())
@@ -174,17 +173,17 @@ def _is_queued(graph: WaitGraph, vertex: Vertex) -> bool:
 
 
 def _reason(waits: tuple[Wait, ...], knot: tuple[KnotHop, ...], jobs: tuple[Job, ...]) -> str:
-    """`: rank 3 waits for …`; with several jobs, also the job and its rank."""
-    wait = _telling_wait(waits, knot)
+    """Return the reason as `: rank 3 waits for …`; with several jobs, it has the job and its rank, too."""
+    wait = _main_wait(waits, knot)
     if wait is None:
         return ""
     node = f' ({wait.operation} "{wait.node_name}", node {wait.node_id})' if wait.operation else ""
     name_in_job = next((f" ({name})" for name in (job.named(wait.rank) for job in jobs) if name), "")
-    return f": rank {wait.rank}{name_in_job} waits for {wait.what}{node}"
+    return f": rank {wait.rank}{name_in_job} waits for {wait.text}{node}"
 
 
-def _telling_wait(waits: tuple[Wait, ...], knot: tuple[KnotHop, ...]) -> Wait | None:
-    """A wait at the heart of the matter: one that nothing can end, else one in the knot."""
+def _main_wait(waits: tuple[Wait, ...], knot: tuple[KnotHop, ...]) -> Wait | None:
+    """Return the most informative wait: one in the knot, else one that nothing can end."""
     final = (
         "send-missing",
         "receive-missing",

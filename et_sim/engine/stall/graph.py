@@ -1,8 +1,8 @@
-"""Who waits for whom: the wait-for graph of a run that got stuck, and its knot.
+"""The wait-for graph of a run that got stuck, and its knot.
 
-Every edge is something that must happen first, so any cycle is a deadlock; a terminal strongly connected
-component with a cycle is the knot that holds all the others. Where a chain ends without a cycle, nobody
-can ever provide what is missing. Not here: words (`waits`), reading the state (`state`).
+Every edge leads to something that must happen first, so any cycle is a deadlock; a terminal strongly
+connected component with a cycle is the knot that holds all the others. Where a chain ends without a cycle, no
+rank can ever provide what is missing.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from et_sim.engine.stall.state import Chunk, NodeAt, SharedPhase, StalledState, 
 from et_sim.plan.records import Action
 from et_sim.trace.preflight.cycles import shortest_cycle
 
-# A shortest cycle is sought through this many vertices of the knot.
+# A shortest cycle is searched from this many vertices of the knot.
 STARTS_TRIED = 16
 
 
 class WaitGraph:
-    """The graph over nodes, chunks and phases, explored from everything that waits."""
+    """The graph over nodes, chunks and phases, explored from all waiting nodes."""
 
     def __init__(self, still: StalledState) -> None:
         self.still = still
@@ -95,9 +95,7 @@ class WaitGraph:
         return [shared] if self.laggards[shared] else [shared, *self._partners(shared, chunk)]
 
     def _partners(self, shared: SharedPhase, chunk: Chunk) -> list[Vertex]:
-        """Return the chunks that a chunk of a custom collective needs: for what it holds, and what it waits
-        for.
-        """
+        """Return the chunks that a chunk of a custom collective needs for its held and awaited messages."""
         held, awaited = self.messages.held_within(chunk.row), self.messages.awaited_within(chunk.row)
         ranks = [self.messages.ends(channel)[1] for channel in held]
         ranks += [self.messages.ends(channel)[0] for channel in awaited]
@@ -106,7 +104,7 @@ class WaitGraph:
         return [partner for partner in chunks if partner is not None]
 
     def actor(self, vertex: Vertex) -> int:
-        """The actor a node or chunk belongs to; a phase belongs to many."""
+        """Return the actor of a node or chunk; a phase belongs to many."""
         if isinstance(vertex, NodeAt):
             return vertex.actor
         return self.collectives.node_of(vertex).actor if isinstance(vertex, Chunk) else -1
@@ -133,7 +131,7 @@ class WaitGraph:
         return self.actor(vertex), isinstance(vertex, Chunk), number, vertex
 
     def _rotated(self, cycle: list[Vertex]) -> list[Vertex]:
-        """Return the cycle from where the lowest actor comes in."""
+        """Return the cycle from the first vertex of the lowest actor on."""
         actors = [self.actor(vertex) for vertex in cycle]
         lowest = min(actor for actor in actors if actor >= 0)
         starts = [k for k, actor in enumerate(actors) if actor == lowest and actors[k - 1] != lowest]

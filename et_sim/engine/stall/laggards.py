@@ -1,10 +1,8 @@
-"""Collectives under way: which members keep a phase from going on, and why.
+"""Collectives under way: which members block a phase, and why.
 
-A phase goes on when all its members have started it. A member that has not is a laggard: it stands in
-another phase or behind a full queue, has yet to issue the collective, never will, or runs another
-collective under the number by which the others look for this one.
-
-Not here: messages outside collectives (`messages`), and the words for people (`state`).
+A phase goes on when all its members have started it. A member that has not is a laggard: it is in another
+phase or behind a full queue, has yet to issue the collective, never will, or runs another collective under
+the number of this one.
 """
 
 from __future__ import annotations
@@ -23,11 +21,11 @@ from et_sim.plan.records import IN_GROUP, IN_SYSTEM, Action
 
 
 class Lag(StrEnum):
-    """Why a member has not joined a phase."""
+    """The reason for which a member has not joined a phase."""
 
-    ELSEWHERE = "elsewhere"  # it will issue the collective once something else is done
+    ELSEWHERE = "elsewhere"  # it will issue the collective after something else
     BEHIND = "behind"  # its chunk is in an earlier phase
-    QUEUED = "queued"  # its chunk waits for room in its queue
+    QUEUED = "queued"  # its chunk waits for a place in its queue
     ABSENT = "absent"  # it has no such collective
     MISMATCH = "mismatch"  # it runs another collective in its place
     RENUMBERED = "renumbered"  # it runs this collective under another number
@@ -35,17 +33,17 @@ class Lag(StrEnum):
 
 
 class Laggard(Struct, frozen=True):
-    """A member that holds a phase up."""
+    """A member that blocks a phase."""
 
     actor: int
     lag: Lag
-    vertex: Vertex | None  # what that member has to get done first; None: nothing will help
-    node: NodeAt | None = None  # MISMATCH, RENUMBERED: what it runs instead
+    vertex: Vertex | None  # what that member has to finish first; None: nothing will help
+    node: NodeAt | None = None  # MISMATCH, RENUMBERED: its collective instead
     peer: NodeAt | None = None  # the same: the node of the waiting member that differs from it
 
 
 class Collectives:
-    """Everything known about collectives that were issued."""
+    """All collectives that were issued."""
 
     def __init__(self, still: StalledState) -> None:
         self._still = still
@@ -63,7 +61,7 @@ class Collectives:
         self._unissued: dict[tuple[int, int], tuple[NodeAt, ...]] = {}
 
     def _read_history(self) -> None:
-        """Every collective ever issued, by member and in order."""
+        """Read every collective ever issued, by member and in order."""
         still = self._still
         places = np.flatnonzero(still.outcome.nodes["sequence"] != NONE)
         actors = np.searchsorted(still.node_first, places, side="right") - 1
@@ -79,7 +77,7 @@ class Collectives:
         self._history_first = np.searchsorted(members[order], np.arange(len(still.plan.members) + 1))
 
     def chunks(self, node: NodeAt) -> list[int]:
-        """The chunks a collective waits with: the started ones, or the first if none is."""
+        """Return the started chunks of a collective, or its first waiting chunk if none has started."""
         running = self._running_of.get(node)
         if running is None:
             return []
@@ -89,27 +87,27 @@ class Collectives:
         return started or waiting[:1]
 
     def node_of(self, chunk: Chunk) -> NodeAt:
-        """The collective a chunk belongs to."""
+        """Return the collective of a chunk."""
         running = self._chunk_states["running"][chunk.row]
         return NodeAt(int(self._running["actor"][running]), int(self._running["node"][running]))
 
     def number_of(self, chunk: Chunk) -> int:
-        """Which chunk of its collective it is, from zero."""
+        """Return the index of a chunk in its collective."""
         return chunk.row - int(self._running["chunks_first"][self._chunk_states["running"][chunk.row]])
 
     def operation(self, chunk: Chunk) -> int:
-        """What the chunk's phase does (a `CollectiveKind`)."""
+        """Return the operation of the chunk's phase (a `CollectiveKind`)."""
         return int(self._still.plan.phases["operation"][self._phase(chunk)])
 
     def _phase(self, chunk: Chunk) -> int:
         return int(self._chunk_states["phase_first"][chunk.row]) + int(self._chunk_states["phase"][chunk.row])
 
     def is_started(self, chunk: Chunk) -> bool:
-        """Return whether its queue lets the chunk run its phase."""
+        """Return whether the chunk runs its phase."""
         return bool(self._chunk_states["started"][chunk.row])
 
     def dimension(self, chunk: Chunk) -> int:
-        """Return the dimension in whose queues the chunk stands."""
+        """Return the dimension of the chunk's queue."""
         return int(self._still.plan.phases["dimension"][self._phase(chunk)])
 
     def occupants(self, chunk: Chunk) -> list[Chunk]:
@@ -151,7 +149,7 @@ class Collectives:
         return bool(program["goes_up"] != program["goes_down"])
 
     def _needed(self, shared: SharedPhase, waiter: Chunk) -> list[tuple[int, int]]:
-        """Return the members without which a waiting one cannot go on: in a tree, those below or above it."""
+        """Return the members that a waiting one needs: in a tree, those below or above it."""
         members = self.members(shared)
         if shared.place == NONE:
             return members
@@ -167,7 +165,7 @@ class Collectives:
         return [members[place] for place in sorted(needed)]
 
     def members(self, shared: SharedPhase) -> list[tuple[int, int]]:
-        """(actor, row) of every member along the phase's axis."""
+        """Return actor and row of every member along the phase's axis."""
         plan = self._still.plan
         axis = plan.axes[shared.axis]
         places = np.arange(int(axis["members"])) * int(axis["stride"]) + shared.base
@@ -182,9 +180,7 @@ class Collectives:
         return list(zip(actors.tolist(), members.tolist(), strict=True))
 
     def chunk_of(self, shared: SharedPhase, actor: int) -> Chunk | None:
-        """Return the chunk with which a member that does not lag takes part in a phase; None: it is
-        through.
-        """
+        """Return the chunk of a member that does not lag in a phase; None if it has completed the phase."""
         member = next(member for owner, member in self.members(shared) if owner == actor)
         at = int(self._history_first[member]) + self._ordinal(member, shared.first_sequence)
         running = self._running_of.get(NodeAt(actor, int(self._history_row[at])))
@@ -193,7 +189,7 @@ class Collectives:
         return Chunk(int(self._running["chunks_first"][running]) + shared.sequence - shared.first_sequence)
 
     def laggards(self, shared: SharedPhase, waiter: Chunk) -> list[Laggard]:
-        """Return the members that hold the phase up, seen from a member that waits in it."""
+        """Return the members that block the phase, compared with a member that waits in it."""
         member = int(self._chunk_states["member"][waiter.row])
         ordinal = self._ordinal(member, shared.first_sequence)
         laggards = []
@@ -232,9 +228,7 @@ class Collectives:
         return Laggard(actor, Lag.ELSEWHERE, (same or list(pending))[0])
 
     def _judge_by_program(self, shared: SharedPhase, actor: int, member: int, waiter: int) -> Laggard | None:
-        """Return the same where equal numbers mean the same place in the program, in whatever order of
-        issue.
-        """
+        """Return the laggard where numbers follow from places in the program, in any order of issue."""
         at = int(self._history_first[member]) + self._ordinal(member, shared.first_sequence)
         if at < self._history_first[member + 1] and self._history_sequence[at] == shared.first_sequence:
             return self._late_chunk(shared, NodeAt(actor, int(self._history_row[at])))
@@ -258,7 +252,7 @@ class Collectives:
         return int(collective.first_sequence + row.occurrence * collective.chunks)
 
     def _late_chunk(self, shared: SharedPhase, node: NodeAt) -> Laggard | None:
-        """What keeps a member that runs this very collective from its part in the phase."""
+        """Return why a member that runs the same collective lags; None if it does not."""
         running = self._running_of.get(node)
         if running is None:
             return None  # it is through
@@ -275,8 +269,8 @@ class Collectives:
         )
 
     def _turned(self, shared: SharedPhase, waiter: Chunk) -> list[Laggard]:
-        """Return members of a ring that go the other way than the waiting one; a direct exchange does not
-        mind.
+        """Return members of a ring that go the other way than the waiting one; direct exchanges work either
+        way.
         """
         program = self._still.plan.programs[self._chunk_states["program"][waiter.row]]
         if not program["turns"] or program["step_period"] == program["members"] - 1:
@@ -303,7 +297,7 @@ class Collectives:
         return int(np.searchsorted(self._history_sequence[first:last], sequence))
 
     def _first_difference(self, member: int, other: int, ordinal: int) -> tuple[int, int] | None:
-        """Where the histories of two members part, up to an ordinal; None: one is the start of the other."""
+        """Return where the histories of two members first differ, up to an ordinal; None if they do not."""
         a, b = int(self._history_first[member]), int(self._history_first[other])
         common = min(ordinal + 1, int(self._history_first[member + 1]) - a)
         same: Any = self._history_sequence[a : a + common] == self._history_sequence[b : b + common]
@@ -312,7 +306,7 @@ class Collectives:
         return (a + int(differing[0]), b + int(differing[0])) if len(differing) else None
 
     def _pending(self, actor: int, member: int) -> tuple[NodeAt, ...]:
-        """Collectives an unfinished actor has yet to issue as a member of a group, in ascending order."""
+        """Return the collectives an unfinished actor has yet to issue in a group, in ascending order."""
         if self._still.is_finished(actor):
             return ()
         if (actor, member) not in self._unissued:
@@ -339,7 +333,7 @@ class Collectives:
         return int(self._still.outcome.nodes["sequence"][self._still.place(node)])
 
     def collective(self, node: NodeAt) -> int:
-        """The row of the collective a node runs."""
+        """Return the row of the collective of a node."""
         return self._detail(node)
 
     def group_name(self, node: NodeAt) -> str:

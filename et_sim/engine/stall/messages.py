@@ -1,10 +1,9 @@
-"""Receives without their message, and sends without their receive: who should have provided it.
+"""Receives without their message, and sends without their receive: which ranks should have provided it.
 
 With rendezvous, a send is held until its target posts a receive from the same rank with the same tag.
 
-A channel with more sends than receives is where a mismatched message ended up; the nearest one shares
-both ends and the tag, then both ends, then the sender or the receiver. Not here: messages inside
-collectives (`laggards`).
+A channel with more sends than receives is where a mismatched message ended up; the nearest one shares both
+ends and the tag, then both ends, then the sender or the receiver.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class OpenMessages:
         self._index_surplus()
 
     def _kept_by_network(self, receives: list[NodeAt], sends: list[NodeAt]) -> set[NodeAt]:
-        """Sends and receives whose message, or the request for it, is never delivered."""
+        """Return sends and receives whose message, or its request, is never delivered."""
         lost = self._still.undelivered
         left = Counter(lost.channels)
         kept = set()
@@ -69,7 +68,7 @@ class OpenMessages:
         return int(self._still.start[self._still.place(node)]), node.row
 
     def _pair_up(self) -> None:
-        """The k-th waiting receive of a channel gets its k-th send that was never issued."""
+        """Pair the k-th waiting receive of a channel with its k-th send that was never issued."""
         by_channel: dict[int, list[NodeAt]] = defaultdict(list)
         for node in self.waiting:
             by_channel[self.channel(node)].append(node)
@@ -79,7 +78,7 @@ class OpenMessages:
             self._send_of.update(zip(receives, pending, strict=False))
 
     def _pair_held(self) -> None:
-        """The k-th held send between two ranks with a tag gets the k-th receive that was never posted."""
+        """Pair the k-th held send of two ranks with a tag with the k-th receive that was never posted."""
         handshake = self._still.plan.channels["handshake"]
         by_handshake: dict[int, list[NodeAt]] = defaultdict(list)
         for node in self.held:
@@ -102,7 +101,7 @@ class OpenMessages:
         return [NodeAt(int(self._owner[at]), int(self._row[at])) for at in rows]
 
     def _index_surplus(self) -> None:
-        """Channels on which more is sent than received, by what a near miss would share."""
+        """Index the channels with more sends than receives by the properties that a near miss may share."""
         self._near: dict[tuple[Any, ...], list[int]] = defaultdict(list)
         for channel in np.flatnonzero(self._surplus > 0).tolist():
             source, target, tag, size = self.ends(channel)
@@ -111,22 +110,22 @@ class OpenMessages:
             self._near["wanted", target, tag, size].append(channel)
 
     def channel(self, node: NodeAt) -> int:
-        """The channel of a send or receive."""
+        """Return the channel of a send or receive."""
         actor = self._still.plan.actors[node.actor]
         detail = self._still.plan.nodes["detail"][self._still.plan_row(node)]
         return int(self._still.plan.actor_channels[actor["channel_first"] + detail])
 
     def ends(self, channel: int) -> Ends:
-        """(source rank, target rank, tag, bytes)."""
+        """Return source rank, target rank, tag and bytes of a channel."""
         row = self._still.plan.channels[channel]
         return int(row["source"]), int(row["target"]), int(row["tag"]), int(row["bytes"])
 
     def send_for(self, receive: NodeAt) -> NodeAt | None:
-        """The unfinished send that belongs to a waiting receive; None: there is none left."""
+        """Return the unfinished send of a waiting receive; None if there is none left."""
         return self._send_of.get(receive)
 
     def receive_for(self, send: NodeAt) -> NodeAt | None:
-        """Return the receive that would release a held send; None: there is none left."""
+        """Return the receive that would release a held send; None if there is none left."""
         return self._receive_of.get(send)
 
     def held_within(self, chunk_row: int) -> list[int]:
@@ -138,7 +137,7 @@ class OpenMessages:
         return self._awaited_within.get(chunk_row, [])
 
     def nearest(self, receive: NodeAt) -> str:
-        """Return the sentence about the message that was sent instead; empty if nothing comes near."""
+        """Return a sentence about the message that was sent instead; empty if none is near."""
         source, target, tag, size = self.ends(self.channel(receive))
         between = self._near.get(("ends", source, target), [])
         if between:
@@ -175,7 +174,7 @@ class OpenMessages:
 
 
 def _distance(ends: Ends, tag: int, size: int) -> tuple[bool, bool, int, int]:
-    """Same tag first, then same size, then the smallest difference."""
+    """Return a sort key: same tag first, then same size, then the smallest difference."""
     return ends[2] != tag, ends[3] != size, abs(ends[3] - size), ends[2]
 
 
@@ -189,9 +188,7 @@ def _under_way(still: StalledState, action: Action) -> list[NodeAt]:
 
 
 def _within_collectives(still: StalledState, fifos: Any, kind: int, whose: str) -> dict[int, list[int]]:
-    """Return channels of what waits in fifos for custom collectives, by the chunk that an event of a kind
-    names.
-    """
+    """Return channels of events that wait for custom collectives, by the chunk in field `whose`."""
     events_of: dict[int, list[int]] = defaultdict(list)
     for row, event in _waiting_events(still, fifos):
         if event["kind"] == kind:
@@ -200,7 +197,7 @@ def _within_collectives(still: StalledState, fifos: Any, kind: int, whose: str) 
 
 
 def _waiting_events(still: StalledState, fifos: Any) -> Iterator[tuple[int, Any]]:
-    """(row of the fifo, event) of all that waits in fifos."""
+    """Yield the row of the fifo and the event, for all events that wait in fifos."""
     for row in np.flatnonzero(fifos["head"] != NONE).tolist():
         at = int(fifos["head"][row])
         while at != NONE:
@@ -209,7 +206,7 @@ def _waiting_events(still: StalledState, fifos: Any) -> Iterator[tuple[int, Any]
 
 
 def _endpoints(still: StalledState) -> tuple[Any, Any, Any, Any]:
-    """(actor, row, whether it sends, channel) of every endpoint of the workload."""
+    """Return actor, row, whether it sends, and channel of every endpoint of the workload."""
     plan = still.plan
     rows, sends = [], []
     for template in range(len(plan.templates)):

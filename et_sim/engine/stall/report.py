@@ -1,7 +1,4 @@
-"""The stall report: like statements grouped, every list cut short, at most some forty lines in all.
-
-Not here: what is true (`graph`) and single statements (`waits`).
-"""
+"""The stall report: equal statements grouped, every list cut short, at most some forty lines in all."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from msgspec import Struct
 from et_sim.basics.errors import StallError
 from et_sim.basics.units import format_ns, format_ranks
 from et_sim.engine.stall.state import ranks_text, short
-from et_sim.engine.stall.waits import WHO, DeadEnd, KnotHop, Wait
+from et_sim.engine.stall.waits import RANKS, DeadEnd, KnotHop, Wait
 from et_sim.trace.workload import Job
 
 MOST_WAITS = 10
@@ -30,7 +27,7 @@ TWO_SIDED = ("member-mismatch", "member-renumbered", "member-turned")
 
 
 class WaitGroup(NamedTuple):
-    """Like waits of several ranks."""
+    """Equal waits of several ranks."""
 
     ranks: tuple[int, ...]
     kind: str
@@ -42,48 +39,48 @@ class WaitGroup(NamedTuple):
     since_ns: int
 
     @property
-    def what(self) -> str:
-        """What they wait for, in words."""
+    def text(self) -> str:
+        """Return what the ranks wait for, in words."""
         each_other = len(self.ranks) > 1 and self.ranks == self.provider
-        return self.sentence.replace(WHO, "each other" if each_other else ranks_text(self.provider))
+        return self.sentence.replace(RANKS, "each other" if each_other else ranks_text(self.provider))
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the group as plain values."""
         return {
             "ranks": format_ranks(self.ranks),
             "kind": self.kind,
             "operation": self.operation,
             "node_name": self.node_name,
             "node_ids": list(self.node_ids),
-            "waits_for": self.what,
+            "waits_for": self.text,
             "provider": format_ranks(self.provider),
             "since_ns": self.since_ns,
         }
 
 
 class Stall(Struct, frozen=True, kw_only=True):
-    """Why a run could not complete."""
+    """The reasons for which a run could not complete."""
 
     ranks: int
-    alike: str  # what to know about ranks that were simulated together, if any were
+    alike: str  # note on ranks that were simulated together, if any were
     end_ns: int
     unfinished: tuple[int, ...]
     cause: str  # the stall in one sentence
     remedies: tuple[str, ...]
-    jobs: tuple[str, ...] = ()  # of several workloads side by side, which ranks of which cannot finish
+    jobs: tuple[str, ...] = ()  # of several workloads side by side, the ranks of each that cannot finish
     waits: tuple[Wait, ...] = ()
-    knot: tuple[KnotHop, ...] = ()  # the wait-for cycle, rank by rank; empty: nobody waits in a circle
-    knots: int = 0  # how many such cycles there are
-    dead_ends: tuple[str, ...] = ()  # what nobody will ever provide
+    knot: tuple[KnotHop, ...] = ()  # the wait-for cycle, rank by rank; empty: there is none
+    knots: int = 0  # number of such cycles
+    dead_ends: tuple[str, ...] = ()  # things that no rank will ever provide
     nearest: tuple[str, ...] = ()  # near misses
-    failure: str = ""  # why there is no more than that to say
+    failure: str = ""  # why the explanation ends here
 
     def as_error(self) -> StallError:
         """Return the stall as the exception that ends a run."""
         return StallError(self.cause, report=self.text, remedy=self.remedies[0] if self.remedies else "")
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the stall as plain values: like waits are one entry, ranks are texts such as 0-3,6."""
+        """Return the stall as plain values: equal waits are one entry, ranks are texts such as 0-3,6."""
         return {
             "ranks": self.ranks,
             "alike": self.alike,
@@ -108,9 +105,9 @@ class Stall(Struct, frozen=True, kw_only=True):
             ("Unfinished jobs:", _cut(self.jobs, MOST_JOBS)),
             ("Waiting:", _cut([_wait_line(group) for group in grouped_waits(self.waits)], MOST_WAITS)),
             (f"The knot{more}:", _middle_cut(_chain_lines(self.knot), MOST_HOPS)),
-            ("What nobody will provide:", _cut(self.dead_ends, MOST_DEAD_ENDS)),
+            ("Never provided:", _cut(self.dead_ends, MOST_DEAD_ENDS)),
             ("Nearest mismatch:", _cut(self.nearest, MOST_NEAREST)),
-            ("What to do:", _cut(self.remedies, MOST_REMEDIES)),
+            ("Remedies:", _cut(self.remedies, MOST_REMEDIES)),
         )
         lines = [self.cause, f"The last thing happened at {format_ns(self.end_ns)}."]
         lines += [self.alike] if self.alike else []
@@ -120,7 +117,7 @@ class Stall(Struct, frozen=True, kw_only=True):
 
 
 def grouped_waits(waits: Iterable[Wait]) -> list[WaitGroup]:
-    """Waits that differ in nothing but their ranks, node ids and providers, as one."""
+    """Return waits with equal texts, which differ in ranks, node ids and providers, as one group."""
     groups: dict[tuple[str, str, str, str], list[Wait]] = {}
     for wait in waits:
         groups.setdefault((wait.kind, wait.operation, wait.node_name, wait.sentence), []).append(wait)
@@ -153,16 +150,16 @@ def _wait_line(group: WaitGroup) -> str:
     verb = "waits" if len(group.ranks) == 1 else "wait"
     since = f"since {format_ns(group.since_ns)}"
     if not group.operation:
-        return f"{ranks_text(group.ranks)} {verb} for {group.what}"
+        return f"{ranks_text(group.ranks)} {verb} for {group.text}"
     node = f", node {group.node_ids[0]}" if len(group.node_ids) == 1 else ""
     return (
-        f"{ranks_text(group.ranks)} {verb} for {group.what} "
+        f"{ranks_text(group.ranks)} {verb} for {group.text} "
         f'({group.operation} "{short(group.node_name)}"{node}, {since})'
     )
 
 
 def dead_end_lines(dead_ends: Iterable[DeadEnd]) -> list[str]:
-    """One line per kind of dead end."""
+    """Return one line per kind of dead end."""
     groups: dict[tuple[str, str, tuple[int, ...]], tuple[set[int], set[int]]] = {}
     for end in dead_ends:
         side = end.subject if end.kind in TWO_SIDED else ()
@@ -170,7 +167,7 @@ def dead_end_lines(dead_ends: Iterable[DeadEnd]) -> list[str]:
         subject.update(end.subject)
         needed_by.update(end.needed_by)
     return [
-        f"{ranks_text(subject)} {sentence.replace(WHO, ranks_text(needed_by))}"
+        f"{ranks_text(subject)} {sentence.replace(RANKS, ranks_text(needed_by))}"
         for (_, sentence, _), (subject, needed_by) in groups.items()
     ]
 
@@ -190,7 +187,7 @@ def _chain_lines(hops: Sequence[KnotHop]) -> list[str]:
 def remedies(
     kinds: set[str], nearest: Sequence[str], knot: Sequence[KnotHop], *, queue_in_knot: bool, misplaced: bool
 ) -> Iterable[str]:
-    """What the user can do, most specific first."""
+    """Yield the remedies, most specific first."""
     if queue_in_knot:
         yield (
             "set num-queues-per-dim to 2 or more, or active-chunks-per-dimension to at least "
@@ -227,20 +224,18 @@ def remedies(
 
 
 def actors_note(actors: int, ranks: int) -> str:
-    """What to know about the ranks of a report if not every rank was simulated by itself."""
+    """Return a note on the ranks of a report if not every rank was simulated by itself."""
     if actors == ranks:
         return ""
     actors_counted = "1 actor" if actors == 1 else f"{actors:,} actors"
     return (
         f"The {ranks:,} ranks were simulated as {actors_counted}: each rank named here is the lowest of its "
-        "actor, and stands for all of its ranks."
+        "actor, and represents all of its ranks."
     )
 
 
 def job_lines(jobs: Iterable[Job], unfinished: Sequence[int]) -> list[str]:
-    """Return the ranks of each job that cannot finish, in the numbers of the job and in those of the whole
-    run.
-    """
+    """Return the unfinished ranks of each job, as numbers in the job and in the whole run."""
     lines, stuck = [], np.asarray(unfinished, np.int64)
     for job in jobs:
         ranks = np.flatnonzero(np.isin(job.npus, stuck)).tolist()

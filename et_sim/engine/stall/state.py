@@ -1,12 +1,12 @@
-"""What a run that got stuck left behind, as questions the stall report asks.
+"""The state of a run that got stuck, with the queries of the stall report.
 
-Vertices of the wait-for graph are defined here: a node of an actor, a chunk of a collective, a
-phase of a chunk that the ranks along an axis share. Everything is read from the finished run; nothing
-here changes it or says who waits for whom (`messages`, `collectives`, `graph`).
+Vertices of the wait-for graph are defined here: a node of an actor, a chunk of a collective, a phase of a
+chunk that the ranks along an axis share. Everything is read from the finished run; nothing here changes it or
+derives waits (`messages`, `collectives`, `graph`).
 
-Dependency cycles inside one trace are nodes that can never become ready: a property of a template, whatever
-the ranks that run it have done. Undelivered are messages that a network with packets never delivers: packets
-were lost, or ports pause in a circle.
+Dependency cycles inside one trace are nodes that can never become ready: a property of a template, the same
+for all ranks that run it. Undelivered are messages that a network with packets never delivers: packets were
+lost, or ports pause in a circle.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import plural, rank_ranges
 from et_sim.engine.containers import free_rows
 from et_sim.engine.outcome import Outcome, Ports
-from et_sim.engine.state.kinds import ASKED_MESSAGE, MESSAGE
+from et_sim.engine.state.kinds import MESSAGE, REQUESTED_MESSAGE
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.network_seam import LOWEST_31_BITS
 from et_sim.plan.records import Action, Plan
@@ -34,24 +34,24 @@ from et_sim.trace.workload import Workload
 
 @quick_dataclass(frozen=True)
 class Undelivered:
-    """Messages that are still in the network though nothing happens any more."""
+    """Messages that are still in the network after the last event."""
 
     cause: str = ""  # in one sentence; empty: there are none
     remedy: str = ""
-    fate: str = ""  # of such a message, in words
+    fate: str = ""  # description of such a message
     sends: frozenset[tuple[int, int]] = frozenset()  # of the trace: actor and row
-    channels: Counter[int] = field(default_factory=Counter)  # how many messages, or requests for one
+    channels: Counter[int] = field(default_factory=Counter)  # number of messages, or requests, per channel
     requests: frozenset[int] = frozenset()  # channels
 
 
 def undelivered(outcome: Outcome) -> Undelivered:
-    """What is left of a run; nothing if the network has no packets."""
+    """Return the undelivered messages of a run; none if the network has no packets."""
     ports = outcome.ports
     rows = [] if ports is None else _messages_left(outcome.run)
     if ports is None or not rows:
         return Undelivered()
     held = outcome.run.messages[rows]
-    sent, asked = held["kind"] == MESSAGE, held["kind"] == ASKED_MESSAGE
+    sent, asked = held["kind"] == MESSAGE, held["kind"] == REQUESTED_MESSAGE
     cause, remedy, fate = _why(ports, len(rows))
     return Undelivered(
         cause,
@@ -71,7 +71,7 @@ def _messages_left(run: Run) -> list[int]:
 
 
 def _why(ports: Ports, messages: int) -> tuple[str, str, str]:
-    """(the cause, its remedy, what became of the messages)."""
+    """Return the cause, its remedy, and the fate of the messages."""
     stay = f"{plural(messages, 'message')} never {'arrives' if messages == 1 else 'arrive'}"
     lost, pauses = ports.totals["lost"], ports.totals["pauses"]
     if lost:
@@ -79,13 +79,13 @@ def _why(ports: Ports, messages: int) -> tuple[str, str, str]:
         were = f"{plural(lost, 'packet')} {'was' if lost == 1 else 'were'} lost, most at {most}"
         other = "a larger buffer" if pauses else "pauses: true"
         return (
-            f"{stay}: {were}, and nobody sends again what is missing",
+            f"{stay}: {were}, and lost packets are not sent again",
             f"give protocol a retransmission-timeout, or {other}",
             "of which packets were lost",
         )
     circle = f": {', '.join(ports.circle)}, and so on" if ports.circle else ""
     return (
-        f"{stay}: ports that were told to pause wait for each other{circle}",
+        f"{stay}: paused ports wait for each other{circle}",
         "give protocol a larger buffer, or pauses: false and a retransmission-timeout",
         "whose packets wait at ports that pause",
     )
@@ -96,7 +96,7 @@ MOST_RANGES = 6
 
 
 def ranks_text(ranks: Iterable[int]) -> str:
-    """`rank 3`, `ranks 0-3,6`; many scattered ranks are cut short and counted."""
+    """Return `rank 3` or `ranks 0-3,6`; many scattered ranks are cut short and counted."""
     known = list(ranks)
     if len(known) == 1:
         return f"rank {known[0]}"
@@ -107,17 +107,17 @@ def ranks_text(ranks: Iterable[int]) -> str:
 
 
 def short(name: str) -> str:
-    """Return a name that does not burst the line."""
+    """Return a name cut to a line."""
     return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
 
 
 def node_text(trace: Trace, row: int) -> str:
-    """`all_reduce "grad" (node 5)`: what the node is, how it is called, which one it is."""
+    """Return the operation, name and id of a node, as in `all_reduce "grad" (node 5)`."""
     return f'{operation(trace, row)} "{short(trace.node_name(row))}" (node {int(trace.node_id[row])})'
 
 
 def operation(trace: Trace, row: int) -> str:
-    """What a node does, in one word."""
+    """Return the operation of a node in one word."""
     kind = int(trace.kind[row])
     if kind == NodeKind.COLL:
         return collective_name(int(trace.comm_type[row]))
@@ -153,7 +153,7 @@ def find_cycles(plan: Plan, template: int) -> Cycles:
 
 
 def _edges(plan: Plan, template: int) -> tuple[Any, Any]:
-    """(parents, children) of all dependencies."""
+    """Return parents and children of all dependencies."""
     first, count = int(plan.templates["node_first"][template]), int(plan.templates["nodes"][template])
     parent = np.repeat(np.arange(count, dtype=np.int32), plan.nodes["children"][first : first + count])
     if not len(parent):
@@ -176,17 +176,17 @@ class Chunk(Struct, frozen=True):
 
 
 class SharedPhase(Struct, frozen=True):
-    """One phase of one chunk, as the ranks along one axis must go through it together."""
+    """A phase of one chunk, which the ranks along one axis must go through together."""
 
     axis: int
     base: int  # the rank at position zero; of a side of a group, the place of its member there
     group: int
     sequence: int
     phase: int
-    direction: int  # in which the waiting members go round
+    direction: int  # of the waiting members around the ring
     first_sequence: int  # of the collective, as the waiting members number it
     collective: int  # as the waiting members run it
-    place: int = NONE  # in a tree that goes one way only: of the one member that waits
+    place: int = NONE  # place of the only waiting member, in a tree that goes one way only
 
 
 Vertex = NodeAt | Chunk | SharedPhase
@@ -225,23 +225,23 @@ class StalledState:
             self.ready[actor] = np.flatnonzero(waits & ~issued & (self.ready_ns[places] != NONE)).tolist()
 
     def place(self, node: NodeAt) -> int:
-        """Where the node's state is."""
+        """Return the row of the node's state."""
         return int(self.node_first[node.actor]) + node.row
 
     def plan_row(self, node: NodeAt) -> int:
-        """Where the node's plan is."""
+        """Return the row of the node in the plan."""
         return int(self._template_first[self.template[node.actor]]) + node.row
 
     def action(self, node: NodeAt) -> Action:
-        """What issuing the node does."""
+        """Return the action of the node."""
         return Action(int(self._action[self.plan_row(node)]))
 
     def lane(self, node: NodeAt) -> int:
-        """The lane the node needs."""
+        """Return the lane of the node."""
         return int(self._lane[self.plan_row(node)])
 
     def absent_from_joint(self, node: NodeAt) -> tuple[int, ...]:
-        """Return ranks that have not made a request to a memory pool that a node makes together with them."""
+        """Return the ranks that have not joined a node's request to a memory pool."""
         plan, actor = self.plan, self.plan.actors[node.actor]
         row = plan.nodes[self.plan_row(node)]
         if not len(plan.joint_requests) or row.member == NONE:
@@ -285,15 +285,15 @@ class StalledState:
         return None
 
     def trace(self, actor: int) -> Trace:
-        """The trace an actor runs."""
+        """Return the trace of an actor."""
         return self.workload.templates[int(self.template[actor])]
 
     def cycles(self, actor: int) -> Cycles:
-        """Dependency cycles among an unfinished actor's nodes."""
+        """Return the dependency cycles among an unfinished actor's nodes."""
         return self._cycles[int(self.template[actor])]
 
     def blocker(self, node: NodeAt) -> NodeAt:
-        """The node at the far end of a chain of unfinished parents: issued, ready, or on a cycle."""
+        """Return the node at the far end of a chain of unfinished parents: issued, ready, or on a cycle."""
         cycles = self.cycles(node.actor)
         frontier = self.under_way[node.actor] + self.ready[node.actor]
         if len(frontier) == 1 and not cycles.home:
@@ -325,5 +325,5 @@ class StalledState:
         return None
 
     def ranks_of(self, actors: Any) -> tuple[int, ...]:
-        """Return the ranks that actors stand for, ascending."""
+        """Return the lowest ranks of actors, ascending."""
         return tuple(sorted(int(self.rank[actor]) for actor in actors))

@@ -1,7 +1,7 @@
 """The stall in single statements: each wait, each dead end, each near miss, each hop of the knot.
 
-A statement keeps the ranks it is about apart from its words (`{who}` stands for them), so that like
-statements of many ranks can be reported as one. Not here: grouping and the whole report (`report`).
+A statement has a placeholder `{who}` for its ranks, so that equal statements of many ranks can be reported as
+one.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from et_sim.engine.stall.state import Chunk, NodeAt, SharedPhase, Vertex, node_t
 from et_sim.plan.records import LANES, Action, Lane
 from et_sim.trace.columns import CollectiveKind
 
-WHO = "{who}"
-WHAT = "{what}"
+RANKS = "{who}"
+COLLECTIVE = "{what}"
 
 LAG_WORDS = {
-    Lag.ELSEWHERE: f"{WHO} to issue the {WHAT}",
-    Lag.BEHIND: f"{WHO} to come as far in the {WHAT}",
-    Lag.QUEUED: f"{WHO}, where a chunk of the {WHAT} waits behind another one",
-    Lag.ABSENT: f"{WHO} to issue the {WHAT}, which is not in the trace there",
-    Lag.MISMATCH: f"{WHO}, where something else runs in place of the {WHAT}",
-    Lag.RENUMBERED: f"{WHO}, where the {WHAT} runs under another number",
-    Lag.TURNED: f"{WHO}, where the ring of the {WHAT} turns the other way",
+    Lag.ELSEWHERE: f"{RANKS} to issue the {COLLECTIVE}",
+    Lag.BEHIND: f"{RANKS} to come as far in the {COLLECTIVE}",
+    Lag.QUEUED: f"{RANKS}, where a chunk of the {COLLECTIVE} waits behind another one",
+    Lag.ABSENT: f"{RANKS} to issue the {COLLECTIVE}, which is not in the trace there",
+    Lag.MISMATCH: f"{RANKS}, where something else runs in place of the {COLLECTIVE}",
+    Lag.RENUMBERED: f"{RANKS}, where the {COLLECTIVE} runs under another number",
+    Lag.TURNED: f"{RANKS}, where the ring of the {COLLECTIVE} turns the other way",
 }
 # When members lag for several reasons, a wait names those of the most final one.
 GRAVITY = (Lag.MISMATCH, Lag.RENUMBERED, Lag.ABSENT, Lag.TURNED, Lag.ELSEWHERE, Lag.QUEUED, Lag.BEHIND)
@@ -46,7 +46,7 @@ LANE_WORDS = {
 
 
 class Wait(Struct, frozen=True):
-    """One node of one rank that waits, and for what."""
+    """A waiting node of a rank."""
 
     rank: int
     node_id: int
@@ -56,16 +56,18 @@ class Wait(Struct, frozen=True):
     sentence: str  # with {who} where the providing ranks go
     provider: tuple[int, ...]
     since_ns: int
-    is_within_collective: bool = False  # for a message of a custom collective
+    is_within_collective: bool = False  # it waits for a message of a custom collective
 
     @property
-    def what(self) -> str:
-        """What it waits for, in words."""
-        return self.sentence.replace(WHO, ranks_text(self.provider))
+    def text(self) -> str:
+        """Return what the node waits for, in words."""
+        return self.sentence.replace(RANKS, ranks_text(self.provider))
 
 
 class DeadEnd(NamedTuple):
-    """Something that no rank will ever provide: the ranks that should have, a sentence, and who needs it."""
+    """Something that no rank will ever provide: the ranks that should, a sentence, and the ranks that need
+    it.
+    """
 
     subject: tuple[int, ...]
     kind: str
@@ -82,7 +84,7 @@ class KnotHop(NamedTuple):
 
 
 class WaitDescriber:
-    """Puts the vertices of a wait-for graph into words."""
+    """Descriptions of the vertices of a wait-for graph in words."""
 
     def __init__(self, graph: WaitGraph) -> None:
         self._graph, self._still = graph, graph.still
@@ -93,11 +95,11 @@ class WaitDescriber:
                 self._ranks[shared, lag] = self._still.ranks_of(a.actor for a in laggards if a.lag is lag)
 
     def node(self, node: NodeAt) -> str:
-        """`send "x" (node 3)`."""
+        """Return a node as `send "x" (node 3)`."""
         return node_text(self._still.trace(node.actor), node.row)
 
     def waits(self) -> list[Wait]:
-        """Every wait of every unfinished actor; ready nodes of one lane are reported once."""
+        """Return every wait of every unfinished actor; ready nodes of one lane are reported once."""
         waits: list[Wait] = []
         for actor in self._still.stuck:
             before = len(waits)
@@ -143,17 +145,17 @@ class WaitDescriber:
         return self._wait(node, "unknown", "something that never happened", ())
 
     def _memory_wait(self, node: NodeAt) -> Wait:
-        """Only a request of a group can wait for ever."""
+        """Return the wait of a memory request; only a request of a group can wait for ever."""
         missing = self._still.absent_from_joint(node)
         if not missing:
             return self._wait(node, "memory", "its turn at the memory server", ())
         access = operation(self._still.trace(node.actor), node.row)
-        sentence = f"{WHO} to {access} with it, as members of one group"
+        sentence = f"{RANKS} to {access} with it, as members of one group"
         return self._wait(node, "memory", sentence, missing)
 
     def _receive_wait(self, node: NodeAt) -> Wait:
         source, _, tag, size = self._messages.ends(self._messages.channel(node))
-        message = f"{exact_bytes(size)} with tag {tag} from {WHO}"
+        message = f"{exact_bytes(size)} with tag {tag} from {RANKS}"
         if node in self._messages.in_network:
             return self._wait(node, "undelivered", f"{message}, {self._still.undelivered.fate}", (source,))
         if self._messages.send_for(node) is None:
@@ -161,12 +163,12 @@ class WaitDescriber:
         return self._wait(node, "send-pending", f"{message}, which has yet to send it", (source,))
 
     def _held_wait(self, node: NodeAt) -> Wait:
-        """A send that rendezvous holds, or whose packets do not get through."""
+        """Return the wait of a send that rendezvous holds, or whose packets do not arrive."""
         _, target, tag, size = self._messages.ends(self._messages.channel(node))
         if node in self._messages.in_network:
-            message = f"{WHO} to get {exact_bytes(size)} with tag {tag}"
+            message = f"{RANKS} to get {exact_bytes(size)} with tag {tag}"
             return self._wait(node, "undelivered", f"{message}, {self._still.undelivered.fate}", (target,))
-        receive = f"{WHO} to post the receive of {exact_bytes(size)} with tag {tag} (rendezvous)"
+        receive = f"{RANKS} to post the receive of {exact_bytes(size)} with tag {tag} (rendezvous)"
         if self._messages.receive_for(node) is None:
             return self._wait(
                 node, "receive-missing", f"{receive}, which is not in the trace there", (target,)
@@ -174,18 +176,18 @@ class WaitDescriber:
         return self._wait(node, "receive-pending", receive, (target,))
 
     def _within_wait(self, node: NodeAt, chunks: list[Vertex]) -> Wait | None:
-        """Return the first message within a custom collective that rendezvous holds, or that has not come."""
+        """Return the wait for the first held or missing message within a custom collective."""
         messages, rows = self._messages, [c.row for c in chunks if isinstance(c, Chunk)]
         held = [channel for chunk_row in rows for channel in messages.held_within(chunk_row)]
         if held:
             _, target, tag, size = messages.ends(held[0])
-            receive = f"{WHO} to post the receive of {exact_bytes(size)} with tag {tag}"
+            receive = f"{RANKS} to post the receive of {exact_bytes(size)} with tag {tag}"
             sentence = f"{receive} within the {self.collective(node)} (rendezvous)"
             return self._wait(node, "receive-pending", sentence, (target,), is_within_collective=True)
         awaited = [channel for chunk_row in rows for channel in messages.awaited_within(chunk_row)]
         if awaited:
             source, _, tag, size = messages.ends(awaited[0])
-            message = f"{exact_bytes(size)} with tag {tag} from {WHO}"
+            message = f"{exact_bytes(size)} with tag {tag} from {RANKS}"
             sentence = f"{message} within the {self.collective(node)}, which has yet to send it"
             return self._wait(node, "send-pending", sentence, (source,), is_within_collective=True)
         return None
@@ -203,11 +205,11 @@ class WaitDescriber:
             fate = self._still.undelivered.fate
             never = f"messages {fate}" if fate else "messages that never came, though all members are in it"
             return self._within_wait(node, chunks) or self._wait(node, "unknown", never, ())
-        sentence = LAG_WORDS[lags[0]].replace(WHAT, self.collective(node))
+        sentence = LAG_WORDS[lags[0]].replace(COLLECTIVE, self.collective(node))
         return self._wait(node, f"member-{lags[0]}", sentence, by_lag[lags[0]])
 
     def _laggards(self, shared_phases: list[SharedPhase], lag: Lag) -> tuple[int, ...]:
-        """Return the ranks that hold any of these phases up for one reason; one tuple serves all who wait."""
+        """Return the ranks that hold any of these phases up for one reason; all waits share one tuple."""
         ranks_of_phases = {
             self._ranks[shared, lag] for shared in shared_phases if (shared, lag) in self._ranks
         }
@@ -242,7 +244,7 @@ class WaitDescriber:
         return self._wait(NodeAt(actor, cycle[0]), "cycle", sentence, (int(self._still.rank[actor]),), 0)
 
     def dead_ends(self) -> list[DeadEnd]:
-        """What no rank will ever provide."""
+        """Return everything that no rank will ever provide."""
         messages = self._messages
         ends = [self._unmet(node) for node in messages.waiting if messages.send_for(node) is None]
         ends += [self._unmet(node) for node in messages.held if messages.receive_for(node) is None]
@@ -255,7 +257,7 @@ class WaitDescriber:
     def _unmet(self, node: NodeAt) -> DeadEnd:
         """Return a receive whose message no rank sent, or a send whose receive no rank posted."""
         source, target, tag, size = self._messages.ends(self._messages.channel(node))
-        size_and_tag = f"the {exact_bytes(size)} with tag {tag} that {WHO}"
+        size_and_tag = f"the {exact_bytes(size)} with tag {tag} that {RANKS}"
         lacks_send = self._still.action(node) is Action.RECEIVE
         other, waiter = (source, target) if lacks_send else (target, source)
         finished = self._still.is_finished(int(self._still.plan.actor_of_rank[other]))
@@ -272,10 +274,10 @@ class WaitDescriber:
         finished = all(self._still.is_finished(a.actor) for a in laggards if a.lag is Lag.ABSENT)
         verb = "finished without issuing" if finished else "never issued"
         words = {
-            Lag.ABSENT: f"{verb} the {collective} that {WHO} started",
-            Lag.MISMATCH: f"ran something else in place of the {collective} that {WHO} started",
-            Lag.RENUMBERED: f"ran the {collective} under another number than {WHO}",
-            Lag.TURNED: f"turned the ring of the {collective} one way, and {WHO} the other",
+            Lag.ABSENT: f"{verb} the {collective} that {RANKS} started",
+            Lag.MISMATCH: f"ran something else in place of the {collective} that {RANKS} started",
+            Lag.RENUMBERED: f"ran the {collective} under another number than {RANKS}",
+            Lag.TURNED: f"turned the ring of the {collective} one way, and {RANKS} the other",
         }
         present = {laggard.lag for laggard in laggards}
         return [
@@ -285,7 +287,7 @@ class WaitDescriber:
         ]
 
     def collective(self, node: NodeAt) -> str:
-        """`all_reduce of 1 MiB over group 3`."""
+        """Return a collective as `all_reduce of 1 MiB over group 3`."""
         trace = self._still.trace(node.actor)
         name = self._collectives.group_name(node)
         over = f" over group {name}" if name else ""
@@ -325,7 +327,7 @@ class WaitDescriber:
         return KnotHop(here, there, reason)
 
     def _obstacle(self, wanted: Vertex, first: Vertex) -> str:
-        """Why the rank that is waited for does not get to what it should do."""
+        """Return why the awaited rank does not reach what it should do."""
         if isinstance(wanted, Chunk) and isinstance(first, Chunk):
             dimension = self._collectives.dimension(wanted)
             return (
@@ -334,7 +336,7 @@ class WaitDescriber:
         return f"{self.vertex(wanted)} is not reached"
 
     def _chunk(self, chunk: Chunk) -> str:
-        """`chunk 1 (all_gather)`: with the operation of its phase."""
+        """Return a chunk as `chunk 1 (all_gather)`, with the operation of its phase."""
         collectives = self._collectives
         operation_word = CollectiveKind(collectives.operation(chunk)).name.lower()
         return f"chunk {collectives.number_of(chunk)} ({operation_word})"

@@ -1,1 +1,1 @@
-"""What changes while simulated time passes: tables, their records, and lists threaded through them."""
+"""The state that changes while simulated time passes: tables, their records, and linked lists."""

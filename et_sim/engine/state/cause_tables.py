@@ -1,6 +1,6 @@
-"""The tables of the record of causes (`causes`): causal events, and what all that waits has to keep.
+"""The tables of the record of causes (`causes`): causal events, and the causes stored with waiting rows.
 
-They lie beside the state's tables, row by row, and are empty in a run that is not recorded.
+They have the rows of the state's tables, and are empty in a run that is not recorded.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from et_sim.compiled.tables_by_reference import Tables
 from et_sim.plan.records import UNLIMITED, Plan, record, table
 
 NONE = -1
-MOST_QUEUE_SLOTS = 64  # places of a queue that are remembered one by one
+MOST_QUEUE_SLOTS = 64  # places of a queue whose causes are stored
 MOST_RECEIVES, STEP_KEYS_OF_A_TREE = 64, 4  # of a chunk, likewise
 BUFFER = 1 << 16  # causal events, if no single event may need more
 
 
 class CauseKind(IntEnum):
-    """What a causal event stands for: first those in which time passes, then those at which things meet."""
+    """The kind of a causal event: first those in which time passes, then those at which others meet."""
 
     BEGIN = 0
     LATE_START = 1
@@ -32,7 +32,7 @@ class CauseKind(IntEnum):
     REDUCTION = 6
     BUS = 7
     SWITCH = 8  # the latency of one that reduces or copies
-    SWITCH_RATE = 9  # what it passes on at its rate
+    SWITCH_RATE = 9  # the bytes it forwards at its rate
     NODE_START = 10
     NODE_END = 11
     CHUNK_QUEUED = 12
@@ -41,9 +41,9 @@ class CauseKind(IntEnum):
     LANE = 15  # a node and its lane
     QUEUE_SLOT = 16  # a chunk and its place in a queue
     LINK = 17  # a message and its link, which was free
-    LINK_QUEUE = 18  # and which was not
+    LINK_QUEUE = 18  # and which was busy
     SERVER = 19  # a request and the remote memory, which was free
-    SERVER_QUEUE = 20  # and which was not
+    SERVER_QUEUE = 20  # and which was busy
     BUS_SIDE = 21  # a transfer and its side of a bus
     BUS_QUEUE = 22  # which was busy
     RECEIVE = 23  # a message and its receive
@@ -51,23 +51,23 @@ class CauseKind(IntEnum):
     ENDPOINT_TRANSFERS = 25  # of a phase
     HALF = 26  # endpoint transfers of a direct exchange, and all messages of its first half
     CHUNKS = 27  # of a collective
-    BARRIER = 28  # what all actors must have done
-    BOUND = 29  # a message and all that bounds it at once: links, the memory, switches
-    CONTENTION = 30  # what a node lost to communication of its rank; time passes in it, too, and in these
+    BARRIER = 28  # all actors must have done it
+    BOUND = 29  # a message and all its bounds: links, the memory, switches
+    CONTENTION = 30  # loss of a node to communication of its rank; time passes in it, and in the next ones
     WINDOW = 31  # a message was held back by its window or its rate
-    PACKET_QUEUE = 32  # its packets waited for others
-    RESENDING = 33  # until what was lost had been sent again
+    PACKET_QUEUE = 32  # its packets waited for other packets
+    RESENDING = 33  # until lost packets had been sent again
     LIBRARY = 34  # a collective library's own time, beside the wires
 
 
 CAUSAL_EVENT = record(
-    ("critical_parent", "i8"),  # the one that came last of those it needs; NONE: nothing
+    ("critical_parent", "i8"),  # the later one of those it needs; NONE: none
     ("other_parent", "i8"),  # another one that it needs
-    ("start_ns", "i8"),  # when both had come
+    ("start_ns", "i8"),  # when it had both
     ("end_ns", "i8"),
-    ("node", "i4"),  # it is about; row of the state's nodes
+    ("node", "i4"),  # node that it belongs to; row of the state's nodes
     ("link", "i4"),  # LATENCY, SERIALISATION: row of the network's speeds; of switches: `switch_link`
-    ("resource", "i4"),  # which lane, link, server, queue, or side of a bus
+    ("resource", "i4"),  # lane, link, server, queue, or side of a bus
     ("kind", "u1"),
 )
 CAUSE = record(("cause", "i8"), ("node", "i4"))
@@ -75,26 +75,26 @@ CHUNK_CAUSES = record(
     ("queued", "i8"),  # it joined its queue
     ("ready", "i8"),  # all of its transfers so far
     ("half", "i8"),  # the first half of a direct exchange had arrived
-    ("ended", "i8"),  # of the first actor, where phases end together: all that have ended this one so far
+    ("ended", "i8"),  # first actor, where phases end together: all that have ended this one so far
 )
 REQUEST_CAUSES = record(
     ("last", "i8"),  # the last piece of a transfer is at its stage
-    ("first_out", "i8"),  # the first one has passed the units looked at so far, and when; then the last one
+    ("first_out", "i8"),  # the first piece has passed the units so far, and when; then the last one
     ("last_out", "i8"),
     ("first_ns", "i8"),
     ("last_ns", "i8"),
 )
 SIDE_CAUSES = record(("free", "i8"), ("processed", "i8"))  # when it last sent or received, and processed
-EARLY = record(("head", "i4"), ("tail", "i4"))  # events that stand for what came early
+EARLY = record(("head", "i4"), ("tail", "i4"))  # events that represent early messages or requests
 QUEUE_CAUSES = record(("starts", "i8"), ("leaves", "i8"))
-NOW = record(  # no field is called `base`: NumPy's records, which uncompiled code gets, have one of their own
-    ("cause", "i8"),  # the causal event that is happening
+NOW = record(  # no field is called `base`, an attribute of NumPy's records, which uncompiled code gets
+    ("cause", "i8"),  # the present causal event
     ("node", "i4"),
     ("made", "i8"),  # causal events in all
     ("flushed", "i8"),  # of these, no longer in the buffer
-    ("after", "i8"),  # what the next event follows, and from when; NONE: what is happening, from now
+    ("after", "i8"),  # what the next event follows, and from when; NONE: the present one, from now
     ("after_ns", "i8"),
-    ("kind", "i4"),  # how the time until then is spent; NONE: as the kind of event says
+    ("kind", "i4"),  # use of the time until then; NONE: by the kind of event
     ("link", "i4"),
     ("resource", "i4"),
 )
@@ -102,7 +102,7 @@ NOW = record(  # no field is called `base`: NumPy's records, which uncompiled co
 
 @quick_dataclass(frozen=True)
 class Causes(Tables):
-    """What is remembered of causes; a cause of NONE was never."""
+    """The stored causes; NONE: there was none."""
 
     on: Any  # [1 if causes are recorded, else 0]
     now: Any
@@ -110,14 +110,14 @@ class Causes(Tables):
     reserve: Any  # causal events that one event may need
     events: Any
     nodes: Any  # all parents so far
-    lanes: Any  # per lane, when its places became free: one after the other, in turn
+    lanes: Any  # per lane, when its places became free, in turn
     lane_uses: Any
     running: Any  # all chunks so far
     chunks: Any
     queues: Any
     issuers: Any  # per collective, where all actors start it together: all that have issued it so far
     posted: Any  # per chunk, its last receives by step key
-    queue_slots: Any  # per queue, when its places became free: one after the other, in turn
+    queue_slots: Any  # per queue, when its places became free, in turn
     channels: Any  # messages that came before their receives
     handshakes: Any  # requests that came before their messages
     unexpected: Any
@@ -125,7 +125,7 @@ class Causes(Tables):
     links: Any  # and other resources of the network: became free
     servers: Any  # became free
     requests: Any
-    units: Any  # will have done all they have been given
+    units: Any  # end of all transfers given to them
     joints: Any  # all members so far
     custom: Any  # per chunk and node of its custom program: all parents so far
     bus_sides: Any
@@ -135,7 +135,7 @@ class Causes(Tables):
     branches: Any  # likewise
 
 
-POOLS = {  # which tables grow with which pool of the run
+POOLS = {  # tables that grow with a pool of the run
     "events": "events",
     "running": "running",
     "chunks": "chunks",
@@ -149,7 +149,7 @@ POOLS = {  # which tables grow with which pool of the run
 
 
 def new_causes(plan: Plan, reserve: int, sizes: dict[str, int]) -> Causes:
-    """Tables for a run whose own have these sizes; `reserve` 0: nothing is recorded."""
+    """Return tables for a run whose own have these sizes; `reserve` 0: nothing is recorded."""
 
     def causes_of(name: str) -> Any:
         return np.full(sizes[name] if reserve else 0, NONE, np.int64)
@@ -196,15 +196,13 @@ def new_causes(plan: Plan, reserve: int, sizes: dict[str, int]) -> Causes:
 
 
 def _places_in_lanes(plan: Plan) -> int:
-    """Return the most places of a lane that are remembered one by one."""
+    """Return the most places of a lane whose causes are stored."""
     limited = plan.lane_limits[plan.lane_limits < UNLIMITED]
     return min(int(limited.max(initial=1)), MOST_QUEUE_SLOTS)
 
 
 def _receives_at_a_time(plan: Plan) -> int:
-    """Return the number of receives of a phase to remember: as many as may be open, or, in a tree, as it has
-    keys.
-    """
+    """Return the number of receives of a phase to store: those that may be open, or the keys of a tree."""
     sends = plan.programs["sends"][plan.programs["own_steps"] > 0]
     most = max(int(plan.programs["start_transfers"].max(initial=0)), int(sends.max(initial=0)))
     return min(max(most, STEP_KEYS_OF_A_TREE), MOST_RECEIVES)

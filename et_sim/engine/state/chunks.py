@@ -1,7 +1,4 @@
-"""Chunks of collectives: what they have of their group and their collective.
-
-Not here: where a chunk is, and whom it talks to (`engine.collectives.members`).
-"""
+"""Chunks of collectives: the numbers that they have from their group and their collective."""
 
 from __future__ import annotations
 

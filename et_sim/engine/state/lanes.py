@@ -1,7 +1,4 @@
-"""Lanes of actors: how many nodes they hold.
-
-Not here: which nodes wait for them (`engine.nodes.ready`).
-"""
+"""Lanes of actors, and the number of nodes that they hold."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from et_sim.plan.records import UNLIMITED
 
 @works_on_tables
 def lane_row(run: Run, actor_row: int, lane: int) -> int:
-    """Where the state of an actor's lane is."""
+    """Return the row of the state of an actor's lane."""
     return actor_row * len(run.plan.lane_limits) + lane
 
 
@@ -24,6 +21,6 @@ def is_unlimited(run: Run, lane: int) -> bool:
 
 @works_on_tables
 def can_issue(run: Run, actor_row: int, lane: int) -> bool:
-    """Return whether a node waits for the lane, and has room there."""
+    """Return whether a node waits for the lane, and the lane has a free place."""
     state = run.lanes[lane_row(run, actor_row, lane)]
     return state.ready > 0 and state.busy < run.plan.lane_limits[lane]

@@ -1,7 +1,7 @@
-"""The tables of what packets meet at ports over time (`observe.queues`): slices of time, and pauses.
+"""The tables of packets at ports over time (`observe.queues`): slices of time, and pauses.
 
-They are empty in a run that does not record them. There are as many slices of every port, however long the
-run is: when it outlasts them, neighbours are merged, so that each becomes twice as wide.
+They are empty in a run that does not record them. There are as many slices of every port for runs of any
+length: when a run outlasts them, neighbours are merged, so that each becomes twice as wide.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ QUEUE_SLICE = record(
     ("paused_ns", "i8"),
 )
 QUEUE = record(
-    ("since_ns", "i8"),  # since when the next three are so
+    ("since_ns", "i8"),  # when the next three values began
     ("bytes", "i8"),
     ("messages", "i8"),
     ("is_paused", "u1"),
-    # Of the pause that was asked for last
+    # The pause that was requested last
     ("asked_ns", "i8"),
     ("begin_ns", "i8"),
     ("egress", "i4"),
@@ -44,13 +44,13 @@ QUEUE = record(
     ("egress_depth", "i8"),
 )
 PAUSE = record(
-    ("port", "i4"),  # that was to wait
-    ("egress", "i4"),  # of the device that asked for it: where most of what came over the port waited
+    ("port", "i4"),  # that is paused
+    ("egress", "i4"),  # of the device that requested it: where most bytes from the port waited
     ("asked_ns", "i8"),
-    ("begin_ns", "i8"),  # when the port heard of it
+    ("begin_ns", "i8"),  # when the port received it
     ("end_ns", "i8"),  # NONE: never
-    ("egress_bytes", "i8"),  # that had come over the port, and waited there, when it was asked for
-    ("egress_depth", "i8"),  # all that waited there
+    ("egress_bytes", "i8"),  # bytes from the port that waited there at the request
+    ("egress_depth", "i8"),  # all bytes that waited there
 )
 FLOW = record(
     ("source", "i4"),  # ranks
@@ -62,22 +62,22 @@ FLOW = record(
     ("packets", "i4"),  # with data that came
     ("sent_again", "i4"),  # packets
     ("timeouts", "i4"),
-    ("window_ns", "i8"),  # how long a full window held it back
+    ("window_ns", "i8"),  # how long a full window delayed it
     ("rate_ns", "i8"),  # and its rate
-    ("paused_ns", "i8"),  # how long its first port was to wait while it was under way
-    ("queued_ns", "i8"),  # how long its packets waited on their way, summed
+    ("paused_ns", "i8"),  # how long its first port was paused while it was under way
+    ("queued_ns", "i8"),  # waits of its packets on their way, summed
     ("last_queued_ns", "i8"),  # and the last that came
 )
 
 
 @quick_dataclass(frozen=True)
 class Queues(Tables):
-    """What is recorded of ports."""
+    """The records of ports."""
 
-    on: Any  # empty, or one: something is recorded
+    on: Any  # empty, or one: recording is on
     ports: Any  # QUEUE
     slices: Any  # of every port
-    grid: Any  # [binary logarithm of a slice's width in ns, slices per port, links that a way has at most]
+    grid: Any  # [binary logarithm of a slice's width in ns, slices per port, most links of a way]
     # With pauses: bytes in devices, by the link over which they came and the port that they wait for.
     crossings: Any
     first_crossing: Any  # by link
@@ -85,13 +85,13 @@ class Queues(Tables):
     first_port: Any  # by device, among the next
     device_ports: Any
     pauses: Any  # a buffer that is emptied between events
-    flows: Any  # another one: messages that are there
+    flows: Any  # another one: messages that have arrived
     ways: Any  # their links, one after the other; NONE ends each
-    logged: Any  # how many are in the two
+    logged: Any  # rows in the two buffers
 
 
 def no_queues() -> Queues:
-    """Nothing is recorded."""
+    """Return empty tables."""
     none = np.zeros(0, np.int64)
     return Queues(
         on=np.zeros(0, np.int8),
@@ -113,7 +113,7 @@ def no_queues() -> Queues:
 def new_queues(sources: Any, targets: Any, *, pauses: bool, way: int = 0) -> Queues:
     """Return tables for ports from these devices to those; `pauses`: other devices may pause some.
 
-    Messages are recorded if it is known over how many links they go at most (`way`).
+    Messages are recorded if the most links of a way (`way`) are given.
     """
     count = len(sources)
     per_port = max(FEWEST_SLICES, min(MOST_SLICES, 1 << (SLICES_IN_ALL // max(count, 1)).bit_length() >> 1))

@@ -1,6 +1,6 @@
-"""Layouts of the records that a run's state is made of (`state`), field by field.
+"""Layouts of the records of a run's state (`state`), field by field.
 
-A number of -1 in a field that names a row stands for none. Not here: how many rows there are of each.
+A number of -1 in a field that names a row stands for none.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from et_sim.plan.records import record
 # The key of a phase of a chunk is one number: its sequence, its program and its phase.
 PHASE_BITS = 8
 PHASE_KEY_BITS = 28
-NO_PHASE = (1 << PHASE_KEY_BITS) - 1  # in place of program and phase: it is not in any
+NO_PHASE = (1 << PHASE_KEY_BITS) - 1  # in place of program and phase: in none
 PROGRAM_MASK = (1 << (PHASE_KEY_BITS - PHASE_BITS)) - 1
 
-# To notice ties: when something was noted, with the group and origin of what happened then, and its part.
+# To detect ties: a stored moment with the group and origin of the event, and its part.
 MOMENT = record(("ns", "i8"), ("group", "i8"), ("origin", "i8"))
 MARK = record(("ns", "i8"), ("group", "i8"), ("origin", "i8"), ("part", "i8"))
 CLOCK = record(
@@ -25,16 +25,16 @@ CLOCK = record(
     ("times", "i4"),  # distinct future times in the heap
     ("delivered", "i8"),  # messages
     ("completed", "i8"),  # nodes
-    ("ties", "i8"),  # events whose order would decide something; what follows is about them (`ties`)
+    ("ties", "i8"),  # events whose order would have an effect; the next fields are for them (`ties`)
     ("group", "i8"),  # of the event under way, its origin, and how many nodes it has completed
     ("origin", "i8"),
     ("part", "i8"),
-    ("before", "i8"),  # the chunk before the present one among the things of one origin
-    ("posted", MOMENT),  # when it was put on the calendar, and as part of what
+    ("before", "i8"),  # the chunk before the present one among the events of one origin
+    ("posted", MOMENT),  # when it was put on the calendar, and by which event
     ("not_chunks", "i8"),
-    ("head", "i4"),  # events that happen when all else at this time has
+    ("head", "i4"),  # events at the end of this time
     ("tail", "i4"),
-    ("last_slot", "i4"),  # the slot that something was put into last, and the one before
+    ("last_slot", "i4"),  # the slot of the last insertion, and the one before
     ("other_slot", "i4"),
     ("free_events", FREE),
     ("free_slots", FREE),
@@ -44,7 +44,7 @@ CLOCK = record(
     ("free_joins", FREE),
     ("free_runnings", FREE),
     ("chunks_top", "i4"),
-    ("phases_logged", "i4"),  # and not yet handed over
+    ("phases_logged", "i4"),  # and not yet drained
 )
 SLOT = record(("time", "i8"), ("head", "i4"), ("tail", "i4"), ("chain", "i4"), ("next", "i4"))
 BUCKET = record(  # of an event that opens one: its row is the event's
@@ -57,7 +57,7 @@ BUCKET = record(  # of an event that opens one: its row is the event's
 EVENT = record(
     ("next", "i4"),
     ("kind", "i2"),
-    ("more", "u2"),  # such events that follow it in its bucket
+    ("more", "u2"),  # equal events that follow it in its bucket
     ("a", "i4"),
     ("b", "i4"),
     ("c", "i8"),
@@ -84,7 +84,7 @@ NODE_STATE = record(
     ("ready_ns", "i8"),
     ("start_ns", "i8"),  # NONE: never issued
     ("end_ns", "i8"),  # NONE: never completed
-    ("admitted_ns", "i8"),  # of a collective: when a queue first let it in; of a held send: when it started
+    ("admitted_ns", "i8"),  # of a collective: when a queue first admitted it; of a held send: when it started
     ("released_by", "i4"),  # the parent that completed last; of several at once, the first of the trace
     ("freed_by", "i4"),  # the node that had occupied the lane, if this one had to wait for it
     ("message_from", "i4"),  # the actor whose message completed it
@@ -96,7 +96,7 @@ LANE_STATE = record(
     ("busy", "i4"),
     ("last", "i4"),
 )
-LANE_MARKS = record(  # to notice ties
+LANE_MARKS = record(  # to detect ties
     ("issued", MOMENT),
     ("readied", MOMENT),
     ("freed", MOMENT),
@@ -113,14 +113,14 @@ ACTOR_STATE = record(
     ("running", "i4"),
     ("issuing", "i4"),  # 1 while an issue pass is under way
     ("deferred", "i4"),  # nodes that became ready during the pass
-    ("held_sends", "i4"),  # its sends that found no room at their receivers and are not done
+    ("held_sends", "i4"),  # its sends that found no buffer at their receivers and are not done
     ("awaited", "i4"),  # messages to it that are held
     ("freed_ns", "i8"),  # when its last such send was done
     ("turns_to", "i4"),  # this and the next one: as in `CHUNK_TURNS`
     ("turned", "i8"),
     ("messages", "i8"),  # delivered to it, or sent by it point to point
 )
-ACTOR_MARKS = record(  # to notice ties
+ACTOR_MARKS = record(  # to detect ties
     ("group_ns", "i8"),
     ("group", "i8"),
     ("cluster_ns", "i8"),
@@ -144,12 +144,12 @@ RUNNING = record(
     ("node", "i4"),
     ("collective", "i4"),
     ("chunks_first", "i4"),
-    ("chunks", "i4"),  # 0: no collective is here
+    ("chunks", "i4"),  # 0: the row is unused
     ("remaining", "i4"),
     ("next", "i4"),
 )
-RUNNING_MARKS = record(("mark", MARK))  # to notice ties
-CHUNK = record(  # what every message needs: a line of the cache
+RUNNING_MARKS = record(("mark", MARK))  # to detect ties
+CHUNK = record(  # fields that every message needs: a line of the cache
     ("phase_key", "i8"),  # of the phase that it is in, or with NO_PHASE
     ("actor", "i4"),
     ("member", "i4"),
@@ -162,29 +162,29 @@ CHUNK = record(  # what every message needs: a line of the cache
     ("transfers", "i4"),
     ("step", "i4"),  # row of the next packet within the program's period
     ("transfer", "i4"),  # row of the next transfer within the program's period
-    ("peer", "i4"),  # the member that all packets go to; NONE: it is not known yet, or there are several
+    ("peer", "i4"),  # the member that gets all packets; NONE: not known yet, or several
     ("chain", "i4"),  # of the index of chunks by member and sequence
     ("phase", "i2"),
     ("direction", "i1"),  # +1 clockwise, -1 anticlockwise
     ("started", "i1"),
 )
-VISIT = record(  # of a chunk: what it needs when it comes to the queue of a phase, or leaves it
+VISIT = record(  # of a chunk: fields for entering or leaving the queue of a phase
     ("running", "i4"),  # its collective
     ("phase_first", "i4"),
     ("queue", "i4"),
     ("previous", "i4"),
     ("next", "i4"),
     ("tree_or_rank", "i4"),  # row of its place in the phase's tree; else the rank of `peer`, if known
-    ("leaving", "i4"),  # its last messages that have not left yet, where the phase waits for them
-    ("held", "i4"),  # messages that wait until their receiver has room for them
+    ("leaving", "i4"),  # its last messages that have not left yet, if the phase waits for them
+    ("held", "i4"),  # messages that wait for the buffer of their receiver
     ("posted_ns", "i8"),  # when it posted a receive last, where messages may be held
 )
-CHUNK_MARKS = record(  # to notice ties
+CHUNK_MARKS = record(  # to detect ties
     ("mark", MARK),
     ("queued_ns", "i8"),  # when it joined its queue
     ("posted", MOMENT),  # its last receive, and the first one in that nanosecond and group
     ("posted_from", "i4"),
-    ("turn_before", "i4"),  # who was before it when its first transfer of a nanosecond and group counted
+    ("turn_before", "i4"),  # its predecessor when its first transfer of a nanosecond and group counted
     ("turn_ns", "i8"),
     ("turn_group", "i8"),
     ("half_tried_ns", "i8"),  # when the second half of a direct exchange was last tried
@@ -197,33 +197,33 @@ CHUNK_TIMES = record(  # of its phase, for the log
     ("waited_before", "i8"),  # on the last picture of `REPEATS`
 )
 CHUNK_TURNS = record(  # on the last picture of `REPEATS`
-    ("turned", "i4"),  # in which comparison `turns_to` was noted,
-    ("taken", "i4"),  # and that another chunk turns to this one
+    ("turned", "i4"),  # number of the comparison in which `turns_to` was set,
+    ("taken", "i4"),  # and another chunk turned to this one
     ("sent_before", "i4"),
-    ("turns_to", "i4"),  # the chunk that has its place there a period later, and
+    ("turns_to", "i4"),  # the chunk in its place a period later, and
     ("comes_to", "i4"),  # many periods later
 )
 REPEATS = record(  # of the search for periods (`repeats`)
-    ("due", "i8"),  # how many messages are delivered when it is time for it; NEVER: it is off
+    ("due", "i8"),  # number of delivered messages at which to search; NEVER: it is off
     ("since", "i8"),  # likewise, when the search began
-    ("expires", "i8"),  # and when the picture is given up for another one
-    ("patience", "i8"),  # how many messages a picture waits for
+    ("expires", "i8"),  # and when the picture is replaced by another one
+    ("patience", "i8"),  # messages that a picture waits for
     ("picture_ns", "i8"),
     ("picture_delivered", "i8"),
     ("pending", "i8"),  # events on the calendar, and
     ("times", "i8"),  # distinct times, when the picture was taken
     ("last_ns", "i8"),  # when the last event of a period is due
-    ("ends_ns", "i8"),  # when another one is
-    ("periods", "i8"),  # that chunks may pass
-    ("entries", "i8"),  # looked at
-    ("first_chunk", "i8"),  # where in the picture
-    ("comparison", "i8"),  # how many there have been
+    ("ends_ns", "i8"),  # when another event is due
+    ("periods", "i8"),  # that may be skipped
+    ("entries", "i8"),  # compared
+    ("first_chunk", "i8"),  # its place in the picture
+    ("comparison", "i8"),  # number of comparisons so far
     ("skipped", "i8"),  # messages
     ("is_on", "i4"),
     ("is_pictured", "i4"),
     ("compares", "i4"),
-    ("turns", "i4"),  # whether chunks have changed places
-    ("stays", "i4"),  # whether anything is there that cannot
+    ("turns", "i4"),  # chunks have changed places
+    ("stays", "i4"),  # something is there that cannot turn
 )
 PHASE_LOG = record(
     ("actor", "i4"),
@@ -243,7 +243,7 @@ QUEUE = record(
     ("waiting", "i4"),
     ("running", "i4"),
 )
-QUEUE_MARKS = record(  # to notice ties
+QUEUE_MARKS = record(  # to detect ties
     ("joined", MOMENT),
     ("joined_apart", "i8"),
     ("started", MOMENT),
@@ -254,17 +254,17 @@ CURSOR = record(
     ("next", "i2"),
     ("first", "i2"),
     ("last", "i2"),
-    ("rotation", "i2"),  # of dimension 0: by how many places the order of dimensions is turned next
+    ("rotation", "i2"),  # of dimension 0: places by which the order of dimensions is turned next
     ("trees", "i2"),  # per collective type, a bit: the next tree has its root first
 )
 MESSAGE_FIELDS = (  # of a message under way; a network model adds its own
     ("target", "i4"),
     ("next", "i4"),  # in a link's queue
-    ("kind", "i4"),  # what happens on arrival
+    ("kind", "i4"),  # of the event on arrival
     ("a", "i4"),
     ("b", "i4"),
     ("c", "i8"),
-    ("done", "i8"),  # what happens when its last byte has left the source (`end_sending`); NONE: nothing
+    ("done", "i8"),  # event when its last byte has left the source (`end_sending`); NONE: none
     ("bytes", "i8"),
 )
 BUS_SIDES = 4  # of every actor: NPU and memory of the outer bus, then of the inner one
@@ -285,48 +285,48 @@ BUS_REQUEST = record(
     ("reduces", "i4"),
     ("returns", "i4"),
     ("outer", "i4"),  # the request that an inner trip serves; NONE: this is an outer one
-    ("after", "i4"),  # what the outer request does after the inner trip
+    ("after", "i4"),  # continuation of the outer request after the inner trip
     ("next", "i4"),
 )
 WAITING_FIFO = record(  # of events without a time
     ("arrived", "i4"),  # counterparts that wait
     ("head", "i4"),
     ("tail", "i4"),
-    ("arrived_ns", "i8"),  # when a message came last that had to wait
+    ("arrived_ns", "i8"),  # when the last message came that had to wait
     # With finite buffers:
     ("balance", "i4"),  # of a channel: receives posted without messages; negative: messages without receives
     ("held", "i4"),  # of a channel: messages that wait for room
     ("ahead", "i8"),  # between two ranks: bytes of messages without receives
-    ("last_ns", "i8"),  # when receives were posted last, of a channel how many, and of ranks which bytes
+    ("last_ns", "i8"),  # when receives were posted last; their number (channel) or bytes (ranks)
     ("last", "i8"),
     ("joined", MOMENT),
     ("mark", MARK),
 )
 JOIN = record(  # a chunk at a switch that waits for the rest of it
     ("phase_key", "i8"),
-    ("group", "i4"),  # in which it runs, of those that span the system
-    ("heard", "i4"),  # from so many branches
+    ("group", "i4"),  # group of the chunk, if it spans the system
+    ("arrived", "i4"),  # number of branches that have sent their part
     ("next", "i4"),
 )
 SWITCH_STATE = record(
-    ("free_ns", "i8"),  # by server: when it has passed on what it has begun with
-    ("bytes", "i8"),  # by server: that it has begun with
+    ("free_ns", "i8"),  # by server: when it has forwarded all it has begun
+    ("bytes", "i8"),  # by server: bytes that it has begun
     ("head", "i4"),  # by switch: its joins
 )
 BRANCH_STATE = record(  # of a member, on its switch
     ("busy", "i4"),
     ("chunk", "i4"),  # that is leaving
-    ("head", "i4"),  # events that stand for those that wait
+    ("head", "i4"),  # events that represent the waiting parts
     ("tail", "i4"),
-    ("joined", MOMENT),  # this and what follows: to notice ties
+    ("joined", MOMENT),  # this and the next ones: to detect ties
     ("mark", MARK),
 )
 SLOWED_ACTOR = record(
-    ("under_way", "i4"),  # how much communication slows others
-    ("beside", "i4"),  # how much of that counted when ends were planned
+    ("under_way", "i4"),  # amount of communication under way that slows others
+    ("beside", "i4"),  # amount when ends were planned
     ("head", "i4"),  # nodes under way that are slowed
     ("free", "i4"),  # rows for more
-    ("mark", MARK),  # to notice ties
+    ("mark", MARK),  # to detect ties
 )
 SLOWED_NODE = record(
     ("left", "i8"),  # units of work, at `since_ns`
@@ -344,36 +344,36 @@ REQUEST = record(  # to a memory pool; its row is that of its node
     ("node", "i4"),
     ("hop", "i4"),
     ("next", "i4"),  # of the same joint request
-    ("link", "i4"),  # where units are shared fairly, this and what follows: its slowest stage
+    ("link", "i4"),  # where units are shared fairly, this and the next ones: its slowest stage
     ("left", "f8"),  # bytes
     ("rate", "f8"),  # bytes per ns
-    ("fill_ns", "f8"),  # how long after the last byte has set out it arrives
+    ("fill_ns", "f8"),  # from the start of the last byte to its arrival
     ("begin_ns", "i8"),
 )
 USE = record(  # of a unit by a transfer, where these share it fairly
     ("unit", "i4"),
     ("part", "f8"),  # of the transfer's bytes; 0: none
-    ("time", "f8"),  # that a byte of the transfer takes of it
+    ("time", "f8"),  # of the unit for a byte of the transfer
 )
 POOL_STATE = record(  # of a pool whose units are shared fairly
     ("flows", "i4"),  # transfers under way
     ("most_hops", "i4"),
     ("is_due", "i4"),  # rates are set at the end of this nanosecond
-    ("plans", "i4"),  # how often an end was planned
-    ("since_ns", "f8"),  # all transfers are as they were then
+    ("plans", "i4"),  # number of planned ends
+    ("since_ns", "f8"),  # time of the state of all transfers
     ("changes_ns", "f8"),  # when rates change
 )
 UNIT = record(  # of a stage of a memory pool
-    ("free_ns", "i8"),  # when it will have done all it has been given
+    ("free_ns", "i8"),  # end of all transfers given to it
     ("free_rest", "f8"),  # and the fraction of a nanosecond besides
     ("bytes", "i8"),
     ("busy_ns", "i8"),
-    ("seen", "i8"),  # the joint request, and stage, that it has last passed
+    ("seen", "i8"),  # the last joint request, and stage, that it passed
     ("resource", "i4"),
-    ("is_full", "i4"),  # where units are shared fairly, this and what follows: it sets rates
+    ("is_full", "i4"),  # where units are shared fairly, this and the next ones: it sets rates
     ("left", "f8"),  # of its time
-    ("open", "f8"),  # what transfers without a rate would take of it, if each had a byte per ns
+    ("open", "f8"),  # demand of transfers without a rate, if each had a byte per ns
     ("passed", "f8"),  # bytes
     ("passing", "f8"),
 )
-JOINT_STATE = record(("arrived", "i4"), ("head", "i4"))  # members that have asked; 1 more than a request
+JOINT_STATE = record(("arrived", "i4"), ("head", "i4"))  # `head` is 1 more than a request

@@ -1,4 +1,4 @@
-"""What messages occupy on their way, under numbers that are given once.
+"""The resources of messages on their way, and their numbers.
 
 First come resources, such as the links of the link model, then the classes of links that share their figures
 (a dimension, or single links that differ from theirs). The engine numbers both from zero.
@@ -15,35 +15,37 @@ from msgspec.structs import replace
 from et_sim.plan.pool_tables import SHARED, PoolUnits
 
 SENDING = "all it sends"  # where there are no links
-NOBODY = -1
+NO_OWNER = -1
 
 
 class Ends(Struct, frozen=True, eq=False):
-    """Devices between which the links of a graph lead."""
+    """The devices at the ends of the links of a graph."""
 
-    source: Any  # of each link, the device that it leaves: a row of `names`; NOBODY: it is no link of a graph
+    source: Any  # device at the start of each link: a row of `names`; NO_OWNER: not a link of a graph
     target: Any
     names: tuple[str, ...]
-    rows: Any  # of each device, that in which it is drawn; 0: it is an NPU
+    rows: Any  # row in which each device is drawn; 0: it is an NPU
 
     def where(self, links: Any) -> Ends:
-        """Return some of the links."""
+        """Return the ends of some of the links."""
         return replace(self, source=self.source[links], target=self.target[links])
 
     def with_others(self, count: int, rows: int) -> Ends:
-        """These, and behind the first `rows` this many that are no links of a graph."""
-        source, target = (np.insert(column, [rows] * count, NOBODY) for column in (self.source, self.target))
+        """Return these ends, with `count` links that are not of a graph behind the first `rows`."""
+        source, target = (
+            np.insert(column, [rows] * count, NO_OWNER) for column in (self.source, self.target)
+        )
         return replace(self, source=source, target=target)
 
 
 class Named(Struct, frozen=True, eq=False):
-    """Links by owner and name: first those of a table, in order, then others for which these stand."""
+    """Links by owner and name: first those of a table, in order, then others that these represent."""
 
-    row: Any  # of the table, that stands for each
+    row: Any  # row of the table that represents each link
     actor: Any
     port: Any
-    links: Any  # how many there are of this owner and name
-    ranks: tuple[str | None, ...]  # that have it; None: all of the actor's
+    links: Any  # number of links of this owner and name
+    ranks: tuple[str | None, ...]  # ranks with the link; None: all of the actor's
     ends: Ends | None
 
     def with_units(self, rows: int, units: Any, ports: Any) -> Named:
@@ -52,7 +54,7 @@ class Named(Struct, frozen=True, eq=False):
         there = np.full(count, rows)
         return Named(
             row=np.insert(self.row, there, rows + units),
-            actor=np.insert(self.actor, there, NOBODY),
+            actor=np.insert(self.actor, there, NO_OWNER),
             port=np.insert(self.port, there, ports),
             links=np.insert(self.links, there, 1),
             ranks=(*self.ranks[:rows], *[None] * count, *self.ranks[rows:]),
@@ -63,31 +65,31 @@ class Named(Struct, frozen=True, eq=False):
 class ResourceTable(Struct, frozen=True, eq=False):
     """Resources by number, and the names of classes."""
 
-    actor: Any  # that owns the resource; NOBODY: it lies between devices that are no ranks
+    actor: Any  # owner of the resource; NO_OWNER: it lies between devices that are no ranks
     dimension: Any  # or level
-    port: Any  # which of the actor's there: a row of `port_names`
+    port: Any  # row of `port_names` among those of the actor
     port_names: tuple[str, ...]
-    tier: Any  # links of one sort, such as those of a dimension: a row of `tier_names`
+    tier: Any  # class of links, such as those of a dimension: a row of `tier_names`
     tier_names: tuple[str, ...]
     bytes_per_ns: Any  # its capacity; 0: it has none, or there is no such link
     class_names: tuple[str, ...]
-    are_links: bool  # which have a capacity that messages wait for
-    are_shared: bool = False  # fairly by all messages that are on them
-    are_owned: bool = True  # by the ranks of their actors, each of which has one like it
-    links: Any = None  # how many links a row stands for; None: one of each rank of the actor
-    members: Any = None  # among how many links what a row carries is spread evenly; None: it is one link
-    ends: Ends | None = None  # None: these are no links of a graph
+    are_links: bool  # they have a capacity that messages wait for
+    are_shared: bool = False  # all messages on them share them fairly
+    are_owned: bool = True  # the ranks of their actors own one each
+    links: Any = None  # number of links of a row; None: one of each rank of the actor
+    members: Any = None  # number of links over which a row's load is spread evenly; None: one
+    ends: Ends | None = None  # None: not links of a graph
     sizes: tuple[int, ...] = ()  # NPUs of each dimension, innermost first, if they lie in a grid
-    named: Named | None = None  # None: a row stands for no links of other names or owners
+    named: Named | None = None  # None: rows represent no links of other names or owners
 
     def __len__(self) -> int:
         return len(self.actor)
 
     def links_like(self, actor_of_rank: Any) -> Any:
-        """How many links each row stands for."""
+        """Return the number of links that each row represents."""
         if self.links is not None:
             return self.links
-        return np.where(self.actor == NOBODY, 1, np.bincount(actor_of_rank)[self.actor])
+        return np.where(self.actor == NO_OWNER, 1, np.bincount(actor_of_rank)[self.actor])
 
     def by_name(self, actor_of_rank: Any) -> Named:
         """Return all links by their owners and names."""
@@ -100,10 +102,9 @@ class ResourceTable(Struct, frozen=True, eq=False):
 def with_pool(
     resources: ResourceTable, units: PoolUnits, actor_of_rank: Any, rank_of_actor: Any
 ) -> ResourceTable:
-    """Return the resources of a network, and behind them the units of a memory pool: one more dimension a
-    stage.
+    """Return the resources of a network, and behind them the units of a memory pool, a dimension per stage.
 
-    Of units that ranks have for themselves, that of the rank which an actor simulates stands for the others.
+    A unit of the rank that an actor simulates represents those of the actor's other ranks.
     """
     if not len(units.stage):
         return resources
@@ -115,7 +116,7 @@ def with_pool(
     above = int(resources.dimension.max(initial=-1)) + 1
     return replace(
         resources,
-        actor=np.concatenate((resources.actor, np.full(count, NOBODY, np.int32))),
+        actor=np.concatenate((resources.actor, np.full(count, NO_OWNER, np.int32))),
         dimension=np.concatenate((resources.dimension, above + stage)),
         port=np.concatenate((resources.port, ports)),
         port_names=(*resources.port_names, *units.names),
@@ -133,7 +134,7 @@ def with_pool(
 
 
 def _stand_ins(units: PoolUnits, actor_of_rank: Any, rank_of_actor: Any) -> Any:
-    """Return which unit is simulated for each: of those that ranks have, that of their actor's rank."""
+    """Return the simulated unit for each unit: for those of ranks, that of their actor's rank."""
     stand_in = np.arange(len(units.stage))
     own = np.flatnonzero(units.npu != SHARED)
     unit_of = np.zeros((len(units.stages), len(actor_of_rank)), np.int64)
@@ -145,7 +146,7 @@ def _stand_ins(units: PoolUnits, actor_of_rank: Any, rank_of_actor: Any) -> Any:
 def sendings(
     tiers: int, actors: int, class_names: tuple[str, ...], tier_names: tuple[str, ...] = ()
 ) -> ResourceTable:
-    """Return all that an actor sends along each of some dimensions or levels, or over tiers with names."""
+    """Return the sends of actors as resources, along each dimension or level, or over named tiers."""
     of_tier = np.tile(np.arange(tiers, dtype=np.int32), actors)
     return ResourceTable(
         actor=np.repeat(np.arange(actors, dtype=np.int32), tiers),

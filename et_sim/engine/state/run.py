@@ -1,8 +1,7 @@
 """The state of a run: everything that changes while simulated time passes, in tables of `records`.
 
-Pools (events, slots, unexpected messages, chunks) hand out rows from a free list and grow between
-events when little is left (`pools`); rows never move, so a row number is a stable name.
-Not here: what changes the state (the sibling modules), and the plan, which never changes.
+Pools (events, slots, unexpected messages, chunks) hand out rows from a free list and grow between events when
+little is left (`pools`); rows never move, so a row number is a stable name.
 """
 
 from __future__ import annotations
@@ -132,23 +131,24 @@ class Run(Tables):
     buckets: Any
     bucket_index: Any
     events: Any
-    # Empty unless causes, messages or links are recorded: a tuple, whose length compiling sees, or an array.
+    # Empty unless causes, messages or links are recorded: a tuple, whose length the compiler sees, or an
+    # array.
     recording: Any
-    stamps: Any  # per event; only where actors stand for several ranks
+    stamps: Any  # per event; only where actors represent several ranks
     node_marks: Any  # per node; likewise
     repeats: Any  # one row: the search for periods
-    picture: Any  # of all that decides what happens next; empty where nothing is searched for
-    alike_steps: Any  # per row of the plan: how many rows of a program, from it on, are the same
+    picture: Any  # state that determines the next events; empty without a search
+    alike_steps: Any  # per row of the plan: the number of equal rows of a program, from it on
     alike_transfers: Any
-    turns: Any  # who was last among the things of an origin; likewise
+    turns: Any  # the last event of an origin; likewise
     unexpected: Any
     unexpected_index: Any
     nodes: Any
-    slowed_nodes: Any  # under way, if the plan slows any: as many rows per actor as may be at a time
+    slowed_nodes: Any  # under way, if the plan slows any: the most rows per actor
     slowed_actors: Any
     ready: Any
     lanes: Any
-    lane_marks: Any  # where actors stand for several ranks: this and the other marks
+    lane_marks: Any  # where actors represent several ranks: this and the other marks
     actors: Any
     actor_marks: Any
     members: Any
@@ -156,12 +156,12 @@ class Run(Tables):
     running_marks: Any
     chunks: Any
     visits: Any  # per chunk
-    chunks_ended: Any  # per chunk of the first actor, where phases end together: how many have ended it
+    chunks_ended: Any  # per chunk of the first actor: actors that have ended it, where phases end together
     chunk_marks: Any
-    chunk_turns: Any  # per chunk, where a search for periods goes on
+    chunk_turns: Any  # per chunk, during a search for periods
     chunk_times: Any  # per chunk, where phases are logged
     chunk_index: Any
-    chunk_queue: Any  # per chunk and phase; no columns if there is but one queue and tree
+    chunk_queue: Any  # per chunk and phase; no columns if there is only one queue and tree
     free_blocks: Any
     queues: Any
     queue_marks: Any
@@ -169,7 +169,7 @@ class Run(Tables):
     channels: Any
     handshakes: Any
     phase_log: Any  # a buffer that is emptied between events; empty if phases are not logged
-    issuers: Any  # per collective of a program, if all ranks start it together: how many have issued it
+    issuers: Any  # per collective of a program: ranks that have issued it, if all start it together
     custom_waiting: Any  # per chunk and node of its custom program: parents not yet completed
     servers: Any
     requests: Any  # per node, on machines with a memory pool
@@ -182,7 +182,7 @@ class Run(Tables):
     bus_sides: Any
     bus_fifos: Any
     bus_requests: Any
-    joins: Any  # chunks of which a switch that reduces has a part
+    joins: Any  # chunks of which a reducing switch has a part
     switches: Any
     branches: Any
     causes: Causes
@@ -207,7 +207,7 @@ class Run(Tables):
 
 
 def setting_of(correction: Correction) -> int:
-    """Where among the settings a correction is switched: 1 if it applies, else 0."""
+    """Return the place of a correction among the settings: 1 if it applies, else 0."""
     return FIRST_CORRECTION + list(Correction).index(correction)
 
 
@@ -223,12 +223,14 @@ def new_run(
     phases_per_event: int = 0,
     in_one_form: bool = False,
 ) -> Run:
-    """A run that has not begun. `message` is the record of a message under way, if the network model keeps
-    these. `resources` says how many the network and a memory pool have; the last `units` are the pool's.
+    """Return a run that has not begun.
 
-    With `causal_events_per_event`, the run records what causes what (`causes`). With `phases_per_event`, it
-    logs what became of every chunk in every phase; `traffic` says whether it records messages and links. With
-    `in_one_form`, machine code is the same whether it records anything or not.
+    `message` is the record of a message under way, if the network model keeps these. `resources` is the
+    number of those of the network and a memory pool; the last `units` are the pool's.
+
+    With `causal_events_per_event`, the run records causes (`causes`). With `phases_per_event`, it logs every
+    phase of every chunk; `traffic` sets whether it records messages and links. With `in_one_form`, machine
+    code is the same with and without recording.
     """
     actors, buses = len(plan.actors), len(plan.bus) * len(plan.actors)
     members, queues, cursors = _members_and_queues(plan)
@@ -242,9 +244,7 @@ def new_run(
     pool_state["most_hops"] = most_hops
     is_recorded = bool(causal_events_per_event) or bool(traffic.on[0])
     is_watched = plan.is_folded or is_recorded
-    lanes = (
-        len(plan.lane_limits) if is_watched else plan.lanes
-    )  # who watches notes collectives on one of theirs
+    lanes = len(plan.lane_limits) if is_watched else plan.lanes  # observers use the lane of collectives
     has_other_steps = plan.version_1.pairs_early or plan.version_1.starts_together or plan.rendezvous
     is_searched = not (is_watched or has_other_steps or len(plan.bus))
     switches = max(len(plan.switches), plan.switch_servers) if len(plan.switches) else 0
@@ -313,7 +313,7 @@ def new_run(
 
 
 def _idle(dtype: np.dtype[Any], rows: int, *fields: str) -> Any:
-    """Return rows with nothing noted in them yet; some of their fields are NONE."""
+    """Return empty rows; the given fields, and times of moments, are NONE."""
     made = table(dtype, rows)
     for field in fields:
         made[field] = NONE
@@ -324,7 +324,7 @@ def _idle(dtype: np.dtype[Any], rows: int, *fields: str) -> Any:
 
 
 def _slowed(plan: Plan) -> dict[str, Any]:
-    """What is known of nodes that take longer beside communication; all rows of an actor are free."""
+    """Return the tables of nodes that take longer beside communication; all rows of an actor are free."""
     at_once, count = most_slowed(plan), len(plan.actors) if len(plan.slowing) else 0
     actors, nodes = _idle(SLOWED_ACTOR, count, "head"), table(SLOWED_NODE, count * at_once)
     actors["free"] = np.arange(count) * at_once
@@ -343,7 +343,7 @@ def most_slowed(plan: Plan) -> int:
 
 
 def _repeats(plan: Plan, *, is_searched: bool) -> dict[str, Any]:
-    """What the search for periods needs."""
+    """Return the tables for the search for periods."""
     repeats = table(REPEATS, 1)
     repeats["is_on"], repeats["due"] = is_searched, 0 if is_searched else NEVER
     programs = plan.programs if is_searched else plan.programs[:0]
@@ -356,7 +356,7 @@ def _repeats(plan: Plan, *, is_searched: bool) -> dict[str, Any]:
 
 
 def _alike(rows: Any, firsts: Any) -> Any:
-    """How many rows, from each one on, are the same in a part of the table; parts begin at `firsts`."""
+    """Return the number of equal rows, from each row on, in its part of a table; parts begin at `firsts`."""
     is_last = np.ones(len(rows), bool)
     is_last[:-1] = ~equal_rows(rows[1:], rows[:-1])
     is_last[firsts[firsts > 0] - 1] = True
@@ -365,9 +365,7 @@ def _alike(rows: Any, firsts: Any) -> Any:
 
 
 def _clock(plan: Plan, message: Any) -> Any:
-    """Return the clock before the first event; all pools are empty, and those that are not used never
-    grow.
-    """
+    """Return the clock before the first event; all pools are empty, and unused ones never grow."""
     clock = _idle(CLOCK, 1, "slot", "bucket", "head", "tail")
     for pool in (name for name in CLOCK.names or () if name.startswith("free_")):
         clock[pool]["head"] = NONE
@@ -379,12 +377,12 @@ def _clock(plan: Plan, message: Any) -> Any:
 
 
 def _turns(plan: Plan) -> int:
-    """Return a power of two with room for messages of all members of a group at a time."""
+    """Return a power of two that holds messages of all members of a group at a time."""
     return 1 << max(2 * int(plan.programs["members"].max(initial=0)), FEWEST_TURNS).bit_length() - 1
 
 
 def _members_and_queues(plan: Plan) -> tuple[Any, Any, Any]:
-    """(members, queues, cursors): those of the member's actor, or its own if groups run side by side."""
+    """Return members, queues and cursors; groups that run side by side have queues of their own."""
     members = table(MEMBER_STATE, len(plan.members))
     if Correction.CONCURRENT_COMMUNICATION in plan.corrections:
         sets = plan.groups["queue_sets"][plan.members["group"]].astype(np.int64)
@@ -406,7 +404,7 @@ def _node_states(plan: Plan) -> Any:
 
 
 def _phases_with_a_choice(plan: Plan) -> int:
-    """Return phases of a chunk, if there are several queues or trees to choose from."""
+    """Return the number of phases of a chunk, if there are several queues or trees to choose from."""
     if plan.queue_rows == 1 and plan.programs["trees"].max(initial=0) <= 1:
         return 0
     return int(plan.collectives["phases"].max(initial=1))
@@ -416,9 +414,9 @@ def _plan_tables(plan: Plan, lanes: int) -> PlanTables:
     names = (field.name for field in fields(PlanTables) if field.name != "settings")
     shared = {name: getattr(plan, name) for name in names}
     shared["lane_limits"] = plan.lane_limits[:lanes]
-    if len(plan.switches):  # a message to a switch goes to nobody
-        nobody = np.full(plan.switch_endpoints, NONE, plan.actor_of_rank.dtype)
-        shared["actor_of_rank"] = np.concatenate((plan.actor_of_rank, nobody))
+    if len(plan.switches):  # a switch is not an actor
+        no_actor = np.full(plan.switch_endpoints, NONE, plan.actor_of_rank.dtype)
+        shared["actor_of_rank"] = np.concatenate((plan.actor_of_rank, no_actor))
     settings = np.array(
         [
             plan.queues_per_dim,

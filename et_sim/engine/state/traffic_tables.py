@@ -1,7 +1,7 @@
-"""The tables of what is on the network (`traffic`): messages, and how busy links are in slices of time.
+"""The tables of traffic on the network (`traffic`): messages, and busy times of links in slices of time.
 
-They are empty in a run that does not record them. There are as many slices of every link, however long the
-run is: when it outlasts them, neighbours are merged, so that each becomes twice as wide.
+They are empty in a run that does not record them. There are as many slices of every link for runs of any
+length: when a run outlasts them, neighbours are merged, so that each becomes twice as wide.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ SHIFT, PER_LINK, BITS = range(3)  # of `Traffic.grid`
 
 
 class Sent(IntEnum):
-    """What a message belongs to."""
+    """The origin of a message."""
 
     SEND = 0  # of the trace
     COLLECTIVE = 1
     CUSTOM = 2  # a custom collective
-    REQUEST = 3  # it asks for another message (rendezvous)
-    TO_SWITCH = 4  # a collective that switches do: a rank's part
-    FROM_SWITCH = 5  # what a switch sends a rank
+    REQUEST = 3  # the request of another message (rendezvous)
+    TO_SWITCH = 4  # a rank's part of a collective in the network
+    FROM_SWITCH = 5  # a switch's message to a rank
     BETWEEN_SWITCHES = 6
 
 
 MESSAGE_LOG = record(
-    ("actor", "i4"),  # that sends it
+    ("actor", "i4"),  # sender
     ("node", "i4"),  # of the actor's template
-    ("peer", "i4"),  # the actor it goes to
+    ("peer", "i4"),  # receiving actor
     ("chunk", "i4"),
     ("phase", "i4"),
     ("step", "i4"),
@@ -44,7 +44,7 @@ MESSAGE_LOG = record(
     ("kind", "i4"),
     ("bytes", "i8"),
     ("ready_ns", "i8"),  # its sender is ready
-    ("sent_ns", "i8"),  # and has been asked for it, if it must be
+    ("sent_ns", "i8"),  # and has received its request, if there must be one
     ("start_ns", "i8"),  # the first link takes it
     ("left_ns", "i8"),  # the last byte has left its sender
     ("arrived_ns", "i8"),
@@ -52,30 +52,28 @@ MESSAGE_LOG = record(
 )
 SLICE = record(
     ("busy_ns", "i8"),
-    ("bytes", "i8"),  # that it carries
+    ("bytes", "i8"),  # carried
     ("messages", "i8"),
     ("waited_ns", "i8"),  # by messages for the link, summed
     ("longest_ns", "i8"),  # wait of a message that begins in it
     ("waiting", "i8"),  # messages, at most at a time
 )
-LINK_QUEUE = record(
-    ("waiting", "i8"), ("since_ns", "i8")
-)  # messages that wait for a link, since when so many
+LINK_QUEUE = record(("waiting", "i8"), ("since_ns", "i8"))  # messages that wait for a link, and since when
 
 
 @quick_dataclass(frozen=True)
 class Traffic(Tables):
-    """What is recorded of messages and links."""
+    """The records of messages and links."""
 
-    on: Any  # [1 if something is, else 0]
-    now: Any  # one MESSAGE_LOG: about the message that sets out
-    copies: Any  # [how many such messages it stands for, if it goes between switches]
+    on: Any  # [1 if anything is recorded, else 0]
+    now: Any  # one MESSAGE_LOG: the next message
+    copies: Any  # [number of such messages, if it is one between switches]
     log: Any  # a buffer that is emptied between events; empty if messages are not logged
-    logged: Any  # how many are in it
+    logged: Any  # rows in the log
     messages: Any  # MESSAGE_LOG beside the run's messages under way
     joined: Any  # per message, when it joined the queue of a link
-    unexpected: Any  # MESSAGE_LOG beside what is unexpected: messages that are offered
-    held: Any  # per event, when it was made: messages that wait to be asked for
+    unexpected: Any  # MESSAGE_LOG beside unexpected messages: offers
+    held: Any  # per event, when it was made: messages that wait for their request
     slices: Any  # of every link; empty if links are not recorded
     link_queues: Any  # per link
     grid: Any  # [binary logarithm of a slice's width, slices per link, binary places of time]
@@ -85,9 +83,9 @@ POOLS = {"messages": "messages", "joined": "messages", "unexpected": "unexpected
 
 
 def new_traffic(per_event: int, resources: int, *, links: bool, bits: int) -> Traffic:
-    """Tables for a run; up to `per_event` messages of one event are logged (0: none are).
+    """Return tables for a run; up to `per_event` messages of one event are logged (0: none are).
 
-    With `links`, it is noted how busy the `resources` of the network are. Time has `bits` binary places.
+    With `links`, the busy times of the network's `resources` are recorded. Time has `bits` binary places.
     """
     count = resources if links else 0
     per_link = max(FEWEST_SLICES, min(MOST_SLICES, 1 << (SLICES_IN_ALL // max(count, 1)).bit_length() >> 1))

@@ -1,1 +1,1 @@
-"""Messages on their way to the network model, and sends that meet receives."""
+"""Messages on their way to the network model, and the matching of sends and receives."""

@@ -1,16 +1,14 @@
-"""The seam to network models: what the engine asks of one, and the pool of messages under way.
+"""The interface to network models, and the pool of messages under way.
 
-A model is a module. Python asks it for what `NetworkModel` lists, which also says what holds where the module
-leaves something out. Compiled code calls the functions below, each of which stands for the function of that
-name in the module of the model's tables (`Run.network`), so that a run compiles one model only.
+A model is a module. Python uses the functions that `NetworkModel` lists, with their defaults. Compiled code
+calls the functions below, each of which stands for the function of that name in the module of the model's
+tables (`Run.network`), so that a run compiles one model only.
 
 A model gives every message an arrival: it schedules the event (kind, a, b, c) itself, or keeps the message in
-the pool (`new_message`) and returns its row from `network_event` when it is there. What else it needs is its
-own: tables in its dataclass, of which `grown` makes longer ones between events while `rows_left` tells how
-many rows the shortest has, and events of kinds `NETWORK` + 0, 1, … . An event that may be overtaken by
-another one carries a version: the model compares it with its own and drops what is stale.
-
-Not here: what a model may say of messages under way, so that what repeats itself is skipped (`repeats`).
+the pool (`new_message`) and returns its row from `network_event` when it has arrived. Everything else is its
+own: tables in its dataclass, of which `grown` makes longer ones between events while `rows_left` returns the
+number of rows left in the shortest, and events of kinds `NETWORK` + 0, 1, … . An event that may be replaced
+by another one carries a version: the model compares it with its own and drops stale events.
 """
 
 from __future__ import annotations
@@ -42,40 +40,40 @@ EAGER_SENDS = setting_of(Correction.EAGER_SENDS)
 
 
 class Needs(Struct, frozen=True):
-    """What one message may use up."""
+    """The rows that one message may use up."""
 
     causal_events: int  # of the record of causes
     record: Any = None  # of the message pool, if the model keeps messages there: MESSAGE_FIELDS and its own
-    events: int = 0  # on the calendar, besides an arrival and what happens when it has left
+    events: int = 0  # on the calendar, besides an arrival and the end of sending
 
 
 class NetworkModel:
-    """Python's side of a model: what its module must have, and what holds where it leaves something out."""
+    """Python's side of a model: the attributes of its module, and their defaults."""
 
-    HAS_CONTENTION: bool  # whether messages wait for, or slow, each other
-    HAS_PROTOCOLS = False  # whether it knows what a transport adds to messages (`Network.protocol`)
-    HAS_LOGGOPS = False  # whether it knows the constants of LogGOPS
-    HAS_CREDITS = False  # whether it knows flits (`Network.credits`)
-    REACHES_SWITCHES = False  # whether messages reach switches that reduce
-    RECORDS_NODES_ONLY = False  # whether a run tells no more than when nodes begin and end
-    RECORDS_IN_ONE_FORM = False  # whether one form serves all runs: records cost little beside all else
-    TAKES_SINGLE_WAYS = False  # whether messages that could spread over equal ways go one that a hash picks
-    FOLDS_GRAPHS = False  # whether ranks on a graph may be alike
-    WITH_PORTS = ""  # the module that stands for it where ports carry no more than they can
-    WITH_CREDITS = ""  # the module that stands for it where the network file speaks of credits
+    HAS_CONTENTION: bool  # messages wait for, or slow, each other
+    HAS_PROTOCOLS = False  # it models a transport's additions to messages (`Network.protocol`)
+    HAS_LOGGOPS = False  # it uses the constants of LogGOPS
+    HAS_CREDITS = False  # it models flits (`Network.credits`)
+    REACHES_SWITCHES = False  # messages reach switches that reduce
+    RECORDS_NODES_ONLY = False  # a run only records when nodes begin and end
+    RECORDS_IN_ONE_FORM = False  # one form serves all runs, because records cost little here
+    TAKES_SINGLE_WAYS = False  # messages that could spread over equal ways take one that a hash picks
+    FOLDS_GRAPHS = False  # ranks on a graph may be alike
+    WITH_PORTS = ""  # the module that replaces it where ports carry no more than they can
+    WITH_CREDITS = ""  # the module that replaces it where the network file has credits
 
-    # None: there are no packets, or nothing of that kind is kept.
-    payload_of_packets: Callable[[Network], int] | None = None  # how much of a message a packet carries
+    # None: there are no packets, or the model does not have it.
+    payload_of_packets: Callable[[Network], int] | None = None  # bytes of a message in a packet
     packets_sent: Callable[[Any], int] | None = None  # with data, for the first time
-    ports_counted: Callable[[Any], Any] | None = None  # what packets met at ports
+    ports_counted: Callable[[Any], Any] | None = None  # counts of packets at ports
     ports_in_a_circle: Callable[[Any], Any] | None = None  # that wait for each other
     with_queues: Callable[[Any], Tables] | None = None  # the tables with a record of queues (`queue_tables`)
     carried: Callable[[Any], Any] | None = None  # bytes by resource, where the model adds them up itself
 
-    # Every model has these. `check` (network, most_bytes=0) refuses what it cannot do;
-    # the class of `tables` is defined in the model's module; `resources` are what messages occupy;
-    # `path_keys` (network, whole=…) are what folding must tell apart (None: never fold), `whole` as with the
-    # correction WHOLE_PATH; `needs` is what one message may use up.
+    # Every model has these. `check` (network, most_bytes=0) refuses unsupported input; the class of `tables`
+    # is defined in the model's module; `resources` are those of messages; `path_keys` (network, whole=…) are
+    # the properties of paths that folding must distinguish (None: never fold), `whole` as with the correction
+    # WHOLE_PATH; `needs` are the rows that one message may use up.
     check: Callable[..., None]
     tables: Callable[[Network, Plan], Tables]
     resources: Callable[[Network, Plan], ResourceTable]
@@ -86,15 +84,15 @@ class NetworkModel:
         vars(self).update(vars(module) | instead)
 
     def remarks(self, network: Network, /) -> Iterable[Notice]:  # noqa: ARG002
-        """What of a network changes nothing on the model, and what else the user should know of it."""
+        """Return notices of keys of a network without effect on the model, and other notices."""
         return ()
 
     def counts_links(self, network: Network, /) -> bool:  # noqa: ARG002
-        """Return whether a folded run counts what each link carries."""
+        """Return whether a folded run counts the bytes of each link."""
         return True
 
     def with_figures(self, tables: Any, /) -> Tables:
-        """Return the tables with what is kept for a record of causes."""
+        """Return the tables with those that a record of causes needs."""
         kept: Tables = tables
         return kept
 
@@ -106,25 +104,25 @@ class NetworkModel:
 
 @works_on_tables
 def _no_event(_run: Run, _kind: int, _row: int, _version: int) -> int:
-    """Return a model without events of its own."""
+    """Return NONE for a model without events of its own."""
     return NONE
 
 
 @works_on_tables
 def _not_known(_run: Run, _step_row: int) -> int:
-    """Return a model on which a flight depends on more than the step."""
+    """Return NONE for a model on which a flight depends on more than the step."""
     return NONE
 
 
 @works_on_tables
 def _depends_on_others(_run: Run, _source: int, _target: int, _size: int) -> int:
-    """Return a model on which a flight depends on other messages; plans that must know it are refused."""
+    """Return NONE for a model on which a flight depends on other messages; plans that need it are refused."""
     return NONE
 
 
 @works_on_tables
 def ends_of_branch(run: Run, branch_row: int, way: int) -> tuple[int, int]:
-    """Where a message over a branch comes from, and where it goes; switches are numbered behind ranks."""
+    """Return source and target of a message over a branch; switches are numbered behind ranks."""
     branch = run.plan.branches[branch_row]
     above = run.plan.switches[branch.switch].endpoint
     below = branch.rank if branch.below == NONE else run.plan.switches[branch.below].endpoint
@@ -144,14 +142,14 @@ def _inject_over_branch(
     c: int,
     done: int,
 ) -> None:
-    """A message as any other."""
+    """Send a message over a branch as any other."""
     source, target = ends_of_branch(run, branch_row, way)
     inject(run, source, target, size, kind, a, b, c, done)
 
 
 @works_on_tables
 def _switch_in_turn(run: Run, switch_row: int, size: int) -> int:
-    """Return a switch works on one chunk after the other at its rate; each has its latency besides."""
+    """Return when a switch has processed a chunk: one after the other at its rate, then its latency."""
     switch, now = run.plan.switches[switch_row], run.clock[0].now
     server = run.switches[switch.server]
     begin = max(now, server.free_ns)
@@ -163,13 +161,13 @@ def _switch_in_turn(run: Run, switch_row: int, size: int) -> int:
 
 @works_on_tables
 def _as_set(run: Run, _size: int) -> bool:
-    """Return a model on which the machine says when sends are done."""
+    """Return whether the machine sets that sends are eager."""
     return run.plan.settings[EAGER_SENDS] != 0
 
 
 @works_on_tables
 def _takes_its_time(run: Run, actor_row: int, node: int) -> None:
-    """A model that messages alone need."""
+    """Schedule the end of a node on a model that only has messages."""
     actor = run.plan.actors[actor_row]
     duration = run.plan.nodes[run.plan.templates[actor.template].node_first + node].duration_ns
     schedule_own(run, actor_row, duration, NODE_DONE, actor_row, node, 0)
@@ -177,17 +175,17 @@ def _takes_its_time(run: Run, actor_row: int, node: int) -> None:
 
 @works_on_tables
 def _not_needed(_run: Run, _channel_row: int, _kind: int, _a: int, _b: int) -> None:
-    """A model on which messages take as long whether or not their receives are posted."""
+    """Ignore a posted receive, on which the model's messages do not depend."""
 
 
 @works_on_tables
 def _plenty(_run: Run) -> int:
-    """Return a model without pools."""
+    """Return a large number for a model without pools."""
     return PLENTY
 
 
 def packets_expected(model: NetworkModel, network: Network, plan: Plan) -> int:
-    """About how many packets with data a run sends; 0 on models without packets."""
+    """Return about how many packets with data a run sends; 0 on models without packets."""
     return (
         0 if model.payload_of_packets is None else expected_packets(plan, model.payload_of_packets(network))
     )
@@ -196,9 +194,7 @@ def packets_expected(model: NetworkModel, network: Network, plan: Plan) -> int:
 def network_tables(
     model: NetworkModel, network: Network, plan: Plan, *, has_queues: bool, has_causes: bool
 ) -> Tables:
-    """Return the model's tables, with records of what packets meet at ports, and what holds them up, if
-    wanted.
-    """
+    """Return the model's tables, with records of ports' queues and of causes, if needed."""
     tables = model.tables(network, plan)
     if has_causes:
         tables = model.with_figures(tables)
@@ -206,7 +202,7 @@ def network_tables(
         return tables
     if model.with_queues is None:
         raise UsageError(
-            "this network model has no packets that could wait at ports",
+            "this network model has no packets, and so no ports to record",
             remedy="leave ports out of --detail, or choose --network-model packet",
         )
     return model.with_queues(tables)
@@ -215,25 +211,25 @@ def network_tables(
 # (run, source, target, size, kind, a, b, c, done): send a message between two ranks. (kind, a, b, c) happens
 # on arrival, and unless `done` is NONE, `end_sending` when the last byte has left the source.
 inject = chosen_by_tables("inject", "network")
-# (run, kind, row, version): an event of the model's own, `kind` from 0; returns a message that is there, or
-# NONE.
+# (run, kind, row, version): handle an event of the model, `kind` from 0; return a message that has arrived,
+# or NONE.
 network_event = chosen_by_tables("network_event", "network", _no_event)
-# (run, step_row): how long a step of a collective is under way, if that follows from the step alone, or NONE.
+# (run, step_row): return the time of a step's flight, if it depends on the step alone, or NONE.
 step_flight_ns = chosen_by_tables("step_flight_ns", "network", _not_known)
-# (run, source, target, size): how long a message that sets out is under way, on models where that is known.
+# (run, source, target, size): return the time of a message's flight, on models that can predict it.
 flight_ns = chosen_by_tables("flight_ns", "network", _depends_on_others)
-# (run, size): whether a send is done when its last byte has left, not when it has arrived.
+# (run, size): return whether a send is done when its last byte has left, not when it has arrived.
 is_eager = chosen_by_tables("is_eager", "network", _as_set)
-# (run, actor, node): a node that takes its duration is issued; its NODE_DONE is to come.
+# (run, actor, node): start a node of a fixed duration, and schedule its NODE_DONE.
 take_time = chosen_by_tables("take_time", "network", _takes_its_time)
-# (run, channel, kind, a, b): a receive is posted.
+# (run, channel, kind, a, b): handle a posted receive.
 receive_posted = chosen_by_tables("receive_posted", "network", _not_needed)
-# (run): how many rows are left in the shortest of the model's pools; a message needs one.
+# (run): return the number of rows left in the shortest of the model's pools; a message needs one.
 rows_left = chosen_by_tables("rows_left", "network", _plenty)
 # The next two are for models with REACHES_SWITCHES, which deliver messages to switches that reduce.
 # (run, branch, way, size, program, kind, a, b, c, done): send a message over a branch of a tree of switches.
 pass_branch = chosen_by_tables("pass_branch", "network", _inject_over_branch)
-# (run, switch, size): when a switch that has a whole chunk will have made of it what it passes on.
+# (run, switch, size): return when a switch that has a whole chunk will have processed it.
 switch_done_ns = chosen_by_tables("switch_done_ns", "network", _switch_in_turn)
 
 
@@ -242,7 +238,7 @@ LOWEST_31_BITS = (1 << 31) - 1
 
 @works_on_tables
 def new_message(run: Run, target: int, size: int, kind: int, a: int, b: int, c: int, done: int) -> int:
-    """Return a message that sets out; the model's own fields are not yet set."""
+    """Return a new message that sets out; the model's own fields are not yet set."""
     row = take_row(run.messages, run.clock[0].free_messages)
     message = run.messages[row]
     message.target, message.bytes = target, size
@@ -254,7 +250,7 @@ def new_message(run: Run, target: int, size: int, kind: int, a: int, b: int, c: 
 
 @works_on_tables
 def left_of_chunk(chunk_row: int) -> int:
-    """Return the `done` of a step's message whose end of sending its chunk waits for."""
+    """Return the `done` of a step's message if its chunk waits for the end of sending."""
     return ((chunk_row + 1) << KIND_BITS) + STEP_LEFT
 
 
@@ -287,5 +283,5 @@ def message_leaves_at(run: Run, message: Any, time: int, cause: int, caused_ns: 
 
 @works_on_tables
 def release_message(run: Run, row: int) -> None:
-    """Give back a message that has arrived."""
+    """Return a message that has arrived to its pool."""
     give_row(run.messages, run.clock[0].free_messages, row)

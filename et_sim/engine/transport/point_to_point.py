@@ -1,16 +1,14 @@
-"""Point-to-point messages: sends and receives that meet on a channel.
+"""Point-to-point messages: sends and receives that match on a channel.
 
-The k-th send of a channel meets its k-th receive. A message that arrives before its receive is posted
-waits at the channel, and the receive then completes as a new event: at the time it is posted, or when the
-message is copied out of its buffer. A send is complete when its message has arrived, or, if it is eager, when
-its last byte has left.
+The k-th send of a channel matches its k-th receive. A message that arrives before its receive is posted waits
+at the channel, and the receive then completes as a new event: at the time it is posted, or when the message
+is copied out of its buffer. A send is complete when its message has arrived, or, if it is eager, when its
+last byte has left.
 
-With rendezvous, a receive first asks its source for a message, and is posted when the request is there; the
-source holds its next message between the two ranks and with this tag, whatever its size, back until then.
-Where receivers have finite buffers, so many bytes between two ranks may start before their receives are
-posted (`room`), whatever the tags; the source holds further messages, and no request crosses the network.
-
-Not here: what completes (`nodes`), and how messages travel (the network model).
+With rendezvous, a receive first requests its message from the source, and is posted when the request is
+there; until then, the source holds back its next message between the two ranks with this tag, of any size.
+Where receivers have finite buffers, messages of up to `room` bytes between two ranks may start before their
+receives are posted, with any tags; the source holds further messages, and no request crosses the network.
 """
 
 from __future__ import annotations
@@ -22,8 +20,6 @@ from et_sim.engine.calendar.clock import new_event, schedule
 from et_sim.engine.containers import give_row, join, leave, leave_from
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import (
-    ASKED_CUSTOM,
-    ASKED_MESSAGE,
     CUSTOM_DONE,
     EXCEED,
     HELD_MESSAGE,
@@ -32,6 +28,8 @@ from et_sim.engine.state.kinds import (
     LATE_RECEIVE,
     MESSAGE,
     NODE_DONE,
+    REQUESTED_CUSTOM,
+    REQUESTED_MESSAGE,
 )
 from et_sim.engine.state.run import NEVER, NONE, RENDEZVOUS, Run
 from et_sim.engine.transport.network_seam import inject, is_eager, receive_posted
@@ -67,7 +65,7 @@ def send(run: Run, channel_row: int, kind: int, b: int, c: int) -> None:
 def _send_into_buffer(run: Run, channel_row: int, b: int, c: int) -> None:
     """Send a message if its receive is posted or its buffer has room; else hold it.
 
-    What depends on receives of this nanosecond starts in an event, whichever of the two comes first.
+    If receives of the same nanosecond matter, a new event decides, so that the order of the two does not.
     """
     plan, state = run.plan.channels[channel_row], run.channels[channel_row]
     pair, now = run.handshakes[plan.handshake], run.clock[0].now
@@ -97,10 +95,10 @@ def _send_into_buffer(run: Run, channel_row: int, b: int, c: int) -> None:
 
 @works_on_tables
 def _hold_sender(run: Run, actor_row: int) -> None:
-    """Note that a send of an actor finds no room: what is held on its way to the actor starts.
+    """Count a send of an actor that finds no room, and start held messages to the actor.
 
-    A library carries out sends and receives of a group together, and traces do not say which these are: a
-    rank that is in a send takes what others send to it.
+    A library carries out sends and receives of a group together, and traces do not record these groups: a
+    rank that is in a send receives messages of others, too.
     """
     actor = run.actors[actor_row]
     actor.held_sends += 1
@@ -120,7 +118,7 @@ def _target_of(run: Run, channel_row: int) -> int:
 
 @works_on_tables
 def held_send_done(run: Run, actor_row: int) -> None:
-    """Note that a send of an actor that had found no room is done."""
+    """Count a send of an actor that had found no room as done."""
     run.actors[actor_row].held_sends -= 1
     run.actors[actor_row].freed_ns = run.clock[0].now
 
@@ -140,7 +138,7 @@ def _buffered(size: int) -> int:
 
 @works_on_tables
 def _free_room(run: Run, channel_row: int) -> None:
-    """Note that a receive is posted: its message leaves the buffer, or starts if it is held."""
+    """Free the buffer of a message whose receive is posted, or start the message if it is held."""
     plan, state = run.plan.channels[channel_row], run.channels[channel_row]
     pair, now = run.handshakes[plan.handshake], run.clock[0].now
     state.last = state.last + 1 if state.last_ns == now else 1
@@ -162,7 +160,7 @@ def _free_room(run: Run, channel_row: int) -> None:
 
 @works_on_tables
 def _leave_held(run: Run, pair: Any, channel_row: int) -> int:
-    """Take the first message of a channel out of those that are held between two ranks."""
+    """Remove the first message of a channel from those that are held between two ranks."""
     before, row = NONE, pair.head
     while run.events[row].a != channel_row:
         before, row = row, run.events[row].next
@@ -196,13 +194,13 @@ def _note_start(run: Run, channel_row: int) -> None:
 
 @works_on_tables
 def break_full_buffers(run: Run) -> bool:
-    """Let messages that are held start if nothing else is left to happen; return whether any is held."""
+    """Start held messages if nothing else is left to happen; return whether any is held."""
     return run.plan.settings[RENDEZVOUS] == 0 and _exceed_from(run, 0)
 
 
 @works_on_tables
 def exceed_buffer(run: Run, pair_row: int) -> None:
-    """Start the first message held between two ranks, whatever the room; then see to the next ranks."""
+    """Start the first message held between two ranks without room for it, then go on to the next pair."""
     pair = run.handshakes[pair_row]
     observe.queue_deadlock(run)
     if pair.head != NONE:  # else it has started in this nanosecond
@@ -216,7 +214,7 @@ def exceed_buffer(run: Run, pair_row: int) -> None:
 
 @works_on_tables
 def _exceed_from(run: Run, pair_row: int) -> bool:
-    """Schedule this for one pair of ranks an event, so that no event uses up more than its share of pools."""
+    """Schedule the start for one pair of ranks; one per event keeps within the reserve of the pools."""
     for row in range(pair_row, len(run.handshakes)):
         if run.handshakes[row].head != NONE and run.events[run.handshakes[row].head].kind == MESSAGE:
             schedule(run, run.clock[0].now, EXCEED, row, 0, 0)
@@ -226,7 +224,7 @@ def _exceed_from(run: Run, pair_row: int) -> bool:
 
 @works_on_tables
 def _start(run: Run, channel_row: int, held_row: int) -> None:
-    """Have a message that is held start at once, in an event."""
+    """Start a held message in an event at the present time."""
     thread = observe.pause(run)
     schedule(run, run.clock[0].now, HELD_MESSAGE, channel_row, held_row, 0)
     observe.resume(run, thread)
@@ -234,7 +232,7 @@ def _start(run: Run, channel_row: int, held_row: int) -> None:
 
 @works_on_tables
 def send_held(run: Run, held_row: int) -> None:
-    """Send a message that was held until there was room for it, and the next one if there still is."""
+    """Send a message that was held until there was room for it, and the next one if it finds room."""
     held = run.events[held_row]
     kind, channel_row, b, c = held.kind, held.a, held.b, held.c
     _start_first_held(run, run.handshakes[run.plan.channels[channel_row].handshake])
@@ -246,7 +244,7 @@ def send_held(run: Run, held_row: int) -> None:
 
 @works_on_tables
 def send_now(run: Run, channel_row: int, kind: int, b: int, c: int) -> None:
-    """Put a message on the network that waits for nothing."""
+    """Send a message that waits for nothing."""
     observe.send_starts(run, kind, b, c)
     _inject(run, channel_row, kind, b, c)
 
@@ -262,7 +260,7 @@ def _inject(run: Run, channel_row: int, kind: int, b: int, c: int) -> None:
 
 @works_on_tables
 def post_receive(run: Run, channel_row: int, kind: int, a: int, b: int) -> None:
-    """Post a receive, or with rendezvous ask for its message; (kind, a, b) happens when this is here."""
+    """Post a receive, or with rendezvous request its message; (kind, a, b) happens when this is here."""
     if not run.plan.settings[RENDEZVOUS]:
         _await_message(run, channel_row, kind, a, b)
         receive_posted(run, channel_row, kind, a, b)
@@ -272,14 +270,14 @@ def post_receive(run: Run, channel_row: int, kind: int, a: int, b: int) -> None:
             observe.resume(run, thread)
         return
     channel = run.plan.channels[channel_row]
-    observe.message_asked_for(run, kind, a, b)
-    asked = ASKED_MESSAGE if kind == LATE_RECEIVE else ASKED_CUSTOM
+    observe.message_requested(run, kind, a, b)
+    asked = REQUESTED_MESSAGE if kind == LATE_RECEIVE else REQUESTED_CUSTOM
     inject(run, channel.target, channel.source, REQUEST_BYTES, asked, channel_row, a, b, NONE)
 
 
 @works_on_tables
-def message_asked(run: Run, channel_row: int, kind: int, a: int, b: int) -> None:
-    """A request is at its source: the receive (kind, a, b) is posted, and the first message held back starts.
+def message_requested(run: Run, channel_row: int, kind: int, a: int, b: int) -> None:
+    """Post the receive (kind, a, b) of a request at its source, and start the first message held back.
 
     That may be a message of another size, on another channel.
     """
@@ -301,7 +299,7 @@ def message_asked(run: Run, channel_row: int, kind: int, a: int, b: int) -> None
 
 @works_on_tables
 def _await_message(run: Run, channel_row: int, kind: int, a: int, b: int) -> None:
-    """From now on, a message on a channel meets this receive; one that came before does so in an event."""
+    """Post a receive on a channel; a message that came before completes it in an event."""
     state = run.channels[channel_row]
     observe.joins_fifo(run, state)
     if state.arrived > 0:
@@ -319,7 +317,7 @@ def _await_message(run: Run, channel_row: int, kind: int, a: int, b: int) -> Non
 
 @works_on_tables
 def match(run: Run, channel_row: int) -> int:
-    """Return a message arrived: the receive it meets, as an event to read at once; NONE: it waits."""
+    """Match a message that arrived; return its receive, as an event to read at once, or NONE if it waits."""
     state = run.channels[channel_row]
     observe.message_at_target(run, channel_row)
     if state.head == NONE:

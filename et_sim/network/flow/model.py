@@ -33,7 +33,7 @@ from et_sim.engine.calendar.clock import schedule, schedule_at_end
 from et_sim.engine.containers import Heap, chain_rows, empty_index, first_of, grow_pool, heap_for, join, leave
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import NETWORK
-from et_sim.engine.state.resources import NOBODY, Named, ResourceTable
+from et_sim.engine.state.resources import NO_OWNER, Named, ResourceTable
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.network_seam import Needs, message_leaves_at, new_message
 from et_sim.machine.model import GraphFabric, GridFabric, Network, Notice
@@ -225,7 +225,7 @@ def resources(network: Network, plan: Plan) -> ResourceTable:
     """Return every link, or the first of those that are alike, and the names of all."""
     links = link.resources_of(network, np.arange(network.ranks))
     class_of, first = _classes_of_links(plan, len(links))
-    actor = np.where(links.actor == NOBODY, NOBODY, plan.actor_of_rank[links.actor])
+    actor = np.where(links.actor == NO_OWNER, NO_OWNER, plan.actor_of_rank[links.actor])
     return structs.replace(
         links,
         actor=actor[first],

@@ -12,7 +12,7 @@ import numpy as np
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.containers import NONE, give_row, join, join_after, leave, take_out, take_row, unchain
 from et_sim.engine.observe import facade as observe
-from et_sim.engine.state.kinds import ASKED_STEP, STEP
+from et_sim.engine.state.kinds import REQUESTED_STEP, STEP
 from et_sim.engine.state.records import PHASE_BITS, PROGRAM_MASK
 from et_sim.engine.state.run import Run
 from et_sim.network.fabric import next_ports, set_out, take_hop
@@ -33,7 +33,7 @@ def route_between(run: Run, source: int, target: int, message_row: int) -> int:
     network = run.network
     ports, message = next_ports(network.hops, source, target), run.messages[message_row]
     kind, member = message.kind, NONE
-    if kind in (STEP, ASKED_STEP):
+    if kind in (STEP, REQUESTED_STEP):
         program = run.plan.programs[(message.c >> PHASE_BITS) & PROGRAM_MASK]
         kind, member = kind + IN_PAIRS * program.pairs, message.a
     first = home(network.index, source, target, ports, kind + member)

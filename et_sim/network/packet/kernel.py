@@ -207,7 +207,7 @@ def _forward(network: Any, packet_row: int, out: int) -> None:
         came = network.ports[packet.port]
         if must_pause(network, came):
             came.pauses = 1
-            observe.pause_asked_for(network, packet.port, came.to, network.state[0].now_ps)
+            observe.pause_requested(network, packet.port, came.to, network.state[0].now_ps)
             _ask(network, came.back, PAUSE)
     enqueue(network, port, packet_row)
     send_next(network, out)

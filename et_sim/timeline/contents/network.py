@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.engine.state.queue_tables import PER_PORT, WIDTH
-from et_sim.engine.state.resources import NOBODY, Ends
+from et_sim.engine.state.resources import NO_OWNER, Ends
 from et_sim.engine.state.traffic_tables import BITS, PER_LINK, SHIFT
 from et_sim.tables.declaration import DIMENSION_SIZES, SHARED_LINKS
 from et_sim.timeline.content import Block, TableContent, Texts, whole
@@ -47,7 +47,7 @@ def resources_content(run: RecordedRun) -> TableContent | None:
     named = resources.by_name(run.outcome.plan.actor_of_rank)
     rates = resources.bytes_per_ns[named.row]
     texts = tuple(dict.fromkeys(text for text in named.ranks if text is not None))
-    number = {None: NOBODY} | {text: at for at, text in enumerate(texts)}
+    number = {None: NO_OWNER} | {text: at for at, text in enumerate(texts)}
     columns = {
         "resource": np.arange(len(named.row), dtype=np.int32),
         "stand_in": named.row.astype(np.int32),
@@ -66,11 +66,11 @@ def resources_content(run: RecordedRun) -> TableContent | None:
 def _ends(ends: Ends | None, count: int) -> dict[str, Any]:
     """Devices at both ends of every link, and the rows in which they are drawn."""
     if ends is None:
-        none = np.full(count, NOBODY, np.int32)
+        none = np.full(count, NO_OWNER, np.int32)
         ends = Ends(none, none, (), np.zeros(0, np.int32))
     columns: dict[str, Any] = {}
     for side, device in (("source", ends.source), ("target", ends.target)):
-        rows = np.append(ends.rows, NOBODY)[device]
+        rows = np.append(ends.rows, NO_OWNER)[device]
         columns |= {side: Texts(device, ends.names), f"{side}_row": rows.astype(np.int32)}
     return columns
 

@@ -45,9 +45,9 @@ def stall_sections(stall: dict[str, Any]) -> list[tuple[str, Sequence[str]]]:
         ("unfinished jobs", stall["jobs"]),
         ("Waiting", [_wait(wait) for wait in stall["waits"]]),
         ("In a circle", [_hop(hop) for hop in stall["knot"]]),
-        ("What nobody will provide", stall["dead_ends"]),
+        ("Never provided", stall["dead_ends"]),
         ("Nearest mismatch", stall["nearest"]),
-        ("What to do", stall["remedies"]),
+        ("Remedies", stall["remedies"]),
     )
     return [(title, entries) for title, entries in sections if entries]
 
