@@ -68,7 +68,7 @@ def test_a_sweep_and_a_search_run_no_file_that_they_name(
     assert not planted.exists()
     assert not planted.with_name("inner").joinpath("ran").exists()
     if where != "axis":  # there, other points are simulated, and this one is refused in its row
-        assert f"network model '{name}' is a program, and only the command line can have it run" in ended.err
+        assert f"network model '{name}' is a program, which only the command line may name" in ended.err
 
 
 def test_points_of_an_axis_that_name_a_file_are_refused_in_their_rows(planted: Path) -> None:

@@ -345,7 +345,7 @@ def test_packets_are_not_spread_unless_that_is_only_the_default() -> None:
     net = {"graph": LEAVES, "logical-dimensions": [16]}
     workload = Workload.of([builder.build() for builder in everybody(16, "all_reduce", 1 << 12)])
     on = system("ring", 1)
-    with pytest.raises(UsageError, match="spread means nothing"):
+    with pytest.raises(UsageError, match="spread is not supported"):
         run(workload, network={**net, "routing": "spread"}, system=on, model="packet")
     default = run(workload, network=net, system=on, model="packet")
     hashed = run(workload, network={**net, "routing": "ecmp"}, system=on, model="packet")

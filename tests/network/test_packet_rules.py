@@ -395,7 +395,7 @@ def test_what_is_wrong_with_keys_is_said(protocol: dict[str, Any], text: str) ->
         ({"buffer": 1000}, "switch0 needs 175.11 KiB of buffer .*give protocol a larger buffer"),
         (
             {"preset": "ns3-parity", "payload": 9000, "buffer": 72_000},
-            "a packet takes 9,036 bytes, and switch0 has room for",
+            "a packet takes 9,036 bytes, and switch0 has space for",
         ),
         ({"least-rate": "101Gbps"}, "least-rate is 101 Gbps, and no link has more than 100 Gbps"),
         ({"preset": "tcp", "payload": 10, "tcp": {"opening": 70}, "queue-bytes": 69}, "takes 70 bytes"),
