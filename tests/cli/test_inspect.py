@@ -119,9 +119,9 @@ def test_a_part_of_a_run_is_the_same_as_text_and_as_data(
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["stalls", "--top", "3"], "the view stalls does not know --top (views that do: summary, ranks, "),
-        (["memory", "--window", "1ms:"], "the view memory does not know --window"),
-        (["--json", "--ranks", "3"], "--json is the whole summary.json and does not know --ranks"),
+        (["stalls", "--top", "3"], "the view stalls does not support --top (views that do: summary, ranks, "),
+        (["memory", "--window", "1ms:"], "the view memory does not support --window"),
+        (["--json", "--ranks", "3"], "--json is the whole summary.json and does not support --ranks"),
         (["ranks", "--ranks", "8"], "--ranks: there is no rank 8 (the last one is 7)"),
         (["ranks", "--top", "0"], "--top: cannot show 0 lines"),
         (["ranks", "--window", "5ms"], "window '5ms' cannot be understood"),

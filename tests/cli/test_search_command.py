@@ -130,7 +130,7 @@ def test_nothing_is_simulated_where_nothing_can_be_found(
         (TEXT + SEARCH, [], "no bounds are known of these points, so nothing says when it may end"),
         (TEXT + SEARCH + "  method: optuna\n", [], "optuna rules no point out, so nothing says"),
         (TEXT + SEARCH, ["--keep", "9"], "--keep names point 9"),
-        (TEXT + SEARCH, ["--dask", "x", "--workers", "2"], "both say who simulates"),
+        (TEXT + SEARCH, ["--dask", "x", "--workers", "2"], "cannot be combined"),
         (
             TEXT.replace("base:", "base:\n  profile: corected") + SEARCH,
             [],

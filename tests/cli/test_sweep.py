@@ -106,7 +106,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["run", "SPEC"], "this is the description of a sweep (carry it out with: et-sim sweep"),
         (["sweep", "SPEC", "--workers", "0"], "--workers is 0"),
         (["sweep", "SPEC", "--keep", "some"], "--keep is 'some'"),
-        (["sweep", "SPEC", "--dask", "x", "--workers", "2"], "both say who simulates"),
+        (["sweep", "SPEC", "--dask", "x", "--workers", "2"], "cannot be combined"),
         (["sweep", "OUT"], "name the file, not its folder"),
         (["sweep", "SPEC", "--out", "SPEC"], "is a file"),
     ],

@@ -305,7 +305,7 @@ def test_a_stall_names_the_job_and_its_own_ranks(tmp_path: Path, capsys: pytest.
     assert main(["inspect", str(tmp_path / "run"), "stalls"]) == 0
     assert "lost: its rank 0 is rank 6 here" in capsys.readouterr().out
     assert main(["inspect", str(tmp_path / "run"), "--job", "lost", "notices"]) == 2
-    assert "the view notices does not know --job" in capsys.readouterr().err
+    assert "the view notices does not support --job" in capsys.readouterr().err
     assert main(["inspect", str(tmp_path / "run"), "--job", "good", "ops"]) == 0
     assert "only ranks 0-3" in capsys.readouterr().out
 

@@ -408,7 +408,7 @@ def test_what_cannot_work_on_a_network_is_refused(protocol: dict[str, Any], text
 
 
 def test_a_link_that_is_too_fast_to_count_packets_on_is_refused() -> None:
-    with pytest.raises(MachineError, match=r"counted on up to 9\.0072e\+06 Gbps \(correct its bandw"):
+    with pytest.raises(MachineError, match=r"supports up to 9\.0072e\+06 Gbps \(correct its bandw"):
         run(network(GENERATORS[0], {"preset": "datacenter"}, "9100000GB/s"), [(0, 1, 1)])
 
 
