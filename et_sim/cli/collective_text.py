@@ -1,5 +1,5 @@
-"""Text of `et-sim collective`: steps that all ranks take alike as one line, totals per rank, and the choices
-of a library for each size.
+"""Text of `et-sim collective`: common steps of all ranks, totals per rank, and choices of a
+library by size.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Options of the jobs that et-sim makes, plans and serves: each is declared once, with the kinds that have
-it.
+"""Options of the jobs that et-sim makes, plans and serves, each declared once with the kinds that have it.
 
 Each field of `Plan` is an option, and so are the dimensions of a custom model, those of a recommendation
 model, and the lengths of forward passes.

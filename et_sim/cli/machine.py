@@ -1,6 +1,4 @@
-"""`et-sim machine`: list the machines that can be named, show the sources of their figures, write their
-files.
-"""
+"""`et-sim machine`: list preset machines, show the sources of their figures, or write their files."""
 
 from __future__ import annotations
 

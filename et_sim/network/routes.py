@@ -7,7 +7,6 @@ after the other equals the target's, lowest dimension first. With `valiant`, a m
 dragonfly first goes to a third group, drawn for each message by a hash; its stops are that group and the
 target's, numbered behind all places where messages end. Among links that are equally near to the stop,
 
-
 - `shortest`, `dimension-order` and `valiant` take the one with the lowest number,
 - `destination` takes the one whose number is the remainder of the target's number divided by their count
   (`d mod k`); a tier above uses the quotient,

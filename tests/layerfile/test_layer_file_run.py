@@ -56,7 +56,7 @@ def test_collectives_that_a_loop_does_not_issue_are_warned_of() -> None:
 def test_collectives_in_which_nobody_takes_part_are_warned_of() -> None:
     row = "l -1 5 ALLREDUCE 64 5 ALLREDUCE 64 5 ALLREDUCE 64 0"
     units = "units-count: 16_1"
-    output = "weight gradient collective of all 2 layers: nobody takes part"
+    output = "weight gradient collective of all 2 layers: no rank takes part"
     assert warnings_of(f"HYBRID_DATA_MODEL 2 {row} {row}", units) == [output]
     assert warnings_of(f"HYBRID_DATA_MODEL 2 {row} {row}") == []
 

@@ -98,7 +98,7 @@ REFUSED = [
     (f"HYBRID_CUSTOMIZED 1\n{ROW}", "the file ends where the keyword of layer 0"),
     (f"HYBRID_CUSTOMIZED 2\n{TWO}", 'line 3, column 1: the keyword of layer 0 ("conv1") should '),
     (f"HYBRID_CUSTOMIZED 1\n{ROW} MODLE", "did you mean 'MODEL'?"),
-    (f"HYBRID_CUSTOMIZED 1\n{ROW} HYBRID_TRANSFORMER", "does not say where one layer communicates"),
+    (f"HYBRID_CUSTOMIZED 1\n{ROW} HYBRID_TRANSFORMER", "does not define the dimensions of one layer"),
     (f"HYBRID_TRANSFORMER 1\n{ROW}", "the size of the model-parallel group should stand here"),
     (f"HYBRID_TRANSFORMER g: 0 1 {ROW}", "the size of the model-parallel group is 0"),
     (f"HYBRID_DLRM 1\n{ROW}", "the number of layers should stand here"),

@@ -1,8 +1,7 @@
 """Max-min fair rates: no flow can have more without taking it from one that has no more.
 
 A flow's bottleneck is a full link of its path on which no flow has more. Rates are max-min fair if every flow
-has a bottleneck, and only one set of rates is. So only some flows need new rates when others begin or end:
-
+has a bottleneck; exactly one set of rates is. So only some flows need new rates when others begin or end:
 
 1. Flows that begin, and flows whose bottleneck is a link on which others began or ended. All
    others keep their rates.
