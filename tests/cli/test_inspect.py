@@ -82,7 +82,7 @@ def test_options_that_do_not_fit_are_refused(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_bars_are_coloured_on_a_terminal_unless_nobody_wants_that(
+def test_bars_are_coloured_on_a_terminal_unless_disabled(
     demo: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
@@ -153,7 +153,7 @@ def _refusal(path: Path, capsys: pytest.CaptureFixture[str]) -> str:
         ("traces", "is not the directory of a run"),
     ],
 )
-def test_what_is_no_run_leads_to_one(
+def test_a_misplaced_path_is_refused_with_a_command(
     demo: Path, path: str, remedy: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert remedy.format(run=demo) in _refusal(demo.parent / path, capsys)

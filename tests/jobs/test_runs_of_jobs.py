@@ -228,7 +228,7 @@ def _by_hand() -> Workload:
 
 @pytest.mark.parametrize("described", ["file", "trace", "rule"])
 @pytest.mark.parametrize("model", MODELS)
-def test_peers_roots_and_groups_are_those_of_the_npus(described: str, model: str) -> None:
+def test_peers_roots_and_groups_refer_to_npus(described: str, model: str) -> None:
     traces = []
     for rank in range(3):
         build = TraceBuilder()
@@ -340,7 +340,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 MACHINE = ("--system=system.json", "--network=network.yml")
 
 
-def test_a_run_of_files_tells_of_its_jobs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_of_files_describes_its_jobs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "jobs/both.yaml", *MACHINE, "--network-model=link", "--isolated"]) == 0
     text = capsys.readouterr().out
     assert "jobs         2 on 8 of 9 NPUs; 1 idle" in text
@@ -400,7 +400,7 @@ def test_the_same_job_file_gives_the_same_bytes(folder: Path) -> None:
         assert path.read_bytes() == (folder / "second" / path.name).read_bytes()
 
 
-def test_npus_without_a_job_do_not_count_among_those_that_wait() -> None:
+def test_npus_without_a_job_do_not_count_as_waiting() -> None:
     late = TraceBuilder()
     late.collective("all_reduce", MIB, after=[late.compute(micros=70)])
     early = TraceBuilder()

@@ -42,7 +42,7 @@ COLUMNS = {"fwd": FORWARD, "ig": INPUT, "wg": WEIGHT}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
-def test_finish_and_pass_ends_are_those_of_1_0(case: dict[str, Any]) -> None:
+def test_finish_and_pass_ends_match_1_0(case: dict[str, Any]) -> None:
     table = played(case)
     assert table.finish_ns == case["expected"]["finish_ns"]
     if "pass_compute_end_ns" in case["expected"]:
@@ -246,7 +246,7 @@ def test_impossible_arguments_are_refused(passes: int, scale: float, said: str) 
         (Keyword.HYBRID_DLRM, "the last bottom layer is None"),
     ],
 )
-def test_layers_made_in_python_lack_nothing_that_a_file_has(keyword: Keyword, said: str) -> None:
+def test_layers_made_in_python_have_all_that_a_file_requires(keyword: Keyword, said: str) -> None:
     with pytest.raises(TraceError, match=said):
         LayerFile(keyword, (Layer("a"),))
     with pytest.raises(TraceError, match="there are no layers"):

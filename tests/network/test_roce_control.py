@@ -330,7 +330,7 @@ def test_hpcc_may_leave_out_links_without_a_queue_within_a_round(
     assert of.hears(control.hpcc_acknowledged, 10_001) == 50_010
 
 
-def test_hpcc_weighs_what_is_new_by_its_part_of_a_round_trip(
+def test_hpcc_weighs_new_figures_by_their_part_of_a_round_trip(
     sender: Callable[..., Sender], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of links that are as full, the first counts; what took longer than a round trip counts in full."""
