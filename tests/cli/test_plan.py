@@ -70,7 +70,7 @@ def test_a_machine_times_the_plan_as_it_times_the_run(
     ("arguments", "said"),
     [
         (["--model", "lama3-8b"], "there is no model 'lama3-8b' (did you mean 'llama3-8b'?)"),
-        (["--model", "llama3-8b", "--hidden", "64"], "--hidden is given, and --model llama3-8b has its own"),
+        (["--model", "llama3-8b", "--hidden", "64"], "--hidden conflicts with --model llama3-8b"),
         (["--model", "llama3-8b", "--tp", "3"], "heads: 32, which 3 tensor-parallel ranks do not divide"),
         (["--layers", "1000000000"], "1,000,000,000 layers are more than 20,000,000 nodes"),
         (["--layers", "0"], "--layers is 0 (give 1 or more)"),
