@@ -170,7 +170,7 @@ class _Size(Struct, frozen=True):
     chosen: Choice
 
 
-class Question(Protocol):
+class LibraryOptions(Protocol):
     """Options that are passed to a library."""
 
     type: str
@@ -182,7 +182,7 @@ class Question(Protocol):
     json: bool
 
 
-def show_library(options: Question) -> int:
+def show_library(options: LibraryOptions) -> int:
     """Print the table or its JSON, and draw a picture if it is requested."""
     library, ranks = _library(options)
     nodes = -(-ranks // library.node)
@@ -208,7 +208,7 @@ def show_library(options: Question) -> int:
     return 0
 
 
-def _library(options: Question) -> tuple[Library, int]:
+def _library(options: LibraryOptions) -> tuple[Library, int]:
     from et_sim.machine.presets import preset
     from et_sim.machine.readers import read_machine
 
@@ -238,7 +238,7 @@ def _sizes(size: int | None) -> list[int]:
     return sizes
 
 
-def _of_size(library: Library, options: Question, ranks: int, nodes: int, size: int) -> _Size:
+def _of_size(library: Library, options: LibraryOptions, ranks: int, nodes: int, size: int) -> _Size:
     from et_sim.machine.collective_library import Call
 
     counted = size * ranks if options.type == "all_gather" else size
@@ -262,7 +262,7 @@ def _time_of(name: str, entry: _Size) -> str:
 
 
 def _text(
-    options: Question, library: Library, ranks: int, nodes: int, sizes: Sequence[_Size]
+    options: LibraryOptions, library: Library, ranks: int, nodes: int, sizes: Sequence[_Size]
 ) -> Iterator[str]:
     from et_sim.views.sheet import Sheet, SheetColumn
 
@@ -278,7 +278,7 @@ def _text(
             yield f"more bytes are faster: {_fall(options, ranks, nodes, entry)}"
 
 
-def _fall(options: Question, ranks: int, nodes: int, entry: _Size) -> str:
+def _fall(options: LibraryOptions, ranks: int, nodes: int, entry: _Size) -> str:
     from et_sim.machine.collective_library.candidates import Group
     from et_sim.machine.collective_library.falls import text_of
 
@@ -289,7 +289,7 @@ def _fall(options: Question, ranks: int, nodes: int, entry: _Size) -> str:
 
 
 def _data(
-    options: Question, library: Library, ranks: int, nodes: int, sizes: Sequence[_Size]
+    options: LibraryOptions, library: Library, ranks: int, nodes: int, sizes: Sequence[_Size]
 ) -> dict[str, Any]:
     return {
         "library": library.name,
@@ -316,7 +316,7 @@ def _data(
     }
 
 
-def _larger(options: Question, ranks: int, chosen: Choice) -> dict[str, Any] | None:
+def _larger(options: LibraryOptions, ranks: int, chosen: Choice) -> dict[str, Any] | None:
     """Return the larger size that takes less time, and the time of this one by the calibration alone."""
     larger = chosen.larger
     if larger is None:

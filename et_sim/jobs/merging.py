@@ -172,7 +172,7 @@ def _software_of(parts: Sequence[_Part]) -> tuple[MadeFor | None, tuple[str, ...
 
 
 def only(workload: Workload, job: Job) -> Workload:
-    """Return the workload without its other jobs."""
+    """Return the workload with only one job."""
     kept = np.zeros(workload.ranks, np.bool_)
     kept[job.npus] = True
     of_rank = np.where(kept, workload.template_of_rank, len(workload.templates))

@@ -125,7 +125,7 @@ def _waited(program: LayerProgram, end_ns: IntColumn, done: IntColumn) -> list[t
         together.setdefault((step, place), []).append(number)
     total_waits = []
     for (step, place), numbers in together.items():
-        looked = _looked(program, end_ns, step, place)
+        looked = _first_check_ns(program, end_ns, step, place)
         ends = done[waits.collective[numbers]]
         late = ends[ends > looked]
         if len(late):
@@ -137,7 +137,7 @@ def _waited(program: LayerProgram, end_ns: IntColumn, done: IntColumn) -> list[t
     return total_waits
 
 
-def _looked(program: LayerProgram, end_ns: IntColumn, step: int, place: int) -> int:
+def _first_check_ns(program: LayerProgram, end_ns: IntColumn, step: int, place: int) -> int:
     """Return when the loop first checks whether it must wait."""
     steps = program.steps
     if place == END:

@@ -376,7 +376,7 @@ def next_link(fabric: GridTables, leg: Leg, at: int, stop: int) -> Hop:
 
 @works_on_tables
 def is_wired_to_itself(network: Any) -> bool:
-    """Return whether messages to oneself pass a switch."""
+    """Return whether messages of a rank to itself pass a switch."""
     return bool(network.fabric.grid.dimensions[0].wiring == SWITCH)
 
 

@@ -103,7 +103,7 @@ def test_replicas_for_prompts_and_for_tokens(capsys: pytest.CaptureFixture[str])
         (["r.csv", *USUAL, "--policy", "prefil"], "there is no policy 'prefil'"),
         (["r.csv", *USUAL, "--replicas", "0"], "--replicas is 0"),
         (["r.csv", *USUAL, "--prefill-replicas", "1"], "give both --prefill-replicas and --decode-replicas"),
-        (["r.csv", *USUAL, "--decode-tp", "1"], "--decode-tp is about replicas of their own"),
+        (["r.csv", *USUAL, "--decode-tp", "1"], "--decode-tp requires separate decode replicas"),
         (["r.csv", *USUAL, "--ttft", "soon"], "soon"),
         (["r.csv", *USUAL, "--out", "."], "it is the current directory"),
         (["r.csv", *USUAL, "--network-model", "analytica"], "analytica"),

@@ -41,7 +41,7 @@ def set_rates(run: Run) -> None:
     state.opened = 0
     for at in range(routes):
         serve(network.routes[network.part_routes[at]], state.changes_ns)
-        links = _look_at_links(run, network.part_routes[at], links)
+        links = _count_links(run, network.part_routes[at], links)
     routes, links = _take_changed(run, routes, links)
     rounds, before = 0, -1
     while routes > before:
@@ -68,7 +68,7 @@ def _take_changed(run: Run, routes: int, links: int) -> tuple[int, int]:
         state.changed = link.next_changed
         link.is_changed = 0
         if observe.is_recording(run):
-            links = _look_at(run, row, links)
+            links = _add_link(run, row, links)
         if link.bound > 0:
             routes, links = _take_from(run, row, -1.0, routes, links)
     return routes, links
@@ -89,23 +89,23 @@ def _take_from(run: Run, link_row: int, limit: float, routes: int, links: int) -
             network.shared[route.bottleneck].bound -= 1
             network.part_routes[routes] = use.route
             routes += 1
-            links = _look_at_links(run, use.route, links)
+            links = _count_links(run, use.route, links)
     return routes, links
 
 
 @works_on_tables
-def _look_at_links(run: Run, route_row: int, links: int) -> int:
+def _count_links(run: Run, route_row: int, links: int) -> int:
     """Add the links of a route to those that are counted."""
     at = run.network.routes[route_row].uses.head
     while at != NONE:
         use = run.network.uses[at]
-        links = _look_at(run, use.link, links)
+        links = _add_link(run, use.link, links)
         at = use.next
     return links
 
 
 @works_on_tables
-def _look_at(run: Run, link_row: int, links: int) -> int:
+def _add_link(run: Run, link_row: int, links: int) -> int:
     network, link = run.network, run.network.shared[link_row]
     link.is_stale = 1
     if link.part != network.state[0].part:

@@ -34,7 +34,7 @@ from et_sim.network.packet.ports import (
 )
 from et_sim.network.packet.randomness import drawn
 from et_sim.network.packet.records import DATA, PAUSE, RESUME
-from et_sim.network.packet.repeats import look, looks_anew
+from et_sim.network.packet.repeats import look, restart_search
 
 
 @works_on_tables
@@ -161,7 +161,7 @@ def packet_lands(network: Any, port_row: int) -> None:
     packet = network.packets[row]
     port.lands_ps, port.lands_order = packet.lands_ps, packet.order
     if packet.kind >= PAUSE:
-        _obey(network, port.back, int(packet.kind == PAUSE))
+        _apply_pause(network, port.back, int(packet.kind == PAUSE))
         release_packet(network, row)
         return
     packet.hop += 1
@@ -174,7 +174,7 @@ def packet_lands(network: Any, port_row: int) -> None:
 
 
 @works_on_tables
-def _obey(network: Any, port_row: int, is_pause: int) -> None:
+def _apply_pause(network: Any, port_row: int, is_pause: int) -> None:
     """Pause a port, or end a pause."""
     port, now = network.ports[port_row], network.state[0].now_ps
     if is_pause:
@@ -304,7 +304,7 @@ def _next_of_host(network: Any, port_row: int) -> int:
 
 
 EVENTS_AT_ONCE = 256
-LOOKED_AT = 6  # entries of the calendar that are prefetched
+PREFETCHED = 6  # entries of the calendar that are prefetched
 PACKETS_PER_EVENT = 8  # limit of packets that an event makes or sends
 
 # (network, timer): handle a timer of a transport.
@@ -325,7 +325,7 @@ def go_on(network: Any, until_ps: int) -> None:
         if first.key > until_ps:
             return
         state.now_ps, state.now_order, source = first.key, first.tie, first.row
-        _look_ahead(network)
+        _prefetch(network)
         if source < ports:
             state.current = source
             _port_event(network, source)
@@ -334,19 +334,19 @@ def go_on(network: Any, until_ps: int) -> None:
         else:
             timer_rings(network, source - ports)
         if state.arrived != NONE or state.left != NONE:
-            looks_anew(network)
+            restart_search(network)
             return
         if state.until_picture > 0:
             look(network, source, until_ps)
 
 
 @works_on_tables
-def _look_ahead(network: Any) -> None:
+def _prefetch(network: Any) -> None:
     """Load the ports of the next events, and the packets that land, into the cache."""
     entries, ports = network.calendar.entries, len(network.ports)
-    if network.calendar.size[0] <= LOOKED_AT:
+    if network.calendar.size[0] <= PREFETCHED:
         return
-    for at in range(1, LOOKED_AT + 1):
+    for at in range(1, PREFETCHED + 1):
         source = entries[at].row
         if source < ports:
             if at <= 2:

@@ -42,7 +42,7 @@ from et_sim.network.packet.flows import flow_begins, flow_ends, new_flow, until_
 from et_sim.network.packet.kernel import EVENTS_AT_ONCE, PACKETS_PER_EVENT, go_on, next_ps
 from et_sim.network.packet.randomness import streams_of_ns3
 from et_sim.network.packet.records import FLOW, MESSAGE, NEVER, PACKET, SENDING, STATE
-from et_sim.network.packet.repeats import looks_anew, pictures
+from et_sim.network.packet.repeats import pictures, restart_search
 from et_sim.network.packet.roce import transport as roce
 from et_sim.network.packet.roce.transport import RoceTables
 from et_sim.network.packet.setup import check_protocol
@@ -376,7 +376,7 @@ def _begin_all(run: Run) -> None:
         flow_begins(network, row)
         begin_flow(network, row)
         row = leave(network.flows, state)
-    looks_anew(network)
+    restart_search(network)
 
 
 @works_on_tables

@@ -73,7 +73,7 @@ def pictures(ports: int) -> dict[str, Any]:
 
 
 @works_on_tables
-def looks_anew(network: Any) -> None:
+def restart_search(network: Any) -> None:
     """Start to search for a period after a begin or an end."""
     state = network.state[0]
     state.anchor = NONE

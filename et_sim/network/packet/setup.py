@@ -57,7 +57,7 @@ MOST_BITS_PER_S = 2**53  # the largest whole number that a double holds exactly
 
 
 def ports_of(network: Network, protocol: Protocol) -> Any:
-    """Return every link, idle."""
+    """Return the table of all links, idle."""
     assert isinstance(network.fabric, GraphFabric)
     wires = network.fabric.graph
     ports = table(PORT, len(wires.sources))

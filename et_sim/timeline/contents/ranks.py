@@ -26,7 +26,7 @@ NONE = -1
 
 def groups_content(run: RecordedRun) -> TableContent:
     """Return groups.arrow, which is never filtered."""
-    return whole(_Meanings(run.outcome.plan, run.workload.template_of_rank).columns())
+    return whole(_GroupRows(run.outcome.plan, run.workload.template_of_rank).columns())
 
 
 class _Membership(NamedTuple):
@@ -54,7 +54,7 @@ def _texts(texts: list[str | None], meant: Any) -> Texts:
     return Texts(place[meant], tuple(given))
 
 
-class _Meanings:
+class _GroupRows:
     """Rows with the texts and groups that they refer to by number."""
 
     def __init__(self, plan: Plan, template_of_rank: Any) -> None:

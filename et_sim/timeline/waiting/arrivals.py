@@ -342,7 +342,7 @@ def arrivals(outcome: Outcome) -> CollectiveArrivals:
         rows = np.arange(int(behind[until - 1]) - before)
         rows += np.repeat(first_row[some] - (np.cumsum(count[some]) - count[some]), count[some])
         of_some = party.some(int(party.of_row[order[done]]), last, np.repeat(party.of_row[some], count[some]))
-        came_of_some = _Came.of(outcome, came, of_some)
+        came_of_some = _ArrivalTable.of(outcome, came, of_some)
         known.append(_arrivals(outcome, state_row[rows], admitted[rows], of_some, came_of_some))
         done = until
     return CollectiveArrivals.joined(known)
@@ -363,7 +363,7 @@ def _collectives(outcome: Outcome) -> tuple[Any, Any, Any]:
 
 
 def _arrivals(
-    outcome: Outcome, state_row: Any, admitted: Any, party: Parties, came: _Came
+    outcome: Outcome, state_row: Any, admitted: Any, party: Parties, came: _ArrivalTable
 ) -> CollectiveArrivals:
     """Return the arrivals at collectives of some parties, by party."""
     state, end = outcome.nodes, outcome.nodes["end_ns"][state_row]
@@ -401,7 +401,7 @@ def _admitted(outcome: Outcome, state_row: Any) -> Any:
     return np.where((admitted == NONE) & (state["end_ns"][state_row] != NONE), start, admitted)
 
 
-class _Came(Struct, frozen=True, eq=False):
+class _ArrivalTable(Struct, frozen=True, eq=False):
     """Arrivals of actors at the collectives of parties, sorted by collective, time and actor."""
 
     instance_keys: Any  # party and sequence number as one, ascending
@@ -413,7 +413,7 @@ class _Came(Struct, frozen=True, eq=False):
     counts: Any  # per instance, the number of arrivals
 
     @staticmethod
-    def of(outcome: Outcome, came: tuple[Any, Any, Any], party: Parties) -> _Came:
+    def of(outcome: Outcome, came: tuple[Any, Any, Any], party: Parties) -> _ArrivalTable:
         """Return the members' collectives, once for each of their parties.
 
         `came` holds the rows of the node state, members and times of all arrivals, by member.
@@ -435,7 +435,7 @@ class _Came(Struct, frozen=True, eq=False):
         key, actor = key[order], actor[order]
         begins = np.flatnonzero(np.diff(key, prepend=-1))
         counts = np.bincount(instance.reshape(-1), minlength=len(keys))
-        return _Came(keys, sequences, times, key, actor, np.append(begins, total), counts)
+        return _ArrivalTable(keys, sequences, times, key, actor, np.append(begins, total), counts)
 
     def instance(self, party: Any, sequence: Any) -> Any:
         """Return the collective of a party with a sequence number."""
@@ -456,7 +456,7 @@ class _Came(Struct, frozen=True, eq=False):
         return self.times[self.key[at] % len(self.times)], np.searchsorted(self.first, at, side="right") - 1
 
 
-def _missing(plan: Any, party: Parties, came: _Came, rows: Any, state_row: Any, state: Any) -> Any:
+def _missing(plan: Any, party: Parties, came: _ArrivalTable, rows: Any, state_row: Any, state: Any) -> Any:
     """Return for collectives without an end a member that never came; NONE for all others."""
     state_row, of_row = state_row[rows], party.of_row[rows]
     awaited, end = np.full(len(rows), NONE, np.int64), state["end_ns"][state_row]

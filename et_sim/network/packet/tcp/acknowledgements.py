@@ -26,7 +26,7 @@ from et_sim.network.packet.tcp.sender import (
     without_below,
 )
 
-IN_VAIN = 3
+DUPLICATES_TO_LOSS = 3
 LEAST_RTT_PS = 1_000_000
 
 
@@ -96,7 +96,7 @@ def _note_arrived(network: Any, row: int, begin: int, end: int) -> bool:
         packets += -(-(ranges[at].end - ranges[at].begin) // rules.payload)
         at = ranges[at].next
     at = first
-    while at != NONE and packets >= IN_VAIN:
+    while at != NONE and packets >= DUPLICATES_TO_LOSS:
         connection.lost_to = max(connection.lost_to, ranges[at].begin)
         packets -= -(-(ranges[at].end - ranges[at].begin) // rules.payload)
         at = ranges[at].next
@@ -137,7 +137,7 @@ def _process(
     if not is_duplicate:
         connection.duplicates = 0
     if position < connection.recover and connection.state == RECOVERY:
-        _partly_mended(network, row, count, packets, delivered, was_again)
+        _continue_recovery(network, row, count, packets, delivered, was_again)
     elif position < connection.recover and connection.state == LOSS:
         control.was_acknowledged(network, row, packets, is_marked)
         control.grows(network, row, packets)
@@ -197,7 +197,7 @@ def _count_duplicate(network: Any, row: int, delivered: int, was_again: bool) ->
     connection.duplicates += 1
     connection.state = DISORDER
     may = connection.acknowledged >= connection.recover or connection.recovers == 0
-    if (connection.duplicates == IN_VAIN and may) or (
+    if (connection.duplicates == DUPLICATES_TO_LOSS and may) or (
         rules.sack and connection.lost_to > connection.acknowledged + rules.payload
     ):
         _begin_recovery(network, row, delivered)
@@ -220,7 +220,7 @@ def _begin_recovery(network: Any, row: int, delivered: int) -> None:
         connection.flight = connection.highest - first
         _reduce_in_proportion(network, row, delivered, False)
     else:
-        connection.window = connection.threshold + IN_VAIN * rules.payload
+        connection.window = connection.threshold + DUPLICATES_TO_LOSS * rules.payload
     _send_missing(network, row)
 
 
@@ -242,7 +242,9 @@ def _reduce_in_proportion(network: Any, row: int, delivered: int, was_again: boo
 
 
 @works_on_tables
-def _partly_mended(network: Any, row: int, count: int, packets: int, delivered: int, was_again: bool) -> None:
+def _continue_recovery(
+    network: Any, row: int, count: int, packets: int, delivered: int, was_again: bool
+) -> None:
     """Continue recovery where more than the first packet was lost."""
     connection, rules = network.transport.connections[row], network.transport.rules[0]
     if rules.sack == 0:

@@ -218,7 +218,7 @@ def reduced(network: Any, row: int, flight: int) -> int:
 
 
 @works_on_tables
-def waited_in_vain(network: Any, row: int) -> None:
+def timed_out(network: Any, row: int) -> None:
     """Process a timeout, after which all bytes are sent again."""
     if network.transport.rules[0].control == CUBIC:
         starts_again(network, row)

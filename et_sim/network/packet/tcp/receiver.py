@@ -179,7 +179,7 @@ def timer_rings(network: Any, timer: int) -> None:
         release_if_done(network, row)
     else:
         if which == RESEND:
-            _look_at_clock(network, row)
+            _check_deadline(network, row)
         else:
             send_pending(network, row)
         send_next(network, network.flows[row].port)
@@ -193,7 +193,7 @@ def sends_nothing(network: Any, timer: int) -> bool:
 
 
 @works_on_tables
-def _look_at_clock(network: Any, row: int) -> None:
+def _check_deadline(network: Any, row: int) -> None:
     """Send again if the deadline has passed."""
     connection = network.transport.connections[row]
     if connection.deadline_ps == NEVER:
@@ -228,7 +228,7 @@ def _send_all_again(network: Any, row: int) -> None:
         connection.sent = connection.acknowledged
     connection.recover, connection.recovers = connection.highest, 1
     connection.threshold = control.reduced(network, row, flight)
-    control.waited_in_vain(network, row)
+    control.timed_out(network, row)
     connection.state = LOSS
     connection.window = rules.payload
     send_pending(network, row)
