@@ -63,7 +63,7 @@ class Ungzipped(gzip.GzipFile):
         return part
 
     def read(self, size: int | None = -1) -> bytes:
-        """Return so many bytes, or all that are left."""
+        """Return `size` bytes, or all that are left."""
         if size is not None and size >= 0:
             return self._counted(super().read(size))
         parts = []

@@ -296,7 +296,7 @@ def needs(_network: Network) -> Needs:
 
 @works_on_tables
 def rows_left(run: Run) -> int:
-    """Return for how many messages there are rows, for themselves and for their routes and links."""
+    """Return the number of messages that fit in the free rows of messages, routes and links."""
     state = run.network.state[0]
     routes = min(state.free_routes.rows, state.free_uses.rows // run.network.longest[0])
     return min(run.clock[0].free_messages.rows, routes - state.to_begin)

@@ -92,7 +92,7 @@ SHARED = record(
     ("is_stale", "i4"),  # the next five have to be counted again
     ("kept", "f8"),  # the rates of flows that do not change
     ("top_kept", "f8"),  # the highest rate of these
-    ("bound_rate", "f8"),  # of those of them that it is the bottleneck of; 0: there are none
+    ("bound_rate", "f8"),  # the rate of kept flows with this bottleneck; 0: none
     ("to_set", "f8"),  # the other flows, by weight
     ("back_to_set", "f8"),
     ("uses_to_set", "i4"),  # and their number

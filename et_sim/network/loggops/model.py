@@ -169,7 +169,7 @@ def needs(_network: Network) -> Needs:
 
 @works_on_tables
 def rows_left(run: Run) -> int:
-    """Return for how many operations there are rows in the pool of messages and in the heap."""
+    """Return the number of operations that fit in the pool of messages and in the heap."""
     return min(run.clock[0].free_messages.rows, len(run.network.heap) - run.network.state[0].waiting)
 
 

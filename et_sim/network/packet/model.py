@@ -131,9 +131,9 @@ class PacketTables(Tables):
     packets: Any
     flows: Any
     ways: Any  # by flow: the links there, NONE, the links back, NONE
-    stride: Any  # how many entries a flow has there
+    stride: Any  # entries per flow
     calendar: Heap  # sources of events, each by the time and order of its next one: ports, then timers
-    units: Any  # so many units of the engine's time equal so many picoseconds
+    units: Any  # ratio of the engine's unit of time to picoseconds, as two whole numbers
     picture: Any  # the last snapshot for repeats, the present one, and the counts at the last
     present: Any
     counted: Any
@@ -309,7 +309,7 @@ def needs(network: Network) -> Needs:
 
 @works_on_tables
 def rows_left(run: Run) -> int:
-    """Return for how many messages there are rows and flows; 0 if there are too few packets."""
+    """Return the number of messages that fit in the free rows; 0 if there are too few packets."""
     state = run.network.state[0]
     if state.free_packets.rows < run.network.spare[0] or observe.queue_rows_left(run.network) == 0:
         return 0

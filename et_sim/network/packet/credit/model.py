@@ -302,7 +302,7 @@ def needs(_network: Network) -> Needs:
 
 @works_on_tables
 def rows_left(run: Run) -> int:
-    """Return for how many messages there are rows and flits, besides those of one cycle."""
+    """Return the number of messages that fit in the free rows and flits, without those of one cycle."""
     settings = run.network.settings[0]
     return min(run.clock[0].free_messages.rows, max(settings.free_flits.rows - settings.most_ports, 0))
 

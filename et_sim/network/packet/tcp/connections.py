@@ -54,7 +54,7 @@ def joins(network: Any, row: int) -> None:
 
 @works_on_tables
 def flows_left(network: Any) -> int:
-    """Return for how many messages there are flows; 0 if the pool of ranges is too small."""
+    """Return the number of messages that fit in the free flows; 0 if there are too few ranges."""
     if network.transport.free_ranges[0].rows < network.spare[0]:
         return 0
     return int(network.state[0].free_flows.rows // 2)
