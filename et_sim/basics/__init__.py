@@ -1,1 +1,1 @@
-"""What every room may use: errors, units, intervals, files, arguments, the terminal, bands."""
+"""Basics for every room: errors, units, intervals, files, arguments, the terminal, bands."""

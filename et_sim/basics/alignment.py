@@ -1,4 +1,4 @@
-"""Words under each other: the one place where columns of text are made as wide as what they hold."""
+"""Aligned columns of text, as wide as their contents."""
 
 from __future__ import annotations
 

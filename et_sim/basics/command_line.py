@@ -1,9 +1,8 @@
-"""What command lines share: arguments refused in sentences, one Ctrl-C that ends a command, and processors.
+"""Command lines: refusals of arguments, a Ctrl-C that reliably ends a command, and processors.
 
-Python raises an interruption within whatever runs at that moment. Destructors drop what is raised in them,
-and so does NumPy while it asks an object for an attribute: of a hundred interruptions of a sweep, one was
-lost. So it is raised again, unless an exception is being handled: then the command is ending, or cleans
-something up. Not here: any command.
+Python raises an interruption in the code that runs at that moment. Destructors drop exceptions, and so does
+NumPy while it reads an attribute of an object: of a hundred interruptions of a sweep, one was lost. So the
+interruption is raised again, unless an exception is being handled: then the command is ending or cleaning up.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from et_sim.basics.errors import brief, did_you_mean
 
 
 class _Groups(argparse.HelpFormatter):
-    """Commands under headings."""
+    """Help with commands under headings."""
 
     groups: Mapping[str, Sequence[str]]
 
@@ -45,18 +44,18 @@ class _Groups(argparse.HelpFormatter):
 class Parser(argparse.ArgumentParser):
     """The parser of a program, and of each of its commands."""
 
-    groups: Mapping[str, Sequence[str]] = MappingProxyType({})  # names of commands under their headings
+    groups: Mapping[str, Sequence[str]] = MappingProxyType({})  # names of commands by heading
     given: Sequence[str] = ()
     declared: type[Command] = Command
 
     def declare(self, declared: type[Command], run: Callable[[Any], Any] | None) -> None:
-        """Take what a class declares, and have a function do what is asked for."""
+        """Declare the arguments of a class, and the function that runs the command."""
         self.declared, self.epilog = declared, declared.epilog
         self.description = declared.description or declared.__doc__
         if declared.description:
             self.formatter_class = argparse.RawDescriptionHelpFormatter
         declare(self, declared)
-        self.set_defaults(run=run, asked=self)
+        self.set_defaults(run=run, command_parser=self)
         if declared.commands:
             add_commands(self.add_subparsers(metavar="WHAT", required=True), declared.commands)
 
@@ -68,27 +67,25 @@ class Parser(argparse.ArgumentParser):
         return formatter
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Like argparse's, and remembers what was given."""
+        """Parse like argparse, and keep the arguments."""
         self.given = list(args) if args is not None else self.given
         return super().parse_known_args(args, namespace)
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Like argparse's, and an unknown option is answered with the nearest one."""
+        """Parse like argparse, and refuse an unknown option with the nearest one."""
         parsed, unknown = self.parse_known_args(args, namespace)
         values = vars(parsed)
-        asked: Parser = values.pop("asked", self)
-        free = asked.declared.free
+        chosen: Parser = values.pop("command_parser", self)
+        free = chosen.declared.free
         if unknown and free:
             values[free] = [*values[free], *unknown]
-        elif unknown and not asked._takes_late(values, unknown):
-            asked._refuse_options(unknown)
-            asked._refuse(f"{unknown[0]!r} is one argument too many", "put a text with spaces in quotes")
-        return asked.declared(values)
+        elif unknown and not chosen._takes_late(values, unknown):
+            chosen._refuse_options(unknown)
+            chosen._refuse(f"{unknown[0]!r} is one argument too many", "put a text with spaces in quotes")
+        return chosen.declared(values)
 
     def _takes_late(self, values: dict[str, Any], unknown: Sequence[str]) -> bool:
-        """Return whether a single word is the last argument; argparse looks for that only before the
-        options.
-        """
+        """Return whether a single word is the last argument; argparse expects that before the options."""
         late, word = self.declared.late, unknown[0]
         if not late or values[late] is not None or len(unknown) > 1 or word.startswith("-"):
             return False
@@ -97,13 +94,13 @@ class Parser(argparse.ArgumentParser):
         return True
 
     def error(self, message: str) -> NoReturn:
-        """A refusal of argparse's own; what is missing may only be misspelt."""
+        """Refuse the arguments for argparse; a missing one may be misspelt."""
         if "required" in message:
             self._refuse_options(self.given)
         self._refuse(message)
 
     def _refuse_options(self, words: Sequence[str]) -> None:
-        """Refuse the first option that is not known, if there is one."""
+        """Refuse the first unknown option, if there is one."""
         known = tuple(self._option_string_actions)
         for word in words:
             name = word.partition("=")[0]
@@ -123,15 +120,15 @@ class Parser(argparse.ArgumentParser):
         self._refuse(f"there is no {argument} {str(value)!r}", did_you_mean(str(value), choices) or listed)
 
     def _refuse(self, message: str, remedy: str = "") -> NoReturn:
-        """End with status 2."""
+        """Exit with status 2."""
         remedies = "; ".join(filter(None, (remedy, f"see {self.prog} --help")))
         self.exit(2, f"{self.prog}: error: {brief(message)} ({remedies})\n")
 
 
 def add_commands(parsers: Any, modules: Mapping[str, Any]) -> None:
-    """Register commands: of each, a module has `Options`, which declares it, and `run`, which does it.
+    """Register commands; each has a module with `Options`, which declares it, and `run`.
 
-    The list of commands shows what the first line of the module's docstring says behind the command.
+    The list of commands shows the first line of the module's docstring.
     """
     for name, module in modules.items():
         parser = parsers.add_parser(name, help=module.__doc__.splitlines()[0].partition("`: ")[2].rstrip("."))
@@ -139,7 +136,7 @@ def add_commands(parsers: Any, modules: Mapping[str, Any]) -> None:
 
 
 def options_of(program: Parser) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Of each option of each command: the command; name, help, default and what is allowed."""
+    """Yield each option of each command: the command; name, help, default and allowed values."""
     of_program = (action for action in program._actions if isinstance(action, argparse._SubParsersAction))
     for command, parser in next(of_program).choices.items():
         for action in parser._actions:
@@ -154,7 +151,7 @@ AGAIN_SECONDS = 0.1
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Around a command; where Ctrl-C does something else than to interrupt, it does that."""
+    """Make Ctrl-C end the enclosed command; another handler of Ctrl-C is kept."""
     is_main = threading.current_thread() is threading.main_thread()
     is_usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if not is_main or not is_usual or not hasattr(signal, "setitimer"):  # Windows has no timers
@@ -185,5 +182,5 @@ def interruptible() -> Iterator[None]:
 
 
 def processors() -> int:
-    """How many this process may use, and so how many more it may start at once."""
+    """Return how many processors this process may use, and so how many more it may start at once."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

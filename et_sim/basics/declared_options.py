@@ -1,14 +1,14 @@
-"""A command's arguments and options are fields of a class; of these, `argparse` is told here and only here.
+"""Declared options: arguments and options of a command are fields of a class, from which argparse is set up.
 
     class Options(Command):
-        "What --help says of the command."
+        "The description of the command in --help."
 
         workload: Annotated[str, "no default: an argument"]
-        svg: Annotated[Path | None, "an option, and what stands for its value in --help", "FILE"] = None
+        svg: Annotated[Path | None, "an option, and the name of its value in --help", "FILE"] = None
         fold: Annotated[bool, "a flag; as it is True by default, it is called --no-fold"] = True
 
-A sequence is an option that may be given several times, or an argument of several words. What is given is an
-instance of the class. Not here: how wrong command lines are answered (`command_line`).
+A sequence is an option that may be repeated, or an argument of several words. The given values are an
+instance of the class. `command_line` refuses wrong command lines.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from et_sim.basics.errors import UsageError
 
 
 class Option(NamedTuple):
-    """An option, which is to say: something has to be given if there is no default."""
+    """A field that is an option; it is required if it has no default."""
 
-    flags: str = ""  # in place of the field's name, as in "-o --output"
+    flags: str = ""  # replace the field's name, as in "-o --output"
     choices: Sequence[str] | None = None
-    parse: Callable[[str], Any] | None = None  # in place of the field's type
-    words: str | None = None  # of its value, as argparse counts them; "?": without any, the value is "-"
-    least: int | None = None  # that a number may be
+    parse: Callable[[str], Any] | None = None  # replaces the field's type
+    words: str | None = None  # of its value, in argparse's form; "?": without any, the value is "-"
+    least: int | None = None  # limit of a number
 
 
 class Argument(NamedTuple):
-    """An argument, which is to say: it may be left out if there is a default."""
+    """A field that is an argument; it is optional if it has a default."""
 
     choices: Sequence[str] | None = None
     words: str | None = None
 
 
 class Group(NamedTuple):
-    """Options below a title of their own; those of the group without a title exclude each other."""
+    """Options below a title; those of the group without a title exclude each other."""
 
     title: str = ""
 
@@ -57,17 +57,17 @@ class Hidden(NamedTuple):
 EITHER = Group()
 Count = Annotated[int | None, Option(least=1)]
 MISSING = object()  # a default
-PREFIX = "PREFIX"  # stands for how names of files begin
+PREFIX = "PREFIX"  # the beginning of file names
 
 
 class Command:
-    """What was given to a command; a class that derives from this declares it."""
+    """Values given to a command; a derived class declares the command."""
 
-    description: ClassVar[str] = ""  # as it is laid out; without it, the docstring
+    description: ClassVar[str] = ""  # preformatted; without it, the docstring
     epilog: ClassVar[str | None] = None
-    late: ClassVar[str] = ""  # an argument that need not be there, and may come behind options
-    free: ClassVar[str] = ""  # a list that words which look like unknown options belong to
-    commands: ClassVar[Mapping[str, Any]] = {}  # modules of those that it consists of
+    late: ClassVar[str] = ""  # an optional argument that may follow options
+    free: ClassVar[str] = ""  # a list for words that look like unknown options
+    commands: ClassVar[Mapping[str, Any]] = {}  # modules of its subcommands
     run: Callable[[Any], Any]
     command: str
 
@@ -76,13 +76,13 @@ class Command:
 
 
 def declare(parser: argparse.ArgumentParser, declared: type[Command]) -> None:
-    """Have a parser take the fields of a class."""
+    """Add the fields of a class to a parser."""
     groups: dict[Group, Any] = {}
     for name, hint in sorted(fields_of(declared).items(), key=_has_title):
         target: Any = parser
         for group in _of_type(Group, hint):
             target = groups[group] = groups.get(group) or _group(parser, group)
-        names, settings = _as_argparse_has_it(name, hint, getattr(declared, name, MISSING))
+        names, settings = _add_argument_settings(name, hint, getattr(declared, name, MISSING))
         target.add_argument(*names, **settings)
         for hidden in _of_type(Hidden, hint):
             unseen = {"default": argparse.SUPPRESS, "help": argparse.SUPPRESS}
@@ -90,13 +90,13 @@ def declare(parser: argparse.ArgumentParser, declared: type[Command]) -> None:
 
 
 def fields_of(declared: type[Command]) -> dict[str, Any]:
-    """Return the types of fields by name, with what is said of them in their `__metadata__`."""
+    """Return the types of fields by name, with their annotations in `__metadata__`."""
     hints = get_type_hints(declared, include_extras=True)
     return {name: hint for name, hint in hints.items() if get_origin(hint) is Annotated}
 
 
 def _has_title(field: tuple[str, Any]) -> bool:
-    """Options below titles come last."""
+    """Return whether an option has a titled group; these come last."""
     return any(group.title for group in _of_type(Group, field[1]))
 
 
@@ -108,7 +108,7 @@ def _group(parser: argparse.ArgumentParser, group: Group) -> Any:
     return parser.add_argument_group(group.title) if group.title else parser.add_mutually_exclusive_group()
 
 
-def _as_argparse_has_it(name: str, hint: Any, default: Any) -> tuple[Sequence[str], dict[str, Any]]:
+def _add_argument_settings(name: str, hint: Any, default: Any) -> tuple[Sequence[str], dict[str, Any]]:
     """Return names and keywords of `add_argument`."""
     text, metavar = (*_of_type(str, hint), None)[:2]
     kind, several = _kind(hint.__origin__)
@@ -141,7 +141,7 @@ def _as_argparse_has_it(name: str, hint: Any, default: Any) -> tuple[Sequence[st
 
 
 def _with_default(text: str | None, default: Any) -> str | None:
-    """What help says of a value, and what it is if none is given, unless that is told already."""
+    """Return the help of a value, with its default unless the text states one."""
     is_value = isinstance(default, int | float | str | Path) and default != ""
     return f"{text} (default: {default})" if is_value and "default" not in (text or "") else text
 
@@ -176,16 +176,16 @@ def _kind(hint: Any) -> tuple[Any, bool]:
 
 
 def add_version(parser: argparse.ArgumentParser) -> None:
-    """Have a program say its version."""
+    """Add the option --version to a program."""
     text = "show version, commit and date, and exit"
     parser.add_argument("--version", action=_Version, nargs=0, help=text)
 
 
 class _Version(argparse.Action):
-    """Prints version and commit."""
+    """Action that prints version and commit."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        """Nothing else is done."""
+        """Print version and commit, and exit."""
         from et_sim.version import __version__, commit
 
         revision = commit()

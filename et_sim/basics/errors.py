@@ -1,24 +1,21 @@
-"""One tree of errors: every refusal says what is wrong, where, and what to do.
+"""Errors in one tree: every refusal states the cause, the place, and a remedy.
 
-Raise the most specific class. `str(error)` is the sentence that the command line prints;
-`exit_status` is what the process returns. Not here: warnings about accepted input (those travel
-in the machine and in the run's manifest).
+Raise the most specific class. `str(error)` is the sentence that the command line prints; `exit_status` is the
+status of the process. Warnings about accepted input are kept in the machine and in the run's manifest.
 """
 
 from __future__ import annotations
 
 import re
 
-LEAST_BEGINNING = 3  # letters of a name that say which one is meant
-LONGEST_QUOTE = 200  # characters of one word of what was given
+LEAST_BEGINNING = 3  # letters of a name that suffice to identify it
+LONGEST_QUOTE = 200  # characters of one quoted word
 LONGEST_SENTENCE = 1_000
 _LONG_WORD = re.compile(rf"\S{{{LONGEST_QUOTE + 1},}}")
 
 
 def brief(text: str) -> str:
-    """Return a sentence about input of any length: of long words the beginning, and no more than some
-    lines.
-    """
+    """Return a sentence of limited length: long words are cut, and so is the whole."""
     text = _LONG_WORD.sub(lambda word: f"{word[0][: LONGEST_QUOTE - 20]}…{word[0][-10:]}", text)
     return text if len(text) <= LONGEST_SENTENCE else f"{text[: LONGEST_SENTENCE - 100]} … {text[-80:]}"
 
@@ -57,7 +54,7 @@ class MachineError(InputError):
 
 
 class _IncompleteError(EtSimError):
-    """The simulation ended before all ranks had finished; `report` explains why."""
+    """End of the simulation before all ranks had finished; `report` explains the reason."""
 
     exit_status = 1
 
@@ -67,15 +64,15 @@ class _IncompleteError(EtSimError):
 
 
 class StallError(_IncompleteError):
-    """The simulation ended while some rank still waits; `report` explains who waits for whom."""
+    """End of the simulation while some rank waits; `report` explains the waits."""
 
 
 class OutOfMemoryError(_IncompleteError):
-    """The simulation ended because tensors need more memory than an NPU has; `report` says which."""
+    """End of the simulation because tensors need more memory than an NPU has; `report` lists them."""
 
 
 def did_you_mean(word: str, choices: list[str] | tuple[str, ...]) -> str:
-    """`did you mean 'x'?` for the nearest choice, or an empty string when nothing is near."""
+    """Return `did you mean 'x'?` for the nearest choice, or an empty text."""
     import difflib
 
     if len(word) > LONGEST_QUOTE:

@@ -1,10 +1,10 @@
-"""Folders for what is being written: each beside its target, one's own, and gone when it is done.
+"""Files: draft folders for output beside their targets, and checks of paths.
 
-Who is killed leaves a folder behind. A live one is locked by its process, so the next to write into the same
-place finds those that are not, and removes them. Not here: putting what is written into its place.
+A killed process leaves a folder behind. A process locks its folders, so the next writer to the same place can
+find and remove abandoned ones.
 
-What lies at a path that a user gave: nothing, if no file can have that name. `pathlib` raises for names
-that are too long or hold a null character.
+Checks of paths from users return false for names that no file can have. `pathlib` raises for names that are
+too long or hold a null character.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from et_sim.basics.errors import UsageError
 
 
 def exists(path: Path) -> bool:
-    """Return whether there is anything."""
+    """Return whether the path exists."""
     return os.path.exists(path)  # noqa: PTH110
 
 
 def is_file(path: Path) -> bool:
-    """Return whether there is a file."""
+    """Return whether the path is a file."""
     return os.path.isfile(path)  # noqa: PTH113
 
 
 def is_folder(path: Path) -> bool:
-    """Return whether there is a folder."""
+    """Return whether the path is a folder."""
     return os.path.isdir(path)  # noqa: PTH112
 
 
 @contextmanager
 def new_file(target: Path) -> Iterator[Any]:
-    """A file to write bytes into, which takes its name when everything is written."""
+    """Yield a file for bytes, which replaces the target when it is complete."""
     if not target.name:
         raise UsageError(f"{str(target)!r} is a directory", remedy="name a file in it")
     try:
@@ -55,14 +55,14 @@ def new_file(target: Path) -> Iterator[Any]:
 
 
 def write_file(target: Path, content: bytes) -> int:
-    """Write all of it, or nothing; how many bytes it has."""
+    """Write a whole file or nothing, and return its size in bytes."""
     with new_file(target) as sink:
         sink.write(content)
     return len(content)
 
 
 def write_json(content: Any, target: Path) -> None:
-    """As text that people read."""
+    """Write indented JSON."""
     with new_file(target) as sink:
         sink.write((json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
 
@@ -73,7 +73,7 @@ _DRAFTS = re.compile(r"\..*\.draft-[0-9a-f]{8}", re.DOTALL)
 
 @contextmanager
 def draft_folder(target: Path) -> Iterator[Path]:
-    """An empty folder beside `target`, on the same disk."""
+    """Yield an empty folder beside `target`, on the same disk."""
     _remove_abandoned(target.parent)
     folder, lock = _new(target)
     try:
@@ -89,16 +89,16 @@ def _new(target: Path) -> tuple[Path, int | None]:
         folder = target.with_name(f".{target.name[:_LONGEST]}.draft-{os.urandom(4).hex()}")
         folder.mkdir()
         lock = _locked(folder)
-        if lock is not None and not folder.is_dir():  # somebody took it for abandoned before it was locked
+        if lock is not None and not folder.is_dir():  # another process removed it before it was locked
             os.close(lock)
             continue
         return folder, lock
 
 
 def _remove_abandoned(parent: Path) -> None:
-    """Remove the folders that nobody holds."""
+    """Remove the folders that no process holds."""
     drafts: list[Path] = []
-    with suppress(OSError), os.scandir(parent) as entries:  # it may be that one can write there, and not look
+    with suppress(OSError), os.scandir(parent) as entries:  # the folder may be writable but not readable
         drafts = [parent / entry.name for entry in entries if _DRAFTS.fullmatch(entry.name)]
     for folder in drafts:
         lock = _locked(folder)
@@ -108,12 +108,10 @@ def _remove_abandoned(parent: Path) -> None:
 
 
 def _locked(folder: Path) -> int | None:
-    """Return a handle that holds the folder until it is closed; None: another one holds it, or nothing
-    can.
-    """
+    """Return a handle that locks the folder until it is closed; None if it is locked or cannot be."""
     try:
         import fcntl
-    except ImportError:  # no locks here: what is abandoned stays
+    except ImportError:  # without locks, abandoned folders stay
         return None
     try:
         handle = os.open(folder, os.O_RDONLY)

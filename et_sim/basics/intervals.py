@@ -1,9 +1,7 @@
-"""Unions of intervals [start, end), for many owners at once: how long they are, how full they make a picture.
+"""Unions of intervals [start, end) for many owners at once: their lengths, and their shares of columns.
 
-The owners' time axes are laid end to end, so that one sort serves all. Intervals may come piece by piece
-(`Unions`): of those that came, only the union is kept.
-
-Not here: which intervals matter, and what for.
+The owners' time axes are laid end to end, so that one sort serves all. Intervals may come block by block
+(`Unions`): only their union is kept.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ import numpy as np
 from msgspec import Struct
 
 LONGEST_AXIS = 2**62
-FEW = 1 << 18  # intervals, that are kept as they came
+FEW = 1 << 18  # intervals that are kept separately
 
 
 class Intervals(Struct, frozen=True, eq=False):
@@ -26,30 +24,30 @@ class Intervals(Struct, frozen=True, eq=False):
     end: Any
 
     def lengths(self, owners: int) -> Any:
-        """Per owner, how long one of its intervals is open."""
+        """Return for each owner how long one of its intervals is open."""
         total = np.zeros(owners, np.int64)
         np.add.at(total, self.owner, self.end - self.start)
         return total
 
     def before(self, times: Any) -> Any:
-        """Of intervals of one owner: how long one was open before each of these times."""
+        """Return for one owner how long an interval was open before each of these times."""
         passed = np.searchsorted(self.start, times, side="right")
         closed = np.append(0, np.cumsum(self.end - self.start))
         to_come = np.append(0, self.end)[passed] - times  # of the last one that began
         return closed[passed] - np.where(passed > 0, np.maximum(to_come, 0), 0)
 
     def shares(self, owners: int, columns: int, span: int) -> Any:
-        """Per owner and column of time from 0 to `span`, how much of the column is open."""
+        """Return per owner and column of time from 0 to `span` the share that is open."""
         return filled(self.owner, self.start, self.end, 1.0, (owners, columns), span)
 
     def split(self, owner: int) -> tuple[Intervals, Intervals]:
-        """Those of the owners before this one, and the rest."""
+        """Return the intervals of the owners before this one, and the rest."""
         at = int(np.searchsorted(self.owner, owner))
         columns = self.owner, self.start, self.end
         return Intervals(*(column[:at] for column in columns)), Intervals(*(c[at:] for c in columns))
 
     def of(self, owners: Any) -> Intervals:
-        """Those of some owners, which are ascending."""
+        """Return the intervals of some owners, which are ascending."""
         first, end = (np.searchsorted(self.owner, owners, side=side) for side in ("left", "right"))
         count = end - first
         rows = np.arange(int(count.sum())) + np.repeat(first - (np.cumsum(count) - count), count)
@@ -60,15 +58,15 @@ class Intervals(Struct, frozen=True, eq=False):
 
 
 def filled(row: Any, start: Any, end: Any, weight: Any, shape: tuple[int, int], span: int) -> Any:
-    """Per row and column of time from 0 to `span`, the weight of intervals over it, averaged."""
+    """Return per row and column of time from 0 to `span` the average weight of intervals."""
     return levels(filling(row, start, end, weight, shape, span))
 
 
 def filling(row: Any, start: Any, end: Any, weight: Any, shape: tuple[int, int], span: int) -> Any:
-    """Return the same so that that of several pieces can be added up, before `levels` takes it.
+    """Return changes of slope, which can be added up over blocks before `levels` converts them.
 
-    An interval adds max(x - start, 0) - max(x - end, 0) to what lies left of x; each term is a slope that
-    begins in some column, partly there and wholly in the columns after it. These are the changes of slope.
+    An interval adds max(x - start, 0) - max(x - end, 0) to the area left of x. Each term is a slope that
+    begins in some column, partly there and fully in the columns after it.
     """
     rows, columns = shape
     changes = np.zeros(rows * (columns + 2))
@@ -83,7 +81,7 @@ def filling(row: Any, start: Any, end: Any, weight: Any, shape: tuple[int, int],
 
 
 def levels(changes: Any) -> Any:
-    """How full every column of every row is."""
+    """Return the average of every column of every row."""
     return np.maximum(np.cumsum(changes, axis=1)[:, :-2], 0)
 
 
@@ -113,7 +111,7 @@ def _union(owner: Any, start: Any, end: Any, lowest: int, span: int) -> Interval
         offset = (owner - lowest).astype(np.int64) * span
         start, end = start + offset, end + offset
     if (start[1:] < start[:-1]).any():
-        order = np.argsort(start, kind="stable")  # which is fast for what is sorted in parts
+        order = np.argsort(start, kind="stable")  # fast for partly sorted values
         start, end = start[order], end[order]
     reached = np.maximum.accumulate(end)
     begins = np.flatnonzero(start[1:] > reached[:-1])
@@ -126,7 +124,7 @@ def _union(owner: Any, start: Any, end: Any, lowest: int, span: int) -> Interval
 
 
 def _joined(parts: Sequence[Intervals]) -> Intervals:
-    """One after the other."""
+    """Return several sets of intervals, one after the other."""
     if len(parts) == 1:
         return parts[0]
     columns = zip(*((part.owner, part.start, part.end) for part in parts), strict=True)
@@ -145,10 +143,10 @@ def together(parts: Iterable[Intervals]) -> Intervals:
 
 
 class Unions:
-    """Unions of intervals of several kinds that come piece by piece, owner after owner.
+    """Unions of intervals of several kinds that come block by block, owner after owner.
 
-    `finish` is called with the unions of one or more owners, one for each kind, when all of these owners'
-    intervals are there, and there are more than a few.
+    `finish` is called with the unions of one or more owners, one for each kind, when all intervals of these
+    owners have come and there are more than a few.
     """
 
     def __init__(self, kinds: int, finish: Callable[[list[Intervals]], None], few: int = FEW) -> None:
@@ -158,7 +156,7 @@ class Unions:
         self._last = -1
 
     def add(self, owner: Any, kind: Any, start: Any, end: Any) -> None:
-        """Take a piece, none of whose owners comes before those of earlier pieces."""
+        """Add a block, whose owners do not come before those of earlier blocks."""
         if not len(owner):
             return
         first, last = int(owner.min()), int(owner.max())
@@ -181,7 +179,7 @@ class Unions:
             self._keep([together(kept) for kept in self._kept])
 
     def close(self) -> None:
-        """All intervals of all owners so far are there."""
+        """Finish the owners so far: all their intervals have come."""
         if self._last >= 0:
             self._finish([together(kept) for kept in self._kept])
             self._keep([])
@@ -190,17 +188,17 @@ class Unions:
     def _keep(self, parts: Sequence[Intervals]) -> None:
         self._kept = [[part] for part in parts] or [[] for _ in range(self._kinds)]
         self._count = sum(map(len, parts))
-        self._limit = max(2 * self._count, FEW)  # so that joining them costs no more than reading them
+        self._limit = max(2 * self._count, FEW)  # so joining them costs no more than reading them
 
 
-# What a device can be at, the first of what is under way counting.
+# Activities of a device by priority: the first one in progress counts.
 COMPUTE, COPY, TRANSFER, MEMORY, WAITING, HOST = ACTIVITIES = range(6)
 
 
 def waits_apart(owner: Any, kind: Any, start: Any, end: Any, admitted: Any, moved: Any) -> tuple[Any, ...]:
-    """Owner, kind, start and end, where transfers merely wait from when they are admitted until they move.
+    """Return owner, kind, start and end, with the waiting of transfers from admission to movement as a kind.
 
-    Before that, others of their owner are under way, which count for themselves.
+    Before admission, other transfers of the owner are in progress, which count for themselves.
     """
     start = np.where(kind == TRANSFER, admitted, start)
     waits = np.flatnonzero((kind == TRANSFER) & (moved > start))
@@ -213,10 +211,10 @@ def waits_apart(owner: Any, kind: Any, start: Any, end: Any, admitted: Any, move
 
 
 class Spent:
-    """Per owner: how long something of a kind was under way, and how its time is split among the kinds.
+    """Time of each owner by kind: the total of each kind, and the split of its time among the kinds.
 
-    What overlaps counts once in the totals. In the parts, every moment belongs to the first of the kinds that
-    are under way then: they add up to `covered_ns`.
+    Overlaps count once in the totals. In the parts, every moment belongs to the first kind in progress: they
+    add up to `covered_ns`.
     """
 
     def __init__(self, owners: int) -> None:
@@ -225,11 +223,11 @@ class Spent:
         self._unions = Unions(len(ACTIVITIES), self._measure)
 
     def add(self, owner: Any, kind: Any, start: Any, end: Any, admitted: Any, moved: Any) -> None:
-        """Take a piece, as `Unions` does; see `waits_apart`."""
+        """Add a block, as `Unions` does; see `waits_apart`."""
         self._unions.add(*waits_apart(owner, kind, start, end, admitted, moved))
 
     def close(self) -> None:
-        """Everything is there: the figures are those of all owners."""
+        """Finish: the figures then cover all owners."""
         self._unions.close()
 
     def _measure(self, unions: list[Intervals]) -> None:

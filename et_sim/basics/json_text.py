@@ -1,4 +1,4 @@
-"""JSON that people read."""
+"""Indented JSON."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 
 def indented(content: Any, indent: str = "\n") -> str:
-    """Return the text of `json.dumps(content, indent=2, ensure_ascii=False)`, which is slow.
+    """Return the text of `json.dumps(content, indent=2, ensure_ascii=False)`, but faster.
 
-    What holds no lists or objects is left to the encoder that is compiled, which cannot indent by itself, and
-    so are lists of such objects: a line never ends within a text.
+    Contents without lists or objects, and lists of such objects, are encoded by the compiled encoder, which
+    cannot indent by itself: a line never ends within a text.
     """
     inner = f"{indent}  "
     is_object = isinstance(content, dict)

@@ -1,6 +1,6 @@
-"""Names that are loaded on first use: importing a package, or a registry, costs nothing that is not used.
+"""Names that are loaded on first use, so importing a package or a registry is fast.
 
-For checkers of types, the package imports the same names under TYPE_CHECKING.
+For type checkers, the package imports the same names under TYPE_CHECKING.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 def lazy_names(
     package: str, offered: Iterable[str], homes: Mapping[str, Iterable[str]]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Its `__getattr__` and `__dir__`: all names that it offers, and which modules of it have which."""
+    """Return `__getattr__` and `__dir__` of a package: its names, and the modules that hold them."""
     home = {name: f"{package}.{module}" for module, names in homes.items() for name in names}
 
     def find(name: str) -> Any:
@@ -25,6 +25,6 @@ def lazy_names(
 
 
 def loaded(place: str) -> Any:
-    """What `module:name` means."""
+    """Return the object that `module:name` refers to."""
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)

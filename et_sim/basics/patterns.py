@@ -1,7 +1,7 @@
-"""Patterns of names that people write, each matched in a time that grows with the name and the pattern alone.
+"""Patterns of names from users, matched in a time proportional to the name and the pattern.
 
-Of a star, `fnmatch` tries the first place that fits, and no other. Regular expressions are those of RE2,
-which comes with pyarrow: it has no references to what matched before, and does not look ahead or behind.
+For a star, `fnmatch` tries only the first place that fits. Regular expressions are those of RE2, which comes
+with pyarrow: without back-references, look-ahead and look-behind.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ _ALSO_SPECIAL = re.compile(r"[?\[]")
 
 
 def fits_pattern(pattern: str) -> Callable[[str], bool]:
-    """Return whether a name fits a pattern in which `*`, `?` and `[…]` stand for others."""
+    """Return a function that matches names with a pattern of `*`, `?` and `[…]`."""
     match = re.compile(fnmatch.translate(pattern)).match
     return lambda name: match(name) is not None
 
 
 def fits_stars(pattern: str) -> Callable[[str], bool]:
-    """Return whether a name fits a pattern in which `*` alone stands for any text."""
+    """Return a function that matches names with a pattern in which `*` stands for any text."""
     return fits_pattern(_ALSO_SPECIAL.sub(r"[\g<0>]", pattern))
 
 
 def matching(expression: str, names: Sequence[str]) -> Any:
-    """Return which names a regular expression matches as a whole; raise ValueError if it is none."""
+    """Return which names a regular expression matches completely; raise ValueError if it is invalid."""
     import pyarrow as pa
     from pyarrow import compute
 
     texts = pa.array([name.encode("utf-8", "replace").decode() for name in names], pa.string())
     try:
-        compute.match_substring_regex(pa.array([""]), expression)  # by itself: brackets must not end ours
+        compute.match_substring_regex(pa.array([""]), expression)  # alone, because brackets must not end ours
         fits = compute.match_substring_regex(texts, rf"(?s)\A(?:{expression})\z")
     except (pa.ArrowInvalid, UnicodeEncodeError) as error:
         raise ValueError(str(error).removeprefix("Invalid regular expression: ")) from None

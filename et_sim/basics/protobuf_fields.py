@@ -1,6 +1,6 @@
-"""Fields of protobuf messages as bytes: just what a writer needs.
+"""Fields of protobuf messages as bytes, for writers.
 
-A field is a tag (its number and wire type) and a value. Not here: what the numbers mean.
+A field is a tag (its number and wire type) and a value.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ _ONE_BYTE = tuple(bytes([value]) for value in range(128))
 
 
 def varint(value: int) -> bytes:
-    """Return a whole number, seven bits a byte, the lowest first; negative ones as their 64-bit
-    complement.
-    """
+    """Return a whole number, seven bits a byte, lowest first; negative ones as 64-bit complement."""
     if 0 <= value < 128:
         return _ONE_BYTE[value]
     value &= 0xFFFFFFFFFFFFFFFF
@@ -29,7 +27,7 @@ def varint(value: int) -> bytes:
 
 
 def first_varint(content: bytes) -> tuple[int, int]:
-    """Return the whole number at the beginning, and how many bytes it takes; missing ones count as zero."""
+    """Return the whole number at the beginning, and its length in bytes; missing bytes count as zero."""
     value = size = 0
     while size < len(content):
         value |= (content[size] & 127) << 7 * size
@@ -40,12 +38,12 @@ def first_varint(content: bytes) -> tuple[int, int]:
 
 
 def tag(field: int, wire_type: int) -> bytes:
-    """What stands before a value."""
+    """Return the tag before a value."""
     return varint(field << 3 | wire_type)
 
 
 def delimited(field: int, content: bytes) -> bytes:
-    """Bytes, with their length before them."""
+    """Return bytes, preceded by their length."""
     return tag(field, LENGTH) + varint(len(content)) + content
 
 
@@ -55,7 +53,7 @@ def number(field: int, value: int) -> bytes:
 
 
 def fixed64(field: int, value: int) -> bytes:
-    """Return a number in eight bytes."""
+    """Return a number of eight bytes."""
     return tag(field, FIXED64) + struct.pack("<Q", value)
 
 

@@ -1,18 +1,17 @@
-"""How far a time may be off that is added up of parts: its band, and the band of the ratio of two such times.
+"""Uncertainty of a time that is a sum of parts: its band, and the band of the ratio of two such times.
 
-Errors are of logarithms, so a standard error of 0.1 is about 10 %. Each part has one of its own (`random`),
-shares one with all parts of its class (`common`), and the whole has one, too. Those of unlike parts average
-out, and common ones do not:
+Errors are of logarithms, so a standard error of 0.1 is about 10 %. Each part has its own error (`random`) and
+shares one with all parts of its class (`common`); the whole has one, too. Errors of unlike parts average out,
+common ones do not:
 
     sigma^2 = sum over parts (share x random)^2 + sum over classes (share x common)^2 + whole^2
 
-A time that rests on some software, or is of some kind of plan, has an error of that as a whole (`traits`).
-Biases add up, so the band lies where true times are, and not evenly around the predicted one.
+A time that depends on some software, or belongs to some kind of plan, has an error as a whole (`traits`).
+Biases add up, so the band covers the true times, and is not centred on the predicted one.
 
-Two times on one device have the same errors where they consist of the same, so these cancel in their ratio.
+Equal parts of two times on one device have equal errors, which cancel in the ratio.
 
-Not here: what errors a machine states (`et_sim.machine.accuracy`), and what the time of a run consists of
-(`et_sim.timeline.composition`).
+`et_sim.machine.accuracy` states the errors of a machine, `et_sim.timeline.composition` the parts of a run.
 """
 
 from __future__ import annotations
@@ -28,42 +27,42 @@ from msgspec import Struct
 
 from et_sim.basics.quick_dataclass import quick_dataclass
 
-LEVEL = 0.8  # of true times shall be within the band
-QUANTILE = 1.2815515655446004  # of the normal distribution, which a tenth of all exceeds
+LEVEL = 0.8  # the share of true times within the band
+QUANTILE = 1.2815515655446004  # of the normal distribution, exceeded by a tenth
 MEASURED, CALIBRATED, MODELLED, ASSUMED = BASES = ("measured", "calibrated", "modelled", "assumed")
 WHOLE = "all"
-MOST_PARTS = 24  # that are told one by one
+MOST_PARTS = 24  # limit of parts that are listed
 OTHERS = "others"
-# Classes of errors that summaries name.
+# Classes of errors in summaries.
 SOFTWARE, ASSUMED_SOFTWARE, UNMEASURED = "software", "software_assumed", "unmeasured_kernels"
 DIGITS = 6
 
-Errors = Mapping[tuple[Any, ...], float]  # standard errors of sources that are independent of each other
+Errors = Mapping[tuple[Any, ...], float]  # standard errors of independent sources
 
 
 @quick_dataclass(frozen=True)
 class Term:
-    """What is known of the errors of one class of time."""
+    """Errors of one class of time."""
 
     basis: str  # one of BASES
     random: float
     common: float
     bias: float = 0.0  # logarithm of true by predicted, on average
-    rows: int = 0  # measurements that the errors are of; 0: not stated
+    rows: int = 0  # number of measurements; 0: not stated
 
     def as_dict(self) -> dict[str, Any]:
-        """As system files have it."""
+        """Return the term in the form of system files."""
         return {name: value for name, value in asdict(self).items() if name != "rows" or value}
 
     @staticmethod
     def read(content: Mapping[str, Any]) -> Term:
-        """From what `as_dict` gave, and more beside it."""
+        """Return the term of an `as_dict` result, which may have more keys."""
         random, common, bias = (content[name] for name in ("random", "common", "bias"))
         return Term(content["basis"], random, common, bias, content.get("rows", 0))
 
 
 class UncertainPart(Struct, frozen=True):
-    """A share of the time: of which class, and what it is; equal ones have equal errors."""
+    """A share of the time, with its class and item; equal items have equal errors."""
 
     of: str
     item: str
@@ -76,13 +75,13 @@ class Trait(Struct, frozen=True):
     of: str  # class of the errors
     item: str  # such as the name of the software; equal ones have equal errors
     term: Term
-    job: str = ""  # of which the random part is; equal ones have equal errors, runs without one their own
+    job: str = ""  # the random part belongs to it; equal jobs have equal errors, runs without a job their own
 
 
 class Composition(Struct, frozen=True, dict=True):
-    """What a time consists of; shares add up to 1."""
+    """Composition of a time; shares add up to 1."""
 
-    device: str  # whose errors these are
+    device: str  # device with these errors
     whole: Term
     terms: Mapping[str, Term]  # of the classes of its parts
     parts: tuple[UncertainPart, ...]
@@ -96,8 +95,10 @@ class Composition(Struct, frozen=True, dict=True):
         amounts: Mapping[tuple[str, str], float],
         traits: Iterable[Trait] = (),
     ) -> Composition | None:
-        """From an amount for each (class, item); None where all is nothing. Of small ones, those of a class
-        become one part."""
+        """Return the composition of an amount for each (class, item); None if all are 0.
+
+        Small items of a class become one part.
+        """
         total = sum(amounts.values())
         if total <= 0:
             return None
@@ -114,18 +115,18 @@ class Composition(Struct, frozen=True, dict=True):
 
     @cached_property
     def shares(self) -> Mapping[str, float]:
-        """Of every class."""
+        """Return the share of every class."""
         return _sums((part.of, part.share) for part in self.parts)
 
     @cached_property
     def bases(self) -> Mapping[str, float]:
-        """Of every basis that occurs, in the order of BASES."""
+        """Return the share of every basis that occurs, in the order of BASES."""
         sums = _sums((self.terms[part.of].basis, part.share) for part in self.parts)
         return {basis: sums[basis] for basis in BASES if basis in sums}
 
     @property
     def bias(self) -> float:
-        """Logarithm of the true time by the predicted one, on average."""
+        """Return the mean logarithm of the true time by the predicted one."""
         of_run = self.whole.bias + math.fsum(trait.term.bias for trait in self.traits)
         return of_run + sum(self.terms[name].bias * share for name, share in self.shares.items())
 
@@ -135,12 +136,12 @@ class Composition(Struct, frozen=True, dict=True):
         return _length(self.errors("").values())
 
     def band(self, time_ns: int) -> tuple[int, int]:
-        """Within which the true time is to be found with the probability LEVEL."""
+        """Return the band that holds the true time with the probability LEVEL."""
         low, high = _around(self.bias, self.sigma)
         return round(time_ns * low), round(time_ns * high)
 
     def errors(self, run: str) -> Errors:
-        """By where each comes from; `run` tells those apart that no other run has."""
+        """Return the errors by source; `run` marks sources of one run only."""
         errors: dict[tuple[Any, ...], float] = {
             (run, WHOLE): self.whole.random,
             (self.device, WHOLE, self.whole.common): self.whole.common,
@@ -157,14 +158,14 @@ class Composition(Struct, frozen=True, dict=True):
         return errors
 
     def ratio(self, other: Composition, ratio: float) -> tuple[float, float]:
-        """Return the band of the other time by this one, where predictions have this ratio."""
+        """Return the band of the ratio of the other time to this one, given the predicted ratio."""
         before, after = self.errors("before"), other.errors("after")
         apart = (after.get(key, 0.0) - before.get(key, 0.0) for key in before.keys() | after.keys())
         low, high = _around(other.bias - self.bias, _length(apart))
         return ratio * low, ratio * high
 
     def summary(self, time_ns: int) -> dict[str, Any]:
-        """What summaries say of the time."""
+        """Return the entry of summaries about the time."""
         low, high = self.band(time_ns)
         return {
             "level": LEVEL,
@@ -175,7 +176,7 @@ class Composition(Struct, frozen=True, dict=True):
         }
 
     def as_dict(self) -> dict[str, Any]:
-        """What the band follows from, as JSON has it."""
+        """Return the data that determine the band, for JSON."""
         return {
             "device": self.device,
             "whole": self.whole.as_dict(),
@@ -189,7 +190,7 @@ class Composition(Struct, frozen=True, dict=True):
 
     @staticmethod
     def read(content: Mapping[str, Any]) -> Composition:
-        """From what `as_dict` gave."""
+        """Return the composition of an `as_dict` result."""
         terms = {entry["class"]: Term.read(entry) for entry in content["classes"]}
         parts = tuple(
             UncertainPart(entry["class"], entry["item"], entry["share"]) for entry in content["parts"]
@@ -209,7 +210,7 @@ def _sums(pairs: Iterable[tuple[str, float]]) -> dict[str, float]:
 
 
 def _length(errors: Iterable[float]) -> float:
-    """Of independent errors together, whatever their order."""
+    """Return the root of the sum of squares of independent errors, independent of their order."""
     return math.sqrt(math.fsum(error * error for error in errors))
 
 

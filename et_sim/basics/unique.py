@@ -1,8 +1,8 @@
-"""The different values of an array, sorted; and rows of columns that are alike, as groups, with their sums.
+"""Different values of an array, sorted; and groups of equal rows of columns, with their sums.
 
 Sorting integers is several times faster than the hash table of `np.unique`, which also imports `numpy.ma`.
-Whoever writes tables and whoever reads them sums by groups. Sums of integers are exact, and sums of fractions
-are taken in the order of the rows, so that they are the same however rows come.
+Sums of integers are exact. Sums of fractions are taken in the order of rows, so that they do not depend on
+blocks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def unique(values: npt.ArrayLike) -> npt.NDArray[Any]:
 
 
 def unique_rows(*columns: npt.ArrayLike) -> npt.NDArray[Any]:
-    """Return each combination of values once, a row of the result for each."""
+    """Return each combination of values once, as rows."""
     rows = np.stack([np.asarray(column) for column in columns], axis=1)
     rows = rows[np.lexsort(rows.T[::-1])]
     is_new = np.ones(len(rows), bool)
@@ -32,32 +32,32 @@ def unique_rows(*columns: npt.ArrayLike) -> npt.NDArray[Any]:
 
 
 class Groups(Struct, frozen=True, eq=False):
-    """Groups of rows, ascending by the columns in which their rows are alike."""
+    """Groups of equal rows, ascending by their columns."""
 
-    first: Any  # a row of each: its first
-    of_row: Any  # the group that each row belongs to
+    first: Any  # the first row of each
+    of_row: Any  # the group of each row
 
     def __len__(self) -> int:
         return len(self.first)
 
     @property
     def counts(self) -> Any:
-        """How many rows each has."""
+        """Return the number of rows of each group."""
         return np.bincount(self.of_row, minlength=len(self))
 
     def sums(self, values: Any) -> Any:
-        """What values of rows add up to."""
+        """Return the sum of the rows' values of each group."""
         return sums_of(self.of_row, values, len(self))
 
     def most(self, values: Any) -> Any:
-        """Return the largest of the values of rows."""
+        """Return the largest of the rows' values of each group."""
         most = values[self.first].copy()
         np.maximum.at(most, self.of_row, values)
         return most
 
 
 def groups_of(*columns: Any) -> Groups:
-    """Return the rows that are alike in all of these columns of integers."""
+    """Return the groups of rows that are equal in all of these columns of integers."""
     order, begin = sorted_groups(*columns)
     of_row = np.empty(len(order), np.int64)
     of_row[order] = np.repeat(np.arange(len(begin)), np.diff(np.append(begin, len(order))))
@@ -65,7 +65,7 @@ def groups_of(*columns: Any) -> Groups:
 
 
 def sorted_groups(*columns: Any) -> tuple[Any, Any]:
-    """(a stable order of the rows by these columns, where in it each group of rows that are alike begins)."""
+    """Return a stable order of the rows by these columns, and where in it each group of equal rows begins."""
     arrays = [np.asarray(column) for column in columns]
     varying = [column for column in arrays if len(column) and (column != column[0]).any()]
     order = np.lexsort(varying[::-1]) if varying else np.arange(len(arrays[0]))

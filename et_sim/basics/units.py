@@ -1,8 +1,7 @@
-"""Quantities as people write them: read "64MiB", "1.5us", "400Gbps"; print bytes, nanoseconds
-and counts; and ranks: "0-3,6".
+"""Quantities in text: sizes, times and rates such as "64MiB" or "1.5us", counts, and ranks such as "0-3,6".
 
-Reading is exact (rational arithmetic, rounded once at the end). Not here: which unit a bare number
-in a configuration file has; that belongs to the key and is documented there.
+Reading is exact (rational arithmetic, rounded once at the end). The unit of a bare number in a configuration
+file belongs to its key.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from fractions import Fraction
 
-# The exponent is kept to three digits so that no text can ask for an astronomically long integer.
+# The exponent has at most three digits, so that no text makes an astronomically long integer.
 _QUANTITY = re.compile(
     r"\s*(\d+(?:\.\d*)?(?:[eE][+-]?\d{1,3})?|\.\d+(?:[eE][+-]?\d{1,3})?)\s*(\S*)\s*", re.ASCII
 )
@@ -108,7 +107,7 @@ def format_bytes(count: int | float) -> str:
 
 
 def exact_bytes(size: int) -> str:
-    """`8 MiB` where that is exact, else plain bytes: sizes that differ look different."""
+    """Return `8 MiB` if that is exact, else plain bytes, so that different sizes look different."""
     text = format_bytes(size)
     try:
         is_exact = parse_bytes(text) == size
@@ -118,7 +117,7 @@ def exact_bytes(size: int) -> str:
 
 
 def memory_text(usable: int, reserved: int) -> str:
-    """What tensors may have of a memory, a part of which is reserved."""
+    """Return a text for the usable part of a memory, with its reserved part."""
     if not reserved:
         return exact_bytes(usable)
     whole = format_bytes(usable + reserved)
@@ -126,9 +125,7 @@ def memory_text(usable: int, reserved: int) -> str:
 
 
 def format_ns(span: int | float, decimals: int = 3) -> str:
-    """Return a time span for people, with at most three decimals unless more are asked for: `117.78
-    \u00b5s`.
-    """
+    """Return a time span for people, by default with at most three decimals: `117.78 \u00b5s`."""
     return _format(span, (("ns", 1), ("\u00b5s", 10**3), ("ms", 10**6), ("s", 10**9)), decimals=decimals)
 
 
@@ -150,7 +147,7 @@ def format_bandwidth(bytes_per_ns: float) -> str:
 
 
 def _split(quantity: str, value: int | float | str, forms: str) -> tuple[Fraction, str]:
-    """Return the number, exactly, and the unit text behind it."""
+    """Return the exact number, and the unit text behind it."""
     from fractions import Fraction
 
     if isinstance(value, bool) or not isinstance(value, int | float | str):
@@ -179,7 +176,7 @@ def _refused(quantity: str, value: object, forms: str, cause: str = "cannot be u
 
 
 def _format(value: int | float, units: tuple[tuple[str, int], ...], *, decimals: int) -> str:
-    """`value` in the largest unit of which it holds at least one after rounding."""
+    """Return `value` in the largest unit of which it holds at least one after rounding."""
     if not math.isfinite(value):
         return f"{value} {units[0][0]}"
     for position, (unit, factor) in enumerate(units):
@@ -218,7 +215,7 @@ def format_ranks(ranks: Iterable[int]) -> str:
 
 
 def strided_ranks(ranks: Iterable[int]) -> str:
-    """Like `format_ranks`, and ranks that are all equally far apart as "0-14/2": every second one."""
+    """Return text like `format_ranks`; equally spaced ranks become "0-14/2": every second one."""
     import numpy as np
 
     ordered = _ascending(ranks)
@@ -229,7 +226,7 @@ def strided_ranks(ranks: Iterable[int]) -> str:
 
 
 def parse_ranks(text: str) -> list[range]:
-    """Return the ranks of "0-3,6,8-14/2", as ascending ranges in the order given."""
+    """Return the ranks of "0-3,6,8-14/2", as ascending ranges in the given order."""
     pieces = [_RANKS.fullmatch(piece) for piece in text.split(",")] if isinstance(text, str) else [None]
     spans = []
     for piece in pieces:
@@ -245,7 +242,7 @@ def parse_ranks(text: str) -> list[range]:
 
 
 def rank_mask(pieces: Iterable[range] | None, ranks: int) -> Any:
-    """Return a flag for each rank, whether `pieces` contain it; None contains all."""
+    """Return for each rank whether `pieces` contain it; None contains all."""
     import numpy as np
 
     mask = np.full(ranks, pieces is None)
@@ -255,5 +252,5 @@ def rank_mask(pieces: Iterable[range] | None, ranks: int) -> Any:
 
 
 def plural(count: int, singular: str, many: str = "") -> str:
-    """`1 rank`, `2 ranks`, `1,024 ranks`."""
+    """Return a text such as `1 rank`, `2 ranks`, `1,024 ranks`."""
     return f"{count:,} {singular if count == 1 else many or singular + 's'}"

@@ -1,7 +1,7 @@
-"""The command line: `et-sim <command> …`; one file per command.
+"""Command line: `et-sim <command> …`, one file per command.
 
-Results go to stdout, everything else to stderr. Exit status: 0 success, 1 the simulation could not
-complete, 2 bad input or usage. Commands import their rooms when they run, so that `--help` is instant.
+Results go to stdout, everything else to stderr. Exit status: 0 success, 1 the simulation could not complete,
+2 bad input or usage. Commands import their rooms when they run, so `--help` is fast.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from et_sim.compiled.compile_status import CompileStatus
 from et_sim.compiled.entry_points import watching_compilation
 from et_sim.documents.recognise import SIMULATOR, Kind, kind_of, refuse_misplaced
 
-# Of each heading: the commands, and what they are for.
+# Commands and their purpose, by heading.
 COMMANDS = {
     "make workloads": {
         "make": "write the traces of a microbenchmark, a training job or inference",
-        "show": "draw the schedule of a workload or a run: which micro-batch a rank works on when",
-        "plan": "what a training job needs: memory, operations, traffic, bubble",
+        "show": "draw the schedule of a workload or a run: the micro-batches of each rank over time",
+        "plan": "compute the needs of a training job: memory, operations, traffic, bubble",
     },
     "run": {
         "run": "simulate a workload on a machine",
@@ -42,8 +42,8 @@ COMMANDS = {
     "look at results": {
         "inspect": "look at a run or a sweep",
         "report": "write a run or a sweep as an HTML page",
-        "compare": "what got slower or faster from one run or sweep to another, or what a workload does more",
-        "sql": "ask a run's tables a question in SQL",
+        "compare": "compare two runs, sweeps or workloads",
+        "sql": "query the tables of a run in SQL",
         "export": "write a run's timeline for other viewers",
     },
     "many runs": {
@@ -52,16 +52,16 @@ COMMANDS = {
     },
     "machines and models": {
         "machine": "list preset machines, or write their files",
-        "network": "what a network is: devices, links, ways, and a picture",
+        "network": "describe or draw a network: devices, links, paths",
         "collective": "show the messages of a collective algorithm, or what a library chooses",
         "systolic": "time layers on a systolic array",
         "calibrate": "fit a machine to measurements",
-        "validate": "hold predictions against measured kernels, collectives and iterations",
-        "check-model": "does a network model of yours fold exactly",
+        "validate": "compare predictions with measured kernels, collectives and iterations",
+        "check-model": "test whether your own network model folds exactly",
     },
     "help": {
-        "explain": "what a key, column or option means",
-        "doctor": "is this installation well",
+        "explain": "explain a key, column or option",
+        "doctor": "test this installation",
     },
 }
 
@@ -69,17 +69,17 @@ OBJECTS_BETWEEN_COLLECTIONS = 500_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the process's exit status."""
-    for stream in (sys.stdout, sys.stderr):  # a terminal that lacks a character shows another
+    """Run one command, and return the exit status of the process."""
+    for stream in (sys.stdout, sys.stderr):  # terminals may lack characters
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     atexit.register(_freeze)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # or numpy starts a thread for each processor
     with _rare_collections(), visible_streams():
-        return _obey(arguments)
+        return _run_command(arguments)
 
 
-def _obey(arguments: Sequence[str] | None) -> int:
+def _run_command(arguments: Sequence[str] | None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     options: Any = Command({})
     status = 0
@@ -91,18 +91,18 @@ def _obey(arguments: Sequence[str] | None) -> int:
     except EtSimError as error:
         print(f"et-sim: error: {error}", file=sys.stderr)
         return error.exit_status
-    except BrokenPipeError as gone:  # the reader of the output has gone, and nobody would see a message
+    except BrokenPipeError as gone:  # the reader of the output is gone, so a message would not be seen
         sys.stderr.close()
         return gone.status if isinstance(gone, UnreadError) else status
     except KeyboardInterrupt:
         print("et-sim: interrupted", file=sys.stderr)
         return 130
     except MemoryError as error:
-        reason = str(error).partition(" for an array")[0]  # what numpy adds is about its arrays
+        reason = str(error).partition(" for an array")[0]  # numpy adds details of its arrays
         reason = f" ({reason})" if reason else ""
         print(f"et-sim: error: this needs more memory than there is{reason}", file=sys.stderr)
         return 2
-    except OSError as error:  # a full disk behind stdout, for one; files name their own errors
+    except OSError as error:  # for example a full disk behind stdout; files name their own errors
         print(f"et-sim: error: {brief(str(error))}", file=sys.stderr)
         return 2
     except Exception as error:
@@ -115,9 +115,7 @@ def _obey(arguments: Sequence[str] | None) -> int:
 
 
 def _mistake_in_model(options: Any, error: Exception) -> str:
-    """Return the place in a network model of the user's that an exception comes from; empty: it comes from
-    none.
-    """
+    """Return the place in a user's network model that raised an exception; empty if another module did."""
     from et_sim.network.registry import mistake_in
 
     given = (vars(options).get(name) for name in ("model", "models", "network_model"))
@@ -130,25 +128,25 @@ def _mistake_in_model(options: Any, error: Exception) -> str:
 
 @contextmanager
 def _rare_collections() -> Iterator[None]:
-    """Python looks for cycles at every 700th object, which takes a tenth of a short run; here, rarely."""
+    """Collect garbage rarely: Python's default takes a tenth of a short run."""
     before = gc.get_threshold()
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS, *before[1:])
     try:
         yield
     finally:
-        gc.freeze()  # and back: all that is there counts as old, or it would be looked through now
+        gc.freeze()  # existing objects count as old, so the next collection skips them
         gc.unfreeze()
         gc.set_threshold(*before)
 
 
 def _freeze() -> None:
-    """Python would look for cycles among all that is freed with the process; DuckDB asks for that."""
+    """Freeze all objects, so that no garbage is collected at exit; DuckDB requires the collection."""
     if "duckdb" not in sys.modules:
         gc.freeze()
 
 
 def carry_out(options: Any) -> int:
-    """Run the command; where it fails over the files of a run, say what is wrong with these."""
+    """Run the command; if it fails on the files of a run, report their damage."""
     refuse_misplaced(vars(options), SIMULATOR)
     given = [vars(options)[name] for name in ("directory", "a", "b") if name in vars(options)]
     runs = [path for path in given if kind_of(Path(path)) is Kind.RUN]
@@ -166,14 +164,14 @@ def carry_out(options: Any) -> int:
 
 
 def _wrong_figures_refused() -> AbstractContextManager[None]:
-    """What numpy would warn of and go on: figures of a run that make no number together."""
+    """Raise on invalid values and overflow, which numpy would only warn about."""
     import numpy as np
 
     return np.errstate(invalid="raise", over="raise")
 
 
-def parser_of(asked: Sequence[str]) -> Parser:
-    """Of the commands that are asked for, or what all are called if there are none of these."""
+def parser_of(requested: Sequence[str]) -> Parser:
+    """Return the parser of the named commands, or of all commands without their options."""
     parser = Parser(
         prog="et-sim",
         description="Simulate distributed machine-learning training from execution traces.",
@@ -184,7 +182,7 @@ def parser_of(asked: Sequence[str]) -> Parser:
     )
     about = {name: text for group in COMMANDS.values() for name, text in group.items()}
     parser.groups = {heading: tuple(of) for heading, of in COMMANDS.items()}
-    known = [name for name in asked if name in about]
+    known = [name for name in requested if name in about]
     modules = {name: import_module(f"et_sim.cli.{name.replace('-', '_')}") for name in known}
     add_commands(commands, modules)
     for name in () if known else about:

@@ -1,8 +1,8 @@
-"""Simulating a run's inputs again with figures of the machine changed: `--vary` and `--verify` of inspect.
+"""Repeated simulations of a run with changed figures of the machine: `--vary` and `--verify` of inspect.
 
-`--vary` prints differences between whole simulations, so it holds on every network model; `--verify` compares
-them with what the critical path predicts. Not here: how figures are changed (`et_sim.machine.scaling`), which
-changes are verified, and how far they go (`et_sim.views.critical.verification`).
+`--vary` prints differences between whole simulations, so it holds on every network model. `--verify` compares
+them with the predictions of the critical path. `et_sim.machine.scaling` changes figures,
+`et_sim.views.critical.verification` selects the changes that are verified.
 """
 
 from __future__ import annotations
@@ -22,17 +22,19 @@ if TYPE_CHECKING:
     from et_sim.views.run.directory import RunDirectory
 
 AGAIN = "simulate again with et-sim run"
-FACTORS = (1.1, 0.9)  # where none is given
+FACTORS = (1.1, 0.9)  # defaults
 MOST_FIGURES = 10
 KERNELS = "time of all kernels"
 NOTE = "Finite differences: each line is a simulation with one figure changed."
 
 
 class Again:
-    """The inputs of a run, which must lie where they lay, and be unchanged."""
+    """Inputs of a run, which must exist unchanged at their places."""
 
     def __init__(self, run: RunDirectory, model: str | None) -> None:
-        """`model` is the network model that the command line names; a run's own word runs no code."""
+        """Read the inputs; `model` is the network model of the command line, because a run's data runs no
+        code.
+        """
         from et_sim.machine import read_machine
         from et_sim.machine.scaling import figures
         from et_sim.run.options import INSTEAD, RunOptions
@@ -59,13 +61,16 @@ class Again:
         self.figures = figures(self.machine)
 
     def scaled(self, figure: str, factor: float) -> float | None:
-        """What a figure can be multiplied by to come near a factor; None: there is no such figure, or it is
-        a whole number, and too coarse for that."""
+        """Return the possible multiple of a figure near a factor; None if there is no such figure, or no near
+        one.
+        """
         scaled = self.figures[figure](factor) if figure in self.figures else None
         return None if scaled is None or abs(scaled[1] - 1) < abs(factor - 1) / 2 else scaled[1]
 
     def endings(self, changes: Sequence[tuple[str, float]], remedy: str) -> list[Ending]:
-        """Of the run with each of these figures multiplied; `remedy` is for one that does not complete."""
+        """Return the endings of the run with each figure multiplied; `remedy` is for runs that do not
+        complete.
+        """
         from et_sim.cli.progress import Progress
 
         with Progress() as progress:
@@ -96,7 +101,7 @@ class Again:
 
 
 def _model_of(run: RunDirectory, named: str | None) -> str:
-    """Return the network model of a run, as the command line names it if it does."""
+    """Return the network model of a run, or the one of the command line."""
     from et_sim.network.registry import as_named, check_model
 
     simulated: str = run.manifest["model"]
@@ -110,7 +115,7 @@ def _model_of(run: RunDirectory, named: str | None) -> str:
 
 
 def verify_text(directory: str, top: int | None, model: str | None, *, as_json: bool) -> str:
-    """What simulating again says of the critical path's predictions, as text or JSON."""
+    """Return the verification of the critical path's predictions, as text or JSON."""
     from et_sim.views.critical.path import CriticalPath
     from et_sim.views.critical.record import PathRecord
     from et_sim.views.critical.sensitivity import Sensitivities
@@ -138,13 +143,13 @@ def verify_text(directory: str, top: int | None, model: str | None, *, as_json: 
 
 
 class Varied(Struct, frozen=True):
-    """A figure of the machine that was changed, and what the makespan was then."""
+    """A changed figure of the machine, and the makespan with it."""
 
     figure: str
     multiple: float
     makespan_ns: int
     change_ns: int
-    relative_band: tuple[float, float] | None = None  # of the change by the makespan before
+    relative_band: tuple[float, float] | None = None  # of the change, relative to the makespan before
 
 
 def _band(run: RunDirectory, ending: Ending) -> tuple[float, float] | None:
@@ -158,7 +163,7 @@ def _band(run: RunDirectory, ending: Ending) -> tuple[float, float] | None:
 def vary_text(
     directory: str, wanted: Sequence[str], top: int | None, model: str | None, *, as_json: bool
 ) -> str:
-    """What simulating with changes says: "FIGURE=FACTOR", or with none, all figures a tenth more and less."""
+    """Return the effect of changes "FIGURE=FACTOR", or of a tenth more and less of all figures."""
     from et_sim.views.run.directory import open_run
 
     run = open_run(directory)
@@ -170,7 +175,7 @@ def vary_text(
         again.figures.pop(KERNELS, None)
     known = tuple(again.figures)
     most = MOST_FIGURES if top is None else top
-    changes = [_asked_for(text, known) for text in wanted]
+    changes = [_parsed_change(text, known) for text in wanted]
     wishes = changes or [(name, factor) for name in known[:most] for factor in FACTORS]
     multiples = [again.scaled(*wish) for wish in wishes]
     for (name, factor), multiple in zip(wishes, multiples, strict=True):
@@ -193,7 +198,7 @@ def vary_text(
     return "\n".join(_lines(varied, before, 0 if wanted else len(known) - most, len(known)))
 
 
-def _asked_for(text: str, known: tuple[str, ...]) -> tuple[str, float]:
+def _parsed_change(text: str, known: tuple[str, ...]) -> tuple[str, float]:
     """Return the figure and the factor of "FIGURE=FACTOR"."""
     name, _, number = (part.strip() for part in text.rpartition("="))
     try:

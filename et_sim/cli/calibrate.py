@@ -1,7 +1,4 @@
-"""`et-sim calibrate`: fit a machine to measurements, and write it as a machine that can be named.
-
-Not here: the fits (`et_sim.calibrate`).
-"""
+"""`et-sim calibrate`: fit a machine to measurements, and write it as a machine that can be named."""
 
 from __future__ import annotations
 
@@ -13,8 +10,9 @@ from et_sim.cli import calibrate_kernels, calibrate_nccl, calibrate_recording, c
 
 
 class Options(Command):
-    """Fit a machine by name to what was measured on it. Says how far off it is, on what was fitted and on
-    what was left out. What is written is a machine that can be named: --machine machine.json:128."""
+    """Fit a machine by name to measurements on it. Prints the errors on the rows that were fitted and on rows
+    that were left out. The result is a machine that can be named: --machine machine.json:128.
+    """
 
     commands: ClassVar[Mapping[str, Any]] = {
         "kernels": calibrate_kernels,

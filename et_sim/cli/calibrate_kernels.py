@@ -1,7 +1,4 @@
-"""`et-sim calibrate kernels`: fit a machine's device to measured kernels, a CSV of shapes and times.
-
-Not here: the fit (`et_sim.calibrate.kernels`), and how errors are shown (`calibrate_report`).
-"""
+"""`et-sim calibrate kernels`: fit a machine's device to measured kernels, a CSV of shapes and times."""
 
 from __future__ import annotations
 
@@ -16,20 +13,21 @@ if TYPE_CHECKING:
     from et_sim.calibrate.kernels import Fit, Measured
     from et_sim.machine.roofline import RooflineDevice
 
-Ratios = Sequence[tuple["Measured", float]]  # predicted by measured
+Ratios = Sequence[tuple["Measured", float]]  # with the ratio of predicted to measured
 
 
 class Options(FitOptions):
-    """Fit what a machine's device makes of kernels: parts of the peak by size of tile, what launches, tiles
-    and splits take besides, and parts of the bandwidth. Rows are those that et-sim validate reads:
-    table,shape,us, with gpu and dtype in a JSON file beside it."""
+    """Fit the device of a machine to kernels: fractions of the peak by tile size, times of launches, tiles
+    and splits, and fractions of the bandwidth. Rows have the form of et-sim validate: table,shape,us, with
+    gpu and dtype in a JSON file beside them.
+    """
 
     file: Annotated[Path, "kernels as CSV", "FILE"]
     table: Annotated[Sequence[str], "only this table", "NAME"] = ()
 
 
 def run(options: Options) -> int:
-    """Read, and fit."""
+    """Read the kernels, and fit the device."""
     from et_sim.calibrate.machine_file import read_kernels
 
     machine = options.machine.partition(":")[0]
@@ -42,7 +40,7 @@ def run(options: Options) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelFit:
-    """What was fitted to rows, and how far off it is, on these and on rows that were left out."""
+    """A fit, and its errors on the fitted rows and on rows that were left out."""
 
     machine: str
     before: RooflineDevice
@@ -65,17 +63,17 @@ class KernelFit:
 
     @property
     def errors(self) -> FitErrors:
-        """How far off it is."""
+        """Return the errors of the fit."""
         return FitErrors(_classes(self.fitted), _classes(self.held_out), self.result.unknown)
 
     @property
     def data(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the fit for JSON."""
         return {"fitted_figures": self.result.fitted, **self.errors.data()}
 
     @property
     def text(self) -> Iterator[str]:
-        """As people read it."""
+        """Yield the fit as lines of text."""
         from et_sim.basics.units import plural
 
         yield f"{len(self.fitted)} rows, {plural(len(self.result.fitted), 'figure')}:"
@@ -85,7 +83,7 @@ class KernelFit:
         yield from self.errors.lines("kernels")
 
     def written(self, files: Sequence[Path]) -> dict[str, Any]:
-        """Return the machine, with what was fitted to files."""
+        """Return the machine with the fitted figures."""
         from et_sim.calibrate.machine_file import (
             NAME,
             accuracy_of,
@@ -104,7 +102,7 @@ class KernelFit:
 
 
 def _classes(rows: Ratios) -> dict[str, list[float]]:
-    """By kind and size, and each kind as a whole if it has several sizes."""
+    """Return the ratios by kind and size, and by kind if it has several sizes."""
     classes = by_class((row.size_class, ratio) for row, ratio in rows)
     kinds = by_class((f"{row.size_class.partition(',')[0]}, {ALL}", ratio) for row, ratio in rows)
     several = {

@@ -1,7 +1,4 @@
-"""`et-sim calibrate nccl`: fit a machine's collective library to logs of nccl-tests or rccl-tests.
-
-Not here: the fit (`et_sim.calibrate.collective_library`).
-"""
+"""`et-sim calibrate nccl`: fit a machine's collective library to logs of nccl-tests or rccl-tests."""
 
 from __future__ import annotations
 
@@ -21,8 +18,9 @@ MIB = 1 << 20
 
 
 class Options(FitOptions):
-    """Fit what a machine's collective library takes to measured collectives: launches, steps and bandwidth of
-    each protocol, the copy beside them, copies of all pairs, and groups on several nodes."""
+    """Fit the collective library of a machine to measured collectives: launches, steps and bandwidth of each
+    protocol, the copy beside them, copies of all pairs, and groups on several nodes.
+    """
 
     logs: Annotated[Sequence[Path], "logs, CSV, or tables as JSON; or folders of these", "LOG"]
     graph: Annotated[
@@ -34,7 +32,7 @@ class Options(FitOptions):
 
 
 def run(options: Options) -> int:
-    """Fit, say how far off it is, and write the machine."""
+    """Fit the library, print the errors, and write the machine."""
     from et_sim.calibrate.collective_library import as_taken, fit, left_out, ratios, without_worse
     from et_sim.calibrate.logs import read_all, read_choices, read_rings
     from et_sim.calibrate.machine_file import calibrated_machine, files_text
@@ -101,7 +99,7 @@ def _of_racks(machine: str, rows: Sequence[Measured]) -> list[Measured]:
 
 
 def _library(machine: str, rows: Sequence[Measured], logged: dict[str, Any]) -> Library:
-    """That of the machine with as many nodes as were measured."""
+    """Return the library of the machine with as many nodes as were measured."""
     from et_sim.machine.presets import entry, preset, unchanged
     from et_sim.machine.readers import read_machine
 
@@ -125,7 +123,7 @@ def _library(machine: str, rows: Sequence[Measured], logged: dict[str, Any]) -> 
 
 
 def _accuracy(held_out: Ratios) -> dict[str, Any]:
-    """By the classes of time that were left out."""
+    """Return the errors on rows that were left out, by class of time."""
     from et_sim.calibrate.machine_file import accuracy_entry
     from et_sim.machine.accuracy import library_class
 
@@ -140,7 +138,7 @@ Ratios = Sequence[tuple["Measured", float]]
 
 
 def _classes(rows: Ratios) -> dict[str, list[float]]:
-    """By the bytes of what was measured, and all."""
+    """Return the ratios by size, and all of them."""
     bounds = (("< 1 MiB", 0, MIB), ("< 64 MiB", MIB, 64 * MIB), (">= 64 MiB", 64 * MIB, 1 << 63))
     classes = {
         name: [ratio for row, ratio in rows if least <= row.call.size < most] for name, least, most in bounds

@@ -1,8 +1,4 @@
-"""`et-sim calibrate recording`: fit a machine's device to the kernels of a recorded job.
-
-Not here: reading the recording (`et_sim.calibrate.recording`), the fit (`calibrate_kernels`), and that of
-collectives (`calibrate_nccl`).
-"""
+"""`et-sim calibrate recording`: fit a machine's device to the kernels of a recorded job."""
 
 from __future__ import annotations
 
@@ -20,8 +16,9 @@ if TYPE_CHECKING:
 
 
 class Options(FitOptions):
-    """Fit what a machine's device makes of kernels to those of a recording that et-convert pytorch has made
-    traces of. Few shapes say few figures. Collectives become a table for et-sim calibrate nccl."""
+    """Fit the device of a machine to the kernels of a recording that et-convert pytorch has converted. Few
+    shapes determine few figures. Collectives become a table for et-sim calibrate nccl.
+    """
 
     recording: Annotated[str, "the traces PREFIX.<rank>.et, or one of them", "PREFIX"]
     dtype: Annotated[str | None, "of kernels that are fitted (default: most time)", "NAME"] = None
@@ -30,7 +27,7 @@ class Options(FitOptions):
 
 
 def run(options: Options) -> int:
-    """Read, write the tables, and fit."""
+    """Read the recording, write the tables, and fit the device."""
     from et_sim.calibrate.recording import read_recording
     from et_sim.machine.presets import entry, unchanged
 
@@ -57,7 +54,7 @@ def run(options: Options) -> int:
 
 
 def _of_one_datatype(recording: Recording, wanted: str | None) -> tuple[list[Measured], list[str]]:
-    """Return rows of one datatype, and what was left out."""
+    """Return the rows of one datatype, and notes about the others."""
     from et_sim.machine.datatypes import datatype_named
 
     took: dict[str, float] = {}
@@ -136,7 +133,7 @@ def _write_collectives(path: Path, recording: Recording) -> None:
 
 
 def _write_kernels(path: Path, recording: Recording) -> None:
-    """A table for each datatype, and what is known of them beside it."""
+    """Write a table for each datatype, and a JSON file with their properties."""
     from et_sim.basics.files import write_json
 
     stem = Path(recording.source).name

@@ -1,7 +1,4 @@
-"""What all fits of `et-sim calibrate` share: options, what is printed and written, and errors by class.
-
-Not here: what was fitted.
-"""
+"""Report of the fits of `et-sim calibrate`: options, output, and errors by class."""
 
 from __future__ import annotations
 
@@ -17,11 +14,11 @@ TRUSTED = 10.0  # percent of E on rows that were left out
 FITTED, LEFT_OUT = "rows that were fitted", "rows that were left out"
 ALL = "all"
 
-Classes = Mapping[str, Sequence[float]]  # predicted by measured
+Classes = Mapping[str, Sequence[float]]  # ratios of predicted to measured
 
 
 class FitOptions(Command):
-    """What every fit has."""
+    """Options of every fit."""
 
     machine: Annotated[str, "the machine that was measured", "NAME", Option()]
     output: Annotated[Path | None, "write the machine here", "FILE", Option("-o --output")] = None
@@ -31,7 +28,7 @@ class FitOptions(Command):
 def conclude(
     options: FitOptions, data: Any, text: Iterable[str], machine: Callable[[], dict[str, Any]]
 ) -> int:
-    """Print what was found, and write the machine if that is asked for."""
+    """Print the fit, and write the machine if an output is given."""
     from et_sim.basics.files import write_json
 
     print(json.dumps(data, indent=2) if options.json else "\n".join(text))
@@ -41,7 +38,7 @@ def conclude(
 
 
 def by_class(rows: Iterable[tuple[str, float]]) -> dict[str, list[float]]:
-    """Ratios by the name of their class, in the order of these."""
+    """Return the ratios by class, in the order of classes."""
     ratios: dict[str, list[float]] = {}
     for name, ratio in sorted(rows, key=lambda row: row[0]):
         ratios.setdefault(name, []).append(ratio)
@@ -50,14 +47,14 @@ def by_class(rows: Iterable[tuple[str, float]]) -> dict[str, list[float]]:
 
 @dataclass(frozen=True, slots=True)
 class FitErrors:
-    """By class, of rows that were fitted and of rows that were left out; what no row says."""
+    """Errors by class, of rows that were fitted and of rows that were left out; and undetermined figures."""
 
     fitted: Classes
     left_out: Classes
     unknown: Sequence[str]
 
     def lines(self, noun: str) -> Iterator[str]:
-        """Yield a table; a class is trusted where rows that were left out are near."""
+        """Yield a table; a class is trusted if the errors of rows that were left out are small."""
         from et_sim.basics.alignment import aligned
         from et_sim.validation.rows import Errors
 
@@ -73,7 +70,9 @@ class FitErrors:
         yield from (f"unknown: {text}" for text in self.unknown)
 
     def of_machine(self) -> dict[str, Any]:
-        """Of each class, of rows that were left out if there are any, and which they are."""
+        """Return the errors of each class, of rows that were left out if there are any, and the
+        kind of rows.
+        """
         from msgspec import to_builtins
 
         from et_sim.validation.rows import Errors
@@ -86,7 +85,7 @@ class FitErrors:
         }
 
     def data(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the errors for JSON."""
         from msgspec import to_builtins
 
         from et_sim.validation.rows import Errors

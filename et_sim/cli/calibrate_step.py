@@ -1,7 +1,4 @@
-"""`et-sim calibrate step`: fit one figure to one measured time of a whole job, and judge it by others.
-
-Not here: the search (`et_sim.calibrate.step`).
-"""
+"""`et-sim calibrate step`: fit one figure to one measured time of a whole job, and test it on other jobs."""
 
 from __future__ import annotations
 
@@ -19,22 +16,21 @@ if TYPE_CHECKING:
     from et_sim.calibrate.step import Step
     from et_sim.run.options import RunOptions
 
-COMMON_HOST_NS = (1000.0, 20000.0)  # a launch of frameworks that launch kernel by kernel
-COMMON_RATES = (0.5, 1.2)  # of devices, at the limit of their power and above what a preset estimates
+COMMON_HOST_NS = (1000.0, 20000.0)  # a launch in frameworks that launch kernel by kernel
+COMMON_RATES = (0.5, 1.2)  # of devices, from their power limit to rates above the estimate of a preset
 
 
 class Options(FitOptions):
-    """Find the one figure with which a job takes as long as was measured: the time that the host takes to
-    launch a kernel, a factor on the time of kernels, or the rate of the device or of its memory. One time
-    cannot tell these apart, and the job says nothing any more of how far off the machine is; with times of
-    other jobs, of other models at best, the figure is taken that predicts these."""
+    """Find the one figure with which a job takes its measured time: the time that the host takes to launch a
+    kernel, a factor on the time of kernels, or the rate of the device or of its memory. One time cannot
+    separate these, and the job is then no test of the machine's accuracy. With times of other jobs,
+    preferably of other models, the figure that predicts these best is taken.
+    """
 
     workload: Annotated[str, WORKLOAD_HELP, "JOB"]
-    measured: Annotated[float, "how long it took: 1.42s", "TIME", Option(parse=parse_time_ns, least=1)]
+    measured: Annotated[float, "measured time: 1.42s", "TIME", Option(parse=parse_time_ns, least=1)]
     machine: Annotated[str, "the machine that was measured", "NAME:NPUS", Option()]
-    other: Annotated[
-        Sequence[str], "another job and how long it took there, which is predicted", "JOB=TIME"
-    ] = ()
+    other: Annotated[Sequence[str], "another job and its measured time, which is predicted", "JOB=TIME"] = ()
     host_time: Annotated[bool, "find the host's time (default without --other)", EITHER] = False
     software_factor: Annotated[bool, "find a factor on kernels", EITHER] = False
     device_rate: Annotated[bool, "find a factor on the peak rates of the device", EITHER] = False
@@ -45,7 +41,7 @@ Others = Sequence[tuple[str, float]]
 
 
 def run(options: Options) -> int:
-    """Search, say what was found, and write the machine."""
+    """Search, print the result, and write the machine."""
     from et_sim.basics.units import format_ns
     from et_sim.calibrate.machine_file import calibrated_machine, files_text
     from et_sim.calibrate.step import FIGURES, HOST_TIME
@@ -75,8 +71,8 @@ def run(options: Options) -> int:
         changes = FIGURES[step.figure].keys(as_one_file(options.machine.partition(":")[0]), step.value)
         files = files_text(_files(options.workload))
         source = (
-            f"one time, {format_ns(measured_ns)} of {files} on {options.machine}; this job says nothing of "
-            "how far off the machine is"
+            f"one time, {format_ns(measured_ns)} of {files} on {options.machine}; this job is no test of "
+            "the machine's accuracy"
         )
         return calibrated_machine(options.machine, changes, source, step.figure, facts)
 
@@ -97,8 +93,9 @@ def _other(text: str) -> tuple[str, float]:
 def _best(
     names: Sequence[str], job: str, options: RunOptions, measured_ns: float, others: Others
 ) -> tuple[Step, list[dict[str, int]], list[str]]:
-    """Return the figure that predicts the other jobs best, what each figure says of them, and figures that
-    do not explain the first job."""
+    """Return the figure that predicts the other jobs best, the predictions of each figure, and failed
+    figures.
+    """
     from et_sim.calibrate.step import error_of, find, simulated_with
 
     found, why_not = list[Any](), list[str]()
@@ -129,10 +126,10 @@ def _predictions(step: Step, others: Others, predicted: Sequence[Mapping[str, in
 
     lines = []
     for (job, time), by_figure in zip(others, predicted, strict=True):
-        said = ", ".join(
+        errors = ", ".join(
             f"{name} {format_ns(ns)} ({100 * (ns / time - 1):+.1f} %)" for name, ns in by_figure.items()
         )
-        lines.append(f"{Path(job).name}: measured {format_ns(time)}; {said}")
+        lines.append(f"{Path(job).name}: measured {format_ns(time)}; {errors}")
     if others and len(predicted[0]) > 1:
         lines.append(f"{step.figure} predicts the other jobs best, and is taken")
     return lines
@@ -147,27 +144,27 @@ def _text(step: Step, measured_ns: float) -> list[str]:
     lines = [
         f"measured {format_ns(measured_ns)}, simulated {format_ns(step.before_ns)} without",
         f"with {step.figure} {value}: {format_ns(step.after_ns)} ({ratio:+.2f} %), after {step.runs} runs",
-        f"{step.figure} is fitted to this one time: whatever else the machine lacks is in it, and this job "
-        "says nothing any more of how far off the machine is",
+        f"{step.figure} is fitted to this one time: it absorbs all other errors of the machine, and "
+        "this job is no longer a test of the machine's accuracy",
     ]
     least, most = COMMON_HOST_NS
     if step.figure == HOST_TIME and step.value and not least <= step.value <= most:
         usual = f"{format_ns(least)} to {format_ns(most)}"
         lines.append(
-            f"hosts commonly take {usual} for a launch: look whether something "
+            f"hosts commonly take {usual} for a launch: check whether something "
             "else is missing, such as waits for data, or collectives that are slower"
         )
     slow, fast = COMMON_RATES
     if FIGURES[step.figure].is_rate and not slow <= step.value <= fast:
         lines.append(
-            f"devices keep {slow:g} to {fast:g} of their rates: look whether something else is missing, such "
-            "as copies and casts of the software"
+            f"devices keep {slow:g} to {fast:g} of their rates: check whether something else is missing, "
+            "such as copies and casts of the software"
         )
     return lines
 
 
 def _files(workload: str) -> list[Path]:
-    """What a job was read from."""
+    """Return the files of a job."""
     path = Path(workload)
     if path.is_file():
         return [path]

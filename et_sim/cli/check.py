@@ -1,7 +1,6 @@
-"""`et-sim check`: what would go wrong in a run, found without running.
+"""`et-sim check`: find the problems of a run without running it.
 
-Checks of the workload alone come from the trace room; of the machine, and of the two together, from
-the rooms that a run would ask.
+The trace room checks the workload; the rooms of a run check the machine, and both together.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class Options(MachineOptions):
 
 
 def run(options: Options) -> int:
-    """Print what was found; 2 if anything of it is an error."""
+    """Print the findings; return 2 if one of them is an error."""
     from et_sim.network.registry import as_named, check_model
     from et_sim.trace.preflight import find_problems
 
@@ -49,7 +48,7 @@ def run(options: Options) -> int:
     try:
         workload, machine = _workload(options, ranks, machine)
     except EtSimError as error:
-        if problems:  # what is wrong with the machine must not get lost
+        if problems:  # problems of the machine must not get lost
             error.cause += f"; moreover, {problems[0].text}"
         raise
     if machine and workload.profile and not machine.names_profile:
@@ -105,14 +104,14 @@ def _workload(
 
 
 def _whole_machine(options: Options, problems: list[Problem], profile: str | None = None) -> Machine | None:
-    """Return the machine, if system and network are given and everything about it is sound."""
+    """Return the machine, if system and network are given and sound."""
     from et_sim.run.options import INSTEAD, machine_parts
 
     if options.machine is None and not (options.system and options.network):
         for name in ("profile", *INSTEAD):
             if getattr(options, name):
                 option = f"--{name.replace('_', '-')}"
-                raise UsageError(f"{option} is of a machine", remedy="give --system and --network, too")
+                raise UsageError(f"{option} requires a machine", remedy="give --system and --network, too")
         return None
     from et_sim.machine import read_machine
 
@@ -128,7 +127,7 @@ def _whole_machine(options: Options, problems: list[Problem], profile: str | Non
 
 
 def _warn_of_full_memory(problems: list[Problem], machine: Machine, lowering: Lowering) -> None:
-    """Add a warning of tensors that do not fit from the start where a run only reports that."""
+    """Add a warning about tensors that do not fit from the start, where a run only reports that."""
     from et_sim.machine.model import WhenFull
     from et_sim.plan.lowering import refuse_too_much_at_start
 
@@ -144,7 +143,7 @@ def _warn_of_full_memory(problems: list[Problem], machine: Machine, lowering: Lo
 
 
 def _plan(workload: Workload, machine: Machine, options: Options, problems: list[Problem]) -> None:
-    """What a run would refuse, remark on, or end in."""
+    """Add the problems of the plan: refusals, remarks and stalls."""
     from et_sim.network.registry import choose_model, model_of
     from et_sim.plan.lowering import Lowering, assemble
     from et_sim.plan.members import Actors
@@ -169,7 +168,7 @@ def _rules(machine: Machine | None) -> Rules:
 
 
 def _ranks_of_network(options: Options, problems: list[Problem]) -> int | None:
-    """How many NPUs the network has, if one is given and sound."""
+    """Return the number of NPUs of the network, if it is given and sound."""
     given = options.network
     if not given:
         return None
@@ -180,7 +179,7 @@ def _ranks_of_network(options: Options, problems: list[Problem]) -> int | None:
 
 
 def _read_parts(options: Options, ranks: int, problems: list[Problem]) -> dict[str, tuple[int, ...]] | None:
-    """Check the other files of an incomplete or unsound machine, each by itself; returns the groups."""
+    """Check the other files of an incomplete or unsound machine one by one, and return the groups."""
     from et_sim.documents.keys import Remarks
     from et_sim.machine import read_system_alone
     from et_sim.machine.readers import read_groups
@@ -194,12 +193,12 @@ def _read_parts(options: Options, ranks: int, problems: list[Problem]) -> dict[s
         _attempt(problems, lambda: read_memory(load(memory, Role.MEMORY), ranks, Remarks()))
     groups = options.groups
     if not groups or (groups == "empty" and not Path("empty").exists()):
-        return None  # "empty" is the reference's word for no groups
+        return None  # "empty" means no groups in the reference
     return _attempt(problems, lambda: read_groups(load(groups, Role.GROUPS), ranks))
 
 
 def _attempt(problems: list[Problem], read: Callable[[], Result]) -> Result | None:
-    """What `read` gives; a refusal becomes a finding, once."""
+    """Return the result of `read`; a refusal becomes a finding, once."""
     from et_sim.trace.preflight import Problem
 
     try:
@@ -219,7 +218,7 @@ def _warning(kind: str, text: str) -> Problem:
 
 
 def _count(problems: list[Problem]) -> int:
-    """How many there are, with those that are like another one."""
+    """Return the number of problems, including similar ones."""
     return sum(1 + problem.like for problem in problems)
 
 
@@ -228,7 +227,7 @@ def _has_errors(problems: list[Problem]) -> bool:
 
 
 def _as_text(workload: Workload, all_problems: list[Problem]) -> str:
-    """Findings by severity, and what was looked at."""
+    """Return the findings by severity, and the size of the workload."""
     size = workload_size(workload)
     nouns = zip(size.values(), ("rank", "node", "distinct trace"), strict=True)
     looked_at = ", ".join(plural(number, noun) for number, noun in nouns)
@@ -259,7 +258,7 @@ def _as_json(workload: Workload, problems: list[Problem]) -> str:
 
 
 def workload_size(workload: Workload) -> dict[str, int]:
-    """Ranks, nodes over all ranks, and traces that differ."""
+    """Return ranks, nodes over all ranks, and distinct traces."""
     return {
         "ranks": workload.ranks,
         "nodes": workload.nodes,

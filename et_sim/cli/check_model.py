@@ -1,4 +1,4 @@
-"""`et-sim check-model`: whether a network model of yours keeps what it promises."""
+"""`et-sim check-model`: test whether a user's network model keeps its promises."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from et_sim.basics.declared_options import Command
 
 
 class Options(Command):
-    """Try a network model, a Python file or module. Paths with one number must take one time, and random
-    programs must give the same nanoseconds folded, unfolded and again. Exit status 1 if they do not."""
+    """Test a network model, a Python file or module. Paths with one number must take one time, and random
+    programs must give the same nanoseconds folded, unfolded and again. Exit status 1 if they do not.
+    """
 
     model: Annotated[str, "a Python file, or the name of a module with a dot"]
     network: Annotated[Path | None, "on this network file, of at most 64 NPUs; else small ones"] = None
@@ -20,7 +21,7 @@ class Options(Command):
 
 
 def run(options: Options) -> int:
-    """Try it, and say what is wrong on which network."""
+    """Test the model, and print the problems of each network."""
     from et_sim.doctor.models import examine_model
 
     os.environ.setdefault("ET_SIM_COMPILE", "never")  # all runs are short, and the model may change

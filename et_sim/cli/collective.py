@@ -1,4 +1,4 @@
-"""`et-sim collective`: the messages that a collective algorithm exchanges, without simulating anything."""
+"""`et-sim collective`: the messages of a collective algorithm, without a simulation."""
 
 from __future__ import annotations
 
@@ -26,18 +26,19 @@ PUT_IN = {
     "barrier": "a byte each way",
 }
 MOST_RANKS = 1 << 16
-MOST_STEPS = 4_000_000  # that are looked at
-MOST_LISTED = 1_000_000  # messages and pieces that are printed as JSON
+MOST_STEPS = 4_000_000  # limit of steps in the text
+MOST_LISTED = 1_000_000  # limit of messages and pieces in JSON
 
 
 class Options(Command):
-    """Show the steps of a collective algorithm in one group of ranks: who sends how much to whom. One chunk
-    and one network dimension, as a simulation would send it. Or, as `library`, compare all that the
-    collective library of a machine may choose."""
+    """Show the steps of a collective algorithm in one group of ranks: sources, targets and sizes of messages.
+    One chunk and one network dimension, as in a simulation. Or, as `library`, compare all choices of the
+    collective library of a machine.
+    """
 
     epilog = (
         "algorithms, as in the system file: ring, direct, direct<WINDOW>, halvingDoubling,"
-        f" doubleBinaryTree; {', '.join(OVER_A_TREE)} always go over a tree, called {TREE} here;"
+        f" doubleBinaryTree; {', '.join(OVER_A_TREE)} always use a tree, called {TREE} here;"
         f" {LIBRARY}, with --machine"
     )
 
@@ -51,15 +52,15 @@ class Options(Command):
     ] = None
     dtype: Annotated[str | None, f"{LIBRARY}: of the numbers, as in int8", "TYPE"] = None
     svg: Annotated[Path | None, f"{LIBRARY}: draw times over sizes", "FILE"] = None
-    window: Annotated[Count, "direct: talk to W others at a time", "W"] = None
+    window: Annotated[Count, "direct: exchange with W others at a time", "W"] = None
     second_tree: Annotated[bool, f"{DOUBLE_TREE}: show the tree of every other chunk"] = False
     root: Annotated[int | None, f"{TREE}: the rank at its root (default: 0)", "RANK"] = None
-    corrected: Annotated[bool, "as the corrected profile does it, not the reference"] = False
+    corrected: Annotated[bool, "follow the corrected profile, not the reference"] = False
     json: Annotated[bool, "print every message"] = False
 
 
 def run(options: Options) -> int:
-    """Lower the collective as a simulation would, and print what that means."""
+    """Lower the collective as a simulation does, and print its messages."""
     from et_sim.collectives import AS_REFERENCE, CORRECTED, InNetworkProgram, Operation, lower
     from et_sim.collectives.movement import movement
 
@@ -154,7 +155,7 @@ def _text(options: Options, size: int, program: StepProgram | TreeProgram, moved
 
 
 def _remarks(options: Options, algorithm: Algorithm, fixes: CostFixes) -> Iterator[str]:
-    """What runs, if it is not what the name says."""
+    """Yield a remark if another algorithm runs than the named one."""
     if algorithm.family != DOUBLE_TREE or options.type == "all_reduce":
         return
     if algorithm.keeps_size(fixes):

@@ -1,8 +1,5 @@
-"""The text of `et-sim collective`: steps that all ranks take alike as one line, totals per rank.
-
-Of a library: what it chooses for each size.
-
-Not here: the options, and the JSON form (`collective`).
+"""Text of `et-sim collective`: common steps of all ranks, totals per rank, and choices of a
+library by size.
 """
 
 from __future__ import annotations
@@ -32,7 +29,7 @@ PAIRS_SHOWN = 8
 
 
 class _Rule(Struct, frozen=True):
-    """Consecutive steps, of one round or of equal rounds, that every rank takes."""
+    """Consecutive steps of one round, or of equal rounds, that every rank takes."""
 
     first: int
     last: int
@@ -63,16 +60,16 @@ class _Rule(Struct, frozen=True):
 
 
 def step_lines(program: StepProgram, moved: Movement) -> Iterator[str]:
-    """Yield the steps of a step program."""
+    """Yield lines for the steps of a step program."""
     rules = list(_merged(_rules(member_steps(program), moved)))
     names = [_span("step", rule.first, rule.last) for rule in rules]
     rounds = [_span("round", rule.first_round, rule.last_round) for rule in rules]
-    actions = [_what(rule, program.peer) for rule in rules]
+    actions = [_action(rule, program.peer) for rule in rules]
     yield from aligned([("", *row) for row in zip(rounds, names, actions, strict=True)], "<<<<")
 
 
 def tree_lines(schedule: Schedule) -> Iterator[str]:
-    """Yield the rounds of a tree, the pairs that exchange messages in each of them."""
+    """Yield lines for the rounds of a tree, with the pairs that exchange messages."""
     for number in range(schedule.rounds):
         rows = schedule.round == number
         going_up, charged = schedule.step[rows][0] == UP, bool(schedule.charged[rows].any())
@@ -88,7 +85,7 @@ def tree_lines(schedule: Schedule) -> Iterator[str]:
 
 
 def total_lines(program: StepProgram | TreeProgram, *, second_tree: bool) -> Iterator[str]:
-    """Messages, bytes and reductions, ranks with equal figures together."""
+    """Yield lines of messages, bytes and reductions; ranks with equal figures share one."""
     for figures in totals(program, second_tree=second_tree):
         names = figures["ranks"].split(",")
         shown = ",".join(names[:PAIRS_SHOWN]) + (",…" if len(names) > PAIRS_SHOWN else "")
@@ -99,7 +96,7 @@ def total_lines(program: StepProgram | TreeProgram, *, second_tree: bool) -> Ite
 
 
 def totals(program: StepProgram | TreeProgram, *, second_tree: bool) -> list[dict[str, Any]]:
-    """What each rank sends and is charged; entries merge ranks with equal figures."""
+    """Return messages, bytes and reductions of each rank; entries merge ranks with equal figures."""
     if isinstance(program, StepProgram):
         steps = member_steps(program)
         sent, size, charged = len(steps), int(steps.bytes.sum()), int(steps.charged.sum())
@@ -130,7 +127,7 @@ def _rules(steps: MemberSteps, moved: Movement) -> Iterator[_Rule]:
 
 
 def _merged(rules: Iterator[_Rule]) -> Iterator[_Rule]:
-    """Neighbours that say the same as one."""
+    """Yield the rules, with equal neighbours merged."""
     pending = next(rules)
     for rule in rules:
         if pending.swept_on(rule) and pending.first_round == pending.last_round:
@@ -143,7 +140,7 @@ def _merged(rules: Iterator[_Rule]) -> Iterator[_Rule]:
     yield pending
 
 
-def _what(rule: _Rule, peer: Peer) -> str:
+def _action(rule: _Rule, peer: Peer) -> str:
     size = format_bytes(rule.size)
     if peer is Peer.PAIR:
         sends = f"every rank exchanges {size} with the rank {rule.nearest} away"
@@ -166,15 +163,15 @@ CHOSEN = "*"
 
 
 class _Size(Struct, frozen=True):
-    """A size of the table: bytes that each rank puts in, all ways, and the one that is chosen."""
+    """A size of the table: bytes of each rank, all ways, and the chosen one."""
 
     size: int
     ways: tuple[Choice, ...]
     chosen: Choice
 
 
-class Question(Protocol):
-    """What of the options a library is asked."""
+class LibraryOptions(Protocol):
+    """Options that are passed to a library."""
 
     type: str
     machine: str | None
@@ -185,8 +182,8 @@ class Question(Protocol):
     json: bool
 
 
-def show_library(options: Question) -> int:
-    """Print the table, or its JSON; draw the picture that is asked for."""
+def show_library(options: LibraryOptions) -> int:
+    """Print the table or its JSON, and draw a picture if it is requested."""
     library, ranks = _library(options)
     nodes = -(-ranks // library.node)
     sizes = [_of_size(library, options, ranks, nodes, size) for size in _sizes(options.bytes)]
@@ -211,7 +208,7 @@ def show_library(options: Question) -> int:
     return 0
 
 
-def _library(options: Question) -> tuple[Library, int]:
+def _library(options: LibraryOptions) -> tuple[Library, int]:
     from et_sim.machine.presets import preset
     from et_sim.machine.readers import read_machine
 
@@ -241,7 +238,7 @@ def _sizes(size: int | None) -> list[int]:
     return sizes
 
 
-def _of_size(library: Library, options: Question, ranks: int, nodes: int, size: int) -> _Size:
+def _of_size(library: Library, options: LibraryOptions, ranks: int, nodes: int, size: int) -> _Size:
     from et_sim.machine.collective_library import Call
 
     counted = size * ranks if options.type == "all_gather" else size
@@ -265,7 +262,7 @@ def _time_of(name: str, entry: _Size) -> str:
 
 
 def _text(
-    options: Question, library: Library, ranks: int, nodes: int, sizes: Sequence[_Size]
+    options: LibraryOptions, library: Library, ranks: int, nodes: int, sizes: Sequence[_Size]
 ) -> Iterator[str]:
     from et_sim.views.sheet import Sheet, SheetColumn
 
@@ -281,7 +278,7 @@ def _text(
             yield f"more bytes are faster: {_fall(options, ranks, nodes, entry)}"
 
 
-def _fall(options: Question, ranks: int, nodes: int, entry: _Size) -> str:
+def _fall(options: LibraryOptions, ranks: int, nodes: int, entry: _Size) -> str:
     from et_sim.machine.collective_library.candidates import Group
     from et_sim.machine.collective_library.falls import text_of
 
@@ -292,7 +289,7 @@ def _fall(options: Question, ranks: int, nodes: int, entry: _Size) -> str:
 
 
 def _data(
-    options: Question, library: Library, ranks: int, nodes: int, sizes: Sequence[_Size]
+    options: LibraryOptions, library: Library, ranks: int, nodes: int, sizes: Sequence[_Size]
 ) -> dict[str, Any]:
     return {
         "library": library.name,
@@ -319,8 +316,8 @@ def _data(
     }
 
 
-def _larger(options: Question, ranks: int, chosen: Choice) -> dict[str, Any] | None:
-    """Return the larger size that takes less, and what the calibration alone says of this one."""
+def _larger(options: LibraryOptions, ranks: int, chosen: Choice) -> dict[str, Any] | None:
+    """Return the larger size that takes less time, and the time of this one by the calibration alone."""
     larger = chosen.larger
     if larger is None:
         return None

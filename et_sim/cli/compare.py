@@ -1,6 +1,6 @@
-"""`et-sim compare`: what got slower or faster from one run, or sweep, to another.
+"""`et-sim compare`: differences between two runs, sweeps or workloads.
 
-Of workloads, nodes, operations and bytes are counted, by kind of work, over all ranks in whole numbers; only
+For workloads, nodes, operations and bytes are counted by kind of work over all ranks, in whole numbers; only
 runs have times.
 """
 
@@ -31,10 +31,11 @@ WRITTEN = ("html", "svg", "png")
 
 
 class Options(Command):
-    """Compare run B with A: by operation, group, dimension (with --detail phases) and rank. Of two sweeps
-    over the same axes, compare the points that both have; of two workloads, files of traces or manifests,
-    what their ranks do. With --threshold, the exit status is 1 if B, or a point of it, is slower than A by
-    more than that, or stalled."""
+    """Compare run B with A: by operation, group, dimension (with --detail phases) and rank. Two sweeps over
+    the same axes are compared at their common points, and two workloads, files of traces or manifests, by
+    the work of their ranks. With --threshold, the exit status is 1 if B, or a point of it, is slower than
+    A by more than that, or stalled.
+    """
 
     a: Annotated[str, "run, sweep or workload to compare with", "A"]
     b: Annotated[str, "run, sweep or workload that may be slower or faster", "B"]
@@ -90,7 +91,7 @@ def _compare_workloads(options: Options) -> int:
     refused = [name for name in (*WRITTEN, "threshold") if getattr(options, name) is not None]
     if refused:
         raise UsageError(
-            f"workloads take no time, which --{refused[0]} is about", remedy="compare runs of them"
+            f"--{refused[0]} requires times, which workloads do not have", remedy="compare runs of them"
         )
     with printing(0):
         for line in compare_workloads(options):
@@ -99,7 +100,7 @@ def _compare_workloads(options: Options) -> int:
 
 
 def _write(comparison: Comparison, options: Options) -> None:
-    """The page and the pictures that are asked for."""
+    """Write the page and the pictures that are requested."""
     if options.svg is not None or options.png is not None:
         from et_sim.views.drawing.scene import write_picture
         from et_sim.views.drawing.timeline import aligned_picture
@@ -135,17 +136,17 @@ UNSHAPED = "kernel without a shape"
 
 
 class Work(NamedTuple):
-    """A kind of work: the word of a shape, a collective, a message, or what else nodes do."""
+    """A kind of work: the word of a shape, a collective, a message, or another action of nodes."""
 
     name: str
-    members: int  # of its group; 0: it has none, or the workload does not say how many
+    members: int  # of its group; 0: it has none, or its size is unknown
 
 
 Done = Mapping[Work, tuple[int, ...]]  # FIGURES, over all ranks
 
 
 def are_workloads(*paths: str) -> bool:
-    """Return whether paths name workloads, and no runs or sweeps."""
+    """Return whether paths name workloads, not runs or sweeps."""
     is_workload = [kind_of(Path(path)) is Kind.MANIFEST or Path(f"{path}.0.et").is_file() for path in paths]
     if any(is_workload) and not all(is_workload):
         raise UsageError(
@@ -157,7 +158,7 @@ def are_workloads(*paths: str) -> bool:
 
 
 def compare_workloads(options: Options) -> Iterator[str]:
-    """Yield the lines that the command prints."""
+    """Yield the lines of the command."""
     from et_sim.trace import read_workload
 
     given = [read_workload(path) for path in (options.a, options.b)]
@@ -179,7 +180,7 @@ def compare_workloads(options: Options) -> Iterator[str]:
 
 
 def work_of(workload: Workload) -> Done:
-    """What all ranks do."""
+    """Return the work of all ranks."""
     totals: dict[Work, tuple[int, ...]] = {}
     for trace, ranks in zip(workload.templates, workload.ranks_per_template.tolist(), strict=True):
         for work, figures in _of_trace(workload, trace):
@@ -205,7 +206,7 @@ def _of_trace(workload: Workload, trace: Trace) -> Iterator[tuple[Work, tuple[in
         is_kernel & ~trace.has("num_ops"),
         is_kernel & ~trace.has("tensor_size"),
     )
-    halves = np.zeros((2, len(columns), kinds.shape[1]), np.int64)  # sums of whole columns may wrap around
+    halves = np.zeros((2, len(columns), kinds.shape[1]), np.int64)  # sums of whole columns may overflow
     for at, column in enumerate(columns):
         for half, part in zip(halves, divmod(column.astype(np.int64), 1 << 32), strict=True):
             np.add.at(half[at], of_row.reshape(-1), part)
@@ -218,9 +219,7 @@ def _of_trace(workload: Workload, trace: Trace) -> Iterator[tuple[Work, tuple[in
 
 
 def _figures_of_shape(trace: Trace, row: int) -> tuple[int, int]:
-    """Return operations and bytes that follow from the shape of a node; 0: there is none, or no type of
-    numbers.
-    """
+    """Return the operations and bytes of a node's shape; 0 without a shape or a datatype."""
     from et_sim.compute.operations import read_shape
     from et_sim.machine.datatypes import BITS, datatype_named
 

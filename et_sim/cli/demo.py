@@ -1,4 +1,4 @@
-"""`et-sim demo`: simulate the bundled training step on the bundled machine, leaving everything as files."""
+"""`et-sim demo`: simulate the bundled training step on the bundled machine, and leave everything as files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Options(Command):
 
 
 def run(options: Options) -> int:
-    """Write the inputs, then do what `et-sim run` does with them."""
+    """Write the inputs, and run them like `et-sim run`."""
     from et_sim.cli.simulating import simulate_into
     from et_sim.run.options import RunOptions
     from et_sim.timeline import check_target
@@ -31,9 +31,9 @@ def run(options: Options) -> int:
     print("One training step of a 12-layer transformer, data-parallel on a ring of 8; rank 5 is slow.\n")
     sys.stdout.flush()
     system, network = folder / "system.json", folder / "network.yml"
-    machine = RunOptions(system=system, network=network, other_profile=True)  # as et-sim run has it
+    machine = RunOptions(system=system, network=network, other_profile=True)  # like et-sim run
     status = simulate_into(folder / RUN, str(folder / TRACES / STEP), machine, as_json=False)
-    print("\nThe inputs are files too. Change one, say the bandwidth, and simulate again:")
+    print("\nThe inputs are files too. Change one, for example the bandwidth, and simulate again:")
     print(_repeat(folder))
     return status
 
@@ -45,7 +45,7 @@ def _repeat(folder: Path) -> str:
 
 
 def _write_inputs(folder: Path) -> None:
-    """Everything or nothing: whatever would be lost is found before anything is written."""
+    """Write all files or none: check for loss before writing."""
     from et_sim.trace.encode import encode_trace
     from et_sim.workloads.demo import training_step
 

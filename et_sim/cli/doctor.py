@@ -1,4 +1,4 @@
-"""`et-sim doctor`: whether this installation is well, and what to do if it is not."""
+"""`et-sim doctor`: test this installation, and show remedies for its problems."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ if TYPE_CHECKING:
 
 
 class Options(Command):
-    """Look at versions, computer and cache, and simulate five runs with known results. Exit status 1 if
-    something is wrong."""
+    """Check versions, computer and cache, and simulate five runs with known results. Exit status 1 if
+    something is wrong.
+    """
 
     json: Json = False
 
 
 def run(options: Options) -> int:
-    """Look at everything, and say what is wrong."""
+    """Check everything, and print the problems."""
     from msgspec import to_builtins
 
     from et_sim.doctor import examine

@@ -1,4 +1,4 @@
-"""`et-sim explain`: what a key, a correction, a column, a part of a rank's time or an option means."""
+"""`et-sim explain`: explain a key, a correction, a column, a part of a rank's time or an option."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ if TYPE_CHECKING:
 
 
 class Options(Command):
-    """Say what a key of an input file, a correction, a table or column of a run, a part of a rank's time, or
-    an option means, each of its meanings if it has several. Without KEY: list all."""
+    """Explain a key of an input file, a correction, a table or column of a run, a part of a rank's time, or
+    an option, with each of its meanings if it has several. Without KEY: list all.
+    """
 
-    free = "key"  # the name of an option is one
+    free = "key"  # the name of an option may follow
 
     key: Annotated[Sequence[str], "such as endpoint-delay or timeline.ready_ns", "KEY", Argument()] = ()
     json: Json = False
 
 
 def run(options: Options) -> int:
-    """Print what it means, or everything that has a meaning."""
+    """Print the meaning of a name, or everything that has one."""
     from msgspec import to_builtins
 
     from et_sim.explain import all_meanings, find
@@ -38,15 +39,15 @@ def run(options: Options) -> int:
         data = [to_builtins(meaning) for meaning in meanings]
         print(json.dumps(data, indent=2, ensure_ascii=False))
     elif options.key:
-        print("\n\n".join(_told(meaning) for meaning in meanings))
+        print("\n\n".join(_as_text(meaning) for meaning in meanings))
     else:
         print("\n\n".join(_lists(meanings)))
-        print("\net-sim explain NAME says what one of them means")
+        print("\net-sim explain NAME explains one of them")
     return 0
 
 
-def _told(meaning: Meaning) -> str:
-    """One meaning as text."""
+def _as_text(meaning: Meaning) -> str:
+    """Return one meaning as text."""
     lines = [f"{meaning.name}: {meaning.kind} ({meaning.place})", _indented(meaning.text)]
     wide = max(map(len, meaning.facts), default=0)
     lines += [_indented(fact, f"{name:<{wide}}  ") for name, fact in meaning.facts.items()]
@@ -54,7 +55,7 @@ def _told(meaning: Meaning) -> str:
 
 
 def _lists(meanings: list[Meaning]) -> Iterator[str]:
-    """Yield the names, by what they are and where they stand; values are found by name only."""
+    """Yield the names by kind and place; values are found by name only."""
     listed = [meaning for meaning in meanings if not meaning.kind.startswith("value of ")]
     for (kind, place), of_place in groupby(listed, lambda key: (key.kind, key.place)):
         names = ", ".join(dict.fromkeys(meaning.name for meaning in of_place))
@@ -76,7 +77,7 @@ def _indented(text: str, begin: str = "") -> str:
 
 
 def _options() -> list[Option]:
-    """Return every option of every command; one that means the same for several stands once."""
+    """Return every option of every command; an option with one meaning in several commands is listed once."""
     from et_sim.basics.command_line import options_of
     from et_sim.cli import COMMANDS, parser_of
     from et_sim.explain import Option

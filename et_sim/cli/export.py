@@ -1,4 +1,4 @@
-"""`et-sim export`: a run's timeline for Perfetto, or as Chrome trace events."""
+"""`et-sim export`: write a run's timeline for Perfetto, or as Chrome trace events."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Options(Command):
 
 
 def run(options: Options) -> int:
-    """Write the files that are asked for, and say what is in them."""
+    """Write the requested files, and print their contents."""
     if options.perfetto is None and options.chrome is None:
         raise UsageError(
             "nothing to write", remedy=f"et-sim export {options.directory} --perfetto timeline.pftrace"
@@ -43,7 +43,7 @@ def run(options: Options) -> int:
     with Progress() as progress:
         progress.stage("reading the timeline")
         contents = contents_of(opened, options.ranks, window, options.limit or MOST_SLICES)
-    print(_told(contents))
+    print(_contents_text(contents))
     for sentence in contents.left_out:
         print(f"it {sentence}")
     if options.perfetto is not None:
@@ -54,7 +54,7 @@ def run(options: Options) -> int:
     return 0
 
 
-def _told(contents: Contents) -> str:
+def _contents_text(contents: Contents) -> str:
     from et_sim.basics.units import plural
 
     parts = (

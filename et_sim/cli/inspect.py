@@ -1,4 +1,4 @@
-"""`et-sim inspect`: look at a run that was written earlier."""
+"""`et-sim inspect`: view a run that was written earlier."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ OF_RUNS = (
     "verify",
     "vary",
     "network_model",
-)  # options that a sweep has no use for
+)  # options that sweeps do not support
 DRAW = f"draw a sweep, or the view, as {{form}} into a file (views: {', '.join(DRAWN)})"
 
-# Bars are coloured by what they stand for, in pairs for the colour-blind; no meaning is in colour alone.
+# Colours repeat the meaning of bars in pairs that the colour-blind can separate.
 STYLES: Mapping[str, str] = MappingProxyType(
     {"█+": "blue", "▒+": "yellow", "░+": "cyan", "·{2,}": "dim"}
     | {r"(?m)^(?:STALLED|OUT OF MEMORY|warning|PROBLEM)\b": "bold red", r"(?m)^makespan\b": "bold"}
 )
-SERVING_TOO = ("svg", "png", "top")  # and serving neither
+SERVING_TOO = ("svg", "png", "top")  # nor do servings support these
 
 
 class Options(Command):
@@ -130,7 +130,7 @@ def run(options: Options) -> int:
 
 
 class Forms(Protocol):
-    """What says how a view is shown."""
+    """Options for the form of a view."""
 
     json: bool
     svg: Path | None
@@ -138,7 +138,7 @@ class Forms(Protocol):
 
 
 def present(view: View, run: RunDirectory, part: Selection, options: Forms) -> None:
-    """A view in the form that is asked for: drawn into files, as data, or as text."""
+    """Show a view in the requested form: drawn into files, as data, or as text."""
     is_drawn = options.svg is not None or options.png is not None
     if is_drawn:
         from et_sim.views.drawing.scene import write_picture
@@ -155,8 +155,8 @@ def present(view: View, run: RunDirectory, part: Selection, options: Forms) -> N
 
 
 def _show_serving(options: Options) -> int:
-    """Print what serving came to; it has one view."""
-    _refuse_views(options, "is what et-sim serve wrote", "ask for tables with et-sim sql", SERVING_TOO)
+    """Print the one view of a serving."""
+    _refuse_views(options, "is what et-sim serve wrote", "query its tables with et-sim sql", SERVING_TOO)
     from et_sim.views.run.directory import open_serving
     from et_sim.views.serving import serving_text
     from et_sim.views.text import terminal_width
@@ -170,7 +170,7 @@ def _show_serving(options: Options) -> int:
 
 
 def _refuse_views(options: Options, description: str, remedy: str, too: Sequence[str] = ()) -> None:
-    """Refuse what only runs have."""
+    """Refuse options that only runs support."""
     names = [name for name in (*OF_RUNS, *too) if getattr(options, name) not in (None, False)]
     given = [f"--{name.replace('_', '-')}" for name in names]
     given += [options.view] if options.view not in (None, "summary") else []
@@ -180,7 +180,7 @@ def _refuse_views(options: Options, description: str, remedy: str, too: Sequence
 
 
 def _show_sweep(options: Options) -> int:
-    """Print what a sweep found; it has one view."""
+    """Print the one view of a sweep."""
     from et_sim.views.sweep.directory import open_sweep
     from et_sim.views.sweep.summary import sweep_json, sweep_text
 
@@ -199,7 +199,7 @@ def _show_sweep(options: Options) -> int:
 def _draw_sweep(sweep: SweepDirectory, options: Options) -> int:
     for name in ("json", "top"):
         if getattr(options, name):
-            raise UsageError(f"a picture does not know --{name}", remedy=f"leave out --{name}")
+            raise UsageError(f"a picture does not support --{name}", remedy=f"leave out --{name}")
     from et_sim.views.drawing.scene import write_picture
     from et_sim.views.sweep.charts import sweep_picture
 
@@ -216,7 +216,7 @@ def show(text: str) -> None:
 
 
 def write_styled(text: str, stream: TextIO) -> None:
-    """Write lines as they are, with colours."""
+    """Write lines unchanged, with colours."""
     from rich.text import Text
 
     styled = Text(visible(text))
@@ -226,7 +226,7 @@ def write_styled(text: str, stream: TextIO) -> None:
 
 
 def _ranks_of_job(options: Options, job: str) -> str:
-    """What --ranks would say."""
+    """Return the ranks of a job, in the form of --ranks."""
     from et_sim.views import open_run
     from et_sim.views.summary.jobs import ranks_of_job
 
@@ -236,7 +236,7 @@ def _ranks_of_job(options: Options, job: str) -> str:
 
 
 def _check_cuts(options: Options) -> None:
-    """Refuse options that a view would not heed."""
+    """Refuse options that a view does not support."""
     for name in ("ranks", "window", "top"):
         if getattr(options, name) is None:
             continue
@@ -244,12 +244,12 @@ def _check_cuts(options: Options) -> None:
         option = "job" if name == "ranks" and options.job is not None else name
         if options.view not in able:
             raise UsageError(
-                f"the view {options.view} does not know --{option}",
+                f"the view {options.view} does not support --{option}",
                 remedy=f"views that do: {', '.join(able)}",
             )
         if options.view == "summary" and options.json:
             raise UsageError(
-                f"--json is the whole summary.json and does not know --{option}",
+                f"--json is the whole summary.json and does not support --{option}",
                 remedy=f"et-sim inspect {options.directory} ranks --json"
                 f" --{option} {getattr(options, option)}",
             )
@@ -262,7 +262,7 @@ def _check_cuts(options: Options) -> None:
 
 def _write_csv(options: Options, folder: Path) -> int:
     if options.json:
-        raise UsageError("--csv and --json are two forms of one answer", remedy="leave one of them out")
+        raise UsageError("--csv and --json cannot be combined", remedy="leave one of them out")
     from et_sim.views import open_run
     from et_sim.views.summary.layers import Layers, write_csv
 

@@ -1,7 +1,7 @@
-"""Options of the jobs that et-sim makes, plans and serves: each declared once, with the kinds that have it.
+"""Options of the jobs that et-sim makes, plans and serves, each declared once with the kinds that have it.
 
-Each field of `Plan` is an option; so are the numbers of a model that comes from none of the presets, those of
-a recommendation model, and what forward passes work on. Not here: what is done with a job (`make`, `plan`).
+Each field of `Plan` is an option, and so are the dimensions of a custom model, those of a recommendation
+model, and the lengths of forward passes.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 Declared = TypeVar("Declared", bound=Command)
 
-LLM, TRANSFORMER = "llm", "transformer"  # the second is one whose numbers are given, not a known model
+LLM, TRANSFORMER = "llm", "transformer"  # the second has explicit dimensions, no preset
 CNN, DLRM = "cnn", "dlrm"  # every rank has all dense weights
 PREFILL, DECODE = "prefill", "decode"
 SERVE = "serve"
 LANGUAGE, REPLICATED, INFERENCE = (LLM, TRANSFORMER), (CNN, DLRM), (PREFILL, DECODE)
 JOBS = (*LANGUAGE, *REPLICATED, *INFERENCE)
 OF_MODELS = (*LANGUAGE, *INFERENCE, SERVE)  # language models
-IMAGES = 32  # of a rank
+IMAGES = 32  # per rank
 MOST_STEPS = 100_000
 USUAL = {"layers": 24, "hidden": 2048, "sequence": 2048, "vocabulary": 51_200}
 HEAD_SIZE = 64
-# Options of a plan, besides those of training a language model.
+# Options of a plan for other jobs than training a language model.
 _OF_SERVING = (
     *("--tp", "--pp", "--ep", "--stage-layers"),
     *("--value-bytes", "--products", "--tflops", "--memory-gbps"),
@@ -47,7 +47,7 @@ _OF_REPLICATED = (
 
 
 def whole_numbers(text: str) -> tuple[int, ...]:
-    """As they are written with commas between."""
+    """Return whole numbers that are separated by commas."""
     try:
         return tuple(int(word) for word in text.split(","))
     except ValueError:
@@ -58,7 +58,7 @@ Numbers = Annotated[tuple[int, ...] | None, Option(parse=whole_numbers)]
 
 
 class Of(NamedTuple):
-    """The kinds of jobs that have an option."""
+    """Kinds of jobs that have an option."""
 
     jobs: tuple[str, ...]
 
@@ -71,18 +71,18 @@ TRAINING, LEARNS, PROMPTS, TOKENS = Of(LANGUAGE), Of((DLRM,)), Of((PREFILL,)), O
 
 Layers = Annotated[Count, "layers of the model", Of(OF_MODELS)]
 Sequence = Annotated[Count, "tokens of a sequence", Of(OF_MODELS)]
-Vocabulary = Annotated[Count, "words that the model knows", Of(OF_MODELS)]
+Vocabulary = Annotated[Count, "size of the vocabulary", Of(OF_MODELS)]
 CHANGES = ("layers", "sequence", "vocabulary")
 SHAPE = ("hidden", "heads", "width")
 
 
 def jobs_of(hint: Any) -> tuple[str, ...]:
-    """Return the kinds of jobs that have the option with this hint; none: it is of no job."""
+    """Return the kinds of jobs that have the option with this hint; none: it belongs to no job."""
     return next((entry.jobs for entry in hint.__metadata__ if isinstance(entry, Of)), ())
 
 
 def with_plan(job: str, group: Group) -> Callable[[type[Declared]], type[Declared]]:
-    """Have a class declare the options of a plan that a kind of job has."""
+    """Return a decorator that declares the options of a plan for a kind of job."""
 
     def declared(options: type[Declared]) -> type[Declared]:
         for name, hint in plan_options(group).items():
@@ -95,7 +95,7 @@ def with_plan(job: str, group: Group) -> Callable[[type[Declared]], type[Declare
 
 
 def plan_options(group: Group = PLAN) -> dict[str, Any]:
-    """Options of the fields of a plan, in their order."""
+    """Return the options of the fields of a plan, in their order."""
     from et_sim.workloads.training.plan import Plan
 
     of_others = (((SERVE,), _OF_SERVING), (INFERENCE, _OF_INFERENCE), (REPLICATED, _OF_REPLICATED))
@@ -114,12 +114,12 @@ def plan_options(group: Group = PLAN) -> dict[str, Any]:
 
 @with_plan(LLM, PLAN)
 class ModelOptions(Command):
-    """What is trained, and how it is spread."""
+    """Options of a model, and of its distribution over ranks."""
 
     kind: str
-    model: Annotated[
-        str | None, "one that et-sim knows, such as llama3-70b or resnet50, or a file", MODEL, Of(JOBS)
-    ] = None
+    model: Annotated[str | None, "a preset, such as llama3-70b or resnet50, or a file", MODEL, Of(JOBS)] = (
+        None
+    )
     layers: Annotated[Layers, MODEL] = None
     sequence: Annotated[Sequence, MODEL] = None
     vocabulary: Annotated[Vocabulary, MODEL] = None
@@ -131,7 +131,7 @@ class ModelOptions(Command):
 
 
 class JobOptions(ModelOptions):
-    """Those of all kinds of training."""
+    """Options of all kinds of training."""
 
     tables: Annotated[int | None, "embedding tables, spread over the ranks", RECOMMENDATION, LEARNS] = None
     dimension: Annotated[int | None, "values of a row of a table", RECOMMENDATION, LEARNS] = None
@@ -144,7 +144,7 @@ class JobOptions(ModelOptions):
 
 
 class InferenceOptions(JobOptions):
-    """Those of forward passes, too."""
+    """Options of training and of forward passes."""
 
     prompt: Annotated[Numbers, "tokens of each prompt, as in 512,2048", PASSES, PROMPTS] = None
     context: Annotated[
@@ -159,12 +159,12 @@ class InferenceOptions(JobOptions):
 
 
 def flag_of(name: str) -> str:
-    """Return the option that a value of this name comes from."""
+    """Return the option for a value of this name."""
     return f"--{name.replace('_', '-')}"
 
 
 def given(options: Command, names: Iterable[str]) -> dict[str, Any]:
-    """What was given of options with these names."""
+    """Return the options of these names that were given."""
     values = {name: vars(options).get(name) for name in names}
     return {name: value for name, value in values.items() if value is not None and value is not False}
 
@@ -177,7 +177,7 @@ def refuse_others(options: Command, kind: str) -> None:
         if LLM not in jobs[name]:
             remedy = f"only {jobs[name][0]} has it"
         elif kind in REPLICATED:
-            remedy = f"a rank of {kind} has all dense weights; --dp says how many ranks there are"
+            remedy = f"a rank of {kind} has all dense weights; --dp gives the number of ranks"
         elif kind in INFERENCE:
             *kept, last = (flag_of(other) for other, kinds in jobs.items() if {kind, LLM} <= {*kinds})
             noun, remedy = "inference", f"leave it out; {', '.join(kept)} and {last} are"
@@ -185,7 +185,7 @@ def refuse_others(options: Command, kind: str) -> None:
 
 
 class Job(NamedTuple):
-    """A job, and what is said of it."""
+    """A job and its descriptions."""
 
     workload: Workload
     plan: Plan
@@ -199,7 +199,7 @@ class Job(NamedTuple):
 
 
 def make_job(options: JobOptions) -> Job:
-    """What the options describe."""
+    """Return the job that the options describe."""
     refuse_others(options, options.kind)
     if isinstance(options, InferenceOptions) and options.kind in INFERENCE:
         return _inference(options)
@@ -309,7 +309,7 @@ def _lengths(kind: str, flag: str, lengths: Numbers, model: Model, more: int) ->
 
 
 def read_plan(options: Command, **usual: Any) -> Plan:
-    """Return the plan that the options describe; `usual` stands where they are left out."""
+    """Return the plan that the options describe; `usual` holds the defaults."""
     from et_sim.workloads.training.plan import Plan, plan_of
 
     chosen, values = {}, given(options, plan_options())
@@ -332,7 +332,8 @@ def read_model(options: Command, plan: Plan, *, trains: bool = False) -> Model:
         return _of_numbers(numbers, plan.tensor)
     for name in given(options, SHAPE):
         raise UsageError(
-            f"--{name} is given, and --model {known} has its own", remedy="leave it out, or leave out --model"
+            f"--{name} conflicts with --model {known}",
+            remedy="leave it out, or leave out --model",
         )
     model = configuration.read_model(known)
     if "layers" in numbers and not model.has_equal_layers:
@@ -349,7 +350,7 @@ def read_model(options: Command, plan: Plan, *, trains: bool = False) -> Model:
 
 
 def _of_numbers(numbers: dict[str, int], tensor: int) -> Model:
-    """Return a decoder of equal layers, without biases; the head has weights of its own."""
+    """Return a decoder of equal layers without biases; the head has its own weights."""
     from et_sim.workloads.models.model import Attention, FeedForward, Model
 
     chosen = USUAL | numbers
@@ -370,7 +371,7 @@ def _of_numbers(numbers: dict[str, int], tensor: int) -> Model:
 
 
 def _usual_heads(hidden: int, tensor: int) -> int:
-    """Of 64 channels, or of fewer where tensor-parallel ranks would have none."""
+    """Return a number of heads of 64 channels, or of fewer if each tensor-parallel rank needs one."""
     wanted = max(hidden // HEAD_SIZE, tensor, 1)
     fitting = (heads for heads in range(wanted, hidden + 1) if hidden % heads == 0 and heads % tensor == 0)
     return next(fitting, wanted)

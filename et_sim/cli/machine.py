@@ -1,4 +1,4 @@
-"""`et-sim machine`: list the machines that can be named, say where figures are from, write their files."""
+"""`et-sim machine`: list preset machines, show the sources of their figures, or write their files."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ SYSTEM, NETWORK = "system.json", "network.yml"
 
 
 class Options(Command):
-    """List the machines that --machine takes; with a name, say what one is and where its figures are from;
-    with --out, write the files that it stands for."""
+    """List the machines that --machine takes; with a name, describe a machine and the sources of its figures;
+    with --out, write its files.
+    """
 
     name: Annotated[
         str | None,
@@ -31,7 +32,7 @@ class Options(Command):
 
 
 def run(options: Options) -> int:
-    """List, describe or write."""
+    """List, describe or write machines."""
     from et_sim.machine.presets import entry, names, preset
 
     if options.name is None:
@@ -92,7 +93,7 @@ def _described(machine: Preset, known: Entry) -> list[str]:
 
 
 def _memory(system: dict[str, Any]) -> str:
-    """What tensors may have on an NPU."""
+    """Return the memory for tensors on an NPU."""
     from et_sim.basics.units import memory_text
     from et_sim.machine.system_parts import CAPACITY, RESERVED
 
@@ -107,7 +108,7 @@ def _bytes(size: int | str) -> int:
 
 
 def _calibrated(known: Entry) -> list[str]:
-    """How far off a machine is that et-sim calibrate wrote, by what was fitted."""
+    """Return the errors of a machine that et-sim calibrate wrote, by fitted part."""
     lines = []
     for fitted, errors in known.calibrated.items():
         for name, error in errors.items():
@@ -119,7 +120,7 @@ def _calibrated(known: Entry) -> list[str]:
 
 
 def _write(machine: Preset, folder: Path) -> None:
-    """JSON is YAML, too."""
+    """Write the files of a machine; the network file is JSON, which is valid YAML."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in ((SYSTEM, machine.system), (NETWORK, machine.network)):

@@ -15,16 +15,17 @@ from et_sim.workloads.microbenchmarks import KINDS, make_microbenchmark
 if TYPE_CHECKING:
     from et_sim.trace import Workload
 
-MOST_NODES = 1_000_000  # of a rank
+MOST_NODES = 1_000_000  # per rank
 MOST_FILES = 1_000_000
-FILES_UNASKED = 4096  # with more ranks than this, a manifest is written unless files are asked for
+FILES_BY_DEFAULT = 4096  # with more ranks, the default is a manifest
 NO_SIZE = ("compute", "barrier")
 
 
 class Options(InferenceOptions):
     """Write the traces of a microbenchmark (one operation, or several in a chain), of one step of training a
     language model, a convolutional network or a recommendation model, or of forward passes of a language
-    model: over prompts (prefill), or over a token of each sequence (decode)."""
+    model: over prompts (prefill), or over a token of each sequence (decode).
+    """
 
     epilog = f"kinds: {', '.join((*KINDS, *JOBS))}"
 
@@ -45,7 +46,7 @@ class Options(InferenceOptions):
     manifest: Annotated[
         bool,
         "write a workload manifest and a few templates; the default for a training job, for more than"
-        f" {FILES_UNASKED:,} ranks, and if PREFIX ends in .workload.json",
+        f" {FILES_BY_DEFAULT:,} ranks, and if PREFIX ends in .workload.json",
         EITHER,
     ] = False
     files: Annotated[bool, "write one trace file per rank", EITHER] = False
@@ -77,7 +78,7 @@ def run(options: Options) -> int:
 
 
 def _made_job(options: Options) -> tuple[Workload, str, dict[str, Any]]:
-    """(the job, what it is in words, its shape for programs)."""
+    """Return the job, its description in words, and its shape for programs."""
     from dataclasses import asdict
 
     for option, usual in (("bytes", None), ("repeat", 1), ("compute_us", 0)):
@@ -94,7 +95,7 @@ def _made_job(options: Options) -> tuple[Workload, str, dict[str, Any]]:
 
 
 def _write(options: Options, workload: Workload, contents: str) -> tuple[dict[str, Any], str]:
-    """Write files or a manifest; returns what was written, for programs and for people."""
+    """Write files or a manifest; return a description for programs and one for people."""
     from et_sim.trace import write_manifest
     from et_sim.trace.files import groups_path
     from et_sim.trace.manifest import ENDING
@@ -126,7 +127,7 @@ def _write(options: Options, workload: Workload, contents: str) -> tuple[dict[st
 
 
 def _write_files(workload: Workload, prefix: str) -> None:
-    """Write all files, or none, and show progress."""
+    """Write all files or none, and show progress."""
     from et_sim.cli.progress import Progress
     from et_sim.trace.disk import replace_all
     from et_sim.trace.files import files_of_ranks
@@ -150,11 +151,11 @@ def _wants_manifest(options: Options, ranks: int) -> bool:
                 remedy=f"write at most {MOST_FILES:,}, or a manifest: leave --files out",
             )
         return False
-    return bool(options.manifest or named or ranks > FILES_UNASKED or options.kind in JOBS)
+    return bool(options.manifest or named or ranks > FILES_BY_DEFAULT or options.kind in JOBS)
 
 
 def _checked_ranks(options: Options, size: int) -> int:
-    """Refuse what could not be written, and a size too many or too few, before anything is made."""
+    """Refuse unwritable outputs, and wrong sizes and numbers of ranks, before anything is made."""
     from et_sim.trace.manifest import MOST_RANKS
 
     if options.kind not in KINDS:

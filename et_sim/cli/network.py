@@ -1,6 +1,4 @@
-"""`et-sim network`: what a network is, and a picture of it: its devices, and its links, wider with more
-bandwidth.
-"""
+"""`et-sim network`: describe or draw a network; links with more bandwidth are drawn wider."""
 
 from __future__ import annotations
 
@@ -21,19 +19,20 @@ if TYPE_CHECKING:
 
 
 class Options(Command):
-    """Read a network file of any form and print what it describes: devices, links by tier, diameter,
-    bisection, the device of each rank, and the ways of some messages."""
+    """Read a network file of any form and print its description: devices, links by tier, diameter, bisection,
+    the device of each rank, and the paths of some messages.
+    """
 
     file: Annotated[str, "network file: dimensions, a graph, or one of another tool", "FILE"]
     path: Annotated[
-        Sequence[str] | None, "show the way from one rank to another; repeatable", "RANK:RANK"
+        Sequence[str] | None, "show the path from one rank to another; repeatable", "RANK:RANK"
     ] = None
     svg: Annotated[Path | None, "draw the network into this file", "FILE"] = None
     json: Json = False
 
 
 def run(options: Options) -> int:
-    """Describe the network, and draw it if that is asked for."""
+    """Describe the network, and draw it if requested."""
     from et_sim.cli.progress import Progress
     from et_sim.machine import read_network_alone
     from et_sim.network.description import as_text, describe
@@ -108,7 +107,7 @@ def topology_picture(network: Network) -> str:
 
 
 def _npus_first(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
-    """(devices, NPUs first and in rank order; where each of them stands then)."""
+    """Return the devices, NPUs first and in rank order, and the new place of each."""
     import numpy as np
 
     from et_sim.machine.graph import NPU

@@ -1,4 +1,4 @@
-"""Options that commands share, such as those of runs, whose help is that of the fields of `RunOptions`."""
+"""Options that commands share; the help of run options is that of the fields of `RunOptions`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from et_sim.run.options import HELP, RunOptions
 
 
 def parse_share(text: str) -> float:
-    """Of 2% or 0.02."""
+    """Return the share that a text such as 2% or 0.02 states."""
     number, percent = text.strip().removesuffix("%").strip(), text.strip().endswith("%")
     try:
         share = float(number) / (100 if percent else 1)
@@ -28,7 +28,7 @@ def parse_share(text: str) -> float:
     return share
 
 
-OF_COMMANDS = ("other_profile",)  # what commands decide themselves
+OF_COMMANDS = ("other_profile",)  # decided by commands
 
 RanksOfMachine = Annotated[str | None, "as many ranks as this preset machine has NPUs", "NAME[:NPUS]"]
 Size = Annotated[int | None, Option(parse=parse_bytes)]
@@ -36,7 +36,7 @@ Json = Annotated[bool, "print data instead of text"]
 
 
 class MachineOptions(Command):
-    """What a workload is simulated on."""
+    """Options of the machine."""
 
     system: Annotated[str | None, HELP["system"]] = None
     network: Annotated[str | None, HELP["network"]] = None
@@ -50,7 +50,7 @@ class MachineOptions(Command):
 
 
 class SimulationOptions(MachineOptions):
-    """All that a run can be asked for."""
+    """Options of a run."""
 
     fold: Annotated[bool, HELP["fold"]] = True
     alone: Annotated[bool, HELP["alone"]] = False
@@ -65,7 +65,7 @@ class _Sized(Protocol):
 
 
 def ranks_of(options: _Sized) -> int | None:
-    """How many ranks are asked for; None: it is not given."""
+    """Return the number of ranks; None: it is not given."""
     if options.machine is None:
         return options.ranks
     from et_sim.machine.presets import preset
@@ -80,7 +80,7 @@ def ranks_of(options: _Sized) -> int | None:
 
 
 def run_options(options: Command, **others: Any) -> RunOptions:
-    """What was given on the command line; `others` stand before what bears their names there."""
+    """Return the run options of the command line; `others` override them."""
     given = {**vars(options), "model": as_named(getattr(options, "network_model", None)), **others}
     known = {
         field.name: given.get(field.name) for field in fields(RunOptions) if field.name not in OF_COMMANDS

@@ -1,4 +1,4 @@
-"""`et-sim plan`: what a training job needs and costs, before it is simulated."""
+"""`et-sim plan`: the needs and costs of a training job, before it is simulated."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 KINDS = (jobs.LLM, *jobs.REPLICATED)
 SHOWN = 16  # stages in the table
 TOKENS = "tokens"
-WEIGHTS = {"samples": "dense weights; how large tables are is not known, and not in it"}
+WEIGHTS = {"samples": "dense weights; without tables, whose size is not known"}
 REMEDIES = {
     "weights": "zero 3 or more tensor- or pipeline-parallel ranks",
     "gradients": "zero 2",
@@ -33,8 +33,9 @@ WORKSPACE = "workspace"
 
 
 class Options(jobs.JobOptions):
-    """Check how a model is spread over ranks, and print what every stage of the pipeline needs: memory,
-    operations, traffic, and how long it has nothing to compute. Nothing is simulated."""
+    """Check how a model is spread over ranks, and print the needs of every stage of the pipeline: memory,
+    operations, traffic, and bubble. Nothing is simulated.
+    """
 
     kind: Annotated[str, f"{', '.join(KINDS)} (default: {jobs.LLM})", "KIND", Argument()] = jobs.LLM
     capacity: Annotated[
@@ -45,23 +46,22 @@ class Options(jobs.JobOptions):
     ] = None
     machine: Annotated[
         str | None,
-        "the same of a preset machine, which also says how long kernels take; with NPUS, as many ranks"
-        " as the plan has",
+        "the same from a preset machine, which also times kernels; with NPUS, as many ranks as the plan has",
         "NAME[:NPUS]",
         EITHER,
     ] = None
     workspace: Annotated[
         float,
         Option(parse=parse_share),
-        "memory for workspace and fragmentation to assume, as a share of what is counted, such as 5%%"
-        " (default: 0, and said to be left out)",
+        "memory for workspace and fragmentation to assume, as a share of the counted memory, such as"
+        " 5%% (default: 0, listed as left out)",
         "SHARE",
     ] = 0
     json: Json = False
 
 
 def run(options: Options) -> int:
-    """Print the figures; 1 if they do not fit the machine."""
+    """Print the figures; return 1 if they do not fit the machine."""
     if options.kind not in KINDS:
         remedy = did_you_mean(options.kind, KINDS) or f"known: {', '.join(KINDS)}"
         raise UsageError(f"there is nothing called {options.kind!r} to plan", remedy=remedy)
@@ -82,7 +82,7 @@ def run(options: Options) -> int:
 
 
 def _system(machine: str | None) -> System | None:
-    """Return the system of the machine that is named, if one is."""
+    """Return the system of the named machine, if any."""
     if machine is None:
         return None
     from et_sim.machine import read_machine
@@ -92,7 +92,7 @@ def _system(machine: str | None) -> System | None:
 
 
 def _rates(figures: Figures, system: System | None) -> dict[str, Any] | None:
-    """What a step would come to if the network took no time; None: no machine says how fast kernels are."""
+    """Return the rates of a step on a network that takes no time; None without a machine."""
     if system is None:
         return None
     from et_sim.machine.system import peaks_of
@@ -102,7 +102,7 @@ def _rates(figures: Figures, system: System | None) -> dict[str, Any] | None:
 
 
 def _check_machine(options: Options, figures: Figures) -> None:
-    """A number of NPUs that is given is that of ranks."""
+    """Refuse a number of NPUs that differs from the number of ranks."""
     if options.machine is None or ":" not in options.machine:
         return
     from et_sim.machine.presets import preset
@@ -190,7 +190,7 @@ def as_text(
     machine: str | None,
     workspace: float,
 ) -> list[str]:
-    """Return the figures for people."""
+    """Return the figures as lines of text."""
     from et_sim.basics.units import format_ns
     from et_sim.views.sheet import Sheet, SheetColumn
     from et_sim.views.summary.sentences import scope_text, throughput_text, utilisation_text
@@ -245,7 +245,7 @@ def as_text(
 
 
 def _in_short(figures: Figures, capacity: int | None) -> str:
-    """Return whether it fits, what a step takes at least, and what is sent most."""
+    """Return a sentence: whether it fits, the least time of a step, and the largest traffic."""
     from et_sim.basics.units import format_bytes, format_ns
 
     worst = max(figures.stages, key=lambda stage: stage.memory.total)
@@ -269,13 +269,13 @@ def _has_workspace(figures: Figures) -> bool:
 
 
 def _scope(figures: Figures, machine: str | None, workspace: float) -> dict[str, list[str]]:
-    """What the figures of a plan include, whatever is planned."""
+    """Return the effects that the figures of a plan include and leave out."""
     timed = "at these rates" if machine is None else f"as {machine} times them"
     memory, lacking = f"memory with gradients of {plural(figures.plan.sum_bytes, 'byte')}", []
     if _has_workspace(figures):
         memory += f", and {100 * workspace:g}% of workspace and fragmentation as assumed"
     else:
-        lacking.append("workspace and fragmentation, unless --workspace says how much")
+        lacking.append("workspace and fragmentation, unless --workspace states them")
     return {
         "includes": [f"kernels {timed}", memory, "what ranks put into transfers", "the bubble"],
         "leaves_out": [*lacking, "the time of transfers"],
@@ -283,7 +283,7 @@ def _scope(figures: Figures, machine: str | None, workspace: float) -> dict[str,
 
 
 def _experts(figures: Figures) -> list[str]:
-    """How uneven they are, if they are."""
+    """Return a line about the imbalance of experts, if there is one."""
     if figures.imbalance is None:
         return []
     busiest, rank = figures.imbalance
@@ -302,7 +302,7 @@ def _size(name: str, stage: Stage) -> str:
 
 
 def _traffic(figures: Figures) -> list[str]:
-    """What a rank puts in, of the stage where that is most."""
+    """Return lines of the bytes that a rank sends, for the stage with the most."""
     from et_sim.basics.units import format_bytes
     from et_sim.views.sheet import Sheet, SheetColumn
 

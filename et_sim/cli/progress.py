@@ -1,9 +1,7 @@
-"""Progress of a run on stderr: silent for the first second, then one line that is kept up to date.
+"""Progress of a run on stderr: silent for the first second, then one line that is updated.
 
-A thread of its own shows it, so that stages which report nothing (reading, planning, writing) are seen to
-go on, too.
-
-Output that nobody reads to its end, as with `| head`, changes nothing about what a command's status says.
+It is shown by a thread, so stages that report nothing (reading, planning, writing) are visible, too. A reader
+that closes the output early, as `| head` does, does not change the exit status of a command.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ SECONDS_BETWEEN_LINES = 5.0
 
 
 class Progress:
-    """Shows what a run is doing and how far it is; use as a context manager."""
+    """Display of what a run does and how far it is; a context manager."""
 
     def __init__(self) -> None:
         self._begin = self._stage_begin = time.monotonic()
@@ -50,30 +48,30 @@ class Progress:
         return self
 
     def compiling(self, form: str) -> None:
-        """Machine code for `form` is being made in the background."""
+        """Show that machine code for `form` is compiled in the background."""
         self._lines.compiling(form)
 
     def waiting(self, form: str, share: float, seconds: float) -> None:
-        """The run waits for it."""
+        """Show that the run waits for machine code."""
         self._is_compiling = True
         self._lines.waiting(form, share, seconds)
 
     def compiled(self) -> None:
-        """The wait is over."""
+        """Show that the wait is over."""
         self._lines.compiled()
         self._is_compiling = False
 
     def failed(self, form: str, reason: str) -> None:
-        """There will be no machine code."""
+        """Show that compilation failed."""
         self._lines.failed(form, reason)
 
     def stage(self, name: str) -> None:
-        """Another part of the work begins."""
+        """Begin another stage of the work."""
         self._stage, self._share, self._detail = name, None, ""
         self._estimate, self._stage_begin = Estimate(), time.monotonic()
 
     def counted(self, items: Iterable[Item], total: int, noun: str, each: int = 1) -> Iterator[Item]:
-        """Yield the items; the display counts those that were taken, each but the last as `each` units."""
+        """Yield the items, and count the finished ones, each but the last as `each` units."""
         for number, item in enumerate(items):
             yield item
             done = min((number + 1) * each, total)
@@ -84,7 +82,7 @@ class Progress:
     def report(
         self, now_ns: int, done: int, expected: int, nodes: int, all_nodes: int, noun: str = "messages"
     ) -> None:
-        """Called by the engine now and then."""
+        """Show the progress of the engine, which calls this at intervals."""
         share = (done + nodes) / max(expected + all_nodes, 1)
         self._share = share if share <= 1 else None
         self._estimate.add(share, time.monotonic())
@@ -94,7 +92,7 @@ class Progress:
         )
 
     def serving(self, now_ns: int, done: int, requests: int, passes: int) -> None:
-        """Called by the loop of serving: requests that are done, and passes that were simulated."""
+        """Show the progress of serving: finished requests, and simulated passes."""
         self._share = done / requests
         self._estimate.add(self._share, time.monotonic())
         self._detail = (
@@ -128,7 +126,7 @@ class Progress:
 
 
 class UnreadError(BrokenPipeError):
-    """The reader has gone, and the command had come to this exit status."""
+    """Error of a closed reader, with the exit status of the command."""
 
     def __init__(self, status: int) -> None:
         super().__init__()
@@ -137,7 +135,7 @@ class UnreadError(BrokenPipeError):
 
 @contextmanager
 def printing(status: int) -> Iterator[None]:
-    """Around what a command prints once it knows its exit status."""
+    """Convert a closed reader's error while a command prints after its exit status is decided."""
     try:
         yield
     except BrokenPipeError as gone:

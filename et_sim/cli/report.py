@@ -1,4 +1,4 @@
-"""`et-sim report`: a run, or a sweep, as one HTML page."""
+"""`et-sim report`: write a run or a sweep as one HTML page."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import Annotated
 from et_sim.basics.declared_options import Command, Count, Option
 from et_sim.basics.errors import UsageError
 
-OF_RUNS = ("ranks", "window", "limit")  # options that a sweep has no use for
+OF_RUNS = ("ranks", "window", "limit")  # options that sweeps do not support
 
 
 class Options(Command):
-    """Write a run or a sweep as one HTML page that needs nothing else, not even a network. Runs of the best
-    points of a sweep that were kept have pages of their own beside it."""
+    """Write a run or a sweep as one self-contained HTML page. Runs of the best points of a sweep that were
+    kept have pages of their own beside it.
+    """
 
     directory: Annotated[str, "directory that et-sim run, sweep or serve wrote", "RUN"]
     html: Annotated[Path, "the page to write", "FILE", Option()]
@@ -55,7 +56,7 @@ def _refuse_options(options: Options, description: str, remedy: str) -> None:
 
 
 def _write_serving(options: Options) -> int:
-    """Write the page of what et-sim serve wrote."""
+    """Write the page of a serving."""
     _refuse_options(options, "is what et-sim serve wrote", "leave it out")
     from et_sim.basics.units import format_bytes
     from et_sim.views.report.page import serving_report, write_page
@@ -67,7 +68,7 @@ def _write_serving(options: Options) -> int:
 
 
 def _write_sweep(options: Options) -> int:
-    """Write the page of a sweep, and before it those of the runs that it links to."""
+    """Write the page of a sweep, after those of the runs that it links to."""
     remedy = f"report a run in {options.directory}/runs, which et-sim sweep --keep writes"
     _refuse_options(options, "is a sweep", remedy)
     from et_sim.basics.units import format_bytes, plural

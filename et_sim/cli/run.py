@@ -65,7 +65,7 @@ def run(options: Options) -> int:
 
 
 def _name(workload: str) -> str:
-    """The default name of a run."""
+    """Return the default name of a run."""
     from et_sim.documents.recognise import Kind, kind_of
     from et_sim.trace.manifest import ENDING
 

@@ -1,4 +1,4 @@
-"""`et-sim serve`: requests that arrive over time, on replicas of a language model."""
+"""`et-sim serve`: serve requests that arrive over time with replicas of a language model."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ MACHINE = Group("the machine")
 
 @with_plan(SERVE, REPLICA)
 class ReplicaOptions(Command):
-    """What requests are served with."""
+    """Options of a model and its replicas."""
 
-    model: Annotated[str, "one that et-sim knows, such as llama3-8b, or a config.json", Option(), REPLICA]
+    model: Annotated[str, "a preset, such as llama3-8b, or a config.json", Option(), REPLICA]
     layers: Annotated[Layers, REPLICA] = None
     sequence: Annotated[Sequence, REPLICA] = None
     vocabulary: Annotated[Vocabulary, REPLICA] = None
@@ -40,7 +40,8 @@ class ReplicaOptions(Command):
 
 class Options(ReplicaOptions):
     """Serve requests with replicas of a language model, batch by batch. Every distinct forward pass, and
-    every transfer of a cache, is simulated on the machine."""
+    every transfer of a cache, is simulated on the machine.
+    """
 
     requests: Annotated[
         str,
@@ -67,7 +68,7 @@ class Options(ReplicaOptions):
     capacity: Annotated[
         int | None,
         Option(parse=parse_bytes, least=1),
-        "memory of an NPU, such as 80GiB (default: what the machine says)",
+        "memory of an NPU, such as 80GiB (default: that of the machine)",
         SERVING,
     ] = None
     memory_share: Annotated[float, "of it, for weights and caches", SERVING] = 0.9
@@ -112,7 +113,7 @@ def _name(requests: str) -> str:
 
 
 def _read(options: Options) -> tuple[Any, Setup, RunOptions]:
-    """Return the model, how it is served, and the machine."""
+    """Return the model, the setup of serving, and the machine."""
     from et_sim.serving.batcher import Policy
     from et_sim.serving.results import Objectives
     from et_sim.serving.serve import Setup
@@ -137,24 +138,22 @@ def _read(options: Options) -> tuple[Any, Setup, RunOptions]:
 
 
 def _replicas(options: Options) -> tuple[int, int]:
-    """Return the number of replicas, the last ones if there are several pools; and how many only for
-    prompts.
-    """
+    """Return the number of replicas that generate tokens, and of those only for prompts."""
     prefill, decode, both = options.prefill_replicas, options.decode_replicas, options.replicas
     if prefill is None and decode is None:
         if options.decode_tp is not None:
             raise UsageError(
-                "--decode-tp is about replicas of their own", remedy="give --decode-replicas, too"
+                "--decode-tp requires separate decode replicas", remedy="give --decode-replicas, too"
             )
         return both or 1, 0
     if both is not None:
         raise UsageError(
-            "--replicas do both, and others are given that do one",
+            "--replicas cannot be combined with separate prefill and decode replicas",
             remedy="leave out --replicas, or --prefill-replicas and --decode-replicas",
         )
     if prefill is None or decode is None:
         raise UsageError(
-            "replicas for prompts need others for further tokens, and they them",
+            "prefill replicas and decode replicas require each other",
             remedy="give both --prefill-replicas and --decode-replicas",
         )
     return decode, prefill

@@ -1,4 +1,4 @@
-"""`et-sim show`: the schedule of a workload before it is simulated, or of a run."""
+"""`et-sim show`: draw the schedule of a workload before it is simulated, or of a run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # Every collective is one step of direct messages, and these take no time.
 IDEAL_SYSTEM = {
     "profile": "corrected",
-    # Ports are free, and there are no dimensions to lay groups on.
+    # Ports are free, and there are no dimensions for groups.
     "corrections": {"port-bandwidth": False, "groups-by-dimension": False},
     "endpoint-delay": 0,
     "active-chunks-per-dimension": 1,
@@ -33,8 +33,9 @@ IDEAL_MEMORY = {"memory-type": "PER_NPU_MEMORY_EXPANSION", "remote-mem-latency":
 
 
 class Options(Command):
-    """Draw which pass of which micro-batch every rank works on: of a workload, with the times that its traces
-    give and a network that takes none; of a run, as it was."""
+    """Draw the passes and micro-batches that every rank works on: of a workload, with the times of its traces
+    and a network that takes none; of a run, as it was.
+    """
 
     epilog = (
         'Kernels belong to passes by their names, which begin like "forward 3", "backward 3",'
@@ -55,7 +56,7 @@ def run(options: Options) -> int:
     given = options.schedule_of
     if kind_of(Path(given)) in (Kind.RUN, Kind.PART_OF_RUN):
         if options.groups is not None:
-            raise UsageError("--groups is not for a run", remedy="leave it out: the run knows its groups")
+            raise UsageError("--groups is not for a run", remedy="leave it out: the run has its groups")
         return _draw(options, open_run(given), "")
     with tempfile.TemporaryDirectory() as folder:
         _simulate(given, options.groups, Path(folder) / "run")
@@ -74,7 +75,7 @@ def _simulate(workload: str, groups: str | None, target: Path) -> None:
 
 
 def _draw(options: Options, opened: RunDirectory, remark: str) -> int:
-    """As `et-sim inspect RUN schedule` does."""
+    """Print or draw the schedule like `et-sim inspect RUN schedule`."""
     from et_sim.cli.inspect import present
     from et_sim.views.run.selection import EVERYTHING
     from et_sim.views.summary.schedule import schedule_of

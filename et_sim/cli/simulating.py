@@ -1,4 +1,4 @@
-"""Simulating into a directory, as the commands do it: progress, warnings and stalls go to stderr.
+"""Simulation into a directory for commands: progress, warnings and stalls go to stderr.
 
 A workload is simulated on one network model, or on several in turn.
 """
@@ -30,7 +30,7 @@ def simulate_into(
     as_json: bool,
     output_filter: OutputFilter | None = None,
 ) -> int:
-    """Simulate into a directory; a stalled run is written too, explained, and is status 1."""
+    """Simulate into a directory; a stalled run is also written and explained, with status 1."""
     from et_sim.timeline import OutputFilter
 
     result, status = simulated_into(target, workload, options, output_filter or OutputFilter(), set())
@@ -41,7 +41,7 @@ def simulate_into(
             from et_sim.cli.inspect import show
             from et_sim.views.view import view_text
 
-            del result  # which may take most of the memory, and is on disk
+            del result  # it may take most of the memory, and is on disk
             show(view_text("summary", target))
             print(f"\nwritten to {target}; look closer with: et-sim inspect {target}")
     return status
@@ -50,9 +50,9 @@ def simulate_into(
 def simulated_into(
     target: Path, workload: str, options: RunOptions, output_filter: OutputFilter, reported: set[str]
 ) -> tuple[Result, int]:
-    """Simulate and write; warnings, but for those that were `said` before, and a stall go to stderr.
+    """Simulate and write; a stall, and warnings that are not in `reported`, go to stderr.
 
-    Returns the exit status, too.
+    Return the result and the exit status.
     """
     from et_sim import api
     from et_sim.cli.progress import Progress
@@ -75,12 +75,12 @@ def simulated_into(
     error = stall.as_error() if stall else result.why_stopped()
     with printing(error.exit_status):
         print(f"et-sim: error: {error.report}", file=sys.stderr)
-        print(f"What did happen is in {target}", file=sys.stderr)
+        print(f"The run up to then is in {target}", file=sys.stderr)
     return result, error.exit_status
 
 
 def models_named(text: str) -> list[str]:
-    """Return the models of a list such as `analytical,link`, each of which exists."""
+    """Return the models of a list such as `analytical,link`, all of which exist."""
     names = [name for name in (as_named(part.strip()) for part in text.split(",")) if name]
     for name in names:
         check_model(name)
@@ -118,7 +118,7 @@ def simulate_ladder(
     as_json: bool,
     output_filter: OutputFilter,
 ) -> int:
-    """Simulate into a directory for each model, and print the ladder; 1 if any run stalled."""
+    """Simulate into a directory for each model, and print the ladder; return 1 if a run stalled."""
     from et_sim.cli.simulating import simulated_into
     from et_sim.views import open_run
     from et_sim.views.compare.text import ladder, ladder_lines

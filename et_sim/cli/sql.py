@@ -1,4 +1,4 @@
-"""`et-sim sql`: ask a run's tables a question in SQL."""
+"""`et-sim sql`: query the tables of a run in SQL."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ SCREEN = Path("-")
 
 
 class Options(Command):
-    """Ask a run's tables a question in SQL (DuckDB's dialect). Tables: timeline, actors, ranks, run, and
-    phases, layers, memory, path where the run holds them; of et-sim serve: requests, iterations; of a sweep:
-    sweep, times."""
+    """Query the tables of a run in SQL (DuckDB's dialect). Tables: timeline, actors, ranks, run, and phases,
+    layers, memory, path where the run holds them; of et-sim serve: requests, iterations; of a sweep:
+    sweep, times.
+    """
 
     directory: Annotated[str, "directory that et-sim run, serve or sweep wrote", "RUN"]
     query: Annotated[str, 'such as "SELECT kind, count(*) FROM timeline GROUP BY kind"', "QUERY"]
@@ -40,7 +41,7 @@ class Options(Command):
 
 
 def run(options: Options) -> int:
-    """Print or write the answer."""
+    """Print or write the result."""
     from et_sim.views.run.directory import open_tables
     from et_sim.views.sql import Database, QueryResult, SweepDatabase
     from et_sim.views.sweep.directory import is_sweep, open_sweep

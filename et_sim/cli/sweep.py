@@ -1,7 +1,4 @@
-"""`et-sim sweep`: vary fields of a run's inputs, and compare all the runs that this makes.
-
-Not here: how the best of them are found without trying all (`search`).
-"""
+"""`et-sim sweep`: vary fields of a run's inputs, and compare the runs."""
 
 from __future__ import annotations
 
@@ -20,17 +17,17 @@ from et_sim.run.options import HELP
 if TYPE_CHECKING:
     from et_sim.sweeps.sweep import Report
 
-WARNINGS_TOLD = 5
+WARNINGS_SHOWN = 5
 
 
 WORKERS = "processes that simulate (default: one less than there are cores)"
 CLUSTER = "simulate on a Dask cluster: its scheduler's address, or its file"
-MODEL = "network model in place of the one that the file names; one of yours must be named here"
+MODEL = "network model instead of that of the file; your own model must be named here"
 KEPT = "write the whole run of these points, too: {}, or their numbers, such as 0-3,6"
 
 
 class EvaluationOptions(Command):
-    """Those of sweeps and searches."""
+    """Options of sweeps and searches."""
 
     spec: Path
     out: Path | None
@@ -44,23 +41,24 @@ class EvaluationOptions(Command):
 
 class Options(EvaluationOptions):
     """Simulate a run at every point of some axes, each of which varies a field of its inputs, and write one
-    table of all points. What a directory already holds is not simulated again, so an interrupted sweep goes
-    on where it was. Exit status 1: no point could be completed."""
+    table of all points. Points that a directory already holds are not simulated again, so an interrupted
+    sweep continues. Exit status 1: no point could be completed.
+    """
 
     spec: Annotated[Path, "YAML file that describes the run and the axes", "SPEC"]
     out: Annotated[Path | None, "directory to write (default: ./NAME.sweep)", "DIR"] = None
     keep: Annotated[str, KEPT.format("best:3, all"), "WHICH"] = "none"
-    json: Annotated[bool, "print what inspect --json says of the sweep"] = False
+    json: Annotated[bool, "print the sweep as et-sim inspect --json does"] = False
     yes: Annotated[bool, "sweep even more than 10,000 points"] = False
 
 
 def run(options: Options) -> int:
-    """Evaluate all points, write the tables, and print what they say."""
+    """Evaluate all points, write the tables, and print the sweep."""
     return evaluate(options, may_be_large=options.yes)
 
 
 def evaluate(options: EvaluationOptions, *, may_be_large: bool, searches: bool = False) -> int:
-    """Evaluate, write the tables, and print what they say."""
+    """Evaluate the points, write the tables, and print them."""
     from et_sim.cli.inspect import show
     from et_sim.network.registry import as_named
     from et_sim.sweeps.journal import check_folder
@@ -70,7 +68,7 @@ def evaluate(options: EvaluationOptions, *, may_be_large: bool, searches: bool =
     from et_sim.views.sweep.summary import sweep_json, sweep_text
 
     if options.dask is not None and options.workers is not None:
-        raise UsageError("--dask and --workers both say who simulates", remedy="leave one of them out")
+        raise UsageError("--dask and --workers cannot be combined", remedy="leave one of them out")
     model = as_named(options.network_model)
     plan = plan_sweep(
         options.spec,
@@ -87,7 +85,7 @@ def evaluate(options: EvaluationOptions, *, may_be_large: bool, searches: bool =
         report = carry_out(
             plan, folder, workers=options.workers, dask=options.dask, keep=options.keep, watch=progress
         )
-    _tell(report, folder)
+    _report(report, folder)
     is_success = report.complete if report.search is None else report.search.front
     with printing(0 if is_success else 1):
         if options.json:
@@ -100,7 +98,7 @@ def evaluate(options: EvaluationOptions, *, may_be_large: bool, searches: bool =
 
 @contextmanager
 def _resumable(folder: Path) -> Iterator[None]:
-    """Around the work: an interruption prints where the finished points are."""
+    """Report where the finished points are if the work is interrupted."""
     from et_sim.sweeps.journal import holds_journal
 
     try:
@@ -112,8 +110,8 @@ def _resumable(folder: Path) -> Iterator[None]:
         raise
 
 
-def _tell(report: Report, folder: Path) -> None:
-    """What was there already, and warnings, go to stderr."""
+def _report(report: Report, folder: Path) -> None:
+    """Print to stderr the points that were evaluated before, and warnings."""
     if report.known and report.search is None:
         was = "was" if report.known == 1 else "were"
         known = "all points were" if report.known == report.points else f"{report.known:,} of them {was}"
@@ -122,8 +120,8 @@ def _tell(report: Report, folder: Path) -> None:
     counted = Counter(
         text for warnings in table["warnings"].to_pylist() for text in filter(None, warnings.split("; "))
     )
-    for text, count in counted.most_common(WARNINGS_TOLD):
+    for text, count in counted.most_common(WARNINGS_SHOWN):
         print(f"et-sim: warning: {text} (at {count:,} of {len(table):,} points)", file=sys.stderr)
-    if len(counted) > WARNINGS_TOLD:
-        more = len(counted) - WARNINGS_TOLD
+    if len(counted) > WARNINGS_SHOWN:
+        more = len(counted) - WARNINGS_SHOWN
         print(f"et-sim: warning: and {more:,} others: column warnings of the table", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""`et-sim systolic`: what layers cost on a systolic array, from SCALE-Sim's own files."""
+"""`et-sim systolic`: the costs of layers on a systolic array, from SCALE-Sim's own files."""
 
 from __future__ import annotations
 
@@ -18,23 +18,24 @@ LAYOUTS = ("conv", "gemm")
 
 
 class Options(Command):
-    """Read a topology and a configuration of SCALE-Sim, and print what each layer costs: cycles, stalls,
-    utilisation, and the words that move. Nothing is simulated word by word."""
+    """Read a topology and a configuration of SCALE-Sim, and print the costs of each layer: cycles, stalls,
+    utilisation, and words moved. Nothing is simulated word by word.
+    """
 
     topology: Annotated[Path, "the layers, one per row", "TOPOLOGY.csv"]
     config: Annotated[Path, "the array, an INI file", "CFG", Option("--config -c")]
     input_type: Annotated[
         str | None,
-        "what the rows are: convolutions, or products M, N, K (default: by the number of columns)",
+        "kind of rows: convolutions, or products M, N, K (default: by the number of columns)",
         Option("--input-type -i", choices=LAYOUTS),
     ] = None
-    rules: Annotated[str, f"whose rules are applied (default: {RULES[0]})", Option(choices=RULES)] = RULES[0]
+    rules: Annotated[str, f"rules to apply (default: {RULES[0]})", Option(choices=RULES)] = RULES[0]
     out: Annotated[Path | None, "write SCALE-Sim's three reports there, as CSV", "DIR"] = None
     json: Annotated[bool, "print everything as JSON"] = False
 
 
 def run(options: Options) -> int:
-    """Read, work out, write, print."""
+    """Read the files, compute, write and print the reports."""
     from et_sim.compute.systolic.files import Layout, parse_config, parse_topology
     from et_sim.compute.systolic.model import reports
     from et_sim.machine.systolic import Rules

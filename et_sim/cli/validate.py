@@ -1,4 +1,4 @@
-"""`et-sim validate`: hold predictions against measurements."""
+"""`et-sim validate`: compare predictions with measurements."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ PERCENT = (("e", "E %"), ("g", "G %"), ("mape", "MAPE %"), ("bias", "bias %"), (
 
 
 class Options(Command):
-    """Predict every row of a file of measurements on the machine by name that its hardware is, and say how
-    far it is off: by system, kind and size."""
+    """Predict every row of a file of measurements on the machine by name of its hardware, and print the
+    errors by system, kind and size.
+    """
 
     file: Annotated[
         Path | None,
@@ -28,7 +29,7 @@ class Options(Command):
         "FILE",
         Argument(),
     ] = None
-    machine: Annotated[str | None, "this machine for all rows, whatever the tables name", "NAME"] = None
+    machine: Annotated[str | None, "this machine for all rows, instead of those of the tables", "NAME"] = None
     table: Annotated[Sequence[str] | None, "only this table of the file", "NAME"] = None
     svg: Annotated[Path | None, "draw predicted by measured times", "FILE"] = None
     host_time: Annotated[
@@ -63,7 +64,7 @@ def run(options: Options) -> int:
 
 
 def _rows(options: Options) -> list[Row]:
-    """Return the rows of the file that the options ask for."""
+    """Return the rows of the file that the options select."""
     from et_sim.basics.errors import UsageError, did_you_mean
     from et_sim.validation.rows import measured_rows, shipped
 
@@ -88,7 +89,7 @@ def _printed(predictions: Iterable[Prediction], count: int) -> Iterator[Predicti
 
 
 def _draw(predictions: list[Prediction], target: Path) -> None:
-    """Kinds with the largest errors first."""
+    """Draw predicted by measured times; kinds with the largest errors come first."""
     from et_sim.views.drawing.planes import Kind, measured_picture
     from et_sim.views.drawing.scene import write_picture
 
@@ -121,7 +122,7 @@ def _as_row(prediction: Prediction) -> dict[str, Any]:
 
 
 def _errors(predictions: list[Prediction]) -> list[dict[str, Any]]:
-    """By system, kind and size class, and of all rows of a system and kind."""
+    """Return the errors by system, kind and size class, and over all sizes."""
     from msgspec import to_builtins
 
     from et_sim.validation.rows import Errors
@@ -151,13 +152,13 @@ def _errors(predictions: list[Prediction]) -> list[dict[str, Any]]:
 
 
 def _in_band(of_size: list[Prediction]) -> float | None:
-    """In how many percent of the rows with a band it holds what was measured; None: none has one."""
+    """Return the percentage of rows whose band holds the measured time; None if no row has a band."""
     known = [inside for prediction in of_size if (inside := prediction.is_in_band) is not None]
     return 100 * sum(known) / len(known) if known else None
 
 
 def _width(of_size: list[Prediction]) -> float | None:
-    """Return the upper end of the band by its lower one, the median of the rows; None: no row has a band."""
+    """Return the median ratio of the band's upper to its lower end; None if no row has a band."""
     from statistics import median
 
     known = [high / low for prediction in of_size if prediction.band_us for low, high in [prediction.band_us]]
@@ -198,14 +199,12 @@ def _text(predictions: list[Prediction]) -> list[str]:
     )
     if any(prediction.band_us is not None for prediction in predictions):
         lines.append(f"in band: measured within the band of {100 * LEVEL:.0f} % that the machine states")
-        lines.append(
-            "width: the upper end of the band by its lower one, the median; above 2 it says too little"
-        )
+        lines.append("width: the upper end of the band by its lower one, the median; above 2 it is too wide")
     return lines
 
 
 def _remarks(predictions: list[Prediction]) -> list[str]:
-    """Return which parts of the rows' descriptions predictions do not use, and of how many rows."""
+    """Return the parts of the rows' descriptions that predictions do not use, with numbers of rows."""
     from et_sim.basics.units import plural
 
     remarks = Counter(remark for prediction in predictions for remark in prediction.row.remarks)

@@ -1,4 +1,4 @@
-"""Is this installation well: what it is made of, what it keeps on disk, whether it gives known results."""
+"""Tests of an installation: its packages, its files on disk, and runs with known results."""
 
 from et_sim.doctor.installation import Finding, examine
 

@@ -1,8 +1,7 @@
-"""Is this installation well: packages, the computer, machine code on disk, and runs with known results.
+"""Tests of an installation: packages, the computer, machine code on disk, and runs with known results.
 
 The cases are files in `cases/`: golden cases of the reference, each with its origin (`tests/golden/data` has
-all of them), simulated as any other run of this installation. Not here: anything that decides how they are
-run.
+all of them), simulated like any other run of this installation.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from et_sim.version import __version__
 
 
 class Finding(Struct, frozen=True):
-    """What was found; a `problem` is a sentence, with its `remedy`."""
+    """A finding; a `problem` is a sentence, with its `remedy`."""
 
     topic: str
     name: str
@@ -45,11 +44,11 @@ class Finding(Struct, frozen=True):
 
 
 COMPUTER = "computer"
-LEAST_MEMORY = 512 * 2**20  # what a run of some size takes, the compiler included
+LEAST_MEMORY = 512 * 2**20  # for a run of some size, with the compiler
 
 
 def examine_host() -> Iterator[Finding]:
-    """Findings about it."""
+    """Yield findings about the computer."""
     yield Finding(COMPUTER, "system", f"{platform.system()} {platform.machine()}")
     yield Finding(COMPUTER, "cores", str(processors()))
     yield _memory()
@@ -80,17 +79,17 @@ def _browser() -> str:
 
 
 CACHE = "cache"
-LEAST_ROOM = 200 * 10**6  # what a version's machine code may take, and a little more
+LEAST_ROOM = 200 * 10**6  # for machine code of one version, with a margin
 MODES = {
-    "": "interpreted while little is to do; else compiled, once",
-    "now": "always waits until it is compiled",
-    "background": "compiled in the background, and never waited for",
+    "": "short runs are interpreted, others compiled once",
+    "now": "always compiled, before the run",
+    "background": "compiled in the background, without waiting",
     "never": "never compiled: results are the same, but long runs take far longer",
 }
 
 
 def examine_compiling() -> Iterator[Finding]:
-    """What ET_SIM_COMPILE, or Numba's own switch, says."""
+    """Yield a finding about ET_SIM_COMPILE, or Numba's own switch."""
     try:
         chosen = choice()
     except UsageError as error:
@@ -101,7 +100,7 @@ def examine_compiling() -> Iterator[Finding]:
 
 
 def examine_cache() -> Iterator[Finding]:
-    """Yield the place, what it holds, and the room on its disk."""
+    """Yield the place of the cache, its contents, and the free space on its disk."""
     wanted = chosen_root()
     try:
         used = cache_directory()
@@ -128,7 +127,7 @@ def examine_cache() -> Iterator[Finding]:
 
 
 def _forms(directory: Path) -> str:
-    """Return the functions that are compiled, and for how many kinds of data each."""
+    """Return the compiled functions, with the number of kinds of data of each."""
     counts = Counter(path.name.rpartition("-")[0] for path in directory.glob("*" + ENDING))
     if not counts:
         return "nothing yet; a first run that is long waits some seconds for it"
@@ -136,7 +135,7 @@ def _forms(directory: Path) -> str:
 
 
 def _failures(directory: Path) -> Iterator[Finding]:
-    """What could not be compiled not long ago."""
+    """Yield the recent failures of compilation."""
     for path in sorted(directory.glob("*" + FAILED)):
         if reason := failure(path):
             name = path.name.rpartition("-")[0]
@@ -160,7 +159,7 @@ REMEDY = "install et-sim anew; if that does not help, report it with the output 
 
 
 def examine_results() -> Iterator[Finding]:
-    """One finding for each case, and how long all of them took."""
+    """Yield one finding for each case, and the time of all of them."""
     begin = time.monotonic()
     for path in sorted(CASES.glob("*.json")):
         yield _judged_case(json.loads(path.read_text(encoding="utf-8")))
@@ -175,7 +174,7 @@ def _judged_case(case: dict[str, Any]) -> Finding:
     except EtSimError as error:
         problem = f"the case {name} is refused: {error}"
         return Finding(SELF_TEST, name, "nothing", expected, problem, REMEDY)
-    except Exception as error:  # whatever is broken is what this command is there to tell
+    except Exception as error:  # this command exists to report what is broken
         problem = f"the case {name} fails with {type(error).__name__}: {error}"
         return Finding(SELF_TEST, name, "nothing", expected, problem, REMEDY)
     makespan = f"{max(finish):,} ns"
@@ -189,7 +188,7 @@ def _judged_case(case: dict[str, Any]) -> Finding:
 
 
 def _simulated(case: dict[str, Any]) -> list[int]:
-    """When each rank finishes."""
+    """Return when each rank finishes."""
     from et_sim import api
 
     with tempfile.TemporaryDirectory(prefix="et-sim-doctor-") as folder:
@@ -208,14 +207,14 @@ def _simulated(case: dict[str, Any]) -> list[int]:
 PACKAGE = "et-sim"
 VERSIONS = "versions"
 MISSING = "missing"
-# Not required: what tables can be handed to.
+# Optional: packages that take tables.
 OPTIONAL = {"pandas": "tables as data frames of its own", "polars": "tables as data frames of its own"}
 _REQUIREMENT = re.compile(r"\s*([\w.-]+)\s*(?:\[[^]]*\])?\s*\(?([^;)]*)\)?\s*(;.*)?")
 _CLAUSE = re.compile(r"\s*(>=|<=|==|!=|~=|<|>)\s*([\w.*+!-]+)\s*")
 
 
 def examine_packages() -> Iterator[Finding]:
-    """et-sim, Python, what is required, what numba requires of its compiler, and what is optional."""
+    """Yield et-sim, Python, the required packages, those that numba requires, and the optional ones."""
     yield Finding(VERSIONS, PACKAGE, __version__)
     try:
         about = metadata(PACKAGE)
@@ -224,7 +223,7 @@ def examine_packages() -> Iterator[Finding]:
             VERSIONS,
             "packages",
             "unknown",
-            problem="et-sim is not installed as a package, so nobody can tell which versions it needs",
+            problem="et-sim is not installed as a package, so its required versions are unknown",
             remedy="install it: pip install .",
         )
         return
@@ -262,7 +261,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def _requirements(lines: list[str]) -> list[tuple[str, str]]:
-    """(package, range) of those that are always needed."""
+    """Return (package, range) of the packages that are always required."""
     matches = [match for line in lines if (match := _REQUIREMENT.fullmatch(line))]
     return [(match[1], match[2].strip()) for match in matches if "extra" not in (match[3] or "")]
 
@@ -282,7 +281,7 @@ def _judged_version(name: str, version: str, range_: str, remedy: str) -> Findin
 
 
 def _version(name: str) -> str:
-    """Of an installed package, without importing it; empty: there is none."""
+    """Return the version of an installed package without importing it; empty if there is none."""
     try:
         return version(name)
     except PackageNotFoundError:
@@ -290,12 +289,12 @@ def _version(name: str) -> str:
 
 
 def examine() -> Iterator[Finding]:
-    """One finding after the other; the results of known runs come last, because they take longest."""
+    """Yield all findings; the results of known runs come last, because they take longest."""
     packages = list(examine_packages())
     yield from packages
     yield from examine_host()
     if any(package.found == MISSING for package in packages):
-        return  # the rest cannot even be loaded
+        return  # the rest cannot be imported
 
     yield from examine_compiling()
     yield from examine_cache()

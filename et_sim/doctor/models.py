@@ -1,11 +1,9 @@
-"""Does a network model keep what it promises: equal numbers, equal times; folded, the same as unfolded?
+"""Tests of a network model's promises: equal numbers give equal times, and folded runs equal unfolded ones.
 
-First, paths: how long messages take alone between every pair of ranks of some small networks, against the
-numbers that `path_keys` gives; and where it says that numbers follow from distances, whether they do. Then
+First, the times of lone messages between every pair of ranks of some small networks are compared with the
+numbers of `path_keys`, and these with distances if the model states that distances determine them. Then
 random programs of collectives and pauses, with and without late ranks, run folded, unfolded and unfolded
 again. The same seed gives the same programs.
-
-Not here: what a model must offer (`network.registry`, `network.custom`).
 """
 
 from __future__ import annotations
@@ -41,10 +39,10 @@ SHAPES = (
 
 
 class Verdict(NamedTuple):
-    """What was tried, and what is wrong; empty: nothing."""
+    """The tests of a network and the problem that they found, if any."""
 
     network: str
-    pairs: int  # of ranks, whose paths were compared; 0: the model never folds
+    pairs: int  # pairs of ranks whose paths were compared; 0: the model never folds
     programs: int
     problem: str
 
@@ -52,7 +50,7 @@ class Verdict(NamedTuple):
 def examine_model(
     name: str, network: Path | None = None, programs: int = 10, seed: int = 1
 ) -> Iterator[Verdict]:
-    """One verdict for each network: that of a file, or some small ones."""
+    """Yield one verdict for each network: that of a file, or some small ones."""
     if programs < 1:
         raise UsageError(f"--programs is {programs}", remedy="try one program or more")
     networks = [network] if network is not None else [_network(*shape) for shape in SHAPES]
@@ -82,14 +80,14 @@ class _Trial(Struct, frozen=True):
 
     @property
     def ranks(self) -> int:
-        """How many there are."""
+        """Return the number of ranks."""
         return self.described.ranks
 
     def verdict(self, programs: int) -> Verdict:
-        """Paths first, and then programs until one is wrong."""
+        """Return the verdict on paths, and on programs until one is wrong."""
         sides = " x ".join(str(dimension.npus) for dimension in self.described.grid.dimensions)
         if self.ranks > MOST_RANKS:
-            problem_text = f"has {self.ranks} ranks, and {MOST_RANKS} are the most that are tried"
+            problem_text = f"has {self.ranks} ranks, more than the limit of {MOST_RANKS}"
             raise UsageError(f"the network {problem_text}", remedy="give a smaller one of the same kind")
         keys = model_named(self.model).path_keys(self.described, whole=True)
         problem, tried = "" if keys is None else self._unequal_paths(keys), 0
@@ -100,7 +98,7 @@ class _Trial(Struct, frozen=True):
         return Verdict(sides, pairs, tried, problem)
 
     def _unequal_paths(self, keys: PathKeys) -> str:
-        """Two pairs with one number whose messages take different times."""
+        """Return two pairs with one number whose messages take different times."""
         pairs = list(nx.eulerian_circuit(nx.complete_graph(self.ranks, create_using=nx.DiGraph)))
         codes = keys.codes(*np.array(pairs).T).tolist()
         if not keys.differ_along_axes and (problem := self._unlike_at_equal_distance(pairs, codes)):
@@ -117,7 +115,7 @@ class _Trial(Struct, frozen=True):
         return ""
 
     def _unlike_at_equal_distance(self, pairs: list[tuple[int, int]], codes: list[int]) -> str:
-        """Two pairs equally far apart along one dimension that have different numbers."""
+        """Return two pairs equally far apart along one dimension that have different numbers."""
         known: dict[tuple[int, int], tuple[tuple[int, int], int]] = {}
         dimensions = self.described.grid.dimensions
         tiers = [(tier.npus, stride) for tier, stride in zip(dimensions, strides_of(dimensions), strict=True)]
@@ -127,13 +125,13 @@ class _Trial(Struct, frozen=True):
             first, of_first = known.setdefault(legs[0], (pair, code)) if len(legs) == 1 else (pair, code)
             if code != of_first:
                 return (
-                    f"path_keys says that paths are alike by distance, and has different numbers for "
+                    f"path_keys states that paths are alike by distance, but has different numbers for "
                     f"{first[0]} to {first[1]} and for {pair[0]} to {pair[1]}"
                 )
         return ""
 
     def _times_alone(self, pairs: list[tuple[int, int]], size: int) -> list[int]:
-        """How long a message takes between each pair, one after the other."""
+        """Return how long a message takes between each pair, one after the other."""
         builders = [TraceBuilder() for _ in range(self.ranks)]
         after = list[int]()
         for at, (source, target) in enumerate(pairs):

@@ -1,1 +1,1 @@
-"""Files that people write: their keys as fields of classes, how large they may be, what kind they are."""
+"""Files that people write: their keys as fields of classes, their limits, and their kinds."""

@@ -1,17 +1,16 @@
-"""One declared document: a field of a class is a key of a file, with its unit, meaning, check and default.
+"""Declared documents: a field of a class is a key of a file, with its unit, meaning, check and default.
 
     @dataclass(frozen=True)
     class Stage:
-        name: str = text("What the stage is called.", required=True)
+        name: str = text("The name of the stage.", required=True)
         latency_ns: float = time("From a unit to the next stage.", 0.0)
 
-`keys_of` has the keys of such a class, `read` makes one of an object of a file, with one form of sentence for
-every refusal:
+`keys_of` returns the keys of such a class. `read` makes one from an object of a file, with one form of
+sentence for every refusal:
 
     system.json: key "endpoint-delay" is "ten" (allowed: an integer >= 0, in ns)
 
-A rule about several keys is the method `check` of the class. The kinds of values are in `kinds`. Not here:
-file formats, and what any key means.
+A rule about several keys is the method `check` of the class. `kinds` holds the kinds of values.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ from msgspec import Struct, structs
 from et_sim.basics.errors import InputError, MachineError, brief, did_you_mean
 from et_sim.basics.quick_dataclass import quick_dataclass
 
-# Times and sizes stay exact in a double up to here, and the reference reads its clock through one.
+# Times and sizes up to this are exact in a double, and the reference reads its clock through one.
 LARGEST_INTEGER = 2**53
 _LONGEST_SHOWN = 60
 T = TypeVar("T")
 
 
 class Notice(Struct, frozen=True):
-    """Something about accepted input that the user should see: a warning or a default taken."""
+    """A remark on accepted input for the user: a warning or a default."""
 
     place: str  # file (or "<system>")
     key: str
@@ -48,45 +47,45 @@ class Notice(Struct, frozen=True):
 
 @quick_dataclass()
 class Remarks:
-    """What the readers want the user to know about input that they accepted."""
+    """Remarks on input that readers accepted."""
 
     warnings: list[Notice] = dataclasses.field(default_factory=list)
     defaults: list[Notice] = dataclasses.field(default_factory=list)
     inputs: list[tuple[str, str]] = dataclasses.field(default_factory=list)  # named files: path, content hash
 
     def warn(self, place: str, key: str, text: str) -> None:
-        """Record something the user should see."""
+        """Record a warning for the user."""
         self.warnings.append(Notice(place, brief(key), brief(text)))
 
     def default(self, place: str, key: str, text: str) -> None:
-        """Record a value that was taken because the input gave none."""
+        """Record a default that replaces a missing value."""
         self.defaults.append(Notice(place, key, text))
 
 
 class _OfFile(Struct, frozen=True, kw_only=True):
-    """What is said by name."""
+    """Named arguments of a section."""
 
-    file: str = ""  # the file that it is in
-    error_type: type[InputError] = MachineError  # what a refusal raises
+    file: str = ""  # the file of the section
+    error_type: type[InputError] = MachineError  # type of refusals
 
 
 class Section(_OfFile, frozen=True):
-    """An object of a file, and where it stands."""
+    """An object of a file, and its place."""
 
-    place: str  # as it is named: 'system.json: "costs"', or the file where lines are named
+    place: str  # as messages name it: 'system.json: "costs"', or the file where lines are named
     content: dict[str, Any]
 
     def at(self, *path: str | int) -> str:  # noqa: ARG002
-        """Where one of its keys, or what is below it, stands."""
+        """Return the place of one of its keys, or of a value below it."""
         return self.place
 
     @property
     def lined(self) -> Section:
-        """Return the same, in which keys are found by their lines."""
+        """Return the section with keys that are found by their lines."""
         return LinedSection(self.place, self.content, error_type=self.error_type)
 
     def fault(self, cause: str, remedy: str = "", *, key: str = "", index: int | None = None) -> InputError:
-        """Return an error about the section, one of its keys, or an entry of the list that the key has."""
+        """Return an error about the section, one of its keys, or an entry of the key's list."""
         steps: tuple[str | int, ...] = (key,) if key else ()
         place = self.at(*steps) if index is None else self.at(*steps, index)
         return self.error_type(cause, place=place, remedy=remedy)
@@ -102,7 +101,7 @@ class Section(_OfFile, frozen=True):
 
 
 class LinedSection(Section, frozen=True):
-    """An object in which keys are found by their lines; in what comes from Python, by their path."""
+    """An object whose keys are found by their lines, or by their path in input from Python."""
 
     path: tuple[str | int, ...] = ()
 
@@ -130,7 +129,7 @@ def inner_section(section: Section, key: Key, remarks: Remarks) -> Section | Non
 
 
 def entry_place(place: str, key: str, index: int | None = None) -> str:
-    """Where a key, or an entry of its list, is."""
+    """Return the place of a key, or of an entry of its list."""
     return f'{place}: "{key}"' + ("" if index is None else f" index {index}")
 
 
@@ -139,7 +138,7 @@ class Kind(Struct, frozen=True):
 
     name: str
     allowed: Callable[[Key], str]  # the allowed values as one phrase
-    read: Callable[[Slot, Any], Any]  # the value in the type that the program wants, or a refusal
+    read: Callable[[Slot, Any], Any]  # the value in the program's type, or a refusal
 
 
 class Key(Struct, frozen=True):
@@ -148,26 +147,26 @@ class Key(Struct, frozen=True):
     name: str
     kind: Kind
     meaning: str
-    reference: str = ""  # what the reference does with it, where that is worth knowing
-    default: Any = None  # that is stated where it is taken; None: the key stays unset
+    reference: str = ""  # use of the key by the reference, if relevant
+    default: Any = None  # recorded when it is taken; None: the key stays unset
     default_reason: str = ""
     unit: str = ""
-    form: str = ""  # the allowed values as one phrase, in place of the kind's
+    form: str = ""  # the allowed values as one phrase, instead of the kind's
     minimum: float = 0
     maximum: float = LARGEST_INTEGER
     above_minimum: bool = False  # the minimum itself is refused
     below: int | None = None  # this and more is refused
     minimum_reason: str = ""
-    choices: Any = ()  # words, or an enumeration of them, which the value then is of
-    correction: str = ""  # the correction without which this one has no effect
-    needs: str = ""  # without this key, or with this switch off, it has no effect
+    choices: Any = ()  # words, or an enumeration that the value becomes
+    correction: str = ""  # a correction that this key requires to have an effect
+    needs: str = ""  # a key or switch that this key requires to have an effect
     ignored: str = ""  # why the value changes nothing; shown as a warning
     required: bool = False
-    of: Any = None  # the class of the object, or of each entry, that the key holds
+    of: Any = None  # the class of the object, or of each entry
     most: int | None = None  # entries
     may_be_empty: bool = False  # a text or a list
     records_defaults: bool = True  # of the object that it holds
-    becomes: Callable[[Any], Any] | None = None  # what is made of the checked value
+    becomes: Callable[[Any], Any] | None = None  # converts the checked value
 
     @property
     def allowed(self) -> str:
@@ -191,7 +190,7 @@ class Slot(Struct, frozen=True):
     index: int | None = None  # in the list that the key has per dimension
 
     def refusal(self, value: Any, *, why: str = "", hint: str = "", index: int | None = None) -> InputError:
-        """Return the error for a value that the key cannot take."""
+        """Return the error for a value that the key does not allow."""
         at = self.index if index is None else index
         where = "" if at is None else f" index {at}"
         cause = f'key "{self.key.name}"{where} is {show(value)}' + (f": {why}" if why else "")
@@ -200,7 +199,7 @@ class Slot(Struct, frozen=True):
         return self.section.fault(cause, remedy, key=self.key.name, index=at)
 
     def value(self, value: Any) -> Any:
-        """Return the checked value as the program wants it."""
+        """Return the checked and converted value."""
         checked = self.kind_value(value)
         return checked if self.key.becomes is None else self.key.becomes(checked)
 
@@ -216,14 +215,13 @@ class Slot(Struct, frozen=True):
 def key(
     kind: Kind, meaning: str, default: Any = dataclasses.MISSING, *, stated: Any = None, **more: Any
 ) -> Any:
-    """Return a field that is a key; its name is the field's with hyphens, without `_ns`, unless another is
-    given.
+    """Return a field that is a key; its name is the field's with hyphens and without `_ns`, unless given.
 
-    `stated`: what a file would say for the default, which is then recorded where it is taken, and stands in
-    the page of keys; True: the default itself.
+    `stated`: the default as a file would write it, recorded when it is taken and shown in the page of keys;
+    True: the default itself.
     """
     if more.get("required") and default is dataclasses.MISSING:
-        default = None  # whoever reads it refuses a file without it
+        default = None  # readers refuse a file without it
     described = Key(
         more.pop("name", ""), kind, meaning, default=default if stated is True else stated, **more
     )
@@ -239,7 +237,7 @@ def inline(of: Any) -> Any:
 
 @cache
 def _declared(of: Any) -> tuple[tuple[str, Key | None, Any], ...]:
-    """(field, its key, the class of what is inline) of each field."""
+    """Return the name, the key and the class of inline keys of each field."""
     declared: list[tuple[str, Key | None, Any]] = []
     for field in dataclasses.fields(of):
         described = field.metadata.get("key")
@@ -252,7 +250,7 @@ def _declared(of: Any) -> tuple[tuple[str, Key | None, Any], ...]:
 
 @cache
 def keys_of(of: Any) -> tuple[Key, ...]:
-    """Return the keys that a class declares, in its order; those that are no fields come last."""
+    """Return the keys that a class declares, in order; keys that are no fields come last."""
     keys: list[Key] = []
     for _, described, inner in _declared(of):
         keys += keys_of(inner) if inner is not None else [] if described is None else [described]
@@ -260,7 +258,7 @@ def keys_of(of: Any) -> tuple[Key, ...]:
 
 
 def made(of: Callable[..., T], values: Mapping[str, Any], base: T | None = None) -> T:
-    """One of checked values by key, or by field; the rest is as in `base`, or as the class has it."""
+    """Return an object with checked values by key or field; the rest is from `base`, or the defaults."""
     arguments: dict[str, Any] = {}
     for field, described, inner in _declared(of):
         name = field if described is None else described.name
@@ -272,18 +270,18 @@ def made(of: Callable[..., T], values: Mapping[str, Any], base: T | None = None)
 
 
 def read(of: Callable[..., T], section: Section, remarks: Remarks, base: T | None = None) -> T:
-    """What a section describes."""
+    """Return the object that a section describes."""
     return build(of, read_keys(section, keys_of(of), remarks), section, remarks, base)
 
 
 def build(
     of: Callable[..., T], given: Mapping[str, Any], section: Section, remarks: Remarks, base: T | None = None
 ) -> T:
-    """What checked values describe.
+    """Return the object of checked values.
 
-    A class may have the fields `place` and `section`, `more_keys` that are no fields,
-    `complete(given, section, remarks)`, which gives values for fields that follow from several keys, and
-    `check(given, section, remarks)`.
+    A class may have the fields `place` and `section`, `more_keys` that are no fields, `complete(given,
+    section, remarks)`, which returns values for fields that depend on several keys, and `check(given,
+    section, remarks)`.
     """
     note_defaults(given, keys_of(of), section, remarks)
     values = {"place": section.place, "section": section, **given}
@@ -291,7 +289,7 @@ def build(
         values |= of.complete(given, section, remarks)
     try:
         described = made(of, values, base)
-    except InputError as error:  # of the class, which does not know where it stands
+    except InputError as error:  # raised by the class, which has no place
         raise error if error.place else section.fault(error.cause, error.remedy) from None
     if hasattr(described, "check"):
         described.check(given, section, remarks)
@@ -299,7 +297,7 @@ def build(
 
 
 def read_keys(section: Section, table: tuple[Key, ...], remarks: Remarks) -> dict[str, Any]:
-    """Return the checked value of every key that the section gives; the order is the table's."""
+    """Return the checked value of every given key, in the order of the table."""
     check_names(section, table, remarks)
     values = {
         key.name: Slot(key, section, remarks).value(section.content[key.name])
@@ -324,7 +322,7 @@ def read_keys(section: Section, table: tuple[Key, ...], remarks: Remarks) -> dic
 def note_defaults(
     given: Mapping[str, Any], table: tuple[Key, ...], section: Section, remarks: Remarks
 ) -> dict[str, Any]:
-    """Record the stated defaults that take effect; the values with them."""
+    """Record the stated defaults that take effect, and return all values."""
     full = {key.name: key.default for key in table if key.default is not None and not key.ignored}
     taken = [key for key in table if key.name in full and key.name not in given]
     full |= given
@@ -336,7 +334,7 @@ def note_defaults(
 
 
 def check_names(section: Section, table: tuple[Key, ...], remarks: Remarks) -> None:
-    """Raise for the first key that is not known; warn of those that files carry and that have no effect."""
+    """Refuse the first unknown key; warn about unused keys of the reference."""
     if not isinstance(section.content, dict):
         raise section.fault(
             f"{show(section.content)} stands where an object belongs", "write keys with values"
@@ -356,13 +354,13 @@ def check_names(section: Section, table: tuple[Key, ...], remarks: Remarks) -> N
 
 
 def show(value: Any) -> str:
-    """Return a value as it would stand in the file, cut when long."""
+    """Return a value as a file would write it, cut if it is long."""
     text = json.dumps(_beginning(value), ensure_ascii=False, default=str)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
 
 
 def _beginning(value: Any, room: int = _LONGEST_SHOWN) -> Any:
-    """As much of a value as can be shown: what is long, or deep, is not walked over."""
+    """Return the beginning of a value that can be shown; long or deep parts are not traversed."""
     if isinstance(value, str):
         return value if len(value) <= room + 1 else value[: room + 1] + "…"
     if room <= 0 and isinstance(value, dict | list | tuple):
@@ -376,7 +374,7 @@ def _beginning(value: Any, room: int = _LONGEST_SHOWN) -> Any:
 
 
 def nearest(word: str, choices: Collection[str]) -> str:
-    """`did you mean 'x'?`, also across upper and lower case."""
+    """Return `did you mean 'x'?`, independent of case."""
     by_lower_case = {choice.lower(): str(choice) for choice in choices}
     if word.lower() in by_lower_case:
         return f"did you mean {by_lower_case[word.lower()]!r}?"
@@ -384,9 +382,7 @@ def nearest(word: str, choices: Collection[str]) -> str:
 
 
 def line_of(text: str, path: tuple[str | int, ...]) -> int:
-    """Return the line of a YAML or JSON text on which something stands, from 1; 0: it is another sort of
-    text.
-    """
+    """Return the line of a place in a YAML or JSON text, from 1; 0 for other texts."""
     import yaml
 
     try:

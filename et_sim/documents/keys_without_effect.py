@@ -1,7 +1,7 @@
-"""Keys that files for ASTRA-sim carry, and that change nothing here: accepted, with a warning that says why.
+"""Keys of files for ASTRA-sim without effect in et-sim: they are accepted with a warning and a reason.
 
-Names that stand neither here nor among the keys of a document are refused: they are slips of the pen, or ask
-for what et-sim does not do (`keys`). Not here: keys without effect that a document declares (`Key.ignored`).
+Names that are neither here nor among the keys of a document are refused (`keys`). A document declares its own
+keys without effect (`Key.ignored`).
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from types import MappingProxyType
 
 _OF_MEMORY = "describes remote memory: it has an effect only in the memory file (--memory)"
 _OF_LEVELS = "belongs to network files of ASTRA-sim 1.0, and has no effect in one of 2.x"
-_LOGS = "says what ASTRA-sim writes about a run, and et-sim always writes a timeline"
-_EARLY = "is of the first versions of ASTRA-sim 1.0, and later ones do not read it"
-_BRANCH = "is of a version of ASTRA-sim that was changed by others; the public one does not read it"
+_LOGS = "selects the output of ASTRA-sim; et-sim always writes a timeline"
+_EARLY = "belongs to the first versions of ASTRA-sim 1.0; later ones do not read it"
+_BRANCH = "belongs to a modified version of ASTRA-sim; the public one does not read it"
 
 UNUSED_KEYS: Mapping[str, str] = MappingProxyType(
     {

@@ -1,6 +1,6 @@
-"""The kinds of values that keys of documents take, and fields of each kind.
+"""Kinds of values of keys in documents, and fields of each kind.
 
-A kind that one document alone needs is declared beside it. Not here: rules about several keys.
+A document that alone needs a kind declares it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _integer(slot: Slot, value: Any) -> int:
     whole = int(value)
     if whole != value and key.kind is not INTEGER:
         raise slot.refusal(value)
-    # -0.5 would be cut to an allowed 0, so the sign is judged before the fraction goes.
+    # -0.5 would be cut to an allowed 0, so the sign is checked first.
     if whole < key.minimum or value < 0:
         raise slot.refusal(value, why=key.minimum_reason)
     if whole > key.maximum:
@@ -66,7 +66,7 @@ def _counts(slot: Slot, value: Any) -> tuple[int, ...]:
     key = slot.key
     if not isinstance(value, list) or not (value or key.may_be_empty):
         raise slot.refusal(value)
-    if all(type(number) is int and key.minimum <= number <= key.maximum for number in value):  # soon said
+    if all(type(number) is int and key.minimum <= number <= key.maximum for number in value):  # fast check
         return tuple(value)
     return tuple(_integer(replace(slot, index=index), number) for index, number in enumerate(value))
 
@@ -93,7 +93,7 @@ def _number(slot: Slot, value: Any) -> float:
 
 
 def _quantity(parse: Callable[[str], float], in_unit: float = 1.0) -> Callable[[Slot, Any], float]:
-    """Return a number, or a text with a unit that becomes one."""
+    """Return a reader of numbers, and of texts with a unit."""
 
     def read(slot: Slot, value: Any) -> float:
         if not isinstance(value, str):
@@ -151,8 +151,8 @@ def _picoseconds(slot: Slot, value: Any) -> float:
 
 def _switch(slot: Slot, value: Any) -> bool:
     if value is False:
-        # The reference tests "not the number 0" and so takes false for on. Whoever writes false wants
-        # off; the results then differ from the reference's, hence the warning.
+        # The reference tests "not the number 0", so false means on. Users who write false want off; the
+        # results then differ from the reference's, hence the warning.
         text = "false is taken as off; the reference would switch it on (write 0 to agree)"
         slot.remarks.warn(slot.section.at(slot.key.name), slot.key.name, text)
         return False
@@ -162,7 +162,7 @@ def _switch(slot: Slot, value: Any) -> bool:
 
 
 def of_type(name: str, allowed: str, *types: type) -> Kind:
-    """Return values of some types, as they stand; true and false are no numbers, and texts not empty."""
+    """Return a kind of values of some types; true and false are no numbers, and texts are not empty."""
 
     def read(slot: Slot, value: Any) -> Any:
         if isinstance(value, types) and not (isinstance(value, bool) or value == ""):
@@ -211,7 +211,7 @@ def _ranks(slot: Slot, value: Any) -> tuple[range, ...]:
 
 
 def _ranks_or_all(slot: Slot, value: Any) -> tuple[range, ...] | None:
-    """None: all."""
+    """Return the ranks; None: all."""
     return None if value == ALL_RANKS else _ranks(slot, value)
 
 
@@ -233,7 +233,7 @@ def _named(slot: Slot, value: Any) -> dict[str, Any]:
 
 
 def _objects(slot: Slot, value: Any) -> Any:
-    """Return a tuple of what the entries describe; no two may have one name."""
+    """Return a tuple of the entries' objects; no two may have one name."""
     key, section = slot.key, slot.section
     if value == [] and not key.may_be_empty:
         raise slot.refusal(

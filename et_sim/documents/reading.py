@@ -1,11 +1,10 @@
-"""How documents are read: within limits, and strictly.
+"""Reading of documents, strictly and within limits.
 
-How much any document may say: sizes and counts beyond these are refused before anything is made of them. A
-document of some bytes may announce billions of things, or unpack to more than any memory holds. What reads
-one asks here first, so that every refusal comes at once and names the limit.
+Sizes and counts beyond the limits are refused before anything is made of them. A small document may announce
+billions of objects, or unpack to more than any memory holds. Readers check here first, so that every refusal
+comes at once and names the limit.
 
-JSON text becomes plain values; repeated keys and syntax errors are refused with a place. Not here: what the
-values mean.
+JSON text becomes plain values; repeated keys and syntax errors are refused with a place.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from typing import Any, BinaryIO
 from et_sim.basics.errors import InputError
 
 MOST_TEXT_BYTES = 1 << 28  # of one configuration
-MOST_DIGITS = 2000  # of a number: Python does not print ones of many more
-MOST_VALUES = 1 << 22  # of one document, with each alias counted as what it stands for
+MOST_DIGITS = 2000  # of a number: Python prints no longer ones
+MOST_VALUES = 1 << 22  # of one document, with each alias counted as its value
 DEEPEST = 50  # nested lists and objects of YAML
 MOST_DEVICES, MOST_LINKS = 1 << 20, 1 << 22  # of a graph; links of both directions
-MOST_UNPACKED, MOST_TIMES_UNPACKED = 1 << 26, 200  # bytes, and what is added per compressed byte
+MOST_UNPACKED, MOST_TIMES_UNPACKED = 1 << 26, 200  # bytes, and the bytes added per compressed byte
 AT_A_TIME = 1 << 20
 
 
@@ -39,13 +38,13 @@ def bounded(content: bytes, place: str, error_type: type[InputError]) -> bytes:
 
 
 def read_bounded(path: Path, error_type: type[InputError]) -> bytes:
-    """Return the bytes of a configuration, of which no more are read than it may have."""
+    """Return the bytes of a configuration, and read no more than the limit."""
     with path.open("rb") as file:
         return bounded(file.read(MOST_TEXT_BYTES + 1), str(path), error_type)
 
 
 class Ungzipped(gzip.GzipFile):
-    """What gzip packed into these bytes, as far as it is no more than data become."""
+    """File of gzip content that refuses more output than data can have."""
 
     def __init__(self, file: BinaryIO, size: int, place: str, error_type: type[InputError]) -> None:
         super().__init__(fileobj=file)
@@ -64,7 +63,7 @@ class Ungzipped(gzip.GzipFile):
         return part
 
     def read(self, size: int | None = -1) -> bytes:
-        """So many bytes; all that are left, piece by piece."""
+        """Return `size` bytes, or all that are left."""
         if size is not None and size >= 0:
             return self._counted(super().read(size))
         parts = []
@@ -78,15 +77,13 @@ class Ungzipped(gzip.GzipFile):
 
 
 def ungzipped(content: bytes, place: str, error_type: type[InputError]) -> bytes:
-    """Return all of it at once; damage raises what gzip does."""
+    """Return all unpacked bytes; damage raises the errors of gzip."""
     with Ungzipped(io.BytesIO(content), len(content), place, error_type) as packed:
         return packed.read()
 
 
 def whole_number(word: str) -> int | None:
-    """Return a whole number from 0 in decimal digits; None: it is none, or has more digits than a number
-    may.
-    """
+    """Return a whole number from decimal digits; None if it is none, or has too many digits."""
     return int(word) if word.isascii() and word.isdecimal() and len(word) <= MOST_DIGITS else None
 
 
@@ -96,7 +93,7 @@ _LONG_NUMBER = re.compile(rf"[0-9]{{{MOST_DIGITS + 1}}}")
 
 
 def parse_json(text: str, place: str, error_type: type[InputError]) -> Any:
-    """Return the value of a JSON text; `error_type` is what a refusal raises."""
+    """Return the value of a JSON text; `error_type` is the type of refusals."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         content = dict(pairs)
@@ -109,7 +106,7 @@ def parse_json(text: str, place: str, error_type: type[InputError]) -> Any:
             raise error_type(TOO_MANY_DIGITS.format(len(digits)), place=place)
         return int(digits)
 
-    try:  # looking at every number takes time
+    try:  # checking every number takes time
         has_long = _LONG_NUMBER.search(text) is not None
         return json.loads(text, object_pairs_hook=unique, parse_int=whole if has_long else None)
     except json.JSONDecodeError as error:
@@ -120,7 +117,7 @@ def parse_json(text: str, place: str, error_type: type[InputError]) -> Any:
 
 
 def repeated(names: list[str], place: str, error_type: type[InputError]) -> InputError:
-    """Return the refusal of keys of which at least one is there twice."""
+    """Return the refusal of keys that contain a repeated one."""
     seen: set[str] = set()
     name = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
     return error_type(f'key "{name}" is given more than once', place=place, remedy="keep one of them")

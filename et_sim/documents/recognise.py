@@ -1,7 +1,7 @@
-"""What a file or folder is, by its first bytes, and which command takes it: for arguments in the wrong place.
+"""Kind of a file or folder by its first bytes, and the command that takes it, for misplaced arguments.
 
-Both programs look at their arguments with it before they carry out a command. Not here: configuration files
-among each other (`et_sim.machine.recognise`), and whether what is recognised is sound.
+Both programs check their arguments before they run a command. `et_sim.machine.recognise` separates
+configuration files.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from et_sim.basics.errors import UsageError
 
 
 class Kind(StrEnum):
-    """The kinds of files that are recognised, as sentences name them."""
+    """The kinds of files that are recognised, as messages name them."""
 
     RUN = "the directory of a run"
     PART_OF_RUN = "a part of a run's directory"
@@ -40,13 +40,13 @@ class Kind(StrEnum):
 
 _MACHINE = (Kind.NETWORK, Kind.SYSTEM, Kind.MEMORY, Kind.GROUPS)
 _WORKLOADS = (Kind.MANIFEST, Kind.LAYERS, Kind.JOBS, Kind.GOAL)
-# By the name of an argument: what may stand there, of all that is recognised.
+# Allowed kinds by the name of an argument.
 SIMULATOR: Mapping[str, tuple[Kind, ...]] = MappingProxyType(
     {
         "workload": _WORKLOADS,
         "recording": (Kind.TRACE,),
         "schedule_of": (Kind.MANIFEST, Kind.RUN, Kind.PART_OF_RUN),
-        **dict.fromkeys(("system", "network", "memory", "groups"), _MACHINE),  # told apart by their reader
+        **dict.fromkeys(("system", "network", "memory", "groups"), _MACHINE),  # their reader separates these
         **dict.fromkeys(("a", "b"), (Kind.RUN, Kind.PART_OF_RUN, Kind.SWEEP, Kind.MANIFEST)),
         "directory": (Kind.RUN, Kind.PART_OF_RUN, Kind.SWEEP),
     }
@@ -67,13 +67,13 @@ CONVERTER: Mapping[str, Mapping[str, tuple[Kind, ...]]] = MappingProxyType(
         ),
     }
 )
-_LOOKED_AT = 4096
+_BYTES_READ = 4096
 _LAYER_WORD = re.compile(
     r"\s*(DATA|MODEL|MICRO|HYBRID_[A-Z_]+|TRANSFORMER\w*|DLRM\w*|DISTRIBUTED_INFERENCE)\s+\S"
 )
 _GROUP = r'"[^"]*"\s*:\s*\[[\s\d,]*\]\s*(?:,\s*|(?=\}))'
 _SIGNS = (
-    # Names of groups may be keys of any other file: the groups that are looked at all have lists of ranks.
+    # Names of groups may be keys of other files; all groups in these bytes have lists of ranks.
     (
         Kind.GROUPS,
         re.compile(
@@ -102,7 +102,7 @@ _TRACE_NAME = re.compile(r"(.+?)\.(0|[1-9]\d*)\.et(\.gz)?")
 
 
 def kind_of(path: Path) -> Kind | None:
-    """What lies at a path, if it is one of these."""
+    """Return the kind of a path, if it is one of these."""
     try:
         if path.is_dir():
             if (path / "run.json").is_file():
@@ -115,7 +115,7 @@ def kind_of(path: Path) -> Kind | None:
         if (path.parent / "run.json").is_file() and path.suffix in (".arrow", ".json"):
             return Kind.PART_OF_RUN
         begin = _begin(path)
-    except (OSError, ValueError):  # a name that is too long, or with a null character
+    except (OSError, ValueError):  # a name that is too long, or has a null character
         return None
     text = "" if b"\0" in begin else begin.decode("utf-8-sig", errors="replace")
     for kind, sign in _SIGNS:
@@ -128,7 +128,7 @@ def kind_of(path: Path) -> Kind | None:
 
 
 def refuse_misplaced(given: Mapping[str, object], places: Mapping[str, tuple[Kind, ...]]) -> None:
-    """Raise for the first argument that is plainly something else than what belongs there."""
+    """Refuse the first argument that is clearly of another kind."""
     for name, allowed in places.items():
         value = given.get(name)
         values: Iterable[object] = value if isinstance(value, list) else [value]
@@ -175,26 +175,26 @@ def _remedy(kind: Kind, path: Path) -> str:
 
 
 def _is_prefix(path: Path) -> bool:
-    """Return whether there are traces of that prefix, whatever else is called so."""
+    """Return whether there are traces with that prefix."""
     return any(Path(f"{path}{ending}").is_file() for ending in (".0.et", ".0.et.gz", ".workload.json"))
 
 
 def _begin(path: Path) -> bytes:
     with path.open("rb") as file:
-        begin = file.read(_LOOKED_AT)
+        begin = file.read(_BYTES_READ)
     if begin.startswith(b"\x1f\x8b"):
         try:
             import gzip
 
             with gzip.open(path) as packed:
-                return packed.read(_LOOKED_AT)
+                return packed.read(_BYTES_READ)
         except (EOFError, OSError, zlib.error):
             return begin
     return begin
 
 
 def _fits(sign: re.Pattern[str], text: str) -> bool:
-    """Signs that begin with white space stand at the beginning."""
+    """Return whether a sign matches; signs that begin with white space match at the beginning."""
     return not sign.pattern.startswith(r"\s*") or sign.match(text) is not None
 
 

@@ -1,4 +1,4 @@
-"""The job file: which workloads run, on which NPUs, and from when on.
+"""Job files: workloads, their NPUs, and their start times.
 
     jobs:
       - name: training
@@ -6,15 +6,14 @@
         npus: 0-7                   # rank r runs on the r-th of these; or packed, spread, random
       - { name: serving, workload: serve, npus: random, seed: 1, start: 20us }
 
-Jobs that name their NPUs get these. Then the others, in the order of the file, choose among those that are
-free, in ascending order:
+Jobs that name their NPUs get these. The others, in the order of the file, then choose among the free ones, in
+ascending order:
 
 - packed: the first ones;
 - spread: every k-th, at distances as equal as whole numbers allow;
-- random: the first ones of a shuffled order, which depends on the seed and nothing else; ranks are in that
-  order, too.
+- random: the first ones of a shuffled order, which depends only on the seed; ranks are in that order, too.
 
-Everything is checked where it stands. Not here: traces (`merging`).
+Refusals name the line of a value. `merging` reads the traces.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ GIVEN, PACKED, SPREAD, RANDOM = "given", "packed", "spread", "random"
 PLACEMENTS = (PACKED, SPREAD, RANDOM)
 IN_PYTHON = "<jobs>"
 _NAME = re.compile(r"[A-Za-z_][\w.-]{0,63}", re.ASCII)
-MOST = (1 << 24) - 1  # number of an NPU
+MOST = (1 << 24) - 1  # largest number of an NPU
 _MOST_SEED = (1 << 63) - 1
 
 
@@ -54,7 +53,7 @@ def _name(slot: Slot, value: Any) -> str:
 
 
 def _npus(slot: Slot, value: Any) -> tuple[str, tuple[int, ...]]:
-    """How the job is placed, and the NPUs if they are given, in the order of the ranks."""
+    """Return the placement of the job, and its NPUs in the order of ranks if they are given."""
     if isinstance(value, str) and value.isalpha():
         if value in PLACEMENTS:
             return value, ()
@@ -99,29 +98,29 @@ START = Kind(
 
 @quick_dataclass(frozen=True, eq=False)
 class JobEntry:
-    """A job as the file has it."""
+    """An entry of the file."""
 
-    section: Section  # where it stands
+    section: Section  # place of the entry
     placed: str
-    name: str = key(NAME, "What it is called; each job has another name.", required=True)
+    name: str = key(NAME, "Name of the job; no two jobs have the same name.", required=True)
     workload: str | Workload = key(
-        WORKLOAD, "What it runs; looked for in the job file's folder.", required=True, becomes=_as_text
+        WORKLOAD, "Workload of the job, from the job file's folder.", required=True, becomes=_as_text
     )
-    npus: tuple[int, ...] = key(NPUS, "Where it runs; `packed` without the key.", (), maximum=MOST)
-    seed: int | None = key(SEED, "Of a random placement.", None, maximum=_MOST_SEED)
-    start_ns: int = key(START, "When its ranks begin.", 0, maximum=LONGEST_NS)
+    npus: tuple[int, ...] = key(NPUS, "NPUs of the job; `packed` without the key.", (), maximum=MOST)
+    seed: int | None = key(SEED, "Seed of a random placement.", None, maximum=_MOST_SEED)
+    start_ns: int = key(START, "Time at which its ranks begin.", 0, maximum=LONGEST_NS)
     groups: str | Mapping[str, Any] | None = key(
         GROUPS, "Its groups file, from the job file's folder.", None, becomes=_as_text
     )
 
     @staticmethod
     def complete(given: Mapping[str, Any], *_: Any) -> dict[str, Any]:
-        """How it is placed."""
+        """Return the placement and the NPUs."""
         placed, npus = given.get("npus", (PACKED, ()))
         return {"placed": placed, "npus": npus}
 
     def check(self, *_: Any) -> None:
-        """Random placements have a seed, and others none."""
+        """Refuse random placements without a seed, and seeds of others."""
         if self.placed != RANDOM and self.seed is not None:
             cause = f"has a seed, which has no effect: its NPUs are {self.placed}"
             raise self.fault("seed", cause, "leave it out, or write npus: random")
@@ -130,19 +129,19 @@ class JobEntry:
             raise self.fault("npus", cause, "give one, so that the run can be repeated: seed: 1")
 
     def fault(self, key: str, cause: str, remedy: str, index: int | None = None) -> InputError:
-        """Return an error about one of its keys, or an entry of the list that stands there."""
+        """Return an error about one of its keys, or an entry of the list of a key."""
         return self.section.fault(f"job {show(self.name)} {cause}", remedy, key=key, index=index)
 
 
 @quick_dataclass(frozen=True, eq=False)
 class Jobs:
-    """All that a file says."""
+    """Content of a job file."""
 
     jobs: tuple[JobEntry, ...] = sections("The jobs.", required=True, of=JobEntry)
 
 
 class JobFile(Struct, frozen=True):
-    """All jobs, in the order of the file."""
+    """Jobs in the order of the file."""
 
     place: str
     text: str  # empty: it is no file
@@ -150,12 +149,12 @@ class JobFile(Struct, frozen=True):
     entries: tuple[JobEntry, ...]
 
     def beside(self, name: str) -> Path:
-        """Return a file that the job file names, which is looked for in its folder."""
+        """Return a file that the job file names, relative to its folder."""
         return Path(self.place).parent / name if self.text else Path(name)
 
 
 def read_job_file(given: str | Path | Mapping[str, Any]) -> JobFile:
-    """Read the file at a path, or take a dict with the same keys."""
+    """Read the file at a path, or a dict with the same keys."""
     if isinstance(given, Mapping):
         place, text, content, digest = IN_PYTHON, "", dict(given), ""
     else:
@@ -169,11 +168,11 @@ def read_job_file(given: str | Path | Mapping[str, Any]) -> JobFile:
     return JobFile(place, text, digest, read(Jobs, section, Remarks()).jobs)
 
 
-LEAST_STRIDED = 3  # NPUs that are worth a range with a step
+LEAST_STRIDED = 3  # NPUs from which on a range has a step
 
 
 def npus_text(npus: Any) -> str:
-    """Which NPU each rank runs on, as `parse_ranks` reads it."""
+    """Return the NPU of each rank, in the form of `parse_ranks`."""
     ranges, listed, at = [], [int(npu) for npu in npus], 0
     while at < len(listed):
         step = listed[at + 1] - listed[at] if at + 1 < len(listed) else 0

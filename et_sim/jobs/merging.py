@@ -1,10 +1,9 @@
-"""A job file -> one workload: rank p of it is NPU p, and NPUs without a job have nothing to do.
+"""Merging of jobs into one workload: rank p is NPU p, and NPUs without a job are idle.
 
-Templates stand in the order of the jobs' lowest NPUs, so that the order of the file makes no difference.
+Templates are in the order of the jobs' lowest NPUs, so the order of the file has no effect.
 
-A trace of a job as one of the run: peers, roots and groups are those of the NPUs that the job runs on. The
-group of all ranks of a job is called like the job, its group 7 JOB/7. Not here: which NPUs these are
-(`job_file`).
+In the trace of a job, peers, roots and groups become those of the NPUs that the job runs on. The group of all
+ranks of a job has the name of the job, its group 7 the name JOB/7. `job_file` assigns the NPUs.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ from et_sim.trace.workload import Job, MadeFor
 
 
 class Renaming:
-    """What the ranks and groups of a job are in a run on all NPUs of a machine."""
+    """Names of the ranks and groups of a job in a run on all NPUs of a machine."""
 
     def __init__(self, job: Job, npus: int, labels: Mapping[str, str]) -> None:
-        """`labels`: names of groups that are called otherwise."""
+        """Initialise the names; `labels` holds other names of groups."""
         self._job, self._labels = job, labels
         self._spans_system = len(job.npus) == npus
 
@@ -48,7 +47,7 @@ class Renaming:
         return "" if self._spans_system else self._job.name
 
     def members(self, ranks: Sequence[int]) -> tuple[int, ...]:
-        """Return the NPUs of ranks, all of which the job has."""
+        """Return the NPUs of ranks of the job."""
         return tuple(self._job.npus[np.array(ranks, np.int64)].tolist())
 
     def trace(self, trace: Trace) -> Trace:
@@ -83,7 +82,7 @@ class Renaming:
         return self._job.npus[ranks]
 
     def _metadata(self, trace: Trace) -> dict[int, str]:
-        """What the trace says about its groups, in one of the places where it says something."""
+        """Return the descriptions of the trace's groups as metadata."""
         described = read_process_groups(trace)
         if not described:
             return trace.metadata_text
@@ -107,14 +106,14 @@ class Renaming:
 
 
 def _names_peer(trace: Trace, name: str, has_peer: NodeKind) -> Any:
-    """Sends and receives that name a rank there: the peer, or their own end if they say so."""
+    """Return the sends and receives that name a rank in this column: the peer, or their own end if given."""
     is_peer = trace.kind == has_peer
     is_message = (trace.kind == NodeKind.SEND) | (trace.kind == NodeKind.RECV)
     return is_message & (is_peer | trace.has(name)) & ~trace.is_unsized
 
 
 def _names_root(trace: Trace, name: str) -> Any:
-    """Return collectives whose root stands there."""
+    """Return the collectives whose root is in this column."""
     kinds = [kind for kind, column in ROOT_COLUMN.items() if column == name]
     return (trace.kind == NodeKind.COLL) & np.isin(trace.comm_type, kinds) & trace.has(name)
 
@@ -126,18 +125,18 @@ _INSTEAD = {
 
 
 class _Part(Struct, frozen=True):
-    """A job and what it runs."""
+    """A job and its workload."""
 
     entry: JobEntry
     workload: Workload
     groups: Mapping[str, tuple[int, ...]]
-    inputs: tuple[tuple[str, str], ...]  # of its groups
+    inputs: tuple[tuple[str, str], ...]  # files of its groups
 
 
 def read_jobs(given: str | Path | Mapping[str, Any], npus: int, *, profile_is_open: bool) -> Workload:
-    """Return the workload that a job file, or a dict like one, describes on a machine with `npus` NPUs.
+    """Return the workload of a job file, or of a dict like one, on a machine with `npus` NPUs.
 
-    `profile_is_open`: nothing else says which profile it is simulated in, so the jobs must agree on one.
+    `profile_is_open`: no other source selects the profile, so the jobs must agree on one.
     """
     file = read_job_file(given)
     parts = [_part(file, entry) for entry in file.entries]
@@ -162,7 +161,7 @@ def read_jobs(given: str | Path | Mapping[str, Any], npus: int, *, profile_is_op
 
 
 def _software_of(parts: Sequence[_Part]) -> tuple[MadeFor | None, tuple[str, ...]]:
-    """Return the software that all jobs were made for, and what to remark if they differ."""
+    """Return the software that all jobs were made for, and a remark if it differs."""
     different = list(dict.fromkeys(part.workload.software for part in parts))
     if len(different) == 1:
         return different[0], ()
@@ -173,7 +172,7 @@ def _software_of(parts: Sequence[_Part]) -> tuple[MadeFor | None, tuple[str, ...
 
 
 def only(workload: Workload, job: Job) -> Workload:
-    """Return the workload without its other jobs."""
+    """Return the workload with only one job."""
     kept = np.zeros(workload.ranks, np.bool_)
     kept[job.npus] = True
     of_rank = np.where(kept, workload.template_of_rank, len(workload.templates))
@@ -213,7 +212,7 @@ def _part(file: JobFile, entry: JobEntry) -> _Part:
 
 
 def _refuse_others(file: JobFile, entry: JobEntry) -> None:
-    """Refuse what is plainly no workload of a job."""
+    """Refuse files that are clearly no workload of a job."""
     if not isinstance(entry.workload, Workload):
         path = file.beside(entry.workload)
         kind = kind_of(path)
@@ -226,7 +225,7 @@ def _profile(parts: list[_Part], *, profile_is_open: bool) -> str:
     if len(named) > 1 and profile_is_open:
         first, second = named
         cause = f"is to run in the profile {second}, and job {named[first].name} in {first}"
-        raise named[second].fault("workload", cause, "say which: --profile corrected")
+        raise named[second].fault("workload", cause, "select one: --profile corrected")
     return next(iter(named)) if len(named) == 1 else ""
 
 
@@ -236,7 +235,7 @@ def _job(entry: JobEntry, npus: Any) -> Job:
 
 
 class _Merger:
-    """Collects the templates of jobs, and the groups that these name."""
+    """Collector of the templates of jobs, and of the groups that these name."""
 
     def __init__(self, npus: int) -> None:
         self._npus = npus
@@ -246,7 +245,7 @@ class _Merger:
         self.groups: dict[str, tuple[int, ...]] = {}
 
     def add(self, job: Job, part: _Part) -> None:
-        """Add a job, each rank of which gets a template that names NPUs, or how far away they are."""
+        """Add a job; each of its ranks gets a template that names NPUs, or their distances."""
         workload, expansion = part.workload, Expansion(part.workload)
         labels = _labels(expansion, part.groups)
         renaming = Renaming(job, self._npus, labels)
@@ -268,7 +267,7 @@ class _Merger:
             self._of_rank[npu] = number
 
     def templates(self) -> dict[str, Any]:
-        """Return all templates, and which of them each NPU runs, as a workload has them."""
+        """Return all templates, and the template of each NPU, as arguments of a workload."""
         idle = self._of_rank < 0
         if idle.any():
             self._of_rank[idle] = len(self._templates)
@@ -282,6 +281,6 @@ class _Merger:
 
 
 def _labels(expansion: Expansion, listed: Mapping[str, Any]) -> dict[str, str]:
-    """What groups that follow a rule are called, instead of a number."""
+    """Return names of groups that follow a rule, in place of numbers."""
     labels = {number: f"{name}[{index}]" for number, (name, index) in expansion.rule_of_group.items()}
     return {number: label for number, label in labels.items() if label not in listed}

@@ -2,13 +2,11 @@
 
     layer_file = read_layer_file("vgg16.txt")
     program = layer_program(layer_file, passes=2, dimensions=(4, 4))
-    program.trace                               # what every rank runs
+    program.trace                               # the trace of every rank
 
-The road is straight: text (`reading`) to a `LayerFile`, its training loop to a list of steps (`loops`),
-steps to one trace (`program`), and what a run of that trace took to a table by layer (`statistics`).
-`dimensions` says which network dimensions a collective runs on.
-
-Not here: conversions from and to layer files (`converters.layers`), and anything that simulates.
+Text becomes a `LayerFile` (`reading`), its training loop a list of steps (`loops`), the steps one trace
+(`program`), and the times of a run of that trace a table by layer (`statistics`). `dimensions` selects the
+network dimensions of collectives. `converters.layers` converts from and to layer files.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""On which network dimensions do a layer's collectives run?
+"""Network dimensions of a layer's collectives.
 
-A keyword names a *reach* for each phase: everybody, the first dimension, and so on; a machine's dimensions
+A keyword names a *reach* for each phase: all NPUs, the first dimension, and so on; a machine's dimensions
 turn it into flags. The transformer keywords divide the NPUs into groups that share a model, and may split a
-dimension in two for that: their flags are over *logical* dimensions.
-
-Not here: the size of the collectives, and when they are issued.
+dimension in two for that: their flags refer to *logical* dimensions.
 """
 
 from __future__ import annotations
@@ -18,28 +16,28 @@ from msgspec import Struct
 from et_sim.basics.errors import InputError
 from et_sim.layerfile.layer_file import DLRMS, TRANSFORMERS, Keyword, Phase
 
-FLAGS = 10  # dimensions of a mask of 1.0
+FLAGS = 10  # dimensions in a mask of 1.0
 
 
 class Reach(Enum):
-    """Whom a collective reaches."""
+    """The NPUs that a collective connects."""
 
-    NOBODY = auto()
-    EVERYBODY = auto()
+    NO_NPU = auto()
+    ALL = auto()
     FIRST = auto()  # along dimension 0
     OTHERS = auto()  # along all dimensions but the first
-    MODEL = auto()  # who shares the model
-    DATA = auto()  # who has the same part of the model
+    MODEL = auto()  # NPUs that share the model
+    DATA = auto()  # NPUs with the same part of the model
 
     @property
     def words(self) -> str:
-        """`of all NPUs`."""
+        """Return words such as `of all NPUs`."""
         return _WORDS[self]
 
 
 _WORDS = {
-    Reach.NOBODY: "of nobody",
-    Reach.EVERYBODY: "of all NPUs",
+    Reach.NO_NPU: "of no NPUs",
+    Reach.ALL: "of all NPUs",
     Reach.FIRST: "along dimension 0",
     Reach.OTHERS: "along dimensions 1 and above",
     Reach.MODEL: "within model groups",
@@ -47,41 +45,41 @@ _WORDS = {
 }
 # (forward and input gradient, weight gradient)
 _REACHES = {
-    Keyword.MICRO: (Reach.NOBODY, Reach.EVERYBODY),
-    Keyword.DATA: (Reach.NOBODY, Reach.EVERYBODY),
-    Keyword.DATA_REORDER: (Reach.NOBODY, Reach.EVERYBODY),
-    Keyword.MODEL: (Reach.EVERYBODY, Reach.NOBODY),
-    Keyword.DISTRIBUTED_INFERENCE: (Reach.EVERYBODY, Reach.NOBODY),
+    Keyword.MICRO: (Reach.NO_NPU, Reach.ALL),
+    Keyword.DATA: (Reach.NO_NPU, Reach.ALL),
+    Keyword.DATA_REORDER: (Reach.NO_NPU, Reach.ALL),
+    Keyword.MODEL: (Reach.ALL, Reach.NO_NPU),
+    Keyword.DISTRIBUTED_INFERENCE: (Reach.ALL, Reach.NO_NPU),
     Keyword.HYBRID_DATA_MODEL: (Reach.FIRST, Reach.OTHERS),
     Keyword.HYBRID_MODEL_DATA: (Reach.OTHERS, Reach.FIRST),
-    Keyword.HYBRID_DLRM: (Reach.NOBODY, Reach.EVERYBODY),
-    Keyword.HYBRID_DLRM_ENHANCED: (Reach.NOBODY, Reach.EVERYBODY),
+    Keyword.HYBRID_DLRM: (Reach.NO_NPU, Reach.ALL),
+    Keyword.HYBRID_DLRM_ENHANCED: (Reach.NO_NPU, Reach.ALL),
     Keyword.HYBRID_TRANSFORMER: (Reach.MODEL, Reach.DATA),
     Keyword.HYBRID_TRANSFORMER_FWD_IN_BCKWD: (Reach.MODEL, Reach.DATA),
 }
 
 
 def reach_of(keyword: Keyword, layer: int, own_keyword: Keyword | None, phase: Phase) -> Reach:
-    """Whom the collective of a layer's phase reaches; `own` is the layer's keyword in HYBRID_CUSTOMIZED."""
+    """Return the reach of the collective of a layer's phase; `own_keyword` is that of HYBRID_CUSTOMIZED."""
     if keyword in DLRMS and layer == 0:  # the embedding's all-to-alls
-        return Reach.EVERYBODY
+        return Reach.ALL
     return _REACHES[own_keyword or keyword][phase == Phase.WEIGHT_GRADIENT]
 
 
 class LogicalDimensions(Struct, frozen=True):
-    """A machine's dimensions as model- and data-parallel collectives see them."""
+    """Dimensions of a machine as model- and data-parallel collectives use them."""
 
     sizes: tuple[int, ...]
-    physical: tuple[int, ...]  # of each, the dimension of the machine that it is (a part of)
+    physical: tuple[int, ...]  # the dimension of the machine that each is (a part of)
     model: tuple[bool, ...]
     data: tuple[bool, ...]
 
 
 def logical_dimensions(sizes: Sequence[int], group: int) -> LogicalDimensions:
-    """Return the dimensions, of which the first multiply to `group`; one is split if it must be.
+    """Return the dimensions, the first of which multiply to `group`; one is split if necessary.
 
-    A group of 1, or of more than there are NPUs, leaves no model-parallel dimension. A group that does not
-    divide is refused where 1.0 would simulate more or fewer NPUs than there are, and never end.
+    A group of 1, or of more NPUs than there are, leaves no model-parallel dimension. A group that does not
+    divide the NPUs is refused where 1.0 would simulate more or fewer NPUs, and never end.
     """
     if group == 1 or group > prod(sizes):
         return _divided(list(sizes), list(range(len(sizes))), 0)
@@ -113,11 +111,11 @@ def _divided(sizes: list[int], physical: list[int], model: int) -> LogicalDimens
 
 
 def flags_of(reach: Reach, count: int, logical: LogicalDimensions | None = None) -> tuple[bool, ...]:
-    """One flag per dimension; `logical` is needed for model and data groups."""
+    """Return one flag per dimension; `logical` is required for model and data groups."""
     if logical is not None and reach in (Reach.MODEL, Reach.DATA):
         return logical.model if reach == Reach.MODEL else logical.data
     chosen = {
-        Reach.EVERYBODY: range(count),
+        Reach.ALL: range(count),
         Reach.FIRST: range(min(count, 1)),
         Reach.OTHERS: range(1, count),
     }.get(reach, range(0))

@@ -1,9 +1,7 @@
-"""What a layer file says, as plain values, and how it is written down again.
+"""Content of a layer file as plain values, and its text.
 
-A file names a training loop and lists layers; a layer has three phases, each a computation and perhaps a
+A file names a training loop and lists layers. A layer has three phases, each a computation and perhaps a
 collective. Times are nanoseconds and sizes are bytes of one NPU.
-
-Not here: reading (`reading`), and what the loops do (`loops`).
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Keyword(StrEnum):
-    """The training loops, by the word that names each in a file."""
+    """Training loops, by their words in a file."""
 
     MICRO = "MICRO"
     DATA = "DATA"
@@ -42,8 +40,8 @@ class Keyword(StrEnum):
 KEYWORDS = tuple(keyword.value for keyword in Keyword)
 TRANSFORMERS = (Keyword.HYBRID_TRANSFORMER, Keyword.HYBRID_TRANSFORMER_FWD_IN_BCKWD)
 DLRMS = (Keyword.HYBRID_DLRM, Keyword.HYBRID_DLRM_ENHANCED)
-# What a layer of HYBRID_CUSTOMIZED may name: the keywords that say by themselves on which dimensions
-# collectives run.
+# Keywords that a layer of HYBRID_CUSTOMIZED may name: those that define the dimensions of collectives by
+# themselves.
 PER_LAYER = (
     Keyword.MICRO.value,
     Keyword.DATA.value,
@@ -63,7 +61,7 @@ class Phase(IntEnum):
 
     @property
     def words(self) -> str:
-        """`weight gradient`."""
+        """Return words such as `weight gradient`."""
         return self.name.lower().replace("_", " ")
 
 
@@ -80,7 +78,7 @@ COLLECTIVE_WORDS: Mapping[str, CollectiveKind | None] = MappingProxyType(
 
 
 class PhaseWork(Struct, frozen=True):
-    """A computation and the collective after it, if there is one."""
+    """A computation, and the collective after it, if there is one."""
 
     compute_ns: int = 0
     collective: CollectiveKind | None = None
@@ -88,28 +86,30 @@ class PhaseWork(Struct, frozen=True):
 
     @property
     def word(self) -> str:
-        """How a file spells the collective."""
+        """Return the word of the collective in a file."""
         return next(word for word, kind in COLLECTIVE_WORDS.items() if kind == self.collective)
 
 
 class Layer(Struct, frozen=True):
-    """One record. `update_ns` passes between the end of any of its collectives and anybody hearing of it."""
+    """A record of a file. After each of its collectives, `update_ns` pass before others see it as
+    complete.
+    """
 
     name: str
     forward: PhaseWork = PhaseWork()
     input_gradient: PhaseWork = PhaseWork()
     weight_gradient: PhaseWork = PhaseWork()
     update_ns: int = 0
-    keyword: Keyword | None = None  # HYBRID_CUSTOMIZED: which dimensions its collectives run on
-    reserved: int = -1  # means nothing
+    keyword: Keyword | None = None  # HYBRID_CUSTOMIZED: selects the dimensions of its collectives
+    reserved: int = -1  # unused
 
     def work(self, phase: Phase) -> PhaseWork:
-        """What one phase does."""
+        """Return the work of one phase."""
         return (self.forward, self.input_gradient, self.weight_gradient)[phase]
 
 
 class LayerFile(Struct, frozen=True):
-    """A whole file. What only some keywords have is None or empty with the others."""
+    """A whole file. Fields of other keywords are None or empty."""
 
     keyword: Keyword
     layers: tuple[Layer, ...]
@@ -118,10 +118,10 @@ class LayerFile(Struct, frozen=True):
     initiates: tuple[int, ...] = ()  # layers at whose input gradient recomputation starts
     last_bottom_layer: int | None = None  # DLRM
     source: str = "<python>"
-    sha256: str = ""  # of the file as it lies on disk, if it is one
+    sha256: str = ""  # of the file on disk, if it is one
 
     def __post_init__(self) -> None:
-        """What a file cannot lack, its layers cannot lack when they are made in Python."""
+        """Refuse layers made in Python that a file could not hold."""
         count = len(self.layers)
         for is_right, cause in (
             (count > 0, "there are no layers"),
@@ -151,7 +151,7 @@ class LayerFile(Struct, frozen=True):
 
 
 def layer_file_text(layer_file: LayerFile) -> str:
-    """Return the file that holds these layers: columns under each other, and readable by ASTRA-sim 1.0."""
+    """Return the text of a file with these layers in aligned columns, readable by ASTRA-sim 1.0."""
     rows = [_words(layer) for layer in layer_file.layers]
     table = aligned(rows, "<" * len(rows[0])) if rows else []
     return "\n".join([" ".join(_head(layer_file)), str(len(rows)), *table]) + "\n"

@@ -1,13 +1,11 @@
-"""The training loops of ASTRA-sim 1.0: in which order does an NPU compute, communicate and wait?
+"""Training loops of ASTRA-sim 1.0: the order in which an NPU computes, communicates and waits.
 
-A loop is a list of moves through the layers, up in the forward pass and down in the backward pass. Played, it
-gives steps. A step waits for collectives of earlier steps, computes, issues a collective at the moment the
-computation ends, waits again, and takes one tick of 1 ns before the next step begins.
+A loop is a list of moves through the layers, up in the forward pass and down in the backward pass. It yields
+steps. A step waits for collectives of earlier steps, computes, issues a collective when the computation ends,
+waits again, and takes one tick of 1 ns before the next step begins.
 
-All NPUs run the same steps. Loops do not depend on the machine: which collectives are never issued because
-nobody takes part in them is decided later (`program`).
-
-Not here: MICRO, which has no steps (`program`), and times.
+All NPUs run the same steps. Loops do not depend on the machine: `program` leaves out collectives without
+members. MICRO has no steps (`program`).
 """
 
 from __future__ import annotations
@@ -24,19 +22,19 @@ from et_sim.trace.columns import CollectiveKind
 
 
 class Work(NamedTuple):
-    """A phase of a layer: which a step computes, whose collective it issues, or for which it waits."""
+    """A phase of a layer that a step computes, whose collective it issues, or for which it waits."""
 
     layer: int
     phase: Phase
 
 
 class Step(Struct, frozen=True):
-    """One step of the loop. Waiting for a phase of a layer is waiting for all its collectives so far."""
+    """A step of the loop. Waiting for a phase of a layer is waiting for all its collectives so far."""
 
     number: int  # of the pass
     computes: Work
     issues: Work | None = None
-    is_blocking: bool = False  # the step goes on when the collective has ended
+    is_blocking: bool = False  # the step continues when the collective has ended
     is_urgent: bool = False  # the collective overtakes all others
     waits_first: Work | None = None
     waits_last: Work | None = None
@@ -44,7 +42,7 @@ class Step(Struct, frozen=True):
 
 
 class _Move(Struct, frozen=True):
-    """What a loop does at each layer, in one phase."""
+    """An action of a loop at each layer, in one phase."""
 
     phase: Phase
     issues: bool = False
@@ -64,7 +62,7 @@ _WEIGHT_FREE = _Move(_WEIGHT, issues=True)
 _WEIGHT_WAITS = _Move(_WEIGHT, issues=True, waits_last=_INPUT)
 _HYBRID = (_BLOCKING, _INPUT_FREE, _WEIGHT_WAITS)
 _TRANSFORMER = (_BLOCKING, _INPUT_BLOCKING, _WEIGHT_FREE)
-# The move of the forward pass, then those that the backward pass makes at each layer.
+# The move of the forward pass, then those of the backward pass at each layer.
 _LOOPS = MappingProxyType(
     {
         Keyword.DATA: (_SILENT, _WEIGHT_FREE, _INPUT_SILENT),
@@ -104,14 +102,14 @@ def _backward(layer_file: LayerFile, moves: list[_Move], number: int) -> Iterato
 
 
 def _recomputed(layer_file: LayerFile, number: int, layer: int) -> Iterator[Step]:
-    """Activations are computed again, from the nearest checkpoint up to the layer below."""
+    """Yield the steps that recompute activations, from the nearest checkpoint up to the layer below."""
     start = max(checkpoint for checkpoint in layer_file.checkpoints if checkpoint < layer)
     for below in range(start, layer):
         yield replace(_forward(layer_file, _BLOCKING, number, below), turns=below == start)
 
 
 def _forward(layer_file: LayerFile, move: _Move, number: int, layer: int) -> Step:
-    """A layer's weights must have been updated before they are used."""
+    """Return the forward step of a layer, which waits for the update of the layer's weights."""
     step = replace(_moved(move, number, layer), waits_first=Work(layer, _WEIGHT))
     if layer_file.keyword not in DLRMS:
         return step
@@ -123,7 +121,7 @@ def _forward(layer_file: LayerFile, move: _Move, number: int, layer: int) -> Ste
 
 
 def _with_embedding(layer_file: LayerFile, step: Step) -> Step:
-    """Of DLRM: the gradients of the embedding are exchanged once the first top layer has computed them."""
+    """Return a DLRM step; the first top layer's issues the exchange of the embedding's gradients."""
     bottom = layer_file.last_bottom_layer
     if bottom is not None and step.computes == Work(bottom + 1, _INPUT):
         return replace(step, issues=Work(0, _INPUT), is_urgent=True)

@@ -1,9 +1,8 @@
-"""A layer file's program, pass by pass: a trace, and tables that say which of its rows are what.
+"""Program of a layer file by passes: a trace, and tables that describe its rows.
 
-Many passes are made of two. A pass waits for collectives of the pass before and of itself, never for older
-ones, so the second pass of a program stands for all that follow. Copying its columns takes milliseconds where
-building nodes takes seconds. Not here: the program of two passes (`program`), and MICRO, which has no passes
-to repeat.
+Many passes are made of two. A pass waits only for collectives of itself and the pass before, so the second
+pass stands for all later ones. Copying its columns takes milliseconds; building nodes takes seconds.
+`program` builds two passes. MICRO has no passes to repeat.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ RowColumn = npt.NDArray[np.int32]
 BoolColumn = npt.NDArray[np.bool_]
 
 TICK_NS = 1
-FIRST, LAST, END = 0, 1, 2  # where a wait happens: before the computation, after it, when the run has ended
+FIRST, LAST, END = 0, 1, 2  # place of a wait: before the computation, after it, when the run has ended
 
 
 class Steps(Struct, frozen=True, eq=False):
-    """One row per step, in order."""
+    """Steps in order, a row each."""
 
     pass_number: RowColumn
     layer: RowColumn
@@ -42,12 +41,12 @@ class Steps(Struct, frozen=True, eq=False):
 
 
 class Collectives(Struct, frozen=True, eq=False):
-    """One row per collective, in the order of their issue."""
+    """Collectives in the order of their issue, a row each."""
 
     pass_number: RowColumn
-    layer: RowColumn  # whose collective it is, which need not be the layer just computed
+    layer: RowColumn  # that owns the collective, perhaps not the one just computed
     phase: RowColumn
-    step: RowColumn  # after whose computation it is issued; -1: at the start
+    step: RowColumn  # that issues it after its computation; -1: at the start
     bytes: IntColumn
     is_blocking: BoolColumn
     is_urgent: BoolColumn
@@ -56,13 +55,13 @@ class Collectives(Struct, frozen=True, eq=False):
 
     @property
     def done_row(self) -> RowColumn:
-        """Whose end is the end of the collective for those who wait."""
+        """Return the row whose end is the end of the collective for steps that wait."""
         done: RowColumn = np.where(self.update_row >= 0, self.update_row, self.row).astype(np.int32)
         return done
 
 
 class QueueWaits(Struct, frozen=True, eq=False):
-    """One row per collective and place where the loop may have to wait for it; blocking ones are not here."""
+    """Waits for collectives without blocking, a row per collective and place."""
 
     collective: RowColumn
     step: RowColumn  # -1: when the run has ended and there were no steps
@@ -70,15 +69,15 @@ class QueueWaits(Struct, frozen=True, eq=False):
 
 
 class LayerProgram(Struct, frozen=True, eq=False):
-    """A trace and what its rows are."""
+    """A trace, and the meaning of its rows."""
 
     layer_file: LayerFile
     trace: Trace
-    logical: LogicalDimensions | None  # transformers on a machine of known dimensions
+    logical: LogicalDimensions | None  # transformers on a machine with known dimensions
     steps: Steps
     collectives: Collectives
     waits: QueueWaits
-    # Collectives of the loop that were left out, by (layer, phase, why).
+    # Collectives of the loop that were left out, by (layer, phase, reason).
     skipped: Counter[tuple[int, Phase, str]]
 
 
@@ -87,8 +86,8 @@ Column = npt.NDArray[Any]
 
 
 def repeated(program: LayerProgram, passes: int, end: int) -> LayerProgram:
-    """Return a program of `passes` passes, made of one of two. `end`: the place of waits after the last
-    pass.
+    """Return a program of `passes` passes, made of one of two. `end`: the place of waits after the
+    last pass.
     """
     copies = passes - 2
     issued, steps, waits = program.collectives, program.steps, program.waits
@@ -111,7 +110,7 @@ def repeated(program: LayerProgram, passes: int, end: int) -> LayerProgram:
 
 
 def _copied(table: _Table, begin: int, copies: int, apart: dict[str, int]) -> _Table:
-    """A table of columns with the rows from `begin` on once more for each copy, moved on."""
+    """Return a table of columns in which the rows from `begin` on are repeated for each copy, shifted."""
     columns = {
         name: _tiled(column, begin, copies, apart.get(name, 0))
         for name, column in structs.asdict(table).items()
@@ -139,7 +138,7 @@ def _joined(table: _Table, other: _Table) -> _Table:
 
 
 def _tiled(column: Column, begin: int, copies: int, apart: int) -> Column:
-    """The values from `begin` on once more for each copy, each time `apart` more; -1 stays."""
+    """Return the values, with those from `begin` on repeated, each time `apart` larger; -1 stays."""
     block = column[begin:]
     more = np.tile(block, copies)
     if apart:

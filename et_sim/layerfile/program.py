@@ -1,17 +1,15 @@
-"""A layer file as one trace, which every rank runs, with notes on which node is what.
+"""Program of a layer file: one trace that every rank runs, with tables that describe its nodes.
 
-Each step of the loop becomes a computation on the device and a *tick*, 1 ns beside everything else; its
-collective comes after the computation, and the layer's update time, if any, after the collective. The next
-step's computation comes after the tick and after all the step waits for:
+Each step of the loop becomes a computation on the device and a *tick*, 1 ns concurrent to everything else.
+Its collective follows the computation, and the layer's update time, if any, follows the collective. The next
+step's computation follows the tick and all that the step waits for:
 
     computation ──► tick ──► computation ──► …            not blocking
-        └──► collective ──► update ┄┄► whoever waits
+        └──► collective ──► update ┄┄► waiting steps
 
     computation ──► collective ──► update ──► tick ──► …  blocking
 
-Collectives that would move nothing, or on which no dimension takes part, are left out and counted.
-
-Not here: the loops (`loops`) and how long a collective takes, which is a machine's matter.
+Collectives that would move nothing, or that no dimension takes part in, are left out and counted.
 """
 
 from __future__ import annotations
@@ -56,7 +54,7 @@ if TYPE_CHECKING:
     from et_sim.trace.workload import Workload
 
 MODEL_GROUP, DATA_GROUP = "model", "data"
-URGENT = 1 << 30  # comm_priority of what overtakes everything
+URGENT = 1 << 30  # comm_priority of collectives that overtake all others
 MOST_NODES = 10_000_000
 _GROUP_OF = {Reach.MODEL: MODEL_GROUP, Reach.DATA: DATA_GROUP}
 
@@ -74,9 +72,9 @@ def layer_program(
 
     With `dimensions`, the sizes of a machine's dimensions, collectives carry one flag per dimension (see
     `LayerProgram.logical` for the transformers). Without, they carry ten, and the collectives of transformers
-    name the process groups "model" and "data"; `ranks` then tells which groups have but one member. Times
-    and sizes are multiplied as single-precision numbers, as 1.0 does even if the factor is 1; None leaves
-    them alone.
+    name the process groups "model" and "data"; `ranks` then determines which groups have only one member.
+    Times and sizes are multiplied as single-precision numbers, as 1.0 does even if the factor is 1; None
+    leaves them unchanged.
     """
     if passes < 1:
         raise UsageError(f"passes is {passes}", remedy="give at least one pass of the training loop")
@@ -92,9 +90,7 @@ def layer_program(
 
 
 def layer_workload(layer_file: LayerFile, ranks: int, passes: int) -> tuple[Workload, LayerProgram]:
-    """Return the program for `ranks` ranks as a workload of one template; groups, if there are any, follow
-    rules.
-    """
+    """Return the program for `ranks` ranks as a workload of one template; its groups follow rules."""
     from et_sim.trace.group_rule import GroupRule
     from et_sim.trace.workload import Workload
 
@@ -106,7 +102,7 @@ def layer_workload(layer_file: LayerFile, ranks: int, passes: int) -> tuple[Work
             f"model-parallel groups of {group} do not divide {ranks} ranks",
             place=layer_file.source,
             remedy=f"give a number of ranks that is a multiple of {group}, or change the group in the file,"
-            f" say to {closest}",
+            f" for example to {closest}",
         )
     program = layer_program(layer_file, passes, None, None, None, ranks=ranks)
     rules = {MODEL_GROUP: GroupRule(group, 1), DATA_GROUP: GroupRule(ranks // group, group)}
@@ -122,7 +118,9 @@ def layer_workload(layer_file: LayerFile, ranks: int, passes: int) -> tuple[Work
 
 
 def model_group(layer_file: LayerFile, ranks: int) -> int:
-    """Return the number of ranks share a model; a group that is larger than the job is none, as in 1.0."""
+    """Return the number of ranks that share a model; a group that is larger than the job is none,
+    as in 1.0.
+    """
     group = layer_file.model_group or 1
     return 1 if group > ranks else group
 
@@ -154,7 +152,7 @@ def _scaled_file(layer_file: LayerFile, compute: float | None, comm: float | Non
 
 
 class _Where:
-    """On which dimensions, or in which group, the collectives of a file run."""
+    """The dimensions, or the group, of the collectives of a file."""
 
     def __init__(self, layer_file: LayerFile, dimensions: Sequence[int] | None, ranks: int | None) -> None:
         self.layer_file = layer_file
@@ -183,7 +181,7 @@ class _Where:
 
 @dataclass(slots=True)
 class _Unrolling:
-    """Plays the steps, keeping in mind the collectives that no step has waited for yet."""
+    """State while steps become nodes, with the collectives that no step has waited for yet."""
 
     layer_file: LayerFile  # scaled
     where: _Where
@@ -230,7 +228,7 @@ class _Unrolling:
         )
 
     def _play(self, step: Step, before: list[int]) -> list[int]:
-        """Add the nodes of a step; gives what the next one comes after."""
+        """Add the nodes of a step; return the nodes that the next one follows."""
         number = len(self.steps)
         if step.turns:
             before = [self._tick(before)]
@@ -255,7 +253,7 @@ class _Unrolling:
     def _issue(
         self, number: int, work: Work, step: int, after: list[int], is_blocking: bool, is_urgent: bool
     ) -> int | None:
-        """Add a collective and its update time; gives its number, or None if it moves nothing."""
+        """Add a collective and its update time; return its number, or None if it moves nothing."""
         layer = self.layer_file.layers[work.layer]
         wanted = layer.work(work.phase)
         if work not in self.places:
@@ -263,7 +261,7 @@ class _Unrolling:
         place = self.places[work]
         if wanted.collective is None or not wanted.bytes or place is None:
             if wanted.collective is not None:
-                self.skipped[work.layer, work.phase, "nobody" if place is None else "0 bytes"] += 1
+                self.skipped[work.layer, work.phase, "no rank" if place is None else "0 bytes"] += 1
             return None
         kind = wanted.collective.name.lower().replace("_", "-")
         name = f"{layer.name} {work.phase.words} {kind}"
@@ -289,7 +287,7 @@ class _Unrolling:
         return issued
 
     def _wait(self, work: Work | None, step: int, place: int) -> list[int]:
-        """The nodes to wait for; later steps need not wait for them again."""
+        """Return the nodes to wait for; later steps need not wait for them again."""
         issued = [] if work is None else self.outstanding.pop(work, [])
         self.waits += [(number, step, place) for number in issued]
         return [self.done[number] for number in issued]

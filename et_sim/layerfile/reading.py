@@ -1,15 +1,11 @@
-"""What does a layer file say? Strictly: what 1.0 would take for something else is refused where it stands.
+"""Reading of layer files, strictly: text that 1.0 would misread is refused with its place.
 
     KEYWORD [extras]
     <number of layers>
     <name> <reserved> <ns> <collective> <bytes> <ns> <collective> <bytes> <ns> <collective> <bytes> <ns>
 
-Words are separated by white space, and line breaks mean nothing: a whole file may stand on one line. They
-are used for advice only, since people do write a layer per line.
-
-Words stand one after the other, each with its line and column, which refusals name.
-
-Not here: what the layers do (`loops`).
+Words are separated by white space, and line breaks have no meaning: a whole file may be one line. Lines are
+only used for advice, because people write a layer per line. Refusals name the line and column of a word.
 """
 
 from __future__ import annotations
@@ -40,14 +36,14 @@ from et_sim.layerfile.layer_file import (
 )
 from et_sim.trace.disk import read_bytes, read_unpacked, unpacked
 
-# White space as C++ streams know it; other characters belong to words.
+# White space of C++ streams; other characters belong to words.
 _WORD = re.compile(r"[^ \t\n\v\f\r]+")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _LONGEST_SHOWN = 40
 
 
 class Token(NamedTuple):
-    """A word and where it stands; lines and columns count from 1."""
+    """A word and its place; lines and columns count from 1."""
 
     text: str
     line: int
@@ -69,18 +65,18 @@ def shown(text: str) -> str:
 
 
 class TokenReader(Struct):
-    """Hands out tokens in turn; what does not fit is refused where it stands."""
+    """Reader of tokens in turn, which refuses unsuitable ones with their places."""
 
     tokens: Sequence[Token]
     source: str
     at: int = 0
 
     def peek(self, ahead: int = 0) -> Token | None:
-        """A token to come."""
+        """Return a later token."""
         return self.tokens[self.at + ahead] if self.at + ahead < len(self.tokens) else None
 
     def word(self, expected: str, remedy: str) -> Token:
-        """The next token, whatever it is."""
+        """Return the next token."""
         token = self.peek()
         if token is None:
             last = self.tokens[-1].line
@@ -114,7 +110,7 @@ class TokenReader(Struct):
         raise self.refused(token, f"{expected} should stand here; found {shown(token.text)}", advice)
 
     def refused(self, token: Token, cause: str, remedy: str) -> TraceError:
-        """Return the error that names a token's place."""
+        """Return an error with a token's place."""
         place = f"{self.source}, line {token.line}, column {token.column}"
         return TraceError(cause, place=place, remedy=remedy)
 
@@ -158,7 +154,7 @@ def _text_of(content: bytes, path: str | Path) -> str:
 
 
 def looks_like_layer_file(path: str | Path) -> bool:
-    """Return whether a file begins as layer files do: with a keyword, or nearly one."""
+    """Return whether a file begins like a layer file: with a keyword, or nearly one."""
     path = Path(path)
     if not is_file(path):
         return False
@@ -176,13 +172,13 @@ def looks_like_layer_file(path: str | Path) -> bool:
 
 
 def _is_nearly_keyword(word: str) -> bool:
-    """Return a misspelt keyword; short words are near to too much."""
+    """Return whether a word is a misspelt keyword; short words are similar to too many."""
     is_wordlike = word.replace("_", "").isalpha() and len(word) > 6
     return is_wordlike and bool(did_you_mean(word.upper(), KEYWORDS))
 
 
 def parse_layer_file(text: str, source: str = "<text>") -> LayerFile:
-    """Return the layers of a text; `source` is how messages call it."""
+    """Return the layers of a text; `source` is its name in messages."""
     tokens = tokens_of(text)
     if not tokens:
         remedy = "a layer file begins with a keyword such as DATA, the number of layers, and the layers"
@@ -203,7 +199,7 @@ def parse_layer_file(text: str, source: str = "<text>") -> LayerFile:
 
 
 class _Head(NamedTuple):
-    """What stands before the layers."""
+    """Words before the layers."""
 
     layers: int
     group: int | None
@@ -245,7 +241,7 @@ def _out_of_range(role: str, index: int, count: int) -> str:
 
 
 def _read_indices(reader: TokenReader, label: str, form: str) -> list[Token]:
-    """Return a label, a count, and as many layers."""
+    """Return the tokens of layers, after a label and their count."""
     reader.word(f"a label such as {label}:", form)
     count = reader.integer(f"the number of {label}", form, most=MOST_LAYERS)
     tokens = []
@@ -260,7 +256,7 @@ def _read_indices(reader: TokenReader, label: str, form: str) -> list[Token]:
 def _check_recomputation(
     reader: TokenReader, token: Token, checkpoints: list[int], initiates: list[int]
 ) -> None:
-    """What is computed again must lead from a checkpoint up to the layer that wants it, and no further."""
+    """Refuse recomputation that does not lead from a checkpoint to the layer that starts it."""
     initiate = int(token.text)
     below = [checkpoint for checkpoint in checkpoints if checkpoint <= initiate]
     if not below:
@@ -347,7 +343,7 @@ def _read_own_keyword(reader: TokenReader, layer: str) -> Keyword:
     if token is not None and token.text in KEYWORDS and token.text not in PER_LAYER:
         raise reader.refused(
             token,
-            f"the keyword of {layer} is {token.text}, which does not say where one layer communicates",
+            f"the keyword of {layer} is {token.text}, which does not define the dimensions of one layer",
             f"give one of {', '.join(PER_LAYER)}",
         )
     remedy = f"in a HYBRID_CUSTOMIZED file every layer ends with one of {', '.join(PER_LAYER)}"
@@ -355,7 +351,9 @@ def _read_own_keyword(reader: TokenReader, layer: str) -> Keyword:
 
 
 def _refuse_own_keyword(reader: TokenReader, keyword: Keyword, layer: str) -> None:
-    """A 13th word puts 1.0 out of step. It may be a layer's name: then its reserved number follows."""
+    """Refuse a 13th word, which 1.0 would misread; it may be the name of a layer before its
+    reserved number.
+    """
     token, following = reader.peek(), reader.peek(1)
     if token is None or token.text not in KEYWORDS:
         return
@@ -368,7 +366,7 @@ def _refuse_own_keyword(reader: TokenReader, keyword: Keyword, layer: str) -> No
 
 
 def _advice(reader: TokenReader, first: int) -> str:
-    """What may be wrong with the layer whose name is token `first`, judging by lines."""
+    """Return advice on the layer whose name is token `first`, judging by lines."""
     token, name = reader.peek(), reader.tokens[first]
     before = reader.tokens[first - 1]
     if name.line == before.line and first > 2:

@@ -1,13 +1,11 @@
-"""What did each layer compute, communicate, and make the loop wait for?
+"""Statistics by layer: computation, communication, and waits of the loop.
 
 A collective lasts from its issue until it is done, update time included. It is *exposed* while the loop waits
-for it: all the time if it is blocking, else from the first look at which it is not done. When the last pass
-has ended, the loop looks once more at the first layer's weight gradients, and what it waits for there
-counts until the first of them is done. All this is how ASTRA-sim 1.0 counts.
+for it: all the time if it is blocking, else from the first check at which it is not done. When the last pass
+has ended, the loop checks the first layer's weight gradients once more, and that wait counts until the first
+of them is done. ASTRA-sim 1.0 counts like this.
 
 Sentences list the collectives that a file names and its loop never issues.
-
-Not here: simulating; start and end of every node are given.
 """
 
 from __future__ import annotations
@@ -21,14 +19,14 @@ from msgspec import Struct
 from et_sim.layerfile.layer_file import LayerFile, Phase
 from et_sim.layerfile.passes import END, FIRST, TICK_NS, LayerProgram
 
-Work = tuple[int, Phase]  # of which layer
+Work = tuple[int, Phase]  # layer and phase
 _MOST_NAMED = 3
 
 
 def left_out(program: LayerProgram) -> list[str]:
-    """Return collectives that a file names and a run does not have.
+    """Return sentences about collectives that a file names and a run does not have.
 
-    That most loops issue none for the input gradient of the first layer is how they are, and not said.
+    Most loops issue none for the input gradient of the first layer, so these are not listed.
     """
     return [
         sentence
@@ -40,7 +38,7 @@ def left_out(program: LayerProgram) -> list[str]:
 
 
 def used(program: LayerProgram) -> tuple[set[Work], dict[Work, str]]:
-    """Return the layers and phases whose collectives are issued, and why others are not."""
+    """Return the layers and phases whose collectives are issued, and the reasons for others."""
     issued = program.collectives
     sent = set(zip(issued.layer.tolist(), map(Phase, issued.phase.tolist()), strict=True))
     return sent, {(layer, phase): why for layer, phase, why in program.skipped}
@@ -49,8 +47,8 @@ def used(program: LayerProgram) -> tuple[set[Work], dict[Work, str]]:
 def left_out_of(
     phase: Phase, file: LayerFile, sent: Set[Work], reasons: Mapping[Work, str], most_expected: int = -1
 ) -> Iterator[str]:
-    """Yield collectives of a phase that are not issued; that layers up to `most_expected` lack some is not
-    said.
+    """Yield sentences about collectives of a phase that are not issued, except in layers up to
+    `most_expected`.
     """
     by_reason: dict[str, list[int]] = {}
     for at, layer in enumerate(file.layers):
@@ -63,11 +61,11 @@ def left_out_of(
         yield f"{phase.words} collective of {named(file, layers)}: {why}"
 
 
-_REASONS = {"0 bytes": "it has 0 bytes", "nobody": "nobody takes part"}
+_REASONS = {"0 bytes": "it has 0 bytes", "no rank": "no rank takes part"}
 
 
 def named(file: LayerFile, layers: list[int]) -> str:
-    """Layers by name, or how many if they are many."""
+    """Return layers by name, or their number if they are many."""
     if len(layers) == len(file.layers):
         return f"all {len(layers):,} layers" if len(layers) > 1 else file.layers[0].name
     if len(layers) <= _MOST_NAMED:
@@ -79,7 +77,7 @@ IntColumn = npt.NDArray[np.int64]
 
 
 class LayerTable(Struct, frozen=True, eq=False):
-    """Nanoseconds of one rank, as [layer, phase] (`Phase`), and the whole run."""
+    """Nanoseconds of one rank, as [layer, phase] (`Phase`), and of the whole run."""
 
     names: tuple[str, ...]
     compute_ns: IntColumn
@@ -90,12 +88,12 @@ class LayerTable(Struct, frozen=True, eq=False):
 
     @property
     def total_compute_ns(self) -> int:
-        """Return all computation."""
+        """Return the time of all computation."""
         return int(self.compute_ns.sum())
 
 
 def layer_table(program: LayerProgram, start_ns: IntColumn, end_ns: IntColumn) -> LayerTable:
-    """The table of a run in which row r of the trace began at start_ns[r] and ended at end_ns[r]."""
+    """Return the table of a run in which row r of the trace began at start_ns[r] and ended at end_ns[r]."""
     steps, issued = program.steps, program.collectives
     shape = len(program.layer_file.layers), len(Phase)
     compute, exposed, total = (np.zeros(shape, np.int64) for _ in range(3))
@@ -120,14 +118,14 @@ def layer_table(program: LayerProgram, start_ns: IntColumn, end_ns: IntColumn) -
 
 
 def _waited(program: LayerProgram, end_ns: IntColumn, done: IntColumn) -> list[tuple[int, int, int]]:
-    """(layer, phase, ns) of every wait; collectives that are waited for together are one wait."""
+    """Return (layer, phase, ns) of every wait; collectives that are waited for together are one wait."""
     waits = program.waits
     together: dict[tuple[int, int], list[int]] = {}
     for number, (step, place) in enumerate(zip(waits.step.tolist(), waits.place.tolist(), strict=True)):
         together.setdefault((step, place), []).append(number)
     total_waits = []
     for (step, place), numbers in together.items():
-        looked = _looked(program, end_ns, step, place)
+        looked = _first_check_ns(program, end_ns, step, place)
         ends = done[waits.collective[numbers]]
         late = ends[ends > looked]
         if len(late):
@@ -139,8 +137,8 @@ def _waited(program: LayerProgram, end_ns: IntColumn, done: IntColumn) -> list[t
     return total_waits
 
 
-def _looked(program: LayerProgram, end_ns: IntColumn, step: int, place: int) -> int:
-    """When the loop first looks whether it must wait."""
+def _first_check_ns(program: LayerProgram, end_ns: IntColumn, step: int, place: int) -> int:
+    """Return when the loop first checks whether it must wait."""
     steps = program.steps
     if place == END:
         return int(end_ns[steps.tick_row[step]]) if step >= 0 else 0

@@ -1,1 +1,1 @@
-"""Network models: how long a message is under way. Each model prepares tables for compiled code."""
+"""Network models: the times of messages. Each model prepares tables for compiled code."""

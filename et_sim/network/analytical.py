@@ -1,16 +1,16 @@
-"""Analytical network: a message takes its latency and its serialisation, whoever else is sending.
+"""Analytical network: a message takes its latency and its serialisation, independent of other messages.
 
-Links have no state. A message is charged the first leg of its way, as in the reference: in a grid, that is
-the *lowest* dimension in which the two ranks differ, hops * latency + bytes / bandwidth, truncated once. A
+Links have no state. A message is charged for the first leg of its path, as in the reference. In a grid, that
+is the *lowest* dimension in which the two ranks differ: hops * latency + bytes / bandwidth, truncated once. A
 ring goes the shorter way round, a switch takes two hops, a fully connected dimension one. With WHOLE_PATH,
-the message is charged like that for every leg, one after the other. On idle links, the link model gives the
-same where all hops are fully connected; it serialises a message on every link, so a ring of h hops takes h
+the message is charged for every leg, one after the other. On idle links, the link model gives the same where
+all hops are fully connected; it serialises a message on every link, so a ring of h hops takes h
 serialisations there and one here, a switch two and one. Where links of a dimension differ in speed, the
-latencies of those on the way are added up, and the slowest one sets the bandwidth.
+latencies of those on the path are summed, and the slowest one sets the bandwidth.
 
-What switches that reduce pass on streams through them: a chunk takes all latencies on its way, and once, on
-its first link, the serialisation of the slowest link or switch in the tree. A member sends one chunk after
-the other there.
+Data streams through switches that reduce. A chunk takes all latencies of its path, and once, on its first
+link, the serialisation of the slowest link or switch of the tree. A member sends its chunks one after the
+other.
 
 On the levels of ASTRA-sim 1.0, a message has one leg, over the highest level.
 """
@@ -49,29 +49,29 @@ from et_sim.plan.records import Plan, record, table
 HAS_CONTENTION = False
 REACHES_SWITCHES = True
 FOLDS_GRAPHS = True
-WITH_PORTS = "et_sim.network.link"  # where each carries no more than it can
-SLOWEST = record(  # of what a chunk passes in a tree of switches
-    ("program", "i4"),  # for which it is known
+WITH_PORTS = "et_sim.network.link"  # where port bandwidth is limited
+SLOWEST = record(  # the longest time of a chunk in a tree of switches
+    ("program", "i4"),  # the program for which it is computed
     ("ns", "i8"),
 )
-LONGEST = record(  # of what a chunk passes there, by class of links and sort of switches
-    ("root", "i4"),  # of the tree and
-    ("program", "i4"),  # for which that is known
+LONGEST = record(  # the longest times of a chunk there, by class of links and kind of switches
+    ("root", "i4"),  # the tree and
+    ("program", "i4"),  # the program for which they are computed
 )
 WHOLE_PATH = setting_of(Correction.WHOLE_PATH)
 
 
 @quick_dataclass(frozen=True)
 class AnalyticalTables(Tables):
-    """What compiled code knows."""
+    """Tables of the analytical network for compiled code."""
 
     fabric: Any
-    step_flight_ns: Any  # per row of the plan's steps; NONE: it depends on who sends
-    slowest: Any  # per switch that reduces; of use where it is a root
-    longest: Any  # one row, about
+    step_flight_ns: Any  # per row of the plan's steps; NONE: it depends on the sender
+    slowest: Any  # per switch that reduces; used where it is a root
+    longest: Any  # one row: the tree and program of the two below
     links_ns: Any  # per class of links and
-    rates_ns: Any  # per sort of switches: the longest
-    own_ns: Any  # per class of links: to put together what a sender needs
+    rates_ns: Any  # per kind of switches: the longest
+    own_ns: Any  # per class of links: the same for one sender
 
 
 def check(network: Network, most_bytes: int = 0) -> None:
@@ -80,7 +80,7 @@ def check(network: Network, most_bytes: int = 0) -> None:
 
 
 def tables(network: Network, plan: Plan) -> AnalyticalTables:
-    """Steps that stay within one dimension get their flight time here, once."""
+    """Return the tables, with the flight times of steps that stay within one dimension."""
     fabric = fabric_of(network)
     flights = np.full(len(plan.steps), NONE, np.int64)
     for program in plan.programs:
@@ -103,9 +103,10 @@ def tables(network: Network, plan: Plan) -> AnalyticalTables:
 
 
 def resources(network: Network, plan: Plan) -> ResourceTable:
-    """Return all that an actor sends along a dimension, over a level, or over a tier of a graph's links.
+    """Return the resources: what actors send along a dimension, over a level, or over a tier of a graph's
+    links.
 
-    The links of a graph are told apart if every rank is simulated.
+    The links of a graph are separate if every rank is simulated.
     """
     fabric: Any = fabric_of(network)
     if isinstance(network.fabric, GraphFabric) and not plan.is_folded:
@@ -115,17 +116,17 @@ def resources(network: Network, plan: Plan) -> ResourceTable:
 
 
 def counts_links(network: Network) -> bool:
-    """Return whether a folded run counts what each link carries: not so for the links of a graph."""
+    """Return whether a folded run counts what each link carries; it does not for the links of a graph."""
     return not isinstance(network.fabric, GraphFabric)
 
 
 def path_keys(network: Network, *, whole: bool) -> PathKeys:
-    """Return messages differ by what they are charged for."""
+    """Return keys that separate messages by their charges."""
     return fabric_of(network).path_keys(network, on_links=False, whole=whole)
 
 
 def needs(network: Network) -> Needs:
-    """Nothing is kept of a message. What bounds a chunk in switches are all links, and the switches."""
+    """Return the needs: no row per message; all links and switches of a tree may bound a chunk."""
     events = fabric_of(network).causal_events_of_message(network)
     if network.reducers:
         events += 2 * (fabric_of(network).causal_classes(network) + len(network.reducers))
@@ -134,13 +135,13 @@ def needs(network: Network) -> Needs:
 
 @works_on_tables
 def may_repeat(_run: Run) -> bool:
-    """Nothing is kept of a message."""
+    """Return true: messages have no state."""
     return True
 
 
 @works_on_tables
 def ways_turn(run: Run, source: int, target: int, other_source: int, other_target: int, size: int) -> bool:
-    """Return all that counts is how long a message is under way."""
+    """Return whether two messages take equal times."""
     return flight_ns(run, source, target, size) == flight_ns(run, other_source, other_target, size)
 
 
@@ -148,7 +149,7 @@ def ways_turn(run: Run, source: int, target: int, other_source: int, other_targe
 def inject(
     run: Run, source: int, target: int, size: int, kind: int, a: int, b: int, c: int, done: int
 ) -> None:
-    """Its arrival is known at once."""
+    """Schedule the arrival of a message, which is fixed when it is sent."""
     now = run.clock[0].now
     if done != NONE:
         end_sending(run, now + _leaving_ns(run, source, target, size), done, b, c)
@@ -157,7 +158,7 @@ def inject(
 
 @works_on_tables
 def flight_ns(run: Run, source: int, target: int, size: int) -> int:
-    """How long a message that sets out is under way; a message to oneself takes no time."""
+    """Return how long a message that is sent now takes; a message to its own rank takes no time."""
     fabric, whole_path = run.network.fabric, run.plan.settings[WHOLE_PATH]
     flight, left, tier = 0, run.clock[0].now, NONE
     leg = next_leg(fabric, source, target)
@@ -177,7 +178,7 @@ def flight_ns(run: Run, source: int, target: int, size: int) -> int:
 
 @works_on_tables
 def _leaving_ns(run: Run, source: int, target: int, size: int) -> int:
-    """How long it takes until its last byte has left the source."""
+    """Return how long it takes until the last byte has left the source."""
     leg = next_leg(run.network.fabric, source, target)
     if leg.row == NONE:
         return 0
@@ -187,7 +188,7 @@ def _leaving_ns(run: Run, source: int, target: int, size: int) -> int:
 
 @works_on_tables
 def step_flight_ns(run: Run, step_row: int) -> int:
-    """Return the same for a step of a collective, if it does not depend on who sends."""
+    """Return the flight time of a step of a collective; NONE if it depends on the sender."""
     return run.network.step_flight_ns[step_row]
 
 
@@ -204,9 +205,9 @@ def pass_branch(
     c: int,
     done: int,
 ) -> None:
-    """Latency; on the way from a rank, everything else too that the chunk will take.
+    """Pass a chunk over a branch: latency and, from a rank, the serialisation of the whole tree.
 
-    What comes later streams through: it set out as much earlier.
+    Later parts stream through: they were sent earlier by that time.
     """
     fabric, now = run.network.fabric, run.clock[0].now
     source, target = ends_of_branch(run, branch_row, way)
@@ -214,13 +215,13 @@ def pass_branch(
     slowest = _slowest(run, branch_row, program_row)
     flight, left, begin = leg_ns(fabric, leg, 0), now, now - slowest
     if way == UP and run.plan.branches[branch_row].below == NONE:
-        slowest = max(slowest, leaving_ns(fabric, leg, size))  # more, of a broadcast
+        slowest = max(slowest, leaving_ns(fabric, leg, size))  # the source of a broadcast may take longer
         left, flight, begin = now + slowest, flight + slowest, now
         _describe_all(run, branch_row, program_row, leg, size)
         through = observe.described_so_far(run)
         schedule(run, left, done, 0, b, 0)
         observe.describe_from(run, through, left)
-    if observe.is_recording(run) and leg.here != NONE:  # what a dimension's switch sends is no rank's
+    if observe.is_recording(run) and leg.here != NONE:  # a dimension's switch sends for no rank
         note_leg(fabric, run, leg, begin, size)
     describe_leg(fabric, run, leg, 0)
     observe.message_flies(run, target, size, left, flight, leg.row)
@@ -229,7 +230,7 @@ def pass_branch(
 
 @works_on_tables
 def switch_done_ns(run: Run, switch_row: int, size: int) -> int:
-    """Its rate is counted where the chunk sets out."""
+    """Return when a switch has reduced a chunk: its latency, because the rate was charged at the source."""
     switch = run.plan.switches[switch_row]
     run.switches[switch.server].bytes += size
     observe.switch_delays(run, switch.sort)
@@ -238,7 +239,7 @@ def switch_done_ns(run: Run, switch_row: int, size: int) -> int:
 
 @works_on_tables
 def _slowest(run: Run, branch_row: int, program_row: int) -> int:
-    """What takes a chunk longest in a tree."""
+    """Return the longest time of a chunk on any link or switch of a tree."""
     root = run.plan.switches[run.plan.branches[branch_row].switch].first_of_tree
     kept = run.network.slowest[root]
     if kept.program != program_row:
@@ -257,7 +258,9 @@ def _most(times: Any) -> int:
 
 @works_on_tables
 def _describe_all(run: Run, branch_row: int, program_row: int, leg: Leg, size: int) -> None:
-    """What a chunk takes on each class of links, and in each sort of switches: the longest of all that."""
+    """Describe the time of a chunk on each class of links and in each kind of switches: the
+    longest counts.
+    """
     if not observe.describes_causes(run):
         return
     network, now = run.network, run.clock[0].now
@@ -276,7 +279,7 @@ def _describe_all(run: Run, branch_row: int, program_row: int, leg: Leg, size: i
 
 @works_on_tables
 def _find_longest(run: Run, root: int, program_row: int) -> None:
-    """What a chunk takes in a tree on each class of links, and in each sort of switches."""
+    """Set the longest time of a chunk in a tree for each class of links and each kind of switches."""
     network, program, first = run.network, run.plan.programs[program_row], run.plan.switches[root]
     network.longest[0].root, network.longest[0].program = root, program_row
     for times in (network.links_ns, network.rates_ns):
@@ -293,7 +296,7 @@ def _find_longest(run: Run, root: int, program_row: int) -> None:
 
 @works_on_tables
 def _add_branch(run: Run, branch_row: int, program: Any) -> None:
-    """The same of one branch; of a broadcast, ranks send nothing but for one."""
+    """Add the times of one branch; in a broadcast, only one rank sends."""
     fabric, branch = run.network.fabric, run.plan.branches[branch_row]
     for way in (UP, DOWN):
         if way == UP and not program.joins and branch.below == NONE:

@@ -1,10 +1,8 @@
-"""What a network model of yours is made of: import it from here, and nothing from within.
+"""Parts of a user's network model: import them from here, not from other modules.
 
-A model is a Python module. `docs/extending.md` writes one, and `et-sim check-model` tries whether it keeps
-what it promises. `check`, `resources` and `needs` are good for models on which no message meets another;
-import them into the module, or write your own.
-
-Not here: what else the engine may ask a model for (`engine.transport.network_seam`).
+A model is a Python module. `docs/extending.md` writes one, and `et-sim check-model` checks its promises.
+`check`, `resources` and `needs` suit models without contention; import them into the module, or write your
+own. `engine.transport.network_seam` declares the optional functions of a model.
 """
 
 from __future__ import annotations
@@ -42,11 +40,11 @@ __all__ = [
 
 
 class Paths(SimplePaths):
-    """Numbers of paths: those with equal numbers must take equal times, whatever else goes on.
+    """Numbers of paths: paths with equal numbers must take equal times, independent of all other messages.
 
-    `codes` takes arrays of source and target ranks, and gives a number for each pair. Ranks whose messages
-    have equal numbers are simulated as one. `alike_by_distance` says that pairs equally far apart along a
-    dimension have one number, wherever they are; then most paths need not be asked for.
+    `codes` maps arrays of source and target ranks to a number for each pair. Ranks whose messages have equal
+    numbers are simulated as one. `alike_by_distance`: pairs equally far apart along a dimension have one
+    number, wherever they are, so most paths need not be computed.
     """
 
     def __init__(self, codes: Callable[[Any, Any], Any], *, alike_by_distance: bool = False) -> None:
@@ -59,18 +57,18 @@ class Paths(SimplePaths):
 
 
 def check(network: Network, most_bytes: int = 0) -> None:  # noqa: ARG001
-    """Whole nanoseconds suffice."""
+    """Refuse times in fractions of nanoseconds."""
     if network.fraction_bits:
         raise UsageError("this network model counts whole nanoseconds", remedy="choose another network model")
 
 
 def resources(network: Network, plan: Plan) -> ResourceTable:  # noqa: ARG001
-    """What a rank sends is one resource."""
+    """Return one resource per rank for all that it sends."""
     return sendings(1, len(plan.actors), ("all messages",))
 
 
 def needs(network: Network) -> Needs:  # noqa: ARG001
-    """A message leaves one record of why it took so long."""
+    """Return the needs: one causal event per message."""
     return Needs(causal_events=1)
 
 
@@ -78,7 +76,7 @@ def needs(network: Network) -> Needs:  # noqa: ARG001
 def deliver(
     run: Run, target: int, size: int, delay_ns: int, kind: int, a: int, b: int, c: int, done: int
 ) -> None:
-    """A message has left at once, and arrives after a delay; the last five are handed on from `inject`."""
+    """Deliver a message after a delay; it leaves at once. The last five arguments are those of `inject`."""
     now = run.clock[0].now
     if done != NONE:
         end_sending(run, now, done, b, c)

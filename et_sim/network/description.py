@@ -1,8 +1,8 @@
-"""What a network is: devices, links by tier, diameter, bisection, ranks, and some ways through it.
+"""Description of a network: devices, links by tier, diameter, bisection, ranks, and paths between some ranks.
 
-What can flow from the lower half of the ranks to the upper half, all links together. The NPUs of each half
-become one device, and devices that no figure tells apart are added up: of those with equal colours, each has
-the same capacity to and from every other colour, and a largest flow can be spread evenly over them.
+The bisection is the largest flow from the lower half of the ranks to the upper half over all links. The NPUs
+of each half are merged into one device, and so are devices that no figure separates: each device of a colour
+has the same capacity to and from every other colour, so a largest flow can be spread evenly over them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LOWER, UPPER = 0, 1
 
 
 def bisection(graph: Graph) -> float | None:
-    """In bytes per ns; None: the graph is too irregular and large to say."""
+    """Return the bisection bandwidth in bytes per ns, or None for a graph that is too irregular and large."""
     import networkx as nx
 
     colours = _merged(graph)
@@ -45,7 +45,7 @@ def bisection(graph: Graph) -> float | None:
 
 
 def _merged(graph: Graph) -> Any:
-    """Return a colour for each device; those of the halves are 0 and 1."""
+    """Return a colour for each device; NPUs of the two halves have colours 0 and 1."""
     half = np.full(len(graph), -1)
     ranks = len(graph.npus)
     half[graph.npus] = np.arange(ranks) >= ranks // 2
@@ -66,7 +66,7 @@ def _merged(graph: Graph) -> Any:
 
 
 def _coloured(graph: Graph, colours: Any) -> tuple[Any, Any, Any]:
-    """(from, to, capacity) between colours."""
+    """Return the sources, targets and capacities of the links between colours."""
     pairs = np.stack([colours[graph.sources], colours[graph.targets]])
     keys, row = np.unique(pairs, axis=1, return_inverse=True)
     total = np.bincount(row.reshape(-1), weights=graph.bytes_per_ns, minlength=keys.shape[1])
@@ -74,13 +74,13 @@ def _coloured(graph: Graph, colours: Any) -> tuple[Any, Any, Any]:
     return keys[0][apart], keys[1][apart], total[apart]
 
 
-MOST_PAIRS = 1 << 22  # of which distances are looked at
+MOST_PAIRS = 1 << 22  # limit of pairs whose distances are all computed
 MOST_SHOWN = 8
-AT_LEAST = 64  # ranks from which the farthest is looked for in a large network
+AT_LEAST = 64  # ranks from which distances are computed in a larger network
 
 
 def describe(network: Network, pairs: Iterable[tuple[int, int]] = ()) -> dict[str, Any]:
-    """As data; `pairs` are ranks whose way is wanted."""
+    """Return the description as data; `pairs` are the ranks whose path is shown."""
     given, network = network, as_graph(network)
     fabric = network.fabric
     assert isinstance(fabric, GraphFabric)
@@ -114,7 +114,7 @@ def describe(network: Network, pairs: Iterable[tuple[int, int]] = ()) -> dict[st
 
 
 def _reducers(network: Network) -> list[dict[str, Any]]:
-    """Return the dimensions, or switches of a graph, that reduce; without a rate: as fast as data comes."""
+    """Return the dimensions, or switches of a graph, that reduce; a rate of None is unlimited."""
     fabric = network.fabric
     reducers = []
     for number, reducer in network.reducers:
@@ -125,7 +125,7 @@ def _reducers(network: Network) -> list[dict[str, Any]]:
 
 
 def _diameter(graph: Graph, routes: RouteTables) -> tuple[int, bool]:
-    """(links between the NPUs that are farthest apart, whether all pairs were looked at)."""
+    """Return the links between the NPUs that are farthest apart, and whether all pairs were compared."""
     ranks = len(graph.npus)
     is_exact = ranks * ranks <= MOST_PAIRS
     sources = np.arange(ranks) if is_exact else unique(np.linspace(0, ranks - 1, AT_LEAST).astype(np.int64))
@@ -138,7 +138,7 @@ def _diameter(graph: Graph, routes: RouteTables) -> tuple[int, bool]:
 
 
 def _tiers(graph: Graph) -> list[dict[str, Any]]:
-    """Return the links between any two tiers, in one direction."""
+    """Return the links between each two tiers, in one direction."""
     tiers = []
     low, high = graph.tiers[graph.sources], graph.tiers[graph.targets]
     for low_row, high_row in sorted({(int(a), int(b)) for a, b in zip(low, high, strict=True)}):
@@ -171,7 +171,7 @@ def _path(graph: Graph, names: list[str], routes: RouteTables, source: int, targ
 
 
 def as_text(description: dict[str, Any], place: str) -> list[str]:
-    """Return the same for people."""
+    """Return the description as lines of text."""
     parts = [plural(description["npus"], "NPU")]
     parts += [plural(description["nics"], "NIC"), plural(description["switches"], "switch", "switches")]
     devices = ", ".join(part for part in parts if not part.startswith("0 "))
@@ -182,7 +182,10 @@ def as_text(description: dict[str, Any], place: str) -> list[str]:
         ("devices", devices),
         ("links", f"{description['links']:,}, each in one direction"),
         ("diameter", f"{few}{plural(description['diameter'], 'link')}"),
-        ("bisection", "not known: irregular and large" if across is None else _halves(description, across)),
+        (
+            "bisection",
+            "not known: irregular and large" if across is None else _halves(description, across),
+        ),
         (
             "routing",
             description["routing"]
@@ -211,17 +214,15 @@ def as_text(description: dict[str, Any], place: str) -> list[str]:
 
 
 def _packets(protocol: dict[str, Any]) -> str:
-    """What it makes of a message."""
     text = f"packets of {protocol['payload']} + {protocol['header']} bytes, "
     size = protocol["acknowledgement"]
-    text += f"acknowledgements of {size}, " if size else "no acknowledgements that matter, "
+    text += f"acknowledgements of {size}, " if size else "acknowledgements of no size, "
     text += "stored and forwarded, " if protocol["store_and_forward"] else ""
     text += "in whole ns, " if protocol["whole_ns"] else ""
     return f"{text}complete at {protocol['completion']}"
 
 
 def _flits(credits: dict[str, Any]) -> str:
-    """How messages are cut, and how fast routers are."""
     pipeline = plural(credits["router_cycles"], "cycle")
     return (
         f"packets of {credits['packet']} bytes in flits of {credits['flit']}, routers of {pipeline} of "
@@ -243,7 +244,7 @@ def _placement(names: list[str]) -> str:
 
 
 def _names_of(reducers: list[dict[str, Any]]) -> str:
-    """How fast those are that reduce, the same figures together."""
+    """Return the rate and latency of the devices that reduce, grouped by equal figures."""
     alike: dict[str, list[str]] = {}
     for reducer in reducers:
         rate = "" if reducer["bytes_per_ns"] is None else f"at {format_bandwidth(reducer['bytes_per_ns'])}, "

@@ -1,14 +1,12 @@
-"""Fabrics: what messages cross, with one walk each for network models, observers and folding.
+"""Fabrics: the paths of messages, shared by network models, observers and folding.
 
-A message crosses a fabric leg by leg (`next_leg`), and a leg link by link (`next_link`); what it costs is
-added up on that walk. Each function here stands for the function of its name in the module of the fabric's
-tables (`grid`, `levels`, `graph`), if that has one. On Python's side, such a module is a `Fabric`.
+A message crosses a fabric leg by leg (`next_leg`) and a leg link by link (`next_link`); its time is summed on
+the way. Each function here calls the function of its name in the module of the fabric's tables (`grid`,
+`levels`, `graph`) if that has one. In Python, such a module is a `Fabric`.
 
-Where links are followed one by one, a form of the engine may serve grids and graphs alike: what `Wires` lead
-to is looked up for every link. Where that is much of the work (`analytical`, `link`), it costs some percent,
-and each fabric has a form of its own.
-
-Not here: what collectives run along (`machine.model`), and who has to wait for whom (the network models).
+Models that follow links one by one may serve grids and graphs with one compiled form, which looks up the
+fabric at every link (`Wires`). Where that costs some percent (`analytical`, `link`), each fabric has its own
+compiled form.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ from et_sim.plan.records import record
 
 LINKED = ("et_sim.network.grid", "et_sim.network.graph")  # fabrics with single links
 SPEED = record(
-    ("link", "i8"),  # of a grid, in the speed's dimension: NPU * ports + port; of a dimension's own: none
+    ("link", "i8"),  # of a grid, in the speed's dimension: NPU * ports + port; of a dimension's default: none
     ("bytes_per_ns", "f8"),
     ("latency_ns", "f8"),
 )
@@ -38,16 +36,16 @@ SPEED = record(
 
 @quick_dataclass(frozen=True)
 class FabricTables(Tables):
-    """What compiled code knows of a fabric with single links, grid or graph; what it is not is empty."""
+    """Tables of a fabric with single links for compiled code: a grid or a graph; the other is empty."""
 
-    is_grid: Any  # empty if not: an array, or a tuple, whose length compiling sees
+    is_grid: Any  # empty if not: an array, or a tuple whose length the compiler sees
     grid: Any
     graph: Any
     speeds: Any  # of links, by class
 
 
 def fabric_tables(part: Any) -> FabricTables:
-    """Return the tables of a grid or of a graph as those of either."""
+    """Return the tables of a grid or of a graph in the type that serves both."""
     grid, graph = (
         part if type(part).__module__ == module else import_module(module).NOTHING for module in LINKED
     )
@@ -55,34 +53,32 @@ def fabric_tables(part: Any) -> FabricTables:
 
 
 class Leg(NamedTuple):
-    """A part of a message's way; `row` NONE: the message is there."""
+    """A part of a message's path; `row` NONE: the message is at its target."""
 
-    row: int  # of the dimension or level that it crosses
-    at: int  # where it begins, as an NPU
-    here: int  # and as a place along `row`
+    row: int  # the dimension or level that it crosses
+    at: int  # the NPU where it begins
+    here: int  # and the place along `row`
     there: int
     end: int
 
 
 class Hop(NamedTuple):
-    """A link of a leg, and the place behind it."""
+    """A link of a leg, and the place after it."""
 
     link: int  # NONE: links are not numbered
-    link_class: int  # of links with the same figures
+    link_class: int  # the class of links with the same figures
     at: int
     stop: int
 
 
-next_leg = chosen_by_tables("next_leg")  # (fabric, at, target): the Leg that comes next
-ends_of_leg = chosen_by_tables("ends_of_leg")  # (fabric, leg): the places where its walk begins and ends
-next_link = chosen_by_tables(
-    "next_link"
-)  # (fabric, leg, at, stop): the Hop from a place on; the first stop is `leg.at`
+next_leg = chosen_by_tables("next_leg")  # (fabric, at, target): the next Leg
+ends_of_leg = chosen_by_tables("ends_of_leg")  # (fabric, leg): its first and last place
+next_link = chosen_by_tables("next_link")  # (fabric, leg, at, stop): the next Hop; `leg.at` is the first stop
 
 
 @works_on_tables
 def leg_ns_by_links(fabric: Any, leg: Leg, size: int) -> int:
-    """Return the latencies of all links, and serialisation on the slowest; equal latencies are multiplied."""
+    """Return the latencies of all links plus serialisation on the slowest; equal latencies are multiplied."""
     at, end = ends_of_leg(fabric, leg)
     stop, latency, count, last, slowest = leg.at, 0.0, 0, 0.0, np.inf
     while at != end:
@@ -98,7 +94,7 @@ def leg_ns_by_links(fabric: Any, leg: Leg, size: int) -> int:
 
 @works_on_tables
 def slowest_of_links(fabric: Any, leg: Leg) -> int:
-    """Return the class of the slowest link of a leg: the first such one."""
+    """Return the class of the slowest link of a leg, the first of equal ones."""
     at, end = ends_of_leg(fabric, leg)
     stop, slowest = leg.at, NONE
     while at != end:
@@ -117,13 +113,13 @@ def _serialisation(fabric: Any, leg: Leg, size: int) -> int:
 
 @works_on_tables
 def _note_dimension(fabric: Any, run: Run, leg: Leg, begin: int, size: int) -> None:
-    """A message crosses a dimension from `begin` on."""
+    """Record a message that crosses a dimension from `begin` on."""
     observe.actor_sends(run, leg.row, len(fabric.dimensions), begin, leaving_ns(fabric, leg, size), size)
 
 
 @works_on_tables
 def _describe_links(fabric: Any, run: Run, leg: Leg, size: int) -> None:
-    """The latencies of the links of a leg, class by class, and then the slowest one's serialisation."""
+    """Describe the latencies of the links of a leg by class, and the serialisation of the slowest."""
     if not observe.describes_causes(run):
         return
     at, end = ends_of_leg(fabric, leg)
@@ -150,7 +146,9 @@ def _describe_serialisation_alone(fabric: Any, run: Run, leg: Leg, size: int) ->
 
 @works_on_tables
 def _describe_serialisation(fabric: Any, run: Run, leg: Leg, size: int, begin: int, latency: float) -> None:
-    """That of the slowest link, and beside it that of each other class, which may become the slowest."""
+    """Describe the serialisation of the slowest link, and of each other class, which may become
+    the slowest.
+    """
     sent, sent_ns = observe.described_so_far(run), observe.described_until(run)
     slowest = leaving_class(fabric, leg)
     time = latency + size / fabric.speeds[slowest].bytes_per_ns
@@ -167,7 +165,7 @@ def _describe_serialisation(fabric: Any, run: Run, leg: Leg, size: int, begin: i
 
 @works_on_tables
 def _add_links(fabric: Any, leg: Leg, size: int, longest: Any) -> None:
-    """Note how long each class of links takes for these bytes, where that is longer than what is noted."""
+    """Raise the longest serialisation of each class of links to that of these bytes."""
     at, end = ends_of_leg(fabric, leg)
     stop = leg.at
     while at != end:
@@ -177,22 +175,22 @@ def _add_links(fabric: Any, leg: Leg, size: int, longest: Any) -> None:
         at, stop = hop.at, hop.stop
 
 
-# (fabric, leg, size): until `size` bytes are at its end, and until they have left its beginning
+# (fabric, leg, size): the time until `size` bytes reach its end, and until they have left its beginning
 leg_ns = chosen_by_tables("leg_ns", default=leg_ns_by_links)
 leaving_ns = chosen_by_tables("leaving_ns", default=_serialisation)
-# (fabric, leg): the class of links that decides that
+# (fabric, leg): the class of links that sets the latter
 leaving_class = chosen_by_tables("leaving_class", default=slowest_of_links)
-# (fabric, run, leg, size): tells the record of causes of both
+# (fabric, run, leg, size): describe the causes of both
 describe_leg = chosen_by_tables("describe_leg", default=_describe_links)
 describe_leaving = chosen_by_tables("describe_leaving", default=_describe_serialisation_alone)
 # (fabric, leg, size, longest): serialisation by class of links
 add_serialisation = chosen_by_tables("add_serialisation", default=_add_links)
-# (fabric, run, leg, begin, size): tells the record of traffic
+# (fabric, run, leg, begin, size): record the traffic
 note_leg = chosen_by_tables("note_leg", default=_note_dimension)
 
 
 def refuse_slow(slowest_ns: float, most_bytes: int, where: str, figures: str) -> None:
-    """`slowest_ns` is what the largest message may take."""
+    """Refuse a network whose largest message takes longer than the limit."""
     if not slowest_ns <= LONGEST_NS:
         raise MachineError(
             f"a message of {format_bytes(most_bytes)} could take longer than {format_ns(LONGEST_NS)}{where}",
@@ -201,31 +199,29 @@ def refuse_slow(slowest_ns: float, most_bytes: int, where: str, figures: str) ->
         )
 
 
-WAY_FIELDS = (  # of a message
-    ("at", "i4"),  # the rank it has reached, or will when it leaves the switch it is in; NONE: another device
+WAY_FIELDS = (  # fields of a message
+    ("at", "i4"),  # its rank, or the next one if it is in a switch; NONE: another device
     ("via_switch", "i4"),
     ("dimension", "i4"),  # or tier, of its last link
-    ("device", "i4"),  # on a graph, this and what follows: that it has reached
-    ("stop", "i4"),  # the rank it is on its way to
+    ("device", "i4"),  # on a graph: the device it has reached; the fields below are for graphs too
+    ("stop", "i4"),  # the rank that it travels to
     ("source", "i4"),
-    ("ports", "i8"),  # both, if its way depends on them
+    ("ports", "i8"),  # source and target port, if the path depends on them
 )
 
 
 @works_on_tables
 def _no_ports(_network: Any, _source: int, _target: int) -> int:
-    """Return a fabric on which no way depends on ports."""
     return 0
 
 
 @works_on_tables
 def _arrives_at_once(_network: Any) -> bool:
-    """Return a fabric on which messages to oneself pass nothing."""
     return False
 
 
 def _on_wires(name: str, default: Callable[..., Any] | None = None) -> Any:
-    """Return the functions of a name of both fabrics with single links: `Wires` are of one of them."""
+    """Return a function that calls the one of this name in the fabric of the `Wires`."""
     of_grid, of_graph = (in_module(module, name, default) for module in LINKED)
 
     @works_on_tables(forceinline=True)
@@ -237,20 +233,20 @@ def _on_wires(name: str, default: Callable[..., Any] | None = None) -> Any:
     return on_wires
 
 
-# (network, source, target): the ports of a new message between two ranks, if its way depends on them
+# (network, source, target): the ports of a new message, if its path depends on them
 next_ports = _on_wires("next_ports", _no_ports)
-set_out = _on_wires("set_out")  # (network, message, source, ports): one is at a rank
-take_hop = _on_wires("take_hop")  # (network, message): its next link; moves it to the far end
+set_out = _on_wires("set_out")  # (network, message, source, ports): put it at a rank
+take_hop = _on_wires("take_hop")  # (network, message): move it over its next link
 # (network): whether messages to oneself pass a switch
 is_wired_to_itself = _on_wires("is_wired_to_itself", _arrives_at_once)
 
 
 @quick_dataclass(frozen=True)
 class Wires(Tables):
-    """What the ways of messages, link by link, follow from."""
+    """Tables from which paths follow, link by link."""
 
     fabric: FabricTables
-    home: Any  # per rank, the NPU whose links stand for its own; of a graph, behind these the other devices
+    home: Any  # per rank, the NPU whose links stand for its own; on a graph, the other devices follow
     first: Any  # of a grid: per dimension, its first link
     tier: Any  # of a graph: per link
-    sent: Any  # messages by source and target, as a counter of 16 bits; empty: no way depends on it
+    sent: Any  # messages by source and target, a counter of 16 bits; empty: no path depends on it

@@ -1,4 +1,4 @@
-"""Which fabric a network has: the module that makes its tables and knows what it consists of."""
+"""Fabric of a network: the module that makes its tables and describes its parts."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from et_sim.machine.model import GraphFabric, GridFabric, Network
 
 
 class Fabric(Protocol):
-    """Python's side of a fabric."""
+    """Functions of a fabric for Python."""
 
     def tables(self, network: Network, /) -> Tables:
-        """What compiled code knows of it."""
+        """Return the tables for compiled code."""
 
     def flights_along(self, network: Network, along: int, distance: Any, size: Any, /) -> Any:
-        """Return time of messages over `distance` places along a dimension; None if it depends on who sends
-        them.
+        """Return the times of messages over `distance` places along a dimension; None: times depend on the
+        sender.
         """
 
     def check_reach(self, network: Network, most_bytes: int, /) -> None:
-        """Refuse a network on which a message of the run would take longer than any run may."""
+        """Refuse a network on which a message would take longer than any run may."""
 
     def most_links(self, network: Network, /) -> int:
-        """No message takes more of them."""
+        """Return the largest number of links of a message."""
 
     def causal_events_of_message(self, network: Network, /) -> int:
-        """Return the most causal events of the record of causes that a message may need."""
+        """Return the largest number of causal events of a message."""
 
     def causal_classes(self, network: Network, /) -> int:
-        """Return the number of classes of links switches that reduce may use."""
+        """Return the number of classes of links that reducing switches may use."""
 
     def path_keys(self, network: Network, /, *, on_links: bool, whole: bool) -> PathKeys:
-        """What folding must tell apart; `on_links`: messages wait for links, `whole`: they pay per leg."""
+        """Return the keys for folding; `on_links`: messages wait for links, `whole`: messages pay per leg."""
 
     def sending_resources(self, network: Network, actors: int, /) -> ResourceTable:
-        """Return all that an actor sends along each of its tiers."""
+        """Return the resources of what actors send along each tier."""
 
 
 def fabric_of(network: Network) -> Fabric:
-    """Return the grid of its dimensions, a graph, or the levels of ASTRA-sim 1.0."""
+    """Return the module of grids, of graphs or of the levels of ASTRA-sim 1.0."""
     if isinstance(network.fabric, GraphFabric):
         from et_sim.network import graph
 

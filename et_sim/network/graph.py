@@ -1,7 +1,7 @@
-"""The graph: devices and directed links, on which a message has one leg, from its source to its target.
+"""Graphs: devices and directed links, on which a message has one leg, from its source to its target.
 
-It pays the latencies of all links on its way (`routes`), and serialisation on the slowest, once. Links of one
-class have the same figures and lie between the same rows of devices.
+A message pays the latencies of all links of its path (`routes`), and serialisation on the slowest, once.
+Links of a class have the same figures and lie between the same rows of devices.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ TO = "->"  # in the names of links
 
 @quick_dataclass(frozen=True)
 class GraphTables(Tables):
-    """What compiled code knows of a graph."""
+    """Tables of a graph for compiled code."""
 
     routes: RouteTables
     speeds: Any  # by class of links
     speed_of: Any  # the class, by link
     tier_of: Any  # by link
-    tiers: Any  # how many
+    tiers: Any  # their number
 
 
 NO_LINKS = np.zeros(0, np.int32)
@@ -44,13 +44,13 @@ NOTHING = GraphTables(no_routes(), table(SPEED, 0), NO_LINKS, NO_LINKS, np.zeros
 
 
 def wired(network: Network) -> GraphFabric:
-    """Return the network's fabric, which is a graph, as messages cross it."""
+    """Return the graph of the network as messages cross it."""
     assert isinstance(network.fabric, GraphFabric)
     return network.fabric.routed
 
 
 def tables(network: Network) -> GraphTables:
-    """Routes and classes of links."""
+    """Return the tables of routes and classes of links."""
     graph = wired(network).graph
     (of_link, classes), (of_tier, names) = link_classes(graph), link_tiers(graph)
     speeds, units = table(SPEED, len(classes)), 1 << network.fraction_bits
@@ -60,19 +60,19 @@ def tables(network: Network) -> GraphTables:
 
 
 def flights_along(_network: Network, _along: int, _distance: Any, _size: Any) -> None:
-    """Times depend on who sends."""
+    """Return None: times depend on the sender."""
     return
 
 
 def check_reach(network: Network, most_bytes: int) -> None:
-    """Refuse a network on which a message of the run would take longer than any run may."""
+    """Refuse a network on which a message would take longer than any run may."""
     graph = wired(network).graph
     slowest = float((graph.latency_ns + most_bytes / graph.bytes_per_ns).max()) * most_links(network)
     refuse_slow(slowest, most_bytes, "", "the latencies or bandwidths of its links")
 
 
 def most_links(network: Network) -> int:
-    """No way has more links."""
+    """Return the largest number of links of a path."""
     fabric = wired(network)
     if fabric.grid:
         return sum(npus for npus, _ in fabric.grid)
@@ -82,23 +82,22 @@ def most_links(network: Network) -> int:
 
 
 def causal_events_of_message(network: Network) -> int:
-    """Return the most causal events that a message may need: each link may be of another class.
+    """Return the most causal events of a message; each link may have a class of its own.
 
-    These are its latency, its serialisation until the message has left, and again until it arrives, and what
-    joins those.
+    These are its latency, its serialisation until the message has left and until it arrives, and the events
+    that join them.
     """
     return 5 * most_links(network) + 2
 
 
 def path_keys(network: Network, **_: bool) -> LinkPaths:
-    """What folding must tell apart, where messages wait for nothing: the classes of links on their way."""
+    """Return the keys for folding without contention: the classes of links of paths."""
     hops, speeds, _ = wires(network)
     return LinkPaths(hops, speeds, most_links(network))
 
 
 def sending_resources(network: Network, actors: int) -> ResourceTable:
-    """Return all that an actor sends over each tier of links, and then what switches that reduce send each
-    other.
+    """Return the resources of what actors send over each tier of links, and of what reducing switches send.
 
     The capacity is that of the fastest link of the tier.
     """
@@ -121,31 +120,31 @@ def sending_resources(network: Network, actors: int) -> ResourceTable:
 
 
 def causal_classes(network: Network) -> int:
-    """How many classes of links there are."""
+    """Return the number of classes of links."""
     return len(link_classes(wired(network).graph)[1])
 
 
 def class_names(network: Network) -> tuple[str, ...]:
-    """What the classes of links are called."""
+    """Return the names of the classes of links."""
     return tuple(link_class.name for link_class in link_classes(wired(network).graph)[1])
 
 
 @works_on_tables
 def next_leg(fabric: GraphTables, at: int, target: int) -> Leg:
-    """Return all the way; the places are the devices of its ends."""
+    """Return a leg to the target; its places are the devices of its ends."""
     here, there = fabric.routes.device_of[at], fabric.routes.device_of[target]
     return Leg(NONE if at == target else 0, at, here, there, target)
 
 
 @works_on_tables
 def ends_of_leg(_fabric: GraphTables, leg: Leg) -> tuple[int, int]:
-    """Places are devices."""
+    """Return the first and last device of a leg."""
     return int(leg.here), int(leg.there)
 
 
 @works_on_tables
 def next_link(fabric: GraphTables, leg: Leg, at: int, stop: int) -> Hop:
-    """As the routing rule says."""
+    """Return the next link of a leg by the routing rule."""
     stop = stop_after(fabric.routes, at, stop, leg.at, leg.end, FIRST_PORTS)
     link = routes.next_link(fabric.routes, at, stop, leg.at, leg.end, FIRST_PORTS)
     return Hop(int(link), int(fabric.speed_of[link]), int(fabric.routes.target[link]), int(stop))
@@ -153,9 +152,9 @@ def next_link(fabric: GraphTables, leg: Leg, at: int, stop: int) -> Hop:
 
 @works_on_tables
 def note_leg(fabric: GraphTables, run: Run, leg: Leg, begin: int, size: int) -> None:
-    """A message passes all links on its way, each as soon as the latencies before it are over.
+    """Record a message on all links of its path, each after the latencies before it.
 
-    Where ranks are folded, the links of a tier are not told apart.
+    Where ranks are folded, the links of a tier are not separated.
     """
     if not observe.notes_traffic(run):
         return
@@ -173,7 +172,7 @@ def note_leg(fabric: GraphTables, run: Run, leg: Leg, begin: int, size: int) -> 
 
 
 def wires(network: Network, _home: Any = None) -> tuple[Wires, Any, Any]:
-    """(ways of messages; the speed of every link; its rank)."""
+    """Return the tables of paths, the speed of every link, and its rank."""
     part = tables(network)
     others = np.zeros(len(network.reducers) + 1, np.int64)  # switches that reduce, and all other devices
     home = np.concatenate([np.arange(network.ranks), others]).astype(np.int32)
@@ -184,13 +183,13 @@ def wires(network: Network, _home: Any = None) -> tuple[Wires, Any, Any]:
 
 
 def _tiers(network: Network) -> Any:
-    """Of each link: 0 from NPUs upwards and back, 1 from the row above these, and so on."""
+    """Return the tier of each link: 0 from NPUs upwards and back, 1 from the row above, and so on."""
     wires_of = wired(network).graph
     return np.minimum(wires_of.tiers[wires_of.sources], wires_of.tiers[wires_of.targets]).astype(np.int32)
 
 
 def _owners(network: Network) -> Any:
-    """Of each link the rank that it leaves, or else reaches; NONE if both ends are other devices."""
+    """Return for each link the rank that it leaves, or else reaches; NONE if both ends are other devices."""
     wires_of = wired(network).graph
     rank_of = np.full(len(wires_of), NONE)
     rank_of[wires_of.npus] = np.arange(len(wires_of.npus))
@@ -199,7 +198,7 @@ def _owners(network: Network) -> Any:
 
 
 def link_resources(network: Network, _actor_of_rank: Any = None) -> ResourceTable:
-    """Every link by its name and its ends."""
+    """Return every link by name and ends."""
     wires_of = wired(network).graph
     ends = (
         f"{wires_of.names[source]}{TO}{wires_of.names[target]}"
@@ -235,7 +234,7 @@ def link_resources(network: Network, _actor_of_rank: Any = None) -> ResourceTabl
 
 @works_on_tables
 def next_ports(network: Any, source: int, target: int) -> int:
-    """Every message between two ranks has a source port of its own."""
+    """Return the ports of the next message; each message between two ranks has its own source port."""
     if len(network.sent) == 0:
         return 0
     at = source * (len(network.home) - 1) + target
@@ -246,7 +245,7 @@ def next_ports(network: Any, source: int, target: int) -> int:
 
 @works_on_tables
 def set_out(network: Any, message: Any, source: int, ports: int) -> None:
-    """A message is at a rank."""
+    """Put a message at a rank."""
     message.at = message.stop = message.source = source
     message.ports = ports
     message.via_switch = 0
@@ -255,7 +254,7 @@ def set_out(network: Any, message: Any, source: int, ports: int) -> None:
 
 @works_on_tables
 def take_hop(network: Any, message: Any) -> int:
-    """Return the next link of a message; moves the message to the link's far end."""
+    """Return the next link of a message, and move the message to its far end."""
     tables, ends = network.fabric.graph.routes, (message.source, message.target, message.ports)
     message.stop = stop_after(tables, message.device, message.stop, *ends)
     row = routes.next_link(tables, message.device, message.stop, *ends)

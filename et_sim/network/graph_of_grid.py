@@ -1,4 +1,4 @@
-"""The dimensions of a network file as a graph: every link and switch of every line."""
+"""Graph of the dimensions of a network file: every link and switch of every line."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ MOST_LINKS = 4_000_000
 
 
 def as_graph(network: Network) -> Network:
-    """Return the same network with a graph as its fabric, on which messages go the same ways."""
+    """Return the network with a graph as its fabric, on which messages take the same paths."""
     fabric = network.fabric
     if isinstance(fabric, GraphFabric):
         return network
     if not isinstance(fabric, GridFabric):
         raise MachineError(
-            "a network file of ASTRA-sim 1.0 has bundles, of which the single links are not known",
+            "a network file of ASTRA-sim 1.0 describes bundles of links, not single links",
             place="network configuration",
             remedy="describe the network in the form of 2.x, or as a graph",
         )
     links = sum(fabric.ranks * min(_peers(dimension), dimension.npus) for dimension in fabric.dimensions)
     if links > MOST_LINKS:
         raise MachineError(
-            f"the network has about {links:,} links",
+            f"the network has about {links:,} links, more than {MOST_LINKS:,}",
             place="network configuration",
             remedy=f"look at one of at most {MOST_LINKS:,}, with the same dimensions but fewer NPUs",
         )
@@ -47,7 +47,7 @@ def as_graph(network: Network) -> Network:
 
 
 def with_single_ways(network: Network) -> Network:
-    """Return the same for models on which a message goes one way: a hash picks it where a default spreads."""
+    """Return the graph for models with one path per message: a hash picks it where a default spreads."""
     wired = as_graph(network)
     fabric = wired.fabric
     assert isinstance(fabric, GraphFabric)
@@ -55,7 +55,7 @@ def with_single_ways(network: Network) -> Network:
         return wired
     if fabric.names_routing:
         raise UsageError(
-            "routing: spread means nothing to a model of packets, each of which goes the way of its message",
+            "routing: spread is not supported by models of packets, which take one path per message",
             remedy="give routing: ecmp or destination, or take --network-model flow",
         )
     return replace(wired, fabric=replace(fabric, routing=Routing.ECMP))
@@ -73,7 +73,7 @@ def _wire(
     ranks: int,
     switch_of: dict[tuple[int, int], int],
 ) -> None:
-    """All lines of one dimension; clockwise links come first, as they win ties."""
+    """Add all links of one dimension; clockwise links come first, because they win ties."""
     size, figures = dimension.npus, Figures(dimension.bytes_per_ns, dimension.latency_ns)
     if size == 1:
         return

@@ -1,14 +1,12 @@
-"""The grid: dimensions of rings, switches and fully connected NPUs, whose links may differ in speed.
+"""Grids: dimensions of rings, switches and fully connected NPUs, whose links may differ in speed.
 
 A message corrects one coordinate after the other, lowest dimension first. On a ring it goes clockwise unless
-the other way is strictly shorter; a switch stands between any two NPUs of its line; among fully connected
-NPUs there is a link for every pair.
+the other direction is strictly shorter. In a switch dimension it passes the switch. Fully connected NPUs have
+a link for every pair.
 
-A link is named by the NPU it belongs to and a port there: its direction round a ring, up or down at a switch,
-the distance among fully connected NPUs. It belongs to the NPU that it leaves, or, behind a switch, reaches.
-There is one speed for every dimension, and one for every link that differs from its dimension's.
-
-Not here: who has to wait for whom (`analytical`, `link`).
+A link is named by its NPU and a port: the direction round a ring, up or down at a switch, the distance among
+fully connected NPUs. It belongs to the NPU that it leaves, or, behind a switch, reaches. There is one speed
+for every dimension, and one for every link that differs from its dimension.
 """
 
 from __future__ import annotations
@@ -43,18 +41,18 @@ UP, DOWN = 0, 1  # links between an NPU and its switch
 
 
 def ports_of(dimension: Dimension) -> int:
-    """How many links an NPU has in a dimension; some may not be there."""
+    """Return the number of ports of an NPU in a dimension; some may have no link."""
     return dimension.npus if dimension.shape is Shape.FULLY_CONNECTED else LINKS_PER_NPU
 
 
 def port_names(wiring: int, ports: int) -> list[str]:
-    """What the links of an NPU are called, by port."""
+    """Return the names of an NPU's links, by port."""
     named = {RING: ["clockwise", "anticlockwise"], SWITCH: ["to the switch", "from the switch"]}
     return named.get(wiring) or [f"{distance} further on" for distance in range(ports)]
 
 
 def npu_and_port(fabric: GridFabric, link: UnevenLink) -> tuple[int, int]:
-    """Whose link it is, and at which port."""
+    """Return the NPU that owns a link, and its port."""
     dimension, stride = fabric.dimensions[link.dimension], fabric.strides[link.dimension]
     if dimension.shape is Shape.SWITCH:
         return (link.source, UP) if link.target == AT_SWITCH else (link.target, DOWN)
@@ -65,7 +63,9 @@ def npu_and_port(fabric: GridFabric, link: UnevenLink) -> tuple[int, int]:
 
 
 def speed_table(fabric: GridFabric) -> tuple[Any, Any]:
-    """(the speeds: first those of the dimensions, then by dimension and link; where those of each begin)."""
+    """Return the speeds (those of dimensions, then by dimension and link) and where those of each dimension
+    begin.
+    """
     count = len(fabric.dimensions)
     rows = _uneven_rows(fabric)
     speeds = table(SPEED, count + len(rows))
@@ -78,7 +78,7 @@ def speed_table(fabric: GridFabric) -> tuple[Any, Any]:
 
 
 def _uneven_rows(fabric: GridFabric) -> list[tuple[int, int, UnevenLink]]:
-    """(dimension, link, its figures) in the order of the table."""
+    """Return dimension, link and figures of each uneven link in the order of the table."""
     rows = []
     for link in fabric.links:
         npu, port = npu_and_port(fabric, link)
@@ -87,12 +87,11 @@ def _uneven_rows(fabric: GridFabric) -> list[tuple[int, int, UnevenLink]]:
 
 
 def dimension_names(fabric: GridFabric) -> tuple[str, ...]:
-    """What the dimensions are called."""
     return tuple(f"dimension {number}" for number in range(len(fabric.dimensions)))
 
 
 def speed_names(fabric: GridFabric) -> tuple[str, ...]:
-    """What has each of the speeds, in the order of the table."""
+    """Return the name of the owner of each speed, in the order of the table."""
     names = [*dimension_names(fabric)]
     for _, _, link in _uneven_rows(fabric):
         ends = ("switch" if end == AT_SWITCH else str(end) for end in (link.source, link.target))
@@ -123,30 +122,29 @@ DIMENSION = record(
     ("bytes_per_ns", "f8"),
     ("latency_ns", "f8"),
     ("ports", "i8"),  # links of an NPU
-    ("uneven_first", "i8"),  # into `speeds`: links of a speed of their own
+    ("uneven_first", "i8"),  # into `speeds`: links with a speed of their own
     ("uneven_end", "i8"),
 )
 
 
 @quick_dataclass(frozen=True)
 class GridTables(Tables):
-    """What compiled code knows of a grid."""
+    """Tables of a grid for compiled code."""
 
     dimensions: Any
-    speeds: Any  # the first ones are the dimensions'
+    speeds: Any  # those of dimensions come first
 
 
-NOTHING = GridTables(table(DIMENSION, 0), table(SPEED, 0))  # of a network that is no grid
+NOTHING = GridTables(table(DIMENSION, 0), table(SPEED, 0))  # for a network that is no grid
 
 
 def wired(network: Network) -> GridFabric:
-    """Return the network's fabric, which is a grid."""
     assert isinstance(network.fabric, GridFabric)
     return network.fabric
 
 
 def tables(network: Network) -> GridTables:
-    """Return the network's dimensions and the speeds of its links as records."""
+    """Return the dimensions and the speeds of links as records."""
     fabric = wired(network)
     dimensions = table(DIMENSION, len(fabric.dimensions))
     speeds, uneven = speed_table(fabric)
@@ -162,8 +160,8 @@ def tables(network: Network) -> GridTables:
 
 
 def flights_along(network: Network, along: int, distance: Any, size: Any) -> Any:
-    """Return time of messages over `distance` places along a dimension; None if it depends on who sends
-    them.
+    """Return the times of messages over `distance` places along a dimension; None: times depend on the
+    sender.
     """
     dimension = tables(network).dimensions[along]
     if dimension.uneven_first < dimension.uneven_end:
@@ -178,7 +176,7 @@ def flights_along(network: Network, along: int, distance: Any, size: Any) -> Any
 
 
 def check_reach(network: Network, most_bytes: int) -> None:
-    """Refuse a network on which a message of the run would take longer than any run may."""
+    """Refuse a network on which a message would take longer than any run may."""
     for number, dimension in enumerate(wired(network).dimensions):
         uneven = [link for link in wired(network).links if link.dimension == number]
         bandwidth = min([dimension.bytes_per_ns, *(link.bytes_per_ns for link in uneven)])
@@ -192,29 +190,29 @@ def _most_hops(dimension: Dimension) -> int:
 
 
 def causal_events_of_message(network: Network) -> int:
-    """Return the most causal events that a message may need; each latency of a link has its own."""
+    """Return the most causal events of a message; each latency of a link has its own."""
     links = sum(dimension.npus // 2 + 1 for dimension in wired(network).dimensions)
     stretches = 2 * len(wired(network).links) + 1  # stretches of links of one speed
     return 5 * min(links, stretches + len(wired(network).dimensions)) + 2 * len(wired(network).dimensions)
 
 
 def causal_classes(network: Network) -> int:
-    """How many speeds of links there are."""
+    """Return the number of speeds of links."""
     return len(tables(network).speeds)
 
 
 def most_links(network: Network) -> int:
-    """Return the most links that a message takes."""
+    """Return the largest number of links of a message."""
     return sum(_most_hops(dimension) for dimension in wired(network).dimensions)
 
 
 def path_keys(network: Network, *, on_links: bool, whole: bool) -> GridPaths:
-    """What folding must tell apart."""
+    """Return the keys for folding."""
     return GridPaths(wired(network), on_links=on_links, whole=whole)
 
 
 def sending_resources(network: Network, actors: int) -> ResourceTable:
-    """Return all that an actor sends along each dimension."""
+    """Return the resources of what actors send along each dimension."""
     return sendings(len(wired(network).dimensions), actors, speed_names(wired(network)))
 
 
@@ -243,7 +241,7 @@ def link_resources(network: Network, actor_of_rank: Any) -> ResourceTable:
 
 
 def wires(network: Network, home: Any) -> tuple[Wires, Any, Any]:
-    """(ways of messages, where ranks have these homes; the speed of every link; its NPU)."""
+    """Return the tables of paths for ranks with these homes, the speed of every link, and its NPU."""
     fabric, records = wired(network), tables(network)
     homes = int(home.max()) + 1
     counts = np.array([homes * ports_of(dimension) for dimension in fabric.dimensions])
@@ -260,7 +258,7 @@ def wires(network: Network, home: Any) -> tuple[Wires, Any, Any]:
 
 
 def _capacities(fabric: GridFabric, actor_of_rank: Any, first: Any, counts: Any) -> Any:
-    """Of every link; an NPU that is connected with all others has no link to itself."""
+    """Return the capacity of every link; a fully connected NPU has no link to itself."""
     capacities = np.repeat([dimension.bytes_per_ns for dimension in fabric.dimensions], counts)
     for dimension, begin, count in zip(fabric.dimensions, first.tolist(), counts.tolist(), strict=True):
         if dimension.shape is Shape.FULLY_CONNECTED:
@@ -274,7 +272,7 @@ def _capacities(fabric: GridFabric, actor_of_rank: Any, first: Any, counts: Any)
 
 @works_on_tables
 def next_leg(fabric: GridTables, at: int, target: int) -> Leg:
-    """Along the lowest dimension in which the ends differ, or between a rank and a switch that reduces."""
+    """Return the leg along the lowest dimension in which the ends differ, or to or from a reducing switch."""
     if max(at, target) >= ranks_of(fabric):
         return _leg_of_switch(fabric, at, target)
     for row in range(len(fabric.dimensions)):
@@ -289,14 +287,14 @@ def next_leg(fabric: GridTables, at: int, target: int) -> Leg:
 
 @works_on_tables
 def ranks_of(fabric: GridTables) -> int:
-    """How many ranks there are; the numbers behind them stand for the switches of dimensions."""
+    """Return the number of ranks; higher numbers stand for the switches of dimensions."""
     outermost = fabric.dimensions[len(fabric.dimensions) - 1]
     return outermost.stride * outermost.npus
 
 
 @works_on_tables
 def _leg_of_switch(fabric: GridTables, at: int, target: int) -> Leg:
-    """One link: the place of the switch is NONE."""
+    """Return the leg of one link to or from a switch, whose place is NONE."""
     ranks = ranks_of(fabric)
     if at == target:
         return Leg(NONE, at, at, at, at)
@@ -307,7 +305,7 @@ def _leg_of_switch(fabric: GridTables, at: int, target: int) -> Leg:
 
 @works_on_tables
 def _coordinate(dimension: Any, rank: int, outermost: bool) -> int:
-    """Return a rank's place along a dimension; divisions are slow, and one dimension needs none."""
+    """Return a rank's place along a dimension, with as few divisions as possible, which are slow."""
     if dimension.stride > 1:
         rank //= dimension.stride
     return rank if outermost else rank % dimension.npus
@@ -315,7 +313,7 @@ def _coordinate(dimension: Any, rank: int, outermost: bool) -> int:
 
 @works_on_tables
 def hops_of(fabric: GridTables, leg: Leg) -> int:
-    """How many links a message takes along a dimension."""
+    """Return the number of links of a leg."""
     dimension = fabric.dimensions[leg.row]
     if dimension.wiring == RING:
         ahead = abs(leg.there - leg.here)
@@ -325,7 +323,7 @@ def hops_of(fabric: GridTables, leg: Leg) -> int:
 
 @works_on_tables
 def way_round(fabric: GridTables, leg: Leg) -> int:
-    """In which direction a message goes round a ring."""
+    """Return the direction in which a message goes round a ring."""
     npus = fabric.dimensions[leg.row].npus
     ahead = places_ahead(fabric, leg)
     return ANTICLOCKWISE if npus - ahead < ahead else CLOCKWISE
@@ -333,14 +331,14 @@ def way_round(fabric: GridTables, leg: Leg) -> int:
 
 @works_on_tables
 def places_ahead(fabric: GridTables, leg: Leg) -> int:
-    """How far ahead the end is, round the dimension."""
+    """Return the distance to the end of a leg, clockwise."""
     ahead = leg.there - leg.here
     return ahead if ahead > 0 else ahead + fabric.dimensions[leg.row].npus
 
 
 @works_on_tables
 def leg_ns(fabric: GridTables, leg: Leg, size: int) -> int:
-    """Return the latencies of all links on the way, and the serialisation on the slowest."""
+    """Return the latencies of all links of a leg plus serialisation on the slowest."""
     dimension = fabric.dimensions[leg.row]
     if dimension.uneven_first < dimension.uneven_end:
         return leg_ns_by_links(fabric, leg, size)
@@ -349,20 +347,20 @@ def leg_ns(fabric: GridTables, leg: Leg, size: int) -> int:
 
 @works_on_tables
 def leaving_class(fabric: GridTables, leg: Leg) -> int:
-    """Return the speed of the slowest link along a dimension."""
+    """Return the class of the slowest link of a leg."""
     dimension = fabric.dimensions[leg.row]
     return slowest_of_links(fabric, leg) if dimension.uneven_first < dimension.uneven_end else leg.row
 
 
 @works_on_tables
 def ends_of_leg(fabric: GridTables, leg: Leg) -> tuple[int, int]:
-    """Places are links that were passed."""
+    """Return the first and last place of a leg; a place is the number of links passed."""
     return 0, int(hops_of(fabric, leg))
 
 
 @works_on_tables
 def next_link(fabric: GridTables, leg: Leg, at: int, stop: int) -> Hop:
-    """Return the row of the speed of one of the links along a dimension."""
+    """Return the next link of a leg."""
     dimension = fabric.dimensions[leg.row]
     if dimension.wiring == RING:
         port = way_round(fabric, leg)
@@ -378,28 +376,28 @@ def next_link(fabric: GridTables, leg: Leg, at: int, stop: int) -> Hop:
 
 @works_on_tables
 def is_wired_to_itself(network: Any) -> bool:
-    """Return whether messages to oneself pass a switch."""
+    """Return whether messages of a rank to itself pass a switch."""
     return bool(network.fabric.grid.dimensions[0].wiring == SWITCH)
 
 
 @works_on_tables
 def set_out(_network: Any, message: Any, source: int, _ports: int) -> None:
-    """A message is at a rank."""
+    """Put a message at a rank."""
     message.at = source
     message.via_switch = 0
 
 
 @works_on_tables
 def take_hop(network: Any, message: Any) -> int:
-    """Return the next link of a message; moves the message to the link's far end.
+    """Return the next link of a message, and move the message to its far end.
 
-    A message inside a switch has `via_switch` set, and `at` is the NPU it will come out at.
+    A message inside a switch has `via_switch` set, and `at` is the NPU that it leaves to.
     """
     if message.via_switch:
         message.via_switch = 0
         return network.first[message.dimension] + network.home[message.at] * LINKS_PER_NPU + DOWN
     leg = next_leg(network.fabric.grid, message.at, message.target)
-    if leg.row == NONE:  # a message to oneself goes through the switch and back
+    if leg.row == NONE:  # a message to its own rank goes through the switch and back
         message.dimension = 0
         message.via_switch = 1
         return network.first[0] + network.home[message.at] * LINKS_PER_NPU + UP
@@ -409,7 +407,7 @@ def take_hop(network: Any, message: Any) -> int:
 
 @works_on_tables
 def _leave(network: Any, leg: Leg, message: Any) -> int:
-    """Return the link along a dimension."""
+    """Return the first link of a leg, and move the message over it."""
     first = network.first[leg.row]
     if leg.here == NONE:  # a switch that reduces sends
         message.at = leg.end

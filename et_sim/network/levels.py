@@ -1,11 +1,11 @@
-"""The levels of ASTRA-sim 1.0: a message pays for the *highest* level in which its ends differ.
+"""Levels of ASTRA-sim 1.0: a message pays for the *highest* level in which its ends differ.
 
-That is the latency of all hops, then the serialisation on all links of the bundle, two network cards, and a
-router behind a switch; each sum is cut to whole nanoseconds. Where the memory takes longer than all that, it
-takes the memory's time, the only one with a fraction.
+It pays the latency of all hops, then the serialisation on all links of the bundle, two network cards, and a
+router behind a switch. Each sum is rounded down to whole nanoseconds. If the memory takes longer than all of
+this, the time is that of the memory, the only one with a fraction.
 
-Levels are what is wired; dimensions, along which collectives run, may be parts of a level. A ring along a
-part of a level then has hops of several lengths.
+Levels describe the wiring. Dimensions, along which collectives run, may be parts of a level: the hops of a
+ring along such a part differ in length.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from et_sim.network.grid import RING, SHAPE_CODE, SWITCH
 from et_sim.network.paths import LevelPaths
 from et_sim.plan.records import record, table
 
-# Points on a message's way, and on that through the memory.
+# Points on the path of a message, and on its path through the memory.
 LATENCY_PASSED, LINKS_PASSED, CARDS_PASSED, ROUTER_PASSED, ARRIVED, MEMORY_REACHED, MEMORY_PASSED = range(7)
-LINKS, CARDS, ROUTER, MEMORY = range(4)  # what a message pays for in a level
+LINKS, CARDS, ROUTER, MEMORY = range(4)  # parts of the time in a level
 PARTS = ("", ": cards", ": router", ": memory")
 PART_COUNT = len(PARTS)
 CAUSAL_EVENTS_OF_MESSAGE = 7
@@ -42,25 +42,24 @@ LEVEL = record(
     ("memory_latency_ns", "f8"),
     ("memory_bytes_per_ns", "f8"),
     ("memory_scale", "f8"),
-    ("units_per_ns", "f8"),  # in which time is counted
+    ("units_per_ns", "f8"),  # unit of time
 )
 
 
 @quick_dataclass(frozen=True)
 class LevelTables(Tables):
-    """What compiled code knows of the levels."""
+    """Tables of the levels for compiled code."""
 
     dimensions: Any
 
 
 def levels_of(network: Network) -> LevelFabric:
-    """Return the network's fabric, which has levels."""
     assert isinstance(network.fabric, LevelFabric)
     return network.fabric
 
 
 def tables(network: Network) -> LevelTables:
-    """Return the network's levels as records."""
+    """Return the levels of the network as records."""
     levels = table(LEVEL, len(levels_of(network).levels))
     stride = 1
     for row, level in zip(levels, levels_of(network).levels, strict=True):
@@ -74,8 +73,8 @@ def tables(network: Network) -> LevelTables:
 
 
 def flights_along(network: Network, along: int, distance: Any, size: Any) -> Any:
-    """Return time of messages over `distance` places along a dimension; None if it depends on who sends
-    them.
+    """Return the times of messages over `distance` places along a dimension; None: times depend on the
+    sender.
     """
     if levels_of(network).level_of.count(levels_of(network).level_of[along]) > 1:
         return None  # hops along a part of a level differ in length
@@ -85,12 +84,12 @@ def flights_along(network: Network, along: int, distance: Any, size: Any) -> Any
 
 
 def _plain_flight(level: Any, distance: int, size: int) -> int:
-    """`_over_level`, called by Python."""
+    """Call `_over_level` from Python."""
     return int(_over_level(level, distance, size, ARRIVED))
 
 
 def check_reach(network: Network, most_bytes: int) -> None:
-    """Refuse a network on which a message of the run would take longer than any run may."""
+    """Refuse a network on which a message would take longer than any run may."""
     for number, level in enumerate(tables(network).dimensions):
         flight = _plain_flight(level, int(level.npus) // 2, most_bytes)
         figures = "its latency (ns) or bandwidth (GB/s)"
@@ -98,27 +97,27 @@ def check_reach(network: Network, most_bytes: int) -> None:
 
 
 def most_links(network: Network) -> int:
-    """No message takes more of them: half-way round the largest level, or there and back from a switch."""
+    """Return the largest number of links of a message: half a ring, or two links of a switch."""
     return max(max(level.npus // 2, 2) for level in levels_of(network).levels)
 
 
 def causal_events_of_message(_network: Network) -> int:
-    """Return the most causal events of the record of causes that a message may need."""
+    """Return the largest number of causal events of a message."""
     return CAUSAL_EVENTS_OF_MESSAGE
 
 
 def causal_classes(_network: Network) -> int:
-    """None that switches that reduce may use: no switch does."""
+    """Return 0: no switch of levels reduces."""
     return 0
 
 
 def path_keys(network: Network, **_: bool) -> LevelPaths:
-    """What folding must tell apart: a message has one leg, and waits for none."""
+    """Return the keys for folding: a message has one leg and never waits."""
     return LevelPaths(levels_of(network))
 
 
 def sending_resources(network: Network, actors: int) -> ResourceTable:
-    """Return all that an actor sends over each level; classes are what a message pays for there."""
+    """Return the resources of what actors send over each level, with a class for each part of the time."""
     count = len(levels_of(network).levels)
     classes = tuple(f"dimension {number}{part}" for number in range(count) for part in PARTS)
     return sendings(count, actors, classes)
@@ -126,7 +125,7 @@ def sending_resources(network: Network, actors: int) -> ResourceTable:
 
 @works_on_tables
 def next_leg(fabric: LevelTables, at: int, target: int) -> Leg:
-    """Return all the way, over the highest level in which the ends differ."""
+    """Return a leg to the target, over the highest level in which the ends differ."""
     row = len(fabric.dimensions) - 1
     while row >= 0:
         level = fabric.dimensions[row]
@@ -139,26 +138,26 @@ def next_leg(fabric: LevelTables, at: int, target: int) -> Leg:
 
 @works_on_tables
 def leg_ns(fabric: LevelTables, leg: Leg, size: int) -> int:
-    """Return time from sending `size` bytes to their arrival."""
+    """Return the time from sending `size` bytes to their arrival."""
     return _over_level(fabric.dimensions[leg.row], abs(leg.there - leg.here), size, ARRIVED)
 
 
 @works_on_tables
 def leaving_ns(fabric: LevelTables, leg: Leg, size: int) -> int:
-    """Return time from sending `size` bytes until the last has left the source."""
+    """Return the time until the last of `size` bytes has left the source."""
     level = fabric.dimensions[leg.row]
     return int(int(size / level.bytes_per_ns) * level.units_per_ns)
 
 
 @works_on_tables
 def leaving_class(_fabric: LevelTables, leg: Leg) -> int:
-    """Return the links of the level."""
+    """Return the class of the links of the level."""
     return leg.row * PART_COUNT
 
 
 @works_on_tables
 def describe_leg(fabric: LevelTables, run: Run, leg: Leg, size: int) -> None:
-    """Over links, cards and router, and meanwhile through the memory."""
+    """Describe the way over links, cards and router, and the concurrent one through the memory."""
     if not observe.describes_causes(run):
         return
     level, distance = fabric.dimensions[leg.row], abs(leg.there - leg.here)
@@ -183,7 +182,7 @@ def describe_leg(fabric: LevelTables, run: Run, leg: Leg, size: int) -> None:
 
 @works_on_tables
 def describe_leaving(fabric: LevelTables, run: Run, leg: Leg, size: int) -> None:
-    """The serialisation alone."""
+    """Describe the serialisation."""
     if observe.describes_causes(run):
         until = observe.described_until(run) + leaving_ns(fabric, leg, size)
         observe.describe_serialisation(run, leaving_class(fabric, leg), until)
@@ -191,13 +190,12 @@ def describe_leaving(fabric: LevelTables, run: Run, leg: Leg, size: int) -> None
 
 @works_on_tables
 def add_serialisation(_fabric: LevelTables, _leg: Leg, _size: int, _longest: Any) -> None:
-    """No switch of such a network reduces."""
+    """Add nothing: no switch of levels reduces."""
 
 
 @works_on_tables
 def _over_level(level: Any, distance: int, size: int, point: int) -> int:
-    """Return time of a message to another NPU of a level, which is `distance` places away either way: until
-    it arrives, or has come to another point of its way."""
+    """Return the time of a message over `distance` places of a level, until it arrives or reaches `point`."""
     traffic = 0.0 if point == MEMORY_REACHED else size / level.memory_bytes_per_ns
     memory = (level.memory_latency_ns + traffic) * level.memory_scale
     if point >= MEMORY_REACHED:

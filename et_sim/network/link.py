@@ -1,18 +1,18 @@
-"""Link network: whole messages, stored and forwarded over directed links that carry one at a time.
+"""Link network: messages are stored and forwarded over directed links that carry one message at a time.
 
-A busy link queues messages in the order they came. NPUs that behave alike share their links' records, as they
-share an actor. A message to oneself arrives at once, unless there is a switch to pass (in the first
-dimension, as in the reference). On a graph, every link is a link of its own, and nothing is folded.
+A busy link queues messages in the order of arrival. NPUs that share an actor share the records of their
+links. A message to its own rank arrives at once unless it passes a switch (in the first dimension, as in the
+reference). On a graph every link has a record of its own, and nothing is folded.
 
-A link passes a message on when it has all of it, or, where tables say that it cuts through, from the first
-byte on: then the message is through when its last byte is over the slowest link on its way, and each link is
-taken only as long as its own serialisation. So the analytical network is where ports carry no more than they
-can (with the correction PORT_BANDWIDTH): every port, which is an end of a link, carries the messages of one
-direction one after the other, and a message alone takes what it takes on the flow model. What a link carries
-one after the other is then cut to whole nanoseconds together; else each message is.
+A link passes a message on when it has received all of it. With cut-through tables it does so from the first
+byte on: the message arrives when its last byte has left the slowest link of its path, and each link is busy
+only for its own serialisation. The correction PORT_BANDWIDTH puts the analytical network on such tables: each
+port, an end of a link, then carries the messages of one direction one after the other, and a lone message
+takes as long as on the flow model. The serialisation of consecutive messages is then rounded to whole
+nanoseconds as a sum; otherwise each message is rounded.
 
-Not here: routes and speeds (the fabrics), each with functions for the way of a message, link by link:
-`set_out`, `take_hop`, and maybe `next_ports`, `is_wired_to_itself`.
+The fabrics supply routes and speeds, and the functions that move a message link by link: `set_out`,
+`take_hop`, and optionally `next_ports` and `is_wired_to_itself`.
 """
 
 from __future__ import annotations
@@ -45,37 +45,37 @@ from et_sim.plan.records import Plan, lines, table
 
 HAS_CONTENTION = True
 REACHES_SWITCHES = True
-DIFFERS_BY_MESSAGE = (Routing.ECMP_NS3, Routing.VALIANT)  # which way a message takes between two ranks
+DIFFERS_BY_MESSAGE = (Routing.ECMP_NS3, Routing.VALIANT)  # the path between two ranks differs by message
 PORT_BANDWIDTH = setting_of(Correction.PORT_BANDWIDTH)
-MESSAGE = lines(  # what all messages need comes first, and is a line of the cache
+MESSAGE = lines(  # the fields that every message needs come first and fill a cache line
     *MESSAGE_FIELDS,
     *WAY_FIELDS,
-    ("first_ns", "i8"),  # when its first byte reached the link it is at, where links cut through
-    ("first_rest", "f8"),  # and the fraction of a nanosecond besides
-    ("last_later", "f8"),  # how much later its last byte comes
-    ("slowest", "i4"),  # the class of the links that decide this
+    ("first_ns", "i8"),  # when its first byte reached its present link, where links cut through
+    ("first_rest", "f8"),  # and the fraction of a nanosecond
+    ("last_later", "f8"),  # the delay of its last byte after the first
+    ("slowest", "i4"),  # the class of links that sets this delay
 )
-LINK = lines(  # what all messages need comes first, and is a line of the cache
+LINK = lines(  # the fields that every message needs come first and fill a cache line
     ("busy", "i4"),
     ("head", "i4"),  # messages that wait for the link
     ("tail", "i4"),
     ("speed", "i4"),
-    ("home", "i4"),  # the NPU it belongs to
-    ("bytes", "i8"),  # that it has carried
-    ("free_ns", "i8"),  # when it is through with its last message
-    ("free_rest", "f8"),  # and the fraction of a nanosecond besides
-    ("turned", "i4"),  # on the last picture of what may repeat itself (`REPEATS`): this and
+    ("home", "i4"),  # the NPU that owns it
+    ("bytes", "i8"),  # carried so far
+    ("free_ns", "i8"),  # when its last message has left it
+    ("free_rest", "f8"),  # and the fraction of a nanosecond
+    ("turned", "i4"),  # in the last snapshot of repeats (`REPEATS`); this and
     ("taken", "i4"),  # the next three as of chunks
     ("turns_to", "i4"),
     ("comes_to", "i4"),
-    ("bytes_before", "i8"),  # that it had carried then
-    ("joined", MOMENT),  # this and what follows: to notice ties
+    ("bytes_before", "i8"),  # carried until that snapshot
+    ("joined", MOMENT),  # this and the next field serve to detect ties
     ("mark", MARK),
 )
-HOP_DONE = 0  # a message reached the end of a link: a message
-LINK_FREE = 1  # a link may carry its next message: a link
+HOP_DONE = 0  # a message reached the end of a link; argument: the message
+LINK_FREE = 1  # a link may carry its next message; argument: the link
 
-# What machine code is made of, and Python has no use for.
+# These functions belong to compiled code and are imported when that is built.
 describe_event, may_repeat, note_counted, pass_counted, pass_event, ways_turn = (
     Later("et_sim.network.link_repeats", name)
     for name in ("describe_event", "may_repeat", "note_counted", "pass_counted", "pass_event", "ways_turn")
@@ -84,7 +84,7 @@ describe_event, may_repeat, note_counted, pass_counted, pass_event, ways_turn = 
 
 @quick_dataclass(frozen=True)
 class LinkTables(Tables):
-    """What compiled code knows."""
+    """Tables of the link network for compiled code."""
 
     fabric: Any  # this and the next four as in `Wires`
     home: Any
@@ -92,14 +92,16 @@ class LinkTables(Tables):
     tier: Any
     sent: Any
     links: Any
-    cuts_through: Any  # one row: whether links pass messages on from the first byte on
+    cuts_through: Any  # one row: whether links pass messages on from the first byte
 
 
 def check(network: Network, most_bytes: int = 0) -> None:
-    """Refuse networks without single links, messages that would take too long, and too many ranks."""
+    """Refuse networks of levels, messages that would take too long, and tables of ports that are
+    too large.
+    """
     if isinstance(network.fabric, LevelFabric):
         raise UsageError(
-            "only the analytical model can do with a network file of 1.0, which has bundles of links",
+            "a network file of 1.0 describes bundles of links, which only the analytical model supports",
             remedy="leave out --network-model, or describe the network in the form of 2.x",
         )
     fabric_of(network).check_reach(network, most_bytes)
@@ -113,14 +115,16 @@ def check(network: Network, most_bytes: int = 0) -> None:
 
 
 def _counted(network: Network) -> int:
-    """Ranks, and switches that reduce, if messages between any two of them may go different ways."""
+    """Return the number of ranks and reducing switches if messages between two of them may take different
+    paths.
+    """
     fabric = network.fabric
     differs = isinstance(fabric, GraphFabric) and fabric.routing in DIFFERS_BY_MESSAGE
     return network.ranks + len(network.reducers) if differs else 0
 
 
 def tables_of(network: Network, home: Any) -> LinkTables:
-    """Return all links, idle, of NPUs that stand for all ranks with this home."""
+    """Return the tables of idle links; each NPU stands for all ranks whose `home` it is."""
     fabric: Any = fabric_of(network)
     wires, speed, owner = fabric.wires(network, home)
     links = table(LINK, len(speed))
@@ -139,13 +143,13 @@ def tables_of(network: Network, home: Any) -> LinkTables:
 
 
 def tables(network: Network, plan: Plan) -> LinkTables:
-    """Return all links, idle; actors share theirs."""
+    """Return the tables of idle links; ranks of one actor share their links."""
     made = tables_of(network, plan.actor_of_rank)
     return replace(made, fabric=replace(made.fabric, is_grid=(1,) * len(made.fabric.is_grid)))
 
 
 def tables_with_ports(network: Network, plan: Plan) -> LinkTables:
-    """Return the same for the analytical network whose ports carry no more than they can."""
+    """Return the tables of the analytical network with limited port bandwidth."""
     return replace(tables(network, plan), cuts_through=np.ones(1, np.int8))
 
 
@@ -157,30 +161,31 @@ def resources_of(network: Network, actor_of_rank: Any) -> ResourceTable:
 
 
 def resources(network: Network, plan: Plan) -> ResourceTable:
-    """Return every link of every actor."""
     return resources_of(network, plan.actor_of_rank)
 
 
 def carried(tables: Any) -> Any:
-    """Bytes, by link."""
+    """Return the bytes that each link has carried."""
     return tables.links["bytes"]
 
 
 def path_keys(network: Network, *, whole: bool) -> PathKeys | None:
-    """Return messages differ by their direction, too; those on graphs meet on links of third ranks."""
+    """Return keys that separate messages by direction too; None on graphs, where links of third ranks are
+    shared.
+    """
     if isinstance(network.fabric, GraphFabric):
         return None
     return fabric_of(network).path_keys(network, on_links=True, whole=whole)
 
 
 def needs(network: Network) -> Needs:
-    """Return a row of the message pool for each message."""
+    """Return what the engine must provide: causal events, and a row of the message pool for each message."""
     return Needs(fabric_of(network).causal_events_of_message(network), MESSAGE)
 
 
 @works_on_tables
 def rows_left(run: Run) -> int:
-    """Messages are kept in their pool."""
+    """Return the free rows of the message pool."""
     return run.clock[0].free_messages.rows
 
 
@@ -188,7 +193,7 @@ def rows_left(run: Run) -> int:
 def inject(
     run: Run, source: int, target: int, size: int, kind: int, a: int, b: int, c: int, done: int
 ) -> None:
-    """It takes its first link, or queues for it."""
+    """Start a message: it takes its first link, or queues for it."""
     if source == target and not is_wired_to_itself(run.network):
         arrive_at_once(run, target, size, kind, a, b, c, done)
         return
@@ -202,7 +207,7 @@ def inject(
 
 @works_on_tables
 def arrive_at_once(run: Run, target: int, size: int, kind: int, a: int, b: int, c: int, done: int) -> None:
-    """A message to oneself crosses no link."""
+    """Deliver a message to its own rank, which crosses no link."""
     now = run.clock[0].now
     if done != NONE:
         end_sending(run, now, done, b, c)
@@ -212,21 +217,24 @@ def arrive_at_once(run: Run, target: int, size: int, kind: int, a: int, b: int, 
 
 @works_on_tables
 def is_there(run: Run, row: int) -> bool:
-    """Return whether a message is at its target, or will be at the end of the link that it is on."""
+    """Return whether a message is at its target, or will be at the end of its present link."""
     message = run.messages[row]
     return bool(message.at == message.target and not message.via_switch)
 
 
 @works_on_tables
 def network_event(run: Run, kind: int, row: int, _version: int) -> int:
-    """The end of a hop, or of a link's work; returns a message that is at its target."""
+    """Handle the end of a hop or a link that is free again; return a message that is at its
+    target, or NONE.
+    """
     if kind == LINK_FREE:
         _free_link(run, row)
         return NONE
     message = run.messages[row]
     if is_there(run, row):
         return row
-    is_end = message.at != NONE  # otherwise it is at another device of a graph; the last row stands for these
+    is_end = message.at != NONE
+    # Devices of a graph that are not ends share the last row.
     observe.message_hops(run, row, run.network.home[message.at if is_end else len(run.network.home) - 1])
     _enter_link(run, row)
     return NONE
@@ -234,7 +242,7 @@ def network_event(run: Run, kind: int, row: int, _version: int) -> int:
 
 @works_on_tables
 def _enter_link(run: Run, row: int) -> None:
-    """Take the next link, or queue for it."""
+    """Put a message on its next link, or queue it there."""
     link_row = take_hop(run.network, run.messages[row])
     link = run.network.links[link_row]
     thread = observe.pause(run)
@@ -250,7 +258,7 @@ def _enter_link(run: Run, row: int) -> None:
 
 @works_on_tables
 def _occupy(run: Run, link_row: int, row: int) -> None:
-    """Start a message on a free link: it arrives, and then the link is free (in this order)."""
+    """Start a message on a free link: schedule its arrival, then the release of the link (in this order)."""
     link = run.network.links[link_row]
     speed = run.network.fabric.speeds[link.speed]
     message = run.messages[row]
@@ -274,7 +282,7 @@ def _occupy(run: Run, link_row: int, row: int) -> None:
 
 @works_on_tables
 def _rest(run: Run, link: Any, message: Any) -> float:
-    """Return the fraction of a nanosecond that is over when a message starts on a link that is free now."""
+    """Return the fraction of a nanosecond that has passed when a message starts on a free link."""
     if not run.plan.settings[PORT_BANDWIDTH]:
         return 0.0
     now, rest = run.clock[0].now, 0.0
@@ -287,7 +295,7 @@ def _rest(run: Run, link: Any, message: Any) -> float:
 
 @works_on_tables
 def _pass_on(run: Run, row: int, link: Any, rest: float, serial: float, cause: int) -> None:
-    """The first byte of a message reaches the next link, or the last one its target."""
+    """Schedule the first byte of a message at the next link, or its last byte at the target."""
     message, now = run.messages[row], run.clock[0].now
     waited = now - message.first_ns + rest - message.first_rest
     later = message.last_later - waited
@@ -311,7 +319,7 @@ def _pass_on(run: Run, row: int, link: Any, rest: float, serial: float, cause: i
 
 @works_on_tables
 def _free_link(run: Run, link_row: int) -> None:
-    """A link is free again: the first message in its queue starts."""
+    """Free a link, and start the first message in its queue."""
     link = run.network.links[link_row]
     link.busy = 0
     observe.link_freed(run, link, link_row, link.home)

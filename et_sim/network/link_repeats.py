@@ -1,10 +1,8 @@
-"""What decides what happens next on the link network, and how periods of it pass (`engine.repeats`).
+"""Repeats on the link network: the state that determines what follows, and how periods pass.
 
-Links that are not busy have nothing to say. A message on its last link arrives, whichever link that is; where
-another one goes from there follows from where it is. Two links may have each other's place if they are
-equally fast and have done as much, and nothing waits for them.
-
-Not here: the network itself (`link`).
+Idle links are skipped. A message on its last link arrives, whichever link that is; the next message from
+there follows from its place. Two links may exchange places if they are equally fast, have carried as much,
+and have empty queues.
 """
 
 from __future__ import annotations
@@ -24,13 +22,13 @@ from et_sim.network.link import HOP_DONE, is_there
 
 @works_on_tables
 def may_repeat(run: Run) -> bool:
-    """Where no way depends on how many messages there were before."""
+    """Return whether no path depends on the number of earlier messages."""
     return len(run.network.sent) == 0
 
 
 @works_on_tables
 def describe_event(run: Run, at: int, kind: int, row: int) -> int:
-    """Return a message that will be at the end of a link, or a busy link and all that wait for it."""
+    """Describe a message at the end of a link, or a busy link with its queue."""
     if kind == HOP_DONE:
         return _describe_message(run, at, row)
     link = run.network.links[row]
@@ -48,7 +46,7 @@ def describe_event(run: Run, at: int, kind: int, row: int) -> int:
 
 @works_on_tables
 def _describe_message(run: Run, at: int, row: int) -> int:
-    """Describe a message of a step: its bytes, and where it is. Other messages are not described."""
+    """Describe a message of a step: its bytes and place. Other messages are not described."""
     message = run.messages[row]
     if message.kind != STEP or message.done != NONE:
         return NONE
@@ -71,7 +69,7 @@ def _describe_message(run: Run, at: int, row: int) -> int:
 
 @works_on_tables
 def _turns(run: Run, before: int, now: int) -> bool:
-    """Return whether a link may have the place of another one, and note that it has."""
+    """Return whether a link may take the place of another one, and record it."""
     links = run.network.links
     earlier, later = links[before], links[now]
     if before != now:
@@ -91,7 +89,7 @@ def _turns(run: Run, before: int, now: int) -> bool:
 
 @works_on_tables
 def ways_turn(run: Run, source: int, target: int, other_source: int, other_target: int, _size: int) -> bool:
-    """Return whether messages go over links that turn, one after the other."""
+    """Return whether two messages take links that exchange places, one after the other."""
     free = run.clock[0].free_messages
     row, other_row = take_row(run.messages, free), take_row(run.messages, free)
     _set_out(run, row, source, target)
@@ -120,13 +118,13 @@ def _set_out(run: Run, row: int, source: int, target: int) -> None:
 
 @works_on_tables
 def _bits(number: float) -> int:
-    """Those of a floating-point number: equal if it is the same, to the last one."""
+    """Return the bits of a floating-point number."""
     return int(np.float64(number).view(np.int64))
 
 
 @works_on_tables
 def pass_event(run: Run, kind: int, row: int, periods: int, time: int) -> int:
-    """Messages are later, and of later steps; an event may be another link's."""
+    """Advance the messages of an event by periods; return its row, which may be that of another link."""
     if kind == HOP_DONE:
         _pass_message(run, row, periods, time)
         return row
@@ -148,7 +146,7 @@ def _pass_message(run: Run, row: int, periods: int, time: int) -> None:
 
 @works_on_tables
 def note_counted(run: Run) -> None:
-    """What links have carried until now, to know how much a period adds."""
+    """Record the bytes of links, from which the increase per period follows."""
     for row in range(len(run.network.links)):
         link = run.network.links[row]
         link.bytes_before = link.bytes
@@ -156,7 +154,7 @@ def note_counted(run: Run) -> None:
 
 @works_on_tables
 def pass_counted(run: Run, periods: int) -> None:
-    """Add what links carry in one period, once for each period."""
+    """Add the bytes of a period to each link, once for each period."""
     for row in range(len(run.network.links)):
         link = run.network.links[row]
         link.bytes += periods * (link.bytes - link.bytes_before)

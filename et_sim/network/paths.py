@@ -1,9 +1,7 @@
-"""What a message between two ranks costs, as a number: equal numbers, equal times on an idle path.
+"""Keys of the paths between ranks: paths with equal keys take equal times when idle.
 
-Where links of a grid queue messages, or differ in speed, only paths that use nothing but links of their two
-ends are told apart like that; with others, ranks are not folded.
-
-Not here: the times themselves (the fabrics).
+Where links of a grid queue messages or differ in speed, keys cover only paths that use no links but those of
+their two ends. Ranks with other paths are not folded.
 """
 
 from __future__ import annotations
@@ -31,23 +29,25 @@ WALKER = record(*WAY_FIELDS, ("target", "i4"))
 
 
 class SimplePaths(PathKeys):
-    """Paths whose numbers say all about them, and on which no message waits for another."""
+    """Paths on which no message waits for another, and whose codes describe them completely."""
 
     shared_links: SharedLinks | None = None
     differ_along_axes = True
     messages_queue = False
 
     def costs(self, source: Any, target: Any) -> Any:
-        """Return the same: no other links could be meant."""
+        """Return the codes, because a source has no other links to choose from."""
         return self.codes(source, target)
 
     def can_be_folded(self, _source: Any, _target: Any) -> bool:
-        """Return the codes say all."""
+        """Return true: a code describes a path completely."""
         return True
 
 
 class LevelPaths(SimplePaths):
-    """Paths over the levels of ASTRA-sim 1.0: the highest in which the ends differ, and the hops there."""
+    """Paths over the levels of ASTRA-sim 1.0: the highest level in which the ends differ, and the
+    hops there.
+    """
 
     def __init__(self, fabric: LevelFabric) -> None:
         self._levels = fabric.levels
@@ -65,28 +65,28 @@ class LevelPaths(SimplePaths):
 class GridPaths:
     """Paths through a grid.
 
-    `on_links`: messages queue for links. `whole`: they pay for all dimensions they cross, not for the lowest
-    one only.
+    `on_links`: messages queue for links. `whole`: messages pay for all dimensions they cross, not for the
+    lowest one only.
     """
 
     shared_links: SharedLinks | None = None
 
     def __init__(self, fabric: GridFabric, *, on_links: bool, whole: bool) -> None:
         self._fabric, self.messages_queue, self._whole = fabric, on_links, whole
-        # Whether two pairs of ranks equally far apart along one dimension can have different paths.
+        # Two pairs of ranks equally far apart along one dimension may then have different paths.
         self._are_directed = self.differ_along_axes = on_links or bool(fabric.links)
         self._uneven = _UnevenLinks(fabric) if fabric.links else None
         shapes = [dimension.shape for dimension in fabric.dimensions]
         self.are_alike = not self._are_directed and len(shapes) == 1 and shapes[0] is not Shape.RING
 
     def codes(self, source: Any, target: Any) -> Any:
-        """Return a number for the path of each pair, there and (where links differ) back."""
+        """Return a number for the path of each pair there and, where links differ, back."""
         if not (self._whole or self._are_directed):
             return self._lowest_distance(source, target)
         return self._with_speeds(self._distances(source, target, directed=self._are_directed), source, target)
 
     def costs(self, source: Any, target: Any) -> Any:
-        """Return the same where it does not matter which of its links each source takes."""
+        """Return codes that do not depend on which of its links each source takes."""
         if self._whole:
             code = self._distances(source, target, directed=False)
         else:
@@ -101,7 +101,7 @@ class GridPaths:
             return splitmix64(splitmix64(splitmix64(code, 0) + there, 0) + back, 0)
 
     def can_be_folded(self, source: Any, target: Any) -> bool:
-        """Return whether the codes of these pairs say all about their paths."""
+        """Return whether the codes of these pairs describe their paths completely."""
         if not self._are_directed:
             return True
         has_one_link = self._has_one_link(source, target)
@@ -115,11 +115,12 @@ class GridPaths:
         return bool((has_one_link | ~touched).all())
 
     def steps(self, lines: Any) -> Any:
-        """Return numbers of the ways from each member of a line to the next one, if all ways on it have one
+        """Return numbers of the paths from each member of a line to the next one if each of these has one
         link.
 
-        That is where queues form, members differ in one dimension, and this is no ring: among fully connected
-        NPUs the distances add up, and behind a switch all ways are alike.
+        That requires queues, members that differ in one dimension, and a dimension other than a ring:
+        distances add up among fully connected NPUs, and behind a switch all paths are alike. Return None
+        otherwise.
         """
         if not self.messages_queue or self._uneven is not None:
             return None
@@ -132,9 +133,11 @@ class GridPaths:
         return steps
 
     def _distances(self, source: Any, target: Any, *, directed: bool) -> Any:
-        """Return a number for the hops of each pair per dimension, or for how far it goes (`directed`).
+        """Return a number for the hops of each pair per dimension, or for the places it advances
+        (`directed`).
 
-        Behind a switch all are equally far: a message takes its source's link up and its target's link down.
+        Behind a switch all NPUs are equally far: a message takes its source's link up and its target's link
+        down.
         """
         code = np.zeros(np.broadcast(source, target).shape, np.int64)
         for _, dimension, ahead in places_ahead(self._fabric.dimensions, source, target):
@@ -152,8 +155,8 @@ class GridPaths:
         return code
 
     def _has_one_link(self, source: Any, target: Any) -> Any:
-        """Return whether a message uses only links of its two ends: one dimension, and one hop or a
-        switch.
+        """Return whether a message uses only links of its two ends: one dimension, and one hop or
+        a switch.
         """
         legs = np.zeros(np.broadcast(source, target).shape, np.int64)
         longest = np.zeros(legs.shape, np.int64)
@@ -203,7 +206,8 @@ class _UnevenLinks:
 
 
 def places_ahead(tiers: Sequence[Tier], source: Any, target: Any) -> Iterator[tuple[int, Tier, Any]]:
-    """By dimension or level, how many places ahead each target is.
+    """Yield the number of each dimension or level, the tier, and the places from each source to its target
+    there.
 
     Where that is not 0, a message may have a leg: `next_leg` of a grid takes the first, of levels the last.
     """
@@ -219,35 +223,36 @@ def _hops(dimension: Dimension | Level, ahead: Any) -> Any:
 
 @quick_dataclass(frozen=True)
 class _Journeys(Tables):
-    """Ways to go, for compiled code."""
+    """Paths to walk, for compiled code."""
 
     hops: Any  # `Wires`
-    message: Any  # that goes them
+    message: Any  # the message that walks them
     sources: Any
     targets: Any
-    links: Any  # by way
+    links: Any  # by path
     longest: Any
     ways: Any  # `SplitTables`
-    shares: Any  # by way, of the message on each link; empty: messages are not split
-    depths: Any  # and how many links it has taken before
+    shares: Any  # by path: the share of the message on each link; empty: messages are not split
+    depths: Any  # by path: the links that the message took before each
 
 
 class _Ways(NamedTuple):
-    """The links of ways, a row each, NONE behind the last."""
+    """The links of paths, a row each, filled up with NONE."""
 
     links: Any
-    marks: Any = None  # what each link is to its way: how far on, and with which share; None: it is one way
+    marks: Any = None  # distance and share of each link on its path; None: a message takes one path
 
 
 class LinkPaths(SimplePaths):
-    """Paths by the classes of their links, one after the other.
+    """Paths described by the classes of their links in order.
 
-    A message that is split has several ways: links at one distance from its source count in any order.
+    A message that is split has several paths: the order of links at one distance from its source does not
+    count.
 
-    Where messages share links (`are_shared`), classes are found meanwhile. Links begin with the class of
-    their figures, and are told apart by the messages on them: their kinds, the colours of their ends, and
-    their paths; paths by the classes of their links. When neither ranks nor links can be told apart further,
-    equal links carry equal messages at equal times, because rates follow from nothing but which messages
+    Where messages share links (`are_shared`), classes are refined step by step. Links begin with the class of
+    their figures. They are then separated by the messages on them: by the kinds, the colours of the ends and
+    the paths of these; and paths by the classes of their links. When neither ranks nor links can be separated
+    further, equal links carry equal messages at equal times, because rates depend only on which messages
     cross which links (`docs/folding.md`).
     """
 
@@ -274,14 +279,14 @@ class LinkPaths(SimplePaths):
             return splitmix64(splitmix64(there, 0) + back, 0).reshape(source.shape)
 
     def classes(self) -> Any:
-        """Return a number for each link, from 0 and in the order of the first of each class."""
+        """Return a class for each link, numbered from 0 in the order of first use."""
         _, first, classes = np.unique(self._classes, return_index=True, return_inverse=True)
         place = np.empty(len(first), np.int32)
         place[np.argsort(first)] = np.arange(len(first), dtype=np.int32)
         return place[classes.reshape(-1)]
 
     def separate(self, messages: Iterable[MessageColumns], colours: Any) -> bool:
-        """Tell links apart by the messages on them; whether any now are."""
+        """Refine the classes of links by the messages on them, and return whether that adds classes."""
         seen = np.zeros(len(self._classes), np.uint64)
         for sources, targets, kinds in messages:
             links, back = self._links(sources, targets), self._links(targets, sources)
@@ -313,7 +318,7 @@ class LinkPaths(SimplePaths):
         return code
 
     def _links(self, source: Any, target: Any) -> _Ways:
-        """Return the links of each way."""
+        """Return the links of each path."""
         ends = [np.ascontiguousarray(column, np.int64).reshape(-1) for column in (source, target)]
         links = np.full((len(ends[0]), self._most_links), NONE, np.int32)
         are_split = len(self._ways.link) > 0
@@ -326,7 +331,8 @@ class LinkPaths(SimplePaths):
             _walk(journeys)
             return _Ways(links[:, : longest[0]])
         _walk_all_ways(journeys)
-        rounded = np.round(shares * ROUNDED).astype(np.int64)  # they are sums, in any order
+        # Shares are sums in any order, so rounding errors differ.
+        rounded = np.round(shares * ROUNDED).astype(np.int64)
         marks = splitmix64(splitmix64(rounded, 24) + depths.astype(np.uint64), 25)
         return _Ways(links[:, : longest[0]], marks[:, : longest[0]])
 
@@ -335,7 +341,7 @@ ROUNDED = 2.0**40
 
 
 def _add_on_links(sums: Any, ways: _Ways, words: Any) -> None:
-    """Add the word of each way to all its links."""
+    """Add the word of each path to all its links."""
     for number, column in enumerate(ways.links.T):
         rows = np.flatnonzero(column != NONE)
         of_ways = words[rows]
@@ -347,7 +353,7 @@ def _add_on_links(sums: Any, ways: _Ways, words: Any) -> None:
 
 @entry(what="the routes", seconds=lambda journeys: len(journeys.sources) * 1e-4)
 def _walk_all_ways(journeys: _Journeys) -> None:
-    """Note the links over which messages are split."""
+    """Record the links over which each message is split."""
     ways, routes = journeys.ways, journeys.hops.fabric.graph.routes
     for row in range(len(journeys.sources)):
         if journeys.sources[row] == journeys.targets[row]:
@@ -361,7 +367,7 @@ def _walk_all_ways(journeys: _Journeys) -> None:
 
 @entry(what="the routes", seconds=lambda journeys: len(journeys.sources) * 1e-4)
 def _walk(journeys: _Journeys) -> None:
-    """Go all the ways, and note the links."""
+    """Record the links of each path."""
     hops, message = journeys.hops, journeys.message[0]
     for row in range(len(journeys.sources)):
         if journeys.sources[row] == journeys.targets[row] and not is_wired_to_itself(hops):

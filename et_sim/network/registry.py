@@ -1,8 +1,8 @@
-"""The network models by name, and which of them a run takes if nobody names one.
+"""Network models by name, and the default model of a run.
 
-A name with a dot is that of a module of yours, or of its file (`model.py`), which offers what
-`engine.network_seam.NetworkModel` asks for (`custom`). It is imported only if the command line, or a program,
-names it (`OwnModel`): names in sweeps and runs are data, and data runs no code.
+A name with a dot is that of a user's module, or of its file (`model.py`), which offers the functions of
+`engine.network_seam.NetworkModel` (`custom`). It is imported only if the command line or a program names it
+(`OwnModel`): names in sweeps and runs are data, and data runs no code.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ MODELS = {
     "loggops": "et_sim.network.loggops.model",
 }
 DEFAULT = "analytical"
-MOST_RANKS_ON_FLOW = 1 << 16  # unless somebody names it
+MOST_RANKS_ON_FLOW = 1 << 16  # without an explicit model
 PACKETS = "packets, queues, losses, congestion control"
 FAIRLY = "messages share links fairly"
 PORTS, CREDITS, PROTOCOL = " with ports", " with credits", " with a protocol"
-ASKED_FOR = ("HAS_CONTENTION", "check", "tables", "resources", "path_keys", "needs", "inject")
+REQUIRED = ("HAS_CONTENTION", "check", "tables", "resources", "path_keys", "needs", "inject")
 
 
 class OwnModel(str):
-    """A network model of yours that the command line or a program names, in all processes of the run."""
+    """A user's network model that the command line or a program names, in all processes of the run."""
 
     __slots__ = ()
 
@@ -50,20 +50,20 @@ def as_named(name: None) -> None: ...
 
 
 def as_named(name: str | None) -> str | None:
-    """Return a name that the command line or a program gives: what it names may be imported."""
+    """Return a name from the command line or a program, marked as one that may be imported."""
     return OwnModel(name) if isinstance(name, str) and "." in name else name
 
 
 class Scope(NamedTuple):
-    """What a figure of a network model includes, and what it leaves out."""
+    """Effects that a network model includes and leaves out."""
 
     includes: str
     leaves_out: str
-    note: str = ""  # what the model does with messages that meet, where links carry no more than they can
+    note: str = ""  # how the model treats contention, where port bandwidth is limited
 
 
 SCOPES = {
-    "analytical": Scope("messages as if each were alone", f"what messages that meet cost; {PACKETS}"),
+    "analytical": Scope("messages as if each were alone", f"contention between messages; {PACKETS}"),
     f"analytical{PORTS}": Scope(
         "messages that take turns at ports", PACKETS, "the messages of a port take turns"
     ),
@@ -74,13 +74,9 @@ SCOPES = {
         "queues, pauses, losses, congestion control",
         FAIRLY,
     ),
-    "packet": Scope(
-        "every packet, with queues, pauses, losses, congestion control", "ways that adapt to the load"
-    ),
-    f"packet{CREDITS}": Scope("every flit, with buffers and credits", "ways that adapt to the load"),
-    "loggops": Scope(
-        "processors and NICs of ranks, and a latency for all", "links: messages do not meet on their way"
-    ),
+    "packet": Scope("every packet, with queues, pauses, losses, congestion control", "adaptive routing"),
+    f"packet{CREDITS}": Scope("every flit, with buffers and credits", "adaptive routing"),
+    "loggops": Scope("processors and NICs of ranks, and a latency for all", "contention on links"),
 }
 
 
@@ -88,17 +84,17 @@ class ModelChoice(NamedTuple):
     """The network model of a run."""
 
     name: str
-    note: str  # what it does on this machine that its name does not say
+    note: str  # how it treats contention on this machine
     scope: Scope
 
 
 def choose_model(name: str | None, machine: Machine, *, is_preset: bool) -> ModelChoice:
-    """Return the model that is named, or else the cheapest one that is right for a machine.
+    """Return the named model, or the cheapest one that suits the machine.
 
-    In the corrected profile, links carry no more than they can. Machines by name take `flow`, where equal
-    ranks stay equal and fold, unless they are so large that following every link takes longer than all else.
-    Others keep the analytical model, whose ports then carry one message after the other: on rings, whole
-    messages that share links fairly travel in a bunch, which leaves most links idle.
+    In the corrected profile, port bandwidth is limited. Presets of machines take `flow`, where equal ranks
+    stay equal and fold, unless they are so large that following every link takes longer than all else. Others
+    keep the analytical model, whose ports then carry one message after the other: on rings, messages with
+    fair shares travel in a bunch, which leaves most links idle.
     """
     from et_sim.machine.corrections import Correction
 
@@ -113,13 +109,13 @@ def choose_model(name: str | None, machine: Machine, *, is_preset: bool) -> Mode
         ("", True),
     )
     kinds = (name + kind for kind, is_so in of_machine if is_so)
-    its_own = Scope(f"what {name} makes of messages", "what it does not")
+    its_own = Scope(f"messages as {name} models them", "all else")
     scope = next((SCOPES[kind] for kind in kinds if kind in SCOPES), its_own)
     return ModelChoice(name, scope.note if has_ports else "", scope)
 
 
 def check_model(name: str | None) -> None:
-    """Refuse a network model that does not exist, or that only data names; None: none is named."""
+    """Refuse a network model that does not exist, or that only data names."""
     if name is None or name in MODELS or isinstance(name, OwnModel):
         return
     if "." not in str(name):
@@ -128,13 +124,13 @@ def check_model(name: str | None) -> None:
             remedy=did_you_mean(str(name), tuple(MODELS)) or f"known: {', '.join(MODELS)}",
         )
     raise UsageError(
-        f"network model {name!r} is a program, and only the command line can have it run",
+        f"network model {name!r} is a program, which only the command line may name",
         remedy=f"if you trust it, give --network-model {name}, too",
     )
 
 
 def model_named(name: str) -> NetworkModel:
-    """Return a model, without what a machine makes of it."""
+    """Return a model before it is adapted to a machine."""
     check_model(name)
     try:
         module = (
@@ -145,26 +141,24 @@ def model_named(name: str) -> NetworkModel:
             f"network model {name!r} cannot be imported: {error}",
             remedy=f"known: {', '.join(MODELS)}; another one is the name of a module that Python finds",
         ) from None
-    missing = [each for each in ASKED_FOR if not hasattr(module, each)]
+    missing = [each for each in REQUIRED if not hasattr(module, each)]
     if missing:
         raise UsageError(
             f"module {name!r} is not a network model: it has no {missing[0]}",
-            remedy=f"known: {', '.join(MODELS)}; docs/extending.md says what one must offer",
+            remedy=f"known: {', '.join(MODELS)}; docs/extending.md describes what a model must offer",
         )
     return _model(module)
 
 
 def _model(module: Any, **instead: Any) -> NetworkModel:
-    """What a module makes a model, but for what stands instead of a part of it."""
+    """Return the model in a module, with other parts instead of its own."""
     from et_sim.engine.transport.network_seam import NetworkModel
 
     return NetworkModel(module, **instead)
 
 
 def _of_file(path: Path) -> Any:
-    """Return the module in a file, whose folder joins those in which Python looks, here and where it is
-    compiled.
-    """
+    """Return the module in a file; its folder is added to Python's search path."""
     if not path.is_file():
         raise UsageError(f"there is no file {path}", remedy="name a Python file with a network model")
     name, folder = path.stem, str(path.parent.absolute())
@@ -182,9 +176,7 @@ def _of_file(path: Path) -> Any:
 
 
 def mistake_in(path: Path, error: BaseException) -> str:
-    """Return the file and line of a model of yours that an exception comes from; empty: it comes from
-    elsewhere.
-    """
+    """Return the file and line of a user's model that raised an exception; empty if another module did."""
     lines = [
         frame.lineno
         for frame in traceback.extract_tb(error.__traceback__)
@@ -196,7 +188,9 @@ def mistake_in(path: Path, error: BaseException) -> str:
 def ways_of_messages(
     model: NetworkModel, network: Network, actors: int, *, may_fold: bool
 ) -> dict[str, Any] | None:
-    """Which ways messages took on a graph, and how many actors a hash of them left; None: it is no graph."""
+    """Return the routing on a graph and the number of actors with hashed paths; None: the network is no
+    graph.
+    """
     from et_sim.machine.model import GraphFabric, Routing
 
     fabric = network.fabric
@@ -205,17 +199,17 @@ def ways_of_messages(
     is_single = fabric.routing is Routing.SPREAD and model.TAKES_SINGLE_WAYS
     routing = Routing.ECMP if is_single else fabric.routing
     is_hashed = routing in (Routing.ECMP, Routing.ECMP_NS3, Routing.VALIANT)
-    told_apart = actors if is_hashed and may_fold and model.FOLDS_GRAPHS else None
-    return {"name": routing.value, "is_default": not fabric.names_routing, "actors_by_hash": told_apart}
+    separated = actors if is_hashed and may_fold and model.FOLDS_GRAPHS else None
+    return {"name": routing.value, "is_default": not fabric.names_routing, "actors_by_hash": separated}
 
 
 def model_of(choice: ModelChoice, machine: Machine) -> NetworkModel:
-    """What a model is on a machine."""
+    """Return the chosen model for a machine."""
     return model_on(choice.name, machine.network, machine.system.behaviour)
 
 
 def model_on(name: str, network: Network, behaviour: Behaviour | None = None) -> NetworkModel:
-    """What a model is on a network; refuses what it cannot do, or would say nothing about."""
+    """Return a model for a network; refuse networks that it does not support."""
     from et_sim.machine.corrections import Correction
 
     model = model_named(name)
@@ -227,18 +221,18 @@ def model_on(name: str, network: Network, behaviour: Behaviour | None = None) ->
         model = _model(importlib.import_module(model.WITH_CREDITS))
     if network.protocol is not None and not model.HAS_PROTOCOLS:
         raise UsageError(
-            f'key "protocol" of the network file means nothing to the {name} model',
+            f'key "protocol" of the network file is not supported by the {name} model',
             remedy="take --network-model flow or packet, or leave the key out",
         )
     if network.loggops is not None and not model.HAS_LOGGOPS:
         raise UsageError(
-            "the network configuration gives the constants of LogGOPS, and says nothing of links",
+            "the network configuration has the constants of LogGOPS but no links",
             remedy="take --network-model loggops, or describe the network with topology, npus_count,"
             " bandwidth and latency",
         )
     if network.credits is not None and not model.HAS_CREDITS:
         raise UsageError(
-            f'key "credits" of the network file means nothing to the {name} model',
+            f'key "credits" of the network file is not supported by the {name} model',
             remedy="take --network-model packet, or leave the key out",
         )
     model.check(network)

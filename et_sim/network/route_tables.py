@@ -1,10 +1,8 @@
-"""The tables of routes through a graph: how many links each stop is away, and in which order that is found.
+"""Tables of routes through a graph: distances to stops in links, and the order in which a search finds
+devices.
 
-How many links a stop is away from a device that forwards stands in a table with a row for every device
-through which stops are reached: the leaves of a fat tree, not its NPUs. On a whole mesh or torus it follows
-from the coordinates, and there is no table.
-
-Not here: which link comes next (`routes`).
+Distances are kept in a table with a row for every device through which stops are reached: the leaves of a fat
+tree, not its NPUs. On a whole mesh or torus they follow from the coordinates, and there is no table.
 """
 
 from __future__ import annotations
@@ -52,16 +50,16 @@ AXIS = record(("npus", "i8"), ("stride", "i8"), ("wraps", "i8"))
 
 @quick_dataclass(frozen=True)
 class RouteTables(Tables):
-    """What compiled code needs for the next link of any message."""
+    """Tables for the next link of any message, for compiled code."""
 
     rule: Any  # one row
     source: Any  # device, by link
     target: Any
     rank_of: Any  # by device; NONE: neither an NPU nor a switch that reduces
-    # By rank; behind the ranks come switches that reduce, where messages end, too, and a NONE per group.
+    # By rank, followed by reducing switches, where messages may end, and NONE for each group.
     device_of: Any
     first_link: Any  # by device, into the next two
-    links: Any  # that leave it, by number; those to devices that forward
+    links: Any  # that leave it for devices that forward, by number
     first_direct: Any
     direct: Any  # all that leave it, by target
     column: Any  # of `hops`, by device; NONE: it does not forward
@@ -69,14 +67,14 @@ class RouteTables(Tables):
     goal_row: Any  # of `hops`
     goal_extra: Any  # links from there to the NPU
     hops: Any
-    search_order: Any  # in which a search from a goal finds devices; empty: nothing depends on it
+    search_order: Any  # in which a search from a goal finds devices; empty if unused
     axes: Any  # of a mesh or torus
-    logical: Any  # dimensions in whose order stops come
-    place_of: Any  # by rank, in the order of the devices near to it; empty: nothing depends on it
-    choices_below: Any  # by device: among how many ways devices of lower tiers have chosen; empty as well
-    bytes_per_ns: Any  # by link; empty: nothing depends on it
-    equal: Any  # links that are equally near to a stop, while they are looked at
-    group_of: Any  # by device, its group as a stop; NONE: it is in none; empty: nothing depends on it
+    logical: Any  # dimensions in the order of stops
+    place_of: Any  # by rank, in the order of the devices near to it; empty if unused
+    choices_below: Any  # by device: the number of choices of lower tiers; empty if unused
+    bytes_per_ns: Any  # by link; empty if unused
+    equal: Any  # equally near links, during a choice
+    group_of: Any  # by device, its group as a stop; NONE: it is in none; empty if unused
     route_key: Any  # source * devices + target, ascending
     route_first: Any
     route_links: Any
@@ -168,11 +166,11 @@ def _axes(sizes: list[tuple[int, bool]]) -> Any:
 
 
 def _turns(fabric: GraphFabric, first_goal: Any, goal_row: Any) -> tuple[Any, Any]:
-    """(the place of each end of messages, leaf by leaf; among how many ways lower tiers have chosen, by
-    device).
+    """Return the place of each end of messages, leaf by leaf, and by device the choices of lower tiers.
 
-    Places count what a leaf has below it in order, so that neighbours take different ways. A tier chooses by
-    what the tiers below it have left: among all ways up, each is taken by as many targets as any other."""
+    Places count the ends below a leaf in order, so that neighbours take different paths. A tier chooses by
+    the quotient that the tiers below have left, so all ways up serve equally many targets.
+    """
     if fabric.routing is not Routing.DESTINATION:
         return np.zeros(0, np.int32), np.zeros(0, np.int64)
     graph, ends = fabric.graph, np.arange(len(_ends(fabric)))
@@ -197,7 +195,9 @@ def _given_routes(fabric: GraphFabric) -> tuple[Any, Any, Any]:
 
 
 def _distances(fabric: GraphFabric, forwards: Any, column: Any) -> tuple[Any, Any, Any, Any, Any]:
-    """(where the goals of each rank begin, their rows, links left from there, hops, order of the search)."""
+    """Return where the goals of each rank begin, their rows, links left from there, hops, and
+    search order.
+    """
     graph, ranks, ends = fabric.graph, len(fabric.graph.npus), len(_ends(fabric))
     unordered = np.zeros((0, 0), np.int32)
     if fabric.grid:
@@ -205,7 +205,7 @@ def _distances(fabric: GraphFabric, forwards: Any, column: Any) -> tuple[Any, An
         return np.zeros(ranks + 1, np.int64), nothing, nothing, np.zeros((0, 0), np.uint8), unordered
     owner, near, extra = _near(fabric, forwards)
     is_ordered = fabric.routing is Routing.ECMP_NS3
-    if is_ordered:  # the search begins at the rank, and so at all that is near it
+    if is_ordered:  # the search begins at the rank, and so at all devices near it
         first_near = np.searchsorted(owner, np.arange(ends + 1))
         sets = [tuple(near[begin:end][::-1]) for begin, end in pairwise(first_near.tolist())]
         goals = list(dict.fromkeys(sets))
@@ -214,7 +214,7 @@ def _distances(fabric: GraphFabric, forwards: Any, column: Any) -> tuple[Any, An
     else:
         single, rows = np.unique(near, return_inverse=True)
         goals = [(goal,) for goal in single]
-        for group in fabric.groups:  # all of it is where it begins
+        for group in fabric.groups:  # the search begins at all of it
             goals.append(tuple(device for device in group if forwards[device]))
         owner = np.concatenate([owner, ends + np.arange(len(fabric.groups))])
         rows = np.concatenate([rows.reshape(-1), np.arange(len(single), len(goals))])
@@ -240,7 +240,7 @@ def _distances(fabric: GraphFabric, forwards: Any, column: Any) -> tuple[Any, An
     _spread(first_start, starts, first, back, hops, places, np.zeros(columns, np.int32), deepest)
     if deepest[0] >= FAR:
         raise MachineError(
-            f"some way has {FAR} links or more",
+            f"a path has {FAR} links or more",
             place="network configuration",
             remedy="describe a mesh, torus or ring as a whole by its generator",
         )
@@ -250,9 +250,9 @@ def _distances(fabric: GraphFabric, forwards: Any, column: Any) -> tuple[Any, An
 
 
 def _near(fabric: GraphFabric, forwards: Any) -> tuple[Any, Any, int]:
-    """Ranks, the devices from which they are reached, ascending, and how many links these are away.
+    """Return ranks, the devices from which they are reached, ascending, and the distance of these in links.
 
-    Switches that reduce come behind them, and are reached from themselves.
+    Reducing switches come after the ranks, and are reached from themselves.
     """
     graph, ranks, ends = fabric.graph, len(fabric.graph.npus), _ends(fabric)
     if fabric.npus_forward:
@@ -269,7 +269,7 @@ def _near(fabric: GraphFabric, forwards: Any) -> tuple[Any, Any, int]:
 def _spread(
     first_start: Any, starts: Any, first: Any, back: Any, hops: Any, places: Any, queue: Any, deepest: Any
 ) -> None:
-    """How many links each device is away from every goal, against the direction of links."""
+    """Fill in the distance of each device from every goal, against the direction of links."""
     for row in range(len(hops)):
         head, tail = 0, 0
         for at in range(first_start[row], first_start[row + 1]):

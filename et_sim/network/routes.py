@@ -1,26 +1,24 @@
-"""Routes through a graph: of the shortest ways, the one that the routing rule of the network names.
+"""Routes through a graph: the routing rule of the network chooses among the shortest paths.
 
-The rule is asked at each device for the next link towards a stop, so that no way is ever stored.
+The rule is applied at each device to find the next link towards a stop, so no path is ever stored.
 
-Stops are the target alone, or with dimension order, the NPUs at which one logical coordinate after the other
-has become the target's, lowest dimension first. With `valiant`, a message to another group of a dragonfly
-first goes to a third one, drawn for each message by a hash; its stops are that group and the target's, each
-as a whole, numbered behind all places where messages end. Among links that are equally near to the stop,
+The target is the only stop. With dimension order, stops are also the NPUs at which one logical coordinate
+after the other equals the target's, lowest dimension first. With `valiant`, a message to another group of a
+dragonfly first goes to a third group, drawn for each message by a hash; its stops are that group and the
+target's, numbered behind all places where messages end. Among links that are equally near to the stop,
 
 - `shortest`, `dimension-order` and `valiant` take the one with the lowest number,
-- `destination` the one whose number the target's has for a remainder, divided by their count (`d mod k`): one
-  device after the other in turn, a tier above by what is left of the number,
-- `ecmp` one by a hash of source, target, seed and device,
-- `ecmp-ns3` one by the hash of ns-3's switches, of which the device's number is the seed: the hash counts
-  devices in the order in which a search from the target finds them that looks at high numbers first (ns-3
-  looks at its switches by their addresses in memory, which descend). Every message between two ranks is a
-  flow with a source port of its own.
+- `destination` takes the one whose number is the remainder of the target's number divided by their count
+  (`d mod k`); a tier above uses the quotient,
+- `ecmp` takes one by a hash of source, target, seed and device,
+- `ecmp-ns3` takes one by the hash of ns-3's switches, seeded with the device's number. The hash numbers
+  devices in the order in which a search from the target finds them, high numbers first (ns-3 orders its
+  switches by their addresses in memory, which descend). Every message between two ranks is a flow with a
+  source port of its own.
 
-With `spread`, a message takes all of them at once, evenly: trunks stand for these, and mostly one is left.
-Where several are, it is split on models that split messages (`spread`); on the others it takes one by the
-hash, with the chance that its bandwidth has among theirs.
-
-Not here: how far stops are (`route_tables`).
+With `spread`, a message takes all of them at once, evenly. Trunks stand for parallel links, so often one is
+left. Models that split messages do so (`spread`); the others take one link by the hash, with a probability in
+proportion to its bandwidth.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ FIRST_PORTS = NS3_SOURCE_PORT | NS3_TARGET_PORT << 16  # of the first message be
 
 @works_on_tables
 def next_stop(routes: RouteTables, at: int, target: int) -> int:
-    """Return the rank to which a message goes first that is at rank `at`."""
+    """Return the first stop of a message at rank `at`."""
     if not routes.rule[0].stops or max(at, target) >= routes.rule[0].ranks:
         return target
     for row in range(len(routes.logical)):
@@ -56,7 +54,7 @@ def next_stop(routes: RouteTables, at: int, target: int) -> int:
 
 @works_on_tables
 def stop_after(routes: RouteTables, device: int, stop: int, source: int, target: int, ports: int) -> int:
-    """Where a message goes next that is at a device, on its way to a stop: there, or if it has come, on."""
+    """Return the next stop of a message at a device: its present stop, or the one after it if it is there."""
     if len(routes.group_of) > 0:
         if stop == source and source != target:
             return _detour(routes, source, target, ports)
@@ -69,7 +67,7 @@ def stop_after(routes: RouteTables, device: int, stop: int, source: int, target:
 
 @works_on_tables
 def _detour(routes: RouteTables, source: int, target: int, ports: int) -> int:
-    """Return the group by way of which a message goes to another one; within a group, the target."""
+    """Return the group through which a message goes to another one; within a group, return the target."""
     rule = routes.rule[0]
     first, second = routes.group_of[routes.device_of[source]], routes.group_of[routes.device_of[target]]
     low, high = min(first, second), max(first, second)
@@ -116,7 +114,9 @@ def next_link(routes: RouteTables, at: int, stop: int, source: int, target: int,
 
 @works_on_tables
 def direct_links(routes: RouteTables, at: int, goal: int) -> tuple[int, int]:
-    """Where links from one device to another begin and end among those that leave it."""
+    """Return the bounds of the links from one device to another among those that
+    leave it.
+    """
     first = _first_direct(routes, at, goal)
     end = first
     while end < routes.first_direct[at + 1] and routes.target[routes.direct[end]] == goal:
@@ -126,7 +126,7 @@ def direct_links(routes: RouteTables, at: int, goal: int) -> tuple[int, int]:
 
 @works_on_tables
 def equal_links(routes: RouteTables, at: int, stop: int, source: int, target: int) -> int:
-    """List the links that are equally near to a stop, or that of a way that was given; return how many."""
+    """List the links that are equally near to a stop, or that of an explicit route; return their number."""
     equal, count, nearest = routes.equal, 0, 1 << 40
     if routes.rule[0].routes:
         equal[0] = _given(routes, at, routes.device_of[source], routes.device_of[target])
@@ -148,7 +148,7 @@ def equal_links(routes: RouteTables, at: int, stop: int, source: int, target: in
 
 @works_on_tables
 def _drawn_link(routes: RouteTables, at: int, stop: int, source: int, target: int) -> int:
-    """One of the links that are equally near, by the hash, in proportion to their bandwidths."""
+    """Return one of the equally near links by the hash, in proportion to their bandwidths."""
     count = equal_links(routes, at, stop, source, target)
     if count > 1:
         sum_of_all = 0.0
@@ -165,9 +165,7 @@ def _drawn_link(routes: RouteTables, at: int, stop: int, source: int, target: in
 
 @works_on_tables
 def _in_search_order(routes: RouteTables, at: int, stop: int, nearest: int, before: int) -> int:
-    """Of the links to the nearest devices, the one before which so many come: as the search from the stop
-    finds these, and links side by side by number.
-    """
+    """Return link number `before` in search order: by device as the search from the stop finds it."""
     goal = routes.goal_row[routes.first_goal[stop]]
     last_order, last = NONE, NONE
     for _ in range(before + 1):
@@ -185,7 +183,7 @@ def _in_search_order(routes: RouteTables, at: int, stop: int, nearest: int, befo
 
 @works_on_tables
 def _first_direct(routes: RouteTables, at: int, goal: int) -> int:
-    """Where links from one device to another begin, or would."""
+    """Return the position where links from one device to another begin or would begin."""
     low, high = routes.first_direct[at], routes.first_direct[at + 1]
     while low < high:
         middle = (low + high) >> 1
@@ -198,7 +196,7 @@ def _first_direct(routes: RouteTables, at: int, goal: int) -> int:
 
 @works_on_tables
 def _given(routes: RouteTables, at: int, source: int, target: int) -> int:
-    """Return the next link of a way that the user gave."""
+    """Return the next link of an explicit route."""
     wanted = source * (len(routes.first_link) - 1) + target
     low, high = 0, len(routes.route_key)
     while low < high:
@@ -217,7 +215,7 @@ def _given(routes: RouteTables, at: int, source: int, target: int) -> int:
 
 @works_on_tables
 def _hops(routes: RouteTables, at: int, stop: int) -> int:
-    """How many links a rank is away from a device that forwards."""
+    """Return the distance of a forwarding device from a stop, in links."""
     if routes.rule[0].has_grid:
         return _hops_of_grid(routes, routes.rank_of[at], stop)
     hops, column = 1 << 30, routes.column[at]
@@ -240,7 +238,7 @@ def _hops_of_grid(routes: RouteTables, here: int, there: int) -> int:
 
 @works_on_tables
 def _chosen(routes: RouteTables, at: int, source: int, target: int, ports: int, count: int) -> int:
-    """Return the number of the link that is chosen, of `count` that are equally good."""
+    """Return the number of the chosen link of `count` equal ones."""
     rule = routes.rule[0]
     if count == 1 or rule.choice == LOWEST:
         return 0
@@ -254,25 +252,25 @@ def _chosen(routes: RouteTables, at: int, source: int, target: int, ports: int, 
 
 @works_on_tables
 def ports_of_flow(number: int) -> int:
-    """Source and target port of the message before which so many went the same way, as one word."""
+    """Return source and target port of message `number` between two ranks, as one word."""
     return ((NS3_SOURCE_PORT + number) & MOST_PORTS) | (NS3_TARGET_PORT << 16)
 
 
 @works_on_tables
 def ports_back(ports: int) -> int:
-    """Those of its acknowledgements."""
+    """Return the ports of acknowledgements."""
     return (ports >> 16) | ((ports & MOST_PORTS) << 16)
 
 
 @works_on_tables
 def ns3_address(device: int) -> int:
-    """Return the address that the reference gives a host: 11.0.0.1 and so on, by its number."""
+    """Return the address of a host in the reference: 11.0.0.1 and so on, by its number."""
     return NS3_ADDRESS + (int(device) // 256) * 65536 + (int(device) % 256) * 256
 
 
 @works_on_tables
 def murmur3(first: int, second: int, third: int, seed: int) -> int:
-    """MurmurHash3 (32 bits, x86) of three words: what the switches of ns-3's RoCE model hash with."""
+    """Return MurmurHash3 (32 bits, x86) of three words, the hash of the switches of ns-3's RoCE model."""
     state = mixed(mixed(mixed(seed & MASK, first), second), third)
     state ^= 12  # bytes
     state ^= state >> 16
@@ -295,7 +293,7 @@ def mixed(state: int, word: int) -> int:
 
 @works_on_tables
 def route_into(routes: RouteTables, source: int, target: int, links: Any) -> int:
-    """Fill in the links of a message's way; returns how many, or NONE if they are too many."""
+    """Fill in the links of a message's path; return their number, or NONE if they are too many."""
     stop, count = source, 0
     device = routes.device_of[source]
     while device != routes.device_of[target]:
@@ -311,14 +309,14 @@ def route_into(routes: RouteTables, source: int, target: int, links: Any) -> int
 
 @entry(what="the routes", seconds=lambda _, sources, *__: len(sources) * 1e-3)
 def routes_of(routes: RouteTables, sources: Any, targets: Any, counts: Any, links: Any) -> None:
-    """The links of many ways: a row each."""
+    """Fill in the links of many paths, a row each."""
     for row in range(len(sources)):
         counts[row] = route_into(routes, sources[row], targets[row], links[row])
 
 
 @entry(what="the routes", seconds=lambda _, sources, *__: len(sources) * 1e-4)
 def distances_of(routes: RouteTables, sources: Any, targets: Any, hops: Any) -> None:
-    """How many links lie between pairs of ranks, on the shortest way."""
+    """Fill in the number of links on the shortest path of each pair of ranks."""
     for row in range(len(sources)):
         hops[row] = _distance(routes, sources[row], targets[row])
 
@@ -340,7 +338,7 @@ def _distance(routes: RouteTables, source: int, target: int) -> int:
 
 
 def path_between(routes: RouteTables, source: int, target: int) -> list[int]:
-    """Return the links of one way."""
+    """Return the links of one path."""
     room = 64
     while True:
         counts, links = np.zeros(1, np.int64), np.zeros((1, room), np.int32)
@@ -351,7 +349,7 @@ def path_between(routes: RouteTables, source: int, target: int) -> list[int]:
 
 
 def names_on(graph: Graph, links: list[int], names: Sequence[str] = ()) -> list[str]:
-    """Return the devices on a way, by their own or other names."""
+    """Return the devices on a path, by their own or other names."""
     names = names or graph.names
     if not links:
         return []

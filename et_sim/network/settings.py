@@ -1,7 +1,4 @@
-"""Constants of a machine as a record that compiled code reads: every field of their dataclasses, by its name.
-
-Not here: what they mean (`machine.transports`).
-"""
+"""Constants of a machine as a record that compiled code reads: all fields of their dataclasses by name."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ KINDS = {"bool": "u1", "int": "i8", "float": "f8"}
 
 
 def settings_row(*settings: Any, **others: float) -> Any:
-    """One row. A choice becomes its place among all, and a time in nanoseconds (`…_ns`) picoseconds (`…_ps`).
+    """Return one row. A choice becomes its number, and a time in nanoseconds (`…_ns`) picoseconds (`…_ps`).
 
     Fields that are neither choices nor numbers are left out.
     """

@@ -1,10 +1,8 @@
-"""How a message is split that takes all equal ways at once.
+"""Split of a message over all equal paths.
 
-Each device sends on what it gets over all its links that are equally near to the target, in proportion to
-their bandwidths: evenly, where these are alike. It does not look at what lies behind them. Links that always
-carry the same are one (`machine.trunks`), so on a regular tree a message has but one way left, over trunks.
-
-Not here: at which rate it flows (`flow`).
+Each device forwards data over all its links that are equally near to the target, in proportion to their
+bandwidths. It does not consider the links behind them. Links that always carry the same are one
+(`machine.trunks`), so on a regular tree a message has only one path, over trunks.
 """
 
 from __future__ import annotations
@@ -23,25 +21,25 @@ from et_sim.network.routes import equal_links
 
 @quick_dataclass(frozen=True)
 class SplitTables(Tables):
-    """The links over which the last message was split, in the order in which it takes them."""
+    """Links of the last message that was split, in the order of use."""
 
     link: Any  # empty: messages are not split
     share: Any  # of the message
-    depth: Any  # how many links it has taken before
-    queue: Any  # of devices that are to send it on
-    held: Any  # by device, the share of the message that it is to send on; 0: none
+    depth: Any  # links that the message took before
+    queue: Any  # devices that have to forward it
+    held: Any  # by device, the share of the message that it has to forward; 0: none
     away: Any  # by device, links from the source
-    before: Any  # by device, what a caller adds up on the way
+    before: Any  # by device, sums of the caller
 
 
 def no_split() -> SplitTables:
-    """Return the tables of a network on which a message takes one way."""
+    """Return the tables of a network on which a message takes one path."""
     nothing = np.zeros(0, np.int32)
     return SplitTables(nothing, np.zeros(0), nothing, nothing, np.zeros(0), nothing, np.zeros(0))
 
 
 def split_tables(network: Network) -> SplitTables:
-    """Room for the links of any message; none where messages are not split."""
+    """Return tables with space for the links of any message; empty where messages are not split."""
     most = most_links_of_split(network)
     if most == 0:
         return no_split()
@@ -54,7 +52,9 @@ def split_tables(network: Network) -> SplitTables:
 
 
 def most_links_of_split(network: Network) -> int:
-    """No message takes more links, on all of its ways together; 0: messages are not split."""
+    """Return the largest number of links of a message on all its paths together; 0: messages are
+    not split.
+    """
     fabric = network.fabric
     if not isinstance(fabric, GraphFabric) or fabric.routing is not Routing.SPREAD:
         return 0
@@ -73,8 +73,8 @@ def most_links_of_split(network: Network) -> int:
 
 
 def _most_from(graph: Any, routes: RouteTables, goal: int) -> int:
-    """Return the most links on all shortest ways from a device to a goal, those that ways share counted for
-    each.
+    """Return the most links on all shortest paths from a device to a goal; a shared link counts once per
+    path.
     """
     hops = np.where(routes.column >= 0, routes.hops[goal, routes.column], FAR).astype(np.int64)
     there, back = hops[graph.sources], hops[graph.targets]
@@ -89,7 +89,7 @@ def _most_from(graph: Any, routes: RouteTables, goal: int) -> int:
 
 @works_on_tables
 def split(routes: RouteTables, ways: SplitTables, source: int, target: int) -> int:
-    """List the links that a message takes, and its share on each; returns how many."""
+    """List the links of a message and its share on each, and return their number."""
     goal, count, head, tail = routes.device_of[target], 0, 0, 1
     ways.queue[0] = routes.device_of[source]
     ways.held[ways.queue[0]], ways.away[ways.queue[0]] = 1.0, 0

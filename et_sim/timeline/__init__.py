@@ -1,4 +1,4 @@
-"""What happened: Arrow tables, statistics and the summary of a run, and the files that hold them."""
+"""Results of a run: Arrow tables, statistics and the summary, and the files that hold them."""
 
 from et_sim.timeline.output_filter import OutputFilter
 from et_sim.timeline.spool import CausalEvents, MessageSpool, Phases, PortRecord

@@ -1,4 +1,4 @@
-"""The tables of a run as Arrow: whatever is declared, filled by the function that the declaration names."""
+"""Tables of a run as Arrow: each declared table is filled by the function that its declaration names."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from et_sim.timeline.content import Block, Nullable, TableContent, Texts
 from et_sim.timeline.output_filter import EVERYTHING, OutputFilter
 from et_sim.timeline.recorded import RecordedRun
 
-Kept = Callable[[Block], Any]  # which rows of a block are written, as a mask; None: all
+Kept = Callable[[Block], Any]  # returns a mask of the rows of a block that are written; None: all
 
 
 class FilledTable:
-    """A table of a run: its schema, and its rows as record batches, all of which share their dictionaries."""
+    """A table of a run: its schema, and its rows as record batches that share their dictionaries."""
 
     def __init__(self, table: Table, content: TableContent, manifest: str, kept: Kept | None = None) -> None:
         self.schema = schema_of(table, manifest, content.metadata, content.without)
@@ -39,7 +39,7 @@ class FilledTable:
             yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _shared_array(self, values: Any, column: Column) -> Any:
-        """Return the array of a column, which may be the very one of the block before."""
+        """Return the array of a column, which may be that of the block before."""
         latest = self._latest.get(column.name)
         if latest is None or latest[0] is not values:
             latest = self._latest[column.name] = values, self._array(values, column)
@@ -58,13 +58,13 @@ class FilledTable:
 
 
 class _Dictionary:
-    """The different texts of a column, and how codes of its texts become Arrow's."""
+    """The different texts of a column, and the mapping from codes of its texts to Arrow's."""
 
     def __init__(self, texts: tuple[str, ...], index_kind: str) -> None:
         number = {text: at for at, text in enumerate(dict.fromkeys(texts))}
         self._texts = _strings(number)
         self._index_kind = index_kind
-        # Groups of one name may be many.
+        # Many groups may share a name.
         repeats = len(number) < len(texts)
         self._first = np.array([number[text] for text in texts], np.int32) if repeats else None
 
@@ -77,7 +77,7 @@ class _Dictionary:
 
 # `pyarrow.array` imports pandas where it is installed, which takes longer than a small run.
 def _numbers(column: Nullable, kind: str) -> Any:
-    """Return numbers or truth values: columns are often full of nulls, or have none."""
+    """Return numbers or truth values; columns often have only nulls, or none."""
     data, is_null = np.ascontiguousarray(column.values, kind), column.is_null
     if len(data) and is_null.all():
         return pa.nulls(len(data), TYPES[kind])
@@ -97,7 +97,7 @@ def _strings(texts: Iterable[str]) -> Any:
 
 
 def filled(table: Table, run: RecordedRun, output_filter: OutputFilter = EVERYTHING) -> FilledTable | None:
-    """A table of a run, or the rows of it that a filter keeps; None if the run does not have it."""
+    """Return a table of a run, or the rows that a filter keeps; None if the run does not have it."""
     content: TableContent | None = loaded(table.writer)(run)
     if content is None:
         return None
@@ -110,6 +110,6 @@ def filled(table: Table, run: RecordedRun, output_filter: OutputFilter = EVERYTH
 
 
 def whole(table: Table, run: RecordedRun) -> Any:
-    """Return the same as a pyarrow.Table."""
+    """Return a table as a pyarrow.Table."""
     content = filled(table, run)
     return None if content is None else pa.Table.from_batches(list(content.batches()), content.schema)

@@ -1,11 +1,11 @@
-"""What the time of a run consists of, as far as its parts may be off by unlike amounts.
+"""Composition of a run's time, in parts whose errors differ.
 
-It is that of the rank that waits least, of several the first, as others wait for it: kernels by their
-shapes, transfers that no kernel hides by kind, group size and size to a power of two, remote memory, and
-the host. While it waits or is idle, others do such work: that time is taken to consist of the same. No
-causes need be recorded for that.
+It is that of the rank that waits least, the first of several, because others wait for it: kernels by shape,
+exposed transfers by kind, group size and size to a power of two, remote memory, and the host. While this rank
+waits or is idle, others do such work, so that time counts as the same composition. No recorded causes are
+needed.
 
-Not here: how far each part may be off (`et_sim.machine.accuracy`), what follows (`basics.uncertainty`).
+`et_sim.machine.accuracy` states the error of each part; `basics.uncertainty` combines them.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from et_sim.timeline.rows import KIND_NAMES, Rows
 from et_sim.timeline.statistics import Statistics
 from et_sim.trace.workload import Workload
 
-MEASURED = "measured"  # what bounds a kernel of a table, in the words of `Utilisation`
-GATHERED = "all_gather"  # traces give what a rank puts in
+MEASURED = "measured"  # the bound of a kernel of a table, in the words of `Utilisation`
+GATHERED = "all_gather"  # traces give the bytes that a rank contributes
 POINT_TO_POINT = 2  # ranks
 _PARTS = ("compute_ns", "exposed_comm_ns", "exposed_memory_ns", "host_ns")
 Amounts = dict[tuple[str, str], float]
 _SHAPED, _NAMED, _RECORDED, _OF_TABLE = range(4)
-_NETWORK, _LIBRARY, _LIBRARY_BETWEEN, _RECORDING = range(4)  # what times a transfer
+_NETWORK, _LIBRARY, _LIBRARY_BETWEEN, _RECORDING = range(4)  # source of a transfer's time
 _BITS, _BITS_OF_POWER = 32, 8  # of numbers of shapes, names and members; of powers of two
 _BITS_OF_DATATYPES = 16
 _MOST_DATATYPES = (1 << _BITS_OF_DATATYPES) - 1
@@ -53,7 +53,9 @@ def composition(
     statistics: Statistics,
     rows_of: Callable[[int], Iterable[Rows]],
 ) -> Composition | None:
-    """That of a run; None where no rank did anything that takes time. `rows_of` has all rows of an actor."""
+    """Return the composition of a run; None where no rank spent time. `rows_of` returns all rows
+    of an actor.
+    """
     busy = sum(getattr(statistics, name) for name in _PARTS)[plan.actor_of_rank]
     actor = int(plan.actor_of_rank[np.argmax(busy)])
     times = _Time(plan, workload, accuracy, actor)
@@ -63,18 +65,18 @@ def composition(
 
 
 class _Time:
-    """Takes the rows of an actor."""
+    """Composition of the time of one actor, from its rows."""
 
     def __init__(self, plan: Plan, workload: Workload, accuracy: Accuracy, actor: int) -> None:
         self._plan, self._accuracy, self._actor = plan, accuracy, actor
         template = int(plan.actors["template"][actor])
         self._trace, self._first = workload.templates[template], plan.templates["node_first"][template]
         self._job = _job(workload)
-        self._kernels: list[Any] = [np.zeros((3, 0), np.int64)]  # what it is, start, end
+        self._kernels: list[Any] = [np.zeros((3, 0), np.int64)]  # shape, start, end
         self._transfers: list[Any] = [np.zeros((3, 0), np.int64)]
 
     def add(self, rows: Rows) -> None:
-        """Take a piece."""
+        """Add a block of rows."""
         kind = rows.activity
         self._kernels.append(self._of_kernels(rows, np.flatnonzero((kind == COMPUTE) | (kind == COPY))))
         self._transfers.append(self._of_transfers(rows, np.flatnonzero(kind == TRANSFER)))
@@ -101,7 +103,7 @@ class _Time:
         return np.stack((item, rows.start_ns[which] + waited, rows.end_ns[which]))
 
     def _doers(self, rows: Rows, which: Any) -> Any:
-        """What times transfers."""
+        """Return the sources of transfers' times."""
         nodes = np.asarray(self._plan.nodes)[rows.at[which]]
         is_collective = nodes["action"] == Action.COLLECTIVE
         doers = np.full(len(which), _NETWORK, np.int64)
@@ -113,7 +115,7 @@ class _Time:
         return doers
 
     def composition(self, statistics: Statistics) -> Composition | None:
-        """When all rows are there."""
+        """Return the composition after all rows were added."""
         kernels, transfers = (np.concatenate(blocks, axis=1) for blocks in (self._kernels, self._transfers))
         item, start, end = kernels
         busy = union(np.zeros(len(item), np.int64), start, end)
@@ -153,7 +155,7 @@ class _Time:
 
 
 def _job(workload: Workload) -> tuple[str, str, str]:
-    """Return the kinds of the job, the software that it states, and figures that tell it from others."""
+    """Return the kinds of the job, its stated software, and figures that identify it."""
     software, step = workload.software, workload.step
     named = "" if software is None or software.is_assumed else software.name
     if step is None:
@@ -169,7 +171,7 @@ def _is_recorded(rows: Rows, which: Any) -> Any:
 def _spread(
     amounts: Amounts, total: int, item: Any, weight: Any, named: Callable[[int], tuple[str, str]]
 ) -> None:
-    """Share a time out to items, by weights; what overlaps has less than its own length."""
+    """Divide a time among items by weight; overlapping items have less than their own lengths."""
     weighted = weight > 0
     items = groups_of(item[weighted])
     sums = items.sums(weight[weighted].astype(np.float64))

@@ -1,6 +1,6 @@
-"""What a run puts into a table, column by column, before Arrow.
+"""Contents of the tables of a run, column by column, before Arrow.
 
-Not here: which columns there are (`et_sim.tables`), and Arrow (`arrow_tables`).
+`et_sim.tables` declares the columns.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from msgspec import Struct, field
 
 
 class Texts(NamedTuple):
-    """A column of texts: which of them every row has, negative for null. All blocks share the texts."""
+    """A column of texts: the index of each row's text, negative for null. All blocks share the texts."""
 
     codes: Any
     texts: tuple[str, ...]
 
 
 class Nullable(NamedTuple):
-    """A column with nulls where a mask says so, whatever the values there."""
+    """A column with nulls where a mask is set; the values there have no meaning."""
 
     values: Any
     is_null: Any
 
     @staticmethod
     def of(column: Any) -> Nullable:
-        """Any column of figures as one."""
+        """Return any column of figures as a nullable one."""
         return column if isinstance(column, Nullable) else Nullable(column, np.zeros(len(column), np.bool_))
 
     def tolist(self) -> list[Any]:
-        """As Python's values, of which None stands for null."""
+        """Return Python's values, with None for null."""
         pairs = zip(self.values.tolist(), self.is_null.tolist(), strict=True)
         return [None if is_null else value for value, is_null in pairs]
 
@@ -39,8 +39,7 @@ class Nullable(NamedTuple):
 class Block(NamedTuple):
     """Rows of a table by the names of its columns: numpy arrays, `Nullable` ones, or `Texts`.
 
-    An output filter keeps those of its ranks and window; where nobody says whose rows are and when they were
-    under way, all of them.
+    An output filter keeps the rows of its ranks and window. Rows without actors or times are all kept.
     """
 
     columns: Mapping[str, Any]
@@ -49,21 +48,21 @@ class Block(NamedTuple):
     until_ns: Any = None  # negative: for ever
 
     def where(self, mask: Any) -> Block:
-        """Return some of the rows."""
+        """Return the rows of a mask."""
         columns = {name: rows_of(column, mask) for name, column in self.columns.items()}
         return Block(columns, *(None if column is None else column[mask] for column in self[1:]))
 
 
 class TableContent(Struct, frozen=True, eq=False):
-    """What becomes a table."""
+    """Content of a table."""
 
     blocks: Iterator[Block]
-    metadata: Mapping[str, str] = field(default_factory=dict)  # of the file, besides that of every table
-    without: tuple[str, ...] = ()  # columns that only some runs have, and this one has not
+    metadata: Mapping[str, str] = field(default_factory=dict)  # of this file only
+    without: tuple[str, ...] = ()  # columns that this run does not have
 
 
 def whole(columns: Mapping[str, Any], metadata: Mapping[str, str] | None = None) -> TableContent:
-    """Return a table that is always written as a whole."""
+    """Return a table that is always written completely."""
     return TableContent(iter([Block(columns)]), metadata or {})
 
 

@@ -1,10 +1,10 @@
-"""How much of a run's longest path is explained, where the traces are recordings with gaps.
+"""Explained part of a run's longest path, where the traces are recordings with gaps.
 
-The path is walked back over the nodes, from the last one that ended: each time to what let a node start, or,
-where it waited for another rank, to what that one had issued last. Gaps keep the length that they had in the
-recording, whatever the machine, so the more of them are on the path, the less a changed machine changes.
+The path is walked back over the nodes from the last one that ended: to the cause of a node's start or, where
+it waited for another rank, to the node that this rank had issued last. Gaps keep their recorded length on any
+machine, so the more of them are on the path, the less a changed machine changes.
 
-Not here: the path through messages and links (`et_sim.views.critical`).
+`et_sim.views.critical` finds the path through messages and links.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from et_sim.timeline.waiting.waits import COMMUNICATION, Waited, Waits
 from et_sim.trace.columns import NodeKind
 from et_sim.trace.workload import Workload
 
-WANTED = 0.75  # of the path should be explained for a changed machine to be answered
+WANTED = 0.75  # the share of the path that should be explained on a changed machine
 OTHER = "other"  # remote memory, late starts
-LANES_TOLD, GAPS_TOLD = 20, 5
+LANES_SHOWN, GAPS_SHOWN = 20, 5
 _GAPS = list(WorkKind).index(WorkKind.GAPS)
 
 
 class Hops(Struct, frozen=True, eq=False):
-    """Nodes of the path, the last first, and when they were on it."""
+    """Nodes of the path, the last first, and their times on it."""
 
     actor: Any
     row: Any
@@ -44,14 +44,16 @@ class Hops(Struct, frozen=True, eq=False):
 
 
 def explained(outcome: Outcome, workload: Workload, waits: Waits) -> dict[str, Any] | None:
-    """What the longest path consists of; None where no trace has gaps, or the run did not complete."""
+    """Return the composition of the longest path; None where no trace has gaps, or the run did not
+    complete.
+    """
     if not outcome.is_complete or not any(stack.trace.is_gap.any() for stack in workload.stacks()):
         return None
     hops, end = _Walk(outcome, waits).hops(), int(outcome.finish_ns.max())
     took = hops.until_ns - hops.since_ns
     kind, word, name = _described(outcome, workload, hops)
     spent = sums_of(kind, took, len(WorkKind) + 1)
-    spent[-1] += end - int(took.sum())  # what is between them
+    spent[-1] += end - int(took.sum())  # the time between them
     gaps = np.flatnonzero((kind == _GAPS) & (took > 0))
     gaps = gaps[np.lexsort((hops.since_ns[gaps], -took[gaps]))]
     named = groups_of(hops.actor[gaps], word[gaps])
@@ -64,7 +66,7 @@ def explained(outcome: Outcome, workload: Workload, waits: Waits) -> dict[str, A
         "spent_ns": {kind: ns for kind, ns in zip((*WorkKind, OTHER), spent.tolist(), strict=True) if ns},
         "gaps": [
             {"ranks": _ranks(outcome, actor), "name": called, "ns": lanes[actor, called]}
-            for actor, called in order[:LANES_TOLD]
+            for actor, called in order[:LANES_SHOWN]
         ],
         "longest": [
             {
@@ -74,13 +76,13 @@ def explained(outcome: Outcome, workload: Workload, waits: Waits) -> dict[str, A
                 "start_ns": int(hops.since_ns[at]),
                 "before": name(at - 1) if at else "",
             }
-            for at in gaps[:GAPS_TOLD].tolist()
+            for at in gaps[:GAPS_SHOWN].tolist()
         ],
     }
 
 
 def doubt(figures: dict[str, Any] | None, *, is_changed: bool) -> str:
-    """The warning of a run on a changed machine that too little is known for; empty if there is none."""
+    """Return a warning if too much of a run on a changed machine is unexplained; else an empty text."""
     if figures is None or not is_changed or figures["gaps_ns"] <= (1 - WANTED) * figures["path_ns"]:
         return ""
     longest = figures["longest"][0]
@@ -88,14 +90,17 @@ def doubt(figures: dict[str, Any] | None, *, is_changed: bool) -> str:
     share = 100 * figures["gaps_ns"] / figures["path_ns"]
     return (
         f"{share:.0f} % of the longest path are gaps that the recording does not explain, and that stay "
-        "as long as they were on any machine: what this run says of a "
-        f"changed machine is doubtful (the longest: {longest['name']}{before} of rank {longest['ranks']})"
+        "as long as they were on any machine: results for a "
+        f"changed machine are doubtful (the longest: {longest['name']}{before} of rank {longest['ranks']})"
     )
 
 
 def is_changed(outcome: Outcome, workload: Workload, system: System) -> bool:
-    """Return whether something takes another time than it was recorded to take: work with a factor, kernels
-    and communication that are modelled, and collectives of a single rank, which take no time."""
+    """Return whether some work takes other times than recorded.
+
+    Examples are work with a factor, modelled kernels and communication, and collectives of a single rank,
+    which take no time.
+    """
     factors = any(factor != 1 for entry in system.time_factors for factor in entry.factors.values())
     is_modelled = outcome.plan.nodes["treatment"] == Treatment.MODELLED
     if factors or system.stragglers or is_modelled.any():
@@ -107,18 +112,18 @@ def is_changed(outcome: Outcome, workload: Workload, system: System) -> bool:
 
 
 class _Walk:
-    """Back from the end to the begin."""
+    """A walk over the path, from its end to its begin."""
 
     def __init__(self, outcome: Outcome, waits: Waits) -> None:
         self._outcome = outcome
         self._actors: dict[int, _Nodes] = {}
         self._waits: dict[tuple[int, int], tuple[int, int, int]] = {}  # of communication that waited
-        self._coming: dict[tuple[int, int, int], int] = {}  # node, by actor, sequence number and time
+        self._coming: dict[tuple[int, int, int], int] = {}  # node by actor, sequence number, time
         for nodes in issued(outcome, COMMUNICATION):
             self._read(nodes, waits.of(nodes))
 
     def _read(self, nodes: Issued, waits: Waited) -> None:
-        """What communication waited for, and which collective came when."""
+        """Read the waits of communication, and the times at which collectives were issued."""
         state = self._outcome.nodes
         row = nodes.state_row - self._outcome.plan.actors["node_first"][nodes.actor]
         came = state["start_ns"][nodes.state_row] + np.maximum(waits.queued_ns, 0)
@@ -130,7 +135,7 @@ class _Walk:
         self._waits.update(_pairs([nodes.actor[waited], row[waited]], [column[waited] for column in values]))
 
     def hops(self) -> Hops:
-        """Return all of them."""
+        """Return the nodes of the path."""
         hops: list[tuple[int, int, int, int]] = []
         actor = int(np.argmax(self._outcome.finish_ns))
         nodes = self._nodes(actor)
@@ -154,14 +159,14 @@ class _Walk:
     def _awaited(
         self, actor: int, row: int, nodes: _Nodes, since: int, awaited: int, sequence: int
     ) -> tuple[int, int] | None:
-        """Return the actor that a node waited for until then, and that one's node; None: it is not known."""
-        if nodes.message_node[row] != NONE:  # a receive: its send
+        """Return the actor and the node that a node waited for until then; None if unknown."""
+        if nodes.message_node[row] != NONE:  # a receive waits for its send
             return nodes.message_from[row], nodes.message_node[row]
         other = self._coming.get((awaited, sequence, since))
         return None if other is None or awaited == actor else (awaited, other)
 
     def _nodes(self, actor: int) -> _Nodes:
-        """Kept for all actors on the path."""
+        """Return the nodes of an actor, cached for the actors of the path."""
         if actor not in self._actors:
             plan = self._outcome.plan
             first = int(plan.actors["node_first"][actor])
@@ -173,7 +178,7 @@ class _Walk:
 
 
 class _Nodes(NamedTuple):
-    """An actor's nodes, in columns that give Python's numbers."""
+    """Columns of an actor's nodes that yield Python's numbers."""
 
     start: Any
     end: Any
@@ -184,14 +189,15 @@ class _Nodes(NamedTuple):
 
 
 def _pairs(keys: list[Any], values: list[Any], *, single: bool = False) -> Iterator[tuple[Any, Any]]:
-    """Return rows of the keys with rows of the values."""
+    """Return pairs of rows of the keys and rows of the values."""
     rows = values[0].tolist() if single else zip(*(column.tolist() for column in values), strict=True)
     return zip(zip(*(key.tolist() for key in keys), strict=True), rows, strict=True)
 
 
 def _described(outcome: Outcome, workload: Workload, hops: Hops) -> tuple[Any, Any, Callable[[int], str]]:
-    """What kind of work every hop is, as an index (the last is for others); its name, as an index of its
-    trace's, and as text."""
+    """Return for every hop the kind of work as an index (the last: others), an index of its name, and a
+    namer.
+    """
     kinds, words = np.full(len(hops.row), len(WorkKind), np.int64), np.zeros(len(hops.row), np.int64)
     template = outcome.plan.actors["template"][hops.actor]
     for number in unique(template).tolist():

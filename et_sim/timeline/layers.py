@@ -1,10 +1,8 @@
-"""What a run of a layer file adds up to: the columns of layers.arrow, and figures of the whole run.
+"""Results of a layer file: the columns of layers.arrow, and figures of the whole run.
 
-How many bytes rank 0 sends in the collectives of a run, by the dimension they cross. Of a network of ASTRA-
-sim 1.0, a message counts for the highest level in which its ends differ; else for the dimension of its phase.
-With rendezvous, requests for what it gets count, too.
-
-Not here: sends of traces, and how they are counted (`et_sim.layerfile.statistics`).
+Bytes of rank 0 in collectives are counted by dimension. On a network of ASTRA-sim 1.0, a message counts for
+the highest level in which its ends differ, otherwise for the dimension of its phase. With rendezvous,
+requests for received data count too. `et_sim.layerfile.statistics` counts the sends of traces.
 """
 
 from __future__ import annotations
@@ -23,9 +21,7 @@ from et_sim.plan.records import REQUEST_BYTES, Plan
 
 
 def bytes_sent(plan: Plan, network: Network, logged: Iterable[Any]) -> list[int]:
-    """Return bytes by level, or by dimension where there are no levels; `logged` are the phases of the
-    run.
-    """
+    """Return bytes by level, or by dimension without levels; `logged` are the phases of the run."""
     actor = plan.actor_of_rank[0]
     count = np.zeros(len(plan.phases), np.int64)
     for phases in logged:
@@ -40,7 +36,7 @@ def bytes_sent(plan: Plan, network: Network, logged: Iterable[Any]) -> list[int]
 
 
 def _of_phase(plan: Plan, levels: LevelTables | None, row: int) -> list[tuple[int, int]]:
-    """(level or dimension, bytes) of the messages that rank 0 sends in a phase."""
+    """Return (level or dimension, bytes) of the messages that rank 0 sends in a phase."""
     phase = plan.phases[row]
     program, dimension = plan.programs[phase["program"]], int(phase["dimension"])
     if program["custom_first"] >= 0:
@@ -57,7 +53,7 @@ def _of_phase(plan: Plan, levels: LevelTables | None, row: int) -> list[tuple[in
 
 
 def _of_steps(plan: Plan, program: Any) -> list[tuple[int, int]]:
-    """(place of the peer, bytes) for every step, and for the requests for what comes in it."""
+    """Return (place of the peer, bytes) for every step, and for the requests for its received data."""
     first, period = int(program["step_first"]), int(program["step_period"])
     laps, rest = divmod(int(program["sends"]), period)
     steps = plan.steps[first : first + period]
@@ -71,14 +67,14 @@ def _of_steps(plan: Plan, program: Any) -> list[tuple[int, int]]:
 
 
 class LayerOfNode(Struct, frozen=True, eq=False):
-    """To which layer, and to which of its three phases, the collectives of a layer file's trace belong."""
+    """Layer and phase (of three) of each collective of a layer file's trace."""
 
-    layer: Any  # per row of the trace; -1: to none
+    layer: Any  # per row of the trace; -1: none
     phase: Any
 
 
 class LayerRun(Struct, frozen=True, eq=False):
-    """Nanoseconds of rank 0 as [layer, phase], and of the whole run."""
+    """Times of rank 0 in nanoseconds as [layer, phase], and of the whole run."""
 
     names: tuple[str, ...]
     compute_ns: Any
@@ -87,8 +83,8 @@ class LayerRun(Struct, frozen=True, eq=False):
     finish_ns: int
     pass_end_ns: list[int]
     sent_bytes: list[int]  # by rank 0, per dimension
-    dimensions: list[str]  # those that collectives run along
-    dollars: float | None  # what the network costs; None: it is not one of ASTRA-sim 1.0
+    dimensions: list[str]  # the dimensions of collectives
+    dollars: float | None  # cost of the network; None: it is not one of ASTRA-sim 1.0
     layer_of: LayerOfNode
 
     def figures(self) -> str:

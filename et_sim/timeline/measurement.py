@@ -1,11 +1,10 @@
-"""What is added up of a run: figures per actor, local memory over time, and coverage, from a pass over all
-rows of the timeline.
+"""Sums over a run from one pass over its timeline: figures per actor, local memory over time, and coverage.
 
-Coverage: how much of a run was modelled, replayed, defaulted or instant, and what was moved. The table that
-keeps a result honest: it is counted from what actually ran, not from intentions.
+Coverage is the part of a run that was modelled, replayed, defaulted or instant, and the bytes moved. It is
+counted from the nodes that ran, not from options.
 
-Local memory: the tensors that nodes of rows name, as changes of what is alive. Not here: how long tensors
-live (`et_sim.memory`), and where memory does not suffice (`out_of_memory`).
+Local memory changes with the tensors that nodes of rows name. `et_sim.memory` derives the lifetimes of
+tensors, `out_of_memory` finds where memory does not suffice.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ AS_RECORDED = slice(TREATMENT_NAMES.index("replayed"), TREATMENT_NAMES.index("de
 
 
 class _Counted(NamedTuple):
-    """What there is of everything in some rows."""
+    """Counts of some rows."""
 
     nodes: Any  # by treatment and kind
     bytes: Any  # by kind
@@ -47,7 +46,7 @@ class _Counted(NamedTuple):
 
 
 class CoverageCounter(Struct):
-    """Adds up blocks of rows; every row counts once per rank its actor stands for."""
+    """Sums over blocks of rows; every row counts once per rank of its actor."""
 
     ranks_of_actor: Any
     names_tensors: Any  # per row of the plan's table of nodes; None: memory is not tracked
@@ -58,7 +57,7 @@ class CoverageCounter(Struct):
     latest: tuple[Any, _Counted] | None = None  # the last block, by its rows of the plan
 
     def add(self, rows: Rows) -> None:
-        """Count a block; what one shares with the one before is counted once."""
+        """Count a block; parts shared with the block before are counted once."""
         if not len(rows.actor):
             return
         of_actors = self.ranks_of_actor[rows.actor[0] : rows.actor[-1] + 1]
@@ -71,7 +70,7 @@ class CoverageCounter(Struct):
         self._add(self.latest[1], ranks)
 
     def _counted(self, rows: Rows, weight: Any) -> _Counted:
-        """Return a block by itself."""
+        """Return the counts of one block."""
         shape = self.nodes.shape
         nodes = sums_of(rows.treatment * np.int64(shape[1]) + rows.kind, weight, self.nodes.size)
         timed_by, without = {}, 0
@@ -118,7 +117,7 @@ def _ranks_of_template(workload: Workload) -> Any:
 
 
 def _ignored_metadata(workload: Workload) -> int:
-    """METADATA nodes that describe no process groups, over all ranks."""
+    """Return the number of METADATA nodes that describe no process groups, over all ranks."""
     ranks_of_template, count = _ranks_of_template(workload), 0
     for stack in workload.stacks():
         for at in unique(stack.of_row[stack.trace.kind == NodeKind.METADATA]).tolist():
@@ -127,7 +126,7 @@ def _ignored_metadata(workload: Workload) -> int:
 
 
 def _ignored_attributes(workload: Workload, tracks_memory: bool) -> dict[str, int]:
-    """Return attributes that no model reads: name -> nodes that carry it, over all ranks."""
+    """Return the attributes that no model reads, with the number of nodes that have them, over all ranks."""
     ranks_of_template = _ranks_of_template(workload)
     total: dict[str, int] = {}
     for stack in workload.stacks():
@@ -143,7 +142,7 @@ def _ignored_attributes(workload: Workload, tracks_memory: bool) -> dict[str, in
 
 
 class Measurement:
-    """The rows of a run, and what they add up to."""
+    """Rows of a run, and their sums."""
 
     def __init__(
         self,
@@ -152,8 +151,11 @@ class Measurement:
         until_end: Outcome | None = None,
         accuracy: Accuracy | None = None,
     ) -> None:
-        """`until_end`: of a run that was stopped, what would have come; it says how long tensors live.
-        `accuracy`: what the machine states."""
+        """Initialise the measurement of a run.
+
+        `until_end`: for a stopped run, its continuation, which determines how long tensors live. `accuracy`:
+        stated by the machine.
+        """
         self._outcome, self._workload, self._until_end = outcome, workload, until_end
         self._accuracy = accuracy
         self._figures: tuple[Statistics, dict[str, Any], PowerUse] | None = None
@@ -165,17 +167,17 @@ class Measurement:
 
     @property
     def coverage(self) -> dict[str, Any]:
-        """What was modelled, replayed, defaulted, instant or not executed."""
+        """Return the parts of the run that were modelled, replayed, defaulted, instant or not executed."""
         return self._measured[1]
 
     @property
     def power(self) -> PowerUse:
-        """What kernels draw, per actor."""
+        """Return the power of kernels, per actor."""
         return self._measured[2]
 
     @cached_property
     def composition(self) -> Composition | None:
-        """What the time consists of; None where the machine does not state how far it may be off."""
+        """Return the composition of the run's time; None where the machine states no accuracy."""
         if self._accuracy is None:
             return None
         plan, rows_of = self._outcome.plan, lambda actor: self._pieces(actor, actor + 1)
@@ -183,32 +185,32 @@ class Measurement:
 
     @property
     def has_rules(self) -> bool:
-        """Return whether rules say what times kernels."""
+        """Return whether rules determine how kernels are timed."""
         return self._outcome.plan.compute.has_rules
 
     @property
     def actor_of_rank(self) -> Any:
-        """Which actor every rank is."""
+        """Return the actor of every rank."""
         return self._outcome.plan.actor_of_rank
 
     @cached_property
     def source(self) -> TimelineSource:
-        """Where rows come from."""
+        """Return the source of rows."""
         return TimelineSource(self._outcome, self._workload)
 
     @cached_property
     def memory(self) -> MemorySource | None:
-        """Where changes of local memory come from, if it is tracked."""
+        """Return the source of changes of local memory; None if it is not tracked."""
         return MemorySource(self._outcome.plan) if self._outcome.plan.tensors else None
 
     @cached_property
     def ranks_per_actor(self) -> Any:
-        """How many ranks every actor stands for."""
+        """Return the number of ranks of every actor."""
         return np.bincount(self.actor_of_rank, minlength=self.source.actors)
 
     @cached_property
     def has_work(self) -> Any:
-        """Which ranks are not just NPUs that no job runs on."""
+        """Return which ranks belong to a job."""
         jobs = self._workload.jobs
         has_work = np.full(len(self.actor_of_rank), not jobs)
         for job in jobs:
@@ -216,7 +218,7 @@ class Measurement:
         return has_work
 
     def ranks_of_actors(self) -> list[Any]:
-        """Which these are."""
+        """Return the ranks of every actor."""
         ranks = np.argsort(self.actor_of_rank, kind="stable")
         return np.split(ranks, np.cumsum(self.ranks_per_actor)[:-1])
 
@@ -229,7 +231,7 @@ class Measurement:
         return self._figures
 
     def blocks(self) -> Iterator[Rows]:
-        """Yield all rows, measured on their way: a pass that writes the timeline need not be repeated."""
+        """Yield all rows, and measure them, so that writing the timeline takes no second pass."""
         actors = self.source.actors
         counter = CoverageCounter(self.ranks_per_actor, self._names_tensors)
         kernels, occupation = KernelFigures.of(actors), Occupation(actors, self._outcome.end_ns)
@@ -250,7 +252,7 @@ class Measurement:
             self._figures = statistics, counter.as_dict(self._workload, total), power
 
     def changes_of_memory(self) -> Iterator[Changes]:
-        """Changes of local memory, if it is tracked; their nodes are rows of the plan's table of nodes."""
+        """Yield the changes of tracked local memory; their nodes are rows of the plan's table of nodes."""
         assert self.memory is not None
         outcome, last_ns = self._until_end or self._outcome, self._outcome.end_ns
         for first, until in self.source.spans():
@@ -268,14 +270,14 @@ class Measurement:
         return most
 
     def _pieces(self, first: int, until: int) -> Iterator[Rows]:
-        """Return rows of actors; where memory is tracked, all of them at once, because tensors live long."""
+        """Return the rows of actors; with tracked memory all at once, because tensors live long."""
         if self.memory is None:
             return self.source.pieces(first, until)
         return iter((self.source.rows(first, until),))
 
     @property
     def _names_tensors(self) -> Any:
-        """Which nodes of the templates name tensors; None if memory is not tracked."""
+        """Return which nodes of the templates name tensors; None if memory is not tracked."""
         if not self._outcome.plan.tensors:
             return None
         return np.concatenate([~unannotated(stack.trace) for stack in self._workload.stacks()])
@@ -286,7 +288,7 @@ GIVEN, WRITTEN, RELEASED = range(3)
 
 
 class MemorySource:
-    """Makes changes of memory from the times of nodes, if memory is tracked."""
+    """Changes of memory from the times of nodes."""
 
     def __init__(self, plan: Plan) -> None:
         self._actors = plan.actors
@@ -311,7 +313,7 @@ class MemorySource:
         self._first = np.cumsum(self._uses) - self._uses
 
     def changes(self, nodes: Any, first: int, until: int) -> Changes:
-        """What becomes alive and what is released on some actors, by the states of their nodes.
+        """Return the allocations and releases on some actors, from the states of their nodes.
 
         The nodes of the changes are rows of the plan's table.
         """
@@ -339,7 +341,9 @@ class MemorySource:
 
 
 def _places(plan: Plan) -> Any:
-    """Of each node of a template, its place in an order that fits dependencies; mostly, rows are in one."""
+    """Return for each node of a template its place in an order that fits dependencies, mostly that
+    of rows.
+    """
     places = []
     for template in plan.templates[: len(plan.tensors)]:
         nodes = plan.nodes[template.node_first : template.node_first + template.nodes]
@@ -355,7 +359,7 @@ def _places(plan: Plan) -> Any:
 
 
 def until_next(memory_changes: Changes) -> Any:
-    """How long each change is the last one of its owner; -1: for ever."""
+    """Return how long each change is the last one of its owner; -1: for ever."""
     until = np.full(len(memory_changes.time_ns), -1, np.int64)
     until[:-1] = np.where(
         memory_changes.owner[1:] == memory_changes.owner[:-1], memory_changes.time_ns[1:], -1
@@ -364,6 +368,6 @@ def until_next(memory_changes: Changes) -> Any:
 
 
 def events_of(memory_changes: Changes) -> Any:
-    """What each change is, as an index into EVENTS."""
+    """Return the event of each change, as an index into EVENTS."""
     alive = np.where(memory_changes.node < 0, GIVEN, WRITTEN)
     return np.where(memory_changes.delta_bytes < 0, RELEASED, alive).astype(np.int8)

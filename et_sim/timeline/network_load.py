@@ -1,15 +1,15 @@
-"""How loaded the network was: the bottleneck, and whether ranks sent more than their ports can carry.
+"""Load of the network: the bottleneck, and ranks that sent more than their ports can carry.
 
-The bottleneck is the link that had the most to carry for its bandwidth, with its tier, on models that know
-it. What the run's time went to need not be the network (`statistics`).
+The bottleneck is the link with the most bytes for its bandwidth, and its tier, on models that count them. The
+time of the run may have other causes (`statistics`).
 
-An overload is found on models where messages do not notice each other, burst by burst. A burst is a time in
-which a rank has communication under way without a break. What a rank sends in a burst along a dimension has
-to fit through its ports there in this time, and all it sends, or gets, through all its ports. That follows
-from the plan and the times of nodes: what a rank sends in a collective is under way until all members are
-through, and what it gets, from the first member's start on.
+Overloads are searched burst by burst on models without contention. A burst is a time in which a rank always
+has communication in progress. The bytes that a rank sends in a burst along a dimension have to fit through
+its ports there in this time, and all that it sends, or receives, through all its ports. This follows from the
+plan and the times of nodes: bytes sent in a collective are in flight until all members have finished, bytes
+received from the first member's start on.
 
-Not here: what links carry (`engine.outcome`), and what members send each by itself (`own_bytes`).
+`engine.outcome` holds the bytes on links, `own_bytes` those that differ by member.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from et_sim.plan.records import Action, Plan
 from et_sim.timeline.own_bytes import ByteDirection, Phases, by_members, differs_by_member, received, together
 
 MOST_LETTERS = 40  # of a list of ranks
-TOLERANCE = 1.01  # messages are cut to whole nanoseconds, each of them
+TOLERANCE = 1.01  # each message is rounded down to whole nanoseconds
 REMEDY = "--profile corrected, or --network-model flow,"
 ALL_PORTS = (-1, 0)
 Port = tuple[int, int]  # a dimension, and the distance among fully connected NPUs; else 0
 
 
 class Overload(Struct, frozen=True):
-    """The burst in which most was sent, measured by what its ports can carry."""
+    """The burst with the most bytes relative to the bandwidth of its ports."""
 
     ranks: str
     port: Port
@@ -47,7 +47,7 @@ class Overload(Struct, frozen=True):
 
     @property
     def sentence(self) -> str:
-        """Return the warning for the user."""
+        """Return the warning."""
         dimension, distance = self.port
         where = f"along dimension {dimension}" if dimension >= 0 else "over all its ports"
         where += f" to ranks {distance} further on" if distance else ""
@@ -60,8 +60,8 @@ class Overload(Struct, frozen=True):
 
 
 def overload(outcome: Outcome, network: Network) -> Overload | None:
-    """Return the worst burst in which more was sent than links carry; None: there is none, or nobody
-    knows.
+    """Return the worst burst in which more was sent than links carry; None if there is none, or with
+    contention.
     """
     plan = outcome.plan
     if outcome.has_contention or network.loggops is not None:
@@ -100,7 +100,7 @@ def overload(outcome: Outcome, network: Network) -> Overload | None:
 
 
 class _Worst:
-    """The burst in which most was sent, or got, so far."""
+    """The worst burst so far."""
 
     def __init__(self) -> None:
         self.factor, self.port, self.begin_ns, self.length_ns = TOLERANCE, ALL_PORTS, 0, 0
@@ -109,13 +109,13 @@ class _Worst:
     def look(
         self, verb: str, ports: _Ports, actor: Any, start: Any, end: Any, sizes: Iterable[tuple[int, Any]]
     ) -> None:
-        """Take in what was under way, whose it was, and how much of it went through which port."""
+        """Evaluate transfers with their actors, times, and sizes by port."""
         if not len(actor):
             return
         order = np.lexsort((start, actor))
         actor = actor[order]
         begin, until, first = _bursts(actor, start[order], end[order])
-        lengths = until - begin + 1  # times are cut to whole nanoseconds
+        lengths = until - begin + 1  # times are rounded down to whole nanoseconds
         for number, size in sizes:
             factors = np.add.reduceat(size[order], first) / (ports.rates[number] * lengths)
             most = float(factors.max())
@@ -128,7 +128,9 @@ class _Worst:
 
 
 def _bursts(actor: Any, start: Any, end: Any) -> tuple[Any, Any, Any]:
-    """(begin, end, first row) of the times in which an actor's nodes follow each other without a break."""
+    """Return begin, end and first row of the times in which an actor's nodes follow each other without a
+    break.
+    """
     times, place = np.unique(np.concatenate((start, end)), return_inverse=True)
     first_place = actor * len(times)  # actors one after the other, on an axis of no more than these times
     shifted_start, shifted_end = first_place + place.reshape(2, -1)
@@ -141,9 +143,9 @@ def _bursts(actor: Any, start: Any, end: Any) -> tuple[Any, Any, Any]:
 
 
 class _Ports:
-    """An NPU's ports: all together, all of each dimension, and by distance where NPUs are fully connected.
+    """Ports of an NPU: all together, all of each dimension, and by distance where NPUs are fully connected.
 
-    `rates`: bytes per nanosecond of each, the fastest that there are.
+    `rates`: bytes per nanosecond of the fastest such port.
     """
 
     def __init__(self, network: Network) -> None:
@@ -193,7 +195,7 @@ class _Ports:
         return self.first[dimension] if is_one else 0
 
     def place(self, port: int) -> Port:
-        """Where a port is."""
+        """Return dimension and distance of a port."""
         if port == 0:
             return ALL_PORTS
         dimension = int(np.searchsorted(self.first, port, side="right")) - 1
@@ -201,7 +203,7 @@ class _Ports:
 
 
 class _Sizes:
-    """What communicating nodes send and get, by port."""
+    """Bytes that communicating nodes send and receive, by port."""
 
     def __init__(self, plan: Plan, ports: _Ports) -> None:
         self._plan, self._ports, self._collectives = plan, ports, list(_phases(plan))
@@ -213,7 +215,9 @@ class _Sizes:
                 self._times[row, int(plan.phases[phase]["program"])] += chunks
 
     def sent(self, actor: Any, node: Any) -> Iterator[tuple[int, Any]]:
-        """What nodes send, by port, all ports last; of ports that are used alike, the first."""
+        """Yield the bytes that nodes send by port, all ports last; of ports with equal use, only
+        the first.
+        """
         own_bytes = self._own(actor, node, ByteDirection.OUT)
         by_port = {0: sum(own_bytes.values(), np.zeros(len(node)))}
         by_port |= {
@@ -227,7 +231,7 @@ class _Sizes:
             yield port, self._alike(port)[node] + by_port.get(port, 0)
 
     def got(self, actor: Any, node: Any) -> Any:
-        """What collectives bring: of what all members send alike, as much."""
+        """Return the bytes that collectives receive; where all members send alike, as many as they send."""
         own_bytes = self._own(actor, node, ByteDirection.IN).values()
         return self._alike(0)[node] + sum(own_bytes, np.zeros(len(node)))
 
@@ -235,7 +239,7 @@ class _Sizes:
         return by_members(self._plan, self._collectives, actor, node, way)
 
     def _alike(self, port: int) -> Any:
-        """What each node of the plan sends, whoever's it is."""
+        """Return the bytes that each node of the plan sends, for any actor."""
         action, detail = self._plan.nodes["action"], self._plan.nodes["detail"]
         is_collective, is_send = action == Action.COLLECTIVE, action == Action.SEND
         sent = np.zeros(len(action))
@@ -246,20 +250,20 @@ class _Sizes:
 
 
 def _phases(plan: Plan) -> Iterator[tuple[int, Phases]]:
-    """(row of a collective, its phases and how many chunks have each)."""
+    """Yield the row of each collective, with its phases and their numbers of chunks."""
     for row, collective in enumerate(plan.collectives):
         phases: Phases = []
         chunk, plan_row, turns = 0, int(collective["chunk_plan_first"]), int(collective["rotations"])
         while chunk < collective["chunks"]:
             chunk_end, first = plan.chunk_plans[plan_row].tolist()
-            chunks = (chunk_end - chunk) // turns  # which turn is first follows from the run
+            chunks = (chunk_end - chunk) // turns  # the run decides which turn is first
             phases += [(first + number, chunks) for number in range(turns * int(collective["phases"]))]
             chunk, plan_row = chunk_end, plan_row + 1
         yield row, phases
 
 
 def _of_program(plan: Plan, ports: _Ports, program: Any) -> Any:
-    """What a member sends in a phase, by port."""
+    """Return the bytes that a member sends in a phase, by port."""
     sent = np.zeros(len(ports))
     if differs_by_member(program):
         return sent
@@ -274,13 +278,13 @@ def _of_program(plan: Plan, ports: _Ports, program: Any) -> Any:
     return sent
 
 
-AS_LOADED = 0.99  # of the most loaded link: links from here on are as loaded
-SAME = 1 - 1e-9  # of it: fractions that differ by less are equal, but for rounding
+AS_LOADED = 0.99  # of the most loaded link: links above this count as equally loaded
+SAME = 1 - 1e-9  # of it: smaller differences are rounding errors
 
 
 def bottleneck(load: NetworkLoad | None, actor_of_rank: Any, time_ns: int) -> dict[str, Any] | None:
-    """Return the most loaded link and its tier, or class of switches; None if nothing was carried, or
-    counted.
+    """Return the most loaded link and its tier, or class of switches; None if nothing was carried
+    or counted.
     """
     if load is None or time_ns == 0 or not load.bytes.any():
         return None
@@ -317,7 +321,7 @@ def bottleneck(load: NetworkLoad | None, actor_of_rank: Any, time_ns: int) -> di
 
 
 def _times_slower(rates: Any, of_tier: Any, links: Any, at: int) -> float:
-    """Return how many times slower a link is than its equals: than most of its tier's links, or 1.0."""
+    """Return how many times slower a link is than most links of its tier, at least 1.0."""
     rows = np.flatnonzero(of_tier & (links > 0) & (rates > 0))
     if not len(rows) or not rates[at]:
         return 1.0
@@ -328,16 +332,16 @@ def _times_slower(rates: Any, of_tier: Any, links: Any, at: int) -> float:
 
 
 def _of_switches(load: NetworkLoad, used: float) -> dict[str, Any]:
-    """How many switches are as loaded is left out: where ranks are folded, one stands for others."""
+    """Return the bottleneck of switches; their number is left out, because folded ranks share them."""
     kind = max(load.switches_ns, key=lambda name: load.switches_ns[name])
     names = ("link", "ranks", "links", "links_as_loaded", "tier_links", "tier_used", "times_slower")
-    unsaid = dict.fromkeys(names)
+    unset = dict.fromkeys(names)
     contention = {"has_contention": load.resources.are_links}
-    return {"tier": kind, "used": round(used, 6), "of": "rate", **contention, **unsaid}
+    return {"tier": kind, "used": round(used, 6), "of": "rate", **contention, **unset}
 
 
 def _first(resources: Any, rows: Any, actor_of_rank: Any) -> int:
-    """Of links that are loaded alike the first one, the same whether links are folded or not."""
+    """Return the first of equally loaded links, the same whether links are folded or not."""
     if not resources.are_owned:
         return int(rows[np.argmin(resources.port[rows])])
     lowest = np.unique(actor_of_rank, return_index=True)[1][resources.actor[rows]]
@@ -345,6 +349,6 @@ def _first(resources: Any, rows: Any, actor_of_rank: Any) -> int:
 
 
 def _used(load: NetworkLoad) -> Any:
-    """How many nanoseconds each resource needs at full speed."""
+    """Return how many nanoseconds each resource needs at full speed."""
     rate = load.resources.bytes_per_ns
     return np.where(rate > 0, load.bytes / np.where(rate > 0, rate, 1), load.busy_ns)

@@ -1,10 +1,10 @@
-"""Runs whose tensors need more local memory than an NPU has: when, where, and what is alive then.
+"""Runs whose tensors need more local memory than an NPU has: the time, the ranks, and the tensors alive then.
 
-It is found in the footprint of the whole run, because how long a tensor lives depends on who reads it later.
-Nothing before that moment depends on the capacity, so a run that is to stop there is simulated again up to
-it, and everything that is written of it is as it was then.
+The footprint of the whole run is needed, because the lifetime of a tensor depends on its later readers.
+Nothing before that time depends on the capacity, so a run that has to stop there is simulated again up to it,
+and its files hold the state at that time.
 
-Not here: the footprint (`et_sim.memory`), and the words of views (`et_sim.views.summary.memory`).
+`et_sim.memory` computes the footprint, `et_sim.views.summary.memory` prints it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Held(Struct, frozen=True):
 
 
 class TooLarge(Struct, frozen=True):
-    """A node whose own tensors do not fit, whatever else is in remote memory."""
+    """A node whose own tensors do not fit, even if all others are in remote memory."""
 
     node: int
     node_name: str
@@ -48,22 +48,22 @@ class TooLarge(Struct, frozen=True):
 
 @quick_dataclass(frozen=True)
 class OutOfMemory:
-    """The first time at which some rank needs more than it has."""
+    """The first time at which a rank needs more memory than it has."""
 
     time_ns: int
-    ranks: str  # those that do then
+    ranks: str  # ranks that need more then
     capacity_bytes: int  # for tensors
-    reserved_bytes: int  # what they do not get
-    alive_bytes: int  # on the first of these ranks, like what follows
-    stopped: bool  # else the run went on
+    reserved_bytes: int  # reserved for other uses
+    alive_bytes: int  # on the first of these ranks, like all below
+    stopped: bool  # else the run continued
     allocated: tuple[Held, ...]  # at that time, the largest first
     tensors: int  # alive then
     largest: tuple[Held, ...]
     by_class: dict[str, int]
-    too_large: TooLarge | None = None  # why tensors that wait elsewhere do not help
+    too_large: TooLarge | None = None  # why spilling other tensors does not help
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON files."""
+        """Return the content for JSON files."""
         plain: dict[str, Any] = to_builtins(self)
         for held in (*plain["allocated"], *plain["largest"]):
             held["class"] = held.pop("tensor_class")
@@ -78,7 +78,7 @@ class OutOfMemory:
 
     @property
     def sentence(self) -> str:
-        """What happened, in one."""
+        """Return the description in one sentence."""
         who = f"rank {self.ranks} needs" if self.ranks.isdigit() else f"ranks {self.ranks} need"
         first = self.allocated[0] if self.allocated else None
         cause = ""
@@ -95,7 +95,7 @@ class OutOfMemory:
         )
 
     def as_error(self) -> OutOfMemoryError:
-        """Return the same as an error, with all that is known."""
+        """Return the error, with details."""
         classes = ", ".join(f"{name} {format_bytes(size)}" for name, size in self.by_class.items())
         lines = [f"out of memory: {self.sentence}", f"alive then: {classes}", "largest tensors:"]
         lines += [f"  {_line(held)}" for held in self.largest[:10]]
@@ -111,11 +111,11 @@ def _line(held: Held) -> str:
 
 
 def out_of_memory(outcome: Outcome, workload: Workload, memory: LocalMemory | None) -> OutOfMemory | None:
-    """When a run first needs more than there is; None: it never does, or nobody knows what there is."""
+    """Return when a run first exceeds local memory; None: it never does, or the capacity is unknown."""
     if memory is None or not outcome.plan.tensors:
         return None
     if memory.when_full is WhenFull.SPILL and not outcome.is_complete:
-        return None  # a stall: what waits in remote memory is decided for runs that go to their end
+        return None  # spilling is only decided for runs that complete
     measurement = Measurement(outcome, workload)
     first_ns: int | None = None
     actors: list[int] = []

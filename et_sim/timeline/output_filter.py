@@ -1,6 +1,6 @@
-"""How much of a run is written: all of it, or the rows of some ranks in some time; and how it is compressed.
+"""Filter of the output: all rows of a run, or those of some ranks in a window; and the compression.
 
-The summary and the actors are always those of the whole run. Not here: writing (`writer`).
+The summary and the actors always cover the whole run.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ COMPRESSIONS = ("lz4", "zstd", "none")
 
 
 class OutputFilter(Struct, frozen=True):
-    """Rows of the actors of these ranks (all if none are named) that touch this window (or any time)."""
+    """Rows of the actors of these ranks (all if empty) that touch this window (None: any time)."""
 
     ranks: tuple[range, ...] = ()
     window: tuple[int, int] | None = None
@@ -32,7 +32,7 @@ class OutputFilter(Struct, frozen=True):
 
     @property
     def codec(self) -> str | None:
-        """As Arrow calls it."""
+        """Return Arrow's name of the compression."""
         return None if self.compression == "none" else self.compression
 
     def check_ranks(self, ranks: int) -> None:
@@ -44,7 +44,7 @@ class OutputFilter(Struct, frozen=True):
             )
 
     def actors(self, actor_of_rank: Any) -> Any:
-        """Which actors are kept, as a mask; None: all."""
+        """Return a mask of the actors that are kept; None: all."""
         if not self.ranks:
             return None
         kept = np.zeros(int(actor_of_rank.max()) + 1, np.bool_)
@@ -53,14 +53,14 @@ class OutputFilter(Struct, frozen=True):
         return kept
 
     def touches(self, start_ns: Any, end_ns: Any) -> Any:
-        """Which spans lie in the window, at least in part; what never ended goes on for ever. None: all."""
+        """Return which spans overlap the window; spans without an end last for ever. None: all."""
         if self.window is None:
             return None
         first, last = self.window
         return (start_ns < last) & ((np.maximum(end_ns, start_ns + 1) > first) | (end_ns < 0))
 
     def mask(self, actors: Any, actor: Any, start_ns: Any, end_ns: Any) -> Any:
-        """Which rows are kept, as a mask, where `actors` tells which actors are; None: all."""
+        """Return a mask of the rows that are kept; `actors` masks the actors. None: all."""
         of_actors = None if actors is None else actors[actor] & (actor >= 0)
         touched = self.touches(start_ns, end_ns)
         if of_actors is None or touched is None:
@@ -68,7 +68,7 @@ class OutputFilter(Struct, frozen=True):
         return of_actors & touched
 
     def as_dict(self) -> dict[str, Any]:
-        """What the manifest says of it; empty if everything is kept."""
+        """Return the entry of the manifest; empty if everything is kept."""
         content: dict[str, Any] = {}
         if self.ranks:
             content["ranks"] = format_ranks(sorted(set().union(*self.ranks)))

@@ -1,9 +1,8 @@
-"""What ranks send and get in phases where each member has messages of its own, and by receives, and when.
+"""Bytes that ranks send and receive where each member has its own messages, and by receives, with times.
 
-Phases of that kind are trees, custom programs, parts that switches reduce, and exchanges with bytes for each
-pair. Which of two trees a chunk takes follows from the run: the one in which a member has less counts.
-
-Not here: what all members send alike, and what ports can carry of it (`network_load`).
+Such phases are trees, custom programs, parts that switches reduce, and exchanges with bytes for each pair.
+The run decides which of two trees a chunk takes: the one in which a member has less counts. `network_load`
+covers phases in which all members send alike.
 """
 
 from __future__ import annotations
@@ -20,22 +19,22 @@ from et_sim.plan.records import IN_GROUP, NO_AXIS, Action, Plan
 
 
 class ByteDirection(IntEnum):
-    """Messages of a member."""
+    """Direction of the messages of a member."""
 
     OUT = 0
     IN = 1
 
 
-Phases = list[tuple[int, int]]  # rows, and how many chunks have each
+Phases = list[tuple[int, int]]  # rows, with the number of chunks of each
 
 
 def differs_by_member(program: Any) -> bool:
-    """Return whether each member of a phase has messages of its own."""
+    """Return whether each member of a phase has its own messages."""
     return bool(program["tree_first"] >= 0 or program["custom_first"] >= 0 or program["own_steps"])
 
 
 def together(plan: Plan, actor: Any, node: Any, start: Any, end: Any) -> tuple[Any, Any]:
-    """(start of the first, end of the last) of the members of each node's collective, by the program."""
+    """Return the first start and the last end among the members of each node's collective, by the program."""
     is_collective = plan.nodes["action"][node] == Action.COLLECTIVE
     row = np.flatnonzero(is_collective)
     columns = [plan.nodes[name][node[row]] for name in ("detail", "occurrence")]
@@ -54,7 +53,7 @@ def _member(plan: Plan, actor: Any, node: Any) -> Any:
 def by_members(
     plan: Plan, collectives: Iterable[tuple[int, Phases]], actor: Any, node: Any, way: ByteDirection
 ) -> dict[int, Any]:
-    """By network dimension (-1: several), what each node sends, or gets, in such phases."""
+    """Return by dimension (-1: several) the bytes that each node sends, or receives, in such phases."""
     sent_by_dimension: dict[int, Any] = {}
     members: dict[int, Any] = {}
     order = np.argsort(np.where(plan.nodes["action"] == Action.COLLECTIVE, plan.nodes["detail"], -1)[node])
@@ -79,7 +78,7 @@ def by_members(
 
 
 def _along(plan: Plan, axis: int, member: Any, actor: Any) -> Any:
-    """Where members stand along the axis of a phase."""
+    """Return the places of members along the axis of a phase."""
     if axis == NO_AXIS:
         return plan.members["position"][member]
     row, place = plan.axes[axis], plan.actors["rank"][actor]
@@ -92,7 +91,7 @@ def _along(plan: Plan, axis: int, member: Any, actor: Any) -> Any:
 
 
 def _by_member(plan: Plan, program: Any, way: ByteDirection) -> Any:
-    """What each member sends, or gets, in one phase of a chunk."""
+    """Return the bytes that each member sends, or receives, in one phase of a chunk."""
     members = int(program["members"])
     if program["custom_first"] >= 0:
         action = Action.SEND if way == ByteDirection.OUT else Action.RECEIVE
@@ -114,7 +113,7 @@ def _by_member(plan: Plan, program: Any, way: ByteDirection) -> Any:
 
 
 def _in_tree(tree: Any, program: Any, way: ByteDirection) -> Any:
-    """With its parent and its children: half of that goes up, the other half down."""
+    """Return the bytes exchanged with parent and children: half of them go up, half down."""
     sent, child = np.zeros(len(tree), np.int64), np.flatnonzero(tree["parent"] >= 0)
     up, down = tree["up_bytes"] * program["goes_up"], tree["down_bytes"] * program["goes_down"]
     to_parent, to_child = (up, down) if way == ByteDirection.OUT else (down, up)
@@ -124,10 +123,10 @@ def _in_tree(tree: Any, program: Any, way: ByteDirection) -> Any:
 
 
 def received(outcome: Outcome, actor: Any, node: Any) -> tuple[Any, Any, Any]:
-    """(when its message is sent, its row of the run, bytes) of each receive that is done.
+    """Return for each completed receive the time of its send, its row of the run, and its bytes.
 
-    Of a channel, the first that was sent is the first to be received. Where actors stand for several ranks,
-    there may be more sends than receives: then all begin with the first.
+    A channel delivers messages in order. Where actors stand for several ranks, there may be more sends than
+    receives: then all begin with the first.
     """
     plan, state = outcome.plan, outcome.nodes
     is_done = (state["start_ns"] >= 0) & (state["end_ns"] >= 0)

@@ -1,10 +1,10 @@
-"""What kernels draw, and the clock that a cap leaves them: sums over the rows of the timeline.
+"""Power of kernels, and their clock under a cap: sums over the rows of the timeline.
 
-A kernel takes the energy that its device states for its operations and bytes, and the idle draw for as long
-as it runs. What is not timed by such a device (a recorded kernel, a copy) draws the cap. Sums are made actor
-by actor, and then exactly, so that folding changes no digit.
+A kernel takes the energy that its device states for its operations and bytes, plus idle power for its
+duration. Work that is not timed by such a device (a recorded kernel, a copy) takes the power of the cap. Sums
+are made actor by actor and are exact, so that folding changes no digit.
 
-Not here: what a device draws (`et_sim.machine.power`).
+`et_sim.machine.power` computes the power of a device.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ DIGITS = 9
 
 
 class PowerUse(Struct):
-    """Of each actor."""
+    """Sums of each actor."""
 
     actors: int
-    known_ns: Any  # time of kernels whose draw is known
-    lowered_ns: Any  # of these, those below their full clock
+    known_ns: Any  # time of kernels with known power
+    lowered_ns: Any  # part of it below the full clock
     other_ns: Any  # time of all other work of the device
     clock_ns: Any  # clock times duration
-    energy_pj: Any  # above the idle draw
+    energy_pj: Any  # above idle power
 
     @staticmethod
     def of(actors: int) -> PowerUse:
-        """Nothing added up yet."""
+        """Return empty sums."""
         return PowerUse(actors, *np.zeros((3, actors), np.int64), *np.zeros((2, actors)))
 
     def add(self, rows: Rows) -> None:
-        """Count a block; what never ended is left out."""
+        """Count a block; nodes without an end are left out."""
         is_work = ((rows.activity == COMPUTE) | (rows.activity == COPY)) & (rows.end_ns >= 0)
         clock = np.full(len(rows.actor), np.nan) if rows.utilisation is None else rows.utilisation.clock
         is_known = is_work & ~np.isnan(clock)
@@ -59,7 +59,7 @@ class PowerUse(Struct):
         self.energy_pj += np.bincount(actor, weights=energy, minlength=self.actors)
 
     def computing_joules(self, ranks: Any, computing_ns: int, rates: dict[str, Any]) -> Fraction:
-        """Return what all ranks take while they compute, of which each actor stands for some."""
+        """Return the energy of all ranks while they compute; each actor stands for several ranks."""
         from fractions import Fraction
 
         idle, busy = (Fraction(str(rates[name])) for name in ("idle_watts", "busy_watts"))
@@ -67,7 +67,7 @@ class PowerUse(Struct):
         return of_time / NS_PER_SECOND + self._of_ranks(self.energy_pj, ranks) / PER_JOULE
 
     def summary(self, ranks: Any, caps: Sequence[float]) -> dict[str, Any]:
-        """Return the caps, and the clocks that kernels had; null where no kernel has one."""
+        """Return the caps, and the clocks of kernels; null where no kernel has one."""
         known = self._of_ranks(self.known_ns, ranks)
         lowered, clock = (self._of_ranks(column, ranks) for column in (self.lowered_ns, self.clock_ns))
         return {

@@ -1,8 +1,8 @@
-"""What there is of a run once it is over: all that its tables and its summary are made of.
+"""Data of a finished run, from which its tables and its summary are made.
 
-Energy and price: what NPUs draw and are let for, times how long. Times are added up
-as whole nanoseconds over all ranks first, so that folding changes no digit. Not here: what an NPU draws
-(`et_sim.machine.system`), and what kernels take (`power`).
+Energy and price are the rates of NPUs times the duration. Times are first summed as whole nanoseconds over
+all ranks, so that folding changes no digit. `et_sim.machine.system` states the rates, `power` sums those of
+kernels.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def figures_of_ranks(measurement: Measurement) -> dict[str, Any]:
-    """Return the entries in order of their first rank, and which of them is waited for most."""
+    """Return the entries in order of their first rank, and the entry that is waited for most."""
     columns = measurement.statistics.columns()
     entry, actor = _entries(measurement, columns)
     of_rank = entry[measurement.actor_of_rank]
@@ -72,7 +72,7 @@ def _entries(measurement: Measurement, columns: dict[str, Nullable]) -> tuple[An
 
 
 def packets(ports: Ports | None) -> dict[str, Any] | None:
-    """What the summary says."""
+    """Return the summary of packets."""
     if ports is None:
         return None
     totals: dict[str, Any] = dict(ports.totals)
@@ -90,7 +90,7 @@ MILLION = 1_000_000
 
 
 def costs(rates: dict[str, Any] | None, measurement: Measurement, makespan_ns: int) -> dict[str, Any] | None:
-    """What all ranks take until the last one is done; None where the machine does not say what they draw."""
+    """Return energy and price of all ranks until the last one finishes; None without stated rates."""
     if rates is None:
         return None
     per_actor = zip(measurement.statistics.compute_ns, measurement.ranks_per_actor, strict=True)
@@ -131,9 +131,9 @@ def throughput(
     makespan_ns: int,
     taken: Mapping[str, Any] | None,
 ) -> dict[str, Any] | None:
-    """The figures of a run that did one step; None where nobody says what that is, or no time passed.
+    """Return the figures of a run of one step; None without a step, or if no time passed.
 
-    `peaks` are those of a rank's device, in 10^12 operations per second; `taken` is what the run cost.
+    `peaks` are those of a rank's device, in 10^12 operations per second; `taken` are the costs of the run.
     """
     if step is None or not makespan_ns:
         return None
@@ -161,32 +161,32 @@ def throughput(
 
 @dataclass(eq=False)
 class RecordedRun:
-    """An outcome, what went in, and what was recorded on the way."""
+    """Outcome of a run, its inputs, and its records."""
 
     outcome: Outcome
     workload: Workload
     manifest: dict[str, Any]
-    command: dict[str, Any] | None = None  # what was simulated, and how, if all of it is in files
-    causal_events: CausalEvents | None = None  # what caused what, if that was recorded
-    phases: Phases | None = None  # what became of the chunks of collectives, if that was logged
-    layers: LayerRun | None = None  # of a layer file
-    messages: MessageSpool | None = None  # all of them, if they were logged
-    ports: PortRecord | None = None  # pauses, and messages that packets carried, if ports were recorded
-    out_of_memory: OutOfMemory | None = None  # when it first needed more local memory than there is
-    until_end: Outcome | None = None  # of a run that was stopped: what would have come
-    moved: Moved | None = None  # to and from remote memory, where local memory may spill
-    capacity_bytes: int | None = None  # of local memory, if it is known
+    command: dict[str, Any] | None = None  # inputs of the run, if all of them are files
+    causal_events: CausalEvents | None = None  # causes of events, if recorded
+    phases: Phases | None = None  # chunks of collectives, if logged
+    layers: LayerRun | None = None  # results of a layer file
+    messages: MessageSpool | None = None  # all messages, if logged
+    ports: PortRecord | None = None  # pauses, and messages of packets, if ports were recorded
+    out_of_memory: OutOfMemory | None = None  # the first time at which local memory did not suffice
+    until_end: Outcome | None = None  # the continuation of a stopped run
+    moved: Moved | None = None  # bytes to and from remote memory, where local memory may spill
+    capacity_bytes: int | None = None  # of local memory, if known
 
     @cached_property
     def measurement(self) -> Measurement:
-        """Return the rows of the timeline, and what they add up to."""
+        """Return the rows of the timeline, and their sums."""
         stated = self.manifest.get("accuracy") if self.is_complete else None
         accuracy = None if stated is None else Accuracy.from_dict(stated)
         return Measurement(self.outcome, self.workload, self.until_end, accuracy)
 
     @property
     def manifest_text(self) -> str:
-        """Return the manifest but for the configuration, which may list many links, as canonical JSON."""
+        """Return the manifest as canonical JSON, without the configuration, which may list many links."""
         content = {key: value for key, value in self.manifest.items() if key != "configuration"}
         return json.dumps(content, sort_keys=True)
 
@@ -197,7 +197,7 @@ class RecordedRun:
 
     @property
     def makespan_ns(self) -> int:
-        """When the last rank finished; of an incomplete run, when the last thing happened."""
+        """Return when the last rank finished; for an incomplete run, the time of its last event."""
         return int(self.outcome.finish_ns.max()) if self.is_complete else self.outcome.end_ns
 
     @property
@@ -207,12 +207,12 @@ class RecordedRun:
 
     @cached_property
     def explained(self) -> dict[str, Any] | None:
-        """How much of the longest path is no gap of a recording; None where there are no gaps."""
+        """Return the explained part of the longest path; None where recordings have no gaps."""
         return explained(self.outcome, self.workload, self.measurement.source.waits)
 
     @cached_property
     def costs(self) -> dict[str, Any] | None:
-        """What the run takes of energy and money; None where the machine does not say."""
+        """Return energy and price of the run; None where the machine states no rates."""
         return costs(self.manifest["costs"], self.measurement, self.makespan_ns)
 
     @property
@@ -223,17 +223,13 @@ class RecordedRun:
 
     @property
     def uncertainty(self) -> dict[str, Any] | None:
-        """Return the band of the makespan, and what it rests on; None where the machine states no
-        accuracy.
-        """
+        """Return the band of the makespan, and its basis; None where the machine states no accuracy."""
         composition = self.measurement.composition
         return None if composition is None else composition.summary(self.makespan_ns)
 
     @cached_property
     def throughput(self) -> dict[str, Any] | None:
-        """Return tokens per second, MFU and so on; None of workloads that do not say what a run of them
-        does.
-        """
+        """Return tokens per second, MFU and so on; None if the workload states no step."""
         if not self.is_complete:
             return None
         peaks, ranks = self.manifest["peak_tflops"], self.workload.ranks
@@ -241,7 +237,7 @@ class RecordedRun:
 
     @property
     def coverage(self) -> dict[str, Any]:
-        """What was modelled, replayed, defaulted, instant or not executed."""
+        """Return the parts of the run that were modelled, replayed, defaulted, instant or not executed."""
         return self.measurement.coverage
 
     @property
@@ -253,11 +249,11 @@ class RecordedRun:
 
     @property
     def is_stopped(self) -> bool:
-        """Return whether it ends where memory was full."""
+        """Return whether the run was stopped because memory was full."""
         return self.until_end is not None
 
     def summary(self) -> dict[str, Any]:
-        """What summary.json holds."""
+        """Return the content of summary.json."""
         return {
             "status": self.status,
             "makespan_ns": self.makespan_ns,

@@ -1,6 +1,6 @@
-"""Engine columns -> the rows of the timeline: one per node that was issued.
+"""Rows of the timeline, one per issued node, from columns of the engine.
 
-Rows come actor by actor, in ascending node id. Not here: statistics.
+Rows are ordered by actor, then by ascending node id.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from et_sim.trace.stack import stacks
 from et_sim.trace.workload import Workload
 
 LANE_NAMES = ("cpu", "compute", "communication", "receive", "send", "memory", "collective")
-# Where a lane is shown: that a node is concurrent does not matter any more, and streams are a column.
+# The lane shown: that a node is concurrent no longer matters, and streams are a column.
 _SHOWN_LANE = np.arange(len(Lane), dtype=np.uint8)
 _SHOWN_LANE[[Lane.FREE_CPU, Lane.FREE_COMPUTE, Lane.FREE_SEND]] = Lane.CPU, Lane.COMPUTE, Lane.SEND
 TREATMENT_NAMES = ("modelled", "replayed", "defaulted", "instant")
 START_CAUSES = ("begin", "dependency", "lane")
 END_CAUSES = ("own", "message")
-ROWS_AT_ONCE = 1 << 16  # more are slower
+ROWS_AT_ONCE = 1 << 16  # larger blocks are slower
 BEGIN, DEPENDENCY, LANE = range(3)
 OWN, MESSAGE = range(2)
 
 NODE_KIND_NAMES = ("invalid", "metadata", "memory_load", "memory_store", "compute", "send", "receive")
 COLLECTIVE_NAMES = tuple(kind.name.lower() for kind in CollectiveKind)
-UNNAMED_KIND = "communication"  # a collective that nobody knows the type of
-HOST_KIND_NAMES = ("host", "gap")  # what the trace calls computation and no device does
+UNNAMED_KIND = "communication"  # a collective of unknown type
+HOST_KIND_NAMES = ("host", "gap")  # computation of the trace that no device does
 KIND_NAMES = NODE_KIND_NAMES + COLLECTIVE_NAMES + HOST_KIND_NAMES + OPAQUE_KINDS + (UNNAMED_KIND, COPY)
 MEMORY_KINDS = ("memory_load", "memory_store")
 COMMUNICATION_KINDS = ("send", "receive", *COLLECTIVE_NAMES, UNNAMED_KIND)
@@ -56,7 +56,7 @@ class Rows(Struct, frozen=True, eq=False):
     name: Any  # index into TimelineSource.names
     kind: Any  # index into KIND_NAMES
     lane: Any
-    activity: Any  # what of an actor's time it counts as (`basics.intervals`)
+    activity: Any  # kind of activity (`basics.intervals`)
     stream: Any  # index into TimelineSource.stream_names
     recorded_on: Any  # index into TimelineSource.recorded_names
     treatment: Any
@@ -82,19 +82,19 @@ class Rows(Struct, frozen=True, eq=False):
 
 
 class _Shared(Struct, frozen=True, eq=False):
-    """What nodes of the plan are, whoever runs them: made once for actors of one template."""
+    """Columns of nodes of the plan that are equal for all actors of a template."""
 
-    base: Any  # where the plan's table has the first node of their template
+    base: Any  # the first row of their template in the plan's table
     columns: dict[str, Any]  # of `Rows`
     duration_ns: Any
     utilisation: Utilisation | None
-    collectives: tuple[Any, Any]  # which of them are, and which members of their actors run them
-    messages: tuple[Any, Any, Any]  # which of them are, which of these are sends, and their channels
-    communication: Any  # which of them are any of both
+    collectives: tuple[Any, Any]  # their indices, and the members of their actors that run them
+    messages: tuple[Any, Any, Any]  # their indices, whether each is a send, and their channels
+    communication: Any  # indices of both
 
 
 class TimelineSource:
-    """Makes timeline rows from an outcome, a block of actors at a time."""
+    """Timeline rows of an outcome, a block of actors at a time."""
 
     def __init__(self, outcome: Outcome, workload: Workload) -> None:
         self._outcome = outcome
@@ -106,22 +106,24 @@ class TimelineSource:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Of nodes, each once."""
+        """Return the different names of nodes."""
         return tuple(
             dict.fromkeys(chain.from_iterable(stack.trace.names for stack in self._workload.stacks()))
         )
 
     def name(self, at: int) -> str:
-        """That of a node, by its row of the plan."""
+        """Return the name of a node by its row of the plan."""
         return self.names[int(self._names[at])]
 
     @cached_property
     def library_choices(self) -> tuple[str, ...]:
-        """What a collective library does, each once, the empty text first; (): there is no library."""
+        """Return the different choices of the collective library, the empty text first; (): there is no
+        library.
+        """
         return tuple(sorted({"", *self._plan.library_choices})) if self._plan.library_choices else ()
 
     def choices_of(self, at: Any) -> Any:
-        """Of nodes, by their rows of the plan: an index into `library_choices`."""
+        """Return the choices of nodes, by their rows of the plan, as indices into `library_choices`."""
         choices, nodes = np.zeros(len(at), np.int32), self._plan.nodes
         which = np.flatnonzero(nodes["action"][at] == Action.COLLECTIVE)
         choices[which] = self._choice_of_collective[nodes["detail"][at[which]]]
@@ -134,7 +136,7 @@ class TimelineSource:
 
     @cached_property
     def group_names(self) -> tuple[str, ...]:
-        """Return names of the plan's groups; the whole system is "all"."""
+        """Return the names of the plan's groups; the whole system is "all"."""
         return tuple(map(shown_group, self._plan.group_names))
 
     def blocks(self) -> Iterator[Rows]:
@@ -143,7 +145,7 @@ class TimelineSource:
             yield self.rows(first, until)
 
     def spans(self) -> Iterator[tuple[int, int]]:
-        """Yield all actors, as many at a time as have few nodes enough, but one at least."""
+        """Yield ranges of actors, each with a limited number of nodes but at least one actor."""
         first = self._plan.actors["node_first"]
         starts = np.concatenate((first, [len(self._outcome.nodes)]))
         actor = 0
@@ -154,16 +156,14 @@ class TimelineSource:
             actor = until
 
     def pieces(self, first_actor: int, end_actor: int) -> Iterator[Rows]:
-        """Yield the issued nodes of some actors, few at a time, so that they stay in the processor's
-        cache.
-        """
+        """Yield the issued nodes of some actors in blocks that fit in the processor's cache."""
         template = self._plan.actors["template"][first_actor:end_actor]
         rows = int(self._plan.templates["nodes"][template].sum())
         for begin in range(0, rows, ROWS_AT_ONCE):
             yield self.rows(first_actor, end_actor, begin, min(begin + ROWS_AT_ONCE, rows))
 
     def rows(self, first_actor: int, end_actor: int, begin: int = 0, end: int | None = None) -> Rows:
-        """Return the issued nodes of some actors; of the rows that these have, from `begin` to `end`."""
+        """Return the issued nodes among the rows from `begin` to `end` of some actors."""
         plan = self._plan
         template = plan.actors["template"][first_actor:end_actor]
         counts = plan.templates["nodes"][template]
@@ -186,9 +186,11 @@ class TimelineSource:
         return self._described(actor, self._latest[1], state)
 
     def _shared(self, base: Any, at: Any) -> _Shared:
-        """What the nodes at these rows of the plan's table are, where that has their templates at `base`."""
+        """Return the columns of the nodes at these rows of the plan's table; their templates are
+        at `base`.
+        """
         is_contiguous = len(at) > 0 and bool((at[1:] == at[:-1] + 1).all())
-        these: Any = slice(int(at[0]), int(at[-1]) + 1) if is_contiguous else at  # which need not be copied
+        these: Any = slice(int(at[0]), int(at[-1]) + 1) if is_contiguous else at  # a slice is not copied
         nodes = np.asarray(self._plan.nodes)[these]
         action, kind = nodes["action"], self._kinds[these]
         lane = self._lanes_of(nodes["lane"], these)
@@ -221,7 +223,7 @@ class TimelineSource:
         )
 
     def _described(self, actor: Any, shared: _Shared, state: Any) -> Rows:
-        """Return rows of nodes, by their actors and states."""
+        """Return the rows of nodes, from their actors and states."""
         group, sequence = self._collective_columns(actor, shared, state)
         peer, tag = self._message_columns(actor, shared)
         cause, cause_row = self._start_cause(state)
@@ -256,17 +258,17 @@ class TimelineSource:
 
     @property
     def stream_names(self) -> tuple[str, ...]:
-        """Streams of the machine."""
+        """Return the names of the machine's streams."""
         return self._plan.stream_names
 
     @property
     def recorded_names(self) -> tuple[str, ...]:
-        """Streams and threads of recordings."""
+        """Return the names of the recordings' streams and threads."""
         return self._recorded[1]
 
     @cached_property
     def _recorded(self) -> tuple[Any, tuple[str, ...]]:
-        """Where nodes of the templates were recorded, NONE if nobody says; and what that is called."""
+        """Return the recorded stream or thread of each node, NONE without one; and the names."""
         index: dict[str, int] = {}
         names_of_nodes = np.full(self._workload.nodes_per_template.sum(), NONE, np.int32)
         first = 0
@@ -285,13 +287,13 @@ class TimelineSource:
         return names_of_nodes, tuple(index)
 
     def _recorded_traces(self) -> Iterator[Trace]:
-        """Yield all templates, in stacks where nothing says where it was recorded."""
+        """Yield all templates, as stacks where streams and threads were not recorded."""
         for stack in self._workload.stacks():
             is_recorded = any(stack.trace.has(attribute).any() for attribute in ("tid", "stream"))
             yield from stack.traces if is_recorded else [stack.trace]
 
     def _lanes_of(self, lane: Any, these: Any) -> Any:
-        """Where nodes are shown; those on streams, where they would be without."""
+        """Return the lanes in which nodes are shown; nodes on streams are shown as without them."""
         if not self.stream_names:
             return _SHOWN_LANE[lane]
         return np.where(lane < LANES, _SHOWN_LANE[np.minimum(lane, LANES - 1)], self._plain_lanes[these])
@@ -338,11 +340,11 @@ class TimelineSource:
 
     @cached_property
     def _utilisation(self) -> Utilisation | None:
-        """Of every node of the templates, if the compute model says how kernels use the machine."""
+        """Return the utilisation of every node of the templates, if the compute model computes it."""
         plan, parts, is_known = self._plan, [], False
         rank_of = dict(zip(*np.unique(self._workload.template_of_rank, return_index=True), strict=True))
         traces = self._workload.templates
-        # By rules, the order of words depends on which kernels come first.
+        # With rules, the order of words depends on the order of kernels.
         alike = range(len(traces)) if plan.compute.has_rules else ()
         for stack in stacks(traces, alike):
             first, trace = int(plan.templates["node_first"][stack.number]), stack.trace
@@ -359,11 +361,11 @@ class TimelineSource:
 
     @cached_property
     def ids(self) -> Any:
-        """Of the nodes of all templates, as traces have them."""
+        """Return the ids of the nodes of all templates, as in traces."""
         return self._of_template("node_id", np.uint64)
 
     def rows_of_plan(self, actor: Any, row: Any) -> Any:
-        """Where the plan's table of nodes has these of actors."""
+        """Return the rows of the plan's table for nodes of actors."""
         return self._plan.templates["node_first"][self._plan.actors["template"][actor]] + row
 
     def node_ids(self, actor: Any, row: Any) -> Any:
@@ -371,7 +373,7 @@ class TimelineSource:
         return self.ids[self.rows_of_plan(actor, row)]
 
     def _start_cause(self, state: Any) -> tuple[Any, Any]:
-        """What let a node start: its last parent, or the node that freed its lane."""
+        """Return the cause of a node's start: its last parent, or the node that freed its lane."""
         released, freed = state["released_by"], state["freed_by"]
         cause = ((released != NONE) & (state["ready_ns"] != NONE)).view(np.int8)  # BEGIN or DEPENDENCY
         row = np.maximum(released, 0)
@@ -410,7 +412,7 @@ class TimelineSource:
 
 
 def _activities() -> Any:
-    """What a row counts as, by its kind and lane."""
+    """Return the activity of a row, by kind and lane."""
     of_kind = np.full(len(KIND_NAMES), HOST, np.int8)
     of_kind[np.isin(KIND_NAMES, COMMUNICATION_KINDS)] = TRANSFER
     of_kind[np.isin(KIND_NAMES, MEMORY_KINDS)] = MEMORY

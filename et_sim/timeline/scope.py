@@ -1,6 +1,6 @@
-"""What the figures of a run include, and what they leave out: of its models, and of what ran on them.
+"""Scope of a run's figures: effects that its models include and leave out.
 
-Not here: the words for each model, which stand in the registries of networks and of compute models.
+The registries of networks and of compute models describe each model.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ NODES, PHASES, MESSAGES, LINKS, PORTS, PATH = ("nodes", "phases", "messages", "l
 Detail = str | Iterable[str]
 
 
-def details_of(asked: Detail) -> tuple[str, ...]:
-    """What is asked for, in the order of the tables: names, with commas between or in a list."""
-    texts = [asked] if isinstance(asked, str) else list(asked)
+def details_of(requested: Detail) -> tuple[str, ...]:
+    """Return the requested details in the order of the tables; names are in a list or separated by commas."""
+    texts = [requested] if isinstance(requested, str) else list(requested)
     names = [name.strip() for text in texts for name in str(text).split(",")]
     every = (NODES, *details())
     for name in names:
@@ -43,7 +43,7 @@ NOISE = "noise, failures"
 
 
 def scope_of_machine(machine: Machine, of_messages: Sequence[str]) -> dict[str, Any]:
-    """For the manifest; `of_messages`: what the network model includes, and what it leaves out."""
+    """Return the entry of the manifest; `of_messages`: the scope of the network model."""
     system = machine.system
     off = len(set(Correction) - system.behaviour.corrections)
     corrections = [f"what {plural(off, 'correction')} would change"] if off else []
@@ -59,7 +59,7 @@ def scope_of_machine(machine: Machine, of_messages: Sequence[str]) -> dict[str, 
 
 
 def scope(of_machine: Mapping[str, Any], coverage: Mapping[str, Any], messages: int) -> Any:
-    """What is in, and what is left out, once it is known what ran."""
+    """Return the effects that are included and left out, given the coverage of the run."""
     timed_by = coverage["timed_by"]
     kernels = [
         both

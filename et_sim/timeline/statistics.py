@@ -1,9 +1,9 @@
-"""What the actors did with their time, as exact interval arithmetic.
+"""Use of actors' time, as exact interval arithmetic.
 
-From the device's point of view, each moment of a rank belongs to one part, the first of these that is under
-way: a kernel or copy; a transfer (which is exposed then: neither hides it); a request to remote memory;
-waiting for another rank to begin; the host, whose operators and gaps hide nothing; nothing at all. The rank's
-finish comes before the makespan or at it: the rest is `early_ns`. The parts add up to the makespan.
+From the device's point of view, each moment of a rank belongs to the first of these parts that is in
+progress: a kernel or copy; a transfer (which is then exposed: neither hides it); a request to remote memory;
+waiting for another rank to begin; the host, whose operators and gaps hide nothing; idle time. The time from
+the rank's finish to the makespan is `early_ns`. The parts add up to the makespan.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from et_sim.timeline.rows import Rows
 
 
 class KernelFigures(Struct):
-    """How well the kernels of actors use their machine: averages over those that the roofline timed.
+    """Averages of how well the kernels of actors use the machine, over those that the roofline timed.
 
-    Averages are weighted by duration, over exactly these kernels. The reference divides by one nanosecond
-    more, and counts CPU operations and kernels without figures in.
+    They are weighted by duration. The reference divides by one nanosecond more, and includes CPU operations
+    and kernels without figures.
     """
 
     actors: int
@@ -35,7 +35,7 @@ class KernelFigures(Struct):
 
     @staticmethod
     def of(actors: int) -> KernelFigures:
-        """Nothing added up yet."""
+        """Return empty sums."""
         return KernelFigures(
             actors, np.zeros(actors, np.int64), np.zeros(actors, np.int64), np.zeros((3, actors))
         )
@@ -50,11 +50,11 @@ class KernelFigures(Struct):
         np.add.at(self.time_ns, actor, duration)
         np.add.at(self.compute_bound_ns, actor, np.where(used.is_memory_bound[timed], 0, duration))
         for total, figure in zip(self.weighted, (used.compute, used.memory, used.intensity), strict=True):
-            # Row after row, so that the sum does not depend on how actors are put into blocks.
+            # Rows are added in order, so that sums do not depend on blocks.
             total += np.bincount(actor, weights=figure[timed] * duration, minlength=self.actors)
 
     def columns(self) -> dict[str, Any]:
-        """Averages per actor; NaN where no time was spent in such kernels."""
+        """Return averages per actor; NaN without time in such kernels."""
         with np.errstate(invalid="ignore"):
             compute, memory, intensity = self.weighted / self.time_ns
             bound = self.compute_bound_ns / self.time_ns
@@ -79,7 +79,7 @@ class Statistics:
     host_ns: Any
     idle_ns: Any
     early_ns: Any
-    # Totals, whatever else was under way:
+    # Totals, regardless of other activities:
     transfer_ns: Any
     hidden_comm_ns: Any
     communication_ns: Any
@@ -94,7 +94,7 @@ class Statistics:
     peak_memory_bytes: Any  # -1: not tracked, or no node names a tensor
 
     def columns(self) -> dict[str, Nullable]:
-        """Return the figures by name, eight bytes each; what there is not is null."""
+        """Return the figures by name, eight bytes each; missing ones are null."""
         return {field.name: _nullable(getattr(self, field.name)) for field in fields(self)}
 
 
@@ -105,7 +105,7 @@ def _nullable(column: Any) -> Nullable:
 
 
 def combine(outcome: Outcome, spent: Spent, kernels: KernelFigures, peak_memory_bytes: Any) -> Statistics:
-    """Statistics of all actors."""
+    """Return the statistics of all actors."""
     finish, parts, totals = outcome.finish_ns, spent.parts, spent.totals
     end = np.where(finish < 0, outcome.end_ns, finish)
     last = int(end.max())
@@ -131,21 +131,21 @@ def combine(outcome: Outcome, spent: Spent, kernels: KernelFigures, peak_memory_
 
 
 class Occupation:
-    """What actors do with their time, from their rows piece by piece, actor after actor."""
+    """Use of actors' time, from their rows block by block, actor after actor."""
 
     def __init__(self, actors: int, end_ns: int) -> None:
         self._spent, self._end_ns = Spent(actors), end_ns
 
     def add(self, rows: Rows) -> None:
-        """Take a piece."""
+        """Add a block."""
         end = rows.end_ns
         if (end < 0).any():
-            end = np.where(end < 0, self._end_ns, end)  # what never ended is still under way
+            end = np.where(end < 0, self._end_ns, end)  # nodes without an end are still in progress
         admitted = rows.start_ns + np.maximum(rows.queued_ns, 0)
         moved = admitted + np.maximum(rows.waiting_ns, 0)
         self._spent.add(rows.actor, rows.activity, rows.start_ns, end, admitted, moved)
 
     def figures(self) -> Spent:
-        """When all rows are there."""
+        """Return the sums after all rows were added."""
         self._spent.close()
         return self._spent

@@ -1,7 +1,7 @@
-"""Writes the directory of a run: all of it, or nothing.
+"""Writer of a run's directory: all of it, or nothing.
 
-Files are made in a directory of their own beside the target, which takes the target's place only when
-everything is written; a killed run leaves no directory that looks like a result.
+Files are written into a directory beside the target, which replaces the target only when it is complete. A
+killed run leaves no directory that looks like a result.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from et_sim.tables.registry import MANIFEST, STALL, SUMMARY, all_files, all_tabl
 from et_sim.timeline.output_filter import EVERYTHING, OutputFilter
 from et_sim.timeline.recorded import RecordedRun
 
-_LONGEST_NAME = 200  # bytes, so that there is room for the name of a draft beside it
+_LONGEST_NAME = 200  # bytes; leaves space for the name of a draft beside it
 
 
 def check_target(target: Path) -> None:
-    """Refuse a target that holds something other than an earlier run, or cannot be written."""
+    """Refuse a target that holds something other than an earlier run, or that cannot be written."""
     _check_place(target)
     if not exists(target):
         return
@@ -47,7 +47,7 @@ def check_target(target: Path) -> None:
 
 
 def _is_run(folder: Path) -> bool:
-    """Return whether et-sim wrote the folder: its manifest says so."""
+    """Return whether et-sim wrote the folder, by its manifest."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -56,7 +56,7 @@ def _is_run(folder: Path) -> bool:
 
 
 def _check_place(target: Path) -> None:
-    """Find out before the simulation, not after it, that the result could not be written."""
+    """Check before the simulation that the result can be written."""
     if len(os.fsencode(target.name)) > _LONGEST_NAME:
         raise _cannot_write(target, f"its name has {len(target.name)} characters")
     above = next(folder for folder in target.absolute().parents if exists(folder))
@@ -78,7 +78,7 @@ def write_run(
     stall: dict[str, Any] | None = None,
     output_filter: OutputFilter = EVERYTHING,
 ) -> None:
-    """Write a run's directory in place of `target`; `output_filter` says how much of its tables."""
+    """Write a run's directory in place of `target`, with the rows of its tables that the filter keeps."""
     output_filter.check_ranks(result.workload.ranks)
     with new_folder(target) as (draft, target):
         _write_files(result, draft, target, stall, output_filter)
@@ -86,9 +86,9 @@ def write_run(
 
 @contextmanager
 def new_folder(target: Path) -> Iterator[tuple[Path, Path]]:
-    """A draft that takes the place of `target` when all is written; and where that really is."""
+    """Yield a draft that replaces `target` when it is complete, and the real path of `target`."""
     check_target(target)
-    target = target.resolve()  # behind a link, the directory it points to is replaced
+    target = target.resolve()  # behind a link, the directory that it points to is replaced
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with draft_folder(target) as folder:
@@ -133,7 +133,7 @@ def _write_files(
 def write_table(
     path: Path, schema: Any, batches: Iterable[Any], output_filter: OutputFilter = EVERYTHING
 ) -> None:
-    """A file of these batches, all of which must share the same dictionaries."""
+    """Write a file of these batches, which must share their dictionaries."""
     import pyarrow as pa
 
     options = pa.ipc.IpcWriteOptions(compression=output_filter.codec)
@@ -142,14 +142,14 @@ def write_table(
 
 
 def _write_batches(out: Any, batches: Iterator[Any]) -> None:
-    """After the first, one batch is compressed while the next one is made; there are never more than two."""
+    """Write batches, and compress one while the next one is made; there are never more than two."""
     batch = next(batches, None)
     if batch is not None:
         out.write_batch(batch)
         batch = next(batches, None)
     if batch is None:
         return
-    from concurrent.futures import ThreadPoolExecutor  # loading it takes longer than a small run writes
+    from concurrent.futures import ThreadPoolExecutor  # importing it takes longer than a small run writes
 
     with ThreadPoolExecutor(max_workers=1) as writer:
         while batch is not None:
@@ -159,5 +159,5 @@ def _write_batches(out: Any, batches: Iterator[Any]) -> None:
 
 
 def write_json(content: dict[str, Any], path: Path) -> None:
-    """A JSON file for people and programs."""
+    """Write an indented JSON file."""
     path.write_text(indented(content) + "\n", encoding="utf-8")

@@ -58,7 +58,7 @@ def test_an_option_of_several_words_keeps_all_that_it_is_given() -> None:
     assert parsed("f", "-l1", "--change").change == []
 
 
-def test_what_is_left_out_is_the_default_of_the_field() -> None:
+def test_options_left_out_have_the_default_of_the_field() -> None:
     options = parsed("f", "-l1")
     assert vars(options) == {
         "file": Path("f"),
@@ -126,7 +126,7 @@ def test_values_that_cannot_be_are_refused_as_elsewhere(words: list[str], answer
         parsed(*words)
 
 
-def test_help_says_the_default_of_the_field_unless_it_is_explained() -> None:
+def test_help_shows_the_default_of_the_field_unless_it_is_explained() -> None:
     parser = Parser(prog="it")
     parser.declare(Options, len)
     shown = " ".join(parser.format_help().split())
@@ -145,7 +145,7 @@ def test_help_has_the_docstring_the_groups_and_no_hidden_names() -> None:
     assert "not" not in shown.replace("do not fold", "")
 
 
-def test_argparse_is_told_of_options_in_one_place() -> None:
+def test_options_are_passed_to_argparse_in_one_place() -> None:
     files = [
         path for room in ("et_sim", "converters", "recorder") for path in (REPOSITORY / room).rglob("*.py")
     ]

@@ -68,7 +68,7 @@ DROPPED = [_in_a_destructor, _while_numpy_asks, _where_all_is_caught]
 
 
 @pytest.mark.parametrize("drop", DROPPED)
-def test_what_is_dropped_comes_again_while_the_command_works(drop: Callable[[], None]) -> None:
+def test_a_dropped_interruption_is_repeated_while_the_command_works(drop: Callable[[], None]) -> None:
     def work() -> None:
         drop()
         while True:
@@ -79,12 +79,12 @@ def test_what_is_dropped_comes_again_while_the_command_works(drop: Callable[[], 
 
 
 @pytest.mark.parametrize("drop", DROPPED)
-def test_what_is_dropped_at_the_very_end_still_interrupts(drop: Callable[[], None]) -> None:
+def test_an_interruption_dropped_at_the_very_end_still_interrupts(drop: Callable[[], None]) -> None:
     with pytest.raises(KeyboardInterrupt), interruptible():
         drop()
 
 
-def test_what_cleans_up_is_interrupted_by_the_second_ctrl_c_only() -> None:
+def test_cleaning_up_is_interrupted_by_the_second_ctrl_c_only() -> None:
     steps = []
 
     def work() -> None:
@@ -132,7 +132,7 @@ def test_where_ctrl_c_is_ignored_it_stays_so() -> None:
 
 
 @pytest.mark.parametrize("drop", DROPPED)
-def test_a_sweep_keeps_what_was_finished_when_it_was_dropped_during_a_point(
+def test_a_sweep_keeps_finished_points_when_it_was_interrupted_during_a_point(
     drop: Callable[[], None],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -168,7 +168,7 @@ def test_either_program_is_interrupted_where_it_was_dropped(
     assert capsys.readouterr().err == "et-convert: interrupted\n"
 
 
-def test_where_there_are_no_timers_ctrl_c_is_what_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_timers_ctrl_c_is_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on Windows."""
     monkeypatch.delattr(signal, "setitimer")
     monkeypatch.delattr(signal, "SIGALRM")

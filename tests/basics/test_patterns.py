@@ -27,7 +27,7 @@ SECONDS = 5.0  # of processor time: what tries all ways takes longer than the un
 
 
 @given(LETTERS, LETTERS)
-def test_a_star_alone_stands_for_any_text(pattern: str, name: str) -> None:
+def test_a_star_alone_matches_any_text(pattern: str, name: str) -> None:
     expected = re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None
     assert fits_stars(pattern)(name) == expected
 
@@ -65,6 +65,6 @@ def test_a_regular_expression_matches_a_whole_name_of_any_letters() -> None:
 
 
 @pytest.mark.parametrize("expression", ["(", "a)|(?:b", r"(a)\1", "(?=a)b", "(?<!a)b", "a{5000}", "\udc80"])
-def test_what_is_no_regular_expression_of_re2_is_refused(expression: str) -> None:
+def test_invalid_regular_expressions_of_re2_are_refused(expression: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - whatever RE2 says of it
         matching(expression, ["a"])

@@ -74,7 +74,7 @@ def test_a_trait_adds_its_error_and_moves_the_band() -> None:
     assert 1e6 - low < high - 1e6  # longer by more than shorter
 
 
-def test_errors_of_one_software_cancel_and_those_of_two_do_not() -> None:
+def test_errors_of_one_software_cancel_and_errors_of_two_do_not() -> None:
     def run_of(software: str) -> Composition:
         trait = Trait("software", software, Term("assumed", 0.0, 0.3))
         result = Composition.of("here", EXACT, {"gemm": EXACT}, {("gemm", "x"): 1}, [trait])
@@ -100,7 +100,7 @@ def test_runs_of_one_job_share_the_random_error_of_a_trait_and_other_runs_do_not
 
 
 @given(AMOUNTS, ERRORS, ERRORS)
-def test_what_two_times_have_in_common_cancels_in_their_ratio(
+def test_common_errors_of_two_times_cancel_in_their_ratio(
     amounts: dict[tuple[str, str], float], random: float, common: float
 ) -> None:
     term = Term("calibrated", random, common)

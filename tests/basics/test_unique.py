@@ -15,14 +15,14 @@ TYPES = st.sampled_from(["u1", "i4", "i8", "bool", "U3"])
 
 
 @given(arrays.arrays(TYPES, arrays.array_shapes(min_dims=1, max_dims=2, min_side=0, max_side=9)))
-def test_values_are_those_of_numpy(values: Any) -> None:
+def test_values_match_numpy(values: Any) -> None:
     result = unique(values)
     assert result.dtype == values.dtype
     assert result.tolist() == np.unique(values).tolist()
 
 
 @given(arrays.arrays(np.int64, st.tuples(st.integers(0, 9), st.integers(1, 3)), elements=st.integers(-2, 2)))
-def test_combinations_are_those_of_numpy(rows: Any) -> None:
+def test_combinations_match_numpy(rows: Any) -> None:
     assert unique_rows(*rows.T).tolist() == np.unique(rows, axis=0).tolist()
 
 
@@ -30,7 +30,7 @@ ROWS = arrays.arrays(np.int64, st.tuples(st.integers(0, 9), st.integers(1, 3)), 
 
 
 @given(ROWS)
-def test_groups_are_those_of_numpy(rows: Any) -> None:
+def test_groups_match_numpy(rows: Any) -> None:
     groups = groups_of(*rows.T)
     different, first, of_row = np.unique(rows, axis=0, return_index=True, return_inverse=True)
     assert rows[groups.first].tolist() == different.tolist()

@@ -211,7 +211,7 @@ def test_ranks_are_read(text: str, ranks: list[int]) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a", "1-", "-1", "1,,2", "3-1", "0-4/0", "0/2", "1" * 30, "٣", 7, None])
-def test_what_is_no_ranks_is_refused(text: Any) -> None:
+def test_invalid_ranks_are_refused(text: Any) -> None:
     with pytest.raises(UsageError, match="ranks"):
         parse_ranks(text)
 

@@ -18,7 +18,7 @@ def _said(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().out
 
 
-def test_a_checkout_says_commit_and_date(tmp_path: Path) -> None:
+def test_a_checkout_states_commit_and_date(tmp_path: Path) -> None:
     git = [
         "git",
         "-C",
@@ -43,7 +43,7 @@ def test_a_checkout_says_commit_and_date(tmp_path: Path) -> None:
     assert version.of_checkout(tmp_path).endswith(", 2026-01-02")
 
 
-def test_a_wheel_and_an_archive_say_what_they_were_made_of(
+def test_a_wheel_and_an_archive_state_their_sources(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(version, "PACKAGE", tmp_path / "et_sim")

@@ -40,7 +40,7 @@ def obeyed(text: str) -> list[str]:
 
 
 @given(st.text(st.characters()))
-def test_nothing_of_any_text_is_obeyed_and_json_means_the_same(text: str) -> None:
+def test_no_text_controls_the_terminal_and_json_means_the_same(text: str) -> None:
     assert not obeyed(visible(text))
     if "\\" not in text:
         assert json.loads(visible(json.dumps(text, ensure_ascii=False))) == text
@@ -64,7 +64,7 @@ def test_terminals_get_escapes_and_files_get_all(stream: str, monkeypatch: pytes
         assert written.getvalue() == (visible(EVIL) if kind is Terminal else EVIL) + "\n"
 
 
-def test_what_is_drawn_is_escaped_but_for_its_colours() -> None:
+def test_drawn_text_is_escaped_except_for_its_colours() -> None:
     terminal = Terminal()
     write_styled(f"{EVIL} █████", terminal)
     left = terminal.getvalue().replace("\x1b[34m", "").replace("\x1b[0m", "")

@@ -44,7 +44,7 @@ def broken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
     return prefix
 
 
-def test_a_sound_workload_is_said_to_be(sound: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sound_workload_has_no_problems(sound: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", sound]) == 0
     assert capsys.readouterr().out == "no problems found: 4 ranks, 4 nodes, 1 distinct trace\n"
 
@@ -82,7 +82,7 @@ def test_a_whole_machine_is_checked_with_the_workload(
     assert capsys.readouterr().out.startswith("no problems found")
 
 
-def test_what_the_plan_refuses_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_refusals_of_the_plan_are_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     without_gather = {key: value for key, value in SYSTEM.items() if key != "all-gather-implementation"}
     system = write(tmp_path / "system.json", without_gather)
     workload = make(tmp_path / "g", "all_gather")
@@ -90,7 +90,7 @@ def test_what_the_plan_refuses_is_an_error(tmp_path: Path, capsys: pytest.Captur
     assert "key 'all-gather-implementation' is not given" in capsys.readouterr().out
 
 
-def test_an_unsound_system_is_an_error_beside_those_of_the_workload(
+def test_an_unsound_system_is_an_error_besides_errors_of_the_workload(
     broken: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     system = write(tmp_path / "system.json", {**SYSTEM, "endpoint-dely": 3})

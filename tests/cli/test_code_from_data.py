@@ -68,7 +68,7 @@ def test_a_sweep_and_a_search_run_no_file_that_they_name(
     assert not planted.exists()
     assert not planted.with_name("inner").joinpath("ran").exists()
     if where != "axis":  # there, other points are simulated, and this one is refused in its row
-        assert f"network model '{name}' is a program, and only the command line can have it run" in ended.err
+        assert f"network model '{name}' is a program, which only the command line may name" in ended.err
 
 
 def test_points_of_an_axis_that_name_a_file_are_refused_in_their_rows(planted: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_sweep_takes_the_file_that_the_command_line_names(workers: str, plante
     assert planted.exists()
 
 
-def test_a_model_on_the_command_line_stands_in_place_of_the_one_in_the_file() -> None:
+def test_a_model_on_the_command_line_overrides_the_file() -> None:
     base = spec()["base"] | {"model": "link"}
     assert open_space(read_spec(spec(base=base), "flow")).model == "flow"
     assert open_space(read_spec(spec(base=base))).model == "link"
@@ -148,7 +148,7 @@ def test_a_program_that_names_a_file_has_it_run(planted: Path) -> None:
     assert planted.exists()
 
 
-def test_what_becomes_of_full_runs_on_the_command_line_stands_in_place_of_the_file() -> None:
+def test_when_full_on_the_command_line_overrides_the_file() -> None:
     base = spec()["base"] | {"when-full": "stop"}
     assert open_space(read_spec(spec(base=base), when_full="report")).when_full == "report"
     assert open_space(read_spec(spec(base=base))).when_full == "stop"

@@ -60,14 +60,14 @@ def test_a_rooted_tree_shows_the_sizes_of_its_messages(capsys: pytest.CaptureFix
     ]
 
 
-def test_json_of_a_scatter_says_whose_share_each_message_carries(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_of_a_scatter_names_the_share_of_each_message(capsys: pytest.CaptureFixture[str]) -> None:
     content = data(capsys, "tree", "--type", "scatter", "--ranks", "4", "--bytes", "10", "--root", "1")
     carried = {(m["source"], m["target"]): (m["bytes"], m["pieces"]) for m in content["messages"]}
     assert carried == {(1, 3): (20, [2, 3]), (1, 0): (10, [0]), (3, 2): (10, [2])}
     assert content["root"] == 1
 
 
-def test_corrected_shows_what_the_corrected_profile_does(capsys: pytest.CaptureFixture[str]) -> None:
+def test_corrected_shows_the_corrected_profile(capsys: pytest.CaptureFixture[str]) -> None:
     reference = lines(capsys, "direct", "--window", "2", "--ranks", "5")
     corrected = lines(capsys, "direct", "--window", "2", "--ranks", "5", "--corrected")
     assert reference[-1] == "ranks 0-4: 8 messages and 1.6 MiB sent, 2 reductions charged"
@@ -76,7 +76,7 @@ def test_corrected_shows_what_the_corrected_profile_does(capsys: pytest.CaptureF
     assert as_ring[-1] == "doubleBinaryTree leaves all but all_reduce to a ring"
 
 
-def test_json_has_every_message_and_what_it_carries(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_every_message_and_its_content(capsys: pytest.CaptureFixture[str]) -> None:
     content = data(capsys, "direct", "--type", "reduce_scatter", "--ranks", "3", "--bytes", "300")
     assert (content["pieces"], content["rounds"], len(content["messages"])) == (3, 1, 6)
     assert content["per_rank"] == [
@@ -126,7 +126,7 @@ def test_totals_agree_with_the_messages(capsys: pytest.CaptureFixture[str]) -> N
         (["ring", "--ranks", "65536", "--type", "all_to_all"], "2,147,450,880 steps, more than 4,000,000"),
     ],
 )
-def test_what_cannot_be_shown_is_refused_in_a_sentence(
+def test_impossible_requests_are_refused_in_a_sentence(
     arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["collective", *arguments]) == 2

@@ -82,7 +82,7 @@ def test_options_that_do_not_fit_are_refused(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_bars_are_coloured_on_a_terminal_unless_nobody_wants_that(
+def test_bars_are_coloured_on_a_terminal_unless_disabled(
     demo: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
@@ -119,9 +119,9 @@ def test_a_part_of_a_run_is_the_same_as_text_and_as_data(
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["stalls", "--top", "3"], "the view stalls does not know --top (views that do: summary, ranks, "),
-        (["memory", "--window", "1ms:"], "the view memory does not know --window"),
-        (["--json", "--ranks", "3"], "--json is the whole summary.json and does not know --ranks"),
+        (["stalls", "--top", "3"], "the view stalls does not support --top (views that do: summary, ranks, "),
+        (["memory", "--window", "1ms:"], "the view memory does not support --window"),
+        (["--json", "--ranks", "3"], "--json is the whole summary.json and does not support --ranks"),
         (["ranks", "--ranks", "8"], "--ranks: there is no rank 8 (the last one is 7)"),
         (["ranks", "--top", "0"], "--top: cannot show 0 lines"),
         (["ranks", "--window", "5ms"], "window '5ms' cannot be understood"),
@@ -153,7 +153,7 @@ def _refusal(path: Path, capsys: pytest.CaptureFixture[str]) -> str:
         ("traces", "is not the directory of a run"),
     ],
 )
-def test_what_is_no_run_leads_to_one(
+def test_a_misplaced_path_is_refused_with_a_command(
     demo: Path, path: str, remedy: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert remedy.format(run=demo) in _refusal(demo.parent / path, capsys)

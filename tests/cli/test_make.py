@@ -28,7 +28,7 @@ def test_make_writes_one_file_per_rank_of_exactly_that_size(
     assert workload.trace(5).comm_bytes.tolist() == [1 << 20]
 
 
-def test_make_says_in_json_what_it_wrote(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_make_lists_its_output_in_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     prefix = str(tmp_path / "c")
     arguments = ["make", "compute", "--ranks", "2", "--compute-us", "7", "--repeat", "3", "-o", prefix]
     assert main([*arguments, "--json"]) == 0
@@ -99,7 +99,7 @@ def test_a_million_ranks_are_a_manifest_and_one_template(
 
 
 @pytest.mark.parametrize("asked", [["-o", "NAME.workload.json"], ["--manifest", "-o", "NAME"]])
-def test_a_manifest_is_written_where_it_is_asked_for(
+def test_a_manifest_is_written_on_request(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], asked: list[str]
 ) -> None:
     asked = [text.replace("NAME", str(tmp_path / "ring")) for text in asked]
@@ -117,7 +117,7 @@ def test_a_manifest_is_written_where_it_is_asked_for(
 
 
 @pytest.mark.deep
-def test_more_ranks_than_anybody_wants_as_files_are_files_if_asked_for(tmp_path: Path) -> None:
+def test_very_many_ranks_are_files_only_on_request(tmp_path: Path) -> None:
     made = ["make", "all_reduce", "--ranks", "4097", "--bytes", "1"]
     assert main([*made, "-o", str(tmp_path / "f"), "--files"]) == 0
     assert (tmp_path / "f.4096.et").exists()
@@ -157,7 +157,7 @@ def _statuses(progress: Progress) -> list[Status]:
     return [progress._status(0) for _ in progress.counted("abcd", 4, "files")]
 
 
-def test_it_is_told_how_many_files_are_written() -> None:
+def test_the_number_of_written_files_is_shown() -> None:
     progress = Progress()
     progress.stage("writing")
     results = [(status.share, status.detail) for status in _statuses(progress)]

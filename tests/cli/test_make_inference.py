@@ -51,7 +51,7 @@ def test_a_prefill_is_a_pass_over_all_prompts(capsys: pytest.CaptureFixture[str]
         ("decode --model llama3-8b --tp 2 --ranks 4 --context 8", "--ranks is 4"),
     ],
 )
-def test_what_makes_no_sense_is_refused(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_contradictory_options_are_refused(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["make", *words.split(), "-o", "x"]) == 2
     error = capsys.readouterr().err
     assert said in error

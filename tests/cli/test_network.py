@@ -32,7 +32,7 @@ def test_dimensions_are_described_like_graphs(files: Path, capsys: pytest.Captur
     assert document["bisection_bytes_per_ns"] == pytest.approx(4 * 25 * 2**30 / 1e9)
 
 
-def test_paths_are_shown_as_asked_and_the_picture_has_all_devices(
+def test_requested_paths_are_shown_and_the_picture_has_all_devices(
     files: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = files / "graph.svg"

@@ -54,7 +54,7 @@ def test_each_form_of_words_is_read(text: str, cards: Cards | None, kind: str) -
         "RoCE on some nodes, InfiniBand on others",
     ],
 )
-def test_a_text_that_states_several_networks_says_nothing_of_one_machine(text: str) -> None:
+def test_a_text_with_several_networks_determines_no_machine(text: str) -> None:
     assert stated(text) == Stated()
 
 

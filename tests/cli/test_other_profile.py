@@ -74,7 +74,7 @@ def test_the_corrected_figure_is_that_of_a_corrected_run(capsys: pytest.CaptureF
     )
 
 
-def test_where_both_profiles_agree_the_screen_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_equal_profiles_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
     summary = _summary(capsys, "same")
     assert summary["other_profile"]["makespan_ns"] == summary["makespan_ns"]
     assert summary["other_profile"]["corrections"] == []
@@ -96,7 +96,7 @@ def test_a_profile_that_is_named_is_simulated_alone(
 
 
 @pytest.mark.deep
-def test_python_simulates_both_only_if_asked() -> None:
+def test_python_simulates_both_only_on_request() -> None:
     machine = {"system": FIFO_RING, "network": "network.yml"}
     assert et_sim.simulate("differs", **machine).summary()["other_profile"] is None
     asked = et_sim.simulate("differs", **machine, other_profile=True)
@@ -105,7 +105,7 @@ def test_python_simulates_both_only_if_asked() -> None:
 
 
 @pytest.mark.parametrize("model", ["analytical", "link"])
-def test_each_correction_that_is_named_takes_what_a_run_with_it_alone_takes(
+def test_each_named_correction_has_the_time_of_a_run_with_it_alone(
     folder: Path, capsys: pytest.CaptureFixture[str], model: str
 ) -> None:
     """Chunks that do not divide evenly, sends of which two wait for each other, and a shared slot."""
@@ -150,7 +150,7 @@ def test_a_stall_in_a_profile_that_is_named_is_cured_as_well(capsys: pytest.Capt
     assert "simulate it with --profile corrected" in capsys.readouterr().err
 
 
-def test_what_no_profile_completes_has_no_such_remedy(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stall_in_every_profile_has_no_such_remedy(capsys: pytest.CaptureFixture[str]) -> None:
     _write("alone", lambda rank, build: build.receive(3, 1) if rank == 0 else build.compute(micros=1))
     assert main(["run", "alone", *MACHINE]) == 1
     assert "--profile" not in capsys.readouterr().err
@@ -159,7 +159,7 @@ def test_what_no_profile_completes_has_no_such_remedy(capsys: pytest.CaptureFixt
     assert "stalled in the reference profile; the corrected profile stalls, too" in text
 
 
-def test_a_machine_that_the_corrected_profile_refuses_is_said_to_be(
+def test_a_machine_that_the_corrected_profile_refuses_is_reported(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "system.json").write_text(json.dumps({**FIFO_RING, "inter-dimension-scheduling": "anyhow"}))
@@ -170,7 +170,7 @@ def test_a_machine_that_the_corrected_profile_refuses_is_said_to_be(
 
 
 @pytest.mark.deep
-def test_what_costs_much_is_not_simulated_and_may_act(
+def test_expensive_corrections_are_not_simulated_and_may_act(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(other_profile, "ALWAYS", 0)

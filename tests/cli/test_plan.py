@@ -31,7 +31,7 @@ def test_figures_are_the_same_in_words_and_as_data(capsys: pytest.CaptureFixture
 
 
 @pytest.mark.deep
-def test_a_plan_that_does_not_fit_says_what_to_try(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_that_does_not_fit_suggests_remedies(capsys: pytest.CaptureFixture[str]) -> None:
     plan = ["plan", "--model", "llama3-70b", "--tp", "8"]
     assert main([*plan, "--capacity", "80GiB"]) == 1
     last = capsys.readouterr().out.splitlines()[-1]
@@ -70,7 +70,7 @@ def test_a_machine_times_the_plan_as_it_times_the_run(
     ("arguments", "said"),
     [
         (["--model", "lama3-8b"], "there is no model 'lama3-8b' (did you mean 'llama3-8b'?)"),
-        (["--model", "llama3-8b", "--hidden", "64"], "--hidden is given, and --model llama3-8b has its own"),
+        (["--model", "llama3-8b", "--hidden", "64"], "--hidden conflicts with --model llama3-8b"),
         (["--model", "llama3-8b", "--tp", "3"], "heads: 32, which 3 tensor-parallel ranks do not divide"),
         (["--layers", "1000000000"], "1,000,000,000 layers are more than 20,000,000 nodes"),
         (["--layers", "0"], "--layers is 0 (give 1 or more)"),
@@ -150,14 +150,14 @@ def test_replicas_are_planned_as_they_are_made(
         (["--machine", "h100"], "there is no machine called 'h100'"),
     ],
 )
-def test_what_cannot_be_planned_is_refused(
+def test_impossible_plans_are_refused(
     arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["plan", *arguments]) == 2
     assert said in capsys.readouterr().err
 
 
-def test_workspace_is_a_share_that_is_shown_or_said_to_be_left_out(
+def test_workspace_is_a_share_that_is_shown_or_listed_as_left_out(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["plan", *SMALL]) == 0

@@ -54,7 +54,7 @@ def test_the_demos_system_file_names_the_corrected_profile(folder: Path) -> None
 
 
 @pytest.mark.deep
-def test_what_a_manifest_names_is_simulated_where_no_machine_names_a_profile(
+def test_the_profile_of_a_manifest_is_simulated_where_no_machine_names_one(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "system.json").write_text(json.dumps(SHARED_FOR_FREE))
@@ -80,7 +80,7 @@ def test_switched_corrections_stay_switched_in_the_profile_of_a_manifest(
     assert (result["profile"], result["switched"]) == ("corrected", ["eager-sends"])
 
 
-def test_python_honours_what_a_workload_names() -> None:
+def test_python_follows_the_profile_of_a_workload() -> None:
     named, plain = (
         et_sim.simulate("job", system={**SHARED_FOR_FREE, **more}, network=RING_8)
         for more in ({}, {"profile": "reference"})
@@ -124,7 +124,7 @@ def test_commands_that_are_printed_for_trace_files_name_the_profile(
     assert capsys.readouterr().out.splitlines()[-1].endswith(" --profile corrected")
 
 
-def test_what_is_made_of_a_manifest_names_the_same_profile(folder: Path) -> None:
+def test_files_made_from_a_manifest_name_the_same_profile(folder: Path) -> None:
     assert convert(["scale", "job.workload.json", "--replicas=2", "-o", "twice"]) == 0
     assert convert(["strip", "job.workload.json", "-o", "bare"]) == 0
     assert read(folder / "twice.workload.json").profile == "corrected"

@@ -28,7 +28,7 @@ def wait_for(capsys: pytest.CaptureFixture[str], text: str) -> str:
 
 
 @pytest.mark.usefixtures("warm_engine")
-def test_short_work_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_short_work_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     with Progress() as shown:
         shown.stage("planning")
         shown.report(1, 1, 2, 1, 2)
@@ -93,11 +93,11 @@ def test_a_run_of_packets_counts_them(keys: dict[str, Any], monkeypatch: pytest.
         ),
     ],
 )
-def test_how_long_packets_will_take_is_said_before(packets: int, said: str) -> None:
+def test_the_time_of_packets_is_estimated_before(packets: int, said: str) -> None:
     assert announced(packets) == said
 
 
-def test_a_run_that_waits_for_machine_code_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_that_waits_for_machine_code_shows_progress(capsys: pytest.CaptureFixture[str]) -> None:
     with Progress() as shown:
         shown.waiting("the engine", 0.0, 0.0)
         assert capsys.readouterr().err.startswith("et-sim: compiling the engine, once for this version")
@@ -108,7 +108,7 @@ def test_a_run_that_waits_for_machine_code_says_how_far_it_is(capsys: pytest.Cap
         shown.compiled()
 
 
-def test_what_is_compiled_in_the_background_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_background_compilation_is_reported_once(capsys: pytest.CaptureFixture[str]) -> None:
     with Progress() as shown:
         shown.compiling("the trace decoder")
         shown.compiling("the engine")

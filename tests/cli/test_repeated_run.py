@@ -106,7 +106,7 @@ def test_a_run_on_a_named_machine_is_repeated() -> None:
     check("work.run", "work.workload.json", [])
 
 
-def test_a_run_from_python_says_its_machine_too_and_the_repeated_run_writes_the_same_bytes() -> None:
+def test_a_run_from_python_names_its_machine_and_a_repeated_run_writes_the_same_bytes() -> None:
     networkx = pytest.importorskip("networkx")
     star = networkx.star_graph(4)
     for name, known in star.nodes(data=True):

@@ -78,7 +78,7 @@ def test_json_is_the_summary_file_byte_for_byte(folder: Path, capsys: pytest.Cap
 
 
 @pytest.mark.usefixtures("folder")
-def test_the_profile_of_the_command_line_stands_for_that_of_the_file(
+def test_the_profile_of_the_command_line_overrides_the_file(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     for profile in ("reference", "corrected"):
@@ -213,7 +213,7 @@ def test_warnings_go_to_stderr_and_into_the_manifest(
     assert json.loads(printed.out)["warnings"] == manifest["warnings"]
 
 
-def test_the_word_that_nobody_understands_is_never_printed(
+def test_the_word_cycles_is_never_printed(
     folder: Path, stuck: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for command in (["run", "work", *MACHINE], ["run", stuck, *MACHINE], ["inspect", "work.run"]):
@@ -223,7 +223,7 @@ def test_the_word_that_nobody_understands_is_never_printed(
     assert _names(folder)
 
 
-def test_a_directory_with_somebody_elses_manifest_is_not_an_earlier_run(
+def test_a_directory_with_a_foreign_manifest_is_not_an_earlier_run(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "project").mkdir()
@@ -234,9 +234,7 @@ def test_a_directory_with_somebody_elses_manifest_is_not_an_earlier_run(
     assert (folder / "project" / "code.py").read_text() == "precious"
 
 
-def test_what_somebody_put_into_a_run_is_not_deleted(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_foreign_files_in_a_run_are_not_deleted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "work", *MACHINE]) == 0
     (folder / "work.run" / "notes.txt").write_text("precious")
     assert main(["run", "work", *MACHINE]) == 2

@@ -121,7 +121,7 @@ def of_jobs() -> list[str]:
 
 
 @pytest.mark.parametrize("prepared", [of_ns3, of_garnet, of_the_system, of_jobs])
-def test_every_file_that_is_read_stands_in_the_manifest(
+def test_every_file_that_is_read_is_in_the_manifest(
     prepared: Callable[[], list[str]], watched: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = prepared()

@@ -60,7 +60,7 @@ def test_every_model_of_the_registry_is_a_rung_and_writes_the_run_it_gives_alone
 
 
 @pytest.mark.deep
-def test_a_step_says_what_differs_and_where_it_begins(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_step_shows_the_difference_and_where_it_begins(capsys: pytest.CaptureFixture[str]) -> None:
     below, above = ladder(capsys, "--network-models=analytical,link")
     assert below["difference_ns"] is None
     assert above["difference_ns"] == above["makespan_ns"] - below["makespan_ns"] > 0
@@ -86,7 +86,7 @@ def test_a_step_says_what_differs_and_where_it_begins(capsys: pytest.CaptureFixt
     assert max(map(len, text.splitlines())) <= 80
 
 
-def test_models_that_agree_are_said_to(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_agreeing_models_are_reported(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     builders = [TraceBuilder() for _ in range(8)]
     for build in builders:
         build.compute("work", micros=5)
@@ -97,7 +97,7 @@ def test_models_that_agree_are_said_to(folder: Path, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.deep
-def test_the_corrected_figure_of_every_model_stands_beside_what_nobody_named(
+def test_the_corrected_figure_of_every_model_is_shown_without_a_named_profile(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "system.json").write_text(json.dumps({**SYSTEM, "profile": "corrected"}))

@@ -28,12 +28,12 @@ def test_python_takes_every_field_as_a_keyword(call: object) -> None:
     assert list(signature(call).parameters) == ["workload", *NAMES]
 
 
-def test_every_field_says_what_it_is_for() -> None:
+def test_every_field_has_a_help_text() -> None:
     assert list(HELP) == NAMES
     assert all(HELP.values())
 
 
-def test_what_the_command_line_leaves_out_has_the_defaults_of_python() -> None:
+def test_options_left_out_have_the_defaults_of_python() -> None:
     assert parsed("--system=s", "--network=n") == RunOptions(system="s", network="n")
 
 

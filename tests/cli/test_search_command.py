@@ -49,7 +49,7 @@ def _search(spec: Path, *options: str) -> int:
     return main(["search", str(spec), "--out", str(spec.parent / "out"), "--workers", "1", *options])
 
 
-def test_a_search_prints_what_inspect_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_search_prints_the_same_as_inspect(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _search(_write(tmp_path)) == 0
     printed = capsys.readouterr().out
     assert main(["inspect", str(tmp_path / "out")]) == 0
@@ -94,7 +94,7 @@ def test_a_sweep_that_would_lose_the_front_is_refused(
 
 
 @pytest.mark.deep
-def test_whole_runs_of_what_is_found_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_whole_runs_of_found_points_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spec = _write(tmp_path, SEARCH.replace("[makespan_ns]", "[makespan_ns, peak_memory_bytes]"))
     assert _search(spec, "--keep", "best:1", "--json") == 0
     document = json.loads(capsys.readouterr().out)
@@ -114,7 +114,7 @@ def test_a_point_that_was_not_evaluated_cannot_be_kept(
 
 
 @pytest.mark.parametrize("condition", ["makespan_ns <= 1ns", "tp == 8"])
-def test_nothing_is_simulated_where_nothing_can_be_found(
+def test_no_point_is_simulated_where_none_can_be_found(
     condition: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert _search(_write(tmp_path, f"{SEARCH}  constraints: [{condition}]\n")) == 1
@@ -130,7 +130,7 @@ def test_nothing_is_simulated_where_nothing_can_be_found(
         (TEXT + SEARCH, [], "no bounds are known of these points, so nothing says when it may end"),
         (TEXT + SEARCH + "  method: optuna\n", [], "optuna rules no point out, so nothing says"),
         (TEXT + SEARCH, ["--keep", "9"], "--keep names point 9"),
-        (TEXT + SEARCH, ["--dask", "x", "--workers", "2"], "both say who simulates"),
+        (TEXT + SEARCH, ["--dask", "x", "--workers", "2"], "cannot be combined"),
         (
             TEXT.replace("base:", "base:\n  profile: corected") + SEARCH,
             [],

@@ -54,7 +54,7 @@ def test_the_same_requests_give_the_same_files() -> None:
 
 
 @pytest.mark.deep
-def test_people_are_told_what_was_simulated_and_rounded(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_summary_states_simulated_and_rounded_passes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "poisson:100,5,20,8", *USUAL]) == 0
     printed = capsys.readouterr().out
     assert "contexts rounded up to 64 tokens" in printed
@@ -64,7 +64,7 @@ def test_people_are_told_what_was_simulated_and_rounded(capsys: pytest.CaptureFi
 
 
 @pytest.mark.deep
-def test_its_tables_are_asked_in_sql(capsys: pytest.CaptureFixture[str]) -> None:
+def test_its_tables_are_queried_in_sql(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "r.csv", *USUAL]) == 0
     capsys.readouterr()
     assert main(["sql", "r.serve", "SELECT count(*) AS n FROM requests", "--csv"]) == 0
@@ -103,7 +103,7 @@ def test_replicas_for_prompts_and_for_tokens(capsys: pytest.CaptureFixture[str])
         (["r.csv", *USUAL, "--policy", "prefil"], "there is no policy 'prefil'"),
         (["r.csv", *USUAL, "--replicas", "0"], "--replicas is 0"),
         (["r.csv", *USUAL, "--prefill-replicas", "1"], "give both --prefill-replicas and --decode-replicas"),
-        (["r.csv", *USUAL, "--decode-tp", "1"], "--decode-tp is about replicas of their own"),
+        (["r.csv", *USUAL, "--decode-tp", "1"], "--decode-tp requires separate decode replicas"),
         (["r.csv", *USUAL, "--ttft", "soon"], "soon"),
         (["r.csv", *USUAL, "--out", "."], "it is the current directory"),
         (["r.csv", *USUAL, "--network-model", "analytica"], "analytica"),
@@ -111,7 +111,7 @@ def test_replicas_for_prompts_and_for_tokens(capsys: pytest.CaptureFixture[str])
         (["poisson:1,2", *USUAL], "poisson:RATE,COUNT,PROMPT,OUTPUT"),
     ],
 )
-def test_what_makes_no_sense_is_refused(
+def test_contradictory_options_are_refused(
     words: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["serve", *words]) == 2
@@ -122,7 +122,7 @@ def test_what_makes_no_sense_is_refused(
 
 
 @pytest.mark.deep
-def test_what_was_served_is_inspected_and_reported(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_serving_is_inspected_and_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "r.csv", *USUAL]) == 0
     printed = capsys.readouterr().out
     assert "2 requests served; half of the first tokens are there within " in " ".join(printed.split())
@@ -151,7 +151,7 @@ def test_what_was_served_is_inspected_and_reported(capsys: pytest.CaptureFixture
         (["compare", "r.serve", "r.serve"], "look at it with et-sim inspect, report or sql"),
     ],
 )
-def test_what_only_runs_have_is_refused_of_a_serving(
+def test_options_of_runs_are_refused_for_a_serving(
     command: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["serve", "r.csv", *USUAL]) == 0

@@ -31,7 +31,7 @@ def _swept(folder: Path, text: str = TEXT, *options: str) -> int:
     return main(["sweep", str(write(folder, text)), "--out", str(folder / "out"), "--workers", "1", *options])
 
 
-def test_a_sweep_prints_what_inspect_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sweep_prints_the_same_as_inspect(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _swept(tmp_path, CHANGING) == 0
     printed = capsys.readouterr().out
     assert main(["inspect", str(tmp_path / "out")]) == 0
@@ -67,12 +67,12 @@ def test_sql_reads_both_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "columns of sweep: point, bandwidth, splits, status" in capsys.readouterr().err
 
 
-def test_nothing_completed_is_status_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_completed_point_is_status_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _swept(tmp_path, TEXT.replace("[25, 50, 100]", "[0, -1]")) == 1
     assert "points       6: 6 refused" in capsys.readouterr().out
 
 
-def test_warnings_are_told_once_with_a_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_warnings_are_printed_once_with_a_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path)
     system = json.loads((tmp_path / "system.json").read_text())
     (tmp_path / "system.json").write_text(json.dumps({**system, "packet-routing": "software"}))
@@ -106,7 +106,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["run", "SPEC"], "this is the description of a sweep (carry it out with: et-sim sweep"),
         (["sweep", "SPEC", "--workers", "0"], "--workers is 0"),
         (["sweep", "SPEC", "--keep", "some"], "--keep is 'some'"),
-        (["sweep", "SPEC", "--dask", "x", "--workers", "2"], "both say who simulates"),
+        (["sweep", "SPEC", "--dask", "x", "--workers", "2"], "cannot be combined"),
         (["sweep", "OUT"], "name the file, not its folder"),
         (["sweep", "SPEC", "--out", "SPEC"], "is a file"),
     ],

@@ -51,7 +51,7 @@ def validated(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
-def test_errors_are_those_of_their_definitions() -> None:
+def test_errors_match_their_definitions() -> None:
     result = Errors.of([2.0, 0.5, 1.1, 1.0])
     assert result.rows == 4
     assert result.e == pytest.approx(100 * (math.exp((2 * math.log(2) + math.log(1.1)) / 4) - 1))
@@ -88,7 +88,7 @@ def test_hardware_is_the_machine_with_the_most_words_in_its_name(text: str, name
     assert machine_named(text) == name
 
 
-def test_gpus_of_two_nodes_are_slower_than_those_of_one(
+def test_gpus_of_two_nodes_are_slower_than_gpus_of_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tables = [{**COLLECTIVES, "id": f"on {nodes}", "nodes": nodes} for nodes in (1, 2, None)]
@@ -151,7 +151,7 @@ def test_software_and_notes_that_are_not_used_are_counted(
     assert "not used: 2 rows: note 'with a new trick' is not understood" in text
 
 
-def test_fsdp_shares_as_much_as_its_strategy_says() -> None:
+def test_fsdp_shares_as_much_as_its_strategy_states() -> None:
     shards = {"FULL_SHARD": (3, 0), "SHARD_GRAD_OP": (2, 0), "HYBRID_SHARD": (3, 8), "NO_SHARD": (0, 0)}
     for sharding, expected in shards.items():
         ((_, job),) = iterations_of(of_iterations(sharding=sharding, tp=1, grad_accum=1))
@@ -165,7 +165,7 @@ def kernel_us(shape: str) -> float:
     return et_sim.simulate(et_sim.Workload.of([build.build()]), machine="a100-dgx-80gb:1").makespan_ns / 1000
 
 
-def test_kernels_take_what_the_machine_says_and_others_are_left_out_by_name(
+def test_kernels_take_the_times_of_the_machine_and_others_are_left_out_by_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "kernels.csv"
@@ -246,7 +246,7 @@ def test_rows_without_a_time_are_counted(tmp_path: Path, capsys: pytest.CaptureF
     assert [row["measured_us"] for row in validated(capsys, write(tmp_path, memory))["rows"]] == [None, None]
 
 
-def test_plans_of_tables_are_those_of_their_columns() -> None:
+def test_plans_of_tables_match_their_columns() -> None:
     ((_, row),) = iterations_of(ITERATIONS)
     assert row is not None
     assert row.plan == Plan(
@@ -372,7 +372,7 @@ def test_all_shipped_measurements_are_read() -> None:
     assert all(read_rows(path) for path in shipped())
 
 
-def test_a_row_that_cannot_be_predicted_says_why_and_others_go_on(
+def test_a_row_that_cannot_be_predicted_has_a_reason_and_others_go_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "kernels.csv"

@@ -46,7 +46,7 @@ def _refused(run: Path, capsys: pytest.CaptureFixture[str], *options: str) -> st
     return capsys.readouterr().err
 
 
-def test_on_the_flow_model_differences_are_those_of_closed_forms(
+def test_on_the_flow_model_differences_match_closed_forms(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Two messages share the way over the spine, each at half of 50 bytes per ns."""
@@ -84,7 +84,7 @@ def test_without_names_every_figure_is_a_tenth_more_and_less(
     assert max(len(line) for line in text.splitlines()) <= 80
 
 
-def test_what_cannot_be_varied_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_changes_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = _run(tmp_path, "flow")
     assert "no figure 'bandwidth of leaf to spin'" in _refused(
         run, capsys, "--vary", "bandwidth of leaf to spin=2"

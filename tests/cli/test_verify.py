@@ -66,7 +66,7 @@ def test_every_figure_of_the_machine_is_simulated_at_both_ends_of_its_range(
     assert max(len(line) for line in lines) <= 80
 
 
-def test_what_ranks_that_share_links_alike_would_gain_is_as_predicted(
+def test_gains_of_ranks_that_share_links_alike_are_as_predicted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     builders = [et_sim.TraceBuilder() for _ in range(8)]
@@ -103,7 +103,7 @@ def test_a_directory_that_moved_with_its_inputs_can_be_verified(
     assert all(change["as_predicted"] for change in _verified(moved / "run", capsys, "--top", "1"))
 
 
-def test_a_run_that_was_not_made_from_files_says_so(
+def test_a_run_that_was_not_made_from_files_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_run(et_sim.simulate(_workload(), system=FIFO_RING, network=RING_4, detail="path"), tmp_path / "run")
@@ -113,7 +113,7 @@ def test_a_run_that_was_not_made_from_files_says_so(
     assert "--verify belongs to the critical path" in capsys.readouterr().err
 
 
-def test_what_is_not_as_predicted_is_told_with_its_reason(run: Path) -> None:
+def test_wrong_predictions_are_reported_with_their_reason(run: Path) -> None:
     result = Sensitivities(CriticalPath(PathRecord(open_run(run))))
 
     def scale(figure: str, multiple: float) -> float | None:

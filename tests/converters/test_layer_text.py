@@ -74,7 +74,7 @@ def test_collectives_without_bytes_and_on_no_dimension_are_reported(
     Path("own.txt").write_text(text.replace("MODEL", "DATA"), encoding="utf-8")
     assert main(["text", "own.txt", "-o", "own", "--ranks", "4"]) == 0
     printed = capsys.readouterr().out
-    assert "  not used       forward collective of l0: nobody takes part\n" in printed
+    assert "  not used       forward collective of l0: no rank takes part\n" in printed
     assert "  not used       weight gradient collective of l0: it has 0 bytes\n" in printed
 
 

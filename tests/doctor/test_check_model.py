@@ -131,10 +131,10 @@ def test_a_network_of_ones_own_is_tried_alone(
     assert "--programs is 0 (try one program or more)" in capsys.readouterr().err
     network.write_text(json.dumps({**described, "npus_count": [65]}), encoding="utf-8")
     assert main(["check-model", model, "--network", str(network)]) == 2
-    assert "has 65 ranks, and 64 are the most that are tried" in capsys.readouterr().err
+    assert "has 65 ranks, more than the limit of 64" in capsys.readouterr().err
 
 
-def test_what_is_no_model_is_refused_with_the_reason(
+def test_modules_that_are_no_model_are_refused_with_the_reason(
     write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     broken, empty, taken = tmp_path / "broken_model.py", tmp_path / "empty_model.py", tmp_path / "json.py"

@@ -98,7 +98,7 @@ def test_a_cache_that_cannot_be_written_is_a_problem(own_cache: Path) -> None:
     assert "ET_SIM_CACHE_DIR" in place.remedy
 
 
-def test_what_could_not_be_compiled_is_a_problem(own_cache: Path) -> None:
+def test_a_failed_compilation_is_a_problem(own_cache: Path) -> None:
     store.cache_directory()
     (store.cache_directory() / "simulate-0123.failed").write_text("out of memory")
     (store.cache_directory() / "simulate-4567.code").write_text("")

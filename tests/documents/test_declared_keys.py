@@ -129,7 +129,7 @@ def test_a_key_that_no_document_has_and_one_that_is_missing_are_refused(name: st
 
 
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: key.name)
-def test_what_a_key_cannot_be_is_refused_with_what_is_allowed(key: Key) -> None:
+def test_invalid_values_are_refused_with_the_allowed_ones(key: Key) -> None:
     for value in (*WRONG.get(key.kind.name, ()), *out_of_range(key)):
         if value in ("", []) and key.may_be_empty:
             continue
@@ -140,7 +140,7 @@ def test_what_a_key_cannot_be_is_refused_with_what_is_allowed(key: Key) -> None:
 
 
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: key.name)
-def test_every_default_is_what_the_key_may_be(key: Key) -> None:
+def test_every_default_is_an_allowed_value(key: Key) -> None:
     if key.default is not None:
         Slot(key, Section("<file>", {}), Remarks()).value(key.default)
 
@@ -198,7 +198,7 @@ def test_a_class_is_made_of_its_keys_and_stated_defaults_are_recorded() -> None:
         ),
     ],
 )
-def test_what_is_wrong_with_an_object_is_one_sentence(content: dict[str, Any], sentence: str) -> None:
+def test_faults_of_an_object_are_one_sentence(content: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError) as caught:
         whole(content)
     assert str(caught.value) == sentence

@@ -79,7 +79,7 @@ def test_each_kind_is_recognised_by_its_content_packed_or_not(folder: Path) -> N
     ],
 )
 @pytest.mark.usefixtures("folder")
-def test_the_simulator_says_which_command_takes_it(
+def test_the_simulator_names_the_command_that_takes_it(
     line: str, remedy: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert simulate(line.split()) == 2
@@ -97,7 +97,7 @@ def test_the_simulator_says_which_command_takes_it(
     ],
 )
 @pytest.mark.usefixtures("folder")
-def test_the_converter_says_which_command_takes_it(
+def test_the_converter_names_the_command_that_takes_it(
     line: str, remedy: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert convert(line.split()) == 2

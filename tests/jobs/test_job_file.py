@@ -131,7 +131,7 @@ FORMS = 'allowed: NPUs such as 0-7 or "0-14/2", a list of them, or packed, sprea
         ("job: 1\njobs:\n" + GOOD, 1, 'key "job" is not known', "did you mean 'jobs'?"),
     ],
 )
-def test_a_mistake_is_told_with_its_line_and_a_remedy(
+def test_a_mistake_is_reported_with_its_line_and_a_remedy(
     text: str, line: int, cause: str, remedy: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     message = refusal(text, capsys)
@@ -141,7 +141,7 @@ def test_a_mistake_is_told_with_its_line_and_a_remedy(
     assert message.endswith(")") or not remedy
 
 
-def test_what_is_no_yaml_is_told_with_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_yaml_is_reported_with_its_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert "jobs.yaml: line 3, column" in refusal("jobs:\n  - { name: a\n", capsys)
     twice = refusal("jobs:\n  - name: a\n    workload: four\n    name: b\n", capsys)
     assert twice == 'jobs.yaml: line 4: key "name" is given more than once (keep one of them)'
@@ -191,13 +191,13 @@ def test_a_trace_that_leaves_its_job_is_refused() -> None:
         read_jobs(jobs, 8, profile_is_open=False)
 
 
-def test_a_group_that_nobody_defines_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_undefined_group_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     write_workload(workload(4, group="7"), "grouped")
     message = refusal("jobs:\n  - { name: a, workload: grouped }\n", capsys)
     assert "communicator group 'a/7' is not defined" in message
 
 
-def test_jobs_that_name_different_profiles_are_refused_unless_somebody_decides() -> None:
+def test_jobs_with_different_profiles_are_refused_unless_one_is_chosen() -> None:
     jobs = {"jobs": []}
     for name, profile in (("a", "reference"), ("b", "corrected")):
         two = workload(2)
@@ -210,7 +210,7 @@ def test_jobs_that_name_different_profiles_are_refused_unless_somebody_decides()
     assert read_jobs(jobs, 8, profile_is_open=True).profile == "corrected"
 
 
-def test_check_looks_at_jobs_and_does_not_mind_idle_npus(capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_covers_jobs_and_accepts_idle_npus(capsys: pytest.CaptureFixture[str]) -> None:
     Path("jobs.yaml").write_text("jobs:\n" + GOOD)
     machine = ["--system=system.json", "--network=network.yml"]
     assert simulate(["check", "jobs.yaml", *machine]) == 0

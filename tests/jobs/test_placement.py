@@ -99,5 +99,5 @@ def test_npus_are_shown_in_the_order_of_the_ranks(npus: list[int], text: str) ->
 
 
 @given(st.lists(st.integers(0, 30), unique=True, min_size=1))
-def test_what_is_shown_can_be_read(npus: list[int]) -> None:
+def test_the_text_of_npus_can_be_read(npus: list[int]) -> None:
     assert [npu for piece in parse_ranks(npus_text(npus)) for npu in piece] == npus

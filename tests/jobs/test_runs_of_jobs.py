@@ -228,7 +228,7 @@ def _by_hand() -> Workload:
 
 @pytest.mark.parametrize("described", ["file", "trace", "rule"])
 @pytest.mark.parametrize("model", MODELS)
-def test_peers_roots_and_groups_are_those_of_the_npus(described: str, model: str) -> None:
+def test_peers_roots_and_groups_refer_to_npus(described: str, model: str) -> None:
     traces = []
     for rank in range(3):
         build = TraceBuilder()
@@ -305,7 +305,7 @@ def test_a_stall_names_the_job_and_its_own_ranks(tmp_path: Path, capsys: pytest.
     assert main(["inspect", str(tmp_path / "run"), "stalls"]) == 0
     assert "lost: its rank 0 is rank 6 here" in capsys.readouterr().out
     assert main(["inspect", str(tmp_path / "run"), "--job", "lost", "notices"]) == 2
-    assert "the view notices does not know --job" in capsys.readouterr().err
+    assert "the view notices does not support --job" in capsys.readouterr().err
     assert main(["inspect", str(tmp_path / "run"), "--job", "good", "ops"]) == 0
     assert "only ranks 0-3" in capsys.readouterr().out
 
@@ -340,7 +340,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 MACHINE = ("--system=system.json", "--network=network.yml")
 
 
-def test_a_run_of_files_tells_of_its_jobs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_of_files_describes_its_jobs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "jobs/both.yaml", *MACHINE, "--network-model=link", "--isolated"]) == 0
     text = capsys.readouterr().out
     assert "jobs         2 on 8 of 9 NPUs; 1 idle" in text
@@ -400,7 +400,7 @@ def test_the_same_job_file_gives_the_same_bytes(folder: Path) -> None:
         assert path.read_bytes() == (folder / "second" / path.name).read_bytes()
 
 
-def test_npus_without_a_job_do_not_count_among_those_that_wait() -> None:
+def test_npus_without_a_job_do_not_count_as_waiting() -> None:
     late = TraceBuilder()
     late.collective("all_reduce", MIB, after=[late.compute(micros=70)])
     early = TraceBuilder()

@@ -33,7 +33,7 @@ def described(record: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if "npu0" in case], ids=lambda case: case["id"])
-def test_nodes_are_those_of_chakras_converter(case: dict[str, Any]) -> None:
+def test_nodes_match_chakras_converter(case: dict[str, Any]) -> None:
     text = case["workload"]
     nodes = chakra_graph(parse_layer_file(text, case["id"]), case["num_passes"]).nodes
     metadata, *first = parse(split(chakra_file(nodes, 0, text)), "rank 0")

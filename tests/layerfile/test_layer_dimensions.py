@@ -59,12 +59,12 @@ def test_logical_dimensions_hold_all_npus_and_each_is_model_or_data(sizes: list[
 @pytest.mark.parametrize(
     ("keyword", "layer", "forward", "weight"),
     [
-        (Keyword.DATA, 1, Reach.NOBODY, Reach.EVERYBODY),
-        (Keyword.MODEL, 1, Reach.EVERYBODY, Reach.NOBODY),
+        (Keyword.DATA, 1, Reach.NO_NPU, Reach.ALL),
+        (Keyword.MODEL, 1, Reach.ALL, Reach.NO_NPU),
         (Keyword.HYBRID_DATA_MODEL, 1, Reach.FIRST, Reach.OTHERS),
         (Keyword.HYBRID_MODEL_DATA, 1, Reach.OTHERS, Reach.FIRST),
-        (Keyword.HYBRID_DLRM, 0, Reach.EVERYBODY, Reach.EVERYBODY),
-        (Keyword.HYBRID_DLRM_ENHANCED, 1, Reach.NOBODY, Reach.EVERYBODY),
+        (Keyword.HYBRID_DLRM, 0, Reach.ALL, Reach.ALL),
+        (Keyword.HYBRID_DLRM_ENHANCED, 1, Reach.NO_NPU, Reach.ALL),
         (Keyword.HYBRID_TRANSFORMER, 1, Reach.MODEL, Reach.DATA),
     ],
 )
@@ -83,8 +83,8 @@ def test_a_customized_layer_has_the_reach_of_its_own_keyword() -> None:
 @pytest.mark.parametrize(
     ("reach", "flags"),
     [
-        (Reach.NOBODY, (F, F, F)),
-        (Reach.EVERYBODY, (T, T, T)),
+        (Reach.NO_NPU, (F, F, F)),
+        (Reach.ALL, (T, T, T)),
         (Reach.FIRST, (T, F, F)),
         (Reach.OTHERS, (F, T, T)),
     ],

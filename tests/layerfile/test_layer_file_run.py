@@ -53,10 +53,10 @@ def test_collectives_that_a_loop_does_not_issue_are_warned_of() -> None:
     assert warnings_of(MICRO, "comm-scale: 0") == ["weight gradient collective of l: it has 0 bytes"]
 
 
-def test_collectives_in_which_nobody_takes_part_are_warned_of() -> None:
+def test_collectives_without_members_are_warned_of() -> None:
     row = "l -1 5 ALLREDUCE 64 5 ALLREDUCE 64 5 ALLREDUCE 64 0"
     units = "units-count: 16_1"
-    output = "weight gradient collective of all 2 layers: nobody takes part"
+    output = "weight gradient collective of all 2 layers: no rank takes part"
     assert warnings_of(f"HYBRID_DATA_MODEL 2 {row} {row}", units) == [output]
     assert warnings_of(f"HYBRID_DATA_MODEL 2 {row} {row}") == []
 
@@ -66,7 +66,7 @@ def test_the_first_layer_s_input_gradient_is_no_reason_for_a_warning() -> None:
     assert warnings_of(f"MODEL 2 {row} {row}") == []
 
 
-def test_check_says_what_a_run_would(capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_reports_the_same_as_a_run(capsys: pytest.CaptureFixture[str]) -> None:
     Path("layers.txt").write_text("DATA 1 emb -1 5 ALLTOALL 64 5 NONE 0 5 ALLREDUCE 64 0")
     assert main(["check", "layers.txt", *MACHINE]) == 0
     assert "forward collective of emb: DATA does not issue it" in capsys.readouterr().out
@@ -102,7 +102,7 @@ def test_a_file_that_is_no_layer_file_is_named_as_such(capsys: pytest.CaptureFix
     assert "hello.txt: is a file, but no layer file (" in capsys.readouterr().err
 
 
-def test_result_files_tell_windows_of_a_long_run_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_result_files_separate_windows_of_a_long_run(monkeypatch: pytest.MonkeyPatch) -> None:
     write_run(result(MICRO), Path("run"))
     ends = [(12_345_680_000, [0.5, 0.0]), (12_345_690_000, [1.0, 0.0])]
     monkeypatch.setattr(Layers, "use_of_windows", lambda _: ends)
@@ -121,7 +121,7 @@ def test_runs_of_before_networks_had_a_price_still_give_all_files() -> None:
 
 
 @pytest.mark.parametrize("is_packed", [False, True])
-def test_what_is_simulated_is_what_was_digested_because_a_file_is_read_once(
+def test_the_simulated_content_is_the_digested_one_because_a_file_is_read_once(
     monkeypatch: pytest.MonkeyPatch, is_packed: bool
 ) -> None:
     content = gzip.compress(MICRO.encode()) if is_packed else MICRO.encode()

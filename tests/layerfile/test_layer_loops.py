@@ -42,7 +42,7 @@ COLUMNS = {"fwd": FORWARD, "ig": INPUT, "wg": WEIGHT}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
-def test_finish_and_pass_ends_are_those_of_1_0(case: dict[str, Any]) -> None:
+def test_finish_and_pass_ends_match_1_0(case: dict[str, Any]) -> None:
     table = played(case)
     assert table.finish_ns == case["expected"]["finish_ns"]
     if "pass_compute_end_ns" in case["expected"]:
@@ -158,7 +158,7 @@ def test_only_the_embeddings_exchanges_of_dlrm_are_urgent() -> None:
     assert issued.phase[issued.is_urgent].tolist() == [FORWARD, INPUT]
     urgent = program.trace.comm_priority[issued.row]
     assert urgent.tolist() == np.where(issued.is_urgent, URGENT, 0).tolist()
-    assert program.skipped[1, FORWARD, "nobody"] == 0  # the loop does not issue it at all
+    assert program.skipped[1, FORWARD, "no rank"] == 0  # the loop does not issue it at all
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_collectives_on_no_dimension_are_left_out_and_counted(
     file = LayerFile(Keyword.HYBRID_DATA_MODEL, (Layer("a"), Layer("b", REDUCED, REDUCED, REDUCED)))
     program = layer_program(file, 2, sizes)
     assert sorted(set(program.collectives.phase.tolist())) == left
-    assert program.skipped == {(1, phase, "nobody"): 2 for phase in Phase if phase not in left}
+    assert program.skipped == {(1, phase, "no rank"): 2 for phase in Phase if phase not in left}
 
 
 def test_collectives_of_no_bytes_are_left_out_and_counted_also_when_scaling_makes_them_so() -> None:
@@ -218,7 +218,7 @@ def test_groups_of_one_rank_do_not_communicate(group: int, named: set[str]) -> N
 def test_a_group_that_does_not_divide_the_ranks_is_refused() -> None:
     file = LayerFile(Keyword.HYBRID_TRANSFORMER, (Layer("a"),), 3, source="gpt.txt")
     with pytest.raises(
-        InputError, match=r"gpt.txt: model-parallel groups of 3 do not divide 8 ranks .*say to [24]"
+        InputError, match=r"gpt.txt: model-parallel groups of 3 do not divide 8 ranks .*example to [24]"
     ):
         layer_workload(file, 8, 1)
 
@@ -246,7 +246,7 @@ def test_impossible_arguments_are_refused(passes: int, scale: float, said: str) 
         (Keyword.HYBRID_DLRM, "the last bottom layer is None"),
     ],
 )
-def test_layers_made_in_python_lack_nothing_that_a_file_has(keyword: Keyword, said: str) -> None:
+def test_layers_made_in_python_have_all_that_a_file_requires(keyword: Keyword, said: str) -> None:
     with pytest.raises(TraceError, match=said):
         LayerFile(keyword, (Layer("a"),))
     with pytest.raises(TraceError, match="there are no layers"):

@@ -30,7 +30,7 @@ TWO = f"{ROW}\n{ROW}"
 CHECKPOINTS = "HYBRID_TRANSFORMER_FWD_IN_BCKWD g: 2"
 
 
-def test_a_file_says_what_its_columns_say() -> None:
+def test_a_file_has_the_content_of_its_columns() -> None:
     text = "HYBRID_CUSTOMIZED\n1\nl0 -1 1 ALLGATHER 2 3 REDUCESCATTER 4 5 ALLTOALL 6 7 MODEL\n"
     assert parse_layer_file(text, "f") == LayerFile(
         Keyword.HYBRID_CUSTOMIZED,
@@ -98,7 +98,7 @@ REFUSED = [
     (f"HYBRID_CUSTOMIZED 1\n{ROW}", "the file ends where the keyword of layer 0"),
     (f"HYBRID_CUSTOMIZED 2\n{TWO}", 'line 3, column 1: the keyword of layer 0 ("conv1") should '),
     (f"HYBRID_CUSTOMIZED 1\n{ROW} MODLE", "did you mean 'MODEL'?"),
-    (f"HYBRID_CUSTOMIZED 1\n{ROW} HYBRID_TRANSFORMER", "does not say where one layer communicates"),
+    (f"HYBRID_CUSTOMIZED 1\n{ROW} HYBRID_TRANSFORMER", "does not define the dimensions of one layer"),
     (f"HYBRID_TRANSFORMER 1\n{ROW}", "the size of the model-parallel group should stand here"),
     (f"HYBRID_TRANSFORMER g: 0 1 {ROW}", "the size of the model-parallel group is 0"),
     (f"HYBRID_DLRM 1\n{ROW}", "the number of layers should stand here"),
@@ -113,7 +113,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("text", "said"), REFUSED, ids=range(len(REFUSED)))
-def test_what_1_0_would_misread_is_refused_where_it_stands(text: str, said: str) -> None:
+def test_text_that_1_0_would_misread_is_refused_with_its_place(text: str, said: str) -> None:
     with pytest.raises(TraceError) as refusal:
         parse_layer_file(text, "f")
     assert said in str(refusal.value)
@@ -163,7 +163,7 @@ layers = st.lists(
 
 
 @given(st.sampled_from(list(Keyword)), layers, st.sampled_from(PER_LAYER))
-def test_what_is_written_is_read_back(keyword: Keyword, found: list[Layer], own: str) -> None:
+def test_written_files_are_read_back(keyword: Keyword, found: list[Layer], own: str) -> None:
     if keyword == Keyword.HYBRID_CUSTOMIZED:
         found = [structs.replace(layer, keyword=Keyword(own)) for layer in found]
     file = LayerFile(

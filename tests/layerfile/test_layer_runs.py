@@ -51,7 +51,7 @@ def test_a_pass_waits_for_the_weights_of_the_one_before() -> None:
 
 
 @pytest.mark.parametrize("fold", [True, False])
-def test_a_model_group_of_one_dimension_takes_what_the_dimension_takes(fold: bool) -> None:
+def test_a_model_group_of_one_dimension_takes_the_time_of_the_dimension(fold: bool) -> None:
     row = "l -1 100 ALLGATHER 4096 200 ALLREDUCE 65536 300 NONE 0 5"
     by_group = makespan(f"HYBRID_TRANSFORMER g: 4 1 {row}", fold=fold)
     file = parse_layer_file(f"HYBRID_TRANSFORMER g: 4 1 {row}")

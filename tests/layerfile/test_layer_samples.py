@@ -21,14 +21,14 @@ OPTIONS = {
 }
 
 
-def test_lists_of_products_are_what_the_script_writes(tmp_path: Path) -> None:
+def test_lists_of_products_match_the_script(tmp_path: Path) -> None:
     runpy.run_path(str(FOLDER / "models.py"))["write_lists"](tmp_path)
     for name in OPTIONS:
         assert (tmp_path / f"{name}.csv").read_bytes() == (FOLDER / f"{name}.csv").read_bytes()
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_layer_files_are_what_the_converter_writes(name: str, tmp_path: Path) -> None:
+def test_layer_files_match_the_converter(name: str, tmp_path: Path) -> None:
     made = tmp_path / "made.txt"
     assert main(["gemm", str(FOLDER / f"{name}.csv"), "-o", str(made), *OPTIONS[name]]) == 0
     assert made.read_bytes() == (FOLDER / f"{name}.txt").read_bytes()
@@ -44,7 +44,7 @@ def test_layer_files_are_what_the_converter_writes(name: str, tmp_path: Path) ->
         ("mlp", 11_965_000, 11_965_000),
     ],
 )
-def test_models_have_the_size_of_those_published(name: str, weights: int, products_per_sample: int) -> None:
+def test_models_have_the_published_sizes(name: str, weights: int, products_per_sample: int) -> None:
     batch = {"resnet50": 2048, "vgg16": 2048, "gpt3": 1536, "dlrm": 65_536, "mlp": 4096}[name]
     with (FOLDER / f"{name}.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))

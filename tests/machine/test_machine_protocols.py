@@ -78,7 +78,7 @@ def test_models_that_know_no_protocols_refuse_them(machine: dict[str, Any], mode
     builder.collective("all_reduce", 1000)
     workload, how = Workload.of([builder.build()] * 4), {"all-reduce-implementation": ["ring"]}
     given = machine | {"protocol": {"preset": "roce"}}
-    with pytest.raises(EtSimError, match=r"means nothing to the .* model \(take --network-model flow"):
+    with pytest.raises(EtSimError, match=r"not supported by the .* model \(take --network-model flow"):
         simulate(workload, system=how, network=given, model=model)
     plain = simulate(workload, system=how, network=machine, model="flow").makespan_ns
     assert simulate(workload, system=how, network=given, model="flow").makespan_ns > plain

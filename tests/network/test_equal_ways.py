@@ -198,7 +198,7 @@ def makespan(described: Any, kind: str, ranks: int, size: int, model: str = "flo
 
 
 @pytest.mark.parametrize("ratio", [1, 2, 5])
-def test_an_exchange_of_all_on_a_fat_tree_takes_what_its_uplinks_take(ratio: int) -> None:
+def test_an_all_to_all_on_a_fat_tree_takes_the_time_of_its_uplinks(ratio: int) -> None:
     """A leaf of d NPUs sends d (n - d) messages over u links, and a port n - 1."""
     radix, share = 12, 1 << 18
     up = radix // (ratio + 1)
@@ -210,7 +210,7 @@ def test_an_exchange_of_all_on_a_fat_tree_takes_what_its_uplinks_take(ratio: int
     assert -1 < taken - carried / RATE - 4 * LATENCY <= 2
 
 
-def test_an_exchange_of_all_in_pods_takes_what_ports_take() -> None:
+def test_an_all_to_all_in_pods_takes_the_time_of_ports() -> None:
     """Three tiers with as much up as down: nothing is narrower than the port of an NPU."""
     share = 1 << 18
     taken = makespan({"graph": PODS}, "all_to_all", 16, 16 * share)
@@ -345,7 +345,7 @@ def test_packets_are_not_spread_unless_that_is_only_the_default() -> None:
     net = {"graph": LEAVES, "logical-dimensions": [16]}
     workload = Workload.of([builder.build() for builder in everybody(16, "all_reduce", 1 << 12)])
     on = system("ring", 1)
-    with pytest.raises(UsageError, match="spread means nothing"):
+    with pytest.raises(UsageError, match="spread is not supported"):
         run(workload, network={**net, "routing": "spread"}, system=on, model="packet")
     default = run(workload, network=net, system=on, model="packet")
     hashed = run(workload, network={**net, "routing": "ecmp"}, system=on, model="packet")
@@ -353,7 +353,7 @@ def test_packets_are_not_spread_unless_that_is_only_the_default() -> None:
     assert default.manifest["routing"]["name"] == "ecmp"
 
 
-def test_what_spreads_obeys_single_ways_that_are_given() -> None:
+def test_spread_routing_follows_explicit_routes() -> None:
     path = ["npu0", "leaf0", "spine1", "leaf1", "npu4"]
     network = read_network_alone({"graph": LEAVES, "routes": [{"path": path}]})
     fabric = network.fabric
@@ -365,6 +365,6 @@ def test_what_spreads_obeys_single_ways_that_are_given() -> None:
         assert sorted(name for name in names if name.startswith("spine")) == spines
 
 
-def test_a_way_that_does_not_exist_is_refused_with_those_that_do() -> None:
+def test_an_unknown_routing_is_refused_with_the_known_ones() -> None:
     with pytest.raises((InputError, MachineError), match="spread, shortest, destination"):
         read_network_alone({"graph": LEAVES, "routing": "sprayed"})

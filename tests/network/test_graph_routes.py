@@ -324,9 +324,7 @@ def test_the_bisection_is_a_maximum_flow_even_of_merged_devices(seed: int) -> No
         (described("fully-connected", npus=6), 1, 9 * 50),
     ],
 )
-def test_diameter_and_bisection_are_those_of_the_textbook(
-    machine: Network, diameter: int, across: float
-) -> None:
+def test_diameter_and_bisection_match_the_textbook(machine: Network, diameter: int, across: float) -> None:
     result = describe(machine)
     assert result["diameter"] == diameter
     assert result["bisection_bytes_per_ns"] == pytest.approx(across)

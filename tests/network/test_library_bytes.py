@@ -261,7 +261,7 @@ def several(draw: st.DrawFn, ranks: int) -> list[tuple[str, list[int], int, int]
 @pytest.mark.parametrize("name", MACHINES)
 @settings(max_examples=2)
 @given(data=st.data())
-def test_no_link_carries_more_than_it_can_whatever_meets(name: str, model: str, data: st.DataObject) -> None:
+def test_no_link_exceeds_its_capacity_under_contention(name: str, model: str, data: st.DataObject) -> None:
     node = preset(name).npus
     machine = f"{name}:{data.draw(st.sampled_from([node, 2 * node]))}" if node <= 8 else name
     with suppress(UsageError):

@@ -92,7 +92,7 @@ def test_makespans_are_those_of_loggopsim(
         (dissemination, 4096, 8, 104_672 * 12 // 16, 88_672 * 12 // 16),
     ],
 )
-def test_so_are_those_of_many_ranks_under_both_rules(
+def test_makespans_of_many_ranks_match_under_both_rules(
     pattern: Callable[[int, int], str], ranks: int, size: int, nanoseconds: int, older_nanoseconds: int
 ) -> None:
     """The simulators were run on the 512 ranks, and on 65,536, which take 16 rounds of a dissemination."""
@@ -121,7 +121,7 @@ def test_before_atlahs_an_all_to_all_takes_a_message_for_each_other_rank(ranks: 
     assert 511 * (2 * 1500 + 2500 + 1023 * 6) == 5_947_018
 
 
-def test_a_builder_says_the_same_as_the_text() -> None:
+def test_a_builder_makes_the_same_graph_as_the_text() -> None:
     """An incast, and a ring whose sends wait for receives."""
     builders = [TraceBuilder() for _ in range(8)]
     for peer in range(1, 8):
@@ -244,7 +244,7 @@ def test_collectives_run_on_it_too(kind: str, most: int) -> None:
     assert result.makespan_ns >= 200 + 1000 + int((part - 1) * 0.04) + 205
 
 
-def test_what_waits_for_ever_is_explained() -> None:
+def test_endless_waits_are_explained() -> None:
     """With S = 0, both wait until the other one has received."""
     text = rank_texts(
         2,

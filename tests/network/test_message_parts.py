@@ -49,7 +49,7 @@ def test_a_lone_message_takes_latencies_and_transmissions_and_names_their_links(
     assert sum(kind["serialisation"] for kind in classes) == causes(result)["serialisation"]
 
 
-def test_what_is_behind_others_waits_in_queues() -> None:
+def test_packets_behind_others_wait_in_queues() -> None:
     result = run([(source, 3, 10_000) for source in range(3)], {"generator": "star", "npus": NPUS}, **EXACT)
     outcome = causes(result)
     assert outcome["latency"] == 2 * 2 * 200
@@ -58,7 +58,7 @@ def test_what_is_behind_others_waits_in_queues() -> None:
     assert set(outcome) == {"latency", "serialisation", "queueing"}
 
 
-def test_a_window_that_holds_a_message_back_is_told_from_queues() -> None:
+def test_delays_by_a_window_are_separated_from_queues() -> None:
     narrow = EXACT | {"window": "pair"}
     star = {"generator": "star", "npus": NPUS}
     messages = [(source, 3, 50_000) for source in range(3)]
@@ -68,7 +68,7 @@ def test_a_window_that_holds_a_message_back_is_told_from_queues() -> None:
     assert causes(result)["window"] > result.makespan_ns // 3
 
 
-def test_what_is_lost_costs_the_time_until_it_was_sent_again() -> None:
+def test_a_loss_costs_the_time_until_retransmission() -> None:
     star = {"generator": "star", "npus": NPUS}
     result = run([(source, 3, 20_000) for source in range(3)], star, **EXACT | LOSSY)
     assert causes(result)["resending"] > 50_000
@@ -105,7 +105,7 @@ def flows(result: Result) -> list[dict[str, Any]]:
     return list(result.table("flows").to_pylist())
 
 
-def test_a_lone_message_is_held_by_nothing_and_names_its_way() -> None:
+def test_a_lone_message_has_no_delay_and_names_its_path() -> None:
     result = of_flows([(0, 1, 5000)], **EXACT, completion="receipt")
     [flow] = flows(result)
     links = dict(
@@ -144,7 +144,7 @@ def test_with_tcp_the_window_holds_a_lone_message_whenever_it_does_not_send() ->
 
 
 @pytest.mark.parametrize("preset", ["ns3-tcp-parity", "datacenter"])
-def test_what_is_lost_is_sent_again_by_its_message_and_said_in_the_summary(preset: str) -> None:
+def test_retransmissions_count_for_their_message_and_in_the_summary(preset: str) -> None:
     lossy: dict[str, Any] = {"queue-packets": 4, "preset": preset}
     if preset == "datacenter":
         lossy |= {"pauses": False, "retransmission-timeout": 100_000}

@@ -70,7 +70,7 @@ def figures(result: Result) -> dict[str, Any]:
 
 @pytest.mark.deep
 @given(st.sampled_from(SHAPES), PROTOCOLS, MESSAGES)
-def test_what_is_skipped_is_what_single_packets_do(
+def test_skipped_periods_equal_single_packets(
     shape: dict[str, Any], protocol: dict[str, Any], messages: list[tuple[int, int, int, int]]
 ) -> None:
     one_by_one = run(shape, protocol, messages, skips=False)

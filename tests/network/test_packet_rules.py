@@ -75,7 +75,7 @@ def assert_nothing_stays(result: Result) -> None:
     st.sampled_from(["receipt", "acknowledgement"]),
     MESSAGES,
 )
-def test_where_switches_pause_nothing_is_lost_and_nothing_comes_out_of_order(
+def test_with_pauses_no_packet_is_lost_or_reordered(
     shape: int,
     control: str,
     whole: bool,
@@ -99,7 +99,7 @@ def test_where_switches_pause_nothing_is_lost_and_nothing_comes_out_of_order(
 
 
 @given(st.sampled_from(GENERATORS), st.integers(1, 4), MESSAGES)
-def test_what_is_lost_is_sent_again(
+def test_lost_packets_are_sent_again(
     generator: dict[str, Any], places: int, messages: list[tuple[int, int, int]]
 ) -> None:
     protocol = {
@@ -142,7 +142,7 @@ LOSSY = {"preset": "roce", "pauses": False, "queue-packets": 2}
 
 @pytest.mark.parametrize("completion", ["receipt", "acknowledgement"])
 @pytest.mark.parametrize("rendezvous", [False, True])
-def test_where_nobody_sends_lost_packets_again_the_stall_says_so(completion: str, rendezvous: bool) -> None:
+def test_a_stall_names_packets_lost_without_retransmission(completion: str, rendezvous: bool) -> None:
     messages = [(source, RANKS - source, 20_000) for source in range(1, RANKS)]
     keys = {"rendezvous-protocol": rendezvous}
     result = run(network(GENERATORS[0], LOSSY | {"completion": completion}), messages, keys)
@@ -163,7 +163,7 @@ def test_where_nobody_sends_lost_packets_again_the_stall_says_so(completion: str
     assert run(network(GENERATORS[0], again), messages, keys).is_complete
 
 
-def test_who_was_told_to_pause_goes_on_at_the_latest_when_nothing_of_it_is_left() -> None:
+def test_a_paused_sender_resumes_at_the_latest_when_none_of_its_bytes_are_left() -> None:
     """However much else is in the buffer, and however little of it may be used to go on."""
     protocol = {"preset": "datacenter", "payload": 1000, "congestion-control": "none", "window": "none"}
     protocol |= {"buffer": 150_000, "resume-below": 140_000, "reserve": 0}
@@ -173,7 +173,7 @@ def test_who_was_told_to_pause_goes_on_at_the_latest_when_nothing_of_it_is_left(
     assert_nothing_stays(result)
 
 
-def test_timers_of_congestion_control_end_when_nobody_sends_lost_packets_again() -> None:
+def test_timers_of_congestion_control_end_without_retransmission() -> None:
     messages = [(source, RANKS - source, 20_000) for source in range(1, RANKS)]
     marking = [{"bandwidth": "100Gbps", "from": 0, "to": 1, "probability": 1}]
     keys = LOSSY | {"congestion-control": "dcqcn", "marking": marking}
@@ -200,7 +200,7 @@ def test_after_its_recoveries_a_target_rate_rises_once_by_the_step_and_then_by_t
 
 @pytest.mark.parametrize("timeout", [0, "10us"])
 @pytest.mark.parametrize("control", ["none", "dcqcn"])
-def test_pauses_in_a_circle_end_in_a_stall_that_says_so(timeout: Any, control: str) -> None:
+def test_cyclic_pauses_end_in_a_stall_that_names_them(timeout: Any, control: str) -> None:
     keys = {"congestion-control": control, "window": "none", "buffer": 66_000, "reserve": 0, "payload": 1000}
     keys |= {"preset": "datacenter", "retransmission-timeout": timeout}
     keys["marking"] = [{"bandwidth": "100Gbps", "from": 0, "to": 1, "probability": 1}]
@@ -221,7 +221,7 @@ TRAFFIC = st.lists(
 
 @pytest.mark.deep
 @given(st.integers(64_000, 120_000), st.sampled_from([0, 4096]), st.booleans(), TRAFFIC)
-def test_tori_with_small_buffers_lose_nothing_and_end_or_say_who_waits_for_whom(
+def test_tori_with_small_buffers_lose_nothing_and_end_or_report_the_waits(
     room: int, reserve: int, has_window: bool, messages: list[tuple[int, int, int]]
 ) -> None:
     protocol = {"preset": "datacenter", "payload": 1000, "congestion-control": "none", "buffer": room}
@@ -247,7 +247,7 @@ def test_pauses_need_links_back() -> None:
     assert run(net, [(0, 2, 1000)]).is_complete
 
 
-def test_a_collective_whose_packets_are_lost_says_so() -> None:
+def test_a_collective_reports_its_lost_packets() -> None:
     builders = [TraceBuilder() for _ in range(RANKS)]
     for builder in builders:
         builder.collective("all_to_all", 20_000)
@@ -257,7 +257,7 @@ def test_a_collective_whose_packets_are_lost_says_so() -> None:
     assert "of which packets were lost" in stall.waits[0].text
 
 
-def test_a_message_that_nobody_sends_is_no_loss() -> None:
+def test_a_message_without_a_send_is_no_loss() -> None:
     builders = [TraceBuilder() for _ in range(RANKS)]
     builders[0].receive(1, 1000)
     stall = simulate(builders, network(GENERATORS[0], LOSSY), system(), model="packet").stall
@@ -265,7 +265,7 @@ def test_a_message_that_nobody_sends_is_no_loss() -> None:
     assert "which never sent it" in stall.cause
 
 
-def test_a_pause_is_shorter_than_its_cause_and_told_where_it_was() -> None:
+def test_a_pause_is_shorter_than_its_cause_and_reported_with_its_place() -> None:
     messages = [(source, (RANKS - source) % RANKS, 100_000) for source in range(1, RANKS)]
     protocol = {"preset": "datacenter", "congestion-control": "none", "buffer": 250_000}
     result = run(network(GENERATORS[0], protocol), messages)
@@ -335,9 +335,7 @@ def with_keys(folder: Path, keys: dict[str, str | None]) -> Path:
         ({"BUFFER_SIZE": "1.5"}, "not a whole number"),
     ],
 )
-def test_what_is_wrong_with_a_key_file_is_said(
-    keys: dict[str, str | None], text: str, tmp_path: Path
-) -> None:
+def test_faults_of_a_key_file_are_reported(keys: dict[str, str | None], text: str, tmp_path: Path) -> None:
     with pytest.raises(MachineError) as caught:
         read_network_alone(with_keys(tmp_path, keys))
     assert text in str(caught.value)
@@ -377,7 +375,7 @@ def test_one_warning_names_all_keys_of_a_key_file_that_change_nothing(tmp_path: 
         ({"preset": "tcp", "reserve": 5000}, 'key "reserve" has no effect without pauses'),
     ],
 )
-def test_what_is_wrong_with_keys_is_said(protocol: dict[str, Any], text: str) -> None:
+def test_faults_of_keys_are_reported(protocol: dict[str, Any], text: str) -> None:
     with pytest.raises(MachineError, match=text):
         read_network_alone(network(GENERATORS[0], protocol))
 
@@ -395,20 +393,20 @@ def test_what_is_wrong_with_keys_is_said(protocol: dict[str, Any], text: str) ->
         ({"buffer": 1000}, "switch0 needs 175.11 KiB of buffer .*give protocol a larger buffer"),
         (
             {"preset": "ns3-parity", "payload": 9000, "buffer": 72_000},
-            "a packet takes 9,036 bytes, and switch0 has room for",
+            "a packet takes 9,036 bytes, and switch0 has space for",
         ),
         ({"least-rate": "101Gbps"}, "least-rate is 101 Gbps, and no link has more than 100 Gbps"),
         ({"preset": "tcp", "payload": 10, "tcp": {"opening": 70}, "queue-bytes": 69}, "takes 70 bytes"),
     ],
 )
-def test_what_cannot_work_on_a_network_is_refused(protocol: dict[str, Any], text: str) -> None:
+def test_unsuitable_protocols_of_a_network_are_refused(protocol: dict[str, Any], text: str) -> None:
     wired = read_network_alone(network(GENERATORS[0], {"preset": "datacenter"} | protocol))
     with pytest.raises(MachineError, match=text):
         packet_model.check(wired)
 
 
 def test_a_link_that_is_too_fast_to_count_packets_on_is_refused() -> None:
-    with pytest.raises(MachineError, match=r"counted on up to 9\.0072e\+06 Gbps \(correct its bandw"):
+    with pytest.raises(MachineError, match=r"supports up to 9\.0072e\+06 Gbps \(correct its bandw"):
         run(network(GENERATORS[0], {"preset": "datacenter"}, "9100000GB/s"), [(0, 1, 1)])
 
 
@@ -422,14 +420,12 @@ def test_a_link_that_is_too_fast_to_count_packets_on_is_refused() -> None:
         ({"preset": "tcp"}, False),
     ],
 )
-def test_where_nobody_sends_lost_packets_again_a_warning_says_so(
-    protocol: dict[str, Any], is_said: bool
-) -> None:
+def test_missing_retransmission_is_a_warning(protocol: dict[str, Any], is_said: bool) -> None:
     described = read_machine(system=system(), network=network(GENERATORS[0], protocol))
     assert any("nobody sends a lost last packet" in warning.text for warning in described.warnings) == is_said
 
 
-def test_the_flow_model_says_which_keys_change_nothing() -> None:
+def test_the_flow_model_reports_keys_without_effect() -> None:
     protocol = {"preset": "tcp", "payload": 1000, "queue-bytes": 5000, "tcp": {"sack": False}}
     for keys, texts in (
         (protocol, ["no effect on the flow model, only on packet: queue-bytes, tcp"]),
@@ -447,7 +443,7 @@ def test_a_queue_for_one_packet_is_enough() -> None:
     assert_nothing_stays(run(network(GENERATORS[0], protocol), [(0, 1, 9000), (2, 5, 9000)]))
 
 
-def test_random_numbers_of_ns3_are_those_of_its_generator() -> None:
+def test_random_numbers_match_the_generator_of_ns3() -> None:
     """With six times 12345, MRG32k3a begins with 0.1270 (L'Ecuyer 1999); with ones, streams are uniform."""
     from et_sim.network.packet.randomness import COEFFICIENTS, streams_of_ns3
 

@@ -104,7 +104,7 @@ def test_injection_and_copying_delay_messages_at_their_ends() -> None:
     assert (injected, copied) == (alone + 3000, alone + 2 * size // 4)
 
 
-def test_a_window_limits_what_is_under_way() -> None:
+def test_a_window_limits_bytes_in_flight() -> None:
     narrow = sent(star(tcp={"window": 10_000}), [(0, 1, 10**6)])
     wide = sent(star(), [(0, 1, 10**6)])
     assert narrow.makespan_ns > 2 * wide.makespan_ns
@@ -157,7 +157,7 @@ LOSSES = st.fixed_dictionaries(
         st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 60_000)), min_size=1, max_size=8
     ),
 )
-def test_every_message_arrives_whatever_is_dropped(
+def test_every_message_arrives_in_spite_of_drops(
     tcp: dict[str, Any], queue: int, chance: float, seed: int, messages: list[Message]
 ) -> None:
     lossy = {"queue-packets": queue, "random-drop-from": 0, "random-drop": chance, "seed": seed}
@@ -187,7 +187,7 @@ def test_a_loss_at_the_end_waits_for_the_timer() -> None:
     assert 2_000_000 < result.makespan_ns < 2_100_000
 
 
-def test_a_shared_buffer_gives_each_queue_a_part_of_what_is_free() -> None:
+def test_a_shared_buffer_gives_each_queue_a_part_of_its_free_space() -> None:
     size = 200_000
     for share in (0.125, 1):
         result = incast(star(8, buffer=size, **{"queue-share": share}), 100_000, 8)
@@ -229,7 +229,7 @@ def test_a_mark_shrinks_the_window_once_for_all_that_is_under_way(control: int, 
 
 
 @pytest.mark.parametrize(("size", "largest"), [(99, 84), (100, 100), (101, 101)])
-def test_a_window_that_had_come_back_to_its_plateau_gives_nothing_away(size: int, largest: int) -> None:
+def test_a_window_that_had_reached_its_plateau_releases_no_bandwidth(size: int, largest: int) -> None:
     """RFC 8312, 4.6: only one that is smaller than before releases bandwidth for others."""
     connection = SimpleNamespace(window=1000 * size, largest=100, epoch_ps=5)
     assert cubic_reduced(connection, 1000) == int(0.7 * size) * 1000
@@ -241,7 +241,7 @@ def test_a_window_that_had_come_back_to_its_plateau_gives_nothing_away(size: int
     ("control", "depth", "time"),
     [("newreno", 0.5, 1.2), ("reno", 0.5, 1.2), ("cubic", 0.5, 1.2), ("dctcp", 0.25, 1.05)],
 )
-def test_marks_keep_queues_short_and_nothing_is_sent_again(control: str, depth: float, time: float) -> None:
+def test_marks_keep_queues_short_without_retransmission(control: str, depth: float, time: float) -> None:
     marking = [{"bandwidth": "100Gbps", "from": 30_000, "to": 30_000, "probability": 1}]
     tcp = {"congestion-control": control}
     marked, other = (incast(star(4, tcp=tcp, **keys), 10**6, 4) for keys in ({"marking": marking}, {}))
@@ -300,7 +300,7 @@ def test_keys_that_have_no_effect_or_no_sense_are_refused(protocol: dict[str, An
 
 
 @pytest.mark.parametrize("least", ["1ms", "200ms"])
-def test_timers_of_what_has_been_acknowledged_hold_up_nothing(least: str) -> None:
+def test_timers_of_acknowledged_packets_delay_nothing(least: str) -> None:
     """Queues that block each other open once nothing moves, not when old timers have rung."""
     traces = []
     for rank in range(4):

@@ -49,7 +49,7 @@ def test_a_message_takes_the_time_of_all_of_them_together() -> None:
 
 
 @pytest.mark.parametrize("model", ["link", "flow"])
-def test_links_of_their_own_carry_a_message_each_where_the_hash_says_so(model: str) -> None:
+def test_parallel_links_carry_a_message_each_as_the_hash_selects(model: str) -> None:
     """With the default routing, only the first of them is used."""
     two = {"bandwidth": f"{B}GB/s"}, {"bandwidth": f"{B}GB/s", "name": "second"}
     ends = 2 * (SIZE // 100) if model == "link" else 0

@@ -108,7 +108,7 @@ def test_no_collective_in_packets_is_faster_than_its_wires() -> None:
     assert below("a100-dgx-80gb", 16, (MIB,), ("packet",)) == []
 
 
-def test_the_reference_profile_is_and_a_warning_says_so() -> None:
+def test_the_reference_profile_warns_of_overloaded_ports() -> None:
     workload = make_microbenchmark("all_to_all", ranks=8, size=64 * MIB)
     result = et_sim.simulate(workload, machine="a100-dgx-80gb:8", profile="reference")
     assert result.makespan_ns < bound_ns("all_to_all", "a100-dgx-80gb:8", 64 * MIB) / 10
@@ -132,7 +132,7 @@ def exchanges(draw: Any) -> tuple[str, int, list[tuple[int, int, int]]]:
 
 
 @given(exchanges(), st.integers(0, 2000))
-def test_where_nothing_is_shared_analytical_equals_flow(
+def test_without_sharing_analytical_equals_flow(
     case: tuple[str, int, list[tuple[int, int, int]]], latency: int
 ) -> None:
     shape, npus, messages = case
@@ -210,7 +210,7 @@ def test_no_nic_of_loggops_sends_faster_than_its_gap_per_byte(sizes: list[int], 
     assert took >= sum(int((size - 1) * gap) for size in sizes)
 
 
-def test_bursts_of_millions_of_ranks_that_take_hours_are_told_apart() -> None:
+def test_bursts_of_millions_of_ranks_that_take_hours_are_separated() -> None:
     hours, last = 10**13, 5_000_000
     actor = np.array([0, 0, 0, last, last])
     start = np.array([0, 3, hours, 2, hours])

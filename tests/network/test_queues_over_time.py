@@ -59,7 +59,7 @@ def test_the_second_of_two_packets_waits_for_as_long_as_the_first_is_sent() -> N
     assert max(row["most_messages"] for row in rows(result, "queues")) == 2
 
 
-def test_slices_add_up_to_what_ports_count_and_change_no_time() -> None:
+def test_slices_add_up_to_the_counts_of_ports_and_change_no_time() -> None:
     net = dumbbell(buffer=150_000, pauses=True)
     messages = [(source, 4 + source // 3, 60_000) for source in range(4)]
     result, bare = run(net, messages), run(net, messages, "nodes")

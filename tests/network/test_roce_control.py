@@ -67,7 +67,7 @@ def test_dcqcn_sets_its_timers_at_the_first_mark_alone(sender: Callable[..., Sen
     of.state.now_ps = 7
     control.congested(of.network, 0)
     assert of.timers == first
-    assert (of.pair.heard_for_alpha, of.pair.heard_for_rate) == (1, 1)
+    assert (of.pair.marked_for_alpha, of.pair.marked_for_rate) == (1, 1)
 
 
 @pytest.mark.parametrize(("acknowledged", "timers"), [(99_999, 2), (100_000, 0)])
@@ -85,11 +85,11 @@ def test_dcqcn_follows_marks_with_alpha(sender: Callable[..., Sender]) -> None:
     control.congested(of.network, 0)
     expected = 1.0
     for is_marked in (0, 0, 1, 0):
-        of.pair.heard_for_alpha = is_marked
+        of.pair.marked_for_alpha = is_marked
         of.rings(control.ALPHA)
         expected = 0.75 * expected + 0.25 * is_marked
         assert of.pair.alpha == expected
-        assert of.pair.heard_for_alpha == 0
+        assert of.pair.marked_for_alpha == 0
 
 
 def test_dcqcn_reduces_by_half_of_alpha_and_only_if_there_was_a_mark(sender: Callable[..., Sender]) -> None:
@@ -101,7 +101,7 @@ def test_dcqcn_reduces_by_half_of_alpha_and_only_if_there_was_a_mark(sender: Cal
     assert of.timers[control.INCREASE] == 300 * US_PS
     of.rings(control.DECREASE)
     assert of.pair.rate == 75_000
-    of.pair.heard_for_rate, of.pair.alpha, of.pair.rate = 1, 1.0, LEAST + 1
+    of.pair.marked_for_rate, of.pair.alpha, of.pair.rate = 1, 1.0, LEAST + 1
     of.rings(control.DECREASE)
     assert of.pair.rate == LEAST
 
@@ -114,7 +114,7 @@ def test_dcqcn_keeps_its_target_in_reductions_one_after_the_other(
     of = sender(clamps_target=clamps)
     control.congested(of.network, 0)
     for rate in (50_000, 25_000):
-        of.pair.heard_for_rate = 1
+        of.pair.marked_for_rate = 1
         of.rings(control.DECREASE)
         assert of.pair.rate == rate
     assert of.pair.target_rate == (50_000 if clamps else LINE)
@@ -122,7 +122,7 @@ def test_dcqcn_keeps_its_target_in_reductions_one_after_the_other(
     risen = of.pair.rate
     assert risen == 25_000 // 2 + of.pair.target_rate // 2
     for _ in range(2):
-        of.pair.heard_for_rate = 1
+        of.pair.marked_for_rate = 1
         of.rings(control.DECREASE)
         assert of.pair.stage == 0
     assert of.pair.target_rate == (risen // 2 if clamps else risen)
@@ -330,7 +330,7 @@ def test_hpcc_may_leave_out_links_without_a_queue_within_a_round(
     assert of.hears(control.hpcc_acknowledged, 10_001) == 50_010
 
 
-def test_hpcc_weighs_what_is_new_by_its_part_of_a_round_trip(
+def test_hpcc_weighs_new_figures_by_their_part_of_a_round_trip(
     sender: Callable[..., Sender], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of links that are as full, the first counts; what took longer than a round trip counts in full."""

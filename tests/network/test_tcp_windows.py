@@ -59,7 +59,7 @@ def test_newreno_adds_a_packet_an_acknowledgement_and_then_one_a_window() -> Non
     assert windows(network, 2) == [11_000 + 1000 * 1000 // 11_000]
 
 
-def test_reno_adds_what_is_acknowledged_up_to_its_threshold_and_then_one_a_window() -> None:
+def test_reno_grows_by_acknowledged_packets_up_to_its_threshold_then_by_one_a_window() -> None:
     network, connection = begun(RENO, threshold=12 * PAYLOAD)
     assert windows(network, 5) == [12_000]
     assert windows(network, 11, 1) == [12_000, 13_000]
@@ -108,7 +108,7 @@ def test_cubic_begins_a_plateau_at_its_window_if_that_is_as_large_as_ever(
     assert (connection.plateau_s == 0) == (largest <= 70)
 
 
-def test_cubic_takes_its_rounds_from_what_had_been_sent() -> None:
+def test_cubic_takes_its_rounds_from_bytes_sent() -> None:
     network, connection = begun(CUBIC, round_to=5_000, acknowledged=5_000, highest=9_000, samples=3)
     assert windows(network, 2) == [12_000]
     assert (connection.round_to, connection.samples) == (5_000, 3)

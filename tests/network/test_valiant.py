@@ -206,5 +206,5 @@ def test_stops_are_no_ranks() -> None:
 
 
 def test_credits_want_one_way_for_each_pair() -> None:
-    with pytest.raises(MachineError, match="with valiant they do not"):
+    with pytest.raises(MachineError, match="valiant takes several"):
         check_pairs(read_network_alone(described("valiant")))

@@ -59,7 +59,7 @@ def test_the_link_between_switches_holds_all_messages_up(model: str, tmp_path: P
     )
 
 
-def test_on_the_analytical_model_more_may_be_asked_for_than_there_is(tmp_path: Path) -> None:
+def test_on_the_analytical_model_demand_may_exceed_capacity(tmp_path: Path) -> None:
     workload = _sent({(0, 3): SIZE, (1, 4): SIZE, (2, 5): SIZE}, 6)
     machine: dict[str, Any] = {"system": SHARED_FOR_FREE, "network": LEAVES, "fold": False}
     assert et_sim.simulate(workload, **machine).summary()["bottleneck"] is None
@@ -141,7 +141,7 @@ def test_links_of_other_speeds_count_with_their_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("model", ["analytical", "link", "flow"])
-def test_where_nothing_is_sent_there_is_none(model: str, tmp_path: Path) -> None:
+def test_without_sends_there_is_no_bottleneck(model: str, tmp_path: Path) -> None:
     build = et_sim.TraceBuilder()
     build.compute("work", micros=3)
     workload = et_sim.Workload.of([build.build()] * 4)

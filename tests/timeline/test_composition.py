@@ -51,7 +51,7 @@ def simulated(of: et_sim.Workload, accuracy: Any = STATED, **options: Any) -> et
     return et_sim.simulate(of, system=system, network=NETWORK, **options)
 
 
-def test_shares_are_those_of_the_timeline() -> None:
+def test_shares_match_the_timeline() -> None:
     result = simulated(workload())
     rows = {row["name"]: row["end_ns"] - row["start_ns"] for row in result.timeline.to_pylist()}
     composition = result.measurement.composition
@@ -106,7 +106,7 @@ def test_recorded_kernels_rest_on_measurement() -> None:
     assert composition.bases == {"measured": 1.0}
 
 
-def test_without_a_statement_nothing_is_said(tmp_path: Path) -> None:
+def test_without_stated_accuracy_there_is_no_band(tmp_path: Path) -> None:
     result = et_sim.simulate(workload(), system={**SYSTEM, "compute": ROOFLINE}, network=NETWORK)
     assert result.uncertainty is None
     assert "uncertainty" not in result.summary()
@@ -115,7 +115,7 @@ def test_without_a_statement_nothing_is_said(tmp_path: Path) -> None:
     assert uncertainty_text(open_run(tmp_path / "run").summary) == ""
 
 
-def test_the_summary_says_the_band_and_a_comparison_whether_the_difference_is_one(
+def test_the_summary_shows_the_band_and_a_comparison_judges_the_difference(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     a, b = tmp_path / "a", tmp_path / "b"
@@ -180,7 +180,7 @@ def test_collectives_of_a_library_are_classes_by_their_size_and_reach(
     assert list(composition.shares) == [name]
 
 
-def test_what_has_no_entry_has_that_of_its_family() -> None:
+def test_a_missing_entry_is_that_of_the_family() -> None:
     known = {name: DEFAULTS[name] for name in DEFAULTS}
     accuracy = Accuracy("board", known)
     assert accuracy.of_library("all_reduce", 1, is_on_one_node=True) == "small_library"
@@ -280,7 +280,7 @@ def test_kernels_of_devices_that_were_never_measured_are_a_class_of_their_own(ma
     assert accuracy.terms[UNMEASURED].common > measured.terms["gemm"].common
 
 
-def test_the_sentence_of_a_band_says_why_it_is_wide() -> None:
+def test_the_sentence_of_a_band_explains_its_width() -> None:
     low = {"low_ns": 1, "high_ns": 2, "shares": {"assumed": 1.0}, "classes": []}
     stated = {"class": SOFTWARE, "item": "torchtitan", "rows": 22}
     parts = [{"class": UNMEASURED, "item": "gemm 1 1 1", "share": 0.5}]

@@ -63,7 +63,7 @@ def test_a_machine_may_say_only_one_of_them_or_nothing() -> None:
     assert costs({}) is None
 
 
-def test_the_summary_says_both_in_a_line_each(tmp_path: Path) -> None:
+def test_the_summary_shows_both_in_a_line_each(tmp_path: Path) -> None:
     et_sim.simulate(UNEVEN, system=SYSTEM | {"costs": RATES}, network=NETWORK).save(tmp_path / "run")
     lines = {line.split()[0]: line for line in view_text("summary", tmp_path / "run").splitlines() if line}
     figures = costs(RATES)

@@ -52,9 +52,7 @@ def _files(folder: Path) -> list[str]:
         ([], ("nodes",)),
     ],
 )
-def test_details_are_named_in_one_order_whatever_the_order_asked(
-    asked: str | Sequence[str], expected: tuple[str, ...]
-) -> None:
+def test_details_are_named_in_one_order(asked: str | Sequence[str], expected: tuple[str, ...]) -> None:
     assert details_of(asked) == expected
 
 
@@ -67,7 +65,7 @@ def test_an_unknown_detail_is_refused_with_all_choices(asked: str | list[str]) -
 
 
 @pytest.mark.parametrize("how", [["--detail=path,phases"], ["--detail=path", "--detail=phases"]])
-def test_details_can_be_combined_and_each_table_is_what_it_is_alone(tmp_path: Path, how: list[str]) -> None:
+def test_details_can_be_combined_without_changing_a_table(tmp_path: Path, how: list[str]) -> None:
     assert main([*_files(tmp_path), *how]) == 0
     for name in ("phases", "path"):
         write_run(et_sim.simulate(_workload(), **MACHINE, detail=name), tmp_path / name)

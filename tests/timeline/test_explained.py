@@ -44,7 +44,7 @@ def alone(gap_ns: int = 5_000) -> Trace:
     return build.build()
 
 
-def test_the_path_is_that_of_what_ends_last_and_its_gaps_are_named() -> None:
+def test_the_path_is_that_of_the_last_node_and_its_gaps_are_named() -> None:
     assert ran(alone()).explained == {
         "path_ns": 18_000,
         "gaps_ns": 5_000,
@@ -56,7 +56,7 @@ def test_the_path_is_that_of_what_ends_last_and_its_gaps_are_named() -> None:
     }
 
 
-def test_what_is_not_on_the_path_does_not_count() -> None:
+def test_nodes_off_the_path_do_not_count() -> None:
     explained = ran(alone(), time_factors=[{"kernels": 9, "name": "beside"}]).explained
     assert explained is not None
     assert (explained["spent_ns"], explained["gaps"]) == ({"kernels": 108_000}, [])

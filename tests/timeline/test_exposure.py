@@ -51,7 +51,7 @@ def overlapping() -> TraceBuilder:
     return build
 
 
-def test_it_is_communication_less_what_kernels_overlap() -> None:
+def test_it_is_communication_without_overlapping_kernels() -> None:
     assert ran(overlapping()).comm_without_kernel_ns.tolist() == [4_000 + 5_000] * 2
 
 
@@ -111,7 +111,7 @@ def test_a_part_of_a_run_has_its_part(tmp_path: Path) -> None:
     assert {name: ns for (_, name, _), ns in ns_of_operations.items()} == {"sum": 2_000, "unnamed": 1_000}
 
 
-def test_the_summary_of_a_recording_tells_the_figures_apart(tmp_path: Path) -> None:
+def test_the_summary_of_a_recording_separates_the_figures(tmp_path: Path) -> None:
     build = overlapping()
     build.compute("gap of thread 1", nanos=100, cpu=True, concurrent=True, attributes={"gap": 1})
     text = " ".join(view_text("summary", ran(build).save(tmp_path / "run"), width=300).split())

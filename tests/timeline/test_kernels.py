@@ -47,7 +47,7 @@ def of_kernels(result: et_sim.Result) -> dict[str, tuple[Any, ...]]:
     return {row["name"]: tuple(row[column] for column in COLUMNS) for row in rows}
 
 
-def test_each_kernel_says_how_it_uses_the_machine_and_other_nodes_say_nothing() -> None:
+def test_each_kernel_has_utilisation_and_other_nodes_have_none() -> None:
     nothing = (None, None, None, None)
     assert of_kernels(simulated()) == {
         "arithmetic": (1.0, pytest.approx(0.5), 20.0, False),

@@ -45,7 +45,7 @@ def with_lists(inputs: list[str]) -> et_sim.Trace:
     return decode(content, "odd.0.et")
 
 
-def test_the_table_tells_the_story() -> None:
+def test_the_table_lists_changes_of_memory_in_order() -> None:
     result = simulated([chain()] * 4, fold=False)
     story = [tuple(row.values()) for row in result.memory.to_pylist() if row["actor"] == 2]
     assert story == [
@@ -82,7 +82,7 @@ def test_nodes_that_name_no_tensors_are_counted_and_warned_of() -> None:
     assert result.peak_memory_bytes.tolist() == [3, 1011, 1011, 1011]
 
 
-def test_a_workload_without_any_tensors_says_so(tmp_path: Path) -> None:
+def test_a_workload_without_tensors_is_reported(tmp_path: Path) -> None:
     build = et_sim.TraceBuilder()
     build.compute("silent", micros=5)
     result = simulated([build.build()] * 4)
@@ -181,7 +181,7 @@ def test_folding_changes_no_figure(given_traces: list[et_sim.Trace]) -> None:
     assert folded.peak_memory_bytes.tolist() == alone.peak_memory_bytes.tolist()
 
 
-def test_the_view_names_what_is_alive_at_the_peak(tmp_path: Path) -> None:
+def test_the_view_names_tensors_alive_at_the_peak(tmp_path: Path) -> None:
     write_run(simulated([chain(1000), chain(2000), chain(1000), chain(3000)]), tmp_path / "run")
     peaks = memory_peaks(open_run(tmp_path / "run"))
     assert peaks is not None
@@ -212,7 +212,7 @@ def test_a_tensor_released_before_the_peak_is_not_alive_at_it(tmp_path: Path) ->
     assert [tensor.tensor for tensor in peak.largest] == ["t29", "t28"]
 
 
-def test_a_stalled_run_tracks_what_completed() -> None:
+def test_a_stalled_run_tracks_completed_nodes() -> None:
     build = et_sim.TraceBuilder()
     first = build.compute("first", micros=5, outputs={"y": 8})
     build.receive(1, 64, inputs={"y": 8}, outputs={"z": 64}, after=[first])
@@ -221,7 +221,7 @@ def test_a_stalled_run_tracks_what_completed() -> None:
     assert result.peak_memory_bytes[0] == 8
 
 
-def test_a_window_keeps_the_changes_in_it_and_what_is_in_use_when_it_opens(
+def test_a_window_keeps_its_changes_and_the_use_at_its_begin(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     result = simulated([chain()] * 4, fold=False)

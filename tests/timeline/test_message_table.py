@@ -72,7 +72,7 @@ def test_a_message_has_left_after_its_serialisation_and_arrived_after_the_latenc
         }
 
 
-def test_messages_for_one_link_wait_for_each_other_and_the_link_says_how_long() -> None:
+def test_messages_for_one_link_wait_and_the_link_shows_how_long() -> None:
     traces = []
     for rank in range(4):
         build = et_sim.TraceBuilder()
@@ -113,7 +113,7 @@ def test_with_rendezvous_a_request_goes_first_and_the_message_is_ready_before_it
 
 
 @pytest.mark.parametrize("rendezvous", [False, True])
-def test_steps_of_a_tree_are_told_by_their_place(rendezvous: bool) -> None:
+def test_steps_of_a_tree_are_identified_by_their_place(rendezvous: bool) -> None:
     build = et_sim.TraceBuilder()
     build.collective("all_reduce", 4096)
     machine = _machine(4, **{"rendezvous-protocol": rendezvous})
@@ -126,7 +126,7 @@ def test_steps_of_a_tree_are_told_by_their_place(rendezvous: bool) -> None:
     assert (len(rows) == 2 * len(steps)) if rendezvous else (len(rows) == len(steps))
 
 
-def test_without_links_what_overlaps_may_be_busier_than_a_link() -> None:
+def test_without_links_overlapping_messages_may_exceed_a_link() -> None:
     build = et_sim.TraceBuilder()
     for _ in range(3):
         build.collective("all_to_all", 400_000, after=[])
@@ -270,7 +270,7 @@ def test_equal_runs_give_equal_bytes(tmp_path: Path) -> None:
         assert first == two
 
 
-def test_what_is_not_recorded_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unrecorded_details_have_no_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_run(run(_training(), **_machine(4), detail="links"), tmp_path / "run")
     assert (tmp_path / "run" / "links.arrow").exists()
     assert not (tmp_path / "run" / "messages.arrow").exists()

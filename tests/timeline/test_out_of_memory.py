@@ -83,7 +83,7 @@ def test_a_run_stops_where_memory_is_full() -> None:
     assert result.peak_memory_bytes.tolist() == [12_000] * 3 + [16_000]
 
 
-def test_python_raises_what_the_command_prints_and_ends_with_one(
+def test_python_raises_the_error_that_the_command_prints_with_status_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(OutOfMemoryError) as caught:
@@ -127,7 +127,7 @@ def test_ranks_that_need_too_much_at_one_time_are_all_named(
     assert (failure["time_ns"], failure["ranks"]) == (3000, "0-3")
 
 
-def test_what_is_only_reported_is_a_warning() -> None:
+def test_a_reported_overflow_is_a_warning() -> None:
     result, whole = ran("14kB", "report"), ran()
     assert result.summary()["status"] == "complete"
     assert result.timeline.equals(whole.timeline.replace_schema_metadata(result.timeline.schema.metadata))
@@ -154,7 +154,7 @@ def test_memory_that_suffices_is_no_news() -> None:
     assert ran(peak - 1).summary()["status"] == "out of memory"
 
 
-def test_what_is_there_from_the_start_is_refused_before_the_run(
+def test_an_overflow_at_the_start_is_refused_before_the_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(MachineError) as caught:
@@ -235,7 +235,7 @@ def alive_at(nodes: list[tuple[int, int, dict[str, int], dict[str, int]]], time:
 
 
 @given(programs(), st.integers(1, 400))
-def test_footprint_by_class_and_the_stop_are_those_of_a_recount(
+def test_footprint_by_class_and_the_stop_match_a_recount(
     program: list[dict[str, Any]], capacity: int
 ) -> None:
     build = et_sim.TraceBuilder()

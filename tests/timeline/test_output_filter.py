@@ -84,7 +84,7 @@ def test_figures_do_not_depend_on_how_many_rows_are_made_at_once(monkeypatch: py
         assert (cut.summary(), cut.timeline.to_pylist(), cut.table("actors").to_pylist()) == expected
 
 
-def test_what_cannot_be_kept_is_refused(result: Any, tmp_path: Path) -> None:
+def test_impossible_filters_are_refused(result: Any, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no rank 7"):
         write_run(result, tmp_path / "run", output_filter=OutputFilter((range(3, 8),)))
     with pytest.raises(UsageError, match="did you mean 'zstd'"):
@@ -93,7 +93,7 @@ def test_what_cannot_be_kept_is_refused(result: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", ["5", "7", ""])
-def test_every_table_says_its_version_and_no_other_version_is_read(
+def test_every_table_states_its_version_and_no_other_version_is_read(
     result: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], version: str
 ) -> None:
     write_run(result, tmp_path / "run")

@@ -66,7 +66,7 @@ def test_collectives_on_a_machine_of_version_1(tmp_path: Path) -> None:
 
 
 @given(st.integers(0, 10**6))
-def test_nobody_does_where_links_carry_no_more_than_they_can(seed: int) -> None:
+def test_no_rank_overloads_its_ports_where_their_bandwidth_is_limited(seed: int) -> None:
     case = random_case(seed, in_parts=True)
     try:
         outcome = run(case.workload, **case.machine).outcome

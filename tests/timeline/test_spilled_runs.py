@@ -97,7 +97,7 @@ def test_ranks_that_share_the_memory_take_turns() -> None:
     assert stores == [5100, 9200, 13_300, 17_400]
 
 
-def test_what_fits_is_simulated_as_without_the_key() -> None:
+def test_fitting_tensors_are_simulated_as_without_the_key() -> None:
     plain = ran(FOUR)
     peak = int(plain.peak_memory_bytes.max())
     result = ran(FOUR, peak)
@@ -144,7 +144,7 @@ def test_a_node_that_alone_needs_too_much_is_out_of_memory(
     assert open_run(tmp_path / "run").summary["status"] == "out of memory"
 
 
-def test_the_summary_says_what_moved(tmp_path: Path) -> None:
+def test_the_summary_shows_moved_bytes(tmp_path: Path) -> None:
     ran(FOUR, 6500).save(tmp_path / "run")
     assert "spilled      15.62 KiB stored in 4 moves, 15.62 KiB loaded in 4, on all" in view_text(
         "summary", tmp_path / "run"
@@ -176,7 +176,7 @@ def test_ids_that_leave_none_for_moves_are_refused() -> None:
         ran(et_sim.Workload.of([build.build()] * 4), 6)
 
 
-def test_ranks_whose_ids_are_in_contrary_orders_stall_and_are_told_why() -> None:
+def test_ranks_whose_ids_are_in_contrary_orders_stall_with_an_explanation() -> None:
     traces = []
     for rank in range(4):
         build = et_sim.TraceBuilder()
@@ -305,7 +305,7 @@ def collectives(trace: et_sim.Trace) -> int:
     st.sampled_from((ALONE, PER_NODE, SHARED, POOL, FREE)),
     st.sampled_from(("reference", "corrected")),
 )
-def test_memory_holds_what_is_alive_and_folding_changes_nothing(
+def test_memory_holds_live_tensors_and_folding_changes_nothing(
     traces: list[et_sim.Trace], part: int, memory: dict[str, Any], profile: str
 ) -> None:
     if collectives(traces[0]) != collectives(traces[-1]):

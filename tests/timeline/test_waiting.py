@@ -111,7 +111,7 @@ def _members(result: Result) -> dict[tuple[str, int], set[int]]:
 
 
 @pytest.mark.parametrize("first", range(0, 60, 20))
-def test_waits_are_what_looking_at_one_row_after_the_other_finds(first: int) -> None:
+def test_waits_match_those_of_a_row_by_row_search(first: int) -> None:
     for seed in range(first, first + 20):
         case = random_case(seed)
         try:
@@ -205,7 +205,7 @@ def test_a_collective_is_queued_first_and_waits_after_that() -> None:
     assert result.waiting_ns.tolist() == [behind["waiting_ns"], 0]
 
 
-def test_what_a_straggler_costs_is_waiting_on_the_others() -> None:
+def test_the_cost_of_a_straggler_is_waiting_on_the_others() -> None:
     build = TraceBuilder()
     work = build.compute(micros=10)
     build.collective("all_reduce", 1 << 20, after=[work])
@@ -334,7 +334,7 @@ def test_the_host_and_gaps_hide_nothing_and_are_no_computation() -> None:
     assert (result.host_ns == 900_000 - result.transfer_ns).all()
 
 
-def test_what_is_replayed_tells_nothing_of_waiting() -> None:
+def test_replayed_nodes_have_unknown_waiting() -> None:
     build = TraceBuilder()
     build.collective("all_reduce", 4096, micros=8, after=[build.compute(micros=1)])
     result = run(Workload.of([build.build()] * 2), **machine(2, **{"replay-only": 1}))

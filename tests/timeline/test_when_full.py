@@ -40,7 +40,7 @@ def files(folder: Path, system: dict[str, Any] = CAPACITY) -> list[str]:
 
 @pytest.mark.parametrize("of_file", ["stop", "report", "spill"])
 @pytest.mark.parametrize("given", ["stop", "report", "spill"])
-def test_the_option_stands_for_what_the_system_file_says(of_file: str, given: str) -> None:
+def test_the_option_overrides_the_system_file(of_file: str, given: str) -> None:
     machine: dict[str, Any] = {"network": NETWORK, "memory": REMOTE}
     by_option = run(workload(), system=CAPACITY | {"when-full": of_file}, when_full=given, **machine)
     by_key = run(workload(), system=CAPACITY | {"when-full": given}, **machine)
@@ -70,7 +70,7 @@ def test_varied_runs_keep_the_option(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "6 µs" in capsys.readouterr().out
 
 
-def test_an_option_that_means_nothing_is_refused(tmp_path: Path) -> None:
+def test_an_option_without_effect_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--when-full 'spil' is not known"):
         run(workload(), system=CAPACITY, network=NETWORK, when_full="spil")
     with pytest.raises(UsageError, match="the system does not say how much memory an NPU has"):
@@ -96,7 +96,7 @@ def statuses(spec: dict[str, Any]) -> list[str]:
     return found
 
 
-def test_tensors_get_what_is_not_reserved() -> None:
+def test_tensors_get_the_unreserved_memory() -> None:
     for size, status in ((2000, "complete"), (2001, "out of memory")):
         system = {"local-mem-capacity": 5000, "local-mem-reserved": 1000}
         summary = run(workload(size), system=system, network=NETWORK).summary()
@@ -113,7 +113,7 @@ def test_a_memory_that_is_reserved_as_a_whole_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", names())
-def test_machines_by_name_say_what_they_reserve_and_why(name: str) -> None:
+def test_machines_by_name_state_their_reserve_and_its_reason(name: str) -> None:
     known, of = preset(name), entry(name)
     assert "memory-reserved" in {**of.sources, **of.estimates}
     memory = read_machine(system=known.system, network=known.network).system.local_memory
@@ -128,7 +128,7 @@ def test_machines_by_name_say_what_they_reserve_and_why(name: str) -> None:
         assert f"{int(str(digits).removesuffix('MiB')):,}" in text
 
 
-def test_h100_h200_and_b200_have_what_their_driver_reports() -> None:
+def test_h100_h200_and_b200_have_the_memory_that_their_driver_reports() -> None:
     for name, mebibytes in (("h100-dgx", 81_559), ("h200-dgx", 143_771), ("b200-dgx", 183_359)):
         known = preset(name)
         memory = read_machine(system=known.system, network=known.network).system.local_memory

@@ -1,7 +1,6 @@
-"""What people see while they wait, on a terminal and elsewhere.
+"""Progress and text on terminals and elsewhere.
 
-`streams` is the one place that decides between what rich draws and plain text, and that keeps characters
-from terminals that these would obey. Not here: the words.
+`streams` decides between output of rich and plain text, and keeps control characters from terminals.
 """
 
 from et_sim.basics.terminal.status import Estimate, Status, StatusLine

@@ -1,6 +1,6 @@
-"""How far a task is, on stderr: bars with an estimate on a terminal, elsewhere a line now and then.
+"""Status of a task on stderr: bars with an estimate on a terminal, elsewhere a line at intervals.
 
-rich is loaded when there are bars to draw. Not here: what is said, and how often.
+rich is imported when there are bars to draw.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Status(NamedTuple):
-    """The report: `plain` is the whole line; the rest are the parts of a bar."""
+    """A report: `plain` is the whole line; the rest are the parts of a bar."""
 
     plain: str
     stage: str
@@ -26,14 +26,14 @@ class Status(NamedTuple):
     detail: str = ""
 
 
-ENOUGH_SHARE, ENOUGH_SECONDS = 0.03, 3.0  # one of both tells the pace; what is less swings
+ENOUGH_SHARE, ENOUGH_SECONDS = 0.03, 3.0  # one of both suffices for an estimate of the pace
 
 
 class Estimate:
-    """When something will be done, from how much of it is done by and by.
+    """Estimate of the end of a task, from its progress.
 
-    It counts from the first share that is reported: what came before, such as waiting for machine code, says
-    nothing about the pace. A share that falls begins anew.
+    It starts at the first share that is reported, because the time before, such as compilation, has another
+    pace. A share that falls starts a new estimate.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Estimate:
         self._end: float | None = None
 
     def add(self, share: float, now: float) -> None:
-        """So much is done at this time."""
+        """Add the share that is done at this time."""
         if self._first is None or share <= self._first[0] or share < self._share:
             self._first, self._end = (share, now), None
         elif share > self._share:
@@ -52,7 +52,7 @@ class Estimate:
         self._share = share
 
     def left(self, now: float) -> float | None:
-        """Seconds from now; None as long as nobody can tell, and when the time is up."""
+        """Return the seconds left; None without an estimate, or when it has passed."""
         return self._end - now if self._end is not None and self._end >= now else None
 
 
@@ -60,7 +60,7 @@ WIDEST = 24  # cells of a bar
 
 
 class Bars:
-    """The bars, until they are removed."""
+    """Bars on a terminal, until they are removed."""
 
     def __init__(self, console: Console) -> None:
         from rich.progress import BarColumn, Progress, TaskID, TextColumn
@@ -80,12 +80,12 @@ class Bars:
             expand=True,
         )
         self._progress.start()
-        console.show_cursor(True)  # a process that is killed must not leave a terminal without one
+        console.show_cursor(True)  # a killed process must not leave a terminal without a cursor
         self._stage = ""
         self._task = TaskID(-1)
 
     def show(self, status: Status) -> None:
-        """Draw this stage's bar, below those that are done."""
+        """Draw the bar of this stage, below those that are done."""
         if status.stage != self._stage:
             self._end_stage()
             self._task = self._progress.add_task(
@@ -111,12 +111,12 @@ class Bars:
             self._progress.update(self._task, total=1.0, completed=1.0, figures="done", detail="")
 
     def remove(self) -> None:
-        """Leave the terminal as it was."""
+        """Restore the terminal."""
         self._progress.stop()
 
 
 class StatusLine:
-    """The line, or the bars."""
+    """A line, or bars."""
 
     def __init__(self) -> None:
         self._bars: Bars | None = None
@@ -124,11 +124,11 @@ class StatusLine:
 
     @property
     def is_live(self) -> bool:
-        """Return whether what is shown is rewritten in its place."""
+        """Return whether the status is rewritten in its place."""
         return is_live(sys.stderr)
 
     def show(self, status: Status) -> None:
-        """Say this now; nothing before there is a stage."""
+        """Show this status, if it has a stage."""
         if not status.stage:
             return
         with self._lock:
@@ -141,7 +141,7 @@ class StatusLine:
             self._bars.show(status)
 
     def clear(self) -> None:
-        """Remove it from a terminal."""
+        """Remove the status from a terminal."""
         with self._lock:
             if self._bars is not None:
                 self._bars.remove()

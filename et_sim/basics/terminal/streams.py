@@ -1,9 +1,9 @@
-"""What a stream can show: what rich draws, or plain text; and no characters that a terminal would obey.
+"""Streams: output of rich or plain text, without characters that control a terminal.
 
-Those are control characters, and the ones that change the direction of text or do not show: names come from
-files of others. They are shown as escapes; lines and tabs stay. In JSON, the escapes mean the characters.
-Files and pipes get every character as it is. rich is loaded for terminals only. It heeds COLUMNS, and which
-colours a terminal has, by itself.
+These are control characters, and those that change the direction of text or are invisible: names come from
+files of others. They are shown as escapes; lines and tabs stay. In JSON, the escapes denote the characters.
+Files and pipes receive every character unchanged. rich is imported for terminals only; it reads COLUMNS and
+the colours of the terminal itself.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-_OBEYED = re.compile(
+_CONTROLLING = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\ud800-\udfff]"
 )
 
 
 def visible(text: str) -> str:
-    """Return the same text as a terminal may have it."""
-    return _OBEYED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    """Return the text with escapes for characters that control a terminal."""
+    return _CONTROLLING.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 class VisibleText:
-    """A terminal that is written to as if it were the stream itself."""
+    """A terminal stream that escapes control characters."""
 
     def __init__(self, stream: TextIO) -> None:
-        self.stream = stream  # for what draws
+        self.stream = stream  # for drawing
 
     def write(self, text: str) -> int:
-        """Write what can be seen."""
+        """Write the escaped text."""
         self.stream.write(visible(text))
         return len(text)
 
     def writelines(self, lines: Any) -> None:
-        """Write several."""
+        """Write several lines."""
         for line in lines:
             self.write(line)
 
@@ -51,13 +51,13 @@ class VisibleText:
 
 
 def drawn_on(stream: TextIO) -> TextIO:
-    """Return the terminal behind a stream, for those who move its cursor."""
+    """Return the terminal behind a stream, to move its cursor."""
     return stream.stream if isinstance(stream, VisibleText) else stream
 
 
 @contextmanager
 def visible_streams() -> Iterator[None]:
-    """What is written to terminals meanwhile can be seen."""
+    """Escape control characters in all output to terminals in the context."""
     before = sys.stdout, sys.stderr
     for name, stream in zip(("stdout", "stderr"), before, strict=True):
         if stream is not None and stream.isatty():
@@ -69,12 +69,12 @@ def visible_streams() -> Iterator[None]:
 
 
 def is_live(stream: TextIO) -> bool:
-    """Return whether it is a terminal whose cursor moves."""
+    """Return whether the stream is a terminal whose cursor moves."""
     return stream.isatty() and os.environ.get("TERM", "") not in ("dumb", "unknown")
 
 
 def console_of(stream: TextIO) -> Console:
-    """What writes to such a terminal: our words as they are, without guessing what they mean."""
+    """Return a console for a terminal that writes text unchanged, without markup."""
     from rich.console import Console
 
     return Console(

@@ -1,1 +1,1 @@
-"""Flow network: messages under way at the same time share links max-min fairly."""
+"""Flow network: concurrent messages share links max-min fairly."""

@@ -1,21 +1,21 @@
-"""Flow network: routes share the links on their way max-min fairly; latency is paid once per path.
+"""Flow network: routes share the links of their paths max-min fairly; latency is paid once per path.
 
-A route carries messages from one rank to another, those of a group's collectives or those of sends, as a
-connection of a library does: those that were sent first go first, and those that were sent together share its
-rate equally. Of several routes on one link each gets an equal part, and what one cannot use, because another
-of its links gives it less, is left to the others. Rates change only where routes begin or end to be used, and
-once per nanosecond.
+A route carries the messages from one rank to another, either those of a group's collectives or those of
+sends, like a connection of a library: earlier messages go first, and messages sent together share its rate
+equally. The routes on a link get equal parts of it. A part that a route cannot use, because another link
+gives it less, goes to the other routes. Rates change only where routes start or stop being used, and once per
+nanosecond.
 
-A message alone takes the latencies of its links and one serialisation on the narrowest of them. It has left
-its source when its last byte is on the way, and arrives the latency later; both are cut to whole nanoseconds.
-A message to oneself arrives at once, unless there is a switch to pass.
+A lone message takes the latencies of its links and one serialisation on the narrowest of them. It leaves its
+source when its last byte has been sent, and arrives the latency later; both times are rounded down. A message
+to its own rank arrives at once unless it passes a switch.
 
-With a protocol (`Network.protocol`), a message is as large as its packets, whose acknowledgements take a part
-of the links on the way back; it arrives a packet later for each link but the narrowest, if these are stored
-and forwarded, and with completion at acknowledgement, both ends hear of it when the last one is back.
+With a protocol (`Network.protocol`), a message has the size of its packets, and their acknowledgements use a
+part of the links of the way back. With store and forward, it arrives one packet later for each link but the
+narrowest. With completion at acknowledgement, both ends are notified when the last acknowledgement is back.
 
-Links that are alike are folded with the ranks: one record stands for all of them (`paths`, `routes`).
-Not here: rates (`shares`), and routes (`network.link`).
+Equal links are folded with the ranks: one record stands for all of them (`paths`, `routes`). `shares` sets
+the rates.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ from et_sim.plan.records import Plan, table
 
 
 def goes_back(protocol: Protocol | None) -> bool:
-    """Return whether the way back matters."""
+    """Return whether acknowledgements use the links of the way back or set the completion."""
     if protocol is None:
         return False
     return protocol.acknowledgement > 0 or protocol.completion is Completion.ACKNOWLEDGEMENT
 
 
 def capacities(bytes_per_ns: Any, protocol: Protocol | None) -> Any:
-    """What full packets find of bandwidths; 0: there is no such link."""
+    """Return the bandwidths that full packets get; 0: there is no such link."""
     if protocol is None or not protocol.whole_ns:
         return bytes_per_ns
     packet = protocol.payload + protocol.header
@@ -79,9 +79,10 @@ def capacities(bytes_per_ns: Any, protocol: Protocol | None) -> Any:
 
 
 def set_capacities(shared: Any, protocol: Protocol, units: int) -> None:
-    """Capacities as full packets find them, and what acknowledgements take; `units`: of time in a ns.
+    """Set the capacities for full packets, and the parts that acknowledgements take; `units`: of time in a
+    ns.
 
-    Of a trunk, a packet finds one link.
+    A packet uses one link of a trunk.
     """
     bytes_per_ns, members = shared["wire"] * units, shared["capacity"] / shared["wire"]
     back_ns = protocol.acknowledgement / bytes_per_ns
@@ -99,7 +100,7 @@ def _rounded(times_ns: Any, least: int) -> Any:
 
 
 def bytes_with_packets(protocol: Protocol | None, size: int) -> int:
-    """Return a message of which no more would take longer without a protocol."""
+    """Return the size of a message that takes at least as long without a protocol."""
     if protocol is None:
         return size
     packets = -(-size // protocol.payload) + 1
@@ -118,11 +119,11 @@ SAME_NS = 2.0**-11  # a flow that ends so shortly before a nanosecond ends in it
 
 @quick_dataclass(frozen=True)
 class FlowTables(Tables):
-    """What compiled code knows."""
+    """Tables of the flow model for compiled code."""
 
     hops: Any  # the tables of the link model
     ways: Any  # `SplitTables`
-    class_of: Any  # per link of these: the row of those that are alike
+    class_of: Any  # per link of these: the row of its class
     ranks_of: Any  # per actor
     state: Any
     shared: Any  # per class of links
@@ -131,9 +132,9 @@ class FlowTables(Tables):
     index: Any  # of the routes, by their ends
     ends: Heap  # routes by the end of their next message
     shares: Heap  # links whose flows get rates
-    part_links: Any  # those that are looked at for it
-    part_routes: Any  # those whose rates are set
-    longest: Any  # the most links of a route, and of the way back
+    part_links: Any  # links that are considered for it
+    part_routes: Any  # routes whose rates are set
+    longest: Any  # the most links of a route and its way back
     protocol: Any  # one row
 
 
@@ -143,14 +144,14 @@ def check(network: Network, most_bytes: int = 0) -> None:
 
 
 def remarks(network: Network) -> list[Notice]:
-    """Return keys of packets that were given for nothing."""
+    """Return a notice about keys of packets that have no effect on this model."""
     given = network.protocol.of_packets_only if network.protocol is not None else ()
     text = f"no effect on the flow model, only on packet: {', '.join(given)}"
     return [Notice("network configuration", "protocol", text)] if given else []
 
 
 def tables(network: Network, plan: Plan) -> FlowTables:
-    """Return all links, idle."""
+    """Return the tables with all links idle."""
     hops: Any = link.tables_of(network, np.arange(network.ranks))
     class_of, first = _classes_of_links(plan, len(hops.links))
     state, shared = table(STATE, 1), table(SHARED, len(first))
@@ -187,14 +188,14 @@ def tables(network: Network, plan: Plan) -> FlowTables:
 
 
 def _classes_of_links(plan: Plan, links: int) -> tuple[Any, Any]:
-    """(the class of each link, the first link of each class)."""
+    """Return the class of each link and the first link of each class."""
     if plan.link_classes is None:
         return np.arange(links, dtype=np.int32), np.arange(links)
     return plan.link_classes, np.unique(plan.link_classes, return_index=True)[1]
 
 
 def grown(tables: FlowTables, rows: int) -> FlowTables:
-    """Return the tables with room for this many more routes and their links."""
+    """Return the tables with space for this many more routes and their links."""
     state = tables.state[0]
     rows += int(state.to_begin)
     uses = rows * int(tables.longest[0])
@@ -213,7 +214,7 @@ def grown(tables: FlowTables, rows: int) -> FlowTables:
 
 
 def _index_of(routes: Any) -> Any:
-    """Where the search for each route begins that is open."""
+    """Return the index of the open routes."""
     index, rows = empty_index(len(routes)), np.flatnonzero(routes["messages"] > 0)
     source, target, ports = (routes[name][rows].astype(np.int64) for name in ("source", "target", "ports"))
     messages = routes["kind"][rows].astype(np.int64) + routes["member"][rows]
@@ -222,7 +223,7 @@ def _index_of(routes: Any) -> Any:
 
 
 def resources(network: Network, plan: Plan) -> ResourceTable:
-    """Return every link, or the first of those that are alike, and the names of all."""
+    """Return every link, or the first of each class, with the names of all."""
     links = link.resources_of(network, np.arange(network.ranks))
     class_of, first = _classes_of_links(plan, len(links))
     actor = np.where(links.actor == NO_OWNER, NO_OWNER, plan.actor_of_rank[links.actor])
@@ -249,7 +250,7 @@ def _named(links: ResourceTable, class_of: Any, actor: Any, actor_of_rank: Any) 
     is_first = at == np.unique(class_of, return_index=True)[1][class_of[at]]
     order = np.lexsort((np.where(is_first, class_of[at], at), ~is_first))
     owners = np.split(links.actor[np.argsort(of_link, kind="stable")], np.cumsum(counts)[:-1])
-    most = np.append(np.bincount(actor_of_rank), 1)[actor[at]]  # the last: nobody's
+    most = np.append(np.bincount(actor_of_rank), 1)[actor[at]]  # the last entry: links without an owner
     ranks = tuple(
         format_ranks(owners[name].tolist()) if counts[name] < most[name] else None for name in order.tolist()
     )
@@ -265,12 +266,12 @@ def _named(links: ResourceTable, class_of: Any, actor: Any, actor_of_rank: Any) 
 
 
 def carried(tables: FlowTables) -> Any:
-    """Bytes, by link, or by those that are alike: of each of them."""
+    """Return the bytes that each link, or each link of a class, has carried."""
     return tables.shared["bytes"]
 
 
 def path_keys(network: Network, **_: bool) -> LinkPaths | None:
-    """What folding must tell apart: links as well as ranks; None: ways differ from message to message."""
+    """Return the keys for folding, which cover links as well as ranks; None: paths differ by message."""
     links = link.resources_of(network, np.arange(network.ranks))
     hops: Any = link.tables_of(network, np.arange(network.ranks))
     if isinstance(network.fabric, GraphFabric) and len(hops.sent):
@@ -289,13 +290,13 @@ def path_keys(network: Network, **_: bool) -> LinkPaths | None:
 
 
 def needs(_network: Network) -> Needs:
-    """Return a row of the message pool for each message; an end, or rates, may be planned once more."""
+    """Return the needs: a row of the message pool per message; an end, or rates, may be planned twice."""
     return Needs(causal_events=4, record=MESSAGE, events=2)
 
 
 @works_on_tables
 def rows_left(run: Run) -> int:
-    """Messages, and routes with their links."""
+    """Return the number of messages that fit in the free rows of messages, routes and links."""
     state = run.network.state[0]
     routes = min(state.free_routes.rows, state.free_uses.rows // run.network.longest[0])
     return min(run.clock[0].free_messages.rows, routes - state.to_begin)
@@ -305,7 +306,7 @@ def rows_left(run: Run) -> int:
 def inject(
     run: Run, source: int, target: int, size: int, kind: int, a: int, b: int, c: int, done: int
 ) -> None:
-    """It is under way when all else in this nanosecond has happened, and changes the rates of others."""
+    """Start a message after all other events of this nanosecond; it changes the rates of others."""
     if source == target and not is_wired_to_itself(run.network.hops):
         arrive_at_once(run, target, size, kind, a, b, c, done)
         return
@@ -319,7 +320,7 @@ def inject(
 
 @works_on_tables
 def network_event(run: Run, kind: int, row: int, version: int) -> int:
-    """Rates are set, or a message is through; returns a message that is at its target."""
+    """Set rates, or end a message; return a message that is at its target, or NONE."""
     if kind == ARRIVAL:
         return row
     state, clock = run.network.state[0], run.clock[0]
@@ -328,7 +329,7 @@ def network_event(run: Run, kind: int, row: int, version: int) -> int:
         _begin_all(run)
         set_rates(run)
         _plan_next(run)
-    elif state.planned_ns != NONE and version == state.plans:  # otherwise something else has been planned
+    elif state.planned_ns != NONE and version == state.plans:  # otherwise another event was planned later
         state.planned_ns = NONE
         _end(run, first_of(run.network.ends))
         if state.is_due == 0 or _ends_ns(run) <= clock.now:
@@ -338,7 +339,7 @@ def network_event(run: Run, kind: int, row: int, version: int) -> int:
 
 @works_on_tables
 def _begin_all(run: Run) -> None:
-    """The messages that were sent in this nanosecond are under way, from when all ends in it are over."""
+    """Start the messages of this nanosecond when all ends in it are handled."""
     state = run.network.state[0]
     state.changes_ns = max(state.changes_ns, float(run.clock[0].now))
     state.batch += 1
@@ -353,7 +354,7 @@ def _begin_all(run: Run) -> None:
 
 @works_on_tables
 def _share_later(run: Run) -> None:
-    """Rates are due when all else in this nanosecond has happened."""
+    """Schedule new rates after all other events of this nanosecond."""
     state = run.network.state[0]
     if state.is_due == 0:
         state.is_due = 1
@@ -362,7 +363,7 @@ def _share_later(run: Run) -> None:
 
 @works_on_tables
 def _end(run: Run, route_row: int) -> None:
-    """The first message of a route is through; it arrives when the latencies are over."""
+    """End the first message of a route, and schedule its arrival after the latencies."""
     state, route, now = run.network.state[0], run.network.routes[route_row], run.clock[0].now
     state.changes_ns = max(state.changes_ns, route.ends_ns)
     message_row = leave_route(run, route_row)
@@ -374,7 +375,7 @@ def _end(run: Run, route_row: int) -> None:
     through = observe.message_shared(
         run, message_row, route.bottleneck, link_class, route.dimension, message.begin_ns, now, alone_ns
     )
-    if observe.notes_traffic(run):  # of links that are as full, no order says which one held it up
+    if observe.notes_traffic(run):  # among equally full links, no order shows which one limited it
         at = route.uses.head
         while at != NONE:
             if not run.network.uses[at].is_back:
@@ -394,7 +395,7 @@ def _end(run: Run, route_row: int) -> None:
 
 @works_on_tables
 def _arrives(run: Run, route: Any, message: Any) -> float:
-    """When a message arrives whose last byte sets out now."""
+    """Return when a message arrives whose last byte is sent now."""
     protocol, time = run.network.protocol[0], route.ends_ns + route.latency_ns
     if protocol.store_and_forward:
         time += route.stored_ns * bytes_of_first_packet(run.network, message.bytes)
@@ -403,7 +404,7 @@ def _arrives(run: Run, route: Any, message: Any) -> float:
 
 @works_on_tables
 def _plan_next(run: Run) -> None:
-    """Have the next message end in time."""
+    """Schedule the end of the next message."""
     state, clock = run.network.state[0], run.clock[0]
     if first_of(run.network.ends) == NONE:
         state.planned_ns = NONE
@@ -417,6 +418,6 @@ def _plan_next(run: Run) -> None:
 
 @works_on_tables
 def _ends_ns(run: Run) -> int:
-    """When the next message ends; never, if none is under way."""
+    """Return when the next message ends, or LONGEST_NS if there is none."""
     first = first_of(run.network.ends)
     return LONGEST_NS if first == NONE else int(run.network.routes[first].ends_ns + SAME_NS)

@@ -1,12 +1,12 @@
-"""What the flow model keeps: routes in use, which links they take, and what each link has to share.
+"""Records of the flow model: routes in use, their links, and the capacity that each link shares.
 
-Messages of one route are told apart by how much the route has to carry until they are through, so that one
-number per route changes with time, however many messages there are.
+Messages of a route differ by the bytes that the route carries until they end, so one number per route changes
+with time, however many messages it has.
 
-Where ranks are folded, links that are alike are one record, too, and a message of a route stands for those of
-all ranks of its source's actor: for so many `messages` on each of these links. These are as many as ranks
-times messages of each, more than 31 bits hold. A message that is split has a share on a link: `weight` adds
-up those of all messages that it stands for. Whole numbers of messages are exact there.
+Where ranks are folded, equal links share a record, and a message of a route stands for those of all ranks of
+its source's actor: so many `messages` on each of these links. Their number may exceed 31 bits. A split
+message has a share on a link: `weight` is the sum of the shares of all messages that it stands for, exact for
+whole numbers of messages.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from et_sim.network.fabric import WAY_FIELDS
 from et_sim.plan.records import record
 
 STATE = record(
-    ("head", "i4"),  # messages that begin when all else in this nanosecond has happened
+    ("head", "i4"),  # messages that begin after all other events of this nanosecond
     ("tail", "i4"),
-    ("to_begin", "i4"),  # how many they are
+    ("to_begin", "i4"),  # their number
     ("batch", "i8"),  # how often messages have begun
-    ("longer", "i4"),  # routes to which some were sent just now
+    ("longer", "i4"),  # routes that received new messages just now
     ("free_routes", FREE),
     ("free_uses", FREE),
     ("changed", "i4"),  # links on which flows began or ended since rates were set
@@ -30,8 +30,8 @@ STATE = record(
     ("part", "i4"),  # how often rates have been set
     ("is_due", "i4"),  # rates are set at the end of this nanosecond
     ("planned_ns", "i8"),  # when the next message ends; NONE: none does
-    ("plans", "i4"),  # how often that was said
-    ("changes_ns", "f8"),  # when rates change: as soon as all that ends in this nanosecond has ended
+    ("plans", "i4"),  # how often the next end was planned
+    ("changes_ns", "f8"),  # when rates change: after all ends of this nanosecond
 )
 ROUTE = record(
     ("source", "i4"),
@@ -44,19 +44,19 @@ ROUTE = record(
     ("next", "i4"),  # on the free list
     ("uses", QUEUE),  # of links
     ("messages", "i4"),  # under way, and in line behind these
-    ("batch", "i8"),  # when some were sent last, and how many; and the message ahead of them
+    ("batch", "i8"),  # of the last messages that were sent; their number and the message ahead of them follow
     ("batch_size", "i4"),
     ("ahead", "i4"),
-    ("next_longer", "i4"),  # another one to which messages were sent
-    ("head", "i4"),  # the one that is through first
+    ("next_longer", "i4"),  # the next route that received messages
+    ("head", "i4"),  # the one that ends first
     ("tail", "i4"),
     ("bottleneck", "i4"),  # the link that sets the rate; NONE: it has no rate
-    ("part", "i4"),  # in which its rate was set last
+    ("part", "i4"),  # the setting of rates in which its rate was set last
     ("dimension", "i4"),  # of the first link
-    ("since_ns", "f8"),  # `served` is as it was then
+    ("since_ns", "f8"),  # time of `served`
     ("served", "f8"),  # bytes
     ("rate", "f8"),  # bytes per ns
-    ("narrowest", "f8"),  # the rate of a message that is alone
+    ("narrowest", "f8"),  # the rate of a lone message
     ("ends_ns", "f8"),  # of the first message, at this rate
     ("latency_ns", "f8"),
     ("stored_ns", "f8"),  # per byte of a packet: at each device after the first link
@@ -66,48 +66,48 @@ USE = record(
     ("route", "i4"),
     ("link", "i4"),
     ("next", "i4"),  # link of the route, or on the free list
-    ("messages", "i8"),  # how many on one link a message of the route stands for
-    ("weight", "f8"),  # their shares on this link, added up
+    ("messages", "i8"),  # how many messages on a link one message of the route stands for
+    ("weight", "f8"),  # the sum of their shares on this link
     ("before", "i4"),  # among the uses of the link
     ("after", "i4"),
     ("is_back", "i1"),  # for acknowledgements
 )
 SHARED = record(
     ("capacity", "f8"),  # bytes per ns
-    ("wire", "f8"),  # that of one of the links of a trunk, over which a packet goes
-    ("back", "f8"),  # what acknowledgements take of it, as a part of what they acknowledge would take
+    ("wire", "f8"),  # that of one link of a trunk, which a packet uses
+    ("back", "f8"),  # share that acknowledgements take, relative to the traffic that they acknowledge
     ("back_ns", "f8"),  # of an acknowledgement
     ("speed", "i4"),  # the class of its figures
     ("links", "i8"),  # how many links it stands for
     ("head", "i4"),  # its uses
     ("messages", "i8"),
-    ("bytes", "f8"),  # on the wire, of messages that are through
+    ("bytes", "f8"),  # on the wire, of messages that have ended
     ("next_changed", "i4"),
     ("is_changed", "i4"),
     ("bound", "i4"),  # routes whose rate it sets
     ("rate", "f8"),  # of all its flows
     ("since_ns", "f8"),  # at this rate
     ("carried", "f8"),  # bytes until then
-    ("part", "i4"),  # in which its flows were looked at last: this and what follows
-    ("is_stale", "i4"),  # the next five are to be counted anew
-    ("kept", "f8"),  # what flows take whose rates stay as they are
+    ("part", "i4"),  # the last setting of rates that considered its flows: this and what follows
+    ("is_stale", "i4"),  # the next five have to be counted again
+    ("kept", "f8"),  # the rates of flows that do not change
     ("top_kept", "f8"),  # the highest rate of these
-    ("bound_rate", "f8"),  # of those of them that it is the bottleneck of; 0: there are none
-    ("to_set", "f8"),  # the others, by their weights
+    ("bound_rate", "f8"),  # the rate of kept flows with this bottleneck; 0: none
+    ("to_set", "f8"),  # the other flows, by weight
     ("back_to_set", "f8"),
-    ("uses_to_set", "i4"),  # and how many they are
-    ("open", "f8"),  # of these, flows that have no rate yet
+    ("uses_to_set", "i4"),  # and their number
+    ("open", "f8"),  # of these, flows without a rate so far
     ("open_back", "f8"),
     ("open_uses", "i4"),
     ("sets_rate", "i4"),  # it is the bottleneck of some of them
-    ("left", "f8"),  # capacity for those that are open
-    ("share", "f8"),  # of each of them, at least
+    ("left", "f8"),  # capacity left for these
+    ("share", "f8"),  # the least share of each of them
     ("top_set", "f8"),  # the highest rate that was set
 )
 MESSAGE = record(
     *WAY_FIELDS,  # while its route is looked up
     ("begin_ns", "i8"),
     ("origin", "i8"),  # of the event that sent it, to notice ties
-    ("until", "f8"),  # what its route has served when it is through
+    ("until", "f8"),  # bytes that its route has served when it ends
     *MESSAGE_FIELDS,
 )

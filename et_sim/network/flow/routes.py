@@ -1,7 +1,4 @@
-"""Routes that messages are under way on: found by their ends, opened and closed, with what they have served.
-
-Not here: how fast (`shares`), and which links a message takes (`network.link`).
-"""
+"""Routes in use: found by their ends, opened and closed, with the bytes that they have served."""
 
 from __future__ import annotations
 
@@ -19,16 +16,16 @@ from et_sim.network.fabric import next_ports, set_out, take_hop
 from et_sim.network.routes import ports_back
 from et_sim.network.spread import split
 
-IN_PAIRS = 64  # added to the kind of a step's message
+IN_PAIRS = 64  # added to the message kind of exchanges in pairs
 
 
 @works_on_tables
 def route_between(run: Run, source: int, target: int, message_row: int) -> int:
-    """Return the row of a message's route, opened if no message is under way on it.
+    """Return the route of a message; open it if no message uses it.
 
-    That of a collective's steps belongs to a group, to the dimension, and to exchanges in pairs or others:
-    whether two of these have the same neighbours does not matter to a rank, then, and equal ranks may differ
-    in it.
+    A route for the steps of collectives belongs to a group, a dimension, and either pairwise exchanges or
+    others. So it does not matter whether two of these have the same neighbours, in which equal ranks may
+    differ.
     """
     network = run.network
     ports, message = next_ports(network.hops, source, target), run.messages[message_row]
@@ -66,7 +63,7 @@ def route_between(run: Run, source: int, target: int, message_row: int) -> int:
 
 @works_on_tables
 def close_route(run: Run, row: int) -> bool:
-    """Give back an empty route; return whether some rate depends on one of its links."""
+    """Release an empty route; return whether a rate depends on one of its links."""
     network, is_missed = run.network, False
     state, route = network.state[0], network.routes[row]
     first = home(network.index, route.source, route.target, route.ports, route.kind + route.member)
@@ -92,7 +89,7 @@ def close_route(run: Run, row: int) -> bool:
 
 @works_on_tables
 def join_route(run: Run, row: int, message_row: int) -> None:
-    """A message gets in line, behind those that were sent before; `set_ends` says when it is through."""
+    """Queue a message behind the earlier ones of its route; `set_ends` sets its end."""
     network, messages = run.network, run.messages
     state, route, message = network.state[0], network.routes[row], messages[message_row]
     serve(route, state.changes_ns)
@@ -125,7 +122,9 @@ def join_route(run: Run, row: int, message_row: int) -> None:
 
 @works_on_tables
 def set_ends(run: Run) -> None:
-    """Of messages that have got in line: those sent at once share what their route gets, small ones first."""
+    """Set the ends of newly queued messages: those of one batch share the rate of their route, small ones
+    first.
+    """
     state, messages = run.network.state[0], run.messages
     while state.longer != NONE:
         route = run.network.routes[state.longer]
@@ -142,13 +141,13 @@ def set_ends(run: Run) -> None:
 
 @works_on_tables
 def first_of_batch(messages: Any, route: Any) -> int:
-    """Return the first of the messages that were sent to a target at the same time, the last of all."""
+    """Return the first message of the last batch that was sent to a target."""
     return int(route.head if route.ahead == NONE else messages[route.ahead].next)
 
 
 @works_on_tables
 def leave_route(run: Run, row: int) -> int:
-    """The first message is through; returns it."""
+    """Remove the first message of a route, which has ended, and return it."""
     network, route = run.network, run.network.routes[row]
     serve(route, route.ends_ns)
     message_row = leave(run.messages, route)
@@ -173,7 +172,7 @@ def leave_route(run: Run, row: int) -> int:
 
 @works_on_tables
 def flight_class(network: Any, route: Any) -> int:
-    """Return the class of links that sets all of a message's latency; NONE: there is no single one."""
+    """Return the class of links that sets all of the latency; NONE: several classes do."""
     at, speed = route.uses.head, network.shared[network.uses[route.uses.head].link].speed
     while at != NONE:
         use = network.uses[at]
@@ -185,7 +184,7 @@ def flight_class(network: Any, route: Any) -> int:
 
 @works_on_tables
 def serve(route: Any, time: float) -> None:
-    """Bring what a route has served up to date."""
+    """Update the bytes that a route has served."""
     if time > route.since_ns:
         route.served += route.rate * (time - route.since_ns)
         route.since_ns = time
@@ -193,7 +192,7 @@ def serve(route: Any, time: float) -> None:
 
 @works_on_tables
 def carry(run: Run, link_row: int, time: float) -> None:
-    """Bring what a link has carried up to date, and note it."""
+    """Update and record the bytes that a link has carried."""
     link = run.network.shared[link_row]
     if time > link.since_ns and observe.is_recording(run):
         carried = link.carried + link.rate * (time - link.since_ns)
@@ -203,7 +202,7 @@ def carry(run: Run, link_row: int, time: float) -> None:
 
 @works_on_tables
 def mark_changed(network: Any, link_row: int) -> None:
-    """The rates on a link are to be set anew."""
+    """Mark a link whose rates have to be set again."""
     link, state = network.shared[link_row], network.state[0]
     if link.is_changed == 0:
         link.is_changed = 1
@@ -213,14 +212,14 @@ def mark_changed(network: Any, link_row: int) -> None:
 
 @works_on_tables
 def home(index: Any, source: int, target: int, ports: int, messages: int) -> int:
-    """Where the search for a route begins."""
+    """Return the slot where the search for a route begins."""
     mixed = source * 0x9E3779B1 + target + ports * 0x85EBCA6B + messages * 0x27D4EB2F
     return (mixed ^ (mixed >> 15)) & (len(index) - 1)
 
 
 @works_on_tables
 def bytes_on_wire(network: Any, size: int) -> int:
-    """Those of a message and of the headers of its packets."""
+    """Return the bytes of a message and of the headers of its packets."""
     protocol = network.protocol[0]
     if protocol.payload == 0:
         return size
@@ -229,14 +228,14 @@ def bytes_on_wire(network: Any, size: int) -> int:
 
 @works_on_tables
 def bytes_of_first_packet(network: Any, size: int) -> int:
-    """That all others are as large as, but for the last one."""
+    """Return the size of every packet but the last."""
     protocol = network.protocol[0]
     return min(size, protocol.payload) + protocol.header
 
 
 @works_on_tables
 def _take_links(run: Run, row: int, message: Any) -> None:
-    """Walk along the links from a route's source to its target."""
+    """Record the links from a route's source to its target."""
     network = run.network
     route = network.routes[row]
     route.uses.head = route.uses.tail = route.dimension = NONE
@@ -260,10 +259,10 @@ def _take_links(run: Run, row: int, message: Any) -> None:
 
 @works_on_tables
 def _take_all_ways(network: Any, row: int) -> None:
-    """Take all links over which a route's messages are split.
+    """Record all links over which a route's messages are split.
 
-    All bytes are there when those of the longest way are. A packet goes over one of the equal ways; the last
-    one may take the slowest link at every distance.
+    A message is complete when the bytes of its longest path are. A packet takes one of the equal paths; the
+    last one may take the slowest link at every distance.
     """
     route, ways = network.routes[row], network.ways
     count = _split(network, row, 0)
@@ -283,7 +282,7 @@ def _take_all_ways(network: Any, row: int) -> None:
 
 @works_on_tables
 def _split(network: Any, row: int, is_back: int) -> int:
-    """Use the links of a route, or of its way back, and add up latencies; returns how many there are."""
+    """Use the links of a route, or of its way back, and sum latencies; return the number of links."""
     route, ways, tables = network.routes[row], network.ways, network.hops.fabric.graph.routes
     source, target = (route.target, route.source) if is_back else (route.source, route.target)
     count = split(tables, ways, source, target)
@@ -304,7 +303,7 @@ def _split(network: Any, row: int, is_back: int) -> int:
 
 @works_on_tables
 def _take_links_back(run: Run, row: int, message: Any) -> None:
-    """Walk back from a route's target, as acknowledgements do."""
+    """Record the links from a route's target back to its source, for acknowledgements."""
     network = run.network
     route, target = network.routes[row], message.target
     if len(network.ways.link) > 0:
@@ -327,7 +326,7 @@ def _take_links_back(run: Run, row: int, message: Any) -> None:
 
 @works_on_tables
 def _weigh_uses(run: Run, row: int) -> None:
-    """How many messages on a link a route's message stands for: so far, uses count links that are alike."""
+    """Set how many messages on a link a message stands for; before, uses count equal links."""
     network, at = run.network, run.network.routes[row].uses.head
     actor = run.plan.actor_of_rank[network.routes[row].source]
     ranks = 1 if actor == NONE else network.ranks_of[actor]  # NONE: the source is a switch that reduces
@@ -343,7 +342,7 @@ def _weigh_uses(run: Run, row: int) -> None:
 
 @works_on_tables
 def _use_link(network: Any, row: int, link_row: int, is_back: int, share: float) -> None:
-    """Note that a route takes a link, with a share of its messages; it may take several that are alike."""
+    """Record that a route uses a link with a share of its messages, possibly several equal links."""
     state, route, link = network.state[0], network.routes[row], network.shared[link_row]
     at = route.uses.head if link.links > 1 else NONE
     while at != NONE:

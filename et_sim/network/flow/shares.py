@@ -1,22 +1,20 @@
-"""Max-min fair rates: no message can have more without taking it from one that has no more itself.
+"""Max-min fair rates: no flow can have more without taking it from one that has no more.
 
-A flow's bottleneck is a full link on its way on which no flow has more. Rates are max-min fair if every flow
-has one, and there is only one such set of rates. Hence not all need be set anew when flows begin or end:
+A flow's bottleneck is a full link of its path on which no flow has more. Rates are max-min fair if every flow
+has a bottleneck; exactly one set of rates is. So only some flows need new rates when others begin or end:
 
-1. Those are that begin, and those whose bottleneck is a link on which others began or ended. All others keep
-   their rates.
-2. Links are filled together with what they have left: the link whose flows get the least sets the rate of
-   all of them, what they take is subtracted from their other links, and so on among the rest.
-3. On each link that they take, flows that kept their rates may have lost their bottleneck, because the link
-   is no longer full, or a flow has more; and they may have more than those that were set, and so be the
-   reason why these have little. All such flows are set anew, too, from step 2 on, until there are none.
+1. Flows that begin, and flows whose bottleneck is a link on which others began or ended. All
+   others keep their rates.
+2. Links are filled together with the capacity they have left. The link with the smallest share sets the rate
+   of all its flows, which is subtracted from their other links, and so on for the remaining flows.
+3. On each of these links, flows that kept their rates may have lost their bottleneck, because the link is no
+   longer full or a flow has more. They may also have more than the flows that were set, and limit these. All
+   such flows are set again from step 2, until there are none.
 
-What a link carries is added up anew whenever it is looked at, so that errors of rounding do not add up.
+The load of a link is summed anew each time, so that rounding errors do not accumulate.
 
-Acknowledgements take their part of the links on the way back, at the rate of what they acknowledge: the link
-whose flows get the least may be one of those.
-
-Not here: when rates are set (`model`).
+Acknowledgements take their part of the links of the way back, at the rate of the traffic they acknowledge;
+the link with the smallest share may be one of those. `model` decides when rates are set.
 """
 
 from __future__ import annotations
@@ -29,21 +27,21 @@ from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.run import NONE, Run
 from et_sim.network.flow.routes import carry, serve
 
-EQUAL = 1 - 2.0**-40  # rates and loads that differ by no more are equal: they are sums of rounded numbers
-LEAST_SHARE = 2.0**-40  # of a flow on a link, when others have been subtracted from a sum with it
-FEW_ROUNDS = 16  # after which everything that is connected is set anew
+EQUAL = 1 - 2.0**-40  # rates and loads within this are equal: they are sums of rounded numbers
+LEAST_SHARE = 2.0**-40  # of a flow on a link, after others were subtracted from a sum with it
+FEW_ROUNDS = 16  # after which all connected flows are set again
 
 
 @works_on_tables
 def set_rates(run: Run) -> None:
-    """Rates of all flows that are affected by what began or ended since the last time."""
+    """Set the rates of all flows that are affected by changes since the last call."""
     network, state = run.network, run.network.state[0]
     state.part += 1
     routes, links = state.opened, 0
     state.opened = 0
     for at in range(routes):
         serve(network.routes[network.part_routes[at]], state.changes_ns)
-        links = _look_at_links(run, network.part_routes[at], links)
+        links = _count_links(run, network.part_routes[at], links)
     routes, links = _take_changed(run, routes, links)
     rounds, before = 0, -1
     while routes > before:
@@ -62,7 +60,7 @@ def set_rates(run: Run) -> None:
 
 @works_on_tables
 def _take_changed(run: Run, routes: int, links: int) -> tuple[int, int]:
-    """Take the flows bound by links on which something changed; returns how many routes and links."""
+    """Take the flows bound by links with changes; return the numbers of routes and links."""
     network, state = run.network, run.network.state[0]
     while state.changed != NONE:
         row = state.changed
@@ -70,7 +68,7 @@ def _take_changed(run: Run, routes: int, links: int) -> tuple[int, int]:
         state.changed = link.next_changed
         link.is_changed = 0
         if observe.is_recording(run):
-            links = _look_at(run, row, links)
+            links = _add_link(run, row, links)
         if link.bound > 0:
             routes, links = _take_from(run, row, -1.0, routes, links)
     return routes, links
@@ -78,7 +76,7 @@ def _take_changed(run: Run, routes: int, links: int) -> tuple[int, int]:
 
 @works_on_tables
 def _take_from(run: Run, link_row: int, limit: float, routes: int, links: int) -> tuple[int, int]:
-    """Take a link's flows that kept more than a rate; below 0: those that it is the bottleneck of."""
+    """Take a link's flows that kept more than a rate; a negative limit takes the flows that it limits."""
     network, part = run.network, run.network.state[0].part
     at = network.shared[link_row].head
     while at != NONE:
@@ -91,23 +89,23 @@ def _take_from(run: Run, link_row: int, limit: float, routes: int, links: int) -
             network.shared[route.bottleneck].bound -= 1
             network.part_routes[routes] = use.route
             routes += 1
-            links = _look_at_links(run, use.route, links)
+            links = _count_links(run, use.route, links)
     return routes, links
 
 
 @works_on_tables
-def _look_at_links(run: Run, route_row: int, links: int) -> int:
-    """What is on the links of a route is to be counted."""
+def _count_links(run: Run, route_row: int, links: int) -> int:
+    """Add the links of a route to those that are counted."""
     at = run.network.routes[route_row].uses.head
     while at != NONE:
         use = run.network.uses[at]
-        links = _look_at(run, use.link, links)
+        links = _add_link(run, use.link, links)
         at = use.next
     return links
 
 
 @works_on_tables
-def _look_at(run: Run, link_row: int, links: int) -> int:
+def _add_link(run: Run, link_row: int, links: int) -> int:
     network, link = run.network, run.network.shared[link_row]
     link.is_stale = 1
     if link.part != network.state[0].part:
@@ -139,7 +137,7 @@ def _fill(network: Any, routes: int, links: int) -> None:
         link = network.shared[row]
         if link.open_uses > 0:
             share = max(link.left, 0.0) / _open(link)
-            if share > link.share:  # what others took was less than their share of it
+            if share > link.share:  # other flows took less than their share of it
                 link.share = share
                 put(network.shares, row, share, row)
                 continue
@@ -149,7 +147,7 @@ def _fill(network: Any, routes: int, links: int) -> None:
 
 @works_on_tables
 def _count(network: Any, link_row: int) -> None:
-    """What a link's flows take that keep their rates, and how many others there are."""
+    """Sum the rates of a link's flows that keep them, and the weights of the others."""
     part, link = network.state[0].part, network.shared[link_row]
     link.is_stale = 0
     link.kept = link.top_kept = link.bound_rate = 0.0
@@ -175,20 +173,20 @@ def _count(network: Any, link_row: int) -> None:
 
 @works_on_tables
 def _taken(network: Any, use: Any) -> float:
-    """What a route's flows take of a link, at their rate."""
+    """Return the capacity of a link that a route's flows take at their rate."""
     taken = network.routes[use.route].rate * use.weight
     return taken * network.shared[use.link].back if use.is_back else taken
 
 
 @works_on_tables
 def _open(link: Any) -> float:
-    """Among how many flows without a rate a link's capacity is parted; shares of flows are rounded."""
+    """Return the number of flows without a rate that share a link; shares of flows are rounded."""
     return max(link.open + link.open_back * link.back, LEAST_SHARE)
 
 
 @works_on_tables
 def _freeze(network: Any, link_row: int) -> None:
-    """The flows of a link that have no rate yet get the link's share."""
+    """Give the link's share as rate to its flows without one."""
     part, rate = network.state[0].part, network.shared[link_row].share
     at = network.shared[link_row].head
     while at != NONE:
@@ -203,7 +201,7 @@ def _freeze(network: Any, link_row: int) -> None:
 
 @works_on_tables
 def _subtract(network: Any, route: Any) -> None:
-    """A route's flows take their rate from all of its links."""
+    """Subtract the rate of a route's flows from all of its links."""
     at = route.uses.head
     while at != NONE:
         use = network.uses[at]
@@ -220,7 +218,7 @@ def _subtract(network: Any, route: Any) -> None:
 
 @works_on_tables
 def _take_unfair(run: Run, routes: int, links: int, has_all: bool) -> tuple[int, int]:
-    """Take flows that kept their rates and have no bottleneck now, or more than those they hold up."""
+    """Take flows that kept their rates but have no bottleneck now, or more than the flows that they limit."""
     network, looked_at = run.network, links
     at = 0
     while at < (links if has_all else looked_at):
@@ -241,7 +239,7 @@ def _take_unfair(run: Run, routes: int, links: int, has_all: bool) -> tuple[int,
 
 @works_on_tables
 def plan_end(run: Run, row: int) -> None:
-    """When the first message of a route is through, at its rate."""
+    """Set when the first message of a route ends at its rate."""
     network, route = run.network, run.network.routes[row]
     left = run.messages[route.head].until - route.served
     route.ends_ns = route.since_ns

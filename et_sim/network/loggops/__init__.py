@@ -1,1 +1,1 @@
-"""LogGOPS: messages take the time of processors and NICs at both ends, and meet nowhere else."""
+"""LogGOPS: messages use the processors and NICs at both ends, and no links."""

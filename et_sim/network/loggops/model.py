@@ -1,18 +1,18 @@
-"""LogGOPS network: computing and messages take turns on a rank's processor, messages also on its NIC.
+"""LogGOPS network: computation and messages take turns on a rank's processor, and messages on its NIC.
 
-A message of s bytes needs the processor and the sending side of the NIC of its source: the one for
-o + (s-1)O, the other for g + (s-1)G. It is at its target L + (s-1)G after the processor is free again. There
-it needs the posted receive, the processor and the receiving side of the NIC: this for g, the processor for
-g + o + (s-1)O. (s-1)G is cut to whole nanoseconds; an empty message counts as one byte.
+A message of s bytes takes the processor of its source for o + (s-1)O, and the sending side of its NIC for g +
+(s-1)G. It reaches its target L + (s-1)G after the processor is free again. There it needs the posted receive,
+the receiving side of the NIC for g, and the processor for g + o + (s-1)O. (s-1)G is rounded down to whole
+nanoseconds; an empty message counts as one byte.
 
-A send of up to S bytes is done when the processor of its source is free, a larger one when the receive is
-done; when it begins to be received, that processor and NIC are taken until it is. All pairs of ranks are
-alike, and messages meet nowhere but at their ends: neither on links, nor is a receiving NIC busy while bytes
-come in. So LogGOPSim has it, in the version of ATLAHS. As there, operations are put in order when the end of
-all that they come after is known, which is before that end: ties depend on it.
+A send of up to S bytes ends when the processor of its source is free. A larger one ends with its receive, and
+occupies that processor and NIC until then. All pairs of ranks are alike, and messages contend only at their
+ends: neither links nor a NIC that receives bytes are busy. This is LogGOPSim in the version of ATLAHS. As
+there, operations are ordered when the ends of all their predecessors are computed, which is before those
+ends: ties depend on it.
 
-Steps of collectives count as messages whose receive is posted. Nothing is folded: ties tell ranks apart.
-Not here: what an operation does (`operations`).
+Steps of collectives count as messages whose receive is posted. Nothing is folded, because ties separate
+ranks.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ from et_sim.plan.records import Plan, record, table
 
 STATE = record(
     ("waiting", "i4"),  # operations in the heap
-    ("planned", "i4"),  # how often the next one has been put on the calendar
-    ("planned_ns", "i8"),  # for when; NONE: it is not there
+    ("planned", "i4"),  # how often the next one was put on the calendar
+    ("planned_ns", "i8"),  # its time; NONE: it is not there
     ("batch", "i8"),  # of operations that become free together
-    ("batch_rank", "i4"),  # at which
-    ("in_batch", "i4"),  # operations
+    ("batch_rank", "i4"),  # the rank of the batch
+    ("in_batch", "i4"),  # operations in it
 )
 RANK = record(  # until when they are busy
     ("processor_ns", "i8"),
@@ -63,12 +63,12 @@ RANK = record(  # until when they are busy
     ("receiving_ns", "i8"),
 )
 NODE = record(
-    ("parents", "i4"),  # of which the end is known
+    ("parents", "i4"),  # with a computed end
     ("ready_ns", "i8"),  # the latest of these ends
-    ("operation", "i4"),  # which it has been given; NONE: it has none yet
+    ("operation", "i4"),  # its operation; NONE: it has none yet
 )
 CHANNEL = record(
-    ("open", "i4"),  # receives that were posted and have met no message
+    ("open", "i4"),  # posted receives without a message
     ("head", "i4"),  # these, and those about to be posted, in the order of the rank's program
     ("tail", "i4"),
 )
@@ -77,7 +77,7 @@ PLACE = record(("goes_on_ns", "i8"), ("number", "i8"), ("operation", "i4"))  # o
 OPERATION = record(  # computing, or a message or its receive on its way through processors and NICs
     ("stage", "i4"),
     ("source", "i4"),
-    ("receive", "i4"),  # which a message has met, while it waits for the processor
+    ("receive", "i4"),  # that a message has matched, while it waits for the processor
     ("uses", "i4"),  # of a receive: the heap and the channel
     ("number", "i8"),  # the lowest of several at one time goes first; 0: the heap decides
     ("taken_ns", "i8"),  # of a message: until when it takes the processor of its target
@@ -93,7 +93,7 @@ MOST_PLANS = (1 << 30) - 1  # the largest number of a plan
 
 @quick_dataclass(frozen=True)
 class LogGopsTables(Tables):
-    """What compiled code knows."""
+    """Tables of LogGOPS for compiled code."""
 
     constants: Any  # one row
     state: Any  # one row
@@ -124,9 +124,9 @@ def check(network: Network, most_bytes: int = 0) -> None:
 
 
 def tables(network: Network, plan: Plan) -> LogGopsTables:
-    """Return all idle."""
+    """Return the tables with all ranks idle."""
     given = network.loggops
-    assert given is not None  # or it was refused
+    assert given is not None  # `check` has refused others
     if plan.rendezvous:
         raise UsageError(
             "the LogGOPS model has a rendezvous of its own, for messages of more than S bytes",
@@ -154,34 +154,34 @@ def grown(tables: LogGopsTables, rows: int) -> LogGopsTables:
 
 
 def resources(network: Network, plan: Plan) -> ResourceTable:
-    """Return all that a rank sends."""
+    """Return one resource per rank for all that it sends."""
     return grid.sending_resources(network, len(plan.actors))
 
 
 def path_keys(_network: Network, **_: bool) -> None:
-    """Never fold: ties decide who goes first, and ranks that are alike go one after the other."""
+    """Return None: ties decide the order, and equal ranks go one after the other, so nothing is folded."""
 
 
 def needs(_network: Network) -> Needs:
-    """Operations are kept in the pool of messages; each is put on the calendar a few times."""
+    """Return the needs: operations are kept in the pool of messages, and scheduled a few times."""
     return Needs(causal_events=0, record=OPERATION, events=2)
 
 
 @works_on_tables
 def rows_left(run: Run) -> int:
-    """Operations are kept in the pool of messages, and in the heap while they wait."""
+    """Return the number of operations that fit in the pool of messages and in the heap."""
     return min(run.clock[0].free_messages.rows, len(run.network.heap) - run.network.state[0].waiting)
 
 
 @works_on_tables
 def is_eager(run: Run, size: int) -> bool:
-    """Return whether a send is done at another time than its message."""
+    """Return whether a send ends at another time than its message."""
     return ends_alone(run, size)
 
 
 @works_on_tables
 def take_time(run: Run, actor_row: int, node: int) -> None:
-    """A node that computes waits for the processor; one that only lasts does not."""
+    """Queue a node that computes for the processor; schedule the end of any other node."""
     actor = run.plan.actors[actor_row]
     plan_node = run.plan.nodes[run.plan.templates[actor.template].node_first + node]
     if not is_on_processor(plan_node.lane):
@@ -196,7 +196,7 @@ def take_time(run: Run, actor_row: int, node: int) -> None:
 def inject(
     run: Run, source: int, target: int, size: int, kind: int, a: int, b: int, c: int, done: int
 ) -> None:
-    """A message waits for processor and NIC, unless it has been known before that it would."""
+    """Queue a message for processor and NIC, unless that was done ahead."""
     if kind == MESSAGE and run.network.nodes[run.plan.actors[c].node_first + b].operation != NONE:
         return
     row = new_operation(run, SEND, source, target, size)
@@ -208,7 +208,7 @@ def inject(
 
 @works_on_tables
 def receive_posted(run: Run, channel_row: int, kind: int, a: int, b: int) -> None:
-    """A receive takes its place among those of its channel."""
+    """Add a receive to those of its channel."""
     row = NONE
     if kind == LATE_RECEIVE:
         row = run.network.nodes[run.plan.actors[a].node_first + b].operation
@@ -224,7 +224,9 @@ def receive_posted(run: Run, channel_row: int, kind: int, a: int, b: int) -> Non
 
 @works_on_tables
 def network_event(run: Run, kind: int, row: int, version: int) -> int:
-    """The first operation goes on when all else in this nanosecond has happened; or a message is received."""
+    """Run the first operation after all other events of this nanosecond; return a received
+    message, or NONE.
+    """
     if kind == ARRIVAL:
         return row
     state, clock = run.network.state[0], run.clock[0]
@@ -242,14 +244,14 @@ def network_event(run: Run, kind: int, row: int, version: int) -> int:
 
 @works_on_tables
 def _put(run: Run, row: int) -> None:
-    """An operation may go on now."""
+    """Queue an operation that may run now."""
     put(run, row, run.clock[0].now)
     _plan_first(run)
 
 
 @works_on_tables
 def _plan_first(run: Run) -> None:
-    """Have the first operation go on in time."""
+    """Schedule the first operation."""
     state = run.network.state[0]
     if state.waiting == 0:
         return

@@ -1,15 +1,14 @@
-"""What an operation does when it goes on: it takes processor and NIC, or waits until they are free.
+"""Operations of LogGOPS: they take processor and NIC, or wait until these are free.
 
-As soon as an operation has them, the end of its node is known. A node that comes after nothing else is then
-given an operation of its own, ahead of the time at which the engine issues it; this one only nodes that no
-lane can hold up. All other nodes get theirs when they are issued.
+Once an operation has both, the end of its node is fixed. A node without other predecessors then receives its
+operation ahead of the time at which the engine issues it, if no lane can delay it. All other nodes receive
+theirs when they are issued.
 
-The earliest operation goes first. Which of several at one time does decides how long a run takes, as LogGOPS
-has no fair way to share a processor. ATLAHS leaves it to the priority queue of C++, whose usual
-implementation is a binary heap that goes down to the bottom and up again when its top is taken. This one does
-the same, so that ties are decided as there. LogGOPSim before it numbers operations when it makes them, and of
-those that one event sets free at one rank, sends before receives before computing; the lowest number goes
-first. Not here: the constants (`model`).
+The earliest operation goes first. The order of several at one time affects the length of a run, as LogGOPS
+has no fair way to share a processor. ATLAHS leaves it to the priority queue of C++, usually a binary heap
+that sinks a hole to the bottom and lifts the last entry when its top is taken. This heap does the same, so
+ties are decided alike. The older LogGOPSim numbers operations when it makes them; of those that one event
+frees at one rank, sends come before receives before computation. The lowest number goes first.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ LOGGOPSIM = list(LogGopsRules).index(LogGopsRules.LOGGOPSIM)
 
 @works_on_tables
 def put(run: Run, row: int, time: int) -> None:
-    """An operation goes on at that time, or when what it needs is free."""
+    """Queue an operation for a time, or for when its resources are free."""
     state = run.network.state[0]
     state.waiting += 1
     _rise(run.network.heap, state.waiting - 1, row, time, run.messages[row].number)
@@ -62,7 +61,7 @@ def take_first(run: Run) -> int:
 
 @works_on_tables
 def first_ns(run: Run) -> int:
-    """When the first operation goes on, if there is one."""
+    """Return when the first operation goes on, if there is one."""
     return run.network.heap[0].goes_on_ns
 
 
@@ -79,7 +78,7 @@ def _rise(heap: Any, hole: int, row: int, time: int, number: int) -> None:
 
 @works_on_tables
 def _is_up_to(place: Any, time: int, number: int) -> bool:
-    """Return whether a place of the heap needs no other before it that goes on at that time."""
+    """Return whether a place of the heap goes before an operation at that time."""
     return place.goes_on_ns < time or (place.goes_on_ns == time and place.number <= number)
 
 
@@ -99,7 +98,7 @@ CPU_LANE, FREE_CPU_LANE = int(Lane.CPU), int(Lane.FREE_CPU)
 
 @works_on_tables
 def new_operation(run: Run, stage: int, source: int, target: int, size: int) -> int:
-    """One that is not yet in the heap."""
+    """Return an operation that is not in the heap."""
     row = new_message(run, target, size, NONE, NONE, NONE, NONE, NONE)
     operation = run.messages[row]
     operation.stage, operation.source, operation.receive = stage, source, NONE
@@ -109,7 +108,7 @@ def new_operation(run: Run, stage: int, source: int, target: int, size: int) -> 
 
 @works_on_tables
 def _begin_batch(run: Run, rank: int) -> None:
-    """From now on, operations are of one batch until they are of another rank."""
+    """Begin a batch of operations, which lasts until one of another rank."""
     state = run.network.state[0]
     state.batch_rank, state.in_batch = rank, 0
     state.batch += 1
@@ -117,7 +116,7 @@ def _begin_batch(run: Run, rank: int) -> None:
 
 @works_on_tables
 def _number(run: Run, row: int, rank: int) -> None:
-    """Numbers go up by batch, by stage, and in a batch and stage by when they were given."""
+    """Number an operation by batch, by stage, and then by age."""
     operation, state = run.messages[row], run.network.state[0]
     operation.number = 0  # the heap decides
     if run.network.constants[0].rules == LOGGOPSIM:
@@ -129,20 +128,20 @@ def _number(run: Run, row: int, rank: int) -> None:
 
 @works_on_tables
 def ends_alone(run: Run, size: int) -> bool:
-    """Return whether a send ends at another time than its message; the engine hears of both."""
+    """Return whether a send ends at another time than its message; the engine receives both."""
     constants = run.network.constants[0]
     return size <= constants.most_eager or constants.rules == LOGGOPSIM
 
 
 @works_on_tables
 def is_on_processor(lane: int) -> bool:
-    """Return whether nodes of a lane compute."""
+    """Return whether nodes of a lane use the processor."""
     return lane in (COMPUTE_LANE, FREE_COMPUTE_LANE, CPU_LANE, FREE_CPU_LANE)
 
 
 @works_on_tables
 def go_on(run: Run, row: int) -> bool:
-    """Return the next stage of an operation; False: it waits for processor or NIC."""
+    """Run the next stage of an operation; return False if it waits for processor or NIC."""
     stage = run.messages[row].stage
     if stage == COMPUTE:
         return _compute(run, row)
@@ -156,7 +155,7 @@ def go_on(run: Run, row: int) -> bool:
 
 @works_on_tables
 def _waits(run: Run, row: int, free: int) -> bool:
-    """Return whether what an operation needs is not yet free; then it goes on when that is."""
+    """Return whether the resources of an operation are busy; if so, queue it for when they are free."""
     if free > run.clock[0].now:
         put(run, row, free)
         return True
@@ -206,7 +205,7 @@ def _is_point_to_point(kind: int) -> bool:
 
 @works_on_tables
 def _end_send(run: Run, row: int, end: int) -> None:
-    """The end of a send is known."""
+    """Report the end of a send."""
     operation = run.messages[row]
     if operation.done != NONE:
         end_sending(run, end, operation.done, operation.b, operation.c)
@@ -216,7 +215,7 @@ def _end_send(run: Run, row: int, end: int) -> None:
 
 @works_on_tables
 def _post(run: Run, row: int) -> None:
-    """A message that came before its receive goes on, or is received if its time has been taken."""
+    """Match a posted receive with an early message, which goes on or, if its time was taken, ends."""
     channel_row = run.messages[row].a
     _leave_one(run, row)
     early = leave(run.messages, run.network.early[channel_row])
@@ -234,7 +233,7 @@ def _post(run: Run, row: int) -> None:
 
 @works_on_tables
 def _take_in(run: Run, row: int) -> bool:
-    """Return a message at its target, which has met its receive or may do so."""
+    """Process a message at its target, which matches its receive or waits for it."""
     operation = run.messages[row]
     waits_for_receive = _is_point_to_point(operation.kind) and operation.stage == ARRIVE
     is_early = waits_for_receive and run.network.channels[operation.a].open == 0
@@ -255,7 +254,7 @@ def _take_in(run: Run, row: int) -> bool:
 
 @works_on_tables
 def _take_target(run: Run, row: int) -> None:
-    """A message takes processor and NIC of its target."""
+    """Take processor and NIC of the target for a message."""
     operation, now, constants = run.messages[row], run.clock[0].now, run.network.constants[0]
     rank = run.network.ranks[operation.target]
     after_first = max(operation.bytes, 1) - 1
@@ -272,7 +271,7 @@ def _take_target(run: Run, row: int) -> None:
 
 @works_on_tables
 def _receive(run: Run, row: int, end: int) -> None:
-    """A message has met its receive, which ends then."""
+    """End the receive of a message."""
     operation = run.messages[row]
     schedule(run, end, NETWORK + ARRIVAL, row, 0, 0)
     # LogGOPSim numbers what one event frees rank by rank.
@@ -291,7 +290,7 @@ def _receive(run: Run, row: int, end: int) -> None:
 
 @works_on_tables
 def _free_source(run: Run, row: int, end: int) -> None:
-    """The source of a large message is held up until this is received, or begins to be."""
+    """Hold the source of a large message until this is received, or until its reception begins."""
     operation, constants = run.messages[row], run.network.constants[0]
     if operation.bytes <= constants.most_eager:
         return
@@ -307,7 +306,7 @@ def _free_source(run: Run, row: int, end: int) -> None:
 
 @works_on_tables
 def _leave_one(run: Run, row: int) -> None:
-    """A receive is not in the heap any more, or not in its channel."""
+    """Release a receive that has left both the heap and its channel."""
     run.messages[row].uses -= 1
     if run.messages[row].uses == 0:
         release_message(run, row)
@@ -315,7 +314,7 @@ def _leave_one(run: Run, row: int) -> None:
 
 @works_on_tables
 def _end_is_known(run: Run, actor_row: int, node: int, end: int) -> None:
-    """Nodes that come after one whose end is known, and after no other, get their operations."""
+    """Create operations for nodes whose last predecessor's end has been computed."""
     actor = run.plan.actors[actor_row]
     _begin_batch(run, actor.rank)
     first = run.plan.templates[actor.template].node_first
@@ -331,7 +330,7 @@ def _end_is_known(run: Run, actor_row: int, node: int, end: int) -> None:
 
 @works_on_tables
 def _put_ahead(run: Run, actor_row: int, node: int, time: int) -> None:
-    """A node will be ready at that time, and nothing but processor and NIC can hold it up then."""
+    """Create the operation of a node ahead if only processor and NIC can delay it."""
     actor = run.plan.actors[actor_row]
     plan_node = run.plan.nodes[run.plan.templates[actor.template].node_first + node]
     if not is_unlimited(run, plan_node.lane):

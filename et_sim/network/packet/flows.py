@@ -1,13 +1,11 @@
-"""Flows: a message, the ways of its packets and of what comes back, and what holds it up.
+"""Flows of the packet model: a message, the paths of its packets and acknowledgements, and its delays.
 
-For the records of ports and of causes alone, it is noted how long a flow's window, its rate, pauses of its
-port and queues hold it back. The time of a message then has parts, one after the other. Until its last byte
-has left: its window and its rate, its own bytes, and as queueing the rest, which are other messages and
-pauses. Then, of its last packet: the latencies of all links, by class, its time on those behind the first,
-and the queues. What is left if packets were sent again is that. With completion by acknowledgement, its way
-back counts. All are sums, in an order of their own: windows open and close while bytes are sent.
-
-Not here: when packets are sent (the transports), and where the records go (`observe.queues`).
+The records of ports and of causes need how long a flow's window, its rate, pauses of its port and queues
+delay it. The time of a message then has consecutive parts. Until its last byte has left: its window and rate,
+its own bytes, and as queueing the rest, which is other messages and pauses. Then, for its last packet: the
+latencies of all links, by class, its serialisation on the links after the first, and the queues. The rest is
+retransmission, if packets were sent again. With completion by acknowledgement, the way back counts too. All
+parts are sums in a fixed order, although windows open and close while bytes are sent.
 """
 
 from __future__ import annotations
@@ -26,13 +24,13 @@ from et_sim.network.routes import ports_back
 
 @works_on_tables
 def has_figures(network: Any) -> bool:
-    """Return whether any of this is noted."""
+    """Return whether delays are recorded."""
     return len(network.figures) > 0
 
 
 @works_on_tables
 def clear_figures(flow: Any) -> None:
-    """A flow that has not begun."""
+    """Reset the figures of a flow that has not begun."""
     flow.retransmitted = flow.timeouts = flow.received = 0
     flow.full_ps = flow.open_ps = flow.held = NONE
     flow.window_ps = flow.rate_ps = flow.paused_ps = flow.queued_ps = flow.last_queued_ps = 0
@@ -40,7 +38,7 @@ def clear_figures(flow: Any) -> None:
 
 @works_on_tables
 def flow_begins(network: Any, row: int) -> None:
-    """A message sets out."""
+    """Record that a message begins."""
     if observe.records_queues(network):
         flow = network.flows[row]
         flow.paused_ps = _paused_ps(network, network.ports[flow.port])
@@ -49,7 +47,7 @@ def flow_begins(network: Any, row: int) -> None:
 
 @works_on_tables
 def flow_ends(network: Any, row: int) -> None:
-    """A message is there."""
+    """Record that a message has arrived."""
     if observe.records_queues(network):
         flow, stride = network.flows[row], network.stride[0]
         flow.paused_ps = _paused_ps(network, network.ports[flow.port]) - flow.paused_ps
@@ -67,14 +65,14 @@ def _count_on_way(network: Any, row: int, change: int) -> None:
 
 @works_on_tables
 def _paused_ps(network: Any, port: Any) -> int:
-    """How long a port was to wait until now."""
+    """Return how long a port has been paused so far."""
     still = network.state[0].now_ps - port.paused_since_ps if port.is_paused else 0
     return int(port.paused_ps + still)
 
 
 @works_on_tables
 def window_is_full(network: Any, row: int, message: int, since_ps: int) -> None:
-    """A sender may not send more from then on, and holds a message of its flow back."""
+    """Record since when a full window holds back a message of a flow."""
     if has_figures(network):
         flow = network.flows[row]
         if flow.full_ps == NONE:
@@ -83,7 +81,7 @@ def window_is_full(network: Any, row: int, message: int, since_ps: int) -> None:
 
 @works_on_tables
 def window_may_open(network: Any, row: int, is_open: bool) -> None:
-    """An acknowledgement is back: a sender may send more, or still may not."""
+    """Record whether the window is open after an acknowledgement."""
     if has_figures(network):
         flow = network.flows[row]
         if not is_open:
@@ -94,7 +92,7 @@ def window_may_open(network: Any, row: int, is_open: bool) -> None:
 
 @works_on_tables
 def window_held(network: Any, row: int, rate_ps: int) -> None:
-    """It sends, or has nothing to send; what its rate had it wait, until then, is not the window's."""
+    """Add the delay by a full window, without the part that the rate caused."""
     if has_figures(network):
         flow = network.flows[row]
         if flow.full_ps != NONE:
@@ -105,14 +103,14 @@ def window_held(network: Any, row: int, rate_ps: int) -> None:
 
 @works_on_tables
 def rate_held(network: Any, row: int, begin_ps: int, end_ps: int) -> None:
-    """A flow had to wait for its rate, as far as until now."""
+    """Add the delay by a flow's rate until now."""
     if has_figures(network):
         network.flows[row].rate_ps += max(min(end_ps, network.state[0].now_ps) - begin_ps, 0)
 
 
 @works_on_tables
 def packet_is_there(network: Any, message: int, packet: Any) -> None:
-    """A packet with data is at its target, later than it would be if it had never waited."""
+    """Record how long a packet that has arrived was queued: its delay over an idle path."""
     if has_figures(network) and message != NONE:
         flow, at = network.flows[message], packet.flow * network.stride[0]
         idle_ps = 0
@@ -145,7 +143,7 @@ def new_flow(run: Run, source: int, target: int, message_row: int) -> int:
 
 @works_on_tables
 def _find_ways(run: Run, row: int, message: Any) -> None:
-    """Walk there and back, and write down the links; NONE ends each way."""
+    """Record the links of both ways; NONE ends each way."""
     network = run.network
     flow, ways, first = network.flows[row], network.ways, row * network.stride[0]
     ports = next_ports(network.hops, flow.source, flow.target)
@@ -170,13 +168,13 @@ def _find_ways(run: Run, row: int, message: Any) -> None:
 
 @works_on_tables
 def release_flow(network: Any, row: int) -> None:
-    """Nothing is left of a flow."""
+    """Release the row of a flow."""
     give_row(network.flows, network.state[0].free_flows, row)
 
 
 @works_on_tables
 def message_arrives(network: Any, row: int) -> None:
-    """The engine is to hear that a message is there."""
+    """Mark a message as arrived, for the engine."""
     state, flow = network.state[0], network.flows[row]
     flow.is_reported = 1
     flow.arrived_ps = state.now_ps
@@ -185,7 +183,7 @@ def message_arrives(network: Any, row: int) -> None:
 
 @works_on_tables
 def message_leaves(network: Any, row: int, time: int, is_reported: bool) -> None:
-    """The last byte of a message is on the way for the first time."""
+    """Record when the last byte of a message was first sent."""
     flow = network.flows[row]
     if flow.left_ps == NONE:
         flow.left_ps = time
@@ -200,7 +198,7 @@ PS_PER_NS = 1000
 
 @works_on_tables
 def until_left(run: Run, row: int) -> int:
-    """Return the parts until a message has left; returns the causal event at which it has."""
+    """Describe the parts until a message has left; return the causal event at which it has."""
     if not observe.describes_causes(run):
         return NONE
     network = run.network
@@ -222,14 +220,14 @@ def until_left(run: Run, row: int) -> int:
 
 @works_on_tables
 def until_arrived(run: Run, row: int, arrives: int) -> int:
-    """Return the parts from then on; returns the causal event at which the message is there."""
+    """Describe the later parts; return the causal event at which the message arrives."""
     if not observe.describes_causes(run):
         return NONE
     network = run.network
     flow, stride = network.flows[row], network.stride[0]
     message_row = flow.message
     event, time, at_ps = run.messages[message_row].through, run.messages[message_row].left_ns, flow.left_ps
-    if time > arrives:  # it counts as there with the bytes of another one, while it is being sent
+    if time > arrives:  # a message may complete while it is sent, with the bytes of another one
         event, begin = observe.message_cause(run, message_row), run.messages[message_row].begin_ns
         return observe.message_part(run, message_row, event, PACKET_QUEUE, NONE, NONE, begin, arrives)
     for place in range(stride):
@@ -249,20 +247,20 @@ def until_arrived(run: Run, row: int, arrives: int) -> int:
 
 @works_on_tables
 def _counts(network: Any, row: int, place: int) -> bool:
-    """Return whether there is a link at a place of a flow's ways that it had to cross."""
+    """Return whether a flow had to cross a link at this place of its ways."""
     ways, first, back = network.ways, row * network.stride[0], network.flows[row].back
     if place < back:
         return bool(ways[first + place] != NONE)
     if network.transport.rules[0].completion == 0:
         return False
-    while back < place and ways[first + back] != NONE:  # behind its end stands what was there before
+    while back < place and ways[first + back] != NONE:  # later entries are of an earlier flow
         back += 1
     return bool(back == place and ways[first + place] != NONE)
 
 
 @works_on_tables
 def _is_new_class(network: Any, row: int, place: int) -> bool:
-    """Return whether no link before has the class of the one at a place."""
+    """Return whether no earlier link has the class of the one at a place."""
     if not _counts(network, row, place):
         return False
     speed_of, first = network.hops.fabric.graph.speed_of, row * network.stride[0]
@@ -276,7 +274,7 @@ def _is_new_class(network: Any, row: int, place: int) -> bool:
 
 @works_on_tables
 def _time_of_class(network: Any, row: int, link_class: int, kind: int) -> int:
-    """What all links of one class take: latencies, or the last packet, and its acknowledgement, on them."""
+    """Return the time on the links of one class: latencies, or the last packet and its acknowledgement."""
     flow, rules, stride = network.flows[row], network.transport.rules[0], network.stride[0]
     last, time_ps = _last_bytes(network, flow), 0
     for place in range(stride):
@@ -292,7 +290,7 @@ def _time_of_class(network: Any, row: int, link_class: int, kind: int) -> int:
 
 @works_on_tables
 def _last_bytes(network: Any, flow: Any) -> int:
-    """On the wire, of the last packet of a message."""
+    """Return the bytes on the wire of the last packet of a message."""
     rules = network.transport.rules[0]
     before = (-(-flow.size // rules.payload) - 1) * rules.payload
     return int(flow.size - before - flow.padding + rules.header)
@@ -300,5 +298,5 @@ def _last_bytes(network: Any, flow: Any) -> int:
 
 @works_on_tables
 def _engine_time(network: Any, time: int) -> int:
-    """Return the kernel's time as the engine's."""
+    """Convert a time of the kernel to the engine's unit."""
     return time * network.units[0] // PS_PER_NS

@@ -1,15 +1,15 @@
-"""The kernel: events of packets, one after the other, in the order of time and of when they were planned.
+"""Kernel of the packet model: events of packets in the order of time and of planning.
 
-It knows nothing of the engine: it goes on until a time, or until a message has arrived or left. Devices pass
-packets on, and ask the devices before them to wait; such pauses go in front of all else, and hold until they
-are taken back.
+The kernel is independent of the engine: it runs until a time, or until a message has arrived or left. Devices
+forward packets, and pause the devices before them. Pauses overtake all packets, and hold until they are
+withdrawn.
 
-With priority flow control, a device counts what came over each of its links: a reserve of its own, then a
-part of what all share, and when that is used up, headroom for what is under way until the sender has heard
-that it must wait. A packet is lost only if there is no headroom left. Without, a packet is lost if the queue
-of its port is full, or takes more than its part of what is shared.
+With priority flow control, a device counts the bytes that arrived over each of its links. They use a reserve
+of the link, then a part of the shared buffer, and then headroom for the bytes in flight until the sender has
+received the pause. A packet is lost only if no headroom is left. Without it, a packet is lost if the queue of
+its port is full, or takes more than its part of the shared buffer.
 
-Not here: what a host sends of its own (the transports).
+The transports decide what hosts send.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from et_sim.network.packet.ports import (
 )
 from et_sim.network.packet.randomness import drawn
 from et_sim.network.packet.records import DATA, PAUSE, RESUME
-from et_sim.network.packet.repeats import look, looks_anew
+from et_sim.network.packet.repeats import look, restart_search
 
 
 @works_on_tables
 def admits(network: Any, packet: Any, port: Any) -> bool:
-    """Return whether a device keeps a packet that is to leave over a port; if so, it is counted."""
+    """Return whether a device has space for a packet that leaves over a port, and count the packet if so."""
     rules = network.rules[0]
     device = network.devices[port.device]
     if rules.pauses == 0:
@@ -78,7 +78,7 @@ def _fits(network: Any, packet: Any, port: Any, device: Any) -> bool:
 
 @works_on_tables
 def releases(network: Any, packet: Any, port: Any) -> None:
-    """A packet leaves a device over a port."""
+    """Release the buffer of a packet that leaves a device over a port."""
     rules = network.rules[0]
     device = network.devices[port.device]
     if rules.pauses == 0:
@@ -94,7 +94,7 @@ def releases(network: Any, packet: Any, port: Any) -> None:
 
 @works_on_tables
 def must_pause(network: Any, came: Any) -> bool:
-    """Return whether the sending end of a link is to wait from now on."""
+    """Return whether the sending end of a link has to pause."""
     if came.pauses:
         return False
     if came.in_headroom > 0:
@@ -104,7 +104,7 @@ def must_pause(network: Any, came: Any) -> bool:
 
 @works_on_tables
 def may_resume(network: Any, came: Any) -> bool:
-    """Return whether the sending end of a link may go on."""
+    """Return whether the sending end of a link may resume."""
     rules = network.rules[0]
     if came.pauses == 0 or came.in_headroom > 0:
         return False
@@ -114,7 +114,7 @@ def may_resume(network: Any, came: Any) -> bool:
 
 @works_on_tables
 def _threshold(device: Any, came: Any) -> int:
-    """How much of what is shared may be used by what came over one link."""
+    """Return how much of the shared buffer the bytes that came over one link may use."""
     return max(device.shared - device.used, 0) >> came.shift
 
 
@@ -125,7 +125,7 @@ def _shared(rules: Any, came: Any) -> int:
 
 @works_on_tables
 def is_marked(network: Any, port: Any) -> bool:
-    """Return whether a packet that leaves a queue is marked, by what is left in it."""
+    """Return whether a packet that leaves a queue is marked, depending on the bytes left in the queue."""
     if port.waiting > port.all_marked:
         return True
     if port.waiting <= port.least_marked:
@@ -136,33 +136,32 @@ def is_marked(network: Any, port: Any) -> bool:
 
 PAUSE_BYTES = 31
 
-# What transports are asked; their functions stand in the module of their tables (`PacketTables.transport`).
-# (network, port): the packet that a host sends next over a port; NONE: none.
+# Functions of transports, in the module of their tables (`PacketTables.transport`).
 next_packet = chosen_by_tables("next_packet", "transport")
-# (network, port): whether a host may have something to send when the port is free.
+# (network, port): whether a host may have a packet when the port is free.
 wants_port = chosen_by_tables("wants_port", "transport")
-# (network, packet): a packet is at the host where its way ends.
+# (network, packet): handle a packet at its target.
 received = chosen_by_tables("received", "transport")
 
 
 @works_on_tables
 def _notes_nothing(_network: Any, _packet_row: int, _port: Any) -> None:
-    """A transport whose packets say nothing of ports."""
+    """Record nothing."""
 
 
-# (network, packet, port): note in a packet with data what it finds at a port that it leaves.
+# (network, packet, port): record the state of a port in a data packet that leaves it.
 passes = chosen_by_tables("passes", "transport", _notes_nothing)
 
 
 @works_on_tables
 def packet_lands(network: Any, port_row: int) -> None:
-    """A packet is at the far end of a link."""
+    """Handle a packet at the far end of a link."""
     port = network.ports[port_row]
     row = leave(network.packets, port.flying)
     packet = network.packets[row]
     port.lands_ps, port.lands_order = packet.lands_ps, packet.order
     if packet.kind >= PAUSE:
-        _obey(network, port.back, int(packet.kind == PAUSE))
+        _apply_pause(network, port.back, int(packet.kind == PAUSE))
         release_packet(network, row)
         return
     packet.hop += 1
@@ -175,8 +174,8 @@ def packet_lands(network: Any, port_row: int) -> None:
 
 
 @works_on_tables
-def _obey(network: Any, port_row: int, is_pause: int) -> None:
-    """A pause for a port has come, or its end."""
+def _apply_pause(network: Any, port_row: int, is_pause: int) -> None:
+    """Pause a port, or end a pause."""
     port, now = network.ports[port_row], network.state[0].now_ps
     if is_pause:
         port.paused += 1
@@ -194,7 +193,7 @@ def _obey(network: Any, port_row: int, is_pause: int) -> None:
 
 @works_on_tables
 def _forward(network: Any, packet_row: int, out: int) -> None:
-    """A packet goes on over another port, if it is kept."""
+    """Queue a packet for the next port if the device has space for it, else drop it."""
     packet, port = network.packets[packet_row], network.ports[out]
     if not admits(network, packet, port):
         port.drops += 1
@@ -208,14 +207,14 @@ def _forward(network: Any, packet_row: int, out: int) -> None:
         if must_pause(network, came):
             came.pauses = 1
             observe.pause_requested(network, packet.port, came.to, network.state[0].now_ps)
-            _ask(network, came.back, PAUSE)
+            _send_pause(network, came.back, PAUSE)
     enqueue(network, port, packet_row)
     send_next(network, out)
 
 
 @works_on_tables
-def _ask(network: Any, port_row: int, kind: int) -> None:
-    """Send a pause, or a resumption, back over a link."""
+def _send_pause(network: Any, port_row: int, kind: int) -> None:
+    """Send a pause, or its end, back over a link."""
     port = network.ports[port_row]
     row = new_packet(network, kind, NONE, PAUSE_BYTES)
     if network.rules[0].as_ns3:
@@ -230,7 +229,7 @@ def _ask(network: Any, port_row: int, kind: int) -> None:
 
 @works_on_tables
 def send_next(network: Any, port_row: int) -> None:
-    """A port sends what is next, if it is free and there is something."""
+    """Send the next packet of a port if the port is free."""
     port = network.ports[port_row]
     if is_sending(network, port):
         if port.is_armed == 0 and _is_wanted(network, port_row):
@@ -264,7 +263,7 @@ def _is_wanted(network: Any, port_row: int) -> bool:
 
 @works_on_tables
 def _next_in_queue(network: Any, port_row: int) -> int:
-    """The first packet in a port's queue leaves it, and the buffer."""
+    """Take the first packet of a port's queue out of the queue and the buffer."""
     port = network.ports[port_row]
     if port.head == NONE or port.is_paused:
         return NONE
@@ -280,7 +279,7 @@ def _next_in_queue(network: Any, port_row: int) -> int:
         came = network.ports[packet.port]
         if may_resume(network, came):
             came.pauses = 0
-            _ask(network, came.back, RESUME)
+            _send_pause(network, came.back, RESUME)
     if packet.kind == DATA:
         passes(network, row, port)
     return row
@@ -288,7 +287,7 @@ def _next_in_queue(network: Any, port_row: int) -> int:
 
 @works_on_tables
 def _next_of_host(network: Any, port_row: int) -> int:
-    """A host takes turns between what it passes on and what is its own."""
+    """Return the next packet of a host, which alternates between forwarded and own packets."""
     port = network.ports[port_row]
     if port.head == NONE:
         return next_packet(network, port_row)
@@ -305,16 +304,16 @@ def _next_of_host(network: Any, port_row: int) -> int:
 
 
 EVENTS_AT_ONCE = 256
-LOOKED_AT = 6  # of the calendar, behind the event under way
-PACKETS_PER_EVENT = 8  # no event makes, or sends, more
+PREFETCHED = 6  # entries of the calendar that are prefetched
+PACKETS_PER_EVENT = 8  # limit of packets that an event makes or sends
 
-# (network, timer): a timer of a transport rings.
+# (network, timer): handle a timer of a transport.
 timer_rings = chosen_by_tables("timer_rings", "transport")
 
 
 @works_on_tables
 def go_on(network: Any, until_ps: int) -> None:
-    """Let what happens until then happen, or a part of it."""
+    """Process events until a time, or a part of them."""
     state = network.state[0]
     ports = len(network.ports)
     for _ in range(EVENTS_AT_ONCE):
@@ -326,7 +325,7 @@ def go_on(network: Any, until_ps: int) -> None:
         if first.key > until_ps:
             return
         state.now_ps, state.now_order, source = first.key, first.tie, first.row
-        _look_ahead(network)
+        _prefetch(network)
         if source < ports:
             state.current = source
             _port_event(network, source)
@@ -335,19 +334,19 @@ def go_on(network: Any, until_ps: int) -> None:
         else:
             timer_rings(network, source - ports)
         if state.arrived != NONE or state.left != NONE:
-            looks_anew(network)
+            restart_search(network)
             return
         if state.until_picture > 0:
             look(network, source, until_ps)
 
 
 @works_on_tables
-def _look_ahead(network: Any) -> None:
-    """The events after this one will need their ports, and the packets that land."""
+def _prefetch(network: Any) -> None:
+    """Load the ports of the next events, and the packets that land, into the cache."""
     entries, ports = network.calendar.entries, len(network.ports)
-    if network.calendar.size[0] <= LOOKED_AT:
+    if network.calendar.size[0] <= PREFETCHED:
         return
-    for at in range(1, LOOKED_AT + 1):
+    for at in range(1, PREFETCHED + 1):
         source = entries[at].row
         if source < ports:
             if at <= 2:
@@ -361,7 +360,7 @@ def _look_ahead(network: Any) -> None:
 
 @works_on_tables
 def _port_event(network: Any, port_row: int) -> None:
-    """A packet lands, the port is free again, or it wakes."""
+    """Handle a packet that lands, a free port, or a port that wakes."""
     state, port = network.state[0], network.ports[port_row]
     if port.is_armed and port.free_order == state.now_order:
         port.is_armed = 0
@@ -375,5 +374,5 @@ def _port_event(network: Any, port_row: int) -> None:
 
 @works_on_tables
 def next_ps(network: Any) -> int:
-    """When the next event is; NONE: never."""
+    """Return the time of the next event, or NONE."""
     return network.calendar.entries[0].key if network.state[0].moving > 0 else NONE

@@ -1,12 +1,12 @@
-"""Packet network: messages as packets that queue at ports, with buffers, pauses and congestion control.
+"""Packet network: packets that queue at ports, with buffers, pauses and congestion control.
 
-A packet takes its time on each link, is stored, and goes on; it waits where others are before it. The kernel
-has a calendar of its own: the engine's has one event for it, at which the kernel goes on until the engine's
-next event, or until a message has arrived or left. Within an instant, packets come before what the engine
-does then, and messages that are sent in it set out after both, in the order in which they were sent. Times
-are picoseconds in the kernel; what the engine hears is cut to its own unit.
+A packet is serialised on each link, stored, and forwarded, and waits in queues. The kernel has a calendar of
+its own. The engine's calendar has one event for it: there the kernel runs until the engine's next event, or
+until a message has arrived or left. At equal times, packets come before the engine's events, and messages
+that are sent then begin after both, in the order of sending. Times are picoseconds in the kernel, and rounded
+down to the engine's unit outside.
 
-A message to oneself arrives at once. Nothing is folded. Not here: what happens to packets (`kernel`).
+A message to its own rank arrives at once. Nothing is folded.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from et_sim.network.packet.flows import flow_begins, flow_ends, new_flow, until_
 from et_sim.network.packet.kernel import EVENTS_AT_ONCE, PACKETS_PER_EVENT, go_on, next_ps
 from et_sim.network.packet.randomness import streams_of_ns3
 from et_sim.network.packet.records import FLOW, MESSAGE, NEVER, PACKET, SENDING, STATE
-from et_sim.network.packet.repeats import looks_anew, pictures
+from et_sim.network.packet.repeats import pictures, restart_search
 from et_sim.network.packet.roce import transport as roce
 from et_sim.network.packet.roce.transport import RoceTables
 from et_sim.network.packet.setup import check_protocol
@@ -52,10 +52,10 @@ from et_sim.plan.records import Plan, table
 
 
 def ports_in_a_circle(tables: Any) -> list[int]:
-    """Paused ports that wait for each other in a circle, in its order; empty if there are none.
+    """Return the paused ports that wait for each other in a cycle, in its order; empty if there are none.
 
-    A port is paused because what came over it fills a buffer; that waits for other ports of the same device.
-    If these are paused in turn, and so on back to the first, nothing moves any more.
+    A port is paused because packets from it fill a buffer; these wait for other ports of the same device. If
+    those are paused in turn, and so on back to the first, no packet can move.
     """
     ports, packets = tables.ports, tables.packets
     paused = ports["is_paused"] == 1
@@ -80,50 +80,50 @@ HAS_PROTOCOLS = True
 RECORDS_IN_ONE_FORM = True
 TAKES_SINGLE_WAYS = True
 WITH_CREDITS = "et_sim.network.packet.credit.model"
-GO_ON, BEGIN, ARRIVAL = 0, 1, 2  # the kernel goes on; messages set out; one is at its target
+GO_ON, BEGIN, ARRIVAL = 0, 1, 2  # the kernel runs; messages begin; a message is at its target
 MOST_PLANS = (1 << 30) - 1  # the largest number of a plan
 
-begin_flow = chosen_by_tables("begin_flow", "transport")  # (network, flow): a message sets out
+begin_flow = chosen_by_tables("begin_flow", "transport")  # (network, flow): begin a message
 
 
 @works_on_tables
 def _joins_nothing(_network: Any, _flow: int) -> None:
-    """A transport without connections."""
+    """Ignore a message: the transport has no connections."""
 
 
 @works_on_tables
 def _counts_as_itself(_network: Any, _messages: Any, _flow: int) -> None:
-    """A transport that tells all messages apart."""
+    """Keep a message: the transport delivers each one separately."""
 
 
 @works_on_tables
 def _ends_its_own(_network: Any, _run: Run, row: int) -> int:
-    """Return a transport whose messages are as long as their receives."""
+    """Return the message itself: its receive ends with it."""
     return row
 
 
 @works_on_tables
 def _flows_left(network: Any) -> int:
-    """Return a flow for each message."""
+    """Return the number of free flows: one per message."""
     return int(network.state[0].free_flows.rows)
 
 
-joins = chosen_by_tables("joins", "transport", _joins_nothing)  # (network, flow): a message has a connection
-# (network, messages, flow): the message of a flow is there, or counts as another
+joins = chosen_by_tables("joins", "transport", _joins_nothing)  # (network, flow): join a connection
+# (network, messages, flow): count the message of a flow as delivered, or as another one
 counts_as = chosen_by_tables("counts_as", "transport", _counts_as_itself)
-# (network, run, message): a message is there; the one that it counts as, NONE if its receive has ended
+# (network, run, message): the message that an arrived one counts as; NONE: its receive has ended
 ends_receives = chosen_by_tables("ends_receives", "transport", _ends_its_own)
-flows_left = chosen_by_tables("flows_left", "transport", _flows_left)  # (network): for how many messages
+flows_left = chosen_by_tables("flows_left", "transport", _flows_left)  # (network): messages that fit
 
 
 @quick_dataclass(frozen=True)
 class PacketTables(Tables):
-    """What compiled code knows."""
+    """Tables of the packet model for compiled code."""
 
     hops: Any  # the tables of the link model
     transport: Any
     rules: Any  # one row
-    streams: Any  # of ns-3's random numbers, and what leads from one to the next
+    streams: Any  # state of ns-3's random numbers, and the matrix that leads to the next
     stream_step: Any
     state: Any
     ports: Any  # by link
@@ -131,20 +131,20 @@ class PacketTables(Tables):
     packets: Any
     flows: Any
     ways: Any  # by flow: the links there, NONE, the links back, NONE
-    stride: Any  # how many entries a flow has there
-    calendar: Heap  # sources of events, each by the time and order of its next one: ports, and then timers
-    units: Any  # so many of the engine's units of time are so many picoseconds
-    picture: Any  # of what may repeat itself, the present to be compared with it, and what was counted then
+    stride: Any  # entries per flow
+    calendar: Heap  # sources of events, each by the time and order of its next one: ports, then timers
+    units: Any  # ratio of the engine's unit of time to picoseconds, as two whole numbers
+    picture: Any  # the last snapshot for repeats, the present one, and the counts at the last
     present: Any
     counted: Any
-    log: Any  # what ports sent since the engine looked, if links are recorded
-    spare: Any  # how many packets one event of the engine may make, at most
-    queues: Queues  # what happens at ports over time, if that is recorded
-    figures: Any  # empty unless it is noted what holds messages up (`flows`)
+    log: Any  # what ports sent since the engine read it, if links are recorded
+    spare: Any  # the most packets that one event of the engine may make
+    queues: Queues  # events at ports over time, if recorded
+    figures: Any  # empty unless delays of messages are recorded (`flows`)
 
 
 def check(network: Network, most_bytes: int = 0) -> None:
-    """Refuse networks without single links, what cannot work there, and messages that take too long."""
+    """Refuse networks of levels, unsuitable protocols, and messages that take too long."""
     protocol = _protocol(network)
     link.check(network, bytes_with_packets(protocol, most_bytes))
     check_protocol(with_single_ways(network), protocol)
@@ -155,7 +155,7 @@ def _protocol(network: Network) -> Protocol:
 
 
 def tables(network: Network, _plan: Plan) -> PacketTables:
-    """Return all links, idle."""
+    """Return the tables with all links idle."""
     wired, protocol = with_single_ways(network), _protocol(network)
     buffers = protocol.packets.buffers
     ports = setup.ports_of(wired, protocol)
@@ -195,12 +195,12 @@ def tables(network: Network, _plan: Plan) -> PacketTables:
 
 
 def with_figures(tables: PacketTables) -> PacketTables:
-    """Return the same, with a note of what holds each message up."""
+    """Return the tables with records of what delays each message."""
     return replace(tables, figures=np.ones(1, np.int8))
 
 
 def with_queues(tables: PacketTables) -> PacketTables:
-    """Return the same, with a record of what happens at ports."""
+    """Return the tables with records of events at ports."""
     ports, has_pauses = tables.ports, bool(tables.rules[0].pauses)
     links = int(tables.stride[0]) // 2 - 1
     queues = new_queues(ports["device"], ports["to"], pauses=has_pauses, way=links)
@@ -208,7 +208,7 @@ def with_queues(tables: PacketTables) -> PacketTables:
 
 
 def _units(per_ns: int) -> Any:
-    """Return the engine's units of time in a nanosecond, and picoseconds in one, by their greatest
+    """Return the engine's units of time and the picoseconds per nanosecond, divided by their greatest
     divisor.
     """
     divisor = math.gcd(per_ns, PS_PER_NS)
@@ -216,7 +216,7 @@ def _units(per_ns: int) -> Any:
 
 
 def grown(tables: PacketTables, rows: int) -> PacketTables:
-    """Return the tables with room for this many more flows, and with packets for many events."""
+    """Return the tables with space for more flows, and with packets for many events."""
     state, transport, spare = tables.state[0], _transport(tables.transport), int(tables.spare[0])
     rows *= transport.FLOWS_PER_MESSAGE
     packets, flows = tables.packets, tables.flows
@@ -250,22 +250,22 @@ def resources(network: Network, _plan: Plan) -> ResourceTable:
 
 
 def carried(tables: PacketTables) -> Any:
-    """Bytes, by link."""
+    """Return the bytes that each link has carried."""
     return tables.ports["bytes"]
 
 
 def payload_of_packets(network: Network) -> int:
-    """Return bytes of messages that a packet carries."""
+    """Return the payload of a packet, in bytes."""
     return _protocol(network).payload
 
 
 def packets_sent(tables: PacketTables) -> int:
-    """With data, for the first time."""
+    """Return the number of data packets, without retransmissions."""
     return int(tables.state[0].sent - tables.state[0].resent)
 
 
 def ports_counted(tables: PacketTables) -> tuple[dict[str, Any], dict[str, int]]:
-    """(what happened at each port, and in all), times in nanoseconds."""
+    """Return the counts of each port and of the network, times in nanoseconds."""
     ports, state = tables.ports, tables.state[0]
     still = np.where(ports["is_paused"], state.now_ps - ports["paused_since_ps"], 0)
     columns = {
@@ -292,13 +292,13 @@ def ports_counted(tables: PacketTables) -> tuple[dict[str, Any], dict[str, int]]
 
 
 def path_keys(_network: Network, **_: bool) -> None:
-    """Packets of all ranks meet."""
+    """Return None: packets of all ranks share queues."""
     return
 
 
 def needs(network: Network) -> Needs:
-    """Return a row of the message pool for each message; the kernel may go on once more, and messages
-    begin.
+    """Return the needs: a row of the message pool per message, one more run of the kernel, and begins of
+    messages.
     """
     protocol, wired = _protocol(network).packets.tcp, with_single_ways(network)
     further = MOST_RECEIVES if protocol is not None and protocol.pads else 0
@@ -309,7 +309,7 @@ def needs(network: Network) -> Needs:
 
 @works_on_tables
 def rows_left(run: Run) -> int:
-    """Messages, and flows; none if there are too few packets."""
+    """Return the number of messages that fit in the free rows; 0 if there are too few packets."""
     state = run.network.state[0]
     if state.free_packets.rows < run.network.spare[0] or observe.queue_rows_left(run.network) == 0:
         return 0
@@ -320,7 +320,7 @@ def rows_left(run: Run) -> int:
 def inject(
     run: Run, source: int, target: int, size: int, kind: int, a: int, b: int, c: int, done: int
 ) -> None:
-    """It sets out when all else of this nanosecond has happened."""
+    """Queue a message that begins after all other events of this nanosecond."""
     if source == target:
         arrive_at_once(run, target, size, kind, a, b, c, done)
         return
@@ -337,7 +337,7 @@ def inject(
 
 @works_on_tables
 def network_event(run: Run, kind: int, row: int, version: int) -> int:
-    """Messages set out, or the kernel goes on; returns a message that is at its target."""
+    """Begin messages, or run the kernel; return a message that is at its target, or NONE."""
     if kind == ARRIVAL:
         return ends_receives(run.network, run, row)
     network, arrived = run.network, NONE
@@ -345,14 +345,14 @@ def network_event(run: Run, kind: int, row: int, version: int) -> int:
     state.logs = observe.notes_traffic(run)
     if kind == BEGIN:
         _begin_all(run)
-    elif state.planned_ns == NONE or version != state.plans:  # something else has been planned
+    elif state.planned_ns == NONE or version != state.plans:  # another event was planned later
         return NONE
     else:
         state.planned_ns = NONE
         go_on(network, _until_ps(run))
         arrived = state.arrived
         state.arrived = NONE
-    _tell_links(run)
+    _record_links(run)
     _plan_next(run)
     if state.left != NONE:
         _message_left(run, state.left)
@@ -364,7 +364,7 @@ def network_event(run: Run, kind: int, row: int, version: int) -> int:
 
 @works_on_tables
 def _begin_all(run: Run) -> None:
-    """The messages that were sent in this nanosecond set out."""
+    """Begin the messages that were sent in this nanosecond."""
     network = run.network
     state = network.state[0]
     state.is_due = 0
@@ -376,12 +376,12 @@ def _begin_all(run: Run) -> None:
         flow_begins(network, row)
         begin_flow(network, row)
         row = leave(network.flows, state)
-    looks_anew(network)
+    restart_search(network)
 
 
 @works_on_tables
 def _until_ps(run: Run) -> int:
-    """Until when nobody can send anything."""
+    """Return the last time before which no rank can send."""
     clock = run.clock[0]
     if not is_last(run):
         return _last_ps_before(run.network, clock.now + 1)
@@ -389,8 +389,8 @@ def _until_ps(run: Run) -> int:
 
 
 @works_on_tables
-def _tell_links(run: Run) -> None:
-    """What ports have sent keeps links busy."""
+def _record_links(run: Run) -> None:
+    """Record which links are busy with what ports have sent."""
     network = run.network
     state = network.state[0]
     for row in range(state.logged):
@@ -402,7 +402,7 @@ def _tell_links(run: Run) -> None:
 
 @works_on_tables
 def _message_left(run: Run, row: int) -> None:
-    """The last byte of a message is on the way."""
+    """Report that the last byte of a message has been sent."""
     _note_left(run, row)
     message = run.messages[run.network.flows[row].message]
     message_leaves_at(run, message, message.left_ns, message.through, message.left_ns)
@@ -410,7 +410,7 @@ def _message_left(run: Run, row: int) -> None:
 
 @works_on_tables
 def _note_left(run: Run, row: int) -> None:
-    """Say what held a message up: the slowest link on its way."""
+    """Record what delayed a message: the slowest link of its path."""
     network = run.network
     flow = network.flows[row]
     message = run.messages[flow.message]
@@ -432,7 +432,7 @@ def _note_left(run: Run, row: int) -> None:
 
 @works_on_tables
 def _message_arrived(run: Run, row: int) -> None:
-    """A message is there; with its acknowledgement, it has left, too."""
+    """Report that a message has arrived; with completion by acknowledgement, it has left, too."""
     counts_as(run.network, run.messages, row)
     flow, now = run.network.flows[row], run.clock[0].now
     message = run.messages[flow.message]
@@ -452,7 +452,7 @@ def _message_arrived(run: Run, row: int) -> None:
 
 @works_on_tables
 def _plan_next(run: Run) -> None:
-    """Have the kernel go on in time."""
+    """Schedule the next run of the kernel."""
     network = run.network
     state, clock = network.state[0], run.clock[0]
     if state.moving == 0:
@@ -461,7 +461,7 @@ def _plan_next(run: Run) -> None:
     if state.planned_ns == NONE or time < state.planned_ns:
         state.planned_ns = time
         state.plans = (state.plans + 1) & MOST_PLANS
-        observe.next_event_follows(run, 0, time)  # what messages waited for is reported when they arrive
+        observe.next_event_follows(run, 0, time)  # the causes of a message are recorded when it arrives
         if time == clock.now and next_ps(network) > _ps(network, clock.now):
             schedule(run, time, NETWORK + GO_ON, 0, state.plans, 0)  # a part of this nanosecond is left
         else:
@@ -470,17 +470,17 @@ def _plan_next(run: Run) -> None:
 
 @works_on_tables
 def _ps(network: Any, time: int) -> int:
-    """Return the engine's time as the kernel's."""
+    """Convert a time of the engine to picoseconds."""
     return time * network.units[1] // network.units[0]
 
 
 @works_on_tables
 def _last_ps_before(network: Any, time: int) -> int:
-    """Return the last picosecond that is before a time of the engine's, whose unit may be less than one."""
+    """Return the last picosecond before a time of the engine, whose unit may be less than a picosecond."""
     return (time * network.units[1] - 1) // network.units[0]
 
 
 @works_on_tables
 def _engine_time(network: Any, time: int) -> int:
-    """Return the kernel's time as the engine's."""
+    """Convert a time of the kernel to the engine's unit."""
     return time * network.units[0] // network.units[1]

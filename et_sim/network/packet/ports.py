@@ -1,12 +1,9 @@
-"""Ports: packets wait, are sent one after the other, and are under way.
+"""Ports: packets wait, are sent one after the other, and travel over the link.
 
-That a port is free again is an event only if something waits for it: a packet then costs one event per link.
-The number of such an event is taken when sending begins, so that it comes in its turn even if it is planned
-later. Of one port, the calendar holds the first event only. When the first packet under way on a link lands
-is known to the port, and when another one does, to the packet before it: so nobody has to look at a packet
-before it lands.
-
-Not here: which packet a host sends next (the transports), and which packets a device keeps (`kernel`).
+A port that becomes free is an event only if something waits for it, so a packet costs one event per link. The
+number of that event is taken when sending begins, which keeps its order even if it is planned later. The
+calendar holds only the first event of a port. The port holds when the first packet on its link lands, and
+each packet holds when the next one does, so no packet has to be read before it lands.
 """
 
 from __future__ import annotations
@@ -20,25 +17,24 @@ from et_sim.network.packet.records import NEVER
 
 @works_on_tables
 def _never(_network: Any, _timer: int) -> bool:
-    """Return a transport whose timers all let packets go."""
     return False
 
 
-# (network, timer): whether nothing sets out when a timer rings. While a timer is set, its transport counts it
-# in `moving` when that changes.
+# (network, timer): whether a timer sends no packet. While a timer is set, its transport adjusts `moving` when
+# that changes.
 sends_nothing = chosen_by_tables("sends_nothing", "transport", _never)
 
 
 @works_on_tables
 def _moves(network: Any, source: int) -> int:
-    """Return whether an event may move packets: of ports, and of timers that may send."""
+    """Return whether an event may move packets: an event of a port, or of a timer that may send."""
     ports = len(network.ports)
     return int(source < ports or not sends_nothing(network, source - ports))
 
 
 @works_on_tables
 def plan_event(network: Any, source: int, time: int, order: int) -> None:
-    """A source has its next event at this time."""
+    """Set the next event of a source."""
     if network.calendar.place[source] == NONE:
         network.state[0].moving += _moves(network, source)
     put(network.calendar, source, time, order)
@@ -46,7 +42,7 @@ def plan_event(network: Any, source: int, time: int, order: int) -> None:
 
 @works_on_tables
 def drop_event(network: Any, source: int) -> None:
-    """A source, which need not have one, has no next event."""
+    """Remove the next event of a source, if it has one."""
     if network.calendar.place[source] != NONE:
         take_out(network.calendar, source)
         network.state[0].moving -= _moves(network, source)
@@ -54,7 +50,7 @@ def drop_event(network: Any, source: int) -> None:
 
 @works_on_tables
 def ring_at(network: Any, timer: int, time: int) -> None:
-    """A timer of a transport rings then, and not when it would have rung."""
+    """Set a timer of a transport to this time."""
     state = network.state[0]
     plan_event(network, len(network.ports) + timer, time, state.order)
     state.order += 1
@@ -62,19 +58,19 @@ def ring_at(network: Any, timer: int, time: int) -> None:
 
 @works_on_tables
 def stop(network: Any, timer: int) -> None:
-    """A timer, which need not be set, does not ring."""
+    """Stop a timer if it is set."""
     drop_event(network, len(network.ports) + timer)
 
 
 @works_on_tables
 def is_set(network: Any, timer: int) -> bool:
-    """Return whether a timer is to ring."""
+    """Return whether a timer is set."""
     return bool(network.calendar.place[len(network.ports) + timer] != NONE)
 
 
 @works_on_tables
 def new_packet(network: Any, kind: int, flow: int, size: int) -> int:
-    """Return a packet that is nowhere yet."""
+    """Return a new packet."""
     state = network.state[0]
     row = take_row(network.packets, state.free_packets)
     packet = network.packets[row]
@@ -90,7 +86,7 @@ def new_packet(network: Any, kind: int, flow: int, size: int) -> int:
 
 @works_on_tables
 def release_packet(network: Any, row: int) -> None:
-    """A packet is gone."""
+    """Release a packet."""
     flow = network.packets[row].flow
     if flow != NONE:
         network.flows[flow].packets -= 1
@@ -99,7 +95,7 @@ def release_packet(network: Any, row: int) -> None:
 
 @works_on_tables
 def is_sending(network: Any, port: Any) -> bool:
-    """Return whether a port is busy, and was when the event under way began."""
+    """Return whether a port is busy, and was when the present event began."""
     state = network.state[0]
     return bool(
         port.free_ps > state.now_ps or (port.free_ps == state.now_ps and port.free_order > state.now_order)
@@ -108,13 +104,13 @@ def is_sending(network: Any, port: Any) -> bool:
 
 @works_on_tables
 def sending_ps(network: Any, port: Any, size: int) -> int:
-    """How long a port takes to send these bytes."""
+    """Return how long a port takes to send these bytes."""
     return rate_ps(network, port.bits_per_s, size)
 
 
 @works_on_tables
 def rate_ps(network: Any, rate: int, size: int) -> int:
-    """How long bytes take at a rate."""
+    """Return how long these bytes take at a rate."""
     if network.rules[0].whole_ns:
         return int(size * 8e9 / rate + 0.5) * 1000
     return int(size * 8e12 / rate + 0.5)
@@ -122,7 +118,7 @@ def rate_ps(network: Any, rate: int, size: int) -> int:
 
 @works_on_tables
 def transmit(network: Any, port_row: int, packet_row: int) -> None:
-    """A port, which is free, sends a packet."""
+    """Send a packet over a free port."""
     state, port, packet = network.state[0], network.ports[port_row], network.packets[packet_row]
     length = sending_ps(network, port, packet.bytes)
     port.free_ps = state.now_ps + length
@@ -149,7 +145,7 @@ def transmit(network: Any, port_row: int, packet_row: int) -> None:
 
 @works_on_tables
 def arm(network: Any, port_row: int) -> None:
-    """Something waits for a port that is sending."""
+    """Plan an event for when a busy port is free."""
     port = network.ports[port_row]
     if port.is_armed == 0:
         port.is_armed = 1
@@ -158,7 +154,7 @@ def arm(network: Any, port_row: int) -> None:
 
 @works_on_tables
 def wake_at(network: Any, port_row: int, time: int) -> None:
-    """A port looks at this time whether there is something to send."""
+    """Make a port check at this time whether there is something to send."""
     state, port = network.state[0], network.ports[port_row]
     port.wakes = 1
     port.wakes_ps, port.wakes_order = time, state.order
@@ -168,14 +164,16 @@ def wake_at(network: Any, port_row: int, time: int) -> None:
 
 @works_on_tables
 def plan_port(network: Any, port_row: int) -> None:
-    """Put the first event of a port on the calendar; that of the source under way is put there later."""
+    """Put the first event of a port on the calendar, unless its event is being processed, which does so
+    later.
+    """
     if network.state[0].current != port_row:
         set_plan(network, port_row)
 
 
 @works_on_tables
 def set_plan(network: Any, port_row: int) -> None:
-    """The same, at once."""
+    """Put the first event of a port on the calendar at once."""
     port = network.ports[port_row]
     time, order = NEVER, 0
     if port.flying.head != NONE:
@@ -192,7 +190,7 @@ def set_plan(network: Any, port_row: int) -> None:
 
 @works_on_tables
 def enqueue(network: Any, port: Any, packet_row: int) -> None:
-    """A packet waits for a port."""
+    """Put a packet in the queue of a port."""
     packet = network.packets[packet_row]
     join(network.packets, port, packet_row)
     port.packets += 1
@@ -204,7 +202,7 @@ def enqueue(network: Any, port: Any, packet_row: int) -> None:
 
 @works_on_tables
 def dequeue(network: Any, port: Any) -> int:
-    """Return the packet that waited longest."""
+    """Remove and return the first packet of a queue."""
     row = leave(network.packets, port)
     packet = network.packets[row]
     port.packets -= 1
@@ -215,14 +213,14 @@ def dequeue(network: Any, port: Any) -> int:
 
 @works_on_tables
 def enqueue_urgent(network: Any, port: Any, packet_row: int) -> None:
-    """A pause, or resumption, waits for a port."""
+    """Queue a pause, or its end, at a port."""
     join(network.packets, port.urgent, packet_row)
     port.queued += network.packets[packet_row].bytes
 
 
 @works_on_tables
 def dequeue_urgent(network: Any, port: Any) -> int:
-    """Return the one that waited longest."""
+    """Remove and return the first queued pause."""
     row = leave(network.packets, port.urgent)
     port.queued -= network.packets[row].bytes
     return row

@@ -1,7 +1,7 @@
-"""Random numbers: the n-th of a sequence that a seed names, or those of ns-3.
+"""Random numbers: a sequence by seed, or those of ns-3.
 
 ns-3 takes the first number of another stream of its generator (MRG32k3a, of L'Ecuyer, seed 1, run 1) every
-time; how many streams were used before follows from the network.
+time; the network determines how many streams were used before.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from et_sim.compiled.tables_by_reference import works_on_tables
 
 MASK = 0xFFFFFFFF
 MODULUS, OTHER_MODULUS = 4294967087, 4294944443
-COEFFICIENTS = ((0, 1403580, -810728), (527612, 0, -1370589))  # of the numbers before, the last one first
+COEFFICIENTS = ((0, 1403580, -810728), (527612, 0, -1370589))  # of the earlier numbers, the last one first
 STREAM_BITS, RUN_BITS = 127, 76  # of the distance between streams, and between runs within one
-STREAMS_PER_DEVICE, STREAMS_OF_ERRORS = 9, 2  # that ns-3 has used when a run begins
+STREAMS_PER_DEVICE, STREAMS_OF_ERRORS = 9, 2  # streams that ns-3 has used when a run begins
 
 
 @works_on_tables
 def drawn(network: Any) -> float:
-    """Return a number from 0 to below 1."""
+    """Return a random number in [0, 1)."""
     state = network.state[0]
     state.random += 1
     if network.rules[0].as_ns3:
@@ -34,7 +34,7 @@ def drawn(network: Any) -> float:
 
 @works_on_tables
 def mixed(word: int) -> int:
-    """Return a word of 32 bits, stirred."""
+    """Return a mixed word of 32 bits."""
     word = ((word ^ (word >> 16)) * 0x7FEB352D) & MASK
     word = ((word ^ (word >> 15)) * 0x846CA68B) & MASK
     return word ^ (word >> 16)
@@ -42,7 +42,7 @@ def mixed(word: int) -> int:
 
 @works_on_tables
 def _of_next_stream(network: Any) -> float:
-    """The first number of a stream, and go on to the next one."""
+    """Return the first number of the present stream, and advance to the next stream."""
     now, step = network.streams, network.stream_step
     first = (1403580 * now[1] - 810728 * now[0]) % MODULUS
     second = (527612 * now[5] - 1370589 * now[3]) % OTHER_MODULUS
@@ -53,7 +53,7 @@ def _of_next_stream(network: Any) -> float:
 
 @works_on_tables
 def _jump(now: Any, step: Any, first: int, modulus: int) -> None:
-    """One part of the generator's state, as it is in the next stream."""
+    """Advance one part of the generator's state to the next stream."""
     a, b, c = now[first], now[first + 1], now[first + 2]
     for row in range(3):
         at = 3 * (first + row)
@@ -63,12 +63,12 @@ def _jump(now: Any, step: Any, first: int, modulus: int) -> None:
 
 @works_on_tables
 def _times(factor: int, number: int, modulus: int) -> int:
-    """Return a product of numbers of 32 bits that does not overflow."""
+    """Return a product of numbers of 32 bits without overflow."""
     return (((factor >> 16) * number % modulus << 16) + (factor & 0xFFFF) * number) % modulus
 
 
 def streams_of_ns3(devices: int) -> tuple[Any, Any]:
-    """(the generator's state after ns-3 has set up the devices, the matrix that leads to the next stream)."""
+    """Return the generator's state after ns-3 has set up the devices, and the matrix to the next stream."""
     used = STREAMS_PER_DEVICE * devices + STREAMS_OF_ERRORS
     now: list[int] = []
     step: list[int] = []

@@ -1,7 +1,7 @@
-"""What the packet model keeps: packets, ports, devices, flows, and the kernel's own state.
+"""Records of the packet model: packets, ports, devices, flows, and the state of the kernel.
 
-A port is a directed link with all that its sending end has: a link's number is its port's. Time is counted in
-picoseconds. Events have an order besides their time: the number of events that were planned before them.
+A port is a directed link with the state of its sending end; both have the same number. Times are picoseconds.
+Events have an order besides their time: the number of events that were planned before them.
 """
 
 from __future__ import annotations
@@ -11,46 +11,46 @@ from et_sim.engine.state.records import MESSAGE_FIELDS
 from et_sim.network.fabric import WAY_FIELDS
 from et_sim.plan.records import lines, record
 
-DATA, ACKNOWLEDGEMENT, NEGATIVE, PAUSE, RESUME = range(5)  # what packets are
+DATA, ACKNOWLEDGEMENT, NEGATIVE, PAUSE, RESUME = range(5)  # kinds of packets
 NEVER = 2**63 - 1
 
 STATE = record(
     ("now_ps", "i8"),
-    ("now_order", "i8"),  # of the event under way
-    ("order", "i8"),  # of the next one that is planned
-    ("current", "i4"),  # the source of the event under way, whose place on the calendar is set afterwards
+    ("now_order", "i8"),  # of the present event
+    ("order", "i8"),  # of the next event that is planned
+    ("current", "i4"),  # the source of the present event, whose place on the calendar is set afterwards
     ("moving", "i4"),  # entries of the kernel's calendar that may move packets
     ("free_packets", FREE),
     ("free_flows", FREE),
-    ("head", "i4"),  # flows that begin when all else of this instant has happened
+    ("head", "i4"),  # flows that begin after all other events of this instant
     ("tail", "i4"),
-    ("is_due", "i4"),  # they are about to
-    ("arrived", "i4"),  # a flow whose message has arrived, or left, and whose engine does not know
-    ("left", "i4"),
-    ("planned_ns", "i8"),  # when the kernel goes on; NONE: it has nothing to do
-    ("plans", "i4"),  # how often that was said
+    ("is_due", "i4"),  # their beginning is scheduled
+    ("arrived", "i4"),  # a flow whose message has arrived, to be reported to the engine
+    ("left", "i4"),  # the same for one that has left
+    ("planned_ns", "i8"),  # when the kernel runs next; NONE: it has no events
+    ("plans", "i4"),  # how often that was planned
     ("random", "i8"),  # numbers drawn
-    # Pictures of what may repeat itself
+    # Snapshots for repeats
     ("until_picture", "i8"),  # events until the next one is taken; 0: none is
-    ("patience", "i8"),  # events between pictures
+    ("patience", "i8"),  # events between snapshots
     ("anchor", "i4"),  # the port at whose event the last one was taken; NONE: there is none
-    ("picture_ps", "i8"),  # when that was, and what had been counted
+    ("picture_ps", "i8"),  # the time of the last one, and the counts then
     ("picture_order", "i8"),
     ("picture_sent", "i8"),
     ("picture_returned", "i8"),
     ("skipped", "i8"),  # packets that were not simulated one by one
-    ("logs", "i4"),  # what ports send is written down, because links are recorded
+    ("logs", "i4"),  # sendings of ports are recorded
     ("logged", "i4"),
     ("sent", "i8"),  # packets with data, retransmitted ones included
-    ("resent", "i8"),  # how many of these are
-    ("timeouts", "i8"),  # senders that waited for an acknowledgement in vain
+    ("resent", "i8"),  # the number of these
+    ("timeouts", "i8"),  # senders that waited in vain for an acknowledgement
     ("lost", "i8"),
     ("returned", "i8"),  # acknowledgements
 )
 PACKET = lines(
-    ("lands_ps", "i8"),  # when the packet behind it lands that is under way on the same link
+    ("lands_ps", "i8"),  # when the next packet on the same link lands
     ("order", "i8"),  # of that event
-    ("sequence", "i8"),  # of its first byte; of an acknowledgement: of the next one expected
+    ("sequence", "i8"),  # of its first byte; in an acknowledgement: the next one expected
     ("sent_ps", "i8"),
     ("next", "i4"),  # in a queue, on a link, or on the free list
     ("flow", "i4"),
@@ -63,7 +63,7 @@ PACKET = lines(
 )
 PORT = lines(
     # Packets on the link, and those that came over it and are still in the device that it leads to
-    ("flying", QUEUE),  # packets under way
+    ("flying", QUEUE),  # on the link
     ("lands_ps", "i8"),  # when the first of them lands
     ("lands_order", "i8"),
     ("held", "i8"),
@@ -71,7 +71,7 @@ PORT = lines(
     ("headroom", "i8"),
     ("back", "i4"),  # the port in the other direction; NONE: there is none
     ("to", "i4"),  # the device at its receiving end
-    ("is_armed", "u1"),  # that it is free again is an event, because something waits
+    ("is_armed", "u1"),  # an event is planned for when it is free
     ("wakes", "u1"),
     ("is_host", "u1"),  # its sending end is an NPU
     ("is_paused", "u1"),
@@ -79,7 +79,7 @@ PORT = lines(
     ("at_host", "u1"),  # its receiving end is an NPU
     ("pauses", "u1"),  # the sending end is paused
     ("shift", "u1"),
-    # What is sent
+    # Sending
     ("free_ps", "i8"),  # when it can send again
     ("free_order", "i8"),
     ("delay_ps", "i8"),
@@ -96,12 +96,12 @@ PORT = lines(
     ("bytes", "i8"),
     ("busy_ps", "i8"),
     ("deepest", "i8"),
-    ("all_marked", "i8"),  # ECN: bytes, and the probability at the most
+    ("all_marked", "i8"),  # ECN: bytes, and the largest probability
     ("least_marked", "i8"),
     ("sending", "i4"),  # bytes of the packet that it sends, or sent last
-    # What is rare
+    # Rarely used
     ("marked_at_most", "f8"),
-    ("deepest_ps", "i8"),  # when that was
+    ("deepest_ps", "i8"),  # time of the deepest queue
     ("wakes_ps", "i8"),  # a host's port: when one of its flows may send again
     ("wakes_order", "i8"),
     ("paused", "i8"),  # how often and how long this port was paused
@@ -115,8 +115,8 @@ DEVICE = record(
     ("used", "i8"),  # by them
 )
 FLOW = record(
-    ("size", "i8"),  # bytes, at least one
-    ("padding", "i8"),  # one if there are none
+    ("size", "i8"),  # at least one
+    ("padding", "i8"),  # 1 if the message has no bytes
     ("begin_ps", "i8"),
     ("message", "i4"),
     ("source", "i4"),
@@ -124,20 +124,20 @@ FLOW = record(
     ("next", "i4"),  # among those that begin, or on the free list
     ("packets", "i4"),  # in the network
     ("port", "i4"),  # over which it leaves
-    ("back_port", "i4"),  # over which acknowledgements do
-    ("back", "i4"),  # where their way begins
-    ("is_reported", "u1"),  # the engine knows that the message has arrived
+    ("back_port", "i4"),  # over which acknowledgements leave
+    ("back", "i4"),  # where the way back begins
+    ("is_reported", "u1"),  # the arrival has been reported to the engine
     ("retransmitted", "i4"),  # packets
     ("timeouts", "i4"),
     # Only in a record of ports (`flows`)
     ("received", "i4"),  # packets with data
-    ("held", "i4"),  # the flow whose message a full window holds back, since when
+    ("held", "i4"),  # the flow whose message a full window holds back, and since when
     ("full_ps", "i8"),  # NONE: it is not full
-    ("open_ps", "i8"),  # when it no longer was
-    ("window_ps", "i8"),  # how long that held the message back
-    ("rate_ps", "i8"),  # and its rate
-    ("paused_ps", "i8"),  # how long its port was paused when it began; then, meanwhile
-    ("queued_ps", "i8"),  # how long its packets waited on their way
+    ("open_ps", "i8"),  # when it opened
+    ("window_ps", "i8"),  # delay by the window
+    ("rate_ps", "i8"),  # delay by the rate
+    ("paused_ps", "i8"),  # how long its port was paused: before it began, later since then
+    ("queued_ps", "i8"),  # how long its packets were queued
     ("last_queued_ps", "i8"),  # and the last of them
     ("left_ps", "i8"),
     ("arrived_ps", "i8"),
@@ -146,7 +146,7 @@ SENDING = record(("begin_ps", "i8"), ("end_ps", "i8"), ("port", "i4"), ("bytes",
 MESSAGE = record(
     *WAY_FIELDS,  # while its way is looked up
     ("begin_ns", "i8"),
-    ("left_ns", "i8"),  # when its last byte was on the way; NONE: it is not
+    ("left_ns", "i8"),  # when its last byte was sent; NONE: it was not
     ("through", "i8"),  # the causal event of this
     ("origin", "i8"),  # of the event that sent it, to notice ties
     *MESSAGE_FIELDS,

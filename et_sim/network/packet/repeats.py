@@ -1,14 +1,14 @@
-"""What repeats itself is not simulated again and again: long messages on an undisturbed network.
+"""Repeats: periods of long messages on an undisturbed network are skipped.
 
-While long messages are sent, what happens is often periodic: after some time, everything is as it was, but
-later by a period, and each message further by as many bytes. Every rule of the kernel asks how far times,
-positions and numbers of events are apart, and never what they are; so what follows is the same again, until a
-message comes to its last packet, or something else happens. All these periods are passed at once, with the
-results of single packets, to the picosecond. A message that is alone on its way is the simplest case.
+While long messages are sent, the state is often periodic: after some time it is the same, but later by a
+period, and each message has advanced by as many bytes. Every rule of the kernel depends on differences of
+times, positions and numbers of events, never on their values. So the period repeats until a message reaches
+its last packet, or another event comes. All these periods are skipped at once, with the results of single
+packets to the picosecond. A lone message is the simplest case.
 
-Now and then, a picture is taken of all that decides what happens next, relative to the present. The next time
-that the same port has an event, what is there is compared with it. Random numbers and losses end a period.
-Where links, ports or causes are recorded, nothing is skipped. Not here: what senders keep (`transport`).
+Sometimes a snapshot is taken of all state that determines what follows, relative to the present. At the next
+event of the same port, the state is compared with it. Random numbers and losses end a period. Nothing is
+skipped where links, ports or causes are recorded.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from et_sim.network.packet.flows import has_figures
 from et_sim.network.packet.ports import is_sending
 from et_sim.network.packet.records import NEVER
 
-LEAST_ENTRIES, MOST_ENTRIES, ENTRIES_PER_PORT = 1 << 15, 1 << 17, 64  # of a picture
-LEAST_EVENTS = 512  # before the first picture
+LEAST_ENTRIES, MOST_ENTRIES, ENTRIES_PER_PORT = 1 << 15, 1 << 17, 64  # of a snapshot
+LEAST_EVENTS = 512  # before the first snapshot
 PER_PORT, PER_PACKET = 16, 8
 STATE_ENTRIES, COUNTED = 9, 6
 
 
 @works_on_tables
 def _never(_network: Any) -> bool:
-    """Return a transport whose senders remember too much."""
+    """Return false: senders of the transport keep too much state."""
     return False
 
 
@@ -50,31 +50,31 @@ def _nothing_passes(_network: Any, _port_row: int, _count: int, _time: int, _eve
     return
 
 
-# Of a transport. (network): whether what its senders do may repeat itself.
+# Functions of a transport. (network): whether its senders may repeat themselves.
 may_repeat = chosen_by_tables("may_repeat", "transport", _never)
-# (network, picture, entry, port): describe a host from an entry on; the entry behind it; NONE: no picture.
+# (network, picture, entry, port): describe a host; return the next entry, or NONE for no snapshot.
 describe_host = chosen_by_tables("describe_host", "transport", _no_picture)
-# (network, port): note how far the messages of a host are.
+# (network, port): record the positions of the messages of a host.
 note_host = chosen_by_tables("note_host", "transport", _nothing)
-# (network, port): for how many periods no message of a host comes to its end.
+# (network, port): the number of periods until a message of a host ends.
 periods_left = chosen_by_tables("periods_left", "transport", _nothing)
-# (network, port, periods, time, events): so many periods pass at a host.
+# (network, port, periods, time, events): advance a host by periods.
 pass_host = chosen_by_tables("pass_host", "transport", _nothing_passes)
-# (network, flow): where a message is, and by how much it comes further in a period.
+# (network, flow): the position of a message, and its advance in a period.
 position_of = chosen_by_tables("position_of", "transport", _nothing)
 advance_of = chosen_by_tables("advance_of", "transport", _nothing)
 
 
 def pictures(ports: int) -> dict[str, Any]:
-    """Room for the last picture, for the present, and for what was counted."""
+    """Return arrays for the last snapshot, the present one, and the counts."""
     entries = min(LEAST_ENTRIES + ENTRIES_PER_PORT * ports, MOST_ENTRIES)
     sizes = {"picture": entries, "present": entries, "counted": ports * COUNTED}
     return {name: np.zeros(size, np.int64) for name, size in sizes.items()}
 
 
 @works_on_tables
-def looks_anew(network: Any) -> None:
-    """Something has begun or ended: what happens from now on may be periodic, in a while."""
+def restart_search(network: Any) -> None:
+    """Start to search for a period after a begin or an end."""
     state = network.state[0]
     state.anchor = NONE
     state.patience = max(LEAST_EVENTS, 8 * len(network.ports))
@@ -85,7 +85,7 @@ def looks_anew(network: Any) -> None:
 
 @works_on_tables
 def look(network: Any, source: int, until_ps: int) -> None:
-    """After an event: take a picture, or compare with the last one, and pass what repeats itself."""
+    """Take a snapshot after an event, or compare with the last one and skip periods."""
     state = network.state[0]
     state.until_picture -= 1
     if state.until_picture == 0:
@@ -108,7 +108,7 @@ def look(network: Any, source: int, until_ps: int) -> None:
 
 @works_on_tables
 def _describe(network: Any, anchor: int, compares: bool) -> bool:
-    """Take a picture, or see whether all is as on the last one."""
+    """Take a snapshot, or return whether the state equals the last one."""
     picture, ports = network.present if compares else network.picture, len(network.ports)
     at = _describe_state(network, picture)
     if compares and _differs(network, 0, at):
@@ -151,7 +151,7 @@ def _describe_state(network: Any, picture: Any) -> int:
 
 @works_on_tables
 def _describe_port(network: Any, picture: Any, at: int, row: int) -> int:
-    """Return a port without its packets; the entry behind it, NONE if there is no room."""
+    """Describe a port without its packets; return the next entry, or NONE if there is no space."""
     state, port = network.state[0], network.ports[row]
     if at + PER_PORT > len(picture):
         return NONE
@@ -173,7 +173,7 @@ def _describe_port(network: Any, picture: Any, at: int, row: int) -> int:
 
 @works_on_tables
 def _describe_flying(network: Any, picture: Any, at: int, port: Any) -> int:
-    """When the packets under way on a link land; the entry behind that, NONE if there is no room."""
+    """Describe when the packets on a link land; return the next entry, or NONE if there is no space."""
     state, row, time, order = network.state[0], port.flying.head, port.lands_ps, port.lands_order
     while row != NONE and at != NONE:
         if at + 2 >= len(picture):
@@ -187,7 +187,7 @@ def _describe_flying(network: Any, picture: Any, at: int, port: Any) -> int:
 
 @works_on_tables
 def describe_packets(network: Any, picture: Any, at: int, first: int) -> int:
-    """A list of packets, and its end."""
+    """Describe a list of packets; return the next entry, or NONE if there is no space."""
     if at == NONE or at + 1 >= len(picture):
         return NONE
     row = first
@@ -208,7 +208,7 @@ def describe_packets(network: Any, picture: Any, at: int, first: int) -> int:
 
 @works_on_tables
 def _note_counted(network: Any) -> None:
-    """What has been counted until now, to know how much a period adds."""
+    """Record the counts, from which the increase per period follows."""
     state = network.state[0]
     state.picture_ps, state.picture_order = state.now_ps, state.order
     state.picture_sent, state.picture_returned = state.sent, state.returned
@@ -222,7 +222,7 @@ def _note_counted(network: Any) -> None:
 
 @works_on_tables
 def _pass_periods(network: Any, until_ps: int) -> None:
-    """All is as on the picture: let as many periods pass as nothing else happens in."""
+    """Skip the periods before the next other event."""
     state = network.state[0]
     period, orders = state.now_ps - state.picture_ps, state.order - state.picture_order
     count = min((until_ps - state.now_ps) // period, (NEVER - state.now_ps) // period // 4)
@@ -251,7 +251,7 @@ def _pass_periods(network: Any, until_ps: int) -> None:
 
 @works_on_tables
 def _pass_port(network: Any, row: int, count: int, time: int, events: int) -> None:
-    """Periods pass at a port."""
+    """Advance a port by periods."""
     port, counted, at = network.ports[row], network.counted, row * COUNTED
     if port.free_ps != NONE:
         port.free_ps += time
@@ -273,7 +273,7 @@ def _pass_port(network: Any, row: int, count: int, time: int, events: int) -> No
 
 @works_on_tables
 def pass_packets(network: Any, first: int, count: int, time: int, events: int) -> None:
-    """Packets of a list are later, and further on in their messages."""
+    """Advance the times and positions of a list of packets."""
     row = first
     while row != NONE:
         packet = network.packets[row]

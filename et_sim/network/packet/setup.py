@@ -1,7 +1,6 @@
-"""The tables of the packet model, made from a network; and what is refused of a protocol before a run.
+"""Setup of the packet model: its tables, and checks of the protocol before a run.
 
-A packet that finds no room even in empty queues and buffers would be lost for ever. Not here: what happens
-(`kernel`).
+A packet that does not fit even in empty queues and buffers is refused, because it would be lost for ever.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ NS3_HEADROOM, PACKETS_IN_HEADROOM = 3, 5
 
 
 def rules_of(protocol: Protocol) -> Any:
-    """What holds for all transports."""
+    """Return the rules of all transports."""
     packets, buffers = protocol.packets, protocol.packets.buffers
     return settings_row(protocol, packets, buffers, marks=bool(buffers.marking), seed=packets.seed & MASK)
 
 
 def largest_window(network: Network, ports: Any, protocol: Protocol) -> tuple[int, int]:
-    """(the longest time there and back in the network, the most bytes on such a way), if they are needed."""
+    """Return the longest round trip and the most bytes on such a way, if the window depends on them."""
     if protocol.packets.window is not Window.LARGEST:
         return 0, 0
     routes, ranks, room = route_tables(network), network.ranks, graph.most_links(network)
@@ -54,11 +53,11 @@ def largest_window(network: Network, ports: Any, protocol: Protocol) -> tuple[in
     return longest, most
 
 
-MOST_BITS_PER_S = 2**53  # whole numbers in a double
+MOST_BITS_PER_S = 2**53  # the largest whole number that a double holds exactly
 
 
 def ports_of(network: Network, protocol: Protocol) -> Any:
-    """Return every link, idle."""
+    """Return the table of all links, idle."""
     assert isinstance(network.fabric, GraphFabric)
     wires = network.fabric.graph
     ports = table(PORT, len(wires.sources))
@@ -71,7 +70,7 @@ def ports_of(network: Network, protocol: Protocol) -> Any:
     bits_per_s = np.rint(wires.bytes_per_ns * 8e9)
     if (bits_per_s > MOST_BITS_PER_S).any():
         raise MachineError(
-            f"a link of {bits_per_s.max() / 1e9:g} Gbps: packets are counted on up to "
+            f"a link of {bits_per_s.max() / 1e9:g} Gbps is too fast: the packet model supports up to "
             f"{MOST_BITS_PER_S / 1e9:g} Gbps",
             place=PLACE,
             remedy="correct its bandwidth",
@@ -87,7 +86,7 @@ def ports_of(network: Network, protocol: Protocol) -> Any:
 
 
 def _links_back(graph: Any) -> Any:
-    """By link, one between the same devices in the other direction: the n-th for the n-th."""
+    """Return for each link one in the other direction: the n-th between two devices for the n-th."""
     link_between: dict[tuple[int, int, int], int] = {}
     rows: dict[tuple[int, int], int] = {}
     for link, ends in enumerate(zip(graph.sources.tolist(), graph.targets.tolist(), strict=True)):
@@ -100,7 +99,9 @@ def _links_back(graph: Any) -> Any:
 
 
 def _set_marking(ports: Any, buffers: Buffers) -> None:
-    """Of the given bandwidths, the lowest that is not below the port's; of faster ports, the highest."""
+    """Set the marking of each port: that of the lowest given bandwidth that is not below it, else the
+    highest.
+    """
     ports["least_marked"] = ports["all_marked"] = NEVER
     if not buffers.marking:
         return
@@ -113,23 +114,24 @@ def _set_marking(ports: Any, buffers: Buffers) -> None:
 
 
 def _set_headroom(ports: Any, protocol: Protocol) -> None:
-    """What may come after a pause was asked for; ports faster than an NPU's may use more of what is free.
+    """Set the headroom for bytes that arrive after a pause was sent, and the shift of fast ports.
 
-    That is what is under way in both directions, and packets that are being sent, or were too large for the
-    rest of the buffer; ns-3 takes three times what is under way, which is too little for large packets.
+    The headroom covers bytes in flight in both directions, and packets that are being sent or did not fit in
+    the rest of the buffer. ns-3 takes three times the bytes in flight, which is too little for large packets.
+    Ports faster than those of NPUs may use more of the free buffer.
     """
     under_way = ports["bits_per_s"] * (ports["delay_ps"] // PS_PER_NS) // 8 // 1_000_000_000
     if protocol.packets.as_ns3:
         ports["headroom"] = under_way * NS3_HEADROOM
     else:
         ports["headroom"] = 2 * under_way + PACKETS_IN_HEADROOM * (protocol.payload + protocol.header)
-    hosts = ports["bits_per_s"][ports["is_host"] == 1][:1]  # none where an NPU is alone
+    hosts = ports["bits_per_s"][ports["is_host"] == 1][:1]  # empty if there is one NPU only
     doublings = np.ceil(np.log2(np.maximum(ports["bits_per_s"] / hosts, 1.0))) if len(hosts) else 0.0
     ports["shift"] = np.maximum(protocol.packets.buffers.threshold_shift - doublings, 0)
 
 
 def devices_of(network: Network, ports: Any, buffers: Buffers) -> Any:
-    """Return every device, its buffer empty."""
+    """Return every device with an empty buffer."""
     assert isinstance(network.fabric, GraphFabric)
     count = len(network.fabric.graph)
     devices = table(DEVICE, count)
@@ -140,7 +142,7 @@ def devices_of(network: Network, ports: Any, buffers: Buffers) -> Any:
     if devices["shared"][smallest] <= 0:
         raise MachineError(
             f"{network.fabric.graph.names[smallest]} needs {format_bytes(reserved[smallest])} of buffer "
-            f"for what is under way when it asks for a pause, and has {format_bytes(buffers.size)}",
+            f"for bytes in flight when it sends a pause, and has {format_bytes(buffers.size)}",
             place="network configuration",
             remedy="give protocol a larger buffer, or pauses: false",
         )
@@ -151,7 +153,7 @@ PLACE = "network configuration"
 
 
 def check_protocol(network: Network, protocol: Protocol) -> None:
-    """Refuse what cannot work on a network, which is a graph."""
+    """Refuse a protocol that cannot work on a graph."""
     ports = ports_of(network, protocol)
     if len(ports) == 0:
         return
@@ -164,14 +166,14 @@ def check_protocol(network: Network, protocol: Protocol) -> None:
 
 
 def _check_ways_back(network: Network, ports: Any) -> None:
-    """Whoever passes packets on must be able to tell the other end of a link to pause."""
+    """Refuse one-way links where the receiving end may have to send a pause."""
     assert isinstance(network.fabric, GraphFabric)
     graph, at_host = network.fabric.graph, ports["at_host"] == 1
     one_way = np.flatnonzero((ports["back"] == NONE) & (~at_host | network.fabric.npus_forward))
     if len(one_way):
         ends = (graph.names[end[one_way[0]]] for end in (graph.sources, graph.targets))
         raise MachineError(
-            f"no link leads back along {'->'.join(ends)}, over which a pause could be asked for",
+            f"no link leads back along {'->'.join(ends)}, over which a pause could be sent",
             place=PLACE,
             remedy="link both ways, or give protocol pauses: false",
         )
@@ -190,7 +192,7 @@ def _check_least_rate(protocol: Protocol, ports: Any) -> None:
 
 
 def _largest_packet(protocol: Protocol) -> int:
-    """Return bytes of the largest packet that is stored on its way."""
+    """Return the bytes of the largest packet that devices store."""
     full, answer, tcp = protocol.payload + protocol.header, protocol.acknowledgement, protocol.packets.tcp
     if tcp is None:
         return max(full, answer)
@@ -198,7 +200,7 @@ def _largest_packet(protocol: Protocol) -> int:
 
 
 def _check_queues(protocol: Protocol) -> None:
-    """Without pauses."""
+    """Refuse packets that do not fit in queues, without pauses."""
     size, buffers = _largest_packet(protocol), protocol.packets.buffers
     if size > buffers.queue_bytes:
         raise MachineError(
@@ -223,7 +225,7 @@ def _check_queues(protocol: Protocol) -> None:
 
 
 def _check_buffers(network: Network, protocol: Protocol, ports: Any, devices: Any) -> None:
-    """With pauses: what came over a link takes its headroom, or its part of what is shared."""
+    """Refuse packets that fit neither in the headroom of a link nor in its part of the shared buffer."""
     assert isinstance(network.fabric, GraphFabric)
     size = _largest_packet(protocol)
     room = np.maximum(ports["headroom"], devices["shared"][ports["to"]] >> ports["shift"])
@@ -231,7 +233,7 @@ def _check_buffers(network: Network, protocol: Protocol, ports: Any, devices: An
     if size > room[least]:
         name = network.fabric.graph.names[ports["to"][least]]
         raise MachineError(
-            f"a packet takes {size:,} bytes, and {name} has room for {int(room[least]):,} "
+            f"a packet takes {size:,} bytes, and {name} has space for {int(room[least]):,} "
             "that came over one link",
             place=PLACE,
             remedy="give protocol a larger buffer, a smaller reserve or threshold-shift, or pauses: false",

@@ -1,1 +1,1 @@
-"""What fills each table: one module for each, which the registry of tables names."""
+"""Contents of the tables: one module for each, which the registry of tables names."""

@@ -1,7 +1,7 @@
-"""What was logged while the run went on: phases of collectives, messages, and causal events.
+"""Events that were logged during the run: phases of collectives, messages, and causal events.
 
-The columns of phases, messages and path. Not here: what is logged when (`et_sim.engine.observe`), and what
-can be learned from it (`et_sim.views.critical`).
+The columns of phases, messages and path. `et_sim.engine.observe` logs them, `et_sim.views.critical` evaluates
+them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SYSTEM = 0  # the group of all ranks
 
 
 def messages_content(run: RecordedRun) -> TableContent | None:
-    """messages.arrow."""
+    """Return messages.arrow."""
     return None if run.messages is None else TableContent(_messages(run, run.messages))
 
 
@@ -52,7 +52,7 @@ def _messages(run: RecordedRun, messages: MessageSpool) -> Iterator[Block]:
 
 
 def path_content(run: RecordedRun) -> TableContent | None:
-    """path.arrow; always all of it."""
+    """Return path.arrow, which is never filtered."""
     if run.causal_events is None:
         return None
     resources = run.outcome.resources
@@ -63,7 +63,7 @@ def path_content(run: RecordedRun) -> TableContent | None:
 def _path(run: RecordedRun, causal_events: CausalEvents) -> Iterator[Block]:
     source, plan, resources = run.measurement.source, run.outcome.plan, run.outcome.resources
     first, classes = plan.actors["node_first"], resources.class_names if resources else ()
-    # Classes of links, and then sorts of switches, which have numbers below NONE.
+    # Classes of links, then kinds of switches, which have numbers below NONE.
     link_names = (*classes, *plan.switch_classes, *(stage_name(stage) for stage in plan.pool_units.stages))
     for events in causal_events.blocks():
         node, link = events["node"].astype(np.int64), events["link"]
@@ -84,7 +84,7 @@ def _path(run: RecordedRun, causal_events: CausalEvents) -> Iterator[Block]:
 
 
 def phases_content(run: RecordedRun) -> TableContent | None:
-    """phases.arrow; of a layer file also with the layers."""
+    """Return phases.arrow; for a layer file with the layers."""
     if run.phases is None:
         return None
     return TableContent(_phases(run, run.phases), without=() if run.layers else ("layer", "layer_phase"))
@@ -110,13 +110,13 @@ def _phases(run: RecordedRun, phases: Phases) -> Iterator[Block]:
 
 
 class CrossedDimensions:
-    """The dimensions of the network that phases cross; NONE: several."""
+    """Dimensions of the network that phases cross; NONE: several."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan, self._known = plan, dict[tuple[int, int], int]()
 
     def of_phases(self, rows: Any, actor: Any, node: Any) -> Any:
-        """Of phases of these nodes."""
+        """Return the dimensions for phases of these nodes."""
         plan, dimensions = self._plan, rows["dimension"].copy()
         system = np.flatnonzero(rows["axis"] == plan.dimensions)
         if len(system):
@@ -133,11 +133,13 @@ class CrossedDimensions:
 
     @cached_property
     def _real_dimension(self) -> int:
-        """Return the only dimension that has several NPUs; the first, if none has; NONE, if several have."""
+        """Return the only dimension with several NPUs; the first if none has several; NONE if
+        there are more.
+        """
         return _only(self._plan.axes["members"][: self._plan.dimensions] > 1)
 
     def _of_group(self, group: int, axis: int) -> int:
-        """Return the only dimension in which members of a group differ along an axis, NONE if there are
+        """Return the only dimension in which members of a group differ along an axis; NONE if there are
         several.
         """
         if group == SYSTEM:
@@ -155,8 +157,6 @@ class CrossedDimensions:
 
 
 def _only(are_crossed: Any) -> int:
-    """Return the one dimension that is crossed, NONE if there are several; what crosses none is in the
-    first.
-    """
+    """Return the one dimension that is crossed, the first if none is; NONE if there are several."""
     crossed = np.flatnonzero(are_crossed).tolist() or [0]
     return crossed[0] if len(crossed) == 1 else NONE

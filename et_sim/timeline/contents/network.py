@@ -1,7 +1,7 @@
-"""The network: its links and how busy they are, what packets met at ports, who paused whom, and what held
-messages up. The columns of links, resources, ports, queues, pauses and flows.
+"""Tables of the network: links, resources, ports, queues, pauses and flows.
 
-Not here: how it is added up (`et_sim.engine.observe`).
+They hold the use of links, the packets at ports, pauses between ports, and the delays of messages.
+`et_sim.engine.observe` sums them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from et_sim.timeline.content import Block, TableContent, Texts, whole
 from et_sim.timeline.recorded import RecordedRun
 
 ROWS_AT_ONCE = 1 << 16
-ON_LINKS = ("busy_ns", "bytes", "messages", "waiting")  # something happened: one of these is above 0
+ON_LINKS = ("busy_ns", "bytes", "messages", "waiting")  # a slice has events if one of these is above 0
 AT_PORTS = ("filled", "deepest", "lost", "marked", "pauses", "paused_ns")
 OF_FLOWS: tuple[str, ...] = ("source", "target", "bytes", "begin_ns", "left_ns", "arrived_ns")
 OF_FLOWS += ("packets", "sent_again", "timeouts", "window_ns", "rate_ns", "paused_ns")
@@ -34,13 +34,13 @@ def _named(resources: Any, which: Any = slice(None)) -> dict[str, Texts]:
 
 
 def ports_content(run: RecordedRun) -> TableContent | None:
-    """ports.arrow; always all of them."""
+    """Return ports.arrow, which is never filtered."""
     ports = run.outcome.ports
     return None if ports is None else whole(_named(ports.resources) | ports.columns)
 
 
 def resources_content(run: RecordedRun) -> TableContent | None:
-    """resources.arrow; always all of them."""
+    """Return resources.arrow, which is never filtered."""
     resources = run.outcome.resources
     if resources is None:
         return None
@@ -64,7 +64,7 @@ def resources_content(run: RecordedRun) -> TableContent | None:
 
 
 def _ends(ends: Ends | None, count: int) -> dict[str, Any]:
-    """Devices at both ends of every link, and the rows in which they are drawn."""
+    """Return the devices at both ends of every link, and the rows in which they are drawn."""
     if ends is None:
         none = np.full(count, NO_OWNER, np.int32)
         ends = Ends(none, none, (), np.zeros(0, np.int32))
@@ -76,7 +76,7 @@ def _ends(ends: Ends | None, count: int) -> dict[str, Any]:
 
 
 def _slices(slices: Any, per_link: int, marks: Sequence[str]) -> Iterator[tuple[Any, Any, Any]]:
-    """Of the slices in which anything happens: they, their links, and their numbers."""
+    """Yield the slices with events, their links, and their numbers."""
     at_once = max(ROWS_AT_ONCE // per_link, 1) * per_link
     for begin in range(0, len(slices), at_once):
         part = slices[begin : begin + at_once]
@@ -85,7 +85,7 @@ def _slices(slices: Any, per_link: int, marks: Sequence[str]) -> Iterator[tuple[
 
 
 def links_content(run: RecordedRun) -> TableContent | None:
-    """links.arrow."""
+    """Return links.arrow."""
     resources = run.outcome.resources
     if resources is None or not len(run.outcome.run.traffic.slices):
         return None
@@ -126,7 +126,7 @@ def _links(run: RecordedRun, resources: Any) -> Iterator[Block]:
 
 
 def _of_each(members: Any, link: Any, sizes: Any) -> Any:
-    """Return the bytes of each link of trunks, slice after slice: rounded down as they add up."""
+    """Return the bytes of each link of trunks, slice by slice; their sums are rounded down."""
     if members is None or not len(link):
         return sizes
     is_first = np.append(True, link[1:] != link[:-1])
@@ -137,7 +137,7 @@ def _of_each(members: Any, link: Any, sizes: Any) -> Any:
 
 
 def queues_content(run: RecordedRun) -> TableContent | None:
-    """queues.arrow: of every port the slices in which anything happens."""
+    """Return queues.arrow: the slices with events of every port."""
     resources = run.outcome.resources
     if run.outcome.queues is None or resources is None:
         return None
@@ -165,7 +165,7 @@ def _queues(run: RecordedRun, queues: Any, resources: Any) -> Iterator[Block]:
 
 
 def pauses_content(run: RecordedRun) -> TableContent | None:
-    """pauses.arrow."""
+    """Return pauses.arrow."""
     return None if run.ports is None else TableContent(_pauses(run.ports, run.outcome.resources))
 
 
@@ -182,7 +182,7 @@ def _pauses(ports: Any, resources: Any) -> Iterator[Block]:
 
 
 def flows_content(run: RecordedRun) -> TableContent | None:
-    """flows.arrow."""
+    """Return flows.arrow."""
     if run.ports is None or run.outcome.ports is None:
         return None
     return TableContent(_flows(run.ports, run.outcome.plan.actor_of_rank))

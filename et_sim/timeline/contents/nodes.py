@@ -1,4 +1,4 @@
-"""The rows of the timeline: the columns of timeline.arrow."""
+"""Rows of the timeline: the columns of timeline.arrow."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PARTS = (*PART_FIGURES, *PART_WORDS[1:])
 
 
 def timeline_content(run: RecordedRun) -> TableContent:
-    """timeline.arrow: the rows, measured on their way."""
+    """Return timeline.arrow; its rows are measured on the way."""
     streams = () if run.measurement.source.stream_names else ("stream",)
     parts = () if run.measurement.has_rules else PARTS
     recorded = () if run.measurement.source.recorded_names else ("recorded_on",)
@@ -42,7 +42,7 @@ def timeline_content(run: RecordedRun) -> TableContent:
 
 
 class _Blocks:
-    """Blocks of the table; what the rows of one share with those of the one before is made once."""
+    """Blocks of the table; columns shared by consecutive blocks are made once."""
 
     def __init__(self, source: TimelineSource) -> None:
         self._source = source
@@ -50,7 +50,7 @@ class _Blocks:
         self._shared: dict[str, Any] = {}
 
     def block(self, rows: Rows) -> Block:
-        """That of some rows."""
+        """Return the block of some rows."""
         if rows.at is not self._at:
             self._at, self._shared = rows.at, _shared(rows, self._source)
         never_ended, end_cause = rows.end_ns < 0, rows.end_cause
@@ -82,7 +82,7 @@ class _Blocks:
 
 
 def _shared(rows: Rows, source: TimelineSource) -> dict[str, Any]:
-    """Return columns that say what nodes are, whoever runs them and however long they take."""
+    """Return the columns of nodes that are independent of actors and durations."""
     streams, recorded = source.stream_names, source.recorded_names
     return {
         "node": rows.node_id,
@@ -99,7 +99,7 @@ def _shared(rows: Rows, source: TimelineSource) -> dict[str, Any]:
 
 
 def _timed_by(rows: Rows, source: TimelineSource) -> Texts:
-    """Return the model that timed a kernel, the way that a library chose for a collective, or the trace."""
+    """Return the model that timed a kernel, the library's choice for a collective, or `replay`."""
     is_replayed = np.isin(rows.treatment, REPLAYED)
     labels = rows.utilisation.timed_by if rows.utilisation is not None else None
     models = labels.texts[1:] if labels is not None else ()
@@ -114,19 +114,18 @@ def _timed_by(rows: Rows, source: TimelineSource) -> Texts:
 
 
 def _nothing(rows: Rows, kind: type) -> Nullable:
-    """Return a column of nulls."""
     return Nullable(np.zeros(len(rows.actor), kind), np.ones(len(rows.actor), np.bool_))
 
 
 def _figures_of_parts(rows: Rows) -> dict[str, Any]:
-    """What the times of kernels consist of."""
+    """Return the parts of the times of kernels."""
     if rows.utilisation is None:
         return dict.fromkeys(PART_FIGURES, _nothing(rows, np.float64))
     return {name: getattr(rows.utilisation, name) for name in PART_FIGURES}
 
 
 def _words_of_parts(rows: Rows) -> dict[str, Texts]:
-    """Which figures set the times of kernels."""
+    """Return the figures that set the times of kernels."""
     if rows.utilisation is None:
         return dict.fromkeys(PART_WORDS, Texts(np.full(len(rows.actor), NONE, np.int32), ()))
     words = {name: getattr(rows.utilisation, name) for name in PART_WORDS}
@@ -134,7 +133,7 @@ def _words_of_parts(rows: Rows) -> dict[str, Texts]:
 
 
 def _utilisation(rows: Rows) -> dict[str, Any]:
-    """What kernels use of the machine; null of everything else."""
+    """Return the utilisation of the machine by kernels; null for all other nodes."""
     used = rows.utilisation
     if used is None:
         figures = dict.fromkeys(KERNEL_FIGURES, _nothing(rows, np.float64))

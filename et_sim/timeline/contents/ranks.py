@@ -1,7 +1,4 @@
-"""What ranks are and did: the columns of actors, jobs, groups, peers, layers and memory.
-
-Not here: their nodes (`nodes`).
-"""
+"""Tables of ranks: the columns of actors, jobs, groups, peers, layers and memory."""
 
 from __future__ import annotations
 
@@ -28,12 +25,12 @@ NONE = -1
 
 
 def groups_content(run: RecordedRun) -> TableContent:
-    """groups.arrow; always all of them."""
-    return whole(_Meanings(run.outcome.plan, run.workload.template_of_rank).columns())
+    """Return groups.arrow, which is never filtered."""
+    return whole(_GroupRows(run.outcome.plan, run.workload.template_of_rank).columns())
 
 
-class _Who(NamedTuple):
-    """Who is in a group: one of the last three says it."""
+class _Membership(NamedTuple):
+    """Members of a group, by one of the last three fields."""
 
     size: int
     stride: int = NONE
@@ -41,30 +38,30 @@ class _Who(NamedTuple):
     rule: str | None = None
 
 
-def _who(members: tuple[int, ...] | GroupRule) -> _Who:
+def _membership(members: tuple[int, ...] | GroupRule) -> _Membership:
     if not isinstance(members, GroupRule):
-        return _Who(len(members), listed=strided_ranks(members))
+        return _Membership(len(members), listed=strided_ranks(members))
     if isinstance(members.stride, int) and members.has_all:
-        return _Who(members.count, members.stride)
-    return _Who(members.count, rule=json.dumps(members.as_written()))
+        return _Membership(members.count, members.stride)
+    return _Membership(members.count, rule=json.dumps(members.as_written()))
 
 
 def _texts(texts: list[str | None], meant: Any) -> Texts:
-    """Return the texts of the groups that rows mean, which may have none."""
+    """Return the texts of the groups of rows; a group may have none."""
     given = [text for text in texts if text is not None]
     place = np.full(len(texts), NONE)
     place[[at for at, text in enumerate(texts) if text is not None]] = np.arange(len(given))
     return Texts(place[meant], tuple(given))
 
 
-class _Meanings:
-    """Rows, and the texts and groups that they refer to by number."""
+class _GroupRows:
+    """Rows with the texts and groups that they refer to by number."""
 
     def __init__(self, plan: Plan, template_of_rank: Any) -> None:
         self._plan, self._template_of_rank = plan, template_of_rank
         self._template = plan.actors["template"]
         first = self._template[plan.actor_of_rank]
-        self._is_mixed = np.zeros(len(self._template), np.bool_)  # whether ranks run several templates
+        self._is_mixed = np.zeros(len(self._template), np.bool_)  # ranks run several templates
         self._is_mixed[plan.actor_of_rank[first != template_of_rank]] = True
         every = (group for used in plan.used_groups for group in used)
         self._number = {group: number for number, group in enumerate(dict.fromkeys(every))}
@@ -78,7 +75,7 @@ class _Meanings:
         actor, group, meant, ranks = (column[order] for column in (actor, group, meant, ranks))
         known = tuple(self._number)
         names = tuple(shown_group(group.name) for group in known)
-        who_of_groups = [_who(group.members) for group in known]
+        who_of_groups = [_membership(group.members) for group in known]
         sizes, strides = (
             np.array([getattr(who, name) for who in who_of_groups], np.int64)[meant]
             for name in ("size", "stride")
@@ -95,7 +92,7 @@ class _Meanings:
         }
 
     def _plain(self) -> Any:
-        """Of actors with one template: every group means itself to all ranks."""
+        """Return the rows of actors with one template: a group is the same for all ranks."""
         plain, used_groups = np.flatnonzero(~self._is_mixed), self._plan.used_groups
         numbers = np.array([self._number[group] for used in used_groups for group in used], np.int64)
         counts = np.array([*map(len, used_groups)], np.int64)
@@ -106,7 +103,7 @@ class _Meanings:
         return np.stack((actor, usage, group, group, np.full(len(actor), NONE)))
 
     def _mixed(self) -> Iterator[Any]:
-        """Of the others: by what the ranks' templates mean."""
+        """Yield the rows of the other actors, by the groups of the ranks' templates."""
         by_actor = np.argsort(self._plan.actor_of_rank, kind="stable")
         first = np.searchsorted(self._plan.actor_of_rank[by_actor], np.arange(len(self._template) + 1))
         for actor in np.flatnonzero(self._is_mixed).tolist():
@@ -129,7 +126,7 @@ class _Meanings:
 
 
 def layers_content(run: RecordedRun) -> TableContent | None:
-    """layers.arrow; its metadata have figures of the whole run."""
+    """Return layers.arrow; its metadata hold figures of the whole run."""
     if run.layers is None:
         return None
     layers = run.layers
@@ -142,7 +139,7 @@ def layers_content(run: RecordedRun) -> TableContent | None:
 
 
 def peers_content(run: RecordedRun) -> TableContent | None:
-    """peers.arrow; always all of them, of folded runs in which anything is sent."""
+    """Return peers.arrow, which is never filtered, for folded runs with sends."""
     workload, is_folded = run.workload, run.outcome.plan.is_folded
     endpoints = [
         find_endpoints(trace, workload.has_relative_peers(number), workload.ranks)
@@ -159,7 +156,9 @@ def peers_content(run: RecordedRun) -> TableContent | None:
 def _blocks_of_peers(
     run: RecordedRun, endpoints: list[Endpoints], texts: dict[str, int]
 ) -> Iterator[dict[str, Any]]:
-    """Yield rows of each actor, in the order of its sends and receives; `texts` collects those of ranks."""
+    """Yield the rows of each actor in the order of its sends and receives; `texts` collects those
+    of ranks.
+    """
     template_of_rank, count = run.workload.template_of_rank, run.workload.ranks
     templates = run.outcome.plan.actors["template"].tolist()
     for actor, ranks in enumerate(run.measurement.ranks_of_actors()):
@@ -185,7 +184,7 @@ def _blocks_of_peers(
 def _peers_meant(
     slot: int, ranks: Any, runs: Any, endpoints: list[Endpoints], count: int, texts: dict[str, int]
 ) -> list[tuple[int, int]]:
-    """(number of a text of ranks, or NONE; distance of the peer), by the ranks' templates."""
+    """Return (number of a text of ranks, or NONE; distance of the peer), by the ranks' templates."""
     templates, of_rank = np.unique(runs, return_inverse=True)
     every = [endpoints[template] for template in templates.tolist()]
     peer = np.array([int(endpoint.peers[slot]) for endpoint in every])[of_rank.reshape(-1)]
@@ -203,7 +202,7 @@ def _peers_meant(
 
 
 def memory_content(run: RecordedRun) -> TableContent | None:
-    """memory.arrow; of a window also the last change before it, which says what is in use then."""
+    """Return memory.arrow; a window also has the last change before it, which holds the bytes in use then."""
     source = run.measurement.memory
     if source is None:
         return None
@@ -232,7 +231,7 @@ FIGURES = ("ranks", "seed", "start_ns", "finish_ns", "duration_ns", "alone_ns", 
 
 
 def jobs_content(run: RecordedRun) -> TableContent | None:
-    """jobs.arrow; always all of them."""
+    """Return jobs.arrow, which is never filtered."""
     jobs: list[dict[str, Any]] = run.manifest["jobs"]
     if not jobs:
         return None
@@ -246,14 +245,14 @@ def jobs_content(run: RecordedRun) -> TableContent | None:
 
 
 def _figures(name: str, values: list[Any]) -> Any:
-    """Null where there is none."""
+    """Return a column of figures; None becomes null."""
     is_null = np.array([value is None for value in values])
     known = [0 if value is None else value for value in values]
     return Nullable(np.array(known, KINDS.get(name, np.int64)), is_null)
 
 
 def actors_content(run: RecordedRun) -> TableContent:
-    """actors.arrow: who the actors are, with their figures; always all of them."""
+    """Return actors.arrow, the actors with their figures, which is never filtered."""
     measurement = run.measurement
     columns = {
         "actor": np.arange(measurement.source.actors, dtype=np.int32),

@@ -1,1 +1,1 @@
-"""How long communication waits for other ranks, and for whom."""
+"""Waiting: how long communication waits for other ranks, and for which."""

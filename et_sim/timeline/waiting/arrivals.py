@@ -1,16 +1,14 @@
-"""Communication nodes that were issued, many actors at a time; who takes part in a collective together, and
-who came last: until then, the others merely waited.
+"""Arrivals at collectives: issued communication nodes, the ranks of a collective, and the last one to come.
 
-A collective of a whole group connects all of its members; one over some dimensions of the system connects the
-ranks that differ in no other dimension. Where data goes one way along a tree, towards its root or from it, a
-member depends only on those that its data passes.
+A collective of a whole group connects all of its members. A collective over some dimensions of the system
+connects the ranks that differ in no other dimension. Where data goes one way along a tree, a member depends
+only on the members that its data passes.
 
-A rank has come when a queue of its own has let a chunk in: before that, other communication of its own held
-the collective up.
+A rank has come when one of its queues has admitted a chunk: before that, its own communication delayed the
+collective.
 
-Also: whom ranks wait for most, and what the slowest ranks cost the others. Classes are ranks with equal
-figures. When a rank waits for several others at once, its waiting is shared out among them in proportion to
-how long its communication waited for each. Not here: waiting for nodes that are no collectives (`waits`).
+Classes are ranks with equal figures. When a rank waits for several others at once, its waiting is divided
+among them in proportion to how long its communication waited for each. `waits` covers sends and receives.
 """
 
 from __future__ import annotations
@@ -28,14 +26,14 @@ from et_sim.plan.records import IN_GROUP, NO_AXIS, Action, Plan
 
 
 class Slowest(Struct, frozen=True):
-    """The class that is waited for most, and how long every other rank waits for it on average."""
+    """The class that is waited for most, and the average time for which other ranks wait for it."""
 
     place: int
     cost_ns: int
 
 
 def waited_for_most(waits: Mapping[tuple[int, int], int], classes: int) -> list[int | None]:
-    """Per class, the class that its communication waits for longest."""
+    """Return for each class the class that its communication waits for longest."""
     longest: list[tuple[int, int]] = [(0, 0)] * classes  # of ties, the lowest
     for (waiter, awaited), total in waits.items():
         longest[waiter] = max(longest[waiter], (total, -awaited))
@@ -45,7 +43,10 @@ def waited_for_most(waits: Mapping[tuple[int, int], int], classes: int) -> list[
 def slowest(
     waits: Mapping[tuple[int, int], int], waiting_ns: Sequence[int], ranks: Sequence[int]
 ) -> Slowest | None:
-    """`waiting_ns` is that of each rank of a class, and `ranks` how many it has. None: nobody waits."""
+    """Return the slowest class, or None if no rank waits.
+
+    `waiting_ns` is the time of each rank of a class, and `ranks` their number.
+    """
     every = [0] * len(ranks)
     for (waiter, _), total in waits.items():
         every[waiter] += total
@@ -58,23 +59,23 @@ def slowest(
     return Slowest(most, cost[most] // others) if cost[most] else None
 
 
-ROWS_AT_ONCE = 1 << 16  # more need much memory, and are no faster
+ROWS_AT_ONCE = 1 << 16  # larger blocks need much memory, and are no faster
 
 
 class Issued(NamedTuple):
-    """Nodes that were issued: their actors, rows of the plan's table of nodes, and rows of the node state."""
+    """Issued nodes: their actors, rows of the plan's table of nodes, and rows of the node state."""
 
     actor: Any
     at: Any
     state_row: Any
 
     def where(self, rows: Any) -> Issued:
-        """Return some of them."""
+        """Return some of the nodes."""
         return Issued(*(column[rows] for column in self))
 
 
 def issued(outcome: Outcome, actions: Iterable[Action]) -> Iterator[Issued]:
-    """Yield all that do one of these things, template after template."""
+    """Yield all issued nodes with these actions, template by template."""
     plan, start = outcome.plan, np.asarray(outcome.nodes)["start_ns"]
     rows = np.flatnonzero(np.isin(np.arange(len(Action)), list(actions))[np.asarray(plan.nodes)["action"]])
     first = plan.templates["node_first"]
@@ -104,7 +105,7 @@ WHOLE = -1  # scope of a collective that connects its whole group
 
 
 class OneWay(NamedTuple):
-    """A tree that data goes along in one direction."""
+    """A tree in which data goes in one direction."""
 
     tree_first: int
     members: int
@@ -113,20 +114,20 @@ class OneWay(NamedTuple):
 
 
 class Parties(Struct, frozen=True, eq=False):
-    """Party p is `members[first[p]:first[p + 1]]`, rows of the plan's members, ascending."""
+    """Parties: party p is `members[first[p]:first[p + 1]]`, rows of the plan's members, ascending."""
 
-    of_row: Any  # per collective asked for
+    of_row: Any  # per collective of the call
     first: Any
     members: Any
 
     def some(self, first: int, last: int, of_row: Any) -> Parties:
-        """Those from one number to another, and collectives that are of these."""
+        """Return a range of parties, with the collectives that belong to them."""
         begin, end = self.first[[first, last + 1]]
         return Parties(of_row - first, self.first[first : last + 2] - begin, self.members[begin:end])
 
 
 def parties(plan: Plan, member: Any, collective: Any) -> Parties:
-    """Return the party of each of these, which are collectives of these members."""
+    """Return the parties of these collectives of these members."""
     scopes, known = _scopes(plan)
     scope = scopes[collective]
     group = plan.members["group"][member].astype(np.int64)
@@ -149,7 +150,7 @@ def parties(plan: Plan, member: Any, collective: Any) -> Parties:
 
 
 def _scopes(plan: Plan) -> tuple[Any, list[OneWay | tuple[int, ...]]]:
-    """Per collective of the plan its scope: `WHOLE`, or which of these it is: a way along a tree, or axes."""
+    """Return for each collective of the plan its scope: `WHOLE`, or an index of a one-way tree or of axes."""
     scopes = np.full(len(plan.collectives), WHOLE, np.int64)
     known: dict[OneWay | tuple[int, ...], int] = {}
     system_axis = int(plan.groups["axis"][0])
@@ -167,12 +168,12 @@ def _scopes(plan: Plan) -> tuple[Any, list[OneWay | tuple[int, ...]]]:
 
 
 def _is_in_group(plan: Plan, axis: int) -> bool:
-    """Return whether it is a way through members of groups that are a part of the system."""
+    """Return whether an axis counts members of groups, which are parts of the system."""
     return axis == NO_AXIS or int(plan.axes["members_first"][axis]) == IN_GROUP
 
 
 def _one_way(plan: Plan, collective: Any) -> OneWay | None:
-    """Return the tree that a collective goes along one way, if it does."""
+    """Return the tree that a collective follows in one direction, or None."""
     if collective["phases"] != 1 or collective["chunks"] < 1:
         return None
     phase = plan.phases[plan.chunk_plans["phase_first"][collective["chunk_plan_first"]]]
@@ -183,7 +184,7 @@ def _one_way(plan: Plan, collective: Any) -> OneWay | None:
 
 
 def _axes_of(plan: Plan, collective: Any) -> tuple[int, ...]:
-    """Return all axes that phases of its chunks go along; rings of a dimension count as one."""
+    """Return the axes of all phases; rings of a dimension count as one."""
     axes: set[int] = set()
     chunk, row = 0, int(collective["chunk_plan_first"])
     phases = int(collective["phases"]) * int(collective["rotations"])
@@ -198,7 +199,7 @@ def _axes_of(plan: Plan, collective: Any) -> tuple[int, ...]:
 
 
 def _members_of(plan: Plan, group: int) -> Any:
-    """Return all members of a group, each once however many ranks it stands for."""
+    """Return the members of a group, each once however many ranks it stands for."""
     row = plan.groups[group]
     if row.members == plan.ranks:
         return row.first_member + np.arange(len(plan.actors))
@@ -207,7 +208,7 @@ def _members_of(plan: Plan, group: int) -> Any:
 
 
 def _within(plan: Plan, group: Any, member: Any, axes: tuple[int, ...]) -> tuple[Any, list[Any]]:
-    """Parties of members of groups that span the system, each with those along some of its dimensions."""
+    """Return parties of members of groups that span the system, along some of its dimensions."""
     rank = plan.actors["rank"][plan.members["actor"][member]].astype(np.int64)
     offsets = np.zeros(1, np.int64)
     for axis in axes:
@@ -224,7 +225,7 @@ def _within(plan: Plan, group: Any, member: Any, axes: tuple[int, ...]) -> tuple
 
 
 def _along_tree(plan: Plan, group: Any, member: Any, way: OneWay) -> tuple[Any, list[Any]]:
-    """Parties of members of a tree: each with those above it, or below it, if data goes up."""
+    """Return parties of members of a tree: each with those above it, or below it if data goes up."""
     first, others = _passed(plan.trees["parent"][way.tree_first : way.tree_first + way.members], up=way.up)
     base, place, stride = (
         np.zeros(len(member), np.int64),
@@ -252,7 +253,9 @@ def _along_tree(plan: Plan, group: Any, member: Any, way: OneWay) -> tuple[Any, 
 
 
 def _passed(parent: Any, *, up: bool) -> tuple[Any, Any]:
-    """Per place of a tree, where its own begin, and: itself and all above it, or all below it."""
+    """Return for each place of a tree where its entries begin, and these: itself with all above, or all
+    below.
+    """
     below = above = np.arange(len(parent))
     pairs = [(below, above)]
     while len(below):
@@ -266,10 +269,10 @@ def _passed(parent: Any, *, up: bool) -> tuple[Any, Any]:
 
 
 class CollectiveArrivals(Struct, frozen=True, eq=False):
-    """What collectives of actors waited for, by their rows of the node state, ascending.
+    """Arrivals that collectives of actors waited for, by rows of the node state, ascending.
 
-    `moving_ns` is the time from the first member's coming to the last member's end. Arrival `a` is that of
-    `actors[first[a]:first[a + 1]]`, ascending, which came at one time.
+    `moving_ns` is the time from the first member's arrival to the last member's end. Arrival `a` is that of
+    `actors[first[a]:first[a + 1]]`, ascending, which came at the same time.
     """
 
     state_row: Any
@@ -282,13 +285,13 @@ class CollectiveArrivals(Struct, frozen=True, eq=False):
 
     @staticmethod
     def none() -> CollectiveArrivals:
-        """Of no collectives."""
+        """Return an empty record."""
         nothing = np.zeros(0, np.int64)
         return CollectiveArrivals(nothing, nothing, nothing, nothing, nothing, np.zeros(1, np.int64), nothing)
 
     @staticmethod
     def joined(parts: Sequence[CollectiveArrivals]) -> CollectiveArrivals:
-        """Those of several parts of a run, each of which may be in any order."""
+        """Return the arrivals of several parts of a run, each in any order."""
         order = np.argsort(np.concatenate([part.state_row for part in parts]))
         arrivals_before = np.cumsum([0, *(len(part.first) - 1 for part in parts[:-1])])
         actors_before = np.cumsum([0, *(len(part.actors) for part in parts)])
@@ -305,21 +308,21 @@ class CollectiveArrivals(Struct, frozen=True, eq=False):
         )
 
     def rows(self, state_row: Any) -> Any:
-        """Where some collectives stand here."""
+        """Return the positions of some collectives."""
         return np.searchsorted(self.state_row, state_row)
 
     def of_lowest_class(self, class_of_actor: Any) -> Any:
-        """Per arrival, that of its actors which is of the lowest class."""
+        """Return for each arrival the actor of the lowest class."""
         every = np.repeat(np.arange(len(self.first) - 1), np.diff(self.first))
         order = np.lexsort((class_of_actor[self.actors], every))
         return self.actors[order[self.first[:-1]]]
 
 
 def arrivals(outcome: Outcome) -> CollectiveArrivals:
-    """Those of a run, some parties at a time."""
+    """Return the arrivals of a run, computed for some parties at a time."""
     state_row, member, collective = _collectives(outcome)
     is_new = np.append(True, (member[1:] != member[:-1]) | (collective[1:] != collective[:-1]))
-    first_row = np.flatnonzero(is_new[: len(member)])  # of those that are one collective of one member
+    first_row = np.flatnonzero(is_new[: len(member)])  # first row of each collective of a member
     count = np.diff(first_row, append=len(member))
     party = parties(outcome.plan, member[first_row], collective[first_row])
     admitted = _admitted(outcome, state_row)
@@ -339,16 +342,14 @@ def arrivals(outcome: Outcome) -> CollectiveArrivals:
         rows = np.arange(int(behind[until - 1]) - before)
         rows += np.repeat(first_row[some] - (np.cumsum(count[some]) - count[some]), count[some])
         of_some = party.some(int(party.of_row[order[done]]), last, np.repeat(party.of_row[some], count[some]))
-        came_of_some = _Came.of(outcome, came, of_some)
+        came_of_some = _ArrivalTable.of(outcome, came, of_some)
         known.append(_arrivals(outcome, state_row[rows], admitted[rows], of_some, came_of_some))
         done = until
     return CollectiveArrivals.joined(known)
 
 
 def _collectives(outcome: Outcome) -> tuple[Any, Any, Any]:
-    """Return rows of the node state of all, members, and rows of the plan's table; by member and the last
-    one.
-    """
+    """Return rows of the node state, members, and rows of the plan's table, sorted by the last two."""
     plan = outcome.plan
     parts: tuple[list[Any], ...] = ([np.zeros(0, np.int64)], *([np.zeros(0, np.int32)] for _ in range(2)))
     for nodes in issued(outcome, (Action.COLLECTIVE,)):
@@ -362,9 +363,9 @@ def _collectives(outcome: Outcome) -> tuple[Any, Any, Any]:
 
 
 def _arrivals(
-    outcome: Outcome, state_row: Any, admitted: Any, party: Parties, came: _Came
+    outcome: Outcome, state_row: Any, admitted: Any, party: Parties, came: _ArrivalTable
 ) -> CollectiveArrivals:
-    """Those of collectives of some parties, by party."""
+    """Return the arrivals at collectives of some parties, by party."""
     state, end = outcome.nodes, outcome.nodes["end_ns"][state_row]
     stop = np.where(end == NONE, outcome.end_ns, end)
     until, arrival = np.where(admitted == NONE, stop, admitted), np.zeros(len(state_row), np.int64)
@@ -389,7 +390,7 @@ def _arrivals(
 
 
 def _admitted(outcome: Outcome, state_row: Any) -> Any:
-    """When collectives came to the others of their group: from then on, nothing of their own rank holds them.
+    """Return when collectives joined the others of their group; from then on, their own rank delays nothing.
 
     In runs of 1.0 in which chunks start together, no member is admitted before the last one has come.
     """
@@ -400,22 +401,22 @@ def _admitted(outcome: Outcome, state_row: Any) -> Any:
     return np.where((admitted == NONE) & (state["end_ns"][state_row] != NONE), start, admitted)
 
 
-class _Came(Struct, frozen=True, eq=False):
-    """Who came when to the collectives of parties, sorted by collective, time and actor."""
+class _ArrivalTable(Struct, frozen=True, eq=False):
+    """Arrivals of actors at the collectives of parties, sorted by collective, time and actor."""
 
     instance_keys: Any  # party and sequence number as one, ascending
     sequences: Any
     times: Any
     key: Any  # per arriving actor: instance and time as one, ascending
     actor: Any
-    first: Any  # of the actors that came to the same at the same time
-    counts: Any  # per instance, how many came
+    first: Any  # of the actors with the same instance and time
+    counts: Any  # per instance, the number of arrivals
 
     @staticmethod
-    def of(outcome: Outcome, came: tuple[Any, Any, Any], party: Parties) -> _Came:
-        """Members' collectives, once for each party that they are in.
+    def of(outcome: Outcome, came: tuple[Any, Any, Any], party: Parties) -> _ArrivalTable:
+        """Return the members' collectives, once for each of their parties.
 
-        `came` are the rows of the node state, members and times of all that came, by member.
+        `came` holds the rows of the node state, members and times of all arrivals, by member.
         """
         plan, state = outcome.plan, outcome.nodes
         state_row, member, admitted = came
@@ -434,29 +435,29 @@ class _Came(Struct, frozen=True, eq=False):
         key, actor = key[order], actor[order]
         begins = np.flatnonzero(np.diff(key, prepend=-1))
         counts = np.bincount(instance.reshape(-1), minlength=len(keys))
-        return _Came(keys, sequences, times, key, actor, np.append(begins, total), counts)
+        return _ArrivalTable(keys, sequences, times, key, actor, np.append(begins, total), counts)
 
     def instance(self, party: Any, sequence: Any) -> Any:
-        """Which collective that of a party with a sequence number is."""
+        """Return the collective of a party with a sequence number."""
         at = np.searchsorted(self.sequences, sequence)
         return np.searchsorted(self.instance_keys, party * len(self.sequences) + at)
 
     def began(self, party: Any, sequence: Any) -> tuple[Any, Any]:
-        """Return which collectives those of parties with sequence numbers are, and their first arrivals."""
+        """Return the collectives of parties with sequence numbers, and their first arrivals."""
         instance = self.instance(party, sequence)
         first = np.searchsorted(self.key, instance * len(self.times))
         return instance, self.times[self.key[first] % len(self.times)]
 
     def last_until(self, party: Any, sequence: Any, end: Any) -> tuple[Any, Any]:
-        """Return the last arrival at a collective before each of these times, and when it was."""
+        """Return the last arrival at a collective before each of these times, and its time."""
         time = np.searchsorted(self.times, end, side="right") - 1
         key = self.instance(party, sequence) * len(self.times) + time
         at = np.searchsorted(self.key, key, side="right") - 1
         return self.times[self.key[at] % len(self.times)], np.searchsorted(self.first, at, side="right") - 1
 
 
-def _missing(plan: Any, party: Parties, came: _Came, rows: Any, state_row: Any, state: Any) -> Any:
-    """Of some collectives, those that never ended: a member that never came; NONE of all others."""
+def _missing(plan: Any, party: Parties, came: _ArrivalTable, rows: Any, state_row: Any, state: Any) -> Any:
+    """Return for collectives without an end a member that never came; NONE for all others."""
     state_row, of_row = state_row[rows], party.of_row[rows]
     awaited, end = np.full(len(rows), NONE, np.int64), state["end_ns"][state_row]
     instance = came.instance(of_row, state["sequence"][state_row])

@@ -1,12 +1,11 @@
-"""How long communication merely waits for other ranks to begin, and for whom.
+"""Waits: how long communication waits for other ranks to begin, and for which.
 
-A collective waits until the last member that it connects has issued it, a receive until its send is issued,
-and with rendezvous a send until its receive is; a send that a full buffer holds waits until it starts. From
-then on bytes move, or queue for a link. In a collective whose data goes one way only, some members are done
-before the last one comes; they wait for those that came before that. The waiting within what is replayed as
-recorded is unknown.
+A collective waits until the last member that it connects has issued it, and a receive until its send is
+issued. With rendezvous, a send waits for its receive. A send that a full buffer holds waits until it starts.
+Then bytes move, or queue for a link. In a one-way collective, some members finish before the last one comes;
+they wait for those that came before. Waiting within replayed communication is unknown.
 
-Not here: what the waiting costs a rank (`statistics`).
+`statistics` computes the part of a rank's time that is waiting.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ COMMUNICATION = (Action.COLLECTIVE, Action.SEND, Action.RECEIVE)
 
 
 class Waited(NamedTuple):
-    """How long nodes queue behind other communication of their rank, wait for another rank, and move bytes.
+    """Times in which nodes queue behind their rank's communication, wait for another rank, and move bytes.
 
-    NONE: that is unknown. `waits_for` is an actor that comes last; NONE: no other is waited for.
+    NONE: unknown. `waits_for` is an actor that came last; NONE: no other was waited for.
     """
 
     queued_ns: Any
@@ -38,7 +37,7 @@ class Waited(NamedTuple):
 
 
 def peers_and_tags(plan: Plan, actor: Any, own_channel: Any, is_send: Any) -> tuple[Any, Any]:
-    """Of sends and receives of actors, on the channels that these number so: the other actor, and the tag."""
+    """Return the other actor and the tag of sends and receives of actors, by their own channel numbers."""
     channels = np.asarray(plan.channels)
     channel = plan.actor_channels[np.asarray(plan.actors)["channel_first"][actor] + own_channel]
     rank = np.where(is_send, channels["target"][channel], channels["source"][channel])
@@ -46,14 +45,14 @@ def peers_and_tags(plan: Plan, actor: Any, own_channel: Any, is_send: Any) -> tu
 
 
 class Waits:
-    """What the communication of a run waited for."""
+    """Waits of the communication of a run."""
 
     def __init__(self, outcome: Outcome) -> None:
         self._outcome, self._plan = outcome, outcome.plan
         self._actions = np.ascontiguousarray(np.asarray(outcome.plan.nodes)["action"])
 
     def of(self, nodes: Issued) -> Waited:
-        """What became of nodes before their bytes moved."""
+        """Return how nodes spent the time before their bytes moved."""
         queued, waiting, moving = np.full((3, len(nodes.actor)), NONE, np.int64)
         awaited = np.full(len(nodes.actor), NONE, np.int32)
         action = self._actions[nodes.at]
@@ -77,10 +76,10 @@ class Waits:
         return Waited(queued, waiting, moving, awaited)
 
     def by_class(self, class_of_actor: Any, ranks_per_actor: Any) -> dict[tuple[int, int], int]:
-        """Per class of ranks that wait, and class that they wait for: how long, over all of these ranks.
+        """Return the total waiting for each pair of a waiting class and the class that it waits for.
 
-        Of several that come last at one time, the lowest class is meant, so that the sums do not depend on
-        how ranks are put into actors.
+        Among several that come last at one time, the lowest class counts, so that sums do not depend on how
+        ranks are assigned to actors.
         """
         totals: dict[tuple[int, int], int] = {}
         lowest = self._arrivals.of_lowest_class(class_of_actor)
@@ -105,7 +104,7 @@ class Waits:
         return arrivals(self._outcome)
 
     def _of_pairs(self, nodes: Issued) -> tuple[Any, Any]:
-        """How long sends and receives waited for each other, and who is at the other end."""
+        """Return how long sends and receives waited for each other, and the actor at the other end."""
         state, rows = np.asarray(self._outcome.nodes), nodes.state_row
         start, ended, sent = state["start_ns"][rows], state["end_ns"][rows], state["message_node"][rows]
         never = ended == NONE
@@ -113,7 +112,7 @@ class Waits:
         is_send = self._actions[nodes.at] == Action.SEND
         channel = np.asarray(self._plan.nodes)["detail"][nodes.at]
         peer, _ = peers_and_tags(self._plan, nodes.actor, channel, is_send)
-        # A receive of what never came waits to the end.
+        # A receive whose message never came waits to the end.
         came = np.where(never & ~is_send, end, start)
         came[is_send] = np.maximum(state["admitted_ns"][rows[is_send]], came[is_send])  # if it was held
         if self._plan.rendezvous:
@@ -124,7 +123,7 @@ class Waits:
         return np.clip(came, start, end) - start, peer
 
     def _receives_posted(self, sends: Any, end: Any) -> Any:
-        """When the receives of sends, which wait for that, were posted."""
+        """Return when the receives that sends wait for were posted."""
         known, posted = self._posted
         if not len(known):
             return end
@@ -133,7 +132,7 @@ class Waits:
 
     @cached_property
     def _posted(self) -> tuple[Any, Any]:
-        """Sends whose messages arrived, by state row, and when their receives were posted."""
+        """Return sends whose messages arrived, by state row, and when their receives were posted."""
         state = self._outcome.nodes
         receives = np.flatnonzero(state["message_node"] != NONE)
         sender, row = state["message_from"][receives], state["message_node"][receives]

@@ -337,7 +337,7 @@ def test_the_text_fits_eighty_columns_and_json_says_the_same(
     assert sum(data["causes"].values()) == data["makespan_ns"]
     assert len(data["operations"]) == len(data["slack_of_nodes"]) == 2
     assert main(["inspect", run, "critical-path", "--window", "0:1us"]) == 2
-    assert "the view critical-path does not know --window" in capsys.readouterr().err
+    assert "the view critical-path does not support --window" in capsys.readouterr().err
 
 
 def test_an_unknown_detail_is_refused_with_a_suggestion() -> None:

@@ -129,7 +129,7 @@ def test_a_picture_is_written_and_the_same_each_time(swept: Path, tmp_path: Path
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
-    [(["--json"], "a picture does not know --json"), (["--top", "3"], "a picture does not know --top")],
+    [(["--json"], "a picture does not support --json"), (["--top", "3"], "a picture does not support --top")],
 )
 def test_what_a_picture_does_not_know_is_refused(
     words: list[str], sentence: str, swept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -1,1 +1,1 @@
-"""Networks with credits: flits, virtual channels and routers, without loss and without deadlock."""
+"""Networks with credits: flits, virtual channels and routers, without loss and deadlock."""

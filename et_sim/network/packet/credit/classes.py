@@ -1,12 +1,11 @@
-"""Which classes of channels keep packets from waiting for each other in a circle, on any graph and routing.
+"""Classes of channels, which prevent cyclic waits of packets on any graph and routing.
 
-Links are numbered so that ways follow them upwards where they can. Where a way must go on over a link with a
-lower number, it crosses a dateline, and its packets change to channels of the next class. Class and number
-then only grow along every way, so that whoever waits does so for a place further on, and what is furthest on
-never waits. On a ring, this takes one dateline in each direction.
+Links are numbered so that routes follow ascending numbers where they can. Where a route continues on a link
+with a lower number, it crosses a dateline, and its packets change to channels of the next class. Class and
+number only grow along every route, so packets wait only for channels further on, and the last one never
+waits. A ring needs one dateline in each direction.
 
-Numbers come from a depth-first search through what follows what on any way. Not here: the ways
-(`network.routes`).
+Numbers come from a depth-first search over the successors of each link on any route.
 """
 
 from __future__ import annotations
@@ -25,25 +24,25 @@ from et_sim.network.routes import FIRST_PORTS, next_link, next_stop
 
 
 def check_pairs(network: Network) -> None:
-    """Refuse networks with too many ways, or with several for each pair."""
+    """Refuse networks with too many routes, or with several for a pair."""
     routing = network.fabric.routing if isinstance(network.fabric, GraphFabric) else Routing.SHORTEST
     if routing in DIFFERS_BY_MESSAGE:
         raise MachineError(
-            f"with credits, all messages between two ranks go the same way, and with {routing} they do not",
+            f"credits require one route for all messages between two ranks; {routing} takes several",
             place="network configuration",
             remedy="give routing: ecmp",
         )
     if network.ranks > MOST_RANKS:
         raise MachineError(
-            f"with credits, the ways of all pairs of ranks are looked at, and {network.ranks} ranks have too "
-            f"many: {MOST_RANKS} are the most",
+            f"credits require the routes of all pairs of ranks: {network.ranks} ranks are too many, "
+            f"the limit is {MOST_RANKS}",
             place="network configuration",
             remedy="take --network-model flow, or fewer NPUs",
         )
 
 
 def order_of_links(fabric: GraphTables, ranks: int) -> tuple[Any, int]:
-    """(the number of each link, how many classes there must be)."""
+    """Return the number of each link, and the number of classes."""
     links = len(fabric.speed_of)
     follows = np.zeros((links, _most_ahead(fabric)), np.int32)
     _note_what_follows(fabric, ranks, follows)
@@ -60,7 +59,7 @@ def _most_ahead(fabric: GraphTables) -> int:
 
 @entry(what="the ways", seconds=lambda _, ranks, *__: ranks * ranks * 1e-4)
 def _note_what_follows(fabric: GraphTables, ranks: int, follows: Any) -> None:
-    """Per link, the links (plus 1) that come next on some way."""
+    """Record for each link the links (plus 1) that follow it on some route."""
     routes = fabric.routes
     for source in range(ranks):
         for target in range(ranks):
@@ -79,7 +78,7 @@ def _note_what_follows(fabric: GraphTables, ranks: int, follows: Any) -> None:
 
 
 def _upwards(follows: Any) -> Any:
-    """Return numbers by the reverse order in which a depth-first search leaves links."""
+    """Return numbers in the reverse order in which a depth-first search leaves links."""
     links = len(follows)
     order, is_seen, left = np.zeros(links, np.int32), np.zeros(links, bool), links
     for first in range(links):
@@ -103,7 +102,7 @@ def _upwards(follows: Any) -> Any:
 
 @entry(what="the ways", seconds=lambda _, ranks, *__: ranks * ranks * 1e-4)
 def _count_classes(fabric: GraphTables, ranks: int, order: Any, most: Any) -> None:
-    """How many classes a packet passes at most."""
+    """Count the most classes that a packet passes."""
     routes = fabric.routes
     for source in range(ranks):
         for target in range(ranks):

@@ -1,17 +1,15 @@
-"""Packets with credits: flits take turns on links, and none sets out that has no place at the other end.
+"""Packets with credits: flits take turns on links, and each has a place at the far end before it is sent.
 
 A message is cut into packets, and these into flits, which follow each other through one virtual channel of
-each link. Every device is a router, with its NPU beside it if it has one. Nothing is dropped, and nothing
-waits in a circle (`classes`), whatever the graph and its routes.
+each link. Every device is a router, with its NPU beside it if it has one. Nothing is dropped, and no cyclic
+waits occur (`classes`) on any graph with any routes.
 
 A lone packet of n flits takes 1 + sum(router + s + l) + (n - 1) * max(s) + router + 1 cycles over links on
-which a flit takes s cycles and the wire l; the last two are for leaving the network. The first begins when
-the message is sent, or next.
+which a flit takes s cycles and the wire l; the last two terms are for leaving the network. The first cycle
+begins when the message is sent, or is the next one.
 
-Rows of `PORT` are the links, then for each link the way into it from its NPU, then for each rank the way out
-of the network. Every port but the last ones has channels at its end, in the router there.
-
-Not here: what a router does, and how messages become packets (`router`).
+Rows of `PORT` are the links, then for each link the port from its NPU, then for each rank the port out of the
+network. Every port but the last kind has channels at its end, in the router there.
 """
 
 from __future__ import annotations
@@ -57,18 +55,18 @@ from et_sim.plan.records import Plan, record, table
 
 SETTINGS = record(
     ("free_flits", FREE),
-    ("plans", "i8"),  # made so far: older ones are stale
-    ("is_due", "i4"),  # the plan is to be made anew
-    ("classes", "i4"),  # of channels: one more than ways cross datelines
+    ("plans", "i8"),  # number of the latest plan: older ones are stale
+    ("is_due", "i4"),  # a new plan is required
+    ("classes", "i4"),  # of channels: one more than routes cross datelines
     ("buffer", "i4"),  # flits in each
     ("flit", "i8"),  # bytes
     ("packet", "i8"),  # bytes
-    ("pads", "i4"),  # the last packet of a message is as long as the others
+    ("pads", "i4"),  # the last packet of a message has full size
     ("turns_of_flits", "i4"),  # a turn on a port lasts for one flit, not for a packet
     ("router_cycles", "i8"),
     ("cycle_ps", "i8"),
     ("units", "i8"),  # of time in a ns
-    ("asked", "i4"),  # ports that are asked for in this cycle
+    ("proposals", "i4"),  # ports with proposals in this cycle
     ("most_ports", "i8"),  # of a router
     ("arrived", "i8"),  # packets
 )
@@ -79,35 +77,35 @@ PORT = record(
     ("cycles", "i8"),  # that a flit takes
     ("latency", "i8"),  # cycles
     ("free_at", "i8"),
-    ("order", "i4"),  # where a way goes on over a port of a lower number, it crosses a dateline
+    ("order", "i4"),  # a route that continues on a port of a lower order crosses a dateline
     ("head", "i4"),  # channels at the end that hold a packet, in the order of their turns
     ("tail", "i4"),
-    ("turn", "i4"),  # the port that has sent over this one last
-    ("asked_channel", "i4"),  # that may send over it in this cycle
-    ("asked_before", "i4"),  # the channel in front of this one
-    ("asked_port", "i4"),
-    ("next_asked", "i4"),
-    ("is_starved", "i4"),  # something has waited for credit
+    ("turn", "i4"),  # the port that sent last over this one
+    ("proposed_channel", "i4"),  # the channel that may send over it in this cycle
+    ("proposed_before", "i4"),  # the channel before this one
+    ("proposing_port", "i4"),
+    ("next_proposal", "i4"),
+    ("is_starved", "i4"),  # a flit has waited for credit
     ("bytes", "i8"),
 )
 CHANNEL = record(
     ("port", "i4"),  # at whose end it is
     ("message", "i4"),
     ("datelines", "i4"),  # that its packet has crossed
-    ("out", "i4"),  # the port over which its packet goes on
+    ("out", "i4"),  # the next port of its packet
     ("out_channel", "i4"),
-    ("stop", "i4"),  # the rank it is on its way to
+    ("stop", "i4"),  # the rank that it travels to
     ("flits", "i4"),  # of its packet
     ("sent", "i4"),
-    ("credits", "i4"),  # places for flits, as those who send to it know
-    ("free_at", "i8"),  # when those know that it is free
-    ("begins_at", "i8"),  # when a packet that comes from its NPU is there; NONE: flits come over a link
+    ("credits", "i4"),  # free places for flits, as the sender sees them
+    ("free_at", "i8"),  # when the sender sees it as free
+    ("begins_at", "i8"),  # when a packet from its NPU is there; NONE: flits come over a link
     ("next", "i4"),
 )
-FLIT = record(("at", "i8"), ("next", "i4"))  # when a flit may go on, and then, when its place is known free
+FLIT = record(("at", "i8"), ("next", "i4"))  # when a flit may move; later, when its place is seen free
 MESSAGE = record(
     ("source", "i4"),
-    ("link", "i4"),  # the first of its way
+    ("link", "i4"),  # the first of its route
     ("packets", "i8"),
     ("to_start", "i8"),  # packets
     ("to_leave", "i8"),
@@ -125,63 +123,63 @@ HAS_CREDITS = True
 RECORDS_IN_ONE_FORM = True
 MOST_PLANS = (1 << 30) - 1  # the largest number of a plan
 MOST_CHANNELS = 1 << 21  # of a class: some hundred MiB
-CYCLES_AT_A_TIME = 1 << 8  # of single routers, until the engine may look around
+CYCLES_AT_A_TIME = 1 << 8  # of single routers, before the engine may process other events
 FIRST_IN_NETWORK = np.iinfo(np.int32).min  # the order of ports from NPUs: no dateline comes after them
 
 
 @quick_dataclass(frozen=True)
 class CreditTables(Tables):
-    """What compiled code knows."""
+    """Tables of this model for compiled code."""
 
     hops: Any  # the tables of the link model
     settings: Any  # one row
     ports: Any
     channels: Any
     flits_here: Any  # per channel
-    credits_back: Any  # per channel: flits that have left it, until that is known
+    credits_back: Any  # per channel: flits that have left it, until the sender sees that
     free_channels: Any  # per class of each link, then per link for the NPU before it
-    waiting: Any  # per link: messages that are still to be cut
+    waiting: Any  # per link: messages that still have to be cut
     first_port: Any  # per device, into the next
     ports_in: Any
     flits: Any
-    routers: Heap  # devices by the cycle in which they are looked at
-    wakes_at: Any  # that cycle, by device
-    queues: Queues  # what happens at ports over time, if that is recorded
+    routers: Heap  # devices by the cycle of their next work
+    wakes_at: Any  # the cycle of the next work, by device
+    queues: Queues  # events at ports over time, if recorded
 
 
 def payload_of_packets(network: Network) -> int:
-    """Return bytes of messages that a packet carries."""
+    """Return the payload of a packet, in bytes."""
     return (network.credits or Credits()).packet
 
 
 def packets_sent(tables: CreditTables) -> int:
-    """That are at their targets."""
+    """Return the number of packets that have arrived."""
     return int(tables.settings[0].arrived)
 
 
 def check(network: Network, most_bytes: int = 0) -> None:
-    """Refuse networks without single links, and messages that would take too long."""
+    """Refuse networks of levels, messages that would take too long, and too many channels."""
     on_graph = with_single_ways(network)
     graph.check_reach(on_graph, most_bytes)
     check_pairs(network)
     links, channels = len(_figures(on_graph).sources), _credits(on_graph).channels or 1
     if links * channels > MOST_CHANNELS:
         raise MachineError(
-            f"{channels:,} channels for each of {links:,} links are more than {MOST_CHANNELS:,} in all",
+            f"{channels:,} channels for each of {links:,} links exceed the limit of {MOST_CHANNELS:,}",
             place="network configuration",
             remedy="give fewer channels, or longer packets: a packet holds a channel for a round trip",
         )
 
 
 def tables(network: Network, _plan: Plan) -> CreditTables:
-    """Return all routers, idle."""
+    """Return the tables with all routers idle."""
     on_graph = with_single_ways(network)
     credits = _credits(on_graph)
     hops = tables_of(on_graph, None)
     order, classes = order_of_links(hops.fabric.graph, network.ranks)
     links, devices = len(hops.links), len(hops.fabric.graph.routes.rank_of)
     settings = table(SETTINGS, 1)
-    settings["free_flits"]["head"] = settings["asked"] = NONE
+    settings["free_flits"]["head"] = settings["proposals"] = NONE
     settings["classes"] = classes
     settings["buffer"] = credits.buffer
     settings["flit"], settings["packet"], settings["pads"] = credits.flit, credits.packet, credits.pads
@@ -213,7 +211,7 @@ def tables(network: Network, _plan: Plan) -> CreditTables:
 
 
 def with_queues(tables: CreditTables) -> CreditTables:
-    """Return the same, with a record of what is in the buffers at the ends of links."""
+    """Return the tables with a record of the buffers at the ends of links."""
     links = tables.ports[: len(tables.waiting)]
     return replace(tables, queues=new_queues(links["source"], links["target"], pauses=False))
 
@@ -230,15 +228,15 @@ def _fifos(rows: int) -> Any:
 
 
 def _figures(on_graph: Network) -> Any:
-    """Return the bandwidth and the latency of each link of the graph."""
+    """Return the graph, which holds the bandwidth and the latency of each link."""
     return graph.wired(on_graph).graph
 
 
 def _ports(on_graph: Network, hops: Any, order: Any, credits: Credits) -> Any:
-    """Return the links, the ways into them from NPUs, and the ways out of the network."""
+    """Return the links, the ports into them from NPUs, and the ports out of the network."""
     routes, links, figures = hops.fabric.graph.routes, len(hops.links), _figures(on_graph)
     ports = table(PORT, 2 * links + on_graph.ranks)
-    ports["head"] = ports["tail"] = ports["asked_channel"] = ports["turn"] = NONE
+    ports["head"] = ports["tail"] = ports["proposed_channel"] = ports["turn"] = NONE
     ports["source"], ports["target"], ports["cycles"] = NONE, NONE, 1
     link_ports, from_npus = ports[:links], ports[links : 2 * links]
     link_ports["source"], link_ports["target"], link_ports["order"] = routes.source, routes.target, order
@@ -252,14 +250,14 @@ def _ports(on_graph: Network, hops: Any, order: Any, credits: Credits) -> Any:
 
 
 def _ports_in(ports: Any, devices: int) -> tuple[Any, Any]:
-    """(where those of each device begin, the ports that lead into it)."""
+    """Return where the ports into each device begin, and these ports."""
     into = np.flatnonzero(ports["target"] != NONE)
     into = into[np.argsort(ports["target"][into], kind="stable")]
     return np.searchsorted(ports["target"][into], np.arange(devices + 1)), into.astype(np.int32)
 
 
 def _channels(ports: Any, classes: int, credits: Credits) -> tuple[Any, Any]:
-    """(all channels, which of them are free); a link has as many as may be in use while a packet passes."""
+    """Return all channels, and lists of free ones; by default a link has enough for a round trip."""
     links, count = len(ports), credits.channels or 1
     channels, free = table(CHANNEL, links * (classes + 1) * count), _fifos(links * (classes + 1))
     owner = np.repeat(np.arange(len(free)), count)
@@ -272,9 +270,7 @@ def _channels(ports: Any, classes: int, credits: Credits) -> tuple[Any, Any]:
 
 
 def grown(tables: CreditTables, rows: int) -> CreditTables:
-    """Return the tables with room for this many more flits, besides those that a router may send in one
-    cycle.
-    """
+    """Return the tables with space for more flits, besides those that a router may send in one cycle."""
     settings = tables.settings[0]
     wanted = rows + int(settings.most_ports)
     if settings.free_flits.rows >= wanted:
@@ -283,7 +279,7 @@ def grown(tables: CreditTables, rows: int) -> CreditTables:
 
 
 def resources(network: Network, _plan: Plan) -> ResourceTable:
-    """Return every link, with what it can carry in whole cycles and with its places for flits."""
+    """Return every link with its capacity in whole cycles."""
     on_graph = with_single_ways(network)
     links, figures = graph.link_resources(on_graph), _figures(on_graph)
     most = most_carried(_credits(on_graph), figures.bytes_per_ns, figures.latency_ns)
@@ -291,24 +287,22 @@ def resources(network: Network, _plan: Plan) -> ResourceTable:
 
 
 def carried(tables: CreditTables) -> Any:
-    """Bytes, by link."""
+    """Return the bytes that each link has carried."""
     return tables.ports["bytes"][: len(tables.waiting)]
 
 
 def path_keys(_network: Network, *, whole: bool) -> None:
-    """Never fold: who comes first in a router depends on its ports."""
+    """Return None: the order of packets in a router depends on its ports, so nothing is folded."""
 
 
 def needs(_network: Network) -> Needs:
-    """Return a row of the message pool for each message; an event when it has left, and perhaps a new
-    plan.
-    """
+    """Return the needs: a row of the message pool per message, an event when it has left, and a plan."""
     return Needs(causal_events=4, record=MESSAGE, events=3)
 
 
 @works_on_tables
 def rows_left(run: Run) -> int:
-    """Messages, and flits besides those that one cycle may need."""
+    """Return the number of messages that fit in the free rows and flits, without those of one cycle."""
     settings = run.network.settings[0]
     return min(run.clock[0].free_messages.rows, max(settings.free_flits.rows - settings.most_ports, 0))
 
@@ -317,7 +311,7 @@ def rows_left(run: Run) -> int:
 def inject(
     run: Run, source: int, target: int, size: int, kind: int, a: int, b: int, c: int, done: int
 ) -> None:
-    """Its first packet starts with the next cycle, if there is a channel for it."""
+    """Start a message: its first packet begins with the next cycle if a channel is free."""
     if source == target:
         arrive_at_once(run, target, size, kind, a, b, c, done)
         return
@@ -336,7 +330,7 @@ def inject(
 
 @works_on_tables
 def _work_later(run: Run) -> None:
-    """When all else in this nanosecond has happened, see which router comes next."""
+    """Schedule the next router after all other events of this nanosecond."""
     settings = run.network.settings[0]
     if settings.is_due == 0:
         settings.is_due = 1
@@ -346,7 +340,7 @@ def _work_later(run: Run) -> None:
 
 @works_on_tables
 def network_event(run: Run, kind: int, row: int, version: int) -> int:
-    """Routers work, or a message has left or arrived; returns a message that is at its target."""
+    """Run routers, or handle a message that has left or arrived; return one at its target, or NONE."""
     if kind == ARRIVAL:
         return row
     if kind == LEFT:
@@ -361,7 +355,7 @@ def network_event(run: Run, kind: int, row: int, version: int) -> int:
 
 @works_on_tables
 def _leave_source(run: Run, row: int) -> None:
-    """The last flit of a message has left its source."""
+    """Report that the last flit of a message has left its source."""
     message = run.messages[row]
     network, link_row = run.network, message.link
     port = network.ports[link_row]
@@ -377,7 +371,7 @@ def _leave_source(run: Run, row: int) -> None:
 
 @works_on_tables
 def _work(run: Run) -> None:
-    """Let routers work, cycle by cycle, until something else happens in the run."""
+    """Run routers cycle by cycle until the next other event of the run."""
     network, settings, clock = run.network, run.network.settings[0], run.clock[0]
     settings.is_due = 0
     horizon = run.heap_time[0] if clock.times > 0 else NEVER
@@ -391,11 +385,11 @@ def _work(run: Run) -> None:
         work -= 1
         take_out(network.routers, device)
         network.wakes_at[device] = NEVER
-        if route(run, device, cycle):  # there is something new on the calendar
+        if route(run, device, cycle):  # the calendar has a new entry
             work = 0
         device = first_of(network.routers)
     if device != NONE:
         time = max(time_of(run, network.wakes_at[device]), clock.now)
         settings.plans = (settings.plans + 1) & MOST_PLANS
-        observe.next_event_follows(run, 0, time)  # what messages waited for is reported when they arrive
+        observe.next_event_follows(run, 0, time)  # the causes of a message are recorded when it arrives
         schedule(run, time, NETWORK + WORK, 0, settings.plans, 0)

@@ -1,14 +1,13 @@
-"""What a router does in a cycle: which flits go on, over which ports.
+"""Routers: which flits move in a cycle, and over which ports.
 
-A flit may go on when it has been in the router for its pipeline, the port it goes to is free, and a channel
-at that port's end has a place for it; the first one of a packet needs a channel of its own there. Of the
-channels of each port that comes in, the one whose turn was longest ago proposes its flit; of the proposals
-for a port that goes out, the next after the one that had it last is taken. A turn lasts for a packet as long
-as that does not have to wait, or for a flit. What a router sends, and the credit that it gives back, is
-noticed by others in a later cycle, so that the order in which routers are looked at does not matter.
+A flit may move when it has passed the pipeline of the router, its next port is free, and a channel at that
+port's end has a place for it; the first flit of a packet needs a channel of its own. Among the channels of an
+incoming port, the one whose turn is longest ago proposes its flit. Among the proposals for an outgoing port,
+the next after the last user is taken. A turn lasts for a packet as long as that does not wait, or for a flit.
+Other routers see sent flits and returned credits only in a later cycle, so the order of routers has no
+effect.
 
-Messages are cut into packets at their source, put into channels there, and counted at their target. Not here:
-when routers are looked at (`model`).
+Messages are cut into packets and put into channels at their source, and counted at their target.
 """
 
 from __future__ import annotations
@@ -30,20 +29,20 @@ NEVER = 1 << 60
 
 @works_on_tables
 def time_of(run: Run, cycle: int) -> int:
-    """When a cycle begins, on the calendar, which counts whole ns or parts of them."""
+    """Return when a cycle begins on the calendar, which counts ns or parts of them."""
     settings = run.network.settings[0]
     return (cycle * settings.cycle_ps * settings.units + PS_PER_NS - 1) // PS_PER_NS
 
 
 @works_on_tables
 def now_ps(network: Any, cycle: int) -> int:
-    """Return the same in picoseconds."""
+    """Return when a cycle begins in picoseconds."""
     return int(cycle * network.settings[0].cycle_ps)
 
 
 @works_on_tables
 def cycle_length(run: Run) -> float:
-    """How much of the calendar's time a cycle takes."""
+    """Return the length of a cycle in the calendar's unit."""
     settings = run.network.settings[0]
     return settings.cycle_ps * settings.units / PS_PER_NS
 
@@ -58,7 +57,7 @@ def cycle_of(run: Run, time: int) -> int:
 
 @works_on_tables
 def cut(run: Run, message_row: int) -> int:
-    """Cut a message into packets, which wait for the first link of their way; returns the row of that."""
+    """Cut a message into packets, which wait for its first link; return the row of that link."""
     network, message = run.network, run.messages[message_row]
     size = network.settings[0].packet
     message.packets = max((message.bytes + size - 1) // size, 1)
@@ -73,9 +72,9 @@ def cut(run: Run, message_row: int) -> int:
 
 @works_on_tables
 def start_packet(run: Run, link_row: int, cycle: int) -> int:
-    """Put the next packet that waits for a link into a channel at its source, if there is one of each.
+    """Put the next packet that waits for a link into a free channel at its source, if there are both.
 
-    Returns when it may go on there, or NEVER.
+    Return when it may move on there, or NEVER.
     """
     network = run.network
     waiting, port_row = network.waiting[link_row], len(network.waiting) + link_row
@@ -98,7 +97,7 @@ def start_packet(run: Run, link_row: int, cycle: int) -> int:
 
 @works_on_tables
 def _flits_of_next(network: Any, message: Any) -> int:
-    """Of the next packet of a message."""
+    """Return the number of flits of the next packet of a message."""
     settings = network.settings[0]
     size = settings.packet
     if message.to_start == 1 and settings.pads == 0:
@@ -108,14 +107,14 @@ def _flits_of_next(network: Any, message: Any) -> int:
 
 @works_on_tables
 def _hold(run: Run, row: int, message_row: int, flits: int) -> None:
-    """A channel is a packet's from now on."""
+    """Assign a channel to a packet."""
     channel = run.network.channels[row]
     channel.message, channel.flits, channel.sent, channel.out_channel = message_row, flits, 0, NONE
 
 
 @works_on_tables
 def take_channel(run: Run, before_row: int) -> int:
-    """A packet gets the first free channel at the end of the port it goes to; returns that channel."""
+    """Give a packet the first free channel at the end of its next port, and return the channel."""
     network = run.network
     before = network.channels[before_row]
     port = network.ports[before.out]
@@ -139,7 +138,7 @@ def take_channel(run: Run, before_row: int) -> int:
 
 @works_on_tables
 def packet_left(run: Run, message_row: int, cycle: int) -> bool:
-    """A packet has left its source; returns whether it was the last of its message."""
+    """Record that a packet has left its source; return whether it was the last of its message."""
     message = run.messages[message_row]
     message.to_leave -= 1
     if message.to_leave > 0:
@@ -152,7 +151,7 @@ def packet_left(run: Run, message_row: int, cycle: int) -> bool:
 
 @works_on_tables
 def packet_arrived(run: Run, message_row: int, cycle: int) -> bool:
-    """A packet is at its target; returns whether it was the last of its message."""
+    """Record that a packet is at its target; return whether it was the last of its message."""
     message = run.messages[message_row]
     message.to_arrive -= 1
     run.network.settings[0].arrived += 1
@@ -165,7 +164,7 @@ def packet_arrived(run: Run, message_row: int, cycle: int) -> bool:
 
 @works_on_tables
 def wake(run: Run, device: int, cycle: int) -> None:
-    """Look at a router in a cycle, or earlier."""
+    """Schedule a router for a cycle, or keep an earlier one."""
     if cycle < run.network.wakes_at[device]:
         run.network.wakes_at[device] = cycle
         put(run.network.routers, device, float(cycle), device)
@@ -173,20 +172,20 @@ def wake(run: Run, device: int, cycle: int) -> None:
 
 @works_on_tables
 def route(run: Run, device: int, cycle: int) -> bool:
-    """Let a router work for one cycle; returns whether that put anything on the calendar."""
+    """Run a router for one cycle; return whether that added to the calendar."""
     network, settings = run.network, run.network.settings[0]
-    settings.asked = NONE
+    settings.proposals = NONE
     later = NEVER
     for at in range(network.first_port[device], network.first_port[device + 1]):
         later = min(later, _propose(run, network.ports_in[at], at, cycle))
-    if settings.asked != NONE:
+    if settings.proposals != NONE:
         later = cycle + 1
     is_news = False
-    port_row = settings.asked
+    port_row = settings.proposals
     while port_row != NONE:
-        after = network.ports[port_row].next_asked
+        after = network.ports[port_row].next_proposal
         is_news |= _send(run, port_row, cycle)
-        network.ports[port_row].asked_channel = NONE
+        network.ports[port_row].proposed_channel = NONE
         port_row = after
     if later < NEVER:
         wake(run, device, later)
@@ -195,14 +194,14 @@ def route(run: Run, device: int, cycle: int) -> bool:
 
 @works_on_tables
 def _propose(run: Run, port_row: int, at: int, cycle: int) -> int:
-    """Find the channel of an incoming port that has its turn; returns when to look again."""
+    """Let the channel of an incoming port that has its turn propose a flit; return when to try again."""
     network = run.network
     later, before, row = NEVER, NONE, network.ports[port_row].head
     while row != NONE:
         channel = network.channels[row]
         can = _can_go_on(run, row, cycle)
         if can <= cycle:
-            _ask(network, channel.out, row, before, at)
+            _record_proposal(network, channel.out, row, before, at)
             return cycle
         later = min(later, can)
         before, row = row, channel.next
@@ -211,7 +210,7 @@ def _propose(run: Run, port_row: int, at: int, cycle: int) -> int:
 
 @works_on_tables
 def _can_go_on(run: Run, row: int, cycle: int) -> int:
-    """Return the cycle in which the next flit of a channel may go on, as far as that is known."""
+    """Return the cycle in which the next flit of a channel may move, as far as it is determined."""
     network = run.network
     channel = network.channels[row]
     here = channel.begins_at
@@ -223,7 +222,7 @@ def _can_go_on(run: Run, row: int, cycle: int) -> int:
     if here > cycle:
         return here
     out = network.ports[channel.out]
-    if out.free_at > cycle or out.target == NONE:  # no channel is needed to leave the network
+    if out.free_at > cycle or out.target == NONE:  # leaving the network takes no channel
         return out.free_at
     if channel.out_channel == NONE:
         datelines = channel.datelines + (out.order < network.ports[channel.port].order)
@@ -243,7 +242,7 @@ def _can_go_on(run: Run, row: int, cycle: int) -> int:
 
 @works_on_tables
 def _take_credit(network: Any, row: int, cycle: int) -> None:
-    """Count the places that are known to be free by now."""
+    """Add the credits that have returned by now."""
     channel, back = network.channels[row], network.credits_back[row]
     while back.head != NONE and network.flits[back.head].at <= cycle:
         _free_first(network, back)
@@ -251,15 +250,15 @@ def _take_credit(network: Any, row: int, cycle: int) -> None:
 
 
 @works_on_tables
-def _ask(network: Any, port_row: int, row: int, before: int, at: int) -> None:
-    """A channel proposes its flit for a port."""
+def _record_proposal(network: Any, port_row: int, row: int, before: int, at: int) -> None:
+    """Record a channel's proposal of a flit for a port."""
     settings, port = network.settings[0], network.ports[port_row]
-    if port.asked_channel == NONE:
-        port.next_asked = settings.asked
-        settings.asked = port_row
-    elif not _is_sooner(port.turn, at, port.asked_port):
+    if port.proposed_channel == NONE:
+        port.next_proposal = settings.proposals
+        settings.proposals = port_row
+    elif not _is_sooner(port.turn, at, port.proposing_port):
         return
-    port.asked_channel, port.asked_before, port.asked_port = row, before, at
+    port.proposed_channel, port.proposed_before, port.proposing_port = row, before, at
 
 
 @works_on_tables
@@ -272,15 +271,15 @@ def _is_sooner(turn: int, first: int, second: int) -> bool:
 
 @works_on_tables
 def _send(run: Run, port_row: int, cycle: int) -> bool:
-    """Move the flit that was chosen for a port; returns whether that put anything on the calendar."""
+    """Send the flit that was chosen for a port; return whether that added to the calendar."""
     network, port = run.network, run.network.ports[port_row]
-    row, is_news = port.asked_channel, False
+    row, is_news = port.proposed_channel, False
     channel = network.channels[row]
     _give_credit(run, row, cycle)
     channel.sent += 1
     is_last = channel.sent == channel.flits
     is_turn_over = is_last or network.settings[0].turns_of_flits
-    port.turn = port.asked_port if is_turn_over else port.asked_port - 1
+    port.turn = port.proposing_port if is_turn_over else port.proposing_port - 1
     port.free_at = cycle + port.cycles
     if port.target != NONE:
         if channel.out_channel == NONE:
@@ -291,15 +290,15 @@ def _send(run: Run, port_row: int, cycle: int) -> bool:
     elif is_last:
         is_news = packet_arrived(run, channel.message, cycle + 1)
     if is_last:
-        return _release(run, row, port.asked_before, cycle) or is_news
+        return _release(run, row, port.proposed_before, cycle) or is_news
     if is_turn_over:
-        _take_next_turn(network, network.ports[channel.port], row, port.asked_before)
+        _take_next_turn(network, network.ports[channel.port], row, port.proposed_before)
     return is_news
 
 
 @works_on_tables
 def _give_credit(run: Run, row: int, cycle: int) -> None:
-    """A flit leaves its place: those who send here hear of it when the wire back has carried that."""
+    """Return the credit of a flit that leaves its place; the sender sees it after the latency of the wire."""
     network = run.network
     channel = network.channels[row]
     if channel.begins_at != NONE:
@@ -316,7 +315,7 @@ def _give_credit(run: Run, row: int, cycle: int) -> None:
 
 @works_on_tables
 def _put_flit(run: Run, port: Any, row: int, cycle: int) -> None:
-    """A flit is on its way to a channel; it may go on there when it has passed the pipeline."""
+    """Put a flit on the way to a channel; it may move on when it has passed the pipeline."""
     network, settings = run.network, run.network.settings[0]
     flit_row = take_row(network.flits, settings.free_flits)
     flit = network.flits[flit_row]
@@ -328,7 +327,7 @@ def _put_flit(run: Run, port: Any, row: int, cycle: int) -> None:
 
 @works_on_tables
 def _count(run: Run, port_row: int, port: Any, cycle: int) -> None:
-    """A link has carried a flit more."""
+    """Count a flit that a link has carried."""
     before = port.bytes
     port.bytes += run.network.settings[0].flit
     if observe.is_recording(run):
@@ -339,9 +338,9 @@ def _count(run: Run, port_row: int, port: Any, cycle: int) -> None:
 
 @works_on_tables
 def _release(run: Run, row: int, before: int, cycle: int) -> bool:
-    """The last flit of a packet has left its channel, which another packet may have when that is known.
+    """Release a channel after the last flit of its packet, for use when the sender sees it.
 
-    Returns whether that put anything on the calendar.
+    Return whether that added to the calendar.
     """
     network = run.network
     channel = network.channels[row]
@@ -362,7 +361,7 @@ def _release(run: Run, row: int, before: int, cycle: int) -> bool:
 
 @works_on_tables
 def _forget_credit(network: Any, row: int) -> None:
-    """All places of a channel are known to be free when the whole of it is."""
+    """Drop the returning credits of a channel: all its places are free when it is released."""
     back = network.credits_back[row]
     while back.head != NONE:
         _free_first(network, back)
@@ -370,13 +369,13 @@ def _forget_credit(network: Any, row: int) -> None:
 
 @works_on_tables
 def _free_first(network: Any, fifo: Any) -> None:
-    """The first flit of a list is history."""
+    """Release the first flit of a list."""
     give_row(network.flits, network.settings[0].free_flits, leave(network.flits, fifo))
 
 
 @works_on_tables
 def _take_next_turn(network: Any, port: Any, row: int, before: int) -> None:
-    """A channel had its turn: those that share its port come first."""
+    """Move a channel that had its turn behind those that share its port."""
     if port.tail != row:
         leave_from(network.channels, port, before, row)
         join(network.channels, port, row)

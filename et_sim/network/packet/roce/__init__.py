@@ -1,1 +1,1 @@
-"""RoCE: pairs that send at a rate, within a window, and go back to what was not acknowledged."""
+"""RoCE: pairs that send at a rate within a window, and go back to the first unacknowledged byte."""

@@ -1,20 +1,20 @@
-"""What RoCE keeps, a pair for every message, and congestion control: how the rates of pairs change.
+"""Records of RoCE, a pair for every message, and congestion control: how the rates of pairs change.
 
-Rates are whole bits per second. DCQCN goes by timers alone, as in Mellanox's NICs, which the first mark sets.
-At the first, alpha, which says how congested the way is, is brought up to date; at the second, the rate is
-reduced by half of alpha if there were marks; at the third, it rises half the way to where it was before, and
-that target rises, too, if it has done so for a while.
+Rates are whole bits per second. DCQCN uses timers only, as Mellanox's NICs do; the first mark starts them.
+The first timer updates alpha, the estimate of congestion. The second reduces the rate by half of alpha if
+there were marks. The third raises the rate half the way to its target, the rate before the reduction, and
+later the target as well.
 
-HPCC: each acknowledgement says how full the links on the way were, and the rate follows the fullest. Every
-queue that a packet leaves writes down the time, how many bytes its port has sent and how many wait, in the
+HPCC: each acknowledgement reports how full the links of the path were, and the rate follows the fullest.
+Every queue that a packet leaves records the time, and the bytes that its port has sent and that wait, in the
 units of HPCC's header: nanoseconds (24 bits), 128 bytes (20 bits), 80 bytes (17 bits).
 
 TIMELY: once per round, the rate rises below a low round-trip time, falls above a high one, and in between
-follows how fast the time grows. As in ASTRA-sim's snapshot of ns-3, packets do not say when they were sent,
-and the time counts from the beginning of the run, which is why rates collapse there.
+follows the gradient of that time. As in ASTRA-sim's snapshot of ns-3, packets do not carry their send time,
+so the time counts from the beginning of the run, and rates collapse.
 
-DCTCP: once per round, alpha follows the part of packets that were marked. A mark reduces the rate by half of
-alpha, once per round; a round without reduction raises it by a step.
+DCTCP: once per round, alpha follows the fraction of marked packets. A mark reduces the rate by half of alpha,
+once per round; a round without reduction raises it by a step.
 """
 
 from __future__ import annotations
@@ -27,38 +27,38 @@ from et_sim.network.packet.ports import rate_ps, ring_at, stop, wake_at
 from et_sim.plan.records import record
 
 NO_CONTROL, DCQCN, HPCC, TIMELY, DCTCP = range(5)
-MOST_HOPS = 5  # of which HPCC's headers have room for figures
-TIMERS = 4  # of a pair: three of DCQCN's, and one until packets are sent again
+MOST_HOPS = 5  # for which HPCC's headers have space
+TIMERS = 4  # of a pair: three of DCQCN's, and one for retransmission
 ALPHA, DECREASE, INCREASE, AGAIN = range(TIMERS)
 
 PAIR = record(
-    ("sent", "i8"),  # bytes; set back when some are to be sent again
+    ("sent", "i8"),  # bytes; reset when some are sent again
     ("highest", "i8"),  # bytes ever sent
     ("acknowledged", "i8"),
     ("expected", "i8"),  # the receiver's next byte
-    ("refused_ps", "i8"),  # until when it does not say again that bytes are missing
-    ("refused", "i8"),  # of which byte it said so
+    ("refused_ps", "i8"),  # until when it does not report missing bytes again
+    ("refused", "i8"),  # the missing byte that it reported
     ("next_ps", "i8"),  # when it may send again
     ("free_ps", "i8"),  # when its last packet had left
     ("window", "i8"),  # bytes; 0: there is none
-    ("base_ps", "i8"),  # the time there and back without queues
-    ("rate", "i8"),  # bits per second: of now, and of the line
+    ("base_ps", "i8"),  # the round-trip time without queues
+    ("rate", "i8"),  # bits per second: the present rate; the line rate follows
     ("line_rate", "i8"),
     ("last_bytes", "i8"),  # on the wire, of the last packet
     ("next", "i4"),  # among the pairs of a port
     ("is_listed", "u1"),
-    ("shrinks", "u1"),  # its window, with its rate
-    ("pictured", "i8"),  # how far it was on the last picture, and what a period adds to that
+    ("shrinks", "u1"),  # the window shrinks with the rate
+    ("pictured", "i8"),  # its position in the last snapshot; its advance in a period follows
     ("advance", "i8"),
     # Congestion control
-    ("has_begun", "u1"),  # it has heard of congestion
-    ("heard_for_alpha", "u1"),
-    ("heard_for_rate", "u1"),
+    ("has_begun", "u1"),  # it has received a mark
+    ("marked_for_alpha", "u1"),
+    ("marked_for_rate", "u1"),
     ("is_reducing", "u1"),
     ("stage", "i4"),
     ("marks", "i8"),
     ("batch", "i8"),
-    ("update_at", "i8"),  # the byte with whose acknowledgement the next round begins
+    ("update_at", "i8"),  # the byte whose acknowledgement begins the next round
     ("reduced_until", "i8"),
     ("target_rate", "i8"),  # DCQCN's; HPCC's and TIMELY's rate of the round
     ("alpha", "f8"),  # DCQCN's and DCTCP's; HPCC's utilisation
@@ -66,28 +66,28 @@ PAIR = record(
     ("rtt_difference", "f8"),
 )
 NIC = record(
-    ("head", "i4"),  # pairs, in the order in which they began
+    ("head", "i4"),  # pairs in the order of their beginning
     ("tail", "i4"),
     ("count", "i4"),
-    ("last", "i4"),  # which of them sent last, by its number, and where it stands; NONE: to be looked up
+    ("last", "i4"),  # the position of the pair that sent last, and its row; NONE: to be searched
     ("last_row", "i4"),
     ("answers", QUEUE),  # acknowledgements that wait
 )
 
 
-ONE_NS = 1000  # rates are reduced after alpha was brought up to date
+ONE_NS = 1000  # rates are reduced after alpha was updated
 
 
 @works_on_tables
 def congested(network: Any, row: int) -> None:
-    """A pair hears of a mark."""
+    """Record a mark of a pair, and start its timers at the first one."""
     pair, rules, state = network.transport.pairs[row], network.transport.rules[0], network.state[0]
-    pair.heard_for_alpha = pair.heard_for_rate = 1
+    pair.marked_for_alpha = pair.marked_for_rate = 1
     if pair.has_begun or pair.acknowledged >= network.flows[row].size:
         return
     pair.has_begun = 1
     pair.alpha = 1.0
-    pair.heard_for_alpha = 0
+    pair.marked_for_alpha = 0
     pair.target_rate = pair.rate
     ring_at(network, row * TIMERS + ALPHA, state.now_ps + rules.alpha_ps)
     ring_at(network, row * TIMERS + DECREASE, state.now_ps + rules.decrease_ps + ONE_NS)
@@ -95,14 +95,14 @@ def congested(network: Any, row: int) -> None:
 
 @works_on_tables
 def dcqcn_stops(network: Any, row: int) -> None:
-    """No timer rings any more."""
+    """Stop all timers of a pair."""
     for timer in (ALPHA, DECREASE, INCREASE):
         stop(network, row * TIMERS + timer)
 
 
 @works_on_tables
 def dcqcn_timer_rings(network: Any, timer: int) -> None:
-    """One of the three; it is set again."""
+    """Handle one of the three timers, and set it again."""
     row, which = timer // TIMERS, timer % TIMERS
     if which == ALPHA:
         _measure(network, row)
@@ -116,8 +116,8 @@ def dcqcn_timer_rings(network: Any, timer: int) -> None:
 def _measure(network: Any, row: int) -> None:
     pair, rules = network.transport.pairs[row], network.transport.rules[0]
     alpha = (1 - rules.gain) * pair.alpha
-    pair.alpha = alpha + rules.gain if pair.heard_for_alpha else alpha
-    pair.heard_for_alpha = 0
+    pair.alpha = alpha + rules.gain if pair.marked_for_alpha else alpha
+    pair.marked_for_alpha = 0
     ring_at(network, row * TIMERS + ALPHA, network.state[0].now_ps + rules.alpha_ps)
 
 
@@ -125,12 +125,12 @@ def _measure(network: Any, row: int) -> None:
 def _reduce(network: Any, row: int) -> None:
     pair, rules, now = network.transport.pairs[row], network.transport.rules[0], network.state[0].now_ps
     ring_at(network, row * TIMERS + DECREASE, now + rules.decrease_ps)
-    if pair.heard_for_rate == 0:
+    if pair.marked_for_rate == 0:
         return
     if rules.clamps_target or pair.stage > 0:
         pair.target_rate = pair.rate
     pair.rate = max(rules.least_rate, int(pair.rate * (1 - pair.alpha / 2)))
-    pair.stage = pair.heard_for_rate = 0
+    pair.stage = pair.marked_for_rate = 0
     ring_at(network, row * TIMERS + INCREASE, now + rules.increase_ps)
 
 
@@ -151,7 +151,7 @@ BYTES_UNIT, QUEUE_UNIT = 128, 80
 
 @works_on_tables
 def notes_port(network: Any, packet_row: int, port: Any) -> None:
-    """A packet leaves a queue."""
+    """Record the state of a port in a packet that leaves its queue."""
     at = network.packets[packet_row].hop - 1
     if at < MOST_HOPS:
         multiple = network.transport.rules[0].units
@@ -164,7 +164,7 @@ def notes_port(network: Any, packet_row: int, port: Any) -> None:
 
 @works_on_tables
 def hpcc_acknowledged(network: Any, row: int, packet_row: int) -> None:
-    """An acknowledgement is back: the rate follows it, and the rate of the round once per round."""
+    """Update the rate after an acknowledgement, and the rate of the round once per round."""
     pair, rules, packet = (
         network.transport.pairs[row],
         network.transport.rules[0],
@@ -186,7 +186,7 @@ def hpcc_acknowledged(network: Any, row: int, packet_row: int) -> None:
 
 @works_on_tables
 def _keep(network: Any, row: int, packet_row: int, hops: int) -> None:
-    """What was noted, for the next time."""
+    """Store the recorded figures for the next acknowledgement."""
     transport = network.transport
     for at in range(hops):
         transport.known[row * MOST_HOPS + at] = transport.noted[packet_row * MOST_HOPS + at]
@@ -194,7 +194,7 @@ def _keep(network: Any, row: int, packet_row: int, hops: int) -> None:
 
 @works_on_tables
 def _follow(network: Any, row: int, packet_row: int, hops: int, is_round: bool) -> None:
-    """The rate that fills the fullest link as far as is wanted."""
+    """Set the rate that fills the fullest link to the target."""
     pair, rules = network.transport.pairs[row], network.transport.rules[0]
     fullest, of_ns, is_noted = 0.0, 0, False
     base = pair.base_ps // 1000
@@ -224,7 +224,7 @@ def _follow(network: Any, row: int, packet_row: int, hops: int, is_round: bool) 
 
 @works_on_tables
 def _use(network: Any, row: int, at: int, noted: int, known: int, length: int) -> float:
-    """How full a link was: what it sent, and what waits for it."""
+    """Return how full a link was: the bytes that it sent, and the queue."""
     pair, multiple = network.transport.pairs[row], network.transport.rules[0].units
     port = network.ports[network.ways[row * network.stride[0] + 1 + at]]
     sent = ((noted >> TIME_BITS) - (known >> TIME_BITS)) & ((1 << BYTES_BITS) - 1)
@@ -240,7 +240,7 @@ def _queue(noted: int) -> int:
 
 @works_on_tables
 def _set_rate(network: Any, row: int, rate: int) -> None:
-    """A new rate also holds for the packet that was sent last."""
+    """Set the rate, which also applies to the packet that was sent last."""
     pair, flow = network.transport.pairs[row], network.flows[row]
     before, after = rate_ps(network, pair.rate, pair.last_bytes), rate_ps(network, rate, pair.last_bytes)
     pair.next_ps += after - before
@@ -250,12 +250,12 @@ def _set_rate(network: Any, row: int, rate: int) -> None:
         wake_at(network, flow.port, max(pair.next_ps, network.state[0].now_ps))
 
 
-STEPS_TO_LARGE = 5  # so often the rate rises by small steps
+STEPS_TO_LARGE = 5  # rises by small steps before larger ones
 
 
 @works_on_tables
 def timely_acknowledged(network: Any, row: int, packet_row: int) -> None:
-    """An acknowledgement is back: at the end of a round, the rate changes."""
+    """Update the rate at the end of a round."""
     pair, packet = network.transport.pairs[row], network.packets[packet_row]
     if packet.sequence <= pair.update_at:
         return
@@ -271,7 +271,7 @@ def timely_acknowledged(network: Any, row: int, packet_row: int) -> None:
 @works_on_tables
 def _change(network: Any, row: int, rtt: int) -> None:
     pair, rules = network.transport.pairs[row], network.transport.rules[0]
-    difference = (rtt - pair.last_rtt_ps) / 1000  # ns, as all that follows
+    difference = (rtt - pair.last_rtt_ps) / 1000  # ns, like all times below
     difference = (1 - rules.timely_alpha) * pair.rtt_difference + rules.timely_alpha * difference
     gradient = difference / (rules.least_rtt_ps / 1000)
     pair.rtt_difference = difference
@@ -293,7 +293,7 @@ def _change(network: Any, row: int, rtt: int) -> None:
 
 @works_on_tables
 def dctcp_acknowledged(network: Any, row: int, packet_row: int) -> None:
-    """An acknowledgement is back."""
+    """Update alpha and the rate after an acknowledgement."""
     pair, rules, packet = (
         network.transport.pairs[row],
         network.transport.rules[0],
@@ -323,9 +323,9 @@ def dctcp_acknowledged(network: Any, row: int, packet_row: int) -> None:
 
 @works_on_tables
 def begins(network: Any, row: int) -> None:
-    """A pair has heard of nothing."""
+    """Initialise the congestion control of a pair."""
     pair = network.transport.pairs[row]
-    pair.has_begun = pair.heard_for_alpha = pair.heard_for_rate = pair.is_reducing = 0
+    pair.has_begun = pair.marked_for_alpha = pair.marked_for_rate = pair.is_reducing = 0
     pair.stage, pair.marks, pair.batch = 0, 0, 0
     pair.update_at = pair.reduced_until = pair.last_rtt_ps = 0
     pair.alpha, pair.rtt_difference = 1.0, 0.0
@@ -334,14 +334,14 @@ def begins(network: Any, row: int) -> None:
 
 @works_on_tables
 def ends(network: Any, row: int) -> None:
-    """All of a pair's bytes are acknowledged."""
+    """End the congestion control of a pair whose bytes are all acknowledged."""
     if network.transport.rules[0].algorithm == DCQCN:
         dcqcn_stops(network, row)
 
 
 @works_on_tables
 def acknowledged(network: Any, row: int, packet_row: int) -> None:
-    """An acknowledgement is back."""
+    """Process an acknowledgement."""
     control = network.transport.rules[0].algorithm
     if control == DCQCN:
         if network.packets[packet_row].is_marked:
@@ -356,6 +356,6 @@ def acknowledged(network: Any, row: int, packet_row: int) -> None:
 
 @works_on_tables
 def passes(network: Any, packet_row: int, port: Any) -> None:
-    """A packet with data leaves a queue."""
+    """Process a data packet that leaves a queue."""
     if network.transport.rules[0].algorithm == HPCC:
         notes_port(network, packet_row, port)

@@ -1,7 +1,7 @@
-"""Both ends of a pair: what a host sends next over a port, and packets that are received in order.
+"""Pairs: the next packet of a host for a port, and packets that are received in order.
 
-Acknowledgements, one for each packet, go first, then one packet of each pair in turn. A pair may send unless
-its window is full, its port is paused, or its rate has it wait.
+Acknowledgements, one per packet, go first, then one packet of each pair in turn. A pair may send unless its
+window is full, its port is paused, or its rate delays it.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from et_sim.network.packet.roce.control import AGAIN, TIMERS, acknowledged, begi
 
 @works_on_tables
 def wants_port(network: Any, port_row: int) -> bool:
-    """Return whether something may be to be sent when a port is free."""
+    """Return whether something may wait for a port."""
     nic = network.transport.nics[port_row]
     return bool(nic.count > 0 or nic.answers.head != NONE)
 
 
 @works_on_tables
 def join_pairs(network: Any, port_row: int, row: int) -> None:
-    """A pair begins: it comes last among those of its port."""
+    """Add a pair as the last one of its port."""
     transport = network.transport
     nic, pair = transport.nics[port_row], transport.pairs[row]
     pair.is_listed = 1
@@ -55,13 +55,13 @@ def join_pairs(network: Any, port_row: int, row: int) -> None:
 
 @works_on_tables
 def queue_answer(network: Any, port_row: int, packet_row: int) -> None:
-    """An acknowledgement waits for a port."""
+    """Queue an acknowledgement at a port."""
     join(network.packets, network.transport.nics[port_row].answers, packet_row)
 
 
 @works_on_tables
 def next_packet(network: Any, port_row: int) -> int:
-    """Return the packet that a host sends next over a port, which is free; NONE: none."""
+    """Return the next packet of a host for a free port, or NONE."""
     transport, port = network.transport, network.ports[port_row]
     nic, rules = transport.nics[port_row], transport.rules[0]
     if nic.answers.head != NONE and (port.is_paused == 0 or rules.answers_pass):
@@ -75,7 +75,7 @@ def next_packet(network: Any, port_row: int) -> int:
 
 @works_on_tables
 def _pair_in_turn(network: Any, port_row: int) -> int:
-    """Return the next pair that may send; those that are done and were looked at are forgotten."""
+    """Return the next pair that may send, and remove done pairs that were examined."""
     pairs, nic = network.transport.pairs, network.transport.nics[port_row]
     if nic.count == 0:
         return NONE
@@ -103,9 +103,9 @@ def _pair_in_turn(network: Any, port_row: int) -> int:
 
 @works_on_tables
 def _after_last(network: Any, nic: Any) -> tuple[int, int]:
-    """Return the pair behind the one that sent last: its number, and its row."""
+    """Return the position and the row of the pair after the one that sent last."""
     pairs, at, row = network.transport.pairs, nic.last, nic.last_row
-    if row == NONE:  # pairs before it are gone, perhaps itself; its number counts, round and round
+    if row == NONE:  # earlier pairs, perhaps itself, are gone; its position counts, modulo their number
         at, row = at % nic.count, nic.head
         for _ in range(at):
             row = pairs[row].next
@@ -117,7 +117,7 @@ def _after_last(network: Any, nic: Any) -> tuple[int, int]:
 
 @works_on_tables
 def _forget_done(network: Any, nic: Any, first_done: int, taken: int) -> None:
-    """Drop the done pairs from a number on; the one that was found keeps its turn."""
+    """Remove the done pairs from a position on; the pair that was found keeps its turn."""
     pairs = network.transport.pairs
     before, row, kept = NONE, nic.head, 0
     for _ in range(first_done):
@@ -142,7 +142,7 @@ def _forget_done(network: Any, nic: Any, first_done: int, taken: int) -> None:
 
 @works_on_tables
 def release_if_done(network: Any, row: int) -> None:
-    """Give back a flow that has nothing left to do."""
+    """Release a flow that is done."""
     pair, flow = network.transport.pairs[row], network.flows[row]
     if flow.is_reported and pair.is_listed == 0 and flow.packets == 0 and pair.acknowledged >= flow.size:
         release_flow(network, row)
@@ -155,7 +155,7 @@ def is_window_full(pair: Any) -> bool:
 
 @works_on_tables
 def note_window(network: Any, row: int) -> None:
-    """An acknowledgement is back, and the window, which may have shrunk, is full or not."""
+    """Record whether the window is full after an acknowledgement; it may have shrunk."""
     if has_figures(network):
         pair, now = network.transport.pairs[row], network.state[0].now_ps
         is_full = is_window_full(pair)
@@ -166,7 +166,7 @@ def note_window(network: Any, row: int) -> None:
 
 @works_on_tables
 def current_window(pair: Any) -> int:
-    """It shrinks with the rate, if that is wanted."""
+    """Return the window, which shrinks with the rate if the protocol requires it."""
     if pair.shrinks == 0 or pair.rate == pair.line_rate:
         return int(pair.window)
     if pair.window < 9 * 10**18 // pair.line_rate:
@@ -176,10 +176,10 @@ def current_window(pair: Any) -> int:
 
 @works_on_tables
 def _wake_later(network: Any, port_row: int) -> None:
-    """Nothing may be sent now: have the port look again when a rate lets a pair send.
+    """Wake the port later, when a rate lets a pair send.
 
-    As in ns-3, nothing is planned if any pair could send as far as its rate goes, though its window be full:
-    with `wakes_any`; otherwise only pairs matter that have something to send, and may.
+    As in ns-3 (`wakes_any`), no wake is planned if any pair could send at its rate, even with a full window.
+    Otherwise only pairs count that have something to send and may send it.
     """
     transport, port = network.transport, network.ports[port_row]
     nic, now = transport.nics[port_row], network.state[0].now_ps
@@ -197,7 +197,7 @@ def _wake_later(network: Any, port_row: int) -> None:
 
 @works_on_tables
 def _packet_of(network: Any, port_row: int, row: int) -> int:
-    """Return the next packet of a pair; the pair then waits as its rate wants it."""
+    """Return the next packet of a pair; the pair then waits according to its rate."""
     transport, flow = network.transport, network.flows[row]
     pair, rules, state = transport.pairs[row], transport.rules[0], network.state[0]
     window_held(network, row, pair.next_ps)
@@ -228,13 +228,13 @@ def _packet_of(network: Any, port_row: int, row: int) -> int:
 
 @works_on_tables
 def timer_of(row: int) -> int:
-    """Return the one that rings when a pair has waited too long."""
+    """Return the retransmission timer of a pair."""
     return row * TIMERS + AGAIN
 
 
 @works_on_tables
 def wait_again(network: Any, row: int) -> None:
-    """A pair waits for an acknowledgement from now on."""
+    """Restart the retransmission timer of a pair."""
     ring_at(network, timer_of(row), network.state[0].now_ps + network.transport.rules[0].timeout_ps)
 
 
@@ -243,7 +243,7 @@ NOTHING = 0
 
 @works_on_tables
 def begin_flow(network: Any, row: int) -> None:
-    """A pair sends from now on."""
+    """Begin the pair of a message."""
     transport, flow = network.transport, network.flows[row]
     pair, rules = transport.pairs[row], transport.rules[0]
     pair.sent = pair.highest = pair.acknowledged = pair.expected = 0
@@ -261,7 +261,7 @@ def begin_flow(network: Any, row: int) -> None:
 
 @works_on_tables
 def _set_window(network: Any, row: int) -> None:
-    """What fits on the way there and back: delays, and a packet's payload on each link."""
+    """Set the window to the bytes of a round trip: delays, and a packet's payload on each link."""
     transport, ways = network.transport, network.ways
     pair, rules = transport.pairs[row], transport.rules[0]
     delay, stored, slowest = 0, 0, 1 << 62
@@ -282,7 +282,7 @@ def _set_window(network: Any, row: int) -> None:
 
 @works_on_tables
 def rate_ps_floor(network: Any, rate: int, size: int) -> int:
-    """How long bytes take at a rate, cut to whole nanoseconds if times are whole."""
+    """Return how long bytes take at a rate, rounded down to whole nanoseconds if times are whole."""
     if network.rules[0].whole_ns:
         return size * 8000000000 // rate * 1000
     return rate_ps(network, rate, size)
@@ -290,7 +290,7 @@ def rate_ps_floor(network: Any, rate: int, size: int) -> int:
 
 @works_on_tables
 def received(network: Any, packet_row: int) -> None:
-    """A packet is at the end of its way."""
+    """Handle a packet at its target."""
     packet = network.packets[packet_row]
     if packet.kind == DATA:
         _data_received(network, packet_row)
@@ -300,7 +300,7 @@ def received(network: Any, packet_row: int) -> None:
 
 @works_on_tables
 def _data_received(network: Any, packet_row: int) -> None:
-    """The receiver says what it expects next, unless it has said that bytes are missing."""
+    """Answer with the next expected byte, or report missing bytes unless that was done lately."""
     transport, packet = network.transport, network.packets[packet_row]
     row = packet.flow
     flow, pair, now = network.flows[row], transport.pairs[row], network.state[0].now_ps
@@ -322,7 +322,7 @@ def _data_received(network: Any, packet_row: int) -> None:
         release_if_done(network, row)
         return
     network.state[0].returned += 1
-    packet.kind = kind  # the packet goes back as its answer, with the figures it has collected
+    packet.kind = kind  # the packet returns as its answer, with the figures it has collected
     packet.sequence = pair.expected
     packet.bytes = transport.rules[0].acknowledgement
     packet.payload = 0
@@ -334,11 +334,11 @@ def _data_received(network: Any, packet_row: int) -> None:
 
 @works_on_tables
 def _answer_received(network: Any, packet_row: int) -> None:
-    """The sender hears what the receiver expects."""
+    """Process an answer at the sender."""
     transport, packet = network.transport, network.packets[packet_row]
     row = packet.flow
     pair, flow = transport.pairs[row], network.flows[row]
-    if pair.acknowledged >= flow.size:  # nobody listens any more
+    if pair.acknowledged >= flow.size:  # the message is complete
         release_packet(network, packet_row)
         release_if_done(network, row)
         return
@@ -369,9 +369,10 @@ def sends_nothing(_network: Any, timer: int) -> bool:
 
 @works_on_tables
 def timer_rings(network: Any, timer: int) -> None:
-    """A pair has heard nothing for too long, and sends again; or a timer of congestion control.
+    """Send a pair's bytes again after its timeout, or handle a timer of congestion control.
 
-    At a port that pauses, the pair sends when it may, and waits from then on: if that is never, the run ends.
+    At a paused port, the pair sends when the pause ends, and waits from then on; without an end, the run
+    ends.
     """
     row = timer // TIMERS
     if timer % TIMERS != AGAIN:

@@ -1,10 +1,10 @@
-"""RoCE's tables, and what the kernel asks of a transport.
+"""RoCE as a transport of the kernel: its tables and functions.
 
-Pictures of what repeats itself are taken of messages that send at their full rate (`packet.repeats`).
+Snapshots for repeats are taken of messages that send at their full rate (`packet.repeats`).
 
-ns-3's frontend counts the bytes that one rank has sent another for a chunk of a collective, and the first
-receive ends when so many have come, whichever message they belong to. Where a message overtakes one of the
-same size, the two change places: the receive of the first ends with the second, and the other way round.
+ns-3's frontend counts the bytes that one rank has sent to another for a chunk of a collective. The first
+receive ends when so many have arrived, whichever message they belong to. Where a message overtakes one of the
+same size, the two change places: the receive of the first ends with the second, and vice versa.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from et_sim.plan.records import table
 
 @works_on_tables
 def counts_as(network: Any, messages: Any, row: int) -> None:
-    """A flow whose message is there takes that of the first flow which is counted with it."""
+    """Exchange the message of a flow that has arrived with that of the first flow counted with it."""
     flows, pairs = network.flows, network.transport.pairs
     flow = flows[row]
     if network.transport.rules[0].as_ns3 == 0 or messages[flow.message].kind != STEP:
@@ -49,7 +49,7 @@ def counts_as(network: Any, messages: Any, row: int) -> None:
 
 @works_on_tables
 def _is_counted_with(first: Any, second: Any) -> bool:
-    """Return whether messages of one rank are of the same size, to the same member, and of the same chunk."""
+    """Return whether two messages of a rank have equal sizes, targets and chunks."""
     return bool(
         second.kind == STEP
         and second.target == first.target
@@ -64,9 +64,7 @@ PER_NIC, PER_PAIR = 4, 14
 
 @works_on_tables
 def may_repeat(network: Any) -> bool:
-    """Return whether rates do not follow how long packets take; DCQCN's do not as long as nothing is
-    marked.
-    """
+    """Return whether rates are independent of packet times; DCQCN's are until a packet is marked."""
     control = network.transport.rules[0].algorithm
     return bool(control in (NO_CONTROL, DCQCN))
 
@@ -79,14 +77,14 @@ def position_of(network: Any, row: int) -> int:
 
 @works_on_tables
 def advance_of(network: Any, row: int) -> int:
-    """How many bytes of a message a period sends."""
+    """Return how many bytes of a message a period sends."""
     pair = network.transport.pairs[row]
     return int(pair.advance) if pair.is_listed else 0
 
 
 @works_on_tables
 def describe_host(network: Any, picture: Any, at: int, port_row: int) -> int:
-    """What a host has to send over a port."""
+    """Describe the pairs of a host's port; return the next entry, or NONE for no snapshot."""
     transport, nic = network.transport, network.transport.nics[port_row]
     if at + PER_NIC + PER_PAIR * nic.count > len(picture):
         return NONE
@@ -105,7 +103,7 @@ def describe_host(network: Any, picture: Any, at: int, port_row: int) -> int:
 
 @works_on_tables
 def _describe_pair(network: Any, picture: Any, at: int, row: int) -> None:
-    """How far the ends of a message are apart; what was in the past has no effect."""
+    """Describe the distances between the positions of a message; past events have no effect."""
     state, pair, flow = network.state[0], network.transport.pairs[row], network.flows[row]
     now, place = state.now_ps, network.calendar.place[len(network.ports) + timer_of(row)]
     picture[at], picture[at + 1] = row, pair.sent - pair.acknowledged
@@ -121,7 +119,7 @@ def _describe_pair(network: Any, picture: Any, at: int, row: int) -> None:
 
 @works_on_tables
 def note_host(network: Any, port_row: int) -> int:
-    """Note how far the messages of a host are."""
+    """Record the positions of the messages of a host."""
     pairs, row = network.transport.pairs, network.transport.nics[port_row].head
     while row != NONE:
         pairs[row].pictured = pairs[row].sent
@@ -131,7 +129,7 @@ def note_host(network: Any, port_row: int) -> int:
 
 @works_on_tables
 def periods_left(network: Any, port_row: int) -> int:
-    """For how many periods all packets of a host are full, and none is the last of its message."""
+    """Return for how many periods all packets of a host are full, and none is the last of its message."""
     pairs, row, count = network.transport.pairs, network.transport.nics[port_row].head, NEVER
     while row != NONE:
         pair = pairs[row]
@@ -146,7 +144,7 @@ def periods_left(network: Any, port_row: int) -> int:
 
 @works_on_tables
 def pass_host(network: Any, port_row: int, count: int, time: int, events: int) -> None:
-    """Periods pass at a host."""
+    """Advance a host by periods."""
     nic, pairs = network.transport.nics[port_row], network.transport.pairs
     pass_packets(network, nic.answers.head, count, time, events)
     row = nic.head
@@ -174,17 +172,17 @@ FLOWS_PER_MESSAGE = 1
 
 @quick_dataclass(frozen=True)
 class RoceTables(Tables):
-    """What compiled code knows."""
+    """Tables of RoCE for compiled code."""
 
     rules: Any  # one row
     pairs: Any  # by flow
     nics: Any  # by port
-    noted: Any  # by packet and hop: what HPCC's headers say; empty without it
-    known: Any  # by flow and hop: what they said last
+    noted: Any  # by packet and hop: figures in HPCC's headers; empty without it
+    known: Any  # by flow and hop: the last of these figures
 
 
 def new_tables(protocol: Protocol, ports: int, longest_ps: int, most_bytes: int) -> RoceTables:
-    """Nobody has sent anything; the last two are for a window that all have."""
+    """Return the tables before any message; the last two arguments set a window that all pairs share."""
     packets, nics = protocol.packets, table(NIC, ports)
     nics["head"] = nics["tail"] = nics["last_row"] = NONE
     nics["answers"]["head"] = nics["answers"]["tail"] = NONE
@@ -194,7 +192,7 @@ def new_tables(protocol: Protocol, ports: int, longest_ps: int, most_bytes: int)
 
 
 def grown(tables: RoceTables, packets: Any, flows: Any, _spare: int) -> RoceTables:
-    """Return the tables with room for these packets and flows."""
+    """Return the tables with space for these packets and flows."""
     hops = MOST_HOPS if tables.rules[0].algorithm == HPCC else 0
     return replace(
         tables,

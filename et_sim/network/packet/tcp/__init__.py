@@ -1,1 +1,1 @@
-"""TCP: streams of bytes between ranks, that are sent again where packets are lost."""
+"""TCP: streams of bytes between ranks, with retransmission of lost packets."""

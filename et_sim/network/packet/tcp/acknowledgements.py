@@ -1,7 +1,7 @@
-"""What an acknowledgement tells a sender: what has arrived, what is missing, and how long the way takes.
+"""Acknowledgements at the sender: bytes that have arrived or are missing, and round-trip times.
 
-Three acknowledgements in vain make a packet count as lost. With SACK, a loss is mended as RFC 6675 says,
-while the window shrinks in proportion to what arrives (RFC 6937); without, as NewReno does (RFC 6582).
+A packet counts as lost after three duplicate acknowledgements. With SACK, recovery follows RFC 6675, and the
+window shrinks in proportion to the bytes that arrive (RFC 6937); without, it follows NewReno (RFC 6582).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from et_sim.network.packet.tcp.sender import (
     without_below,
 )
 
-IN_VAIN = 3
+DUPLICATES_TO_LOSS = 3
 LEAST_RTT_PS = 1_000_000
 
 
@@ -34,7 +34,7 @@ LEAST_RTT_PS = 1_000_000
 def acknowledged(
     network: Any, row: int, position: int, sent_ps: int, is_marked: bool, begin: int, end: int
 ) -> None:
-    """All bytes before a position have arrived, and those from `begin` to `end`."""
+    """Process an acknowledgement of all bytes before a position, and of those from `begin` to `end`."""
     transport = network.transport
     connection, rules = transport.connections[row], transport.rules[0]
     _measure(network, connection, sent_ps)
@@ -65,7 +65,7 @@ def acknowledged(
 
 @works_on_tables
 def _measure(network: Any, connection: Any, sent_ps: int) -> None:
-    """How long a packet and its acknowledgement took, on a clock that may be coarse."""
+    """Update the round-trip time, on a clock that may be coarse."""
     rules, now = network.transport.rules[0], network.state[0].now_ps
     time = now - sent_ps
     if rules.clock_ps > 0:
@@ -80,7 +80,7 @@ def _measure(network: Any, connection: Any, sent_ps: int) -> None:
 
 @works_on_tables
 def _note_arrived(network: Any, row: int, begin: int, end: int) -> bool:
-    """Bytes beyond a hole have arrived: whether that is new. Holes below three such packets are losses."""
+    """Record a range beyond a hole; return whether it is new. Holes below three such packets are losses."""
     transport = network.transport
     connection, rules, ranges = transport.connections[row], transport.rules[0], transport.ranges
     if end <= begin or end <= connection.acknowledged:
@@ -96,7 +96,7 @@ def _note_arrived(network: Any, row: int, begin: int, end: int) -> bool:
         packets += -(-(ranges[at].end - ranges[at].begin) // rules.payload)
         at = ranges[at].next
     at = first
-    while at != NONE and packets >= IN_VAIN:
+    while at != NONE and packets >= DUPLICATES_TO_LOSS:
         connection.lost_to = max(connection.lost_to, ranges[at].begin)
         packets -= -(-(ranges[at].end - ranges[at].begin) // rules.payload)
         at = ranges[at].next
@@ -105,7 +105,7 @@ def _note_arrived(network: Any, row: int, begin: int, end: int) -> bool:
 
 @works_on_tables
 def react_to_mark(network: Any, row: int) -> None:
-    """Congestion ahead: the window shrinks, once for all that is under way."""
+    """Shrink the window for congestion, once for all bytes in flight."""
     connection = network.transport.connections[row]
     if connection.acknowledged <= connection.reduced_to or connection.state > DISORDER:
         return
@@ -118,7 +118,7 @@ def react_to_mark(network: Any, row: int) -> None:
 def _process(
     network: Any, row: int, old: int, is_duplicate: bool, delivered: int, was_again: bool, is_marked: bool
 ) -> None:
-    """As the state of the sender wants it."""
+    """Process an acknowledgement according to the state of the sender."""
     connection, rules = network.transport.connections[row], network.transport.rules[0]
     duplicates = connection.duplicates
     if is_duplicate:
@@ -137,7 +137,7 @@ def _process(
     if not is_duplicate:
         connection.duplicates = 0
     if position < connection.recover and connection.state == RECOVERY:
-        _partly_mended(network, row, count, packets, delivered, was_again)
+        _continue_recovery(network, row, count, packets, delivered, was_again)
     elif position < connection.recover and connection.state == LOSS:
         control.was_acknowledged(network, row, packets, is_marked)
         control.grows(network, row, packets)
@@ -150,7 +150,7 @@ def _process(
 def _go_on(
     network: Any, row: int, old: int, duplicates: int, packets: int, is_duplicate: bool, is_marked: bool
 ) -> None:
-    """Nothing that was lost is missing any more."""
+    """Update the state where all lost bytes have been acknowledged."""
     connection, rules = network.transport.connections[row], network.transport.rules[0]
     position, state = connection.acknowledged, connection.state
     if state == DISORDER:
@@ -184,7 +184,7 @@ def _go_on(
 
 @works_on_tables
 def _count_duplicate(network: Any, row: int, delivered: int, was_again: bool) -> None:
-    """Something may be missing."""
+    """Count a duplicate acknowledgement, and begin recovery after three."""
     connection, rules = network.transport.connections[row], network.transport.rules[0]
     if connection.state == LOSS:
         return
@@ -197,7 +197,7 @@ def _count_duplicate(network: Any, row: int, delivered: int, was_again: bool) ->
     connection.duplicates += 1
     connection.state = DISORDER
     may = connection.acknowledged >= connection.recover or connection.recovers == 0
-    if (connection.duplicates == IN_VAIN and may) or (
+    if (connection.duplicates == DUPLICATES_TO_LOSS and may) or (
         rules.sack and connection.lost_to > connection.acknowledged + rules.payload
     ):
         _begin_recovery(network, row, delivered)
@@ -205,7 +205,7 @@ def _count_duplicate(network: Any, row: int, delivered: int, was_again: bool) ->
 
 @works_on_tables
 def _begin_recovery(network: Any, row: int, delivered: int) -> None:
-    """The first byte that is not acknowledged is lost: send it again at once."""
+    """Enter recovery: send the first unacknowledged packet again at once."""
     connection, rules = network.transport.connections[row], network.transport.rules[0]
     first = connection.acknowledged
     if rules.sack and connection.lost_to <= first:
@@ -220,13 +220,13 @@ def _begin_recovery(network: Any, row: int, delivered: int) -> None:
         connection.flight = connection.highest - first
         _reduce_in_proportion(network, row, delivered, False)
     else:
-        connection.window = connection.threshold + IN_VAIN * rules.payload
+        connection.window = connection.threshold + DUPLICATES_TO_LOSS * rules.payload
     _send_missing(network, row)
 
 
 @works_on_tables
 def _reduce_in_proportion(network: Any, row: int, delivered: int, was_again: bool) -> None:
-    """For what has arrived, a part is sent, so that the window ends at the threshold."""
+    """Reduce the window in proportion to the bytes that arrived, down to the threshold."""
     connection, rules = network.transport.connections[row], network.transport.rules[0]
     connection.delivered += delivered
     flight = under_way(network, row)
@@ -242,8 +242,10 @@ def _reduce_in_proportion(network: Any, row: int, delivered: int, was_again: boo
 
 
 @works_on_tables
-def _partly_mended(network: Any, row: int, count: int, packets: int, delivered: int, was_again: bool) -> None:
-    """More was lost than the first packet."""
+def _continue_recovery(
+    network: Any, row: int, count: int, packets: int, delivered: int, was_again: bool
+) -> None:
+    """Continue recovery where more than the first packet was lost."""
     connection, rules = network.transport.connections[row], network.transport.rules[0]
     if rules.sack == 0:
         connection.window = max(connection.window - count, 0) + (rules.payload if packets > 0 else 0)
@@ -260,7 +262,7 @@ def _partly_mended(network: Any, row: int, count: int, packets: int, delivered: 
 
 @works_on_tables
 def _send_missing(network: Any, row: int) -> None:
-    """The first packet that is lost, whatever the window says; else a new one, else the first one again."""
+    """Send the first lost packet regardless of the window; else a new one, else the first one again."""
     connection, rules = network.transport.connections[row], network.transport.rules[0]
     lost = next_lost(network, row, False) if rules.sack else connection.acknowledged
     if lost != NONE:
@@ -271,7 +273,7 @@ def _send_missing(network: Any, row: int) -> None:
 
 @works_on_tables
 def _restart_timer(network: Any, row: int, is_wanted: bool) -> None:
-    """Wait anew for what is not acknowledged."""
+    """Restart the retransmission timer."""
     connection, rules = network.transport.connections[row], network.transport.rules[0]
     if connection.acknowledged >= connection.highest:
         connection.timeout_ps = timeout_of(rules, connection)

@@ -1,5 +1,6 @@
-"""Connections: found by the ranks at their ends, opened with a handshake or open from the beginning; and the
-messages on them, which are due when their host has copied them.
+"""Connections, found by the ranks at their ends and opened with or without a handshake, and their messages.
+
+A message may be sent once its host has copied it.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from et_sim.network.packet.tcp.records import CLOSED, DUE, OPEN, OPENED, OPENING
 from et_sim.network.packet.tcp.sender import (
     messages_leave,
     queue_packet,
+    report_later,
     send_pending,
     set_deadline,
-    tell_later,
 )
 
-FIRST_PEER_WINDOW = 65535  # what a handshake can say
+FIRST_PEER_WINDOW = 65535  # the largest window in a handshake
 MULTIPLIER = 0x9E3779B1
 
 
 @works_on_tables
 def joins(network: Any, row: int) -> None:
-    """A message has a connection: one of its own, or that of its ranks."""
+    """Assign a message to its connection: its own, or that of its ranks."""
     transport, flow = network.transport, network.flows[row]
     piece = transport.pieces[row]
     piece.next = NONE
@@ -53,7 +54,7 @@ def joins(network: Any, row: int) -> None:
 
 @works_on_tables
 def flows_left(network: Any) -> int:
-    """For how many messages there are flows, and pools are large enough."""
+    """Return the number of messages that fit in the free flows; 0 if there are too few ranges."""
     if network.transport.free_ranges[0].rows < network.spare[0]:
         return 0
     return int(network.state[0].free_flows.rows // 2)
@@ -61,13 +62,13 @@ def flows_left(network: Any) -> int:
 
 @works_on_tables
 def bucket_of(transport: Any, source: int, target: int) -> int:
-    """Where to look for the connection of two ranks."""
+    """Return the bucket of the connection of two ranks."""
     return (source * MULTIPLIER + target) & (len(transport.buckets) - 1)
 
 
 @works_on_tables
 def _flow_of_connection(network: Any, like: int) -> int:
-    """Return a flow without a message that takes the way of another one."""
+    """Return a flow without a message on the path of another one."""
     flows, ways, stride = network.flows, network.ways, network.stride[0]
     row = take_row(flows, network.state[0].free_flows)
     flow, other = flows[row], flows[like]
@@ -91,7 +92,7 @@ def _flow_of_connection(network: Any, like: int) -> int:
 
 @works_on_tables
 def _new_connection(network: Any, row: int) -> None:
-    """Nothing has happened on it."""
+    """Initialise a connection."""
     connection, rules = network.transport.connections[row], network.transport.rules[0]
     connection.stage, connection.state = CLOSED, SMOOTH
     connection.is_owned = connection.is_queued = connection.recovers = connection.unanswered_mark = 0
@@ -110,7 +111,7 @@ def _new_connection(network: Any, row: int) -> None:
 
 @works_on_tables
 def for_lists(connection: Any) -> None:
-    """All of its lists are empty."""
+    """Empty all lists of a connection."""
     connection.next = connection.chain = connection.first = connection.last = NONE
     connection.leaves = connection.waits = connection.ranges = connection.held = NONE
     connection.head = connection.tail = NONE
@@ -118,7 +119,7 @@ def for_lists(connection: Any) -> None:
 
 @works_on_tables
 def _idle_rtt_ps(network: Any, row: int) -> int:
-    """How long a handshake takes there and back if nothing else is sent."""
+    """Return the round-trip time of a handshake on an idle path."""
     ways, rules = network.ways, network.transport.rules[0]
     at, time, ends = row * network.stride[0], 0, 0
     while ends < 2:
@@ -133,18 +134,18 @@ def _idle_rtt_ps(network: Any, row: int) -> int:
 
 @works_on_tables
 def timeout_of(rules: Any, connection: Any) -> int:
-    """How long to wait for an acknowledgement (RFC 6298)."""
+    """Return the retransmission timeout (RFC 6298)."""
     return max(rules.least_timeout_ps, connection.rtt_ps + 4 * connection.deviation_ps)
 
 
 @works_on_tables
 def begin_flow(network: Any, row: int) -> None:
-    """A message waits until its host has copied it, and takes its place in its connection."""
+    """Queue a message on its connection; its bytes are due when its host has copied them."""
     transport, flow = network.transport, network.flows[row]
     rules, piece, now = transport.rules[0], transport.pieces[row], network.state[0].now_ps
     connection = transport.connections[piece.connection]
     connection.promised += flow.size
-    if rules.pads:  # in full packets, and one more than is needed
+    if rules.pads:  # in full packets, one more than is needed
         whole = -(-(flow.size + rules.payload - 1) // rules.payload) * rules.payload
         connection.promised += whole - flow.size
     piece.end = connection.promised
@@ -172,7 +173,7 @@ def _wait(network: Any, row: int, time: int) -> None:
 
 @works_on_tables
 def messages_are_due(network: Any, row: int) -> None:
-    """The bytes of some messages may be sent from now on."""
+    """Make the bytes of due messages available to the sender."""
     transport, now = network.transport, network.state[0].now_ps
     connection, pieces = transport.connections[row], transport.pieces
     while connection.waits != NONE and pieces[connection.waits].due_ps <= now:
@@ -190,7 +191,7 @@ def messages_are_due(network: Any, row: int) -> None:
 
 @works_on_tables
 def send_opening(network: Any, row: int) -> None:
-    """Ask the other end to open a connection."""
+    """Send the packet that opens a connection."""
     transport, now = network.transport, network.state[0].now_ps
     packet_row = new_packet(network, DATA, row, transport.rules[0].opening)
     network.packets[packet_row].sequence = OPENS
@@ -200,7 +201,7 @@ def send_opening(network: Any, row: int) -> None:
 
 @works_on_tables
 def is_open(network: Any, row: int) -> None:
-    """The other end has agreed. It gets an acknowledgement, unless acknowledgements are not sent."""
+    """Open a connection after the answer, and acknowledge that answer if acknowledgements are sent."""
     transport = network.transport
     connection, rules = transport.connections[row], transport.rules[0]
     if connection.stage != OPENING:
@@ -217,9 +218,9 @@ def is_open(network: Any, row: int) -> None:
 
 @works_on_tables
 def messages_arrive(network: Any, row: int, position: int) -> None:
-    """All bytes up to a position are there, or acknowledged: so is a message that ends before it.
+    """Report a message whose bytes have all arrived or been acknowledged.
 
-    The engine hears of one message at a time; of the next one, in an event of the same instant.
+    The engine receives one message at a time; the next one follows in an event of the same instant.
     """
     transport = network.transport
     connection, pieces, rules = transport.connections[row], transport.pieces, transport.rules[0]
@@ -227,7 +228,7 @@ def messages_arrive(network: Any, row: int, position: int) -> None:
     if message == NONE or pieces[message].end > position:
         return
     if network.state[0].arrived != NONE:
-        tell_later(network, row)
+        report_later(network, row)
         return
     connection.first, connection.first_begin = pieces[message].next, pieces[message].end
     message_arrives(network, message)
@@ -238,12 +239,12 @@ def messages_arrive(network: Any, row: int, position: int) -> None:
     if connection.first == NONE:
         connection.last = NONE
     elif pieces[connection.first].end <= position:
-        tell_later(network, row)
+        report_later(network, row)
 
 
 @works_on_tables
-def tell_more(network: Any, row: int) -> None:
-    """The engine hears of further messages of a connection."""
+def report_more(network: Any, row: int) -> None:
+    """Report further messages of a connection to the engine."""
     connection, rules = network.transport.connections[row], network.transport.rules[0]
     messages_leave(network, row, connection.left_to, network.state[0].now_ps)
     position = connection.acknowledged if rules.completion else connection.expected
@@ -252,7 +253,7 @@ def tell_more(network: Any, row: int) -> None:
 
 @works_on_tables
 def _copy_received(network: Any, message: int) -> None:
-    """The host at the end copies a message, too."""
+    """Add the time in which the receiving host copies a message."""
     flow, rules, now = network.flows[message], network.transport.rules[0], network.state[0].now_ps
     host = network.transport.hosts[flow.target]
     host.received_ps = max(host.received_ps, now) + int(flow.size * rules.copying)
@@ -261,7 +262,7 @@ def _copy_received(network: Any, message: int) -> None:
 
 @works_on_tables
 def release_if_done(network: Any, row: int) -> None:
-    """Give back a message's own connection if nothing is left of it."""
+    """Release the connection of a single message when it is done."""
     connection, flow = network.transport.connections[row], network.flows[row]
     if connection.is_owned == 0 or flow.is_reported == 0 or flow.packets > 0:
         return

@@ -1,11 +1,11 @@
-"""Congestion control: how the window of a connection grows, and what a loss or a mark leaves of it.
+"""Congestion control: how the window of a connection grows, and shrinks after a loss or a mark.
 
-`newreno` as RFC 5681 has it; `reno` and `cubic` (RFC 8312) as Linux has them; `dctcp` grows as `reno` and
-shrinks by how many packets were marked. Windows are bytes.
+`newreno` follows RFC 5681, `reno` and `cubic` (RFC 8312) follow Linux. `dctcp` grows like `reno` and shrinks
+by the fraction of marked packets. Windows are bytes.
 
-CUBIC's window, counted in packets, is a cubic function of the time since the last loss, with the window of
-that loss as its plateau. Its slow start ends when acknowledgements have come closely for longer than the way
-there and back takes, or when that time grows.
+CUBIC's window, in packets, is a cubic function of the time since the last loss, with the window at that loss
+as its plateau. Its slow start ends when closely spaced acknowledgements last longer than the round-trip time,
+or when that time grows.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ LEAST_PACKETS = 16  # before slow start may end early
 SAMPLES = 8
 CLOSE_PS = 2_000_000_000
 LEAST_GROWTH_PS, MOST_GROWTH_PS = 4_000_000_000, 1_000_000_000_000
-SETTLES_PS = 10_000_000_000  # after an epoch began, times are not taken
-FEWEST, MOST, SLOWEST = 2, 20, 100  # acknowledged packets for one more in the window
+SETTLES_PS = 10_000_000_000  # times right after an epoch began are ignored
+FEWEST, MOST, SLOWEST = 2, 20, 100  # acknowledged packets per packet of growth
 
 
 @works_on_tables
 def cubic_begins(connection: Any) -> None:
-    """Nothing is known."""
+    """Reset the state of CUBIC."""
     connection.largest = connection.origin = 0
     connection.plateau_s = 0.0
     connection.epoch_ps = connection.least_rtt_ps = connection.round_rtt_ps = NEVER
@@ -46,7 +46,7 @@ def _new_round(network: Any, connection: Any) -> None:
 
 @works_on_tables
 def starts_again(network: Any, row: int) -> None:
-    """After a timeout."""
+    """Reset the state of CUBIC after a timeout."""
     connection = network.transport.connections[row]
     connection.largest = connection.origin = connection.is_past_slow_start = 0
     connection.plateau_s = 0.0
@@ -56,7 +56,7 @@ def starts_again(network: Any, row: int) -> None:
 
 @works_on_tables
 def cubic_grows(network: Any, row: int, packets: int) -> None:
-    """So many packets were acknowledged."""
+    """Grow the window after acknowledged packets."""
     connection, rules = network.transport.connections[row], network.transport.rules[0]
     if connection.window < connection.threshold:
         if connection.acknowledged > connection.round_to:
@@ -72,7 +72,7 @@ def cubic_grows(network: Any, row: int, packets: int) -> None:
 
 @works_on_tables
 def _packets_for_one(network: Any, connection: Any, size: int) -> int:
-    """How many packets are acknowledged before the window cubic_grows by one."""
+    """Return how many acknowledged packets grow the window by one."""
     now = network.state[0].now_ps
     if connection.epoch_ps == NEVER:
         connection.epoch_ps = now
@@ -94,7 +94,7 @@ def _packets_for_one(network: Any, connection: Any, size: int) -> int:
 
 @works_on_tables
 def cubic_acknowledged(network: Any, row: int) -> None:
-    """Look at the time there and back."""
+    """Evaluate the round-trip time."""
     connection, rules, now = (
         network.transport.connections[row],
         network.transport.rules[0],
@@ -126,7 +126,7 @@ def cubic_acknowledged(network: Any, row: int) -> None:
 
 @works_on_tables
 def cubic_reduced(connection: Any, payload: int) -> int:
-    """After a loss; a window that had not come back to where it was gives way to others."""
+    """Return the threshold after a loss; a window below its last maximum releases more bandwidth."""
     size = connection.window // payload
     if size < connection.largest:
         connection.largest = int(size * (1 + SHRINKS_TO) / 2)
@@ -138,7 +138,7 @@ def cubic_reduced(connection: Any, payload: int) -> int:
 
 @works_on_tables
 def begins(network: Any, row: int) -> None:
-    """Nothing is known of the way."""
+    """Initialise congestion control."""
     connection, rules = network.transport.connections[row], network.transport.rules[0]
     connection.window = rules.first_window * rules.payload
     connection.threshold = rules.first_threshold * rules.payload if rules.first_threshold > 0 else NEVER
@@ -149,7 +149,7 @@ def begins(network: Any, row: int) -> None:
 
 @works_on_tables
 def grows(network: Any, row: int, packets: int) -> None:
-    """So many packets' worth was acknowledged while nothing was missing."""
+    """Grow the window after acknowledged packets while none is missing."""
     connection, rules = network.transport.connections[row], network.transport.rules[0]
     if packets <= 0:
         return
@@ -188,7 +188,7 @@ def _grow_reno(connection: Any, payload: int, packets: int) -> None:
 
 @works_on_tables
 def was_acknowledged(network: Any, row: int, packets: int, is_marked: bool) -> None:
-    """An acknowledgement of this many packets has come back."""
+    """Process an acknowledgement of packets."""
     connection, rules = network.transport.connections[row], network.transport.rules[0]
     if rules.control == CUBIC:
         cubic_acknowledged(network, row)
@@ -206,7 +206,7 @@ def was_acknowledged(network: Any, row: int, packets: int, is_marked: bool) -> N
 
 @works_on_tables
 def reduced(network: Any, row: int, flight: int) -> int:
-    """Return the window after a loss or a mark, where these bytes are under way."""
+    """Return the window after a loss or a mark, with these bytes in flight."""
     connection, rules = network.transport.connections[row], network.transport.rules[0]
     if rules.control == NEWRENO:
         return max(2 * rules.payload, flight // 2)
@@ -218,7 +218,7 @@ def reduced(network: Any, row: int, flight: int) -> int:
 
 
 @works_on_tables
-def waited_in_vain(network: Any, row: int) -> None:
-    """All is sent again."""
+def timed_out(network: Any, row: int) -> None:
+    """Process a timeout, after which all bytes are sent again."""
     if network.transport.rules[0].control == CUBIC:
         starts_again(network, row)

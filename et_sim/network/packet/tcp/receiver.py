@@ -1,8 +1,8 @@
-"""The receiving end: bytes are put in order, and acknowledged packet by packet or with some delay.
+"""Receivers: bytes are put in order, and acknowledged packet by packet or with a delay.
 
-A packet that fills a hole or leaves one is acknowledged at once, and so is one with another mark than the
-one before it. The packet itself goes back as its acknowledgement, unless that takes no time. A connection's
-timers ring for acknowledgements that do not come, or were held back, and for messages that are due.
+A packet that fills or leaves a hole is acknowledged at once, and so is one whose mark differs from the last.
+The packet itself returns as its acknowledgement, unless acknowledgements take no time. Timers of a connection
+serve retransmission, delayed acknowledgements, and messages that become due.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from et_sim.network.packet.tcp.connections import (
     messages_are_due,
     messages_arrive,
     release_if_done,
+    report_more,
     send_opening,
-    tell_more,
 )
 from et_sim.network.packet.tcp.records import (
     DELAYED,
@@ -51,7 +51,7 @@ FIRST_BLOCK, FURTHER_BLOCK, MOST_BLOCKS = 12, 8, 3  # bytes of SACK's options
 
 @works_on_tables
 def received(network: Any, packet_row: int) -> None:
-    """A packet is at the end of its way."""
+    """Handle a packet at its target."""
     packet = network.packets[packet_row]
     row = packet.flow
     if packet.kind != DATA:
@@ -72,7 +72,7 @@ def received(network: Any, packet_row: int) -> None:
 
 @works_on_tables
 def _data_received(network: Any, packet_row: int) -> None:
-    """Bytes have come."""
+    """Handle received bytes."""
     transport, packet = network.transport, network.packets[packet_row]
     row = packet.flow
     connection, rules = transport.connections[row], transport.rules[0]
@@ -102,7 +102,7 @@ def _data_received(network: Any, packet_row: int) -> None:
 
 @works_on_tables
 def _put_in_order(network: Any, row: int, end: int) -> None:
-    """Bytes up to here, and those that were waiting for them, are the messages'."""
+    """Put bytes in order up to `end`, with the ranges that follow."""
     transport = network.transport
     connection, ranges = transport.connections[row], transport.ranges
     connection.expected = end
@@ -115,7 +115,7 @@ def _put_in_order(network: Any, row: int, end: int) -> None:
 
 @works_on_tables
 def _bytes_of_blocks(network: Any, first: int) -> int:
-    """What an acknowledgement is longer by if something is missing."""
+    """Return the extra bytes of an acknowledgement with SACK blocks."""
     if network.transport.rules[0].sack == 0 or first == NONE:
         return 0
     size, row = FIRST_BLOCK, network.transport.ranges[first].next
@@ -128,7 +128,7 @@ def _bytes_of_blocks(network: Any, first: int) -> int:
 
 @works_on_tables
 def _answer(network: Any, packet_row: int, position: int, size: int, begin: int, end: int) -> None:
-    """A packet goes back as an acknowledgement; nothing is left to be acknowledged."""
+    """Send a packet back as an acknowledgement of all bytes so far."""
     transport, packet = network.transport, network.packets[packet_row]
     row = packet.flow
     connection, flow = transport.connections[row], network.flows[row]
@@ -152,7 +152,7 @@ def _answer(network: Any, packet_row: int, position: int, size: int, begin: int,
 
 @works_on_tables
 def answer_late(network: Any, row: int) -> None:
-    """An acknowledgement was held back long enough."""
+    """Send a delayed acknowledgement."""
     connection, rules = network.transport.connections[row], network.transport.rules[0]
     if connection.unanswered == 0:
         return
@@ -167,7 +167,7 @@ LONGEST_PS = 60_000_000_000_000
 
 @works_on_tables
 def timer_rings(network: Any, timer: int) -> None:
-    """One of a connection's timers."""
+    """Handle one of a connection's timers."""
     row, which = timer // TIMERS, timer % TIMERS
     stop(network, timer)
     if which == DUE:
@@ -175,11 +175,11 @@ def timer_rings(network: Any, timer: int) -> None:
     elif which == DELAYED:
         answer_late(network, row)
     elif which == TELL:
-        tell_more(network, row)
+        report_more(network, row)
         release_if_done(network, row)
     else:
         if which == RESEND:
-            _look_at_clock(network, row)
+            _check_deadline(network, row)
         else:
             send_pending(network, row)
         send_next(network, network.flows[row].port)
@@ -193,8 +193,8 @@ def sends_nothing(network: Any, timer: int) -> bool:
 
 
 @works_on_tables
-def _look_at_clock(network: Any, row: int) -> None:
-    """Send again if it is time."""
+def _check_deadline(network: Any, row: int) -> None:
+    """Send again if the deadline has passed."""
     connection = network.transport.connections[row]
     if connection.deadline_ps == NEVER:
         return
@@ -211,7 +211,7 @@ def _look_at_clock(network: Any, row: int) -> None:
 
 @works_on_tables
 def _send_all_again(network: Any, row: int) -> None:
-    """All that is not known to have arrived is taken for lost."""
+    """Treat all bytes that were not reported as arrived as lost."""
     transport = network.transport
     connection, rules = transport.connections[row], transport.rules[0]
     flight = under_way(network, row)
@@ -228,7 +228,7 @@ def _send_all_again(network: Any, row: int) -> None:
         connection.sent = connection.acknowledged
     connection.recover, connection.recovers = connection.highest, 1
     connection.threshold = control.reduced(network, row, flight)
-    control.waited_in_vain(network, row)
+    control.timed_out(network, row)
     connection.state = LOSS
     connection.window = rules.payload
     send_pending(network, row)

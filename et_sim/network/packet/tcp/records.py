@@ -1,7 +1,7 @@
-"""What TCP keeps: a connection for every ordered pair of ranks, or for every message, and the messages on it.
+"""Records of TCP: a connection per ordered pair of ranks or per message, and the messages on it.
 
-A connection has the number of a flow: of its message, or of one that has none. It is a stream of bytes, of
-which each message is a part. Positions are counted in bytes from its beginning.
+A connection has the number of its message's flow, or of a flow without a message. It is a stream of bytes,
+and messages are parts of it. Positions are bytes from its beginning.
 """
 
 from __future__ import annotations
@@ -11,52 +11,52 @@ from et_sim.plan.records import record
 
 NEWRENO, RENO, CUBIC, DCTCP = range(4)
 CLOSED, OPENING, OPEN = range(3)
-# How a sender fares: nothing is missing, something may be, it recovers, or it has waited in vain.
+# States of a sender: nothing is missing, something may be, it recovers, or a timeout has passed.
 SMOOTH, DISORDER, RECOVERY, LOSS = range(4)
 TIMERS = 5  # of a connection
 RESEND, DELAYED, DUE, MORE, TELL = range(TIMERS)
-OPENS, OPENED = -1, -2  # positions that packets of the handshake have
+OPENS, OPENED = -1, -2  # positions in packets of the handshake
 
 CONNECTION = record(
     ("stage", "u1"),
     ("state", "u1"),
-    ("is_owned", "u1"),  # by one message
-    ("is_queued", "u1"),  # at its host, with packets that wait for their turn
-    ("next", "i4"),  # among the connections of a host that take turns
-    ("chain", "i4"),  # of a bucket
-    # The messages on it, in their order
-    ("first", "i4"),  # that is not at its target, or, if that matters, not acknowledged
+    ("is_owned", "u1"),  # belongs to one message
+    ("is_queued", "u1"),  # has packets in the turns of its host
+    ("next", "i4"),  # among the connections of its host
+    ("chain", "i4"),  # in a bucket
+    # Its messages in order
+    ("first", "i4"),  # the first that has not arrived or, if required, is not acknowledged
     ("first_begin", "i8"),  # where its bytes begin
     ("last", "i4"),
     ("leaves", "i4"),  # the first one whose last byte was never sent
     ("left_to", "i8"),  # the byte behind the last one that was sent
     ("waits", "i4"),  # the first one that is not due
     ("end", "i8"),  # of the bytes that may be sent
-    ("promised", "i8"),  # with those of messages that are not due
+    ("promised", "i8"),  # includes messages that are not due
     # The sender
     ("acknowledged", "i8"),
-    ("sent", "i8"),  # the next new byte; without SACK, set back when all is to be sent again
+    ("sent", "i8"),  # the next new byte; without SACK, reset to send all again
     ("highest", "i8"),  # bytes ever sent
     ("window", "i8"),  # congestion window
     ("threshold", "i8"),  # of slow start
     ("peer_window", "i8"),
-    ("rest", "i8"),  # bytes that were acknowledged and make no full packet
+    ("rest", "i8"),  # acknowledged bytes that do not fill a packet
     ("duplicates", "i4"),
-    ("recover", "i8"),  # up to where a loss is being mended
+    ("recover", "i8"),  # the end of the bytes that recovery covers
     ("recovers", "u1"),
-    ("is_partial", "u1"),  # the timer was set anew in this recovery
-    ("lost_to", "i8"),  # what is not known to have arrived below this is lost
-    ("again", "i8"),  # and has been sent again below this
-    ("ranges", "i4"),  # bytes known to have arrived (SACK)
-    ("known", "i8"),  # how many that are
+    ("is_partial", "u1"),  # the timer was restarted in this recovery
+    ("lost_to", "i8"),  # unreported bytes below this are lost
+    ("again", "i8"),  # and below this were sent again
+    ("ranges", "i4"),  # bytes reported as arrived (SACK)
+    ("known", "i8"),  # their number
     ("delivered", "i8"),  # proportional rate reduction: since recovery began
     ("mended", "i8"),  # sent since then
-    ("flight", "i8"),  # under way when it began
+    ("flight", "i8"),  # in flight when it began
     ("reduced_to", "i8"),  # no second reduction for marks up to there
     ("rtt_ps", "i8"),  # smoothed
     ("deviation_ps", "i8"),
     ("timeout_ps", "i8"),
-    ("deadline_ps", "i8"),  # when to send again; NEVER: nothing to wait for
+    ("deadline_ps", "i8"),  # time of retransmission; NEVER: nothing is outstanding
     # Packets that wait at the host, if connections take turns
     ("head", "i4"),
     ("tail", "i4"),
@@ -97,5 +97,5 @@ NIC = record(
     ("tail", "i4"),
     ("answers", QUEUE),  # acknowledgements, if connections take turns
 )
-HOST = record(("copied_ps", "i8"), ("received_ps", "i8"))  # until when a rank copies what it sends, and gets
-BLOCK = record(("begin", "i8"), ("end", "i8"))  # what an acknowledgement says has arrived beyond
+HOST = record(("copied_ps", "i8"), ("received_ps", "i8"))  # ends of a rank's copies
+BLOCK = record(("begin", "i8"), ("end", "i8"))  # a range beyond a hole, in an acknowledgement

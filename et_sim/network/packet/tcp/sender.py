@@ -1,13 +1,11 @@
-"""What a connection may send: new bytes as its windows allow, and bytes again that are lost.
+"""Senders: new bytes as the windows allow, and retransmission of lost bytes.
 
-Without selective acknowledgements (SACK), a sender that has waited in vain sends all again from the first
-byte that is missing. With them, it sends what is known to be missing, as far as what is thought to be under
-way leaves room (RFC 6675). What has arrived beyond a hole is a list of ranges of bytes, in order.
+Without selective acknowledgements (SACK), a sender sends all again from the first missing byte after a
+timeout. With SACK, it sends the missing bytes as far as the estimate of bytes in flight allows (RFC 6675).
+Ranges of bytes that arrived beyond a hole are kept as an ordered list.
 
-A host sends packets in the order in which they came, or those of its connections in turn. Bytes that a
-connection hands over at once wait as one packet, which is cut when its turn comes.
-
-Not here: what acknowledgements say (`acknowledgements`), and how windows grow and shrink (`control`).
+A host sends packets in the order of arrival, or those of its connections in turn. Bytes that a connection
+passes at once wait as one packet, which is cut when its turn comes.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from et_sim.network.packet.tcp.records import MORE, OPEN, RECOVERY, RESEND, TELL
 
 @works_on_tables
 def with_range(network: Any, first: int, begin: int, end: int) -> tuple[int, int]:
-    """Return a list to which a range is added, and the row of the range that now has it."""
+    """Return a list with a range added, and the row of the range that contains it."""
     ranges = network.transport.ranges
     before, row = NONE, first
     while row != NONE and ranges[row].end < begin:
@@ -48,7 +46,7 @@ def with_range(network: Any, first: int, begin: int, end: int) -> tuple[int, int
 
 @works_on_tables
 def without_below(network: Any, first: int, position: int) -> int:
-    """Return a list without what is below a position."""
+    """Return a list without the bytes below a position."""
     ranges = network.transport.ranges
     row = first
     while row != NONE and ranges[row].end <= position:
@@ -62,7 +60,7 @@ def without_below(network: Any, first: int, position: int) -> int:
 
 @works_on_tables
 def bytes_below(network: Any, first: int, position: int) -> int:
-    """How many bytes of a list are below a position."""
+    """Return how many bytes of a list are below a position."""
     ranges = network.transport.ranges
     row, count = first, 0
     while row != NONE and ranges[row].begin < position:
@@ -81,14 +79,14 @@ def _new_range(network: Any, begin: int, end: int, after: int) -> int:
 
 @works_on_tables
 def wants_port(network: Any, port_row: int) -> bool:
-    """Return whether something is to be sent when a port is free."""
+    """Return whether something waits for a port."""
     nic = network.transport.nics[port_row]
     return bool(nic.head != NONE or nic.answers.head != NONE)
 
 
 @works_on_tables
 def queue_packet(network: Any, port_row: int, packet_row: int) -> None:
-    """A packet waits for a port."""
+    """Queue a packet for a port."""
     transport, packet = network.transport, network.packets[packet_row]
     nic = transport.nics[port_row]
     if transport.rules[0].takes_turns == 0:
@@ -101,7 +99,7 @@ def queue_packet(network: Any, port_row: int, packet_row: int) -> None:
 
 @works_on_tables
 def _queue_in_turn(network: Any, port_row: int, packet_row: int) -> None:
-    """Behind the other packets of its connection, which comes last if it was not in the round."""
+    """Queue a packet of a connection; connections take turns, and a new one comes last."""
     connections, row = network.transport.connections, network.packets[packet_row].flow
     nic, connection = network.transport.nics[port_row], connections[row]
     join(network.packets, connection, packet_row)
@@ -112,7 +110,7 @@ def _queue_in_turn(network: Any, port_row: int, packet_row: int) -> None:
 
 @works_on_tables
 def next_packet(network: Any, port_row: int) -> int:
-    """Return the packet that a host sends next over a port, which is free; NONE: none."""
+    """Return the next packet of a host for a free port, or NONE."""
     transport, port = network.transport, network.ports[port_row]
     nic = transport.nics[port_row]
     if port.is_paused:
@@ -143,7 +141,7 @@ def _first_of_queue(network: Any, port_row: int, queue: Any) -> int:
 
 @works_on_tables
 def _cut(network: Any, port_row: int, row: int) -> int:
-    """Return the first packet's worth of bytes that wait together; the same row if it is all."""
+    """Cut the first packet from bytes that wait together; return the same row if they fit in one."""
     packet, rules = network.packets[row], network.transport.rules[0]
     if packet.kind != DATA or packet.payload == 0:
         return row
@@ -165,7 +163,7 @@ def _cut(network: Any, port_row: int, row: int) -> int:
 
 @works_on_tables
 def message_at(network: Any, row: int, position: int) -> int:
-    """Which message on a connection a byte belongs to; NONE: to one that is not on it any more."""
+    """Return the message that a byte belongs to, or NONE if the connection has released it."""
     pieces, message = network.transport.pieces, network.transport.connections[row].first
     if message == NONE or position < network.transport.connections[row].first_begin:
         return NONE
@@ -176,7 +174,7 @@ def message_at(network: Any, row: int, position: int) -> int:
 
 @works_on_tables
 def messages_leave(network: Any, row: int, position: int, time: int) -> None:
-    """A message leaves whose last byte is sent; the engine hears of one at a time."""
+    """Report a message whose last byte is sent; one at a time."""
     transport, flows = network.transport, network.flows
     connection, pieces = transport.connections[row], transport.pieces
     connection.left_to = max(connection.left_to, position)
@@ -189,26 +187,26 @@ def messages_leave(network: Any, row: int, position: int, time: int) -> None:
     if transport.rules[0].completion == 0:
         if network.state[0].left != NONE:
             connection.leaves = message
-            tell_later(network, row)
+            report_later(network, row)
             return
         network.state[0].left = message
     if connection.leaves != NONE and pieces[connection.leaves].end <= connection.left_to:
         flows[connection.leaves].left_ps = time
-        tell_later(network, row)
+        report_later(network, row)
 
 
 @works_on_tables
-def tell_later(network: Any, row: int) -> None:
-    """The engine hears more in an event of the same instant."""
+def report_later(network: Any, row: int) -> None:
+    """Report further messages in an event of the same instant."""
     ring_at(network, row * TIMERS + TELL, network.state[0].now_ps)
 
 
-MOST_AT_ONCE = 4  # packets that are sent again at once; the others at the next event of the same instant
+MOST_AT_ONCE = 4  # retransmissions per event; the others follow in the same instant
 
 
 @works_on_tables
 def send_pending(network: Any, row: int) -> None:
-    """Send what may be sent."""
+    """Send all packets that the windows allow, and record delays."""
     _send_all(network, row)
     if has_figures(network):
         _note_window(network, row)
@@ -216,7 +214,7 @@ def send_pending(network: Any, row: int) -> None:
 
 @works_on_tables
 def _note_window(network: Any, row: int) -> None:
-    """See whether the window holds back what is left."""
+    """Record whether the window delays the remaining bytes."""
     connection, rules = network.transport.connections[row], network.transport.rules[0]
     room = min(connection.window, connection.peer_window) - under_way(network, row)
     available = connection.end - connection.sent
@@ -229,7 +227,7 @@ def _note_window(network: Any, row: int) -> None:
 
 @works_on_tables
 def _send_all(network: Any, row: int) -> None:
-    """The same, and no more."""
+    """Send all packets that the windows allow."""
     transport = network.transport
     connection, rules = transport.connections[row], transport.rules[0]
     if connection.stage != OPEN:
@@ -264,14 +262,14 @@ def _send_all(network: Any, row: int) -> None:
 
 @works_on_tables
 def _limit(network: Any, connection: Any) -> int:
-    """Up to where bytes are there, and the receiver and the sender keep them."""
+    """Return the end of the bytes that are available and fit in the buffers of both ends."""
     rules = network.transport.rules[0]
     return min(connection.end, connection.acknowledged + min(rules.keeps, connection.peer_window))
 
 
 @works_on_tables
 def under_way(network: Any, row: int) -> int:
-    """Return bytes that are thought to be in the network."""
+    """Return the estimate of bytes in flight."""
     connection = network.transport.connections[row]
     first = connection.acknowledged
     count = connection.sent - first
@@ -291,7 +289,7 @@ def under_way(network: Any, row: int) -> int:
 
 @works_on_tables
 def next_lost(network: Any, row: int, is_any: bool) -> int:
-    """Return the first byte that is lost, or of those that may be, and was not sent again; NONE: none is."""
+    """Return the first byte that is lost (`is_any`: or may be) and was not sent again, or NONE."""
     transport = network.transport
     connection, ranges = transport.connections[row], transport.ranges
     position = max(connection.acknowledged, connection.again)
@@ -308,7 +306,7 @@ def next_lost(network: Any, row: int, is_any: bool) -> int:
 
 @works_on_tables
 def send_again(network: Any, row: int, begin: int, room: int) -> int:
-    """One packet with bytes that were sent before; returns how many."""
+    """Send one packet of old bytes again; return their number."""
     transport = network.transport
     connection, rules, ranges = transport.connections[row], transport.rules[0], transport.ranges
     end = min(begin + rules.payload, connection.highest)
@@ -326,16 +324,16 @@ def send_again(network: Any, row: int, begin: int, room: int) -> int:
 
 @works_on_tables
 def _count_again(network: Any, row: int, begin: int, packets: int) -> None:
-    """So many packets are sent again."""
+    """Count retransmitted packets."""
     network.state[0].resent += packets
     message = message_at(network, row, begin)
-    if message != NONE:  # else it is there, and the acknowledgement is missing
+    if message != NONE:  # else the message has arrived, but not its acknowledgement
         network.flows[message].retransmitted += packets
 
 
 @works_on_tables
 def _send_new(network: Any, row: int, begin: int, size: int) -> None:
-    """Bytes that follow on those that were sent."""
+    """Send bytes from the sender's position on."""
     transport = network.transport
     connection = transport.connections[row]
     if begin < connection.highest:
@@ -347,7 +345,7 @@ def _send_new(network: Any, row: int, begin: int, size: int) -> None:
 
 @works_on_tables
 def send_new_packet(network: Any, row: int) -> bool:
-    """One packet with bytes that were never sent, if the other end keeps it; whether there was one."""
+    """Send one packet of new bytes if the receiver has space; return whether there was one."""
     connection, rules = network.transport.connections[row], network.transport.rules[0]
     size = min(_limit(network, connection) - connection.sent, rules.payload)
     if size > 0:
@@ -357,7 +355,7 @@ def send_new_packet(network: Any, row: int) -> bool:
 
 @works_on_tables
 def _queue(network: Any, row: int, begin: int, size: int) -> None:
-    """Bytes wait at the host, as one packet that is cut there."""
+    """Queue bytes at the host as one packet, which is cut there."""
     transport = network.transport
     connection, rules = transport.connections[row], transport.rules[0]
     packet_row = new_packet(network, DATA, row, rules.header + size)
@@ -372,7 +370,7 @@ def _queue(network: Any, row: int, begin: int, size: int) -> None:
 
 @works_on_tables
 def set_deadline(network: Any, row: int, deadline: int) -> None:
-    """When bytes that are not acknowledged are sent again; a timer that rings earlier is set again then."""
+    """Set when unacknowledged bytes are sent again; a timer that expires earlier is set again."""
     transport, state = network.transport, network.state[0]
     connection, rules = transport.connections[row], transport.rules[0]
     timer = row * TIMERS + RESEND
@@ -391,9 +389,9 @@ def set_deadline(network: Any, row: int, deadline: int) -> None:
 
 @works_on_tables
 def _seen_ps(scan: int, deadline: int) -> int:
-    """When a sender that looks at its clock now and then notices that it is late, and has sent again.
+    """Return when a sender that polls its clock sees a deadline, and has sent again.
 
-    As in htsim, it does so a little later: by a 200th of what is left of the interval.
+    As in htsim, it does so a little later: by a 200th of the rest of the interval.
     """
     seen = (deadline // scan + 1) * scan
     return seen + (scan - (seen - deadline)) // 200
@@ -401,5 +399,5 @@ def _seen_ps(scan: int, deadline: int) -> int:
 
 @works_on_tables
 def _send_more_later(network: Any, row: int) -> None:
-    """There is more than may be sent at one event."""
+    """Schedule the packets that exceed the limit per event."""
     ring_at(network, row * TIMERS + MORE, network.state[0].now_ps)

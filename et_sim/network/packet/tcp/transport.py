@@ -1,8 +1,8 @@
-"""TCP's tables, and what the kernel asks of a transport.
+"""TCP as a transport of the kernel: its tables and functions.
 
-htsim's frontend adds a packet's bytes to each message, and counts them as received. What one rank sends
-another in a collective is one stream of bytes then: message k ends the receives whose last byte is in it.
-With short messages, later receives end early, and what comes after all of them have ended is for nobody.
+htsim's frontend adds a packet's bytes to each message, and counts them as received. The messages from one
+rank to another in a collective then are one stream of bytes: message k ends the receives whose last byte is
+in it. With short messages, later receives end early, and bytes after the last receive have no receiver.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from et_sim.network.packet.tcp.records import TIMERS as TIMERS
 from et_sim.network.settings import settings_row
 from et_sim.plan.records import table
 
-MOST_RECEIVES = 64  # that one message may end
+MOST_RECEIVES = 64  # limit of receives that one message ends
 
 
 @works_on_tables
 def ends_receives(network: Any, run: Run, row: int) -> int:
-    """End the receives that a message fills; returns its row for the first of them, or NONE if none ends."""
+    """End the receives that a message fills; return its row for the first of them, or NONE if none ends."""
     rules, message = network.transport.rules[0], run.messages[row]
     if rules.pads == 0 or message.kind != STEP:
         return row
@@ -72,7 +72,7 @@ def ends_receives(network: Any, run: Run, row: int) -> int:
 
 @works_on_tables
 def _number_of(run: Run, program: Any, index: int) -> int:
-    """How many messages a rank has sent the same other one before."""
+    """Return how many messages the rank has sent to the same target before."""
     steps, count = run.plan.steps, 0
     distance = steps[program.step_first + index % program.step_period].distance
     for at in range(index):
@@ -84,12 +84,12 @@ begin_flow, joins, flows_left = connections.begin_flow, connections.joins, conne
 received, timer_rings, sends_nothing = receiver.received, receiver.timer_rings, receiver.sends_nothing
 next_packet, wants_port = sender.next_packet, sender.wants_port
 
-FLOWS_PER_MESSAGE = 2  # it may have a new connection besides
+FLOWS_PER_MESSAGE = 2  # the second one is for a new connection
 
 
 @quick_dataclass(frozen=True)
 class TcpTables(Tables):
-    """What compiled code knows."""
+    """Tables of TCP for compiled code."""
 
     rules: Any  # one row
     connections: Any  # by flow
@@ -103,7 +103,7 @@ class TcpTables(Tables):
 
 
 def new_tables(protocol: Protocol, ports: int, ranks: int) -> TcpTables:
-    """Nobody has sent anything."""
+    """Return the tables before any message."""
     settings = protocol.packets.tcp
     assert settings is not None
     nics, free_ranges = table(NIC, ports), table(FREE, 1)
@@ -123,7 +123,7 @@ def new_tables(protocol: Protocol, ports: int, ranks: int) -> TcpTables:
 
 
 def grown(tables: TcpTables, packets: Any, flows: Any, spare: int) -> TcpTables:
-    """Return the tables with room for these packets, flows and more ranges."""
+    """Return the tables with space for these packets, flows and more ranges."""
     ranges, free = tables.ranges, tables.free_ranges[0]
     if free.rows < spare:
         ranges = grow_pool(ranges, free, spare)
@@ -133,7 +133,7 @@ def grown(tables: TcpTables, packets: Any, flows: Any, spare: int) -> TcpTables:
 
 
 def _with_flows(tables: TcpTables, flows: Any) -> TcpTables:
-    """Return the tables with room for these flows; connections get more buckets."""
+    """Return the tables with space for these flows, and more buckets for connections."""
     larger = {name: longer(getattr(tables, name), len(flows)) for name in ("connections", "pieces")}
     buckets = np.full(1 << max(len(flows) - 1, 1).bit_length(), NONE, np.int32)
     grown = replace(tables, buckets=buckets, **larger)
