@@ -221,7 +221,7 @@ def test_a_sweep_killed_again_and_again_ends_like_one_that_was_left_alone(tmp_pa
 
 def test_a_sweep_without_its_table_is_told_from_a_run_that_is_none(undisturbed: Path, tmp_path: Path) -> None:
     shutil.copy(undisturbed / JOURNAL, tmp_path)
-    with pytest.raises(UsageError, match="give the same et-sim sweep again"):
+    with pytest.raises(UsageError, match="repeat the same et-sim sweep command"):
         open_run(tmp_path)
 
 
