@@ -14,7 +14,7 @@ import numpy as np
 
 from et_sim.basics.intervals import filled
 from et_sim.basics.units import format_ns, plural
-from et_sim.views.critical.path import CAUSES, NOBODYS, CriticalPath, codes_at, operation_of
+from et_sim.views.critical.path import CAUSES, NO_OPERATION, CriticalPath, codes_at, operation_of
 from et_sim.views.critical.record import PathRecord
 from et_sim.views.drawing.scene import LEFT, MOST_LETTERS, TRACK, Scene, nothing_to_draw, runs_of
 from et_sim.views.run.directory import RunDirectory
@@ -95,7 +95,7 @@ def shares_of(path: CriticalPath, shown: Sequence[tuple[str, str, str | None]], 
     code = np.where(node < 0, -1, code * len(nodes.group.texts) + codes_at(nodes.group, node))
     _, first, of = np.unique(code, return_index=True, return_inverse=True)
     places = {key: row for row, key in enumerate(shown)}
-    keys = (NOBODYS if number < 0 else operation_of(nodes, number) for number in node[first].tolist())
+    keys = (NO_OPERATION if number < 0 else operation_of(nodes, number) for number in node[first].tolist())
     row = np.array([places.get(key, rows - 1) for key in keys], np.int64)[of.reshape(-1)] * len(CAUSES)
     start, end = path.chain.start_ns[timed], path.chain.end_ns[timed]
     queued = path.queued_ns[timed] / path.spent_ns[timed]
