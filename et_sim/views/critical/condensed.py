@@ -1,7 +1,7 @@
 """Causal events of a record without those that decide nothing, with chains of events joined.
 
 Most events are joins at which no time passes. One of the two events that join often follows from the other: a
-message, say, from an end that also precedes its reception. Such a predecessor is never the later one,
+message from an end that also precedes its reception. Such a predecessor is never the later one,
 whatever the durations, and is left out. Most remaining events then have one predecessor and one successor,
 and chains of them become one event: hundreds of thousands of ring steps turn into one event with a few
 durations, each with a count.

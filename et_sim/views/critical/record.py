@@ -254,11 +254,8 @@ class PathRecord(RecordedEvents):
         """Store the results for the next call, if the analysis takes long."""
         predicted = sensitivities is not None
         if self._key and (not self._kept or (predicted and self.sensitivities is None)):
-            keep(
-                self._run,
-                self._key,
-                StoredResults(self.chain, sensitivities, self.slack if predicted else None, None),
-            )
+            slack = self.slack if predicted else None
+            keep(self._run, self._key, StoredResults(self.chain, sensitivities, slack, None))
 
     def keep_changes(self, changes: Sequence[dict[str, Any]]) -> None:
         """Store only the changes that a page shows."""

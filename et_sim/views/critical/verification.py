@@ -118,7 +118,7 @@ def is_of_links(parameter: str) -> bool:
 def verification_lines(
     verified: Sequence[Verified], *, is_exact: bool = True, has_library: bool = False
 ) -> list[str]:
-    """Return the same as text; a collective library has other times of its own for other links."""
+    """Return the verification as text; a collective library has different times for different links."""
     if not verified:
         return ["nothing was simulated: no figure of the machine changes the makespan along this path"]
     differ = sum(not prediction.is_as_predicted for prediction in verified)

@@ -314,9 +314,7 @@ def _replayed(run: RunDirectory) -> str:
     count = run.summary["coverage"]["replayed_communication"]
     if not count:
         return ""
-    return (
-        f"{count:,} sends, receives and collectives as recorded: their waiting is not separated from transfer"
-    )
+    return f"{count:,} sends, receives and collectives as recorded: waiting is not separated from transfer"
 
 
 def _waits(run: RunDirectory, parts: WaitingParts | None) -> tuple[str, str]:

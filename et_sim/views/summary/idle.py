@@ -245,7 +245,7 @@ def _explain(
 def _longest(
     nodes: IdleNodes, texts: NodeTexts, pauses: _Pauses, charges: _Charges, ranks: list[str], window: Window
 ) -> list[Pause]:
-    """Return the longest of these pauses; those that are alike are one."""
+    """Return the longest of these pauses; equal ones are joined."""
     length = np.clip(pauses.end, *window) - np.clip(pauses.start, *window)
     length[pauses.node == NONE] = 0
     order = np.lexsort((-charges.ns, charges.pause))  # the main cause of each pause comes first
