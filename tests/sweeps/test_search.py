@@ -16,7 +16,7 @@ from small_sweeps import SYSTEM, TEXT, WORKLOAD, spec, table_of, write
 from et_sim.basics.errors import EtSimError
 from et_sim.sweeps import sweep
 from et_sim.sweeps.bounds import Bounder
-from et_sim.sweeps.evaluate import Alone, Done, Task
+from et_sim.sweeps.evaluate import InProcess, Done, Task
 from et_sim.sweeps.goal import Goal, front_of, least_dominated
 from et_sim.sweeps.journal import Point
 from et_sim.sweeps.search import ByBounds
@@ -204,7 +204,7 @@ def test_what_a_sweep_knows_is_not_evaluated_again(tmp_path: Path, monkeypatch: 
     assert len(report.table) == report.known == 6
 
 
-class _Ending(Alone):
+class _Ending(InProcess):
     """A runner that is interrupted in its third batch."""
 
     batches = 0
@@ -297,13 +297,13 @@ def test_whatever_bounds_say_the_least_dominated_points_are_chosen(
 
 
 WRONG = [
-    ({}, "search: nothing is to be minimised, nor maximised (say what, as in minimise: [makespan_ns])"),
+    ({}, "search: there is no objective (add one, as in minimise: [makespan_ns])"),
     ({"minimise": ["makespan"]}, "'makespan' is no objective (did you mean 'makespan_ns'?)"),
     ({"minimise": ["time"]}, "'time' is no objective (known: makespan_ns,"),
     ({"minimise": ["price", "price"]}, "'price' is to be minimised twice"),
-    ({"minimise": ["mfu"]}, "'mfu' is to be large (name it in maximise)"),
-    ({"maximise": ["ranks"]}, "'ranks' is to be small (name it in minimise)"),
-    ({"keep": 3}, "keep says what a ladder hands on, and there is none"),
+    ({"minimise": ["mfu"]}, "'mfu' is better if it is larger (name it in maximise)"),
+    ({"maximise": ["ranks"]}, "'ranks' is better if it is smaller (name it in minimise)"),
+    ({"keep": 3}, "`keep` requires a ladder"),
     ({"method": "bound"}, "there is no method 'bound' (did you mean 'bounds'?)"),
     ({"method": "bounds"}, "no bounds are known of these points (they are of workloads of kind llm"),
     ({"ladder": ["analytic", "link"]}, "network model 'analytic'"),
@@ -320,7 +320,7 @@ WRONG = [
         "peak_memory_bytes is not known of these runs",
     ),
     ({"minimise": ["price"], "budget": 3}, "price is not known of these runs (leave it out, or have"),
-    ({"budget": None}, "nothing says when it may end (add a budget, such as budget: 50)"),
+    ({"budget": None}, "the search needs a limit (add a budget, such as budget: 50)"),
 ]
 
 
@@ -334,7 +334,7 @@ def test_a_mistake_is_one_sentence(section: dict[str, Any], sentence: str, tmp_p
 
 
 def test_a_sweep_that_looks_for_nothing_is_no_search(tmp_path: Path) -> None:
-    with pytest.raises(EtSimError, match=r"rings.yml: does not say what to look for \(add search, as in"):
+    with pytest.raises(EtSimError, match=r"rings.yml: has no section `search` \(add search, as in"):
         plan_sweep(write(tmp_path), searches=True)
     path = write(tmp_path, TEXT + "search:\n  minimise: [makespan_ns]\n  budget: 0\n")
     with pytest.raises(EtSimError, match=r'rings\.yml: line 10: key "budget" is 0'):
@@ -357,5 +357,5 @@ def test_a_table_with_a_broken_search_is_refused(tmp_path: Path) -> None:
         changed = table.replace_schema_metadata({"et-sim.sweep": json.dumps(about)})
         with pa.ipc.new_file(sink, changed.schema) as out:
             out.write_table(changed)
-    with pytest.raises(EtSimError, match="does not say what was swept"):
+    with pytest.raises(EtSimError, match="has no description of the sweep"):
         open_sweep(tmp_path / "out")

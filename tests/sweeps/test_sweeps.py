@@ -24,7 +24,7 @@ import et_sim
 from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.run.workers import ENDED
 from et_sim.sweeps import evaluate, journal, sweep
-from et_sim.sweeps.evaluate import Alone, Beside, Done, Evaluator, Finished, Task
+from et_sim.sweeps.evaluate import InProcess, OtherProcesses, Done, Evaluator, Finished, Task
 from et_sim.sweeps.journal import Journal
 from et_sim.sweeps.state import SweepPlan, parse_keep, plan_sweep
 from et_sim.sweeps.sweep import carry_out
@@ -267,7 +267,7 @@ def test_a_stall_is_a_row(tmp_path: Path) -> None:
     assert all(report.table["error"].to_pylist())
 
 
-class _Broken(Alone):
+class _Broken(InProcess):
     def run(self, tasks: Sequence[Task]) -> Iterator[Sequence[Done]]:
         yield [evaluate.Lost(tasks[0].digest, "for a reason of the machine")]
         yield from super().run(tasks[1:])
@@ -301,7 +301,7 @@ def test_a_worker_that_dies_is_replaced_and_its_point_given_up_after_two_attempt
         encoding="utf-8",
     )
     monkeypatch.syspath_prepend(tmp_path)
-    done = [point for some in Beside.of(plan.space, 1).run(_tasks(plan)) for point in some]
+    done = [point for some in OtherProcesses.of(plan.space, 1).run(_tasks(plan)) for point in some]
     assert sorted(finished.digest for finished in done) == sorted(point.digest for point in plan.points)
     assert [point for point in done if not isinstance(point, Finished)] == [evaluate.Lost(deadly, ENDED)]
 
@@ -330,7 +330,7 @@ def test_a_full_disk_is_one_sentence_and_loses_nothing(
         patch.setattr(os, "fsync", fill_up)
         with pytest.raises(UsageError) as refusal:
             carry_out(plan, out, workers=1)
-    assert f"{out}: cannot be written: No space left on device (what is finished is kept" in str(
+    assert f"{out}: cannot be written: No space left on device (finished points are kept" in str(
         refusal.value
     )
     assert carry_out(plan, out, workers=1).known == 4

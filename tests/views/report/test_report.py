@@ -201,7 +201,7 @@ def test_a_page_of_a_part_says_so_and_averages_over_its_ranks(tmp_path: Path) ->
     part = pipeline(tmp_path / "part", fold=False, output_filter=OutputFilter((range(4),)))
     content = _page(part)
     Page(content)
-    assert "are of what was written: ranks 0-3" in content
+    assert "are those of the recorded part: ranks 0-3" in content
     of_part = {group.group: group.exposed_ns for group in exposed_by_group(open_run(part))}
     every = {group.group: group.exposed_ns for group in exposed_by_group(whole)}
     assert 0 < of_part["data"] < every["data"]
