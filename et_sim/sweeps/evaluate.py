@@ -236,4 +236,4 @@ class InProcess(Struct, frozen=True):
             yield [do(task)]
 
     def close(self) -> None:
-        """Do nothing."""
+        """Release nothing: there are no workers."""

@@ -40,9 +40,7 @@ class Goal(Struct, frozen=True):
 
     objectives: tuple[str, ...]
     conditions: tuple[Condition, ...]
-    limits: Mapping[
-        str, float
-    ]  # of columns, as far as conditions are that simple; negative where more is better
+    limits: Mapping[str, float]  # by column, from simple conditions; negated if more is better
     budget: int | None  # points; None: no limit
     method: str | None  # None: bounds, if there are any
     seed: int

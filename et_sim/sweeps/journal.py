@@ -195,7 +195,7 @@ def cannot_write(folder: Path, error: OSError) -> UsageError:
     return UsageError(
         f"cannot be written: {error.strerror or error}",
         place=str(folder),
-        remedy="finished points are kept; free some space, or choose another directory with --out, and sweep again",
+        remedy="finished points are kept; free some space, or choose another --out, and sweep again",
     )
 
 

@@ -56,7 +56,7 @@ def test_a_key_comes_with_its_place_default_range_and_example(told: Any) -> None
 def test_a_correction_and_a_key_say_what_each_profile_makes_of_them(told: Any) -> None:
     assert told("eager-sends")[0]["facts"]["profiles"] == "reference: off; corrected: on; astra-1.0: off"
     profiles = told("intra-dimension-scheduling")[0]["facts"]["profiles"]
-    assert profiles.startswith("reference: no effect; corrected: as said here; astra-1.0: as said here")
+    assert profiles.startswith("reference: no effect; corrected: as described; astra-1.0: as described")
 
 
 def test_all_meanings_of_a_word_are_told(told: Any) -> None:
@@ -92,9 +92,7 @@ def test_a_value_leads_to_its_key(told: Any) -> None:
 
 def test_an_unknown_word_is_refused_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "endpont-delay"]) == 2
-    assert (
-        "nothing here is called 'endpont-delay' (did you mean 'endpoint-delay'?)" in capsys.readouterr().err
-    )
+    assert "there is no entry 'endpont-delay' (did you mean 'endpoint-delay'?)" in capsys.readouterr().err
 
 
 def test_text_fits_the_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from small_sweeps import SYSTEM, TEXT, WORKLOAD, spec, table_of, write
 from et_sim.basics.errors import EtSimError
 from et_sim.sweeps import sweep
 from et_sim.sweeps.bounds import Bounder
-from et_sim.sweeps.evaluate import InProcess, Done, Task
+from et_sim.sweeps.evaluate import Done, InProcess, Task
 from et_sim.sweeps.goal import Goal, front_of, least_dominated
 from et_sim.sweeps.journal import Point
 from et_sim.sweeps.search import ByBounds

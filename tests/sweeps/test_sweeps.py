@@ -24,7 +24,7 @@ import et_sim
 from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.run.workers import ENDED
 from et_sim.sweeps import evaluate, journal, sweep
-from et_sim.sweeps.evaluate import InProcess, OtherProcesses, Done, Evaluator, Finished, Task
+from et_sim.sweeps.evaluate import Done, Evaluator, Finished, InProcess, OtherProcesses, Task
 from et_sim.sweeps.journal import Journal
 from et_sim.sweeps.state import SweepPlan, parse_keep, plan_sweep
 from et_sim.sweeps.sweep import carry_out
