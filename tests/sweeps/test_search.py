@@ -72,7 +72,7 @@ def _searched(given_: Any, out: Path) -> Report:
 
 
 @pytest.mark.deep
-def test_bounds_find_what_a_sweep_finds_with_fewer_evaluations(
+def test_bounds_find_the_best_of_a_sweep_with_fewer_evaluations(
     swept: list[dict[str, Any]], tmp_path: Path
 ) -> None:
     given_ = plans(tmp_path, {"minimise": ["makespan_ns"], "at-once": 2})
@@ -150,7 +150,7 @@ RESERVED = 3_976 << 20  # of an H100, for what is no tensor
 
 
 @pytest.mark.deep
-def test_memory_that_no_machine_has_is_known_before(tmp_path: Path) -> None:
+def test_memory_that_no_machine_has_is_refused_before_evaluation(tmp_path: Path) -> None:
     given_ = plans(tmp_path, {"minimise": ["makespan_ns"]})
     sizes = {"field": "system.local-mem-capacity", "values": [RESERVED + 10**6, RESERVED + 8 * 10**6]}
     given_["axes"] = PLANS | {"capacity": sizes}
@@ -196,7 +196,7 @@ class _Never:
 
 
 @pytest.mark.deep
-def test_what_a_sweep_knows_is_not_evaluated_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_a_sweep_are_not_evaluated_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given_ = plans(tmp_path, {"minimise": ["makespan_ns"]})
     carry_out(plan_sweep(given_), tmp_path / "out", workers=1)
     monkeypatch.setattr(sweep, "_local", lambda *_: _Never())
@@ -260,7 +260,7 @@ VALUES = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, m
 
 
 @given(VALUES)
-def test_a_front_is_what_nothing_dominates(values: list[tuple[int, int]]) -> None:
+def test_no_point_dominates_a_front(values: list[tuple[int, int]]) -> None:
     result = dict(enumerate(values))
     front = front_of(result)  # type: ignore[arg-type]
     assert [result[number] for number in front] == sorted({result[number] for number in front})
@@ -274,7 +274,7 @@ def test_a_front_is_what_nothing_dominates(values: list[tuple[int, int]]) -> Non
 
 
 @given(VALUES, st.integers(1, 3), st.integers(1, 3), st.randoms(use_true_random=False))
-def test_whatever_bounds_say_the_least_dominated_points_are_chosen(
+def test_the_least_dominated_points_are_chosen_whatever_the_bounds(
     values: list[tuple[int, int]], keep: int, at_once: int, random: Any
 ) -> None:
     goal = Goal(("ranks", "price"), (), {}, None, None, 0, (None,), keep, at_once)

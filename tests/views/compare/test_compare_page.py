@@ -85,7 +85,7 @@ def test_rows_of_ranks_are_those_that_both_runs_have(runs: dict[str, Path], othe
     assert count == len(expected)
 
 
-def test_the_page_says_why_and_shows_every_part(runs: dict[str, Path]) -> None:
+def test_the_page_gives_the_cause_and_shows_every_part(runs: dict[str, Path]) -> None:
     comparison = compare(open_run(runs["slow"]), open_run(runs["fast"]))
     for run in (comparison.a, comparison.b):
         assert sum(averages(run).values()) == pytest.approx(run.summary["makespan_ns"], abs=len(PARTS))
@@ -99,7 +99,7 @@ def test_the_page_says_why_and_shows_every_part(runs: dict[str, Path]) -> None:
     assert compare_report(comparison) == page
 
 
-def test_of_runs_with_other_ranks_the_page_shows_what_can_be_compared(runs: dict[str, Path]) -> None:
+def test_the_page_of_runs_with_other_ranks_shows_comparable_parts(runs: dict[str, Path]) -> None:
     page = compare_report(compare(open_run(runs["slow"]), open_run(runs["wide"])))
     assert "A has 4 ranks, B 6 ranks: shown are ranks that both have" in page
     assert "Ranks are not compared one by one: the runs have 4 and 6 of them" in page

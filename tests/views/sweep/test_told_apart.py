@@ -30,7 +30,7 @@ POINTS: list[dict[str, Any]] = [
 MORE_NS = (10, 200, 0, 0)
 
 
-def test_points_within_the_band_of_the_best_are_said(
+def test_points_within_the_band_of_the_best_are_counted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Points 1 and 3 may be as fast: of 3, other shapes may be off by other amounts."""
@@ -52,7 +52,7 @@ def test_points_within_the_band_of_the_best_are_said(
     assert "+6 to +14 %" in page
 
 
-def test_where_all_can_be_told_apart_that_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_distinct_points_are_stated_as_distinct(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sweep = str(write_sweep(tmp_path / "a.sweep", ("x",), [POINTS[0], POINTS[2]]))
     assert main(["inspect", sweep]) == 0
     out = " ".join(capsys.readouterr().out.split())
@@ -62,7 +62,7 @@ def test_where_all_can_be_told_apart_that_is_said(tmp_path: Path, capsys: pytest
     )
 
 
-def test_two_sweeps_say_how_many_changes_may_be_none(
+def test_two_sweeps_count_the_changes_that_may_be_none(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pairs = zip(POINTS, MORE_NS, strict=True)
