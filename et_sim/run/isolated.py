@@ -46,7 +46,7 @@ def isolated_times(
     here = partial(_isolated_time, task, options.fold, watch)
     seconds = together.seconds / len(jobs)
     numbers = range(len(jobs))
-    return list(in_order(_others, (given, options), numbers, do=here, seconds=seconds, tell=watch.stage))
+    return list(in_order(_others, (given, options), numbers, do=here, seconds=seconds, notify=watch.stage))
 
 
 def _others(inputs: tuple[Given, RunOptions]) -> Callable[[int], int | None]:

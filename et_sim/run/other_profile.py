@@ -117,7 +117,7 @@ class _Trials:
             missing -= {Correction.WHOLE_PATH}
         size = size_of(self._plan)
         if LIKELIEST in missing and CONDITIONS[LIKELIEST](self._plan) and size <= ALWAYS:
-            result = self._alone(LIKELIEST, ALWAYS, 1)
+            result = self._by_itself(LIKELIEST, ALWAYS, 1)
             if result == corrected:
                 return Acting(((LIKELIEST, result),), is_measured=True)
         if len(self._plan.nodes) * len(missing) > MOST_NODES_LOWERED:
@@ -129,13 +129,13 @@ class _Trials:
             )
         acting: list[tuple[Correction, Ending]] = []
         for candidate in candidates:
-            result = self._alone(candidate, ALWAYS // len(candidates), len(candidates))
+            result = self._by_itself(candidate, ALWAYS // len(candidates), len(candidates))
             if result == corrected:
                 return Acting(((candidate, result),), is_measured=True)
             acting += [(candidate, result)] * (result != now)
         return Acting(tuple(acting), is_measured=True)
 
-    def _alone(self, correction: Correction, affordable: int, alike: int) -> Ending:
+    def _by_itself(self, correction: Correction, affordable: int, alike: int) -> Ending:
         try:
             return self.simulated(self._with(frozenset({correction})), affordable, alike)
         except EtSimError as error:

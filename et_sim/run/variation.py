@@ -90,11 +90,11 @@ class Variations:
         return self.ending(scaled)
 
     def with_figures(
-        self, changes: Sequence[tuple[str, float]], tell: Callable[[str], None]
+        self, changes: Sequence[tuple[str, float]], notify: Callable[[str], None]
     ) -> Iterator[Ending]:
         """Yield the results with one figure changed, each, in the order of the changes."""
         given = self._given, self.options
-        return in_order(_with_figures, given, changes, do=self.with_figure, tell=tell)
+        return in_order(_with_figures, given, changes, do=self.with_figure, notify=notify)
 
 
 def _with_figures(given: tuple[Given, RunOptions]) -> Callable[[tuple[str, float]], Ending]:

@@ -66,13 +66,13 @@ def in_order(
     *,
     do: Callable[[Item], Outcome] | None = None,
     seconds: float = 0.0,
-    tell: Callable[[str], None] = lambda _: None,
+    notify: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Outcome]:
     """Yield the results of independent tasks in order, or the first refusal.
 
     This process works, and so do others if there are processors for them and enough work is left. `do` is
-    `begin(given)` in this process, `seconds` the time of a task if it is known. `tell` receives a message if
-    a worker ends, whose tasks are repeated here.
+    `begin(given)` in this process, `seconds` the time of a task if it is known. `notify` receives a message
+    if a worker ends; its tasks are repeated here.
     """
     do, start = do or begin(given), time.perf_counter()
     for number, task in enumerate(tasks):
@@ -80,7 +80,7 @@ def in_order(
             seconds = (time.perf_counter() - start) / number
         left = tasks[number:]
         if seconds * len(left) >= WORTH_SECONDS and (pool := _pool(begin, given, len(left))):
-            yield from _beside(pool, left, do, tell)
+            yield from _with_pool(pool, left, do, notify)
             return
         yield do(task)
 
@@ -117,8 +117,8 @@ def _pool(begin: Begin[Any, Any, Any], given: Any, tasks: int) -> WorkerPool | N
         return None
 
 
-def _beside(
-    pool: WorkerPool, tasks: Sequence[Any], do: Callable[[Any], Any], tell: Callable[[str], None]
+def _with_pool(
+    pool: WorkerPool, tasks: Sequence[Any], do: Callable[[Any], Any], notify: Callable[[str], None]
 ) -> Iterator[Any]:
     arrived: dict[int, Any] = {}
     running = pool.run(tasks, do)
@@ -128,7 +128,7 @@ def _beside(
                 kept = [done for done in some if not isinstance(done[1], WorkerEndedError)]
                 arrived.update(kept)
                 if len(kept) < len(some):
-                    tell(f"{ENDED}: going on without it")
+                    notify(f"{ENDED}: going on without it")
                     running.close()
             result = arrived.pop(number) if number in arrived else do(task)
             if isinstance(result, EtSimError):

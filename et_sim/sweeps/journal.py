@@ -108,9 +108,9 @@ class Journal(Struct):
         except BlockingIOError:
             self._lock.seek(0)
             owner = self._lock.read().strip()
-            who = f" (process {owner})" if owner.isdecimal() else ""
+            process = f" (process {owner})" if owner.isdecimal() else ""
             raise UsageError(
-                f"another sweep is writing to this directory{who}",
+                f"another sweep is writing to this directory{process}",
                 place=str(self.folder),
                 remedy="wait until it is done, or choose another directory with --out",
             ) from None

@@ -43,7 +43,7 @@ class Slice(Struct, frozen=True):
 def summary_lines(summary: dict[str, Any], width: int) -> list[str]:
     """Return the printed lines."""
     facts_of_run = (("in short", in_short(summary)), ("includes", scope_text(summary.get("scope"))))
-    before, after = ([fact(*of) for of in facts] for facts in (_outcome(summary), _how(summary)))
+    before, after = ([fact(*of) for of in facts] for facts in (_outcome(summary), _setting(summary)))
     return [*fact_lines(facts_of_run, width), *before, "", *LATENCIES.lines(latencies(summary)), "", *after]
 
 
@@ -54,7 +54,7 @@ def serving_text(run: RunDirectory, width: int) -> str:
 
 def facts(summary: dict[str, Any]) -> list[tuple[str, str]]:
     """Return (name, text) of all facts besides the tables."""
-    return [*_outcome(summary), *_how(summary)]
+    return [*_outcome(summary), *_setting(summary)]
 
 
 def latencies(summary: dict[str, Any]) -> list[tuple[str, dict[str, int]]]:
@@ -154,7 +154,7 @@ def _limits(good: dict[str, Any]) -> str:
     return " and ".join(f"{text} {format_ns(good[key])}" for key, text in words if key in good)
 
 
-def _how(summary: dict[str, Any]) -> list[tuple[str, str]]:
+def _setting(summary: dict[str, Any]) -> list[tuple[str, str]]:
     policy, step = summary["policy"], summary["context_step"]
     setting = []
     for pool in summary["pools"]:

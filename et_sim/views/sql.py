@@ -292,21 +292,21 @@ def _refusal(database: Database, query: str, message: str) -> UsageError:
             return UsageError(f"this run has no table {name!r}", remedy=remedy)
         guess = did_you_mean(name, tuple(tables))
         return UsageError(
-            f"there is no table {name!r}", remedy="; ".join(filter(None, (guess, _known(database))))
+            f"there is no table {name!r}", remedy="; ".join(filter(None, (guess, _tables_text(database))))
         )
     if match := _NO_COLUMN.search(message):
         return UsageError(f"there is no column {match[1] or match[3]!r}", remedy=_columns(database, query))
     if match := _NEAR.search(message):
         hint = 'the column "group" is written in double quotes; ' if _GROUP.search(query) else ""
-        return UsageError(f"the query is not SQL near {match[1]!r}", remedy=hint + _known(database))
+        return UsageError(f"the query is not SQL near {match[1]!r}", remedy=hint + _tables_text(database))
     kind, _, text = message.partition(": ")
     if kind == "Permission Error":
-        return UsageError("a query reads these tables and nothing else", remedy=_known(database))
+        return UsageError("a query reads these tables and nothing else", remedy=_tables_text(database))
     first = text.partition("\n")[0].strip() or message.partition("\n")[0]
-    return UsageError(f"the query cannot be answered: {first}", remedy=_known(database))
+    return UsageError(f"the query cannot be answered: {first}", remedy=_tables_text(database))
 
 
-def _known(database: Database) -> str:
+def _tables_text(database: Database) -> str:
     return f"tables: {', '.join(database.tables)}"
 
 

@@ -122,10 +122,10 @@ def test_the_first_refusal_in_the_order_is_raised(started: list[Any]) -> None:
 
 
 def test_tasks_of_a_dead_worker_are_repeated_here_with_a_message(started: list[Any]) -> None:
-    told: list[str] = []
+    messages: list[str] = []
     tasks = [DEADLY, DEADLY, *range(6)]
-    assert list(in_order(deadly, os.getpid(), tasks, tell=told.append)) == tasks
-    assert told[0] == f"{ENDED}: going on without it"
+    assert list(in_order(deadly, os.getpid(), tasks, notify=messages.append)) == tasks
+    assert messages[0] == f"{ENDED}: going on without it"
     assert _all_ended(started)
 
 
@@ -144,9 +144,9 @@ def test_what_a_worker_that_is_stopped_had_is_done_here(
     started: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workers, "LOOK_SECONDS", 0.05)
-    told: list[str] = []
+    messages: list[str] = []
     tasks = [DEADLY, DEADLY, *range(6)]
-    assert list(in_order(stopping, os.getpid(), tasks, tell=told.append)) == tasks
+    assert list(in_order(stopping, os.getpid(), tasks, notify=messages.append)) == tasks
     assert _all_ended(started)
 
 

@@ -26,7 +26,7 @@ from et_sim.views.summary.sentences import scope_text
 from et_sim.views.text import percent, shortened
 
 
-def why(comparison: Comparison) -> str:
+def main_change(comparison: Comparison) -> str:
     """Return the cause of the difference as a sentence without a full stop."""
     before, after = comparison.makespans_ns
     if comparison.is_identical:

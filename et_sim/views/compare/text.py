@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from et_sim.basics.units import format_ns, plural
 from et_sim.views.bands import BAND, Band, band_of_runs, band_text, difference_text, notes, percent_text
-from et_sim.views.compare.changes import Comparison, RankChange, TimeChange, compare, scopes, why
+from et_sim.views.compare.changes import Comparison, RankChange, TimeChange, compare, main_change, scopes
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.summary.parts import PARTS
@@ -24,7 +24,10 @@ def comparison_lines(comparison: Comparison, width: int, top: int) -> list[str]:
     lines = [_makespan(comparison)]
     off = "" if comparison.is_identical else difference_text(comparison.a.summary, comparison.b.summary)
     facts = [("uncertainty", off)] if off else []
-    facts += [*([] if comparison.is_identical else [("in short", why(comparison))]), *scopes(comparison)]
+    facts += [
+        *([] if comparison.is_identical else [("in short", main_change(comparison))]),
+        *scopes(comparison),
+    ]
     lines += fact_lines(facts, width)
     lines += [fact("status", f"{comparison.a.summary['status']}, then {comparison.b.summary['status']}")] * (
         comparison.a.summary["status"] != comparison.b.summary["status"]

@@ -157,9 +157,9 @@ class RecordedEvents:
         columns = self._run.table("resources").select(["dimension", "actor", "link"]).to_pydict()
         rows = zip(columns["dimension"], columns["actor"], columns["link"], strict=True)
         ranks = self._run.actors()["ranks"].to_pylist()
-        whose = [f"rank{'' if text.isdecimal() else 's'} {shortened(text, 16)}" for text in ranks]
+        owners = [f"rank{'' if text.isdecimal() else 's'} {shortened(text, 16)}" for text in ranks]
         return [
-            link if TO in link or actor is None else f"dimension {dimension}: {whose[actor]} {link}"
+            link if TO in link or actor is None else f"dimension {dimension}: {owners[actor]} {link}"
             for dimension, actor, link in rows
         ]
 
@@ -197,7 +197,7 @@ class RecordedEvents:
 
     def nodes_of(self, actor: Any, node: Any) -> Any:
         """Return the rows in `nodes` of these actors and their nodes; -1: none."""
-        ids, known = self._known
+        ids, known = self._row_keys
         if not len(known):
             return np.full(len(actor), NONE)
         wanted = actor.astype(np.int64) * len(ids) + np.searchsorted(ids, node.view(np.uint64))
@@ -205,7 +205,7 @@ class RecordedEvents:
         return np.where((actor != NONE) & (known[row] == wanted), row, NONE)
 
     @cached_property
-    def _known(self) -> tuple[Any, Any]:
+    def _row_keys(self) -> tuple[Any, Any]:
         """Return the distinct ids of nodes, and a number for each row that ascends as the timeline's rows
         do."""
         ids, code = np.unique(self.nodes.node, return_inverse=True)

@@ -120,8 +120,8 @@ def _waits(scene: Scene, shown: Sequence[WaitTable], y: int) -> None:
             x += ns * scale
         for_whom = ""
         if table.waits_for is not None:
-            whom = called(shortened(table.waits_for, 20), 20)
-            for_whom = f", {share(table.waits_for_ns, table.nodes_waiting_ns)} for {whom}"
+            waited_for = called(shortened(table.waits_for, 20), 20)
+            for_whom = f", {share(table.waits_for_ns, table.nodes_waiting_ns)} for {waited_for}"
         text = f"{format_ns(table.transfer_ns)} + {format_ns(table.waiting_ns)} waiting{for_whom}"
         scene.text(x + 6, y + 10, text)
         y += ROW

@@ -250,9 +250,9 @@ def _name(table: LinkTable, at: int, ranks: Sequence[str]) -> str:
     name = table.name[at]
     if TO in name or table.actor[at] == NONE:  # in a graph
         return f"{name}, {table.tier[at]}"
-    whose = ranks[at]
+    owner = ranks[at]
     dimension = f", dimension {int(table.dimension[at])}" if np.ptp(table.dimension) else ""
-    return f"{called(whose, len(whose))}, {name}{dimension}"
+    return f"{called(owner, len(owner))}, {name}{dimension}"
 
 
 def _busiest(busy: Any, tier: Sequence[str], most: int) -> Any:

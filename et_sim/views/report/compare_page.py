@@ -7,7 +7,14 @@ from typing import Any
 
 from et_sim.basics.units import format_ns, plural
 from et_sim.views.bands import difference_text
-from et_sim.views.compare.changes import Comparison, RankChange, TimeChange, averages, scopes, why
+from et_sim.views.compare.changes import (
+    Comparison,
+    RankChange,
+    TimeChange,
+    averages,
+    main_change,
+    scopes,
+)
 from et_sim.views.compare.text import change_columns, finish_columns
 from et_sim.views.drawing.timeline import aligned_picture
 from et_sim.views.markup import absent, bar, more, section, tag, text
@@ -47,7 +54,7 @@ def compare_report(comparison: Comparison) -> str:
 
 def _headline(comparison: Comparison) -> str:
     longest = max(*comparison.makespans_ns, 1)
-    sentence = why(comparison) + (
+    sentence = main_change(comparison) + (
         f"; they part where {comparison.parting.as_text()}" if comparison.parting else ""
     )
     off = "" if comparison.is_identical else difference_text(comparison.a.summary, comparison.b.summary)

@@ -178,8 +178,10 @@ def _stalled(run: RunDirectory) -> str:
         failure = run.summary["out_of_memory"]
         size = exact_bytes(failure["alive_bytes"])
         there = memory_text(failure["capacity_bytes"], failure.get("reserved_bytes", 0))
-        who = text(called(failure["ranks"], 40))
-        message = f"<b>Out of memory:</b> {size} on {who} at {format_ns(failure['time_ns'])}, of {there}"
+        failed_ranks = text(called(failure["ranks"], 40))
+        message = (
+            f"<b>Out of memory:</b> {size} on {failed_ranks} at {format_ns(failure['time_ns'])}, of {there}"
+        )
         return tag("p", message, class_="alarm", role="alert")
     cause = (run.stall or {}).get("cause", "some rank never finished")
     return tag("p", f"<b>Stalled:</b> {text(cause)}", class_="alarm", role="alert")

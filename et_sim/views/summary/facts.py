@@ -102,9 +102,9 @@ def factors_text(run: RunDirectory) -> str:
     factors_of_kinds = []
     for entry in run.summary["time_factors"]:
         named = f' "{shortened(entry["name"], 40)}"' if "name" in entry else ""
-        whose = "" if entry["ranks"] == "all" else f" of {called(entry['ranks'], 24)}"
+        owner = "" if entry["ranks"] == "all" else f" of {called(entry['ranks'], 24)}"
         factors = ((kind, value) for kind, value in entry.items() if kind not in ("ranks", "name"))
-        factors_of_kinds += [f"time of {kind}{named}{whose} x {value:g}" for kind, value in factors]
+        factors_of_kinds += [f"time of {kind}{named}{owner} x {value:g}" for kind, value in factors]
     return ", ".join(factors_of_kinds)
 
 
@@ -330,12 +330,12 @@ def _slowest(run: RunDirectory) -> str:
     if slowest is None:
         return ""
     if (link := slow_link(run.summary)) is not None and link.takes_longer_ns >= slowest["cost_ns"]:
-        longer, whose = format_ns(link.takes_longer_ns), called(slowest["ranks"], 24)
-        return f"{link.text}: its bytes take {longer} longer, and others wait for {whose}"
+        longer, owner = format_ns(link.takes_longer_ns), called(slowest["ranks"], 24)
+        return f"{link.text}: its bytes take {longer} longer, and others wait for {owner}"
     cost, makespan = slowest["cost_ns"], run.summary["makespan_ns"]
-    whom = "it" if slowest["ranks"].isdecimal() else "them"
+    pronoun = "it" if slowest["ranks"].isdecimal() else "them"
     waits = (
-        f"the others wait {format_ns(cost)} for {whom} on average, {share(cost, makespan)} of the makespan"
+        f"the others wait {format_ns(cost)} for {pronoun} on average, {share(cost, makespan)} of the makespan"
     )
     return f"{called(slowest['ranks'], 24)}: {waits}"
 

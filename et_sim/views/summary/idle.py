@@ -261,9 +261,9 @@ def _longest(
     members = np.split(np.argsort(same.of_row, kind="stable"), np.cumsum(np.bincount(same.of_row)))
     longest = []
     for (negative, start, figure, name, ns), rows in zip(shown.tolist(), members, strict=False):
-        who = together([ranks[number] for number in pause[rows].tolist()])
+        names = together([ranks[number] for number in pause[rows].tolist()])
         text = "" if name == NONE else str(texts.stems[name])
-        longest.append(Pause(who, start, -negative, FIGURES[figure], text, ns))
+        longest.append(Pause(names, start, -negative, FIGURES[figure], text, ns))
     return longest
 
 

@@ -144,9 +144,9 @@ def _causes(columns: dict[str, Any]) -> Any:
     """Return the index of the node that let each one begin."""
     distinct, place = np.unique(columns["node"], return_inverse=True)
     wanted = np.minimum(np.searchsorted(distinct, columns["cause"]), len(distinct) - 1)
-    key, asked = (columns["actor"] * len(distinct) + at for at in (place.reshape(-1), wanted))
+    key, wanted_key = (columns["actor"] * len(distinct) + at for at in (place.reshape(-1), wanted))
     order = np.argsort(key, kind="stable")
-    at = np.minimum(np.searchsorted(key[order], asked), len(key) - 1)
+    at = np.minimum(np.searchsorted(key[order], wanted_key), len(key) - 1)
     cause = order[at]
-    is_there = columns["has_cause"] & (key[cause] == asked) & (distinct[wanted] == columns["cause"])
+    is_there = columns["has_cause"] & (key[cause] == wanted_key) & (distinct[wanted] == columns["cause"])
     return np.where(is_there, cause, NONE)

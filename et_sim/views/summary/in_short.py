@@ -86,12 +86,12 @@ def _of_path(run: RunDirectory, path: CriticalPath) -> str:
     whole, causes = path.makespan_ns, path.by_cause()
     (main, spent), *_ = sorted(causes.items(), key=lambda cause: -cause[1])
     actor, on_it = _longest_on(path)
-    whose = called(run.actors()["ranks"][actor].as_py(), LONGEST_RANKS)
-    verb = "is" if whose.startswith("rank ") else "are"
-    text = f"{whose} {verb} on {share(on_it, whole)} of the critical path"
+    owner = called(run.actors()["ranks"][actor].as_py(), LONGEST_RANKS)
+    verb = "is" if owner.startswith("rank ") else "are"
+    text = f"{owner} {verb} on {share(on_it, whole)} of the critical path"
     text += f", which is {share(spent, whole)} {WORDS.get(main, main)}"
     if main in NETWORK:
-        text += _where(path)
+        text += _main_links(path)
     lever = None if path.record.is_long else best_lever(path)  # a lever needs the whole record
     if lever is not None:
         text += f"; best lever: {lever.text}, estimated to save {share(lever.saved_ns, whole)}"
@@ -127,7 +127,7 @@ def _longest_on(path: CriticalPath) -> tuple[int, int]:
     return int(spent.argmax()), int(spent.max())
 
 
-def _where(path: CriticalPath) -> str:
+def _main_links(path: CriticalPath) -> str:
     """Return the class of links with the most time on the path."""
     links = [
         (sum(link[name] or 0 for name in link if name != "link"), link["link"]) for link in path.by_link()

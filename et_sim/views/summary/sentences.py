@@ -126,10 +126,10 @@ def _most_loaded(bottleneck: dict[str, Any]) -> str:
         return f"{tier}: the busiest switch {rate}, more than any link"
     if bottleneck["of"] == "time":  # all that a rank sends, over whichever links
         ranks = bottleneck["ranks"]
-        whose = called(ranks, MOST_LETTERS)
+        owner = called(ranks, MOST_LETTERS)
         if not ranks.isdecimal():
-            whose = "each rank" if alike == links else f"each of {whose}"
-        return f"{tier}: what {whose} sends takes {percent} of the run, message after message"
+            owner = "each rank" if alike == links else f"each of {owner}"
+        return f"{tier}: what {owner} sends takes {percent} of the run, message after message"
     several, singular = ("use", "uses") if bottleneck["has_contention"] else ("would need", "would need")
     if alike == links:
         them = "its link" if links == 1 else f"each of its {links:,} links"
@@ -141,9 +141,9 @@ def _most_loaded(bottleneck: dict[str, Any]) -> str:
         if bottleneck["ranks"] is None
         else f"{bottleneck['link']}, {called(bottleneck['ranks'], MOST_LETTERS)}"
     )
-    verb, whose = (singular, "its") if alike == 1 else (several, "their")
+    verb, owner = (singular, "its") if alike == 1 else (several, "their")
     of_tier = f"the tier's {links:,} links {share(bottleneck['tier_used'], 1)}"
-    return f"{name}{more} ({tier}): {verb} {percent} of {whose} bandwidth over the run; {of_tier}"
+    return f"{name}{more} ({tier}): {verb} {percent} of {owner} bandwidth over the run; {of_tier}"
 
 
 class SlowLink(Struct, frozen=True):
@@ -160,8 +160,8 @@ def slow_link(summary: Mapping[str, Any]) -> SlowLink | None:
     if bottleneck is None or slower <= 1.0:
         return None
     ranks = bottleneck["ranks"]
-    whose = "" if ranks is None else f" of {called(ranks, MOST_LETTERS)}"
-    name = f"link {bottleneck['link']}{whose} ({bottleneck['tier']})"
+    owner = "" if ranks is None else f" of {called(ranks, MOST_LETTERS)}"
+    name = f"link {bottleneck['link']}{owner} ({bottleneck['tier']})"
     text = f"{name}, {slower:.3g} times slower than its equals"
     return SlowLink(text, round(bottleneck["used"] * (1 - 1 / slower) * summary["makespan_ns"]))
 

@@ -69,16 +69,16 @@ def waiting_parts(run: RunDirectory) -> WaitingParts | None:
 def _first_actors(run: RunDirectory, entries: Sequence[Mapping[str, Any]]) -> dict[int, int]:
     """Return the actors of the first ranks of entries, with the index of the entry, independent of
     folding."""
-    firsts, whose = [], []
+    firsts, owner = [], []
     for actor, text in enumerate(run.actors()["ranks"].to_pylist()):
         for span in text.split(","):
             firsts.append(int(span.partition("-")[0]))
-            whose.append(actor)
+            owner.append(actor)
     order = np.argsort(firsts)
     chosen = unique(np.linspace(0, len(entries) - 1, MOST_ACTORS).astype(np.int64)).tolist()
     rank = [int(entries[number]["ranks"].partition("-")[0].partition(",")[0]) for number in chosen]
     place = np.searchsorted(np.array(firsts)[order], rank, side="right") - 1
-    return dict(zip(np.array(whose)[order][place].tolist(), chosen, strict=True))
+    return dict(zip(np.array(owner)[order][place].tolist(), chosen, strict=True))
 
 
 def _apart(
@@ -147,7 +147,7 @@ def _roles(run: RunDirectory, actors: Sequence[int]) -> Any:
 
 def waiting_text(parts: WaitingParts, makespan_ns: int) -> str:
     """Return the causes of the average rank's waiting, with figures that add up."""
-    whose = called(parts.most_work, LONGEST_RANKS)
+    owner = called(parts.most_work, LONGEST_RANKS)
     has = "has" if parts.most_work.isdecimal() else "have"
     bubble = f"bubble ({parts.stages} equal stages that fill and drain)"
     stragglers = "stragglers"
@@ -156,7 +156,7 @@ def waiting_text(parts: WaitingParts, makespan_ns: int) -> str:
         stragglers += f" ({slowest}: {parts.times_slower:.2f} times what is usual for its stage)"
     named = (
         (parts.bubble_ns, bubble),
-        (parts.imbalance_ns, f"imbalance ({whose} {has} the most to do)"),
+        (parts.imbalance_ns, f"imbalance ({owner} {has} the most to do)"),
         (parts.stragglers_ns, stragglers),
         (parts.messages_ns, "messages between stages"),
     )

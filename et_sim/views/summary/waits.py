@@ -71,17 +71,17 @@ def waits_of(run: RunDirectory, part: Selection = EVERYTHING) -> WaitTables:
     ranks = run.actors()["ranks"].to_pylist()
     entries = run.summary["per_rank"]
     names = [entry["ranks"] for entry in entries]
-    by_actor, by_operation = _who_is_waited_for(run, part, _entry_of_actor(entries, ranks))
+    by_actor, by_operation = _times_waited_for(run, part, _entry_of_actor(entries, ranks))
     return WaitTables(
         _of_ranks(run, part, by_actor, ranks, names), *_of_operations(run, part, by_operation, names)
     )
 
 
-def _named(line: WaitTable, whom: Counter[int], names: Sequence[str]) -> WaitTable:
-    line.nodes_waiting_ns = whom.total()
+def _named(line: WaitTable, waited_for: Counter[int], names: Sequence[str]) -> WaitTable:
+    line.nodes_waiting_ns = waited_for.total()
     if line.nodes_waiting_ns:
-        most = min(whom, key=lambda entry: (-whom[entry], entry))
-        line.waits_for, line.waits_for_ns = names[most], whom[most]
+        most = min(waited_for, key=lambda entry: (-waited_for[entry], entry))
+        line.waits_for, line.waits_for_ns = names[most], waited_for[most]
     return line
 
 
@@ -129,33 +129,33 @@ def _of_operations(
     for operation in operations(run, part):
         if operation.kind in NOT_COMMUNICATION:
             continue
-        whom = by_operation.get((operation.kind, operation.name, operation.group), Counter())
+        waited_for = by_operation.get((operation.kind, operation.name, operation.group), Counter())
         moving = operation.total_ns - operation.queued_ns - operation.waiting_ns
         called = f"{operation.name}, {operation.kind}" + (f" in {operation.group}" if operation.group else "")
-        of_operations.append(_named(WaitTable(called, moving, operation.waiting_ns), whom, names))
+        of_operations.append(_named(WaitTable(called, moving, operation.waiting_ns), waited_for, names))
         name = operation.group or ALONE
         total, together = groups.setdefault(name, (WaitTable(name), Counter()))
         total.transfer_ns += moving
         total.waiting_ns += operation.waiting_ns
-        together.update(whom)
-    of_groups = [_named(total, whom, names) for total, whom in groups.values()]
+        together.update(waited_for)
+    of_groups = [_named(total, waited_for, names) for total, waited_for in groups.values()]
     return _longest_first(of_groups), _longest_first(of_operations)
 
 
-def _who_is_waited_for(run: RunDirectory, part: Selection, entry_of: Any) -> tuple[Pairs, Pairs]:
+def _times_waited_for(run: RunDirectory, part: Selection, entry_of: Any) -> tuple[Pairs, Pairs]:
     """Return how long the nodes of each actor (of one rank), and of each operation (of all ranks), wait for
     each entry."""
     keys, weights = OperationKeys(run, part), part.weights(run)
     by_actor: Pairs = {}
     by_operation: Pairs = {}
     for rows in run.batches("timeline", COLUMNS):
-        whom, actor = integers(rows["waits_for"], missing=NONE), numbers(rows["actor"]).astype(np.int64)
+        waited_for, actor = integers(rows["waits_for"], missing=NONE), numbers(rows["actor"]).astype(np.int64)
         times = spans(rows).cut(part)
         waiting = times.moved - times.admitted
-        waiters = np.flatnonzero((whom != NONE) & (waiting > 0) & (weights[actor] > 0))
+        waiters = np.flatnonzero((waited_for != NONE) & (waiting > 0) & (weights[actor] > 0))
         if not len(waiters):
             continue
-        entry, waiting = entry_of[whom[waiters]], waiting[waiters]
+        entry, waiting = entry_of[waited_for[waiters]], waiting[waiters]
         of_operation = Grouped(*(column[waiters] for column in keys.columns(rows)), entry)
         for (*codes, number), ns in of_operation.with_keys(of_operation.total(waiting)):
             for key, ranks in keys.operations(*codes):
@@ -219,5 +219,5 @@ def _table(head: str, table: Sequence[WaitTable], part: Selection, width: int) -
 def _for(line: WaitTable) -> str:
     if line.waits_for is None:
         return ""
-    whose = "rank" if line.waits_for.isdecimal() else "ranks"
-    return f"{whose} {line.waits_for} {share(line.waits_for_ns, line.nodes_waiting_ns)}"
+    noun = "rank" if line.waits_for.isdecimal() else "ranks"
+    return f"{noun} {line.waits_for} {share(line.waits_for_ns, line.nodes_waiting_ns)}"

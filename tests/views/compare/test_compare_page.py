@@ -16,7 +16,7 @@ import et_sim
 from et_sim.basics.units import parse_ranks
 from et_sim.cli import main
 from et_sim.views import open_run
-from et_sim.views.compare.changes import averages, compare, why
+from et_sim.views.compare.changes import averages, compare, main_change
 from et_sim.views.compare.pairs import most_different
 from et_sim.views.drawing.network import dimensions
 from et_sim.views.drawing.scene import LEFT, PIXELS
@@ -90,8 +90,8 @@ def test_the_page_gives_the_cause_and_shows_every_part(runs: dict[str, Path]) ->
     for run in (comparison.a, comparison.b):
         assert sum(averages(run).values()) == pytest.approx(run.summary["makespan_ns"], abs=len(PARTS))
     page = compare_report(comparison)
-    assert "B takes " in why(comparison)
-    assert "less of exposed communication" in why(comparison)
+    assert "B takes " in main_change(comparison)
+    assert "less of exposed communication" in main_change(comparison)
     assert "<b>" not in re.sub(r"<b>[0-9][^<]*</b>", "", page)  # names are escaped
     for name in ("headline", "timeline", "ranks", "operations", "groups", "inputs"):
         assert f'<section id="{name}"' in page
@@ -109,7 +109,7 @@ def test_the_page_of_runs_with_other_ranks_shows_comparable_parts(runs: dict[str
 
 def test_a_run_and_itself_take_as_long(runs: dict[str, Path]) -> None:
     comparison = compare(open_run(runs["slow"]), open_run(runs["slow"]))
-    assert why(comparison) == "every operation, group and rank took as long in both"
+    assert main_change(comparison) == "every operation, group and rank took as long in both"
     assert 'class="parting"' not in aligned_picture(comparison)
 
 

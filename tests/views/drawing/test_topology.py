@@ -135,7 +135,7 @@ def test_a_window_counts_the_bytes_carried_in_it(graph: Path) -> None:
 def test_without_single_links_tiers_are_bars(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = pipeline(tmp_path / "run", detail="links")
     assert topology_of(open_run(run)) is None
-    assert "links are not known one by one" in topology_picture(open_run(run), EVERYTHING)
+    assert "only tiers are known" in topology_picture(open_run(run), EVERYTHING)
     assert main(["inspect", str(run), "topology"]) == 0
     assert "dimension 0" in capsys.readouterr().out
 
