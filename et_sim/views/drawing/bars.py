@@ -178,9 +178,7 @@ SPREAD_ROW, MOST_SPREADS = 19, 24
 SPREAD_NAMES, STRIP, GAP = 180, 250, 96  # pixels right of LEFT, and of the texts right of a strip
 TICKS = 5  # at most, and so at least two
 ALIKE = "ranks do not differ in any operation"
-OF_SPREAD = (
-    "line: all ranks; box: half of them; mark: the median; beside, how far the last rank is, and which"
-)
+OF_SPREAD = "line: all ranks; box: half of them; mark: the median; right: the last rank, and its distance"
 Of = Callable[[OperationSpread], Distribution]
 PANELS: tuple[tuple[str, Of], ...] = (
     ("duration, from the average rank", lambda operation: operation.duration_ns),

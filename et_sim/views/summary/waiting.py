@@ -153,7 +153,7 @@ def waiting_text(parts: WaitingParts, makespan_ns: int) -> str:
     stragglers = "stragglers"
     if parts.slowest is not None:
         slowest = called(parts.slowest, LONGEST_RANKS)
-        stragglers += f" ({slowest}: {parts.times_slower:.2f} times what is usual for its stage)"
+        stragglers += f" ({slowest}: {parts.times_slower:.2f} times the usual time of its stage)"
     named = (
         (parts.bubble_ns, bubble),
         (parts.imbalance_ns, f"imbalance ({owner} {has} the most to do)"),

@@ -306,7 +306,7 @@ EFFECTS = Sheet(
     cut={"axis": 16, "value": NARROWEST},
     names=("axis", "value"),
 )
-_PLACE = "where most time goes to something else"
+_PLACE = "where the bottleneck changes"
 TURNS = Sheet(
     (
         SheetColumn(_PLACE, lambda turn: f"{turn.axis}: {shown(turn.value)} -> {shown(turn.to)}", "<"),
