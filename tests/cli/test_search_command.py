@@ -131,7 +131,7 @@ def test_nothing_is_simulated_where_nothing_can_be_found(
     [
         (TEXT, [], "has no section `search`"),
         (TEXT + SEARCH, [], "no bounds are known of these points, so the search needs a limit"),
-        (TEXT + SEARCH + "  method: optuna\n", [], "optuna rules no point out, so nothing says"),
+        (TEXT + SEARCH + "  method: optuna\n", [], "optuna rules no point out, so the search needs"),
         (TEXT + SEARCH, ["--keep", "9"], "--keep names point 9"),
         (TEXT + SEARCH, ["--dask", "x", "--workers", "2"], "both say who simulates"),
         (

@@ -300,15 +300,15 @@ WRONG = [
     ({}, "search: there is no objective (add one, as in minimise: [makespan_ns])"),
     ({"minimise": ["makespan"]}, "'makespan' is no objective (did you mean 'makespan_ns'?)"),
     ({"minimise": ["time"]}, "'time' is no objective (known: makespan_ns,"),
-    ({"minimise": ["price", "price"]}, "'price' is to be minimised twice"),
+    ({"minimise": ["price", "price"]}, "'price' is named twice in minimise"),
     ({"minimise": ["mfu"]}, "'mfu' is better if it is larger (name it in maximise)"),
     ({"maximise": ["ranks"]}, "'ranks' is better if it is smaller (name it in minimise)"),
     ({"keep": 3}, "`keep` requires a ladder"),
     ({"method": "bound"}, "there is no method 'bound' (did you mean 'bounds'?)"),
     ({"method": "bounds"}, "no bounds are known of these points (they are of workloads of kind llm"),
     ({"ladder": ["analytic", "link"]}, "network model 'analytic'"),
-    ({"ladder": ["link"]}, "a ladder has two network models or more"),
-    ({"ladder": ["link", "link"]}, "a ladder has two network models or more"),
+    ({"ladder": ["link"]}, "a ladder needs two or more different network models"),
+    ({"ladder": ["link", "link"]}, "a ladder needs two or more different network models"),
     (
         {"constraints": ["memory <= 80GB"]},
         "names 'memory', which is no axis and no figure of a run (known: bandw",
@@ -319,7 +319,7 @@ WRONG = [
         {"constraints": ["peak_memory_bytes <= 80GB"], "budget": 3},
         "peak_memory_bytes is not known of these runs",
     ),
-    ({"minimise": ["price"], "budget": 3}, "price is not known of these runs (leave it out, or have"),
+    ({"minimise": ["price"], "budget": 3}, "price is not known of these runs (leave it out, or state"),
     ({"budget": None}, "the search needs a limit (add a budget, such as budget: 50)"),
 ]
 
