@@ -1,7 +1,7 @@
 """et-sim: simulate distributed machine-learning training from execution traces.
 
 `simulate` runs a workload on a machine and returns a `Result`; `sweep` varies such a run; `Workload` and
-`TraceBuilder` make workloads in Python. Everything else is found in the rooms (sub-packages) and may change.
+`TraceBuilder` make workloads in Python. Everything else is in the sub-packages and may change.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = [
     "write_workload",
 ]
 
-# Loaded on first use: importing et_sim alone costs neither numpy nor Numba.
+# Loaded on first use: importing et_sim alone imports neither numpy nor Numba.
 __getattr__, __dir__ = lazy_names(
     __name__,
     __all__,

@@ -1,7 +1,7 @@
-"""The one Python call: `simulate(workload, system=…, network=…)`, and what the command line shares with it.
+"""The Python call `simulate(workload, system=…, network=…)`, and the functions that the command line shares
+with it.
 
-Puts the rooms together in the order of the layer_file: trace, machine, plan, engine, timeline. Not here: any
-work of its own.
+It connects the packages in the order of the data: trace, machine, plan, engine, timeline.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from et_sim.run.result import Result
 from et_sim.run.simulation import (
     Change,
     Given,
-    Nobody,
+    NoWatcher,
     Recorder,
     Task,
     Watcher,
@@ -54,7 +54,8 @@ Fields = ParamSpec("Fields")
 def _with_keywords(
     options: Callable[Fields, RunOptions],
 ) -> Callable[[Callable[[Subject, RunOptions], Result]], Callable[Concatenate[Subject, Fields], Result]]:
-    """Make a function of a workload and `RunOptions` one that takes the fields of these as keywords."""
+    """Return a decorator for functions of a workload and `RunOptions`, which then take the options as
+    keywords."""
 
     def decorate(
         call: Callable[[Subject, RunOptions], Result],
@@ -77,10 +78,10 @@ def simulate(workload: Given, options: RunOptions) -> Result:
     """Simulate a workload on a machine.
 
     `workload` is a trace prefix or a `Workload`, or several jobs: a job file, or a dict with its keys. The
-    machine's parts are file paths, or dicts with the files' keys. `detail` says what else is recorded:
-    "phases", "messages", "links", "ports" or "path", or several of them with commas between or in a list.
+    machine's parts are file paths, or dicts with the files' keys. `detail` names further recordings:
+    "phases", "messages", "links", "ports" or "path", or several of them in a list or separated by commas.
     Raises `StallError` if some rank cannot finish and `OutOfMemoryError` if one needs more memory than it has
-    (their `report` explains why), and another `EtSimError` for input that cannot be used.
+    (their `report` explains the cause), and another `EtSimError` for invalid input.
     """
     result = execute(workload, options)
     if stall := result.stall:
@@ -92,7 +93,7 @@ def simulate(workload: Given, options: RunOptions) -> Result:
 
 @_with_keywords(RunOptions)
 def run(workload: Given, options: RunOptions) -> Result:
-    """Like `simulate`, but a run in which ranks never finish is returned instead of raised."""
+    """Simulate like `simulate`, but return a run in which ranks never finish instead of raising an error."""
     return execute(workload, options)
 
 
@@ -104,12 +105,12 @@ def execute(
     output_filter: OutputFilter = EVERYTHING,
     change: Change = unchanged,
 ) -> Result:
-    """Carry out a run; one in which ranks never finish is returned like any other.
+    """Simulate a run; return it even if ranks never finish.
 
-    `output_filter` says which part of the run will be written: ranks that the run does not have are refused
-    at once. `change` makes another machine of the one that was read.
+    `output_filter` selects the part of the run that will be written: ranks that the run does not have are
+    refused at once. `change` modifies the machine that was read.
     """
-    watch = watch or Nobody()
+    watch = watch or NoWatcher()
     check_model(options.model)
     details = details_of(options.detail)
     if not isinstance(workload, str | Path | Workload | Mapping):
@@ -136,7 +137,7 @@ def execute(
         watch.stage("simulating again until memory is full")
         network = machine.network_of(has_contention=chosen.HAS_CONTENTION)
         stopped = recorder.run(outcome.plan, network, chosen, watch, until_ns=full.time_ns)
-        assert stopped is not None  # it has been simulated beyond that
+        assert stopped is not None  # an earlier simulation ran beyond that time
         outcome = stopped
     notices = (*outcome.plan.notices, *chosen.remarks(machine.network))
     if layer_file is None:
@@ -192,7 +193,7 @@ def execute(
 
 
 def _command(workload: Any, task: Task, options: RunOptions) -> dict[str, Any] | None:
-    """What was simulated, and how, if all of it is in files."""
+    """Return the inputs and options of the run if all of the inputs are files."""
     given = {"workload": workload} | {name: getattr(options, name) for name in MACHINE}
     files = {name: path for name, path in given.items() if path is not None}
     if not all(isinstance(path, str | Path) for path in files.values()):
@@ -210,7 +211,8 @@ def _command(workload: Any, task: Task, options: RunOptions) -> dict[str, Any] |
 
 
 def _configuration(task: Task, options: RunOptions) -> dict[str, Any]:
-    """The machine as it was read, and what else was chosen: with the workload, arguments of `simulate`."""
+    """Return the machine as it was read, with further options: arguments of `simulate` besides the
+    workload."""
     chosen = {name: getattr(options, name) for name in CHOSEN}
     chosen |= {name: value for name in INSTEAD if (value := getattr(options, name)) is not None}
     return {**task.machine.configuration, **chosen}
@@ -219,7 +221,7 @@ def _configuration(task: Task, options: RunOptions) -> dict[str, Any]:
 def make_manifest(
     task: Task, of_plan: tuple[Notice, ...], programs: tuple[tuple[str, str], ...]
 ) -> dict[str, Any]:
-    """What went into a run: enough to repeat it, and nothing that depends on the host."""
+    """Return the inputs of a run: enough to repeat it, and nothing that depends on the host."""
     workload, machine = task.workload, task.machine
     texts = [("", text) for text in workload.notices]
     if machine.system.track_local_mem and (remark := remark_on_unannotated(workload)):
@@ -255,13 +257,13 @@ def make_manifest(
 
 
 def _power(system: System) -> dict[str, Any]:
-    """The caps on what devices draw, if any has one."""
+    """Return the caps on the power of devices, if any has one."""
     caps = sorted({device.power_cap for device in powered_devices(system) if device.power_cap})
     return {"power_caps": caps} if caps and not system.replay_only else {}
 
 
 def _factors(one: TimeFactors) -> dict[str, Any]:
-    """An entry of the time factors, as it stands in the system file."""
+    """Return an entry of the time factors, as in the system file."""
     ranks = "all" if one.ranks is None else format_ranks(rank for piece in one.ranks for rank in piece)
     named = {} if one.name is None else {"name": one.name}
     return {"ranks": ranks, **named, **{kind.value: factor for kind, factor in one.factors.items()}}
@@ -272,5 +274,5 @@ def _as_dict(notice: Any) -> dict[str, str]:
 
 
 def _base(path: str) -> str:
-    """A file's own name: where it lies is the host's affair."""
+    """Return a file's own name, since its folder depends on the host."""
     return PurePath(path).name

@@ -1,6 +1,6 @@
-"""What a word means: a key of an input file, a correction, a table, a column, a part of time, an option.
+"""Meanings of words: keys of input files, corrections, tables, columns, parts of time, options.
 
-Everything is read from the registries that the readers, the tables and the command line go by.
+Everything comes from the registries of the readers, the tables and the command line.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ _LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
 
 
 class Meaning(Struct, frozen=True):
-    """`place` is the file or command that the word stands in; `facts` are default, allowed values, …"""
+    """A word's meaning; `place` is its file or command; `facts` are its default, allowed values, …"""
 
     name: str
     kind: str
     place: str
     text: str
     facts: Mapping[str, str] = field(default_factory=dict)
-    also: tuple[str, ...] = ()  # other names that find it
+    also: tuple[str, ...] = ()  # other names of the word
 
 
 def of_keys() -> Iterator[Meaning]:
-    """Every key of every file, those without effect too, and the values that have names."""
+    """Yield every key of every file, including keys without effect, and the values that have names."""
     yield Meaning("groups", "file", "groups file", plain(GROUPS.partition("```\n\n")[2]), also=("group",))
     for file in TABLES:
         for key in file.keys:
@@ -55,7 +55,7 @@ def of_keys() -> Iterator[Meaning]:
 
 
 def of_corrections() -> Iterator[Meaning]:
-    """Every correction, and which profiles make it."""
+    """Yield every correction, with the profiles that include it."""
     for note in CORRECTION_NOTES:
         name = note.correction.value
         example = f'"corrections": {{"{name}": true}}'
@@ -65,7 +65,7 @@ def of_corrections() -> Iterator[Meaning]:
 
 
 def plain(text: str) -> str:
-    """Text of a page without its links, as one paragraph."""
+    """Return text of a page without its links, as one paragraph."""
     return " ".join(_LINK.sub(r"\1", text).split())
 
 
@@ -77,19 +77,19 @@ def _facts(key: Key) -> dict[str, str]:
     if key.needs:
         facts["needs"] = f"{key.needs}: without it, this key has no effect"
     if key.correction:
-        profiles = _profiles(Correction(key.correction), "as said here", "no effect")
+        profiles = _profiles(Correction(key.correction), "as described", "no effect")
         facts["profiles"] = f"{profiles} (it needs the correction {key.correction})"
     return {name: plain(fact) for name, fact in facts.items() if fact}
 
 
 def _profiles(correction: Correction, with_it: str, without: str) -> str:
-    """What each profile makes of a correction."""
+    """Return the effect of a correction in each profile."""
     behaviours = ((profile.value, behaviour_of(profile).corrects(correction)) for profile in Profile)
     return "; ".join(f"{name}: {with_it if corrects else without}" for name, corrects in behaviours)
 
 
 def _example(key: Key, file: str) -> dict[str, str]:
-    """The line of the example file that has the key."""
+    """Return the line of the example file that has the key."""
     line = re.search(rf'^\s*("?{re.escape(key.name)}"?: .*?),?$', file, re.MULTILINE)
     return {"example": line[1]} if line else {}
 
@@ -108,13 +108,13 @@ class Option(Struct, frozen=True):
 
 
 def all_meanings(options: Iterable[Option]) -> list[Meaning]:
-    """In the order in which they are listed."""
+    """Return all meanings in the order of the list."""
     words = *_of_options(options), *_of_parts(), *_of_lines(), *_of_terms()
     return [*of_keys(), *of_corrections(), *words, *_of_tables()]
 
 
 def find(word: str, meanings: Iterable[Meaning]) -> list[Meaning]:
-    """What a word means; case counts only where names differ in nothing else."""
+    """Return the meanings of a word; case counts only between names that differ in nothing else."""
     named: dict[str, list[Meaning]] = {}
     exact = []
     for meaning in meanings:
@@ -126,12 +126,12 @@ def find(word: str, meanings: Iterable[Meaning]) -> list[Meaning]:
     differ_in_case = len({meaning.name for meaning in alike if meaning.name.lower() == word.lower()}) > 1
     if matches := exact if differ_in_case and exact else alike:
         return _merged(matches)
-    remedy = did_you_mean(_bare(word), tuple(named)) or "et-sim explain, alone, lists all words"
-    raise UsageError(f"nothing here is called {word!r}", remedy=remedy)
+    remedy = did_you_mean(_bare(word), tuple(named)) or "et-sim explain without a word lists all words"
+    raise UsageError(f"there is no entry {word!r}", remedy=remedy)
 
 
 def _merged(meanings: Iterable[Meaning]) -> list[Meaning]:
-    """What is said alike of several places stands once."""
+    """Merge equal meanings from several places."""
     merged: dict[str, Meaning] = {}
     for meaning in meanings:
         facts = {name: fact for name, fact in meaning.facts.items() if name != "example"}
@@ -142,7 +142,7 @@ def _merged(meanings: Iterable[Meaning]) -> list[Meaning]:
 
 
 def _bare(name: str) -> str:
-    """A name however it is written: "--no-fold", "exposed communication", "ready_ns"."""
+    """Return a name in one spelling: "--no-fold", "exposed communication", "ready_ns"."""
     return name.strip(" `'\"").lstrip("-").lower().replace("_", "-").replace(" ", "-")
 
 
@@ -172,7 +172,7 @@ def _of_lines() -> Iterator[Meaning]:
         "summary, summary.json",
         "The link that had the most to carry for its bandwidth over the run, and its tier; or the switches "
         "that reduce, if their rate was used more than any link.",
-        {"to get it": "link and flow models always know it, the analytical model with --detail links"},
+        {"to get it": "always with the link and flow models, with --detail links on the analytical model"},
     )
     yield Meaning(
         "uncertainty",
@@ -193,7 +193,7 @@ def _of_lines() -> Iterator[Meaning]:
         "packets",
         "line of the summary",
         "summary, summary.json",
-        "How many packets the run sent, whether any were lost, marked or paused, and which link most.",
+        "The packets that the run sent, those that were lost, marked or paused, and the link with the most.",
         {"to get it": "--network-model packet"},
         ("ports.arrow", "lost_at", "paused_at"),
     )

@@ -1,8 +1,8 @@
-"""Generate the users' page on configuration files, `docs/configuration.md`, from the declared keys.
+"""Generator of the users' page on configuration files, `docs/configuration.md`, from the declared keys.
 
     python -m et_sim.reference_page docs/configuration.md
 
-Not here: the keys themselves; a test keeps the committed page equal to this one's output.
+A test keeps the committed page equal to the output of this module.
 """
 
 from __future__ import annotations
@@ -60,28 +60,28 @@ _OPENING = """\
 <!-- Generated from the declared keys: python -m et_sim.reference_page docs/configuration.md -->
 
 A machine is described by two files, and by two more where they are needed. They are the files of
-ASTRA-sim 2.x and can be used unchanged, as can [those of ASTRA-sim 1.0](#files-of-astra-sim-10). What runs
-may be described by a [manifest](#workload-manifest), several workloads side by side by a
-[job file](#job-file), and many runs by a [sweep](#sweep).
+ASTRA-sim 2.x and can be used unchanged, as can [those of ASTRA-sim 1.0](#files-of-astra-sim-10). A
+[manifest](#workload-manifest) may describe the workload, a [job file](#job-file) several workloads on one
+machine, and a [sweep](#sweep) many runs.
 
-| file | option | format | says |
+| file | option | format | content |
 |---|---|---|---|
-| network | `--network` | YAML | how the NPUs are connected |
-| system | `--system` | JSON | what an NPU does, and how collectives run |
-| memory | `--memory` (optional) | JSON | where remote memory lives |
-| groups | `--groups` (optional) | JSON | which ranks form communicator groups |
+| network | `--network` | YAML | the connections of the NPUs |
+| system | `--system` | JSON | the NPUs, and the algorithms of collectives |
+| memory | `--memory` (optional) | JSON | the remote memory |
+| groups | `--groups` (optional) | JSON | the communicator groups |
 
 From Python, each can be a path or a dict with the same keys.
 
-"The reference" below is ASTRA-sim 2.x. Where et-sim reads a file differently, the row says so, and the run
-records it: warnings and every default taken are in `run.json`.
+"The reference" below is ASTRA-sim 2.x. If et-sim reads a key differently, the row states the difference, and
+the run records it: warnings and every default taken are in `run.json`.
 
 Rules for all files:
 
-- A key that is not known, or is given twice, is an error. ASTRA-sim says nothing.
-- A value of the wrong type or out of range is an error that names file, key, value and what is allowed.
-- Where an integer is wanted, `4.0` is taken as 4. `1.9` is cut to 1 with a warning, as ASTRA-sim does
-  without one, except for `npus_count`, where it is an error.
+- An unknown key, or a key that is given twice, is an error. ASTRA-sim ignores it silently.
+- A value of the wrong type or out of range is an error that names file, key, value and the allowed values.
+- For an integer, `4.0` is read as 4. `1.9` is cut to 1 with a warning (ASTRA-sim cuts it silently); for
+  `npus_count` it is an error.
 - Integers are at most 2^53, the range in which a time stays exact.
 - GB is 10^9 bytes in the system and memory files. In the network file, a bare bandwidth is in units of
   2^30 bytes per second although ASTRA-sim calls it GB/s; write a unit to be sure.
@@ -104,28 +104,28 @@ describe [a graph](networks.md), or give [the constants of LogGOPS](#loggops).
 """
 
 _LINKS = """
-Each entry of `links` is about one link, in one direction:
+Each entry of `links` describes one link, in one direction:
 """
 
 _REDUCERS = """
-Each entry of `in-network` is about the switches of one dimension:
+Each entry of `in-network` describes the switches of one dimension:
 """
 
 _PROTOCOL = """
-`protocol` is for the flow and packet models: the others refuse it. Of what a preset says, single keys may
-differ. Without the key, messages on the flow model are as large as their payload, and links carry nothing
-else; the packet model takes the preset `datacenter`:
+`protocol` is for the flow and packet models: the others refuse it. Single keys override those of a preset.
+Without the key, messages on the flow model are as large as their payload, and links carry nothing else; the
+packet model takes the preset `datacenter`:
 """
 
 _PACKETS = """
-Further keys of `protocol` matter to the packet model alone; what they are by default, the preset says:
+Further keys of `protocol` matter only to the packet model; their defaults are those of the preset:
 """
 
 _TCP = """
 ### TCP
 
-Keys of `tcp`, which makes a protocol TCP; without one of the presets for it, packets are as large as those of
-the protocol. What the keys are by default, the preset says:
+Keys of `tcp`, which makes a protocol TCP; without one of its presets, packets have the protocol's size. The
+defaults of the keys are those of the preset:
 """
 
 _MARKING = """
@@ -144,7 +144,7 @@ A network file with the one key `loggops` is for `--network-model loggops`, and 
 """
 
 _CREDITS = """
-`credits` is for the packet model alone, in place of `protocol`. Without the key, nothing is known of flits:
+`credits` is only for the packet model, in place of `protocol`. Without the key, there are no flits:
 """
 
 _GRAPH = """
@@ -158,11 +158,11 @@ Each entry of `links` of a graph:
 """
 
 _OVERRIDES = """
-Each entry of `overrides` says which links it is about, and how they differ:
+Each entry of `overrides` selects links, and changes their figures:
 """
 
 _REDUCTIONS = """
-Each entry of `in-network` of a graph is about the switches of a tier, or those of a name:
+Each entry of `in-network` of a graph describes the switches of a tier, or those with a name:
 """
 
 _GENERATORS = """
@@ -190,36 +190,35 @@ Each entry of `memory` there:
 """
 
 _TIME_FACTORS = """
-Each entry of `time-factors` has at least one factor. It is 0.5 for what is to take half of the time, and 0
-for none:
+Each entry of `time-factors` has at least one factor: 0.5 halves a time, and 0 removes it:
 """
 
 _STREAMS = """
-Each entry of `streams` says which work takes turns among itself, and how much of it is under way at a time:
+Each entry of `streams` selects work that shares a stream, and limits how much of it runs at a time:
 """
 
 _OVERLAP = """
-The object `overlap` says how much longer work takes beside communication of the same NPU:
+The object `overlap` has the factors by which work slows down beside communication of the same NPU:
 """
 
 _LIBRARY = """
 ### The collective library
 
-The object `library` says which collective library runs, and on what
-([what it does](collectives.md#collective-libraries)); a name alone stands for an object with that name.
-All keys of `calibration` are factors of the library's own model of cost, but `copy` and `nvls-copy` (GB/s; 0:
-left out), `start-simple` and `pairs-step` (microseconds):
+The object `library` names the [collective library](collectives.md#collective-libraries) and its hardware; a
+bare name stands for an object with that name. All keys of `calibration` are factors of the library's own
+cost model, except `copy` and `nvls-copy` (GB/s; 0: left out), `start-simple` and `pairs-step`
+(microseconds):
 """
 
 _COSTS = """
-The object `costs` says what one NPU draws, and what it is let for; the summary then says what the run
-takes of both:
+The object `costs` states the power and the rent of one NPU; the summary then has the energy and the price of
+the run:
 """
 
 _ACCURACY = """
-The object `accuracy` says how far times may be off, of a machine that stands for a real one; it may be
-empty. Besides these keys, kinds of operations and of communication may have entries: {operations};
-{exchanges}. What an entry leaves out, and what has none, is as known of such classes at large:
+The object `accuracy` states the errors of times, for a machine that stands for a real one; it may be empty.
+Besides these keys, kinds of operations and of communication may have entries: {operations};
+{exchanges}. Missing keys and missing entries take the defaults of their class:
 """
 
 _TERMS = """
@@ -248,13 +247,12 @@ Algorithm names: `ring`, `direct`, `direct<W>` with a window of W messages (`dir
 `doubleBinaryTree`, `inNetwork`, which leaves the work to [switches](network-features.md#switches-that-reduce), and
 `oneRing`, `oneDirect`, `oneDirect<W>`, `oneHalvingDoubling`, which take all NPUs as one dimension.
 A list with more entries than the network has dimensions is an error. With fewer, the
-remaining dimensions are not used by that collective, and a warning says so; in the corrected profile, a
-collective of all NPUs is then refused, unless its node says which dimensions take part. A collective that
+remaining dimensions are not used by that collective, with a warning; in the corrected profile, a
+collective of all NPUs is then refused, unless its node selects the dimensions. A collective that
 a workload uses needs its list or a custom one.
 
 On/off keys take 1 or true, 0 or false. For `roofline-enabled`, `replay-only`, `track-local-mem` and
-`trace-enabled`, ASTRA-sim takes JSON `false` for on; et-sim takes it for off and warns. Write 0 to be
-understood alike by both.
+`trace-enabled`, ASTRA-sim reads JSON `false` as on; et-sim reads it as off and warns. Both read 0 as off.
 """
 
 _MEMORY = """
@@ -272,8 +270,7 @@ Without this file there is no remote memory (`NO_MEMORY_EXPANSION`). A transfer 
 bytes divided by the bandwidth, cut to whole nanoseconds. With `PER_NODE_MEMORY_EXPANSION`, `num-nodes` times
 `num-npus-per-node` must be at least the number of NPUs.
 
-A `HIERARCHICAL_POOL` has `chunk` and `stages` in place of these figures. What it does is told in
-[Remote memory](memory.md).
+A `HIERARCHICAL_POOL` has `chunk` and `stages` in place of these figures; see [remote memory](memory.md).
 """
 
 _STAGES = """
@@ -303,9 +300,9 @@ _VERSION_1 = """
 ## Files of ASTRA-sim 1.0
 
 The network is a JSON file, the system a text file of `key: value` words, in which lists are joined by
-`_` (`ring_ring`). What they are is seen from their content; the system file (or, in a dict,
-`"profile": "astra-1.0"`) chooses the [profile](profiles.md) `astra-1.0`, the network file how the time of a
-message is counted. See [running what ASTRA-sim 1.0 ran](astra-1.0.md).
+`_` (`ring_ring`). Their content identifies them; the system file (or, in a dict, `"profile": "astra-1.0"`)
+chooses the [profile](profiles.md) `astra-1.0`, and the network file the formula for the time of a message.
+See [running what ASTRA-sim 1.0 ran](astra-1.0.md).
 
 ### Network
 """
@@ -314,7 +311,7 @@ _SYSTEM_1 = """
 ### System
 
 The last keys were options of the command line; `units-count`, `links-count`, `link-bandwidth` and
-`link-latency` may stand here, too (`units-count: 4_4_4`), and then replace the network's.
+`link-latency` may be here as well (`units-count: 4_4_4`), and then replace the network's.
 """
 
 
@@ -327,7 +324,7 @@ The keys of each job in the list `jobs` of a [job file](jobs.md):
 _MANIFEST = """
 ## Workload manifest
 
-What a [manifest](workloads.md) says of ranks and their traces:
+The keys of a [manifest](workloads.md), which describes ranks and their traces:
 """
 
 _TEMPLATES = """
@@ -339,23 +336,22 @@ Each rule in `groups`:
 """
 
 _STEP = """
-The object `step` says what all ranks do together:
+The object `step` describes the work of all ranks together:
 """
 
 _MADE_FOR = """
-The object `software` names the [software](software.md) that the job is made for, and what runs take of it:
+The object `software` names the [software](software.md) of the job, and the figures that runs use:
 """
 
 _ATTENTION_KERNELS = """
-Each entry of `attention-kernels`, whose name is one that a [shape](compute.md#shapes) of attention may end
-with:
+Each entry of `attention-kernels`; its name may end a [shape](compute.md#shapes) of attention:
 """
 
 _SOFTWARE = """
 ## Software
 
 The keys of a [description of software](software.md), besides `like`, which names the description that it
-differs from:
+changes:
 """
 
 _SOFTWARE_PARTS = """
@@ -373,7 +369,7 @@ The keys of `base`; each file may be an object with its keys instead:
 """
 
 _AXES = """
-Each entry of `axes` that is no list:
+Each entry of `axes` that is not a list:
 """
 
 _RANGE = """
@@ -385,11 +381,11 @@ The keys of `sample`:
 """
 
 _SEARCH = """
-The keys of `search`, which says what a [search](search.md) looks for:
+The keys of `search`, the goal of a [search](search.md):
 """
 
 _MADE = """
-A workload of `base` may be made. With `make: llm`:
+A workload of `base` may be generated. With `make: llm`:
 """
 
 _MICROBENCHMARK = """
@@ -401,22 +397,22 @@ The keys of `plan` are options of `et-sim make llm`:
 """
 
 WHOLE = ("unit", "default", "allowed", "meaning", "in the reference")
-DEFAULTED = WHOLE[:-1]  # of keys that no other version is compared with
+DEFAULTED = WHOLE[:-1]  # for keys without a counterpart in the reference
 ENTRY = ("unit", "allowed", "meaning")
-ERRORS = ("basis", "random", "common", "what it is of")
+ERRORS = ("basis", "random", "common", "class")
 
 
 class KeyTable(Struct, frozen=True):
-    """The keys of a file, or of an object in it, below what the page says of them."""
+    """The keys of a file, or of an object in it, with an introduction."""
 
     name: str
-    text: str  # of a file: with an example
+    text: str  # for a file, with an example
     keys: tuple[Key, ...]
     columns: tuple[str, ...] = ENTRY
 
 
 def configuration_page() -> str:
-    """The whole page as Markdown."""
+    """Return the whole page as Markdown."""
     parts = [_OPENING]
     for table in TABLES:
         in_effect = tuple(key for key in table.keys if not key.ignored)
@@ -433,12 +429,12 @@ def _table(keys: tuple[Key, ...], columns: tuple[str, ...]) -> str:
 
 
 def _cells(key: Key, *, is_entry: bool) -> dict[str, str]:
-    """What columns say of a key; where none has defaults, the meaning says what is required."""
+    """Return the cells of a key; without a column of defaults, the meaning marks required keys."""
     needs = f" Only with `{key.needs}`." if key.needs else ""
     if key.correction:
         needs = f" Only with the correction `{key.correction}`."
     default = "none" if key.default is None else f"`{show(key.default)}`"
-    # The allowed values without what stands elsewhere: the unit in its column, the names above the table.
+    # The unit has its own column, and the names of algorithms are above the table.
     allowed = key.allowed.replace(f", in {key.unit}", "") if key.unit else key.allowed
     known = DEFAULTS.get(key.name)
     return {
@@ -447,7 +443,7 @@ def _cells(key: Key, *, is_entry: bool) -> dict[str, str]:
         "allowed": "a list of algorithm names" if key.kind is ALGORITHM_LIST else allowed,
         "meaning": key.meaning + needs + (" Required." if key.required and is_entry else ""),
         "in the reference": key.reference or "the same",
-        "what it is of": key.meaning,
+        "class": key.meaning,
         "basis": known.basis if known else "-",
         "random": f"{known.random:g}" if known else "-",
         "common": f"{known.common:g}" if known else "-",
@@ -467,7 +463,7 @@ def _ignored_table() -> str:
     rows += [_row(f"`{key.name}`", key.meaning, key.reference) for key in keys]
     others = ["| key | why |", "|---|---|", *(_row(f"`{name}`", why) for name, why in UNUSED_KEYS.items())]
     between = (
-        "\n\nSo are keys of other versions, and keys in the wrong file, each with a warning that it:\n\n"
+        "\n\nSo are keys of other versions, and keys in the wrong file, each with a warning that the key:\n\n"
     )
     return heading + "\n" + "\n".join(rows) + between + "\n".join(others)
 
@@ -477,7 +473,7 @@ def _row(*cells: str) -> str:
 
 
 def _of_model(name: str) -> KeyTable:
-    """What a rule of a model has besides, and what its settings say of that."""
+    """Return the further keys of a model's rules, with the note of its settings."""
     settings = loaded(MODELS[name])
     note = getattr(settings, "note", "")
     text = f"\nThe model `{name}` also has these{note and f'. {note}'}:\n"
@@ -485,7 +481,7 @@ def _of_model(name: str) -> KeyTable:
 
 
 def _generators() -> Iterator[KeyTable]:
-    """The keys that each takes besides the common ones."""
+    """Yield the keys of each generator besides the common ones."""
     common = {key.name for key in keys_of(Common)}
     for of in dict.fromkeys(GENERATORS.values()):
         names = " and ".join(f"`{name}`" for name, made in GENERATORS.items() if made is of)

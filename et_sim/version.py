@@ -1,16 +1,16 @@
-"""The version of et-sim, and the commit that it is made of."""
+"""The version of et-sim, and its commit."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 __version__ = "0.1.0"
-ARCHIVED = "$Format:%h, %cs$"  # which git archive fills in
+ARCHIVED = "$Format:%h, %cs$"  # git archive fills it in
 PACKAGE = Path(__file__).parent
 
 
 def commit() -> str:
-    """Commit and date, as the wheel, the archive or the checkout says; empty if none does."""
+    """Return commit and date from the wheel, the archive or the checkout; empty if none has them."""
     kept = PACKAGE / "commit.txt"  # in wheels
     if kept.is_file():
         return kept.read_text(encoding="utf-8").strip()
@@ -18,7 +18,7 @@ def commit() -> str:
 
 
 def of_checkout(folder: Path) -> str:
-    """Of the commit that is checked out there, if git knows."""
+    """Return the commit that is checked out in a folder; empty without git."""
     import subprocess
 
     if not (folder / ".git").exists():

@@ -1,6 +1,6 @@
-"""The jobs of a run, and how long each takes when it has the machine for itself.
+"""The jobs of a run, and their durations without the other jobs.
 
-A job alone has the NPUs and the start that it has beside the others; no other job sends anything.
+An isolated job has the NPUs and the start that it has in the run; no other job sends anything.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from et_sim.run.options import RunOptions
 from et_sim.run.simulation import (
     Carried,
     Given,
-    Nobody,
+    NoWatcher,
     Recorder,
     Task,
     Watcher,
@@ -36,25 +36,25 @@ from et_sim.trace import Workload
 from et_sim.trace.workload import Job
 
 
-def times_alone(
+def isolated_times(
     given: Given, options: RunOptions, task: Task, together: Carried, watch: Watcher
 ) -> list[int | None]:
-    """How long each job takes alone; None: it cannot finish."""
+    """Return the duration of each job by itself; None: it cannot finish."""
     jobs = task.workload.jobs
     if len(jobs) == 1:
         return [duration_ns(together.outcome, jobs[0])]
-    here = partial(_time_alone, task, options.fold, watch)
+    here = partial(_isolated_time, task, options.fold, watch)
     seconds = together.seconds / len(jobs)
     numbers = range(len(jobs))
-    return list(in_order(_others, (given, options), numbers, do=here, seconds=seconds, tell=watch.stage))
+    return list(in_order(_others, (given, options), numbers, do=here, seconds=seconds, notify=watch.stage))
 
 
 def _others(inputs: tuple[Given, RunOptions]) -> Callable[[int], int | None]:
-    """What another process does with the numbers of jobs."""
-    return partial(_time_alone, prepare(*inputs), inputs[1].fold, Nobody())
+    """Return the function by which another process handles indices of jobs."""
+    return partial(_isolated_time, prepare(*inputs), inputs[1].fold, NoWatcher())
 
 
-def _time_alone(task: Task, may_fold: bool, watch: Watcher, number: int) -> int | None:
+def _isolated_time(task: Task, may_fold: bool, watch: Watcher, number: int) -> int | None:
     job = task.workload.jobs[number]
     watch.stage(f"simulating job {job.name} alone")
     workload = only(task.workload, job)
@@ -65,7 +65,8 @@ def _time_alone(task: Task, may_fold: bool, watch: Watcher, number: int) -> int 
 
 
 def duration_ns(outcome: Outcome, job: Job) -> int | None:
-    """From the start of a job to the finish of its last rank; None: one of them never finished."""
+    """Return the time from the start of a job to the finish of its last rank; None if a rank never
+    finished."""
     finish = outcome.finish_ns[outcome.plan.actor_of_rank[job.npus]]
     return None if (finish < 0).any() else max(int(finish.max()) - job.start_ns, 0)
 
@@ -73,9 +74,9 @@ def duration_ns(outcome: Outcome, job: Job) -> int | None:
 def jobs_as_dicts(
     given: Given, options: RunOptions, task: Task, together: Carried, watch: Watcher
 ) -> list[dict[str, Any]]:
-    """What became of every job, and if that is asked for, how long it takes alone."""
+    """Return the result of every job and, if requested, its duration by itself."""
     outcome = together.outcome
-    isolated_ns = times_alone(given, options, task, together, watch) if options.isolated else []
+    isolated_ns = isolated_times(given, options, task, together, watch) if options.isolated else []
     entries = []
     for place, job in enumerate(task.workload.jobs):
         duration, by_itself = duration_ns(outcome, job), isolated_ns[place] if isolated_ns else None
@@ -106,7 +107,7 @@ def _slowdown(duration: int | None, isolated: int | None) -> float | None:
 
 
 def _machine_of(machine: Machine, workload: Workload, job: Job) -> Machine:
-    """Return the machine without stragglers that are about nodes of other jobs."""
+    """Return the machine without stragglers that concern nodes of other jobs."""
     stragglers = tuple(
         straggler for straggler in machine.system.stragglers if _concerns(straggler, workload, job)
     )

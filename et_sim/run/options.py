@@ -1,4 +1,4 @@
-"""What a run can be asked for, declared once: for the command line, for Python, and for sweeps."""
+"""Options of a run, declared once for the command line, for Python, and for sweeps."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Annotated, Any, get_type_hints
 from et_sim.basics.errors import UsageError
 from et_sim.network.registry import MODELS
 
-Description = str | Path | Mapping[str, Any]  # a file, or a dict with the keys of one
+Description = str | Path | Mapping[str, Any]  # a file, or a dict with its keys
 Detail = str | Iterable[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """A machine, and how a workload is simulated on it; each field's text is the help of its option."""
+    """A machine, and the way a workload is simulated on it; each field's text is the help of its option."""
 
     system: Annotated[Description | None, "system description (JSON; of ASTRA-sim 1.0: text)"] = None
     network: Annotated[Description | None, "network description (YAML; of ASTRA-sim 1.0: JSON)"] = None
@@ -24,7 +24,7 @@ class RunOptions:
     groups: Annotated[Description | None, "communicator groups (JSON)"] = None
     machine: Annotated[
         str | None,
-        "a preset such as h100-dgx:128 in place of system and network; files that are given stand before its",
+        "a preset such as h100-dgx:128 in place of system and network; explicit files override the preset",
     ] = None
     model: Annotated[
         str | None,
@@ -35,42 +35,43 @@ class RunOptions:
     ] = None
     when_full: Annotated[
         str | None,
-        "what becomes of a run whose tensors need more memory than an NPU has: stop, report (it goes on) or "
-        "spill (to the memory of --memory), in place of the system file's (default: stop)",
+        "for tensors that need more memory than an NPU has: stop the run, report (and continue) or "
+        "spill (to the memory of --memory), in place of the system file's choice (default: stop)",
     ] = None
     power: Annotated[
         str | None,
-        "the most that each device draws, such as 500W, in place of what the system says: clocks fall until "
-        "it is kept",
+        "the most that each device draws, such as 500W, in place of the system file's cap: clocks fall until "
+        "they meet it",
     ] = None
-    other_profile: Annotated[bool, "where nobody names a profile, simulate the corrected one, too"] = False
+    other_profile: Annotated[bool, "if no profile is named, also simulate the corrected one"] = False
     fold: Annotated[bool, "simulate every rank by itself"] = True
     alone: Annotated[
-        bool, "communication takes its recorded time: ranks run without each other, and some may be missing"
+        bool,
+        "communication takes its recorded time: ranks do not wait for others, which may be missing",
     ] = False
-    retime: Annotated[
-        bool, "time recorded kernels by the machine, too; machines by name keep the times that were recorded"
-    ] = False
+    retime: Annotated[bool, "also time recorded kernels by the machine; presets keep the recorded times"] = (
+        False
+    )
     isolated: Annotated[
-        bool, "of a job file: simulate each job alone, too, and say how much the others slow it down"
+        bool, "for a job file: also simulate each job by itself, to measure how much the others slow it down"
     ] = False
     detail: Annotated[
         Detail,
         "what to record besides nodes: phases (of every chunk), messages, links (over time), path "
-        "(what caused what, for critical paths); several with commas between",
+        "(causal events, for critical paths); several, separated by commas",
     ] = "nodes"
 
     @property
     def parts(self) -> dict[str, Any]:
-        """What describes the machine: files that are given, and else those of the preset; and what stands in
-        place of single keys."""
+        """Return the parts of the machine: explicit files or else the preset's, and overrides of single
+        keys."""
         files = machine_parts({name: getattr(self, name) for name in MACHINE}, self.machine)
         instead = {name: value for name in INSTEAD if (value := getattr(self, name)) is not None}
         return {**files, **instead}
 
     @property
     def machine_name(self) -> str:
-        """Return the preset, and the files in its place or besides; of what is no file, that it is given."""
+        """Return the preset with the names of explicit files; a part that is no file is "of its own"."""
         given = {name: getattr(self, name) for name in MACHINE}
         files = [
             Path(part).name if isinstance(part, str | Path) else f"a {name} of its own"
@@ -81,7 +82,7 @@ class RunOptions:
 
 
 def machine_parts(given: Mapping[str, Any], machine: str | None) -> dict[str, Any]:
-    """What describes a machine, of which some parts are given; refuses one without system or network."""
+    """Return the parts of a machine; refuse one without system or network."""
     parts = dict(given)
     if machine is not None:
         from et_sim.machine.presets import preset
@@ -101,7 +102,7 @@ def machine_parts(given: Mapping[str, Any], machine: str | None) -> dict[str, An
 
 
 REQUIRED = ("system", "network")
-INSTEAD = ("when_full", "power")  # of keys of the system
+INSTEAD = ("when_full", "power")  # overrides of keys of the system
 MACHINE = ("system", "network", "memory", "groups")
 HELP: dict[str, str] = {
     name: hint.__metadata__[0] for name, hint in get_type_hints(RunOptions, include_extras=True).items()

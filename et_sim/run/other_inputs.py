@@ -1,13 +1,11 @@
 """Runs of other inputs than traces of all ranks: layer files, and ranks by themselves.
 
-A layer file, a text workload of ASTRA-sim 1.0, becomes one trace, which all ranks run (`et_sim.layerfile`);
-afterwards, what the trace's nodes took is added up by layer, as 1.0 does it.
+A layer file, a text workload of ASTRA-sim 1.0, becomes one trace that all ranks run (`et_sim.layerfile`);
+afterwards the times of the trace's nodes are added up by layer, as in 1.0.
 
-One rank of many can be simulated without the others, and several of them side by side, none waiting for
-another: communication takes its recorded time. The network carries nothing, so it has as many NPUs as there
-are traces.
-
-Not here: layer files themselves, what replayed communication does in a plan (`plan.nodes`), any simulation.
+One rank of many can be simulated without the others, or several that do not wait for each other:
+communication takes its recorded time. The network carries nothing, so it has as many NPUs as there are
+traces.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ NO_LAYER = -1
 
 
 class LayerFileRun:
-    """A layer file on a machine: `workload` and `machine` are what to simulate."""
+    """A layer file on a machine; `workload` and `machine` are simulated."""
 
     def __init__(self, path: str | Path, machine: Machine) -> None:
         from et_sim.layerfile import layer_program, read_layer_file
@@ -56,7 +54,7 @@ class LayerFileRun:
         self.machine = machine if logical is None else _cut(machine, logical.sizes, logical.physical)
 
     def figures(self, outcome: Outcome, phases: Phases) -> LayerRun:
-        """What the run adds up to, for rank 0."""
+        """Return the totals of the run for rank 0."""
         from et_sim.layerfile import layer_table
 
         first = int(outcome.plan.actors["node_first"][outcome.plan.actor_of_rank[0]])
@@ -81,13 +79,13 @@ class LayerFileRun:
 
 
 def workload_without_machine(path: str | Path, ranks: int | None) -> Workload:
-    """Return a layer file for `ranks` ranks, to be inspected only."""
+    """Return a layer file for `ranks` ranks, for inspection only."""
     from et_sim.layerfile import layer_workload, read_layer_file
 
     layer_file = read_layer_file(path)
     if ranks is None:
         raise UsageError(
-            "a layer file does not say how many ranks there are",
+            "a layer file does not state the number of ranks",
             place=str(path),
             remedy="give the machine, too: --system and --network",
         )
@@ -95,9 +93,8 @@ def workload_without_machine(path: str | Path, ranks: int | None) -> Workload:
 
 
 def _cut(machine: Machine, sizes: tuple[int, ...], level_of: tuple[int, ...]) -> Machine:
-    """Return the machine with dimensions that model- and data-parallel groups divide; algorithms go with
-    them.
-    """
+    """Return the machine with dimensions divided by model- and data-parallel groups; algorithms are divided
+    alike."""
     network = machine.network
     if len(sizes) == len(network.grid.dimensions):
         return machine
@@ -119,9 +116,7 @@ def _cut(machine: Machine, sizes: tuple[int, ...], level_of: tuple[int, ...]) ->
 
 
 def read_alone(path: str | Path) -> Workload:
-    """Return the traces that are there: of a prefix all files, whichever ranks they are of, or a single
-    file.
-    """
+    """Return the existing traces: all files of a prefix, whatever their ranks, or a single file."""
     files = traces_of(path)
     if not files:
         return read_workload(path)
@@ -129,11 +124,11 @@ def read_alone(path: str | Path) -> Workload:
     if list(files) == list(range(len(files))):
         return workload
     ranks = ", ".join(f"{at} is rank {rank} of {path.name}" for at, (rank, path) in enumerate(files.items()))
-    return structs.replace(workload, notices=(*workload.notices, f"ranks are numbered anew: {ranks}"))
+    return structs.replace(workload, notices=(*workload.notices, f"ranks are renumbered: {ranks}"))
 
 
 def refuse_without_times(workload: Workload) -> None:
-    """Raise if nothing of what a trace communicates has a recorded time: it would take none."""
+    """Refuse a trace that communicates, but has no recorded time of communication: it would take none."""
     for trace in workload.templates:
         communicates = np.isin(trace.kind, (NodeKind.SEND, NodeKind.RECV, NodeKind.COLL))
         if communicates.any() and not (trace.duration_us | trace.duration_ns)[communicates].any():

@@ -1,8 +1,7 @@
-"""What the corrected profile makes of a run in the reference profile, and which corrections matter for it.
+"""A run of the reference profile in the corrected profile, and the corrections that matter for it.
 
-Whether that is simulated depends on how many messages and nodes there are, never on how long anything took:
-the same inputs give the same answer. Not here: which corrections may act (`et_sim.plan.acting`), and how
-that is told (`et_sim.views`).
+The number of messages and nodes alone decides whether it is simulated, and never a measured time: the same
+inputs give the same result.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ from et_sim.run.simulation import Change, Task, fewest_actors, moves_needed
 from et_sim.run.variation import NOT_SIMULATED, REFUSED, Ending, Variations, ending_of
 from et_sim.trace import Workload
 
-# Messages and nodes that machine code simulates in a few seconds, and in half a minute.
+# Messages and nodes that compiled code simulates in a few seconds, and in half a minute.
 ALWAYS, AT_MOST = 3_000_000, 30_000_000
 MOST_NODES_LOWERED = 2_000_000
-LIKELIEST = Correction.CONCURRENT_COMMUNICATION  # most often, it is all of the difference
+LIKELIEST = Correction.CONCURRENT_COMMUNICATION  # it usually makes all of the difference
 
 
 def other_profile(
@@ -40,8 +39,8 @@ def other_profile(
     outcome: Outcome,
     simulated: Workload,
 ) -> dict[str, Any]:
-    """What the corrected profile gives, as plain values; `outcome` is that of `task`, whose workload may have
-    been `simulated` with moves to remote memory."""
+    """Return the result of the corrected profile as plain values; `outcome` is that of `task`, whose workload
+    may have been `simulated` with moves to remote memory."""
     again = Variations(task.given, replace(options, model=task.model.name), change)
     trials = _Trials(again, outcome.plan, task, simulated)
     now = ending_of(outcome)
@@ -66,14 +65,14 @@ def other_profile(
 
 
 class Acting(Struct, frozen=True):
-    """Corrections that act, and what becomes of the workload with each alone."""
+    """Corrections that act, and the result with each by itself."""
 
     tried: tuple[tuple[Correction, Ending], ...]
-    is_measured: bool  # else they may act
+    is_measured: bool  # otherwise they may act
 
 
 class _Trials:
-    """Simulates the same with other corrections, as far as that costs little."""
+    """Simulations of the same run with other corrections, as far as their cost is low."""
 
     def __init__(
         self,
@@ -83,12 +82,12 @@ class _Trials:
         simulated: Workload,
     ) -> None:
         self._again = again
-        self._simulated = simulated  # what the plan is of
+        self._simulated = simulated  # the workload of the plan
         self._plan, self._has_contention = plan, task.network_model().HAS_CONTENTION
         self._actors = Actors(plan.actor_of_rank, plan.actors["rank"])
 
     def simulated(self, task: Task, affordable: int, alike: int = 1) -> Ending:
-        """What becomes of it; `alike`: how many such simulations there are."""
+        """Return the result of a task; `alike` is the number of such simulations."""
         lowering, model = Lowering(task.workload, task.machine), task.network_model()
         outcome = self._outcome(lowering, model, affordable, alike)
         moves = outcome and moves_needed(task.workload, lowering, outcome)
@@ -99,7 +98,7 @@ class _Trials:
     def _outcome(
         self, lowering: Lowering, model: NetworkModel, affordable: int, alike: int
     ) -> Outcome | None:
-        """None: it would cost too much."""
+        """Simulate, and return the outcome; None if it would cost too much."""
         network = lowering.machine.network_of(has_contention=model.HAS_CONTENTION)
         folded = fewest_actors(lowering, model, self._again.options.fold)
         for actors in (folded, Actors.one_per_rank(lowering.workload.ranks)):
@@ -112,13 +111,13 @@ class _Trials:
         raise AssertionError("only a folded run is given up")
 
     def acting(self, missing: frozenset[Correction], now: Ending, corrected: Ending) -> Acting:
-        """Those of the missing corrections that make a difference by themselves; the one that makes all of
-        it, if there is one."""
+        """Return those of the missing corrections that change the result by themselves; or only the one that
+        makes the whole difference."""
         if self._has_contention:  # messages cross all links on their way, in any profile
             missing -= {Correction.WHOLE_PATH}
         size = size_of(self._plan)
         if LIKELIEST in missing and CONDITIONS[LIKELIEST](self._plan) and size <= ALWAYS:
-            result = self._alone(LIKELIEST, ALWAYS, 1)
+            result = self._by_itself(LIKELIEST, ALWAYS, 1)
             if result == corrected:
                 return Acting(((LIKELIEST, result),), is_measured=True)
         if len(self._plan.nodes) * len(missing) > MOST_NODES_LOWERED:
@@ -130,20 +129,21 @@ class _Trials:
             )
         acting: list[tuple[Correction, Ending]] = []
         for candidate in candidates:
-            result = self._alone(candidate, ALWAYS // len(candidates), len(candidates))
+            result = self._by_itself(candidate, ALWAYS // len(candidates), len(candidates))
             if result == corrected:
                 return Acting(((candidate, result),), is_measured=True)
             acting += [(candidate, result)] * (result != now)
         return Acting(tuple(acting), is_measured=True)
 
-    def _alone(self, correction: Correction, affordable: int, alike: int) -> Ending:
+    def _by_itself(self, correction: Correction, affordable: int, alike: int) -> Ending:
         try:
             return self.simulated(self._with(frozenset({correction})), affordable, alike)
         except EtSimError as error:
             return Ending(REFUSED, reason=str(error))
 
     def _planned(self, more: frozenset[Correction]) -> Plan | None:
-        """What the actors of the run would do; None: the machine or the workload is refused."""
+        """Return the plan of the run with more corrections; None if the machine or the workload is
+        refused."""
         try:
             task = self._with(more)
             workload = task.workload if task.layer_file else self._simulated
@@ -156,5 +156,5 @@ class _Trials:
 
 
 def size_of(plan: Plan) -> int:
-    """Return messages and nodes to be simulated."""
+    """Return the number of messages and nodes to simulate."""
     return expected_messages(plan) + int(plan.templates["nodes"][plan.actors["template"]].sum())

@@ -1,7 +1,4 @@
-"""The result of a run, held in memory: figures per rank at once, tables and files when asked for.
-
-Not here: how anything is measured (`et_sim.timeline`).
-"""
+"""The result of a run, held in memory: figures per rank at once, tables and files on demand."""
 
 from __future__ import annotations
 
@@ -23,14 +20,14 @@ if TYPE_CHECKING:
 
 
 MEMORY = (
-    "it completes if no tensors wait in remote memory; where they do, nodes keep the order of their ids: "
+    "it completes if no tensors wait in remote memory; if some do, nodes keep the order of their ids: "
     'give NPUs more memory ("local-mem-capacity"), or number the nodes of all ranks in one order'
 )
 
 
 def known_cures(manifest: Mapping[str, Any], *, has_moves: bool) -> list[str]:
-    """What is known to let a stalled run complete, as remedies: enough memory, the corrected profile, or a
-    part of it; `has_moves`: it did complete before tensors were moved to remote memory."""
+    """Return remedies by which a stalled run completes: enough memory, the corrected profile, or a part of
+    it; `has_moves`: it completed before tensors were moved to remote memory."""
     cures = [MEMORY] if has_moves else []
     other = manifest["other_profile"]
     if other is None or other["status"] != "complete":
@@ -39,13 +36,13 @@ def known_cures(manifest: Mapping[str, Any], *, has_moves: bool) -> list[str]:
     cures.append(f"simulate it with --profile {other['profile']}, where it completes in {figure}")
     sufficient = [entry["correction"] for entry in other["corrections"] if entry["status"] == "complete"]
     return cures + [
-        f'or switch the correction {name} on, which alone lets it complete: "corrections": {{"{name}": true}}'
+        f'or switch on the correction {name}, which suffices: "corrections": {{"{name}": true}}'
         for name in sufficient
     ]
 
 
 class PerRank:
-    """A figure of the run's statistics, of every rank."""
+    """A figure of the run's statistics, by rank."""
 
     def __init__(self, text: str) -> None:
         self.__doc__ = text
@@ -59,18 +56,18 @@ class PerRank:
 
 @dataclass(eq=False, repr=False)
 class Result(RecordedRun):
-    """What `et_sim.simulate` returns; all times are integer nanoseconds."""
+    """The result of `et_sim.simulate`; all times are integer nanoseconds."""
 
     @property
     def finish_ns(self) -> Any:
-        """Finish time of every rank (int64); -1 for a rank that never finished."""
+        """Return the finish time of every rank (int64); -1 for a rank that never finished."""
         return self.outcome.finish_ns[self.measurement.actor_of_rank]
 
     compute_ns = PerRank("Time with a kernel running on the device, per rank.")
     transfer_ns = PerRank(
         "Time in which bytes of a send, receive or collective moved or queued for a link, per rank."
     )
-    exposed_comm_ns = PerRank("Of `transfer_ns`, the time that no kernel or copy hides, per rank.")
+    exposed_comm_ns = PerRank("Part of `transfer_ns` that no kernel or copy hides, per rank.")
     waiting_ns = PerRank(
         "Time in which the device waited for another rank to begin, and did nothing else, per rank."
     )
@@ -93,7 +90,7 @@ class Result(RecordedRun):
 
     @property
     def peak_memory_bytes(self) -> Any:
-        """The most local memory in use at any time, per rank; None unless memory is tracked."""
+        """Return the most local memory in use at any time, per rank; None unless memory is tracked."""
         if self.measurement.memory is None:
             return None
         return self._of_ranks(self.statistics.peak_memory_bytes)
@@ -103,7 +100,7 @@ class Result(RecordedRun):
 
     @property
     def jobs(self) -> dict[str, dict[str, Any]]:
-        """Of a job file: every job by its name, with the keys that `jobs` has in summary.json."""
+        """Return the jobs of a job file by name, with the keys of `jobs` in summary.json."""
         return {job["name"]: job for job in self.manifest["jobs"]}
 
     @cached_property
@@ -113,11 +110,12 @@ class Result(RecordedRun):
 
     @cached_property
     def memory(self) -> Any:
-        """memory.arrow as a pyarrow.Table: every change of the local memory in use; None unless tracked."""
+        """Return memory.arrow as a pyarrow.Table: every change of the local memory in use; None unless
+        tracked."""
         return None if self.measurement.memory is None else self.table("memory")
 
     def table(self, name: str) -> Any:
-        """One of the run's tables as a pyarrow.Table, by the name of its file."""
+        """Return one of the run's tables as a pyarrow.Table, by the name of its file."""
         declared = table_named(name)
         from et_sim.timeline.arrow_tables import whole
 
@@ -133,13 +131,13 @@ class Result(RecordedRun):
         return as_frame(self.table(table))
 
     def to_polars(self, table: str = "timeline") -> Any:
-        """Return the same as a polars.DataFrame."""
+        """Return a table as a polars.DataFrame."""
         from et_sim.run.screens import library
 
         return library("polars").from_arrow(self.table(table))
 
     def save(self, folder: str | Path) -> Path:
-        """Write the directory that `et-sim run` writes: `et-sim inspect`, `report` and `sql` read it."""
+        """Write the directory that `et-sim run` writes, for `et-sim inspect`, `report` and `sql`."""
         target = Path(folder)
         stall = self.stall
         write_run(self, target, stall.as_dict() if stall else None)
@@ -147,7 +145,7 @@ class Result(RecordedRun):
 
     @property
     def stall(self) -> Stall | None:
-        """Why some rank never finished; None of a complete run, and of one that was stopped."""
+        """Return the reason why some rank never finished; None if the run is complete or was stopped."""
         if self.is_complete or self.is_stopped:
             return None
         from et_sim.engine.stall import explain_stall
@@ -156,19 +154,19 @@ class Result(RecordedRun):
         return explain_stall(self.outcome, self.workload, known_cures(self.manifest, has_moves=has_moves))
 
     def why_stopped(self) -> OutOfMemoryError:
-        """Of a run that ends where memory was full: who needed what."""
+        """Return the error of a run that ended because memory was full."""
         assert self.out_of_memory is not None
         return self.out_of_memory.as_error()
 
     def critical_path(self, top: int | None = None) -> dict[str, Any]:
-        """What decided how long the run took, as `et-sim inspect RUN critical-path --json` has it.
+        """Return the critical path, as `et-sim inspect RUN critical-path --json` does.
 
         The run must have been simulated with `detail="path"`.
         """
         from et_sim.views.critical.text import critical_path_data
 
         if self.causal_events is None:
-            cause = "this run did not record what caused what"
+            cause = "this run did not record its causal events"
             raise UsageError(cause, remedy='simulate again with detail="path"')
         with TemporaryDirectory() as folder:
             return critical_path_data(self.save(Path(folder) / "run"), top)

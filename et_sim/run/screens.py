@@ -1,7 +1,6 @@
 """A result on one screen, as text and as HTML for notebooks; and Arrow tables as frames of other libraries.
 
-Neither library is needed by et-sim; who asks for a frame has one of them. Not here: views of files
-(`et_sim.views`).
+et-sim does not need these libraries; callers that want a frame have one.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from et_sim.basics.errors import UsageError
 from et_sim.basics.units import format_ns, plural
 
 SHOWN = 8
-MOST_LETTERS = 24  # of a list of ranks
+MOST_LETTERS = 24  # width of a list of ranks
 FIGURES = (
     ("finish_ns", "finish"),
     ("compute_ns", "compute"),
@@ -29,7 +28,7 @@ CELL = 'style="text-align: right"'
 
 
 def library(name: str) -> ModuleType:
-    """pandas or Polars, if it is installed."""
+    """Return pandas or Polars, if it is installed."""
     try:
         return import_module(name)
     except ImportError:
@@ -37,7 +36,7 @@ def library(name: str) -> ModuleType:
 
 
 def as_frame(table: Any) -> Any:
-    """As pandas has it, but for whole numbers and truth values with gaps, which become floats there."""
+    """Return a pandas frame in which whole numbers and truth values with gaps keep their type."""
     import pyarrow as pa
 
     pandas = library("pandas")
@@ -56,7 +55,7 @@ def as_frame(table: Any) -> Any:
 
 
 def plain(summary: dict[str, Any]) -> str:
-    """The figures of a run, and of the ranks that finish last."""
+    """Return the figures of a run, and of the ranks that finish last."""
     entries, more = _shown(summary)
     rows = [("ranks", *(title for _, title in FIGURES))]
     rows += [(_cut(entry["ranks"]), *_figures(entry)) for entry in entries]
@@ -65,7 +64,7 @@ def plain(summary: dict[str, Any]) -> str:
 
 
 def html(summary: dict[str, Any]) -> str:
-    """Return the same for a notebook."""
+    """Return the figures for a notebook."""
     makespan, *facts = map(escape, _facts(summary))
     entries, more = _shown(summary)
     head = "".join(f"<th {CELL}>{title}</th>" for _, title in FIGURES)
@@ -86,7 +85,7 @@ def _facts(summary: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _shown(summary: dict[str, Any]) -> tuple[list[dict[str, Any]], str]:
-    """Return entries of the ranks that finish last, and how many there are besides."""
+    """Return entries of the ranks that finish last, and a line on the others."""
     last = summary["makespan_ns"] + 1
     entries = sorted(summary["per_rank"], key=lambda entry: -(entry["finish_ns"] or last))
     hidden = len(entries) - SHOWN

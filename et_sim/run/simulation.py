@@ -1,7 +1,4 @@
-"""A workload on a machine, simulated once: what a run does, and what is done again in another profile.
-
-Not here: what becomes of the outcome (`api`).
-"""
+"""The simulation of a workload on a machine, and repetitions with other memory or without folding."""
 
 from __future__ import annotations
 
@@ -54,7 +51,7 @@ Given = str | Path | Workload | Mapping[str, Any]  # a mapping: the keys of a jo
 
 
 def unchanged(machine: Machine) -> Machine:
-    """Return the machine as it was read."""
+    """Return the machine unchanged."""
     return machine
 
 
@@ -62,14 +59,14 @@ class Watcher(Protocol):
     """Receives the progress of a run."""
 
     def stage(self, name: str) -> None:
-        """Another part of the work begins."""
+        """Begin another stage."""
 
     def report(self, now_ns: int, done: int, expected: int, nodes: int, all_nodes: int, noun: str, /) -> None:
-        """How far the simulation is: how many messages, or packets, and nodes are done."""
+        """Report the progress: messages or packets, and nodes that are done."""
 
 
-class Nobody:
-    """Watches nothing."""
+class NoWatcher:
+    """A watcher that ignores progress."""
 
     def stage(self, name: str) -> None: ...
     def report(
@@ -78,27 +75,27 @@ class Nobody:
 
 
 class NamedBy(StrEnum):
-    """Who says which profile is simulated; the first of these that does."""
+    """The source of the profile's name; the first of these that names one counts."""
 
     OPTION = "option"
     SYSTEM = "system"
     WORKLOAD = "workload"
-    NOBODY = "nobody"
+    NO_SOURCE = "nobody"
 
 
 class Task(Struct, frozen=True, eq=False):
-    """What is to be simulated."""
+    """A workload, a machine, and the choices for a simulation."""
 
     workload: Workload
     machine: Machine
     layer_file: LayerFileRun | None
-    profile_given: str | None  # by an option or the workload, in place of what the system file says
+    profile_given: str | None  # by an option or the workload, instead of the system file
     profile_named_by: NamedBy
     model: ModelChoice
     given: SingleWorkload = ""  # the workload as it was read, or a layer file, which is read for the machine
 
     def network_model(self) -> NetworkModel:
-        """Return the model on the machine's network; refuses what it cannot do."""
+        """Return the model on the machine's network; refuse unsupported networks."""
         return model_of(self.model, self.machine)
 
 
@@ -108,16 +105,16 @@ def prepare(
     change: Change = unchanged,
     corrections: Collection[Correction] = (),
 ) -> Task:
-    """Read what was given; `change` makes another machine of the one that was read.
+    """Read the inputs of a run; `change` modifies the machine that was read.
 
-    `corrections` are switched on besides those of the machine's files.
+    `corrections` are switched on in addition to those of the machine's files.
     """
     given = options.parts | {"corrections": corrections}
     profile, machine = options.profile, read_machine(**given, profile=options.profile)
-    named_by = NamedBy.OPTION if profile else NamedBy.SYSTEM if machine.names_profile else NamedBy.NOBODY
+    named_by = NamedBy.OPTION if profile else NamedBy.SYSTEM if machine.names_profile else NamedBy.NO_SOURCE
     if options.isolated and not is_several(workload):
         raise UsageError("--isolated is about several jobs", remedy="run a job file, or leave it out")
-    is_open, npus = named_by is NamedBy.NOBODY, machine.network.ranks
+    is_open, npus = named_by is NamedBy.NO_SOURCE, machine.network.ranks
     workload = merged(workload, npus, alone=options.alone, groups=options.groups, is_open=is_open)
     if not isinstance(workload, Workload):
         if is_layer_file(workload):
@@ -140,7 +137,7 @@ def prepare(
         else:
             workload = read_workload(workload, machine.network.ranks)
     given_workload = workload
-    if workload.profile and named_by is NamedBy.NOBODY:
+    if workload.profile and named_by is NamedBy.NO_SOURCE:
         profile, named_by = workload.profile, NamedBy.WORKLOAD
         machine = read_machine(**given, profile=profile)
     machine = change(_named(machine, options, tracks=names_tensors(workload)))
@@ -170,7 +167,7 @@ def _with_processors(machine: Machine, workload: Workload) -> Machine:
 
 
 def _with_factor(machine: Machine, workload: Workload) -> Machine:
-    """Return the machine whose kernels take as much longer as those of the workload's software."""
+    """Return the machine with kernels slowed by the factor of the workload's software."""
     software = workload.software
     if software is None or software.kernels == 1:
         return machine
@@ -180,7 +177,7 @@ def _with_factor(machine: Machine, workload: Workload) -> Machine:
 
 
 def _host_times(workload: Workload, machine: Machine) -> tuple[float, float]:
-    """Return what the host takes for a launch, and before the first one: of the machine, where it says so."""
+    """Return the host's time for a launch, and before the first one; the machine overrides the software."""
     software, launch_ns = workload.software, machine.system.host_ns
     if software is None:
         return launch_ns, 0.0
@@ -189,15 +186,13 @@ def _host_times(workload: Workload, machine: Machine) -> tuple[float, float]:
 
 
 def _named(machine: Machine, options: RunOptions, *, tracks: bool) -> Machine:
-    """Return a machine that is known by its name, and has a capacity, tracks memory only if there are
-    tensors.
-    """
+    """Return the machine; a preset with a capacity tracks memory only if the workload names tensors."""
     given: object = options.system
     is_its_own = given is None or (isinstance(given, Source) and given.place == options.machine)
     if tracks or options.machine is None or not is_its_own or options.when_full is not None:
         return machine
-    untold = (CAPACITY, RESERVED, TRACKS)
-    system = {key: value for key, value in machine.configuration["system"].items() if key not in untold}
+    omitted = (CAPACITY, RESERVED, TRACKS)
+    system = {key: value for key, value in machine.configuration["system"].items() if key not in omitted}
     return replace(
         machine,
         system=replace(machine.system, track_local_mem=False, local_memory=None),
@@ -206,7 +201,7 @@ def _named(machine: Machine, options: RunOptions, *, tracks: bool) -> Machine:
 
 
 def _retiming(machine: Machine) -> Machine:
-    """Return the machine, which times recorded kernels, too."""
+    """Return the machine so that it also times recorded kernels."""
     if not machine.system.replay_recorded:
         raise UsageError(
             "--retime has no effect: this system does not keep the times of recorded kernels",
@@ -238,10 +233,10 @@ def is_several(workload: Given) -> bool:
 def merged(
     workload: Given, npus: int | None, *, alone: bool, groups: object, is_open: bool
 ) -> SingleWorkload:
-    """Several jobs, a file or a mapping with the keys of one, as one workload; anything else as it is.
+    """Merge several jobs (a file, or a mapping with its keys) into one workload; return other workloads
+    unchanged.
 
-    `npus`: how many the machine has, if that is known; `is_open`: nothing but the jobs says which profile is
-    simulated.
+    `npus`: the machine's NPUs, if known; `is_open`: only the jobs may name a profile.
     """
     if isinstance(workload, Workload) or (not isinstance(workload, Mapping) and not is_several(workload)):
         return workload
@@ -260,13 +255,13 @@ def merged(
 
 
 class Recorder(Struct, frozen=True):
-    """What is kept of a run besides the times of its nodes."""
+    """Recordings of a run besides the times of its nodes."""
 
     causal_events: CausalEvents | None = None
     phases: Phases | None = None
     messages: MessageSpool | None = None
     links: bool = False
-    ports: PortRecord | None = None  # with what packets meet there over time
+    ports: PortRecord | None = None  # packets at ports over time
 
     def run(
         self,
@@ -276,7 +271,7 @@ class Recorder(Struct, frozen=True):
         watch: Watcher,
         until_ns: int | None = None,
     ) -> Outcome | None:
-        """Simulate a plan, and keep that; whatever was kept before is forgotten."""
+        """Simulate a plan and record it; earlier recordings are dropped."""
         if self.messages is not None:
             self.messages.begin(plan.actor_of_rank)
         for spool in (self.causal_events, self.phases, self.ports):
@@ -299,7 +294,7 @@ class Recorder(Struct, frozen=True):
 def simulated(
     lowering: Lowering, model: NetworkModel, may_fold: bool, watch: Watcher, recorder: Recorder
 ) -> Outcome:
-    """Run as few actors as behave like all ranks, and every rank by itself where that is not possible."""
+    """Simulate as few actors as behave like all ranks, or every rank by itself if this is not possible."""
     workload, machine = lowering.workload, lowering.machine
     network = machine.network_of(has_contention=model.HAS_CONTENTION)
     may_fold = may_fold and (not recorder.links or model.counts_links(network))
@@ -316,9 +311,8 @@ def simulated(
 
 
 def moves_needed(workload: Workload, lowering: Lowering, outcome: Outcome) -> Spilled | None:
-    """Return the workload with moves to remote memory, if the machine allows them and a run of it shows the
-    need.
-    """
+    """Return the workload with moves to remote memory; None if the machine does not spill, or memory
+    suffices."""
     memory = lowering.machine.system.local_memory
     if memory is None or memory.when_full is not WhenFull.SPILL:
         return None
@@ -334,7 +328,7 @@ def simulated_in_memory(
     watch: Watcher,
     recorder: Recorder,
 ) -> tuple[Lowering, Outcome, Spilled | None]:
-    """Return the same, and if memory gets full, again with tensors that wait in remote memory."""
+    """Simulate; if memory gets full, simulate again with tensors in remote memory."""
     outcome = simulated(lowering, model, may_fold, watch, recorder)
     moves = moves_needed(workload, lowering, outcome)
     if moves is None:
@@ -345,22 +339,22 @@ def simulated_in_memory(
 
 
 class Carried(Struct, frozen=True, eq=False):
-    """A run that went on to its end, and whether memory was enough for it."""
+    """A simulation to the end, and whether memory was sufficient."""
 
     lowering: Lowering
     outcome: Outcome
     moves: Spilled | None
     full: OutOfMemory | None
-    seconds: float  # that it took here
+    seconds: float  # of simulation in this process
 
     @property
     def is_stopped(self) -> bool:
-        """Return whether the machine stops it where memory is full."""
+        """Return whether the machine stops the run when memory is full."""
         return self.full is not None and self.full.stopped
 
 
 def carry_out(task: Task, may_fold: bool, watch: Watcher, recorder: Recorder) -> Carried:
-    """Simulate a task; refuses messages that do not match."""
+    """Simulate a task; refuse messages that do not match."""
     workload, machine = task.workload, task.machine
     model = task.network_model()
     begin = time.perf_counter()
@@ -368,7 +362,7 @@ def carry_out(task: Task, may_fold: bool, watch: Watcher, recorder: Recorder) ->
     lowering = Lowering(workload, machine)
     mismatches = find_mismatches(workload, machine.groups, rules_of(machine.system))
     lowering, outcome, moves = simulated_in_memory(workload, lowering, model, may_fold, watch, recorder)
-    if outcome.is_complete:  # what stands still is explained better by the stall
+    if outcome.is_complete:  # a stall is explained better by its report
         refuse_mismatches(mismatches)
     full = out_of_memory(outcome, lowering.workload, machine.system.local_memory)
     if full is not None and moves is not None and (node := moves.too_large_on(full.rank)):
@@ -377,7 +371,7 @@ def carry_out(task: Task, may_fold: bool, watch: Watcher, recorder: Recorder) ->
 
 
 def announced(packets: int) -> str:
-    """What is going to be simulated: packets are counted before."""
+    """Return the name of the stage, with the number of packets if there are any."""
     if packets == 0:
         return "simulating"
     seconds = packets / PACKETS_IN_A_SECOND
@@ -392,7 +386,7 @@ def announced(packets: int) -> str:
 def fewest_actors(
     lowering: Lowering, model: NetworkModel, may_fold: bool, *, by_link: bool = False
 ) -> Actors:
-    """Return as few as may behave like all ranks; `by_link`: also in which of their links they use."""
+    """Return as few actors as may behave like all ranks; `by_link`: they also use equal links."""
     unfolded = Actors.one_per_rank(lowering.workload.ranks)
     if not may_fold:
         return unfolded
@@ -400,17 +394,17 @@ def fewest_actors(
     whole = machine.system.behaviour.corrects(Correction.WHOLE_PATH)
     paths = model.path_keys(machine.network, whole=whole)
     actors = fold_ranks(lowering, ByLink(paths) if by_link and paths is not None else paths)
-    # Who starts together must not be told apart by the watch for ties.
+    # The search for ties must not separate ranks that start together.
     return unfolded if lowering.start_together and len(actors) > 1 else actors
 
 
 def _can_tell_apart(workload: Workload) -> bool:
-    """Return whether a stalled run is small enough to repeat it rank by rank, so that it can be explained."""
+    """Return whether a stalled run is small enough to repeat it unfolded for an explanation."""
     return workload.ranks <= MOST_RANKS_EXPLAINED
 
 
 def unused_settings(machine: Machine) -> tuple[Notice, ...]:
-    """What the system file says about layer files, to a run of traces."""
+    """Return notices of settings for layer files that have no effect on a run of traces."""
     default = LayerSettings()
     given = {
         "num-passes": machine.layers.passes != default.passes,
@@ -422,7 +416,7 @@ def unused_settings(machine: Machine) -> tuple[Notice, ...]:
 
 
 def profile_facts(task: Task) -> dict[str, Any]:
-    """The profile of a run, for its manifest."""
+    """Return the profile of a run, for its manifest."""
     behaviour = task.machine.system.behaviour
     return {
         "profile": behaviour.profile.value,
@@ -433,8 +427,7 @@ def profile_facts(task: Task) -> dict[str, Any]:
 
 
 def is_worth_a_look(task: Task, outcome: Outcome) -> bool:
-    """Return whether the corrected profile is of interest: the other one was not chosen, or it came to a
-    stop.
-    """
+    """Return whether the corrected profile is of interest: no profile was chosen, or the run did not
+    complete."""
     is_reference = task.machine.system.behaviour.profile is Profile.REFERENCE
-    return is_reference and (task.profile_named_by is NamedBy.NOBODY or not outcome.is_complete)
+    return is_reference and (task.profile_named_by is NamedBy.NO_SOURCE or not outcome.is_complete)

@@ -1,9 +1,8 @@
-"""This run with a change: what is simulated again with other figures, in another profile, or in part.
+"""Variations of a run: the same inputs with other figures, in another profile, or in part.
 
-What a run was given is read once, and each variation begins from it: with a changed machine, with other
-options, with corrections that are switched on, or with one of its jobs. Several of them share nothing but
-what was read, so they run beside each other where that pays (`in_order`); their endings stand in the order in
-which they were asked for. Not here: how figures are changed (`machine.scaling`), and what is told of it.
+Inputs are read once, and each variation begins from them: with a changed machine, other options, further
+corrections, or one of the jobs. Variations share only these inputs, so they run in parallel if this pays
+(`in_order`); their results keep the order of the changes.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from et_sim.machine.model import Machine
 from et_sim.machine.scaling import figures
 from et_sim.plan.lowering import Lowering
 from et_sim.run.options import RunOptions
-from et_sim.run.simulation import Change, Given, Nobody, Recorder, Task, carry_out, prepare, unchanged
+from et_sim.run.simulation import Change, Given, NoWatcher, Recorder, Task, carry_out, prepare, unchanged
 from et_sim.run.workers import in_order
 from et_sim.timeline.measurement import Measurement
 
@@ -30,8 +29,8 @@ REFUSED, NOT_SIMULATED = "refused", "not simulated"
 
 
 class Ending(Struct, frozen=True):
-    """What became of a run with a change; `made_of`: what its time consists of, where the machine states how
-    far each part may be off."""
+    """The result of a run with a change; `made_of` is the composition of its time, if the machine states
+    errors."""
 
     status: str
     makespan_ns: int | None = None
@@ -40,10 +39,10 @@ class Ending(Struct, frozen=True):
 
 
 class Variations:
-    """A run's inputs, read once; each variation of them is prepared anew."""
+    """A run's inputs, read once; each variation is prepared from them."""
 
     def __init__(self, given: Given, options: RunOptions, change: Change = unchanged) -> None:
-        """`change` is part of every variation."""
+        """Store the inputs; `change` is part of every variation."""
         self._given, self.options, self._change = given, options, change
 
     def task(
@@ -53,7 +52,7 @@ class Variations:
         corrections: Collection[Correction] = (),
         profile: str | None = None,
     ) -> Task:
-        """What is simulated with a changed machine, corrections switched on besides, or another profile."""
+        """Prepare a changed machine, further corrections, or another profile."""
         options = self.options if profile is None else replace(self.options, profile=profile)
         task = prepare(self._given, options, lambda machine: change(self._change(machine)), corrections)
         self._given = task.given
@@ -67,9 +66,9 @@ class Variations:
         return {(PurePath(path).name, digest) for path, digest in files}
 
     def ending(self, change: Change) -> Ending:
-        """What becomes of the run with a changed machine."""
+        """Return the result with a changed machine."""
         task = self.task(change)
-        run = carry_out(task, self.options.fold, Nobody(), Recorder())
+        run = carry_out(task, self.options.fold, NoWatcher(), Recorder())
         if run.is_stopped:
             return Ending(OUT_OF_MEMORY)
         ending = ending_of(run.outcome)
@@ -80,29 +79,29 @@ class Variations:
         return structs.replace(ending, made_of=composition and composition.as_dict())
 
     def with_figure(self, change: tuple[str, float]) -> Ending:
-        """What becomes of it with a figure of the machine multiplied, by the name of the critical path."""
+        """Return the result with a figure of the machine, named as in the critical path, multiplied."""
         figure, factor = change
 
         def scaled(machine: Machine) -> Machine:
             result = figures(machine)[figure](factor)
-            assert result is not None  # whoever asks has looked
+            assert result is not None  # callers check the figure first
             return result[0]
 
         return self.ending(scaled)
 
     def with_figures(
-        self, changes: Sequence[tuple[str, float]], tell: Callable[[str], None]
+        self, changes: Sequence[tuple[str, float]], notify: Callable[[str], None]
     ) -> Iterator[Ending]:
-        """Endings with one figure changed, each, in the order of the changes."""
+        """Yield the results with one figure changed, each, in the order of the changes."""
         given = self._given, self.options
-        return in_order(_with_figures, given, changes, do=self.with_figure, tell=tell)
+        return in_order(_with_figures, given, changes, do=self.with_figure, notify=notify)
 
 
 def _with_figures(given: tuple[Given, RunOptions]) -> Callable[[tuple[str, float]], Ending]:
-    """What another process does with changes."""
+    """Return the function by which another process handles changes."""
     return Variations(*given).with_figure
 
 
 def ending_of(outcome: Outcome) -> Ending:
-    """Of a run that went on to its end."""
+    """Return the result of a simulation to the end."""
     return Ending(COMPLETE, int(outcome.finish_ns.max())) if outcome.is_complete else Ending(STALLED)

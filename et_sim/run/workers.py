@@ -1,11 +1,11 @@
-"""Worker processes on this machine: each does many tasks, and is replaced when it ends or grows large.
+"""Worker processes on this machine: each handles many tasks, and is replaced when it ends or grows large.
 
-They are started as programs of their own, not forked: no lock that a thread of this process holds is in them,
-and a script that uses them needs no `__main__` guard. A worker reads how it begins and with what, then
-receives tasks, and sends back each result when it is there. It ends when this process does, however that
-happens. One that is stopped, by a signal or a debugger, is ended: what it had is done again.
+Workers are started as programs of their own, not forked: they inherit no lock of a thread of this process,
+and a script that uses them needs no `__main__` guard. A worker reads its function with arguments, then
+receives tasks, and sends back each result. It ends when this process does, however that happens. A worker
+that is stopped, by a signal or a debugger, is ended, and its tasks are repeated.
 
-Results do not depend on who works. Not here: any task.
+Results do not depend on the workers.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ from et_sim.compiled.compile_queue import search_paths
 PROGRAM = "et_sim.run.workers"
 PACKAGE = Path(__file__).parents[1]
 IS_POSIX = os.name == "posix"  # elsewhere, processes do not inherit sockets
-AHEAD = 2  # tasks that a worker has at once, so that it never waits for the next one
-LARGEST_BYTES = 2 << 30  # of a worker; one that is larger after a task is replaced
-MOST_STARTS = 3  # of workers in a row that end without having done anything
-LOOK_SECONDS = 1.0  # after which workers that send nothing are looked at: one that is stopped twice is ended
-WORTH_SECONDS = 2.0  # of work that is left: half of it is more than a worker takes to begin
+AHEAD = 2  # tasks of a worker at a time, so that it never waits for the next one
+LARGEST_BYTES = 2 << 30  # size of a worker above which it is replaced after a task
+MOST_STARTS = 3  # of workers in a row that end without a result
+LOOK_SECONDS = 1.0  # after this, silent workers are checked: one that is stopped twice is ended
+WORTH_SECONDS = 2.0  # remaining work: half of it takes longer than the start of a worker
 ENDED = "its worker process ended or was stopped, perhaps for want of memory"
 
 Given = TypeVar("Given")
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
 Begin = Callable[[Given], Callable[[Item], Outcome]]  # a function of a module, which processes find by name
-Numbered = tuple[int, Any]  # the place of a task, and its result or refusal
+Numbered = tuple[int, Any]  # the index of a task, and its result or refusal
 
 
 class WorkerEndedError(UsageError):
-    """The result of a task whose worker ended, as often as it was tried."""
+    """The result of a task whose workers ended in all attempts."""
 
 
 def usual_workers() -> int:
-    """One core is left to the rest of the machine."""
+    """Return the number of processors less one, which is left to the rest of the machine."""
     return max(processors() - 1, 1)
 
 
@@ -66,13 +66,13 @@ def in_order(
     *,
     do: Callable[[Item], Outcome] | None = None,
     seconds: float = 0.0,
-    tell: Callable[[str], None] = lambda _: None,
+    notify: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Outcome]:
-    """Yield the results of tasks that share nothing, in their order, or the first refusal in it.
+    """Yield the results of independent tasks in order, or the first refusal.
 
-    This process works, and others beside it where there are processors for them and enough is left to do.
-    `do` is what `begin(given)` would be here, `seconds` what a task takes if that is known before. `tell` is
-    told if a worker ends; what it had is done here.
+    This process works, and so do others if there are processors for them and enough work is left. `do` is
+    `begin(given)` in this process, `seconds` the time of a task if it is known. `notify` receives a message
+    if a worker ends; its tasks are repeated here.
     """
     do, start = do or begin(given), time.perf_counter()
     for number, task in enumerate(tasks):
@@ -80,16 +80,16 @@ def in_order(
             seconds = (time.perf_counter() - start) / number
         left = tasks[number:]
         if seconds * len(left) >= WORTH_SECONDS and (pool := _pool(begin, given, len(left))):
-            yield from _beside(pool, left, do, tell)
+            yield from _with_pool(pool, left, do, notify)
             return
         yield do(task)
 
 
 class _Pickler(pickle.Pickler):
-    """Sends mappings that nobody may change, too."""
+    """A pickler that supports read-only mappings."""
 
     def reducer_override(self, value: Any) -> Any:
-        """How a value is made anew."""
+        """Return the way to rebuild a value."""
         return (_unchangeable, (dict(value),)) if type(value) is MappingProxyType else NotImplemented
 
 
@@ -98,15 +98,15 @@ def _unchangeable(content: dict[Any, Any]) -> MappingProxyType[Any, Any]:
 
 
 def pickled(value: Any) -> bytes:
-    """As a worker takes it."""
+    """Serialise a value for a worker."""
     content = BytesIO()
     _Pickler(content).dump(value)
     return content.getvalue()
 
 
 def _pool(begin: Begin[Any, Any, Any], given: Any, tasks: int) -> WorkerPool | None:
-    """As many workers as there are processors, tasks and memory for, besides this process; None: there are
-    none, or what is given cannot be sent to them."""
+    """Return as many workers as processors, tasks and memory allow besides this process; None if there are
+    none, or if the inputs cannot be sent."""
     from et_sim.engine.containers import available_bytes
 
     most = min(processors(), tasks) - 1 if IS_POSIX else 0
@@ -117,8 +117,8 @@ def _pool(begin: Begin[Any, Any, Any], given: Any, tasks: int) -> WorkerPool | N
         return None
 
 
-def _beside(
-    pool: WorkerPool, tasks: Sequence[Any], do: Callable[[Any], Any], tell: Callable[[str], None]
+def _with_pool(
+    pool: WorkerPool, tasks: Sequence[Any], do: Callable[[Any], Any], notify: Callable[[str], None]
 ) -> Iterator[Any]:
     arrived: dict[int, Any] = {}
     running = pool.run(tasks, do)
@@ -128,7 +128,7 @@ def _beside(
                 kept = [done for done in some if not isinstance(done[1], WorkerEndedError)]
                 arrived.update(kept)
                 if len(kept) < len(some):
-                    tell(f"{ENDED}: going on without it")
+                    notify(f"{ENDED}: going on without it")
                     running.close()
             result = arrived.pop(number) if number in arrived else do(task)
             if isinstance(result, EtSimError):
@@ -144,8 +144,8 @@ class _Worker(Struct, eq=False):
     connection: Connection[Any, Any]
     tasks: deque[Numbered] = field(default_factory=deque)  # the first one is under way
     done: int = 0
-    is_robbed: bool = False  # of a task that was sent: its result is of no interest
-    was_stopped: bool = False  # when it was looked at
+    lost_task: bool = False  # another process took a sent task: its result is dropped
+    was_stopped: bool = False  # at the last check
 
     def end(self) -> None:
         self.connection.close()
@@ -154,17 +154,18 @@ class _Worker(Struct, eq=False):
 
 
 class WorkerPool(Struct):
-    """Some worker processes."""
+    """A pool of worker processes."""
 
-    opening: bytes  # how a worker begins and with what, pickled
+    opening: bytes  # a worker's function with arguments, pickled
     workers: int
-    attempts: int = 2  # at a task, whose worker ends
+    attempts: int = 2  # attempts at a task whose worker ends
     _idle: list[_Worker] = field(default_factory=list)
 
     def run(
         self, tasks: Sequence[Any], do: Callable[[Any], Any] | None = None
     ) -> Generator[Sequence[Numbered], None, None]:
-        """Results by the places of their tasks, as they are done; with `do`, this process works, too."""
+        """Yield results with the indices of their tasks, as they finish; with `do`, this process works as
+        well."""
         left = deque(enumerate(tasks))
         attempts: Counter[int] = Counter()
         working: dict[Any, _Worker] = {}
@@ -173,7 +174,7 @@ class WorkerPool(Struct):
             while left or working:
                 self._engage(working, left)
                 done: list[Numbered] = []
-                if do is not None and (own := left.popleft() if left else _robbed(working.values())):
+                if do is not None and (own := left.popleft() if left else _taken_back(working.values())):
                     done.append((own[0], _attempted(do, own[1])))
                 readable = wait(list(working), 0 if done else LOOK_SECONDS)
                 if not readable and not done:
@@ -200,7 +201,7 @@ class WorkerPool(Struct):
                     if received is None or not worker.tasks:
                         del working[ready]
                         is_large = received is None or memory > LARGEST_BYTES
-                        self._leave(worker, may_stay=not (is_large or worker.is_robbed))
+                        self._leave(worker, may_stay=not (is_large or worker.lost_task))
                 if done:
                     yield done
         finally:
@@ -208,14 +209,15 @@ class WorkerPool(Struct):
                 worker.end()
 
     def _engage(self, working: dict[Any, _Worker], left: deque[Numbered]) -> None:
-        """As many workers as there are to be, if there is work for them."""
+        """Start as many workers as there are tasks for, up to the limit."""
         while left and len(working) < self.workers:
             worker = self._idle.pop() if self._idle else self._start()
             working[worker.connection] = worker
             _feed(worker, left)
 
     def _given_back(self, worker: _Worker, left: deque[Numbered], attempts: Counter[int]) -> list[Numbered]:
-        """Tasks of a worker that ended are done again, but what it was at only so often."""
+        """Queue the tasks of an ended worker again; return the current one as lost if it reached its
+        attempts."""
         lost: list[Numbered] = []
         if worker.tasks:
             number = worker.tasks[0][0]
@@ -227,14 +229,14 @@ class WorkerPool(Struct):
         return lost
 
     def _leave(self, worker: _Worker, *, may_stay: bool) -> None:
-        """A worker without tasks waits for those of the next call, if it is fit for them."""
+        """Keep a worker for the next call, or end it."""
         if may_stay:
             self._idle.append(worker)
         else:
             worker.end()
 
     def close(self) -> None:
-        """End the workers that wait."""
+        """End idle workers."""
         while self._idle:
             self._idle.pop().end()
 
@@ -257,22 +259,22 @@ class WorkerPool(Struct):
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
             connection: Connection[Any, Any] = Connection(ours.detach())
-        # A thread of its own: a worker that does not read must not keep this process.
+        # A thread of its own: a worker that does not read must not block this process.
         threading.Thread(target=_open, args=(process, self.opening), daemon=True).start()
         return _Worker(process, connection)
 
 
 def _open(process: subprocess.Popen[bytes], opening: bytes) -> None:
-    """Write how a worker begins; one that has ended is noticed when it is asked for results."""
+    """Write a worker's opening; a worker that has ended is detected when results are read."""
     assert process.stdin is not None
     with suppress(OSError), process.stdin as pipe:
         pipe.write(opening)
 
 
 def _end_stopped(workers: Iterable[_Worker]) -> None:
-    """End workers that were stopped when they were looked at before, and still are.
+    """End workers that were stopped at the last check, and still are.
 
-    Ctrl-Z stops this process, too: when both go on, workers may be stopped for a moment longer.
+    Ctrl-Z also stops this process: after it continues, workers may be stopped for a moment longer.
     """
     for worker in workers:
         is_stopped = _is_stopped(worker.process.pid)
@@ -290,25 +292,25 @@ def _is_stopped(process: int) -> bool:
 
 
 def _feed(worker: _Worker, left: deque[Numbered]) -> None:
-    while left and len(worker.tasks) < AHEAD and not worker.is_robbed:
+    while left and len(worker.tasks) < AHEAD and not worker.lost_task:
         task = left.popleft()
         worker.tasks.append(task)
         with suppress(ConnectionError):
             worker.connection.send(task[1])
 
 
-def _robbed(workers: Iterable[_Worker]) -> Numbered | None:
-    """Return the first task that a worker has not begun, for this process, which has nothing else to do."""
+def _taken_back(workers: Iterable[_Worker]) -> Numbered | None:
+    """Return the first task that no worker has begun, for this process when it is idle."""
     waiting = [worker for worker in workers if len(worker.tasks) > 1]
     if not waiting:
         return None
     worker = min(waiting, key=lambda worker: worker.tasks[-1][0])
-    worker.is_robbed = True
+    worker.lost_task = True
     return worker.tasks.pop()
 
 
 def _attempted(do: Callable[[Any], Any], task: Any) -> Any:
-    """Return the result, or what is refused."""
+    """Return the result, or the refusal."""
     try:
         return do(task)
     except EtSimError as error:
@@ -316,7 +318,7 @@ def _attempted(do: Callable[[Any], Any], task: Any) -> Any:
 
 
 def _received(worker: _Worker) -> tuple[Any, int] | None:
-    """Return a result and the worker's memory; None: it has ended."""
+    """Return a result and the worker's memory; None if the worker has ended."""
     try:
         result, memory = worker.connection.recv()
     except (EOFError, ConnectionError):
@@ -329,8 +331,8 @@ PAGE_BYTES = 4096
 
 
 def main(descriptor: int) -> None:
-    """Work until no more tasks arrive."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes: the one that waits decides
+    """Handle tasks until no more arrive."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent decides
     with Connection(descriptor) as connection:
         try:
             begin, given = pickle.load(sys.stdin.buffer)
@@ -338,12 +340,12 @@ def main(descriptor: int) -> None:
             while True:
                 result = _attempted(do, connection.recv())
                 connection.send((result, _memory_bytes()))
-        except (EOFError, ConnectionError, pickle.UnpicklingError):  # the process that waits has ended
+        except (EOFError, ConnectionError, pickle.UnpicklingError):  # the parent has ended
             return
 
 
 def _memory_bytes() -> int:
-    """How much memory this process has; 0 where the system does not say."""
+    """Return the memory of this process; 0 if the system does not state it."""
     try:
         return int(STATUS.read_text(encoding="ascii").split()[1]) * PAGE_BYTES
     except (OSError, ValueError, IndexError):

@@ -16,7 +16,7 @@ from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.basics.units import format_bytes, plural
 from et_sim.plan.lowering import Lowering
 from et_sim.run.options import RunOptions
-from et_sim.run.simulation import Nobody, Recorder, Task, prepare, simulated
+from et_sim.run.simulation import NoWatcher, Recorder, Task, prepare, simulated
 from et_sim.serving.batcher import Policy
 from et_sim.trace import Workload
 from et_sim.workloads.inference.batch import Batch, cache_bytes_of_stage, check, weight_bytes_of_stage
@@ -139,7 +139,7 @@ class SimulatedTimes(Struct):
             return self._first(workload)
         machine, options = self._task.machine, self.options
         network = self._task.network_model()
-        outcome = simulated(Lowering(workload, machine), network, options.fold, Nobody(), Recorder())
+        outcome = simulated(Lowering(workload, machine), network, options.fold, NoWatcher(), Recorder())
         if not outcome.is_complete:
             raise EtSimError("a forward pass does not complete", remedy="look at it with et-sim make and run")
         return int(outcome.finish_ns.max(initial=0))

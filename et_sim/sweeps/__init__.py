@@ -1,4 +1,1 @@
-"""Sweeps: one run with some of its fields varied, every point evaluated once, and a table of all of them.
-
-Not here: searches, which choose their points by what they have seen.
-"""
+"""Sweeps: one run with some of its fields varied, every point evaluated once, and a table of all of them."""

@@ -1,8 +1,8 @@
 """Axes, each a field of the inputs and its values, as a list or a range; and points, which combine values.
 
-A grid takes every value of each axis with every value of the others; axes that are zipped advance together;
-a sample takes some points of the whole, at random or as a Latin hypercube, in which each axis is divided into
-as many parts as there are points, and each part has one.
+A grid takes every value of each axis with every value of the others; zipped axes advance together; a sample
+takes some points of the whole, at random or as a Latin hypercube, which divides each axis into as many parts
+as there are points, and takes one point from each part.
 
 Only `random()` of Python's generator is used, whose sequence is the same in all versions.
 """
@@ -25,7 +25,7 @@ from et_sim.documents.kinds import choice, of_type
 from et_sim.sweeps.expressions import Condition
 from et_sim.sweeps.fields import Field
 
-Values = tuple[Any, ...]  # one of each axis, in their order
+Values = tuple[Any, ...]  # one value of each axis, in their order
 MOST_CANDIDATES = 1_000_000
 METHODS = ("random", "latin-hypercube")
 MOST_VALUES = 1_000_000
@@ -42,8 +42,8 @@ class Range:
 
     first: int | float = key(_NUMBER, "The first number.", name="from", required=True)
     last: int | float = key(_NUMBER, "The last number.", name="to", required=True)
-    count: int | None = key(_MANY, "How many; without it, as many as a sample asks for.", None)
-    scale: str = choice("How they are spread.", SCALES[0], choices=SCALES)
+    count: int | None = key(_MANY, "The number of values; without it, a sample sets the number.", None)
+    scale: str = choice("The spacing of the values.", SCALES[0], choices=SCALES)
 
     def __post_init__(self) -> None:
         ends = f"from {self.first} to {self.last}"
@@ -69,7 +69,7 @@ class Range:
         return isinstance(self.first, int) and isinstance(self.last, int)
 
     def values(self) -> tuple[int | float, ...]:
-        """As many as there are to be; whole ones that come out equal are one."""
+        """Return the values of a range with a count; equal whole numbers count once."""
         assert self.count is not None
         steps = max(self.count - 1, 1)
         return tuple(dict.fromkeys(self._at(number, steps) for number in range(self.count)))
@@ -81,9 +81,8 @@ class Range:
         return round(value) if self.is_whole else value
 
     def at(self, share: float) -> int | float:
-        """Return the number at a share of the way, from 0 to just below 1: every whole number has the same
-        part.
-        """
+        """Return the number at a share of the range, from 0 to below 1; all whole numbers have equal
+        parts."""
         if not self.is_whole:
             return self._between(share)
         if self.is_logarithmic:
@@ -97,7 +96,7 @@ class Range:
 
 
 class Axis(Struct, frozen=True):
-    """A field, what it is called in tables and conditions, and its values."""
+    """A field, its name in tables and conditions, and its values."""
 
     name: str
     field: Field
@@ -106,13 +105,13 @@ class Axis(Struct, frozen=True):
 
     @property
     def values(self) -> tuple[Any, ...] | None:
-        """Return all of them; None: a range without a count."""
+        """Return all values; None for a range without a count."""
         if self.range is None:
             return self.listed
         return None if self.range.count is None else self.range.values()
 
     def at(self, share: float) -> Any:
-        """Return the value at a share of the way through them, from 0 to just below 1."""
+        """Return the value at a share of the list or range, from 0 to below 1."""
         values = self.values
         if values is None:
             assert self.range is not None
@@ -144,7 +143,7 @@ def grid(axes: Sequence[Axis], zipped: Sequence[Sequence[str]]) -> Iterator[Valu
 def _bundles(
     axes: Sequence[Axis], zipped: Sequence[Sequence[str]]
 ) -> list[tuple[list[int], list[tuple[Any, ...]]]]:
-    """Return numbers of axes that advance together, and their values, in the order of their first axes."""
+    """Return indices of axes that advance together, and their values, in the order of their first axes."""
     number_of = {axis.name: number for number, axis in enumerate(axes)}
     bundles: list[tuple[list[int], list[tuple[Any, ...]]]] = []
     for number, axis in enumerate(axes):
@@ -164,7 +163,7 @@ def _bundles(
 
 
 def sample(axes: Sequence[Axis], method: str, points: int, seed: int) -> Iterator[Values]:
-    """Yield some points; equal seeds give equal ones."""
+    """Yield a sample of points; equal seeds give equal samples."""
     random = Random(seed)
     if method == "random":
         for _ in range(points):
@@ -182,7 +181,7 @@ def sample(axes: Sequence[Axis], method: str, points: int, seed: int) -> Iterato
 def admitted(
     candidates: Iterator[Values], axes: Sequence[Axis], conditions: Sequence[Condition]
 ) -> list[Values]:
-    """Those that meet all conditions, each once."""
+    """Return the candidates that meet all conditions, each once."""
     names = [axis.name for axis in axes]
     combinations: dict[str, Values] = {}
     for values in candidates:

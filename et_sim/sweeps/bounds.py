@@ -1,7 +1,4 @@
-"""What points of a sweep cannot do better than, known without simulating them: plans of language models.
-
-Not here: what that follows from (`et_sim.workloads.training.bounds`), and what becomes of it (`search`).
-"""
+"""Bounds of points of a sweep without a simulation, for plans of language models."""
 
 from __future__ import annotations
 
@@ -29,18 +26,18 @@ from et_sim.workloads.rank import PROFILE
 from et_sim.workloads.training.bounds import KernelTimes, bounds_of
 from et_sim.workloads.training.operations import datatype_of, model_operations, tokens_of
 
-Bound = Mapping[str, float]  # of columns: no row is better
+Bound = Mapping[str, float]  # by column: no row is better
 _ROUNDED = 1 - 1e-11  # costs have twelve digits
 
 
 class Bounder(Struct):
-    """Finds bounds; those of points that differ in their networks alone are found once."""
+    """A finder of bounds; points that differ only in their networks share them."""
 
     space: Space
     _known: dict[Any, Bound] = field(default_factory=dict)
 
     def of(self, values: Values) -> Bound | None:
-        """Return the bounds of a point; None: none are known. What cannot be simulated is refused."""
+        """Return the bounds of a point; None: there are none. Refuse a point that cannot be simulated."""
         inputs = self.space.inputs(values)
         if not isinstance(inputs.workload, Mapping) or not is_language_model(inputs.workload):
             return None
@@ -81,7 +78,7 @@ class Bounder(Struct):
 
 
 def _system(inputs: Inputs) -> System:
-    """Return the system in the profile in which it is simulated."""
+    """Return the system in the profile of its simulation."""
     given: dict[str, Any] = dict(inputs.parts)
     parts = RunOptions(machine=inputs.machine, when_full=inputs.when_full, **given).parts
     machine = read_machine(**parts, profile=inputs.profile)
@@ -91,9 +88,9 @@ def _system(inputs: Inputs) -> System:
 
 
 def _kernel_times(system: System, ranks: int) -> KernelTimes:
-    """How long kernels take at least."""
+    """Return a function for the least times of kernels."""
     model = compute_model(system)
-    # Where ranks differ, or nodes take other times than their kernels, nothing is said.
+    # There is no bound if ranks differ, or if nodes take other times than their kernels.
     differs = system.stragglers or system.time_factors or system.overlap or system.replay_only
     if differs or model.rank_classes(ranks) is not None:
         return lambda trace, rows, rank: np.zeros(len(rows), np.int64)  # noqa: ARG005
@@ -101,7 +98,7 @@ def _kernel_times(system: System, ranks: int) -> KernelTimes:
 
 
 def _costs(system: System, all_ns: int) -> dict[str, float]:
-    """Of all ranks together, in so much time of theirs."""
+    """Return the least costs of all ranks together, for this total of their times."""
     rates, costs = system.costs, {}
     if rates is not None and rates.busy_watts is not None and rates.idle_watts is not None:
         least = min(rates.busy_watts, rates.idle_watts) + rates.network_watts
@@ -112,7 +109,8 @@ def _costs(system: System, all_ns: int) -> dict[str, float]:
 
 
 def bounds_of_points(space: Space, points: Any, watch: Any) -> tuple[dict[int, Bound], dict[int, EtSimError]]:
-    """By their numbers: bounds, and why points cannot be simulated; a point may have neither."""
+    """Return, by number of point, its bounds, or the reason why it cannot be simulated; a point may have
+    neither."""
     bounder = Bounder(space)
     bounds: dict[int, Bound] = {}
     refusals: dict[int, EtSimError] = {}

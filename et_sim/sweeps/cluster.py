@@ -1,6 +1,7 @@
-"""Workers of a Dask cluster: the design space goes to them once, results come back as they are done.
+"""Workers of a Dask cluster: they receive the design space once, and return results as they finish.
 
-Workers that run another et-sim are refused before anything begins. What a lost worker had, others do again.
+Workers with another version of et-sim are refused before anything begins. Tasks of a lost worker are repeated
+by others.
 """
 
 from __future__ import annotations
@@ -23,21 +24,21 @@ from et_sim.sweeps.space import Space
 from et_sim.version import __version__
 
 CONNECT_SECONDS = 10
-AT_ONCE = 8  # points of a batch: what they cost beside their simulations is shared
-AHEAD = 2  # batches of a thread, so that it never waits for the next one
+AT_ONCE = 8  # points of a batch, which share overheads
+AHEAD = 2  # batches for each thread, so that it never waits for the next one
 _ONE_AT_A_TIME = threading.Lock()  # of the threads of a worker
 
 
 class Cluster(Struct):
-    """A scheduler by its address, or by the file that it writes."""
+    """A scheduler by its address, or by its file."""
 
     space: Space
     where: str
     _client: Any = None  # from the first task on
-    _shared: Any = None  # the space, where the workers are
+    _shared: Any = None  # the space at the workers
 
     def run(self, tasks: Sequence[Task]) -> Iterator[Sequence[Done]]:
-        """As they are done."""
+        """Yield results as they finish."""
         if self._client is None:
             self._client = _connected(self.where)
             _check_versions(self._client)
@@ -60,7 +61,7 @@ class Cluster(Struct):
         attempts: Counter[str] = Counter()
         if self._shared is None:
             self._share()
-        under_way: dict[Any, list[Task]] = {}  # by futures
+        under_way: dict[Any, list[Task]] = {}  # by future
         arriving = as_completed([], loop=client.loop)
 
         def submit() -> None:
@@ -79,7 +80,7 @@ class Cluster(Struct):
                     if isinstance(done, str):
                         raise UsageError(done)
                     yield done
-                else:  # its workers died, or what was scattered died with them
+                else:  # the workers ended, or lost the scattered space
                     lost = _again(batch, attempts, left, _reason(future))
                     if left:
                         self._share()
@@ -92,7 +93,7 @@ class Cluster(Struct):
 
 
 def _again(batch: list[Task], attempts: Counter[str], left: deque[list[Task]], reason: str) -> list[Lost]:
-    """Tasks without a result are done again, each by itself, but only so often."""
+    """Queue tasks without a result again, each by itself; return those that reached the limit of attempts."""
     lost = []
     for task in batch:
         attempts[task.digest] += 1
@@ -104,7 +105,7 @@ def _again(batch: list[Task], attempts: Counter[str], left: deque[list[Task]], r
 
 
 def _batches(tasks: Sequence[Task], wanted: int) -> Iterator[list[Task]]:
-    """Few tasks are split into enough batches for all threads."""
+    """Yield batches; a small number of tasks is split into enough batches for all threads."""
     size = max(min(AT_ONCE, len(tasks) // wanted), 1)
     for first in range(0, len(tasks), size):
         yield list(tasks[first : first + size])
@@ -116,7 +117,7 @@ def _reason(future: Any) -> str:
 
 
 def work(space: Space, tasks: Sequence[Task], program: str) -> Sequence[Done] | str:
-    """What a worker does with a batch; a text is the refusal of it, and of all others."""
+    """Evaluate a batch on a worker; a text is a refusal that holds for all batches."""
     if program != program_digest():
         return (
             f"a worker runs another et-sim than this one: install {__version__} everywhere, and sweep again"
@@ -134,12 +135,12 @@ def _evaluator(space: Space) -> Evaluator:
 
 
 def about_program() -> tuple[str, str]:
-    """The version and the digest of the program, of whoever is asked."""
+    """Return version and digest of the program of this process."""
     return __version__, program_digest()
 
 
 def _check_versions(client: Any) -> None:
-    """Refuse a cluster without workers, or with workers that would compute something else."""
+    """Refuse a cluster without workers, or with workers that run another program."""
     try:
         client.wait_for_workers(1, timeout=CONNECT_SECONDS)
     except TimeoutError:
@@ -148,7 +149,7 @@ def _check_versions(client: Any) -> None:
         ) from None
     answers = client.run(about_program, on_error="return")
     for worker, answer in sorted(answers.items()):
-        if isinstance(answer, OSError):  # it is being lost; tasks of others compare programs, too
+        if isinstance(answer, OSError):  # it is being lost; the tasks of others compare programs as well
             continue
         if isinstance(answer, BaseException):
             raise UsageError(

@@ -1,7 +1,4 @@
-"""Digests of what decides a result: the program itself, and the files that inputs name.
-
-Not here: which inputs a point has (`space`).
-"""
+"""Digests of everything that decides a result: the program itself, and the files that inputs name."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ _LARGEST_READ = 1_000_000
 
 @functools.cache
 def program_digest() -> str:
-    """Of the version, and of the sources: a program that was changed computes anew."""
+    """Return the digest of the version and of the sources, so that a changed program evaluates again."""
     digest = hashlib.sha256(__version__.encode())
     for folder, folders, names in os.walk(PACKAGE):
         folders[:] = sorted(name for name in folders if name != "__pycache__")
@@ -42,13 +39,13 @@ def program_digest() -> str:
 
 
 def digest_of(content: Any) -> str:
-    """Of plain values."""
+    """Return the digest of plain values."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def texts_in(content: Any) -> Iterator[str]:
-    """Yield all texts in plain values; keys are none."""
+    """Yield all texts in plain values except keys."""
     left = [content]
     while left:
         value = left.pop()
@@ -61,15 +58,16 @@ def texts_in(content: Any) -> Iterator[str]:
 
 
 class NamedFiles:
-    """Contents of files that texts name, by themselves or as the prefix of traces; what these name, too."""
+    """Contents of files that texts name, directly or as the prefix of traces, and of files named inside
+    them."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self._folders = folders
-        self._found: dict[str, list[tuple[str, str]]] = {}  # text: names and digests of files
+        self._found: dict[str, list[tuple[str, str]]] = {}  # by text: names and digests of files
         self._read: dict[Path, tuple[tuple[int, int], str]] = {}
 
     def of(self, content: Any) -> list[tuple[str, str]]:
-        """Texts that name files, and digests of these."""
+        """Return texts that name files, with the digests of these files."""
         files: list[tuple[str, str]] = []
         for text in sorted(set(texts_in(content))):
             if text not in self._found:
@@ -120,7 +118,7 @@ def _files_named(folder: Path, name: str) -> list[Path]:
 
 
 def _texts_of_file(path: Path) -> Iterator[str]:
-    """Texts in a file of keys and values."""
+    """Yield the texts in a file of keys and values."""
     if path.suffix not in _READ_FOR_NAMES or path.stat().st_size > _LARGEST_READ:
         return
     try:

@@ -1,8 +1,8 @@
-"""Points, simulated: from the design space and the values of its axes to the figures of a row, by a runner.
+"""Evaluation of points: from the design space and the values of axes to the figures of a row.
 
-`evaluate` is the only way in, for sweeps as for searches, on this machine and on others; the same values give
-the same row. A runner, this process (`Alone`) or others (`Beside`, `cluster`), gives back every task once,
-finished or lost, in any order. Not here: which points there are, and where rows go.
+All sweeps and searches call `evaluate`, on this machine or on others; the same values give the same row. A
+runner, in this process (`InProcess`), in others (`OtherProcesses`) or on a cluster (`cluster`), returns every
+task once, finished or lost, in any order.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 COMPLETE, REFUSED = "complete", "refused"
-# Parts of a rank's time, as they are called in a row.
+# Parts of a rank's time, by the names in a row.
 PARTS: Mapping[str, str] = MappingProxyType(
     {
         "compute_ns": "compute",
@@ -46,16 +46,16 @@ PARTS: Mapping[str, str] = MappingProxyType(
 
 
 class Task(Struct, frozen=True):
-    """A point that is to be evaluated; `digest` is what its inputs must come to."""
+    """A point to evaluate; `digest` is that of its inputs."""
 
     digest: str
     values: Values
-    model: str | None = None  # in place of the sweep's
-    save: str | None = None  # the directory that the whole run goes to
+    model: str | None = None  # replaces that of the sweep
+    save: str | None = None  # directory for the whole run
 
 
 class Evaluator:
-    """Evaluates points of one design space; keeps what neighbours share."""
+    """An evaluator of points of one design space; it keeps inputs that neighbours share."""
 
     def __init__(self, space: Space) -> None:
         self._space = space
@@ -63,25 +63,23 @@ class Evaluator:
         self._files = space.files()
 
     def row(self, task: Task) -> dict[str, Any]:
-        """Return the figures of a task's row; refuses to work with other inputs than the task was given
-        for.
-        """
+        """Return the figures of a task's row; refuse a task whose inputs have changed."""
         try:
             inputs = self._space.inputs(task.values, task.model)
         except EtSimError as error:
             return refused(error)
         if self._space.digest(inputs, self._files) != task.digest:
             raise InputError(
-                "files that a point names are not what they were when the sweep began",
+                "files of a point changed after the sweep began",
                 remedy="sweep again; on a cluster, every worker needs them under the same paths",
             )
         return evaluate(inputs, self._workshop, task.save)
 
 
 def evaluate(inputs: Inputs, workshop: Workshop, save: str | None = None) -> dict[str, Any]:
-    """Return the figures of a row, JSON's values; what cannot be simulated is a row with its reason.
+    """Return the figures of a row as JSON values; a point that cannot be simulated has a row with the reason.
 
-    `save`: the directory that the whole run is written to.
+    `save`: the directory for the whole run.
     """
     from et_sim.api import execute
     from et_sim.run.options import RunOptions
@@ -106,7 +104,7 @@ def refused(error: EtSimError) -> dict[str, Any]:
 
 
 def figures(result: Result) -> dict[str, Any]:
-    """The figures of a run; times of an incomplete one say nothing, and are left out."""
+    """Return the figures of a run; an incomplete one has no times."""
     warnings = sorted({_sentence(notice) for notice in result.manifest["warnings"]})
     row: dict[str, Any] = {"status": result.status, "ranks": result.workload.ranks, "warnings": warnings}
     if not result.is_complete:
@@ -135,7 +133,7 @@ def figures(result: Result) -> dict[str, Any]:
 
 
 def _longest_part(result: Result) -> dict[str, Any]:
-    """What most of the time of all ranks goes to, and its share."""
+    """Return the activity with the most time of all ranks, and its share."""
     weights = result.measurement.ranks_per_actor
     spent = {part: int(getattr(result.statistics, name) @ weights) for name, part in PARTS.items()}
     most = max(spent, key=lambda part: spent[part])
@@ -155,13 +153,13 @@ MOST_ATTEMPTS = 2  # of a point whose worker ended
 
 
 class Lost(Struct, frozen=True):
-    """A task without a result, for a reason that lies with the machine, or a mistake of this program."""
+    """A task without a result, because of the machine or of an error in this program."""
 
     digest: str
     reason: str
 
     def finished(self) -> Finished:
-        """As a row."""
+        """Return it as a row."""
         return Finished(self.digest, {"status": FAILED, "error": self.reason, "warnings": []}, 0.0)
 
 
@@ -169,17 +167,17 @@ Done = Finished | Lost
 
 
 class Runner(Protocol):
-    """Evaluates tasks; closing the iterator ends what is under way."""
+    """A runner evaluates tasks; closing the iterator ends tasks that are under way."""
 
     def run(self, tasks: Sequence[Task]) -> Iterator[Sequence[Done]]:
-        """Return some tasks after others, as they are done."""
+        """Yield groups of results as they finish."""
 
     def close(self) -> None:
-        """No more tasks."""
+        """Release workers; no more tasks follow."""
 
 
 def attempt(evaluator: Evaluator, task: Task) -> Done:
-    """One task; errors that would be those of every task are raised."""
+    """Evaluate one task; raise errors that every task would meet."""
     begin = time.perf_counter()
     try:
         row = evaluator.row(task)
@@ -193,28 +191,28 @@ def attempt(evaluator: Evaluator, task: Task) -> Done:
 
 
 def begin(space: Space) -> Callable[[Task], Done]:
-    """What a worker process does with tasks."""
+    """Return the function by which a worker process evaluates tasks."""
     return partial(attempt, Evaluator(space))
 
 
-class Beside(Struct, frozen=True):
+class OtherProcesses(Struct, frozen=True):
     """Other processes on this machine."""
 
     pool: WorkerPool
 
     @staticmethod
-    def of(space: Space, workers: int) -> Beside:
-        """As many as are asked for."""
-        return Beside(WorkerPool(pickled((begin, space)), workers, MOST_ATTEMPTS))
+    def of(space: Space, workers: int) -> OtherProcesses:
+        """Start a pool of so many workers."""
+        return OtherProcesses(WorkerPool(pickled((begin, space)), workers, MOST_ATTEMPTS))
 
     def run(self, tasks: Sequence[Task]) -> Iterator[Sequence[Done]]:
-        """As they are done."""
+        """Yield results as they finish."""
         with closing(self.pool.run(tasks)) as running:
             for done in running:
                 yield [_done(tasks[number], result) for number, result in done]
 
     def close(self) -> None:
-        """End them."""
+        """End the processes."""
         self.pool.close()
 
 
@@ -226,16 +224,16 @@ def _done(task: Task, result: Done | EtSimError) -> Done:
     return result
 
 
-class Alone(Struct, frozen=True):
-    """This process, one point after the other."""
+class InProcess(Struct, frozen=True):
+    """A runner in this process: one point after the other."""
 
     space: Space
 
     def run(self, tasks: Sequence[Task]) -> Iterator[Sequence[Done]]:
-        """Yield each by itself."""
+        """Yield each result by itself."""
         do = begin(self.space)
         for task in tasks:
             yield [do(task)]
 
     def close(self) -> None:
-        """Nothing waits."""
+        """Release nothing: there are no workers."""

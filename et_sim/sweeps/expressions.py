@@ -1,6 +1,6 @@
 """Conditions over axes, such as `tp * pp * dp == 1024`: read once, then evaluated for every point.
 
-Only what is listed here is carried out: numbers, texts, arithmetic, comparisons, and, or, not, min and max.
+Only listed operations are evaluated: numbers, texts, arithmetic, comparisons, and, or, not, min and max.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Condition(Struct, frozen=True):
 
     text: str
     tree: ast.expr
-    axes: Mapping[str, str]  # identifiers in the tree, and the axes that they stand for
+    axes: Mapping[str, str]  # identifiers in the tree -> axes
 
     def holds(self, values: Mapping[str, Any]) -> bool:
         """Return whether it holds for these values of the axes."""
@@ -66,7 +66,7 @@ class Condition(Struct, frozen=True):
 
 
 def parse_condition(text: str, axes: Sequence[str], noun: str = "axis") -> Condition:
-    """Return the condition that a text says, of axes with these names; `what` is what a name stands for."""
+    """Parse a condition on names; `noun` describes the names in messages."""
     if len(text) > LONGEST:
         raise InputError(f"a constraint has {len(text):,} characters", remedy=f"write at most {LONGEST:,}")
     named: dict[str, str] = {}
@@ -74,7 +74,7 @@ def parse_condition(text: str, axes: Sequence[str], noun: str = "axis") -> Condi
         source = text
     else:
         names = "|".join(re.escape(name) for name in sorted(axes, key=len, reverse=True))
-        # A name of an axis may have dots, hyphens and brackets: it becomes an identifier.
+        # An axis may have dots, hyphens and brackets in its name: it becomes an identifier.
         source = re.sub(
             rf"({_TEXT})|(?<![\w.])({names})(?![\w.\[])", lambda match: _identifier(match, named), text
         )
@@ -100,7 +100,7 @@ def _identifier(match: re.Match[str], named: dict[str, str]) -> str:
 def _check(
     node: ast.AST, text: str, named: Mapping[str, str], axes: Sequence[str], noun: str, *, is_called: bool
 ) -> None:
-    """Refuse what is not listed."""
+    """Refuse operations that are not listed."""
     match node:
         case ast.Name(id=name):
             if name not in (_FUNCTIONS if is_called else named):
@@ -153,7 +153,7 @@ def _compared(values: Sequence[Any], ops: Sequence[ast.cmpop]) -> bool:
 
 
 def _number(value: Any) -> int | float:
-    """Arithmetic is for numbers: a text times a million would be a long one."""
+    """Return a number, or refuse it: a text times a million would be a long one."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{value!r} is no number")
     return value

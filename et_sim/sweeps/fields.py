@@ -1,7 +1,4 @@
-"""Fields of a run's inputs by their address: `network.bandwidth[0]`, `workload.plan.tp`, `model`.
-
-Not here: which values they take (`axes`).
-"""
+"""Fields of a run's inputs by their address: `network.bandwidth[0]`, `workload.plan.tp`, `model`."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from et_sim.machine.system_file import SYSTEM_KEYS
 from et_sim.machine.version_1 import LEVEL_KEYS, SYSTEM_1_KEYS
 
 FILES = ("workload", "system", "network", "memory", "groups")
-WORDS = ("machine", "model", "profile", "when-full")  # options of a run, without fields of their own
+WORDS = ("machine", "model", "profile", "when-full")  # options of a run without fields
 ROOTS = (*FILES, *WORDS)
 _STEP = re.compile(r"\.([^.\[\]]+)|\[([0-9]{1,9})\]", re.ASCII)
 _NAMES_SHOWN = 12
@@ -35,7 +32,7 @@ _WITH_NAMED_PARTS = (OBJECT, NAMED_SWITCHES)
 
 
 class Field(Struct, frozen=True):
-    """A whole input, or what keys and places lead to in it."""
+    """A whole input, or the value at a path of keys and indices in it."""
 
     root: str
     path: tuple[str | int, ...]
@@ -45,7 +42,7 @@ class Field(Struct, frozen=True):
         return "".join((self.root, *steps))
 
     def holds(self, other: Field) -> bool:
-        """Return whether changing this one changes the other, too."""
+        """Return whether a change of this field also changes the other."""
         return self.root == other.root and other.path[: len(self.path)] == self.path
 
 
@@ -73,7 +70,7 @@ def parse_field(text: str) -> Field:
 
 
 def check_field(field: Field, content: Any, more: Collection[str] = ()) -> None:
-    """Refuse a field that the content neither has nor could have; `more` are keys that it could have."""
+    """Refuse a field that the content neither has nor may have; `more` are further possible keys."""
     at = content
     for number, step in enumerate(field.path):
         here = str(Field(field.root, field.path[:number]))
@@ -98,7 +95,7 @@ def _check_place(field: Field, at: Any, step: int, here: str) -> None:
 
 
 def _check_missing(field: Field, number: int, at: Mapping[str, Any], known: Collection[str]) -> None:
-    """A key that is not there may be one that could be."""
+    """Refuse a missing key, unless it is possible."""
     step = field.path[number]
     possible = list(dict.fromkeys([*at, *(known if number == 0 else _parts_of(field, number))]))
     rest = field.path[number + 1 :]
@@ -115,7 +112,7 @@ def _check_missing(field: Field, number: int, at: Mapping[str, Any], known: Coll
 
 
 def _parts_of(field: Field, number: int) -> tuple[str, ...]:
-    """What a key that holds named parts may hold, if that is declared."""
+    """Return the possible keys within a key that holds named parts, if they are declared."""
     if number != 1:
         return ()
     keys = (key for key in _KEYS.get(field.root, ()) if key.name == field.path[0])
@@ -123,7 +120,7 @@ def _parts_of(field: Field, number: int) -> tuple[str, ...]:
 
 
 def with_value(content: Any, path: tuple[str | int, ...], value: Any) -> Any:
-    """Return the content with another value in a place; what it was made of stays as it is."""
+    """Return the content with another value at a path; the original stays unchanged."""
     if not path:
         return value
     changed = at = copy.copy(content)

@@ -1,8 +1,8 @@
-"""What a search looks for: columns that are to be small, or large, conditions, and how much it may evaluate.
+"""The goal of a search: columns to minimise or maximise, constraints, and the budget of evaluations.
 
-Which of the two is part of a column's declaration. What is to be large counts negative here, so that less
-is better throughout. A point dominates another one if no objective of it is larger, and one is smaller; of
-equal points, the one with the lower number counts. The best points, the Pareto front, are those that none
+The declaration of a column states its direction. Columns to maximise are negated here, so that less is better
+throughout. A point dominates another one if no objective of it is larger, and one is smaller; of equal
+points, the one with the lower number counts. The best points, the Pareto front, are those that none
 dominates.
 """
 
@@ -36,22 +36,20 @@ Values = tuple[float, ...]  # of the objectives, in their order; less is better
 
 
 class Goal(Struct, frozen=True):
-    """What a description's section `search` says, checked."""
+    """The section `search` of a description, checked."""
 
     objectives: tuple[str, ...]
     conditions: tuple[Condition, ...]
-    limits: Mapping[
-        str, float
-    ]  # of columns, as far as conditions are that simple; negative where more is better
-    budget: int | None  # points; None: as many as are needed
-    method: str | None  # None: bounds where there are any
+    limits: Mapping[str, float]  # by column, from simple conditions; negated if more is better
+    budget: int | None  # points; None: no limit
+    method: str | None  # None: bounds, if there are any
     seed: int
     ladder: tuple[str | None, ...]  # network models, the cheapest first; None: that of the run
-    keep: int  # points that one model hands to the next
+    keep: int  # points that pass from one model to the next
     at_once: int
 
     def admits(self, point: Mapping[str, Any]) -> bool:
-        """Return whether a point with these values of its axes meets the conditions on axes alone."""
+        """Return whether the values of a point's axes meet the conditions on axes alone."""
         return all(
             condition.holds(point)
             for condition in self.conditions
@@ -59,9 +57,7 @@ class Goal(Struct, frozen=True):
         )
 
     def values(self, point: Mapping[str, Any], row: Mapping[str, Any]) -> Values | None:
-        """Return the objectives of a point with these values of its axes; None: it is not what is looked
-        for.
-        """
+        """Return the objectives of a point; None if it is incomplete or breaks a condition."""
         if row["status"] != COMPLETE:
             return None
         known = {**dict.fromkeys(OBJECTIVES), **row, **point}
@@ -76,31 +72,31 @@ class Goal(Struct, frozen=True):
 
 
 def signed(name: str, value: float) -> float:
-    """Return the value of an objective as it is compared: less is better."""
+    """Return the value of an objective for comparison: less is better."""
     return -value if OBJECTIVES[name] is Best.MOST else value
 
 
 def bounded(name: str, bound: Mapping[str, float]) -> float:
-    """Return the same of its bound; where none is known, nothing is better than it."""
+    """Return the bound of an objective for comparison; without a bound, the best possible value."""
     return signed(name, bound.get(name, math.inf if OBJECTIVES[name] is Best.MOST else 0.0))
 
 
 class SearchResult(Struct):
-    """What a search found, as its table says it."""
+    """The result of a search, as its table records it."""
 
     minimise: list[str]
     maximise: list[str]
     method: str
     models: list[str | None]
     evaluated: int = 0  # points, on the first model
-    impossible: int = 0  # that cannot be simulated, or cannot meet the constraints
-    ruled_out: int = 0  # that others are certain to be better than
-    left: int = 0  # of which nothing is known
+    impossible: int = 0  # points that cannot be simulated, or cannot meet the constraints
+    ruled_out: int = 0  # points that are certain to be worse than others
+    left: int = 0  # points without any result
     front: list[int] = field(default_factory=list)  # numbers of the best points, in order
 
     @staticmethod
     def of(goal: Goal, method: str, evaluated: int = 0, impossible: int = 0) -> SearchResult:
-        """Of what is looked for, and how."""
+        """Return an empty result for a goal and a method."""
         least, most = (
             [name for name in goal.objectives if OBJECTIVES[name] is best] for best in (Best.LEAST, Best.MOST)
         )
@@ -112,16 +108,16 @@ def _refuse_unknown_figure(name: str, known: Mapping[str, Any]) -> None:
         raise InputError(
             f"{name} is not known of these runs",
             place="search",
-            remedy="leave it out, or have the machine say it: local memory, costs, peaks of kernels",
+            remedy="leave it out, or state it in the machine: local memory, costs, peaks of kernels",
         )
 
 
 def goal_of(sweep: Sweep) -> Goal:
-    """What the description of a sweep says about a search."""
+    """Return the goal in the description of a sweep."""
     spec = sweep.search
     if spec is None:
         raise InputError(
-            "does not say what to look for",
+            "has no section `search`",
             place=sweep.section.place,
             remedy="add search, as in search: {minimise: [makespan_ns]}",
         )
@@ -132,9 +128,7 @@ def goal_of(sweep: Sweep) -> Goal:
             _check_objectives(best, getattr(spec, at))
         at = KEYS[Best.LEAST]
         if not spec.minimise and not spec.maximise:
-            raise InputError(
-                "nothing is to be minimised, nor maximised", remedy="say what, as in minimise: [makespan_ns]"
-            )
+            raise InputError("there is no objective", remedy="add one, as in minimise: [makespan_ns]")
         at = "constraints"
         conditions = tuple(_condition(text, names) for text in spec.constraints)
         at = "ladder"
@@ -145,7 +139,7 @@ def goal_of(sweep: Sweep) -> Goal:
             raise InputError(f"there is no method {spec.method!r}", remedy=remedy)
         at = "keep"
         if spec.keep is not None and len(ladder) == 1:
-            raise InputError("keep says what a ladder hands on, and there is none", remedy="leave it out")
+            raise InputError("`keep` requires a ladder", remedy="leave it out")
     except EtSimError as error:
         place = sweep.section.at("search", at)
         raise InputError(f"search: {error.cause}", place=place, remedy=error.remedy) from None
@@ -169,10 +163,12 @@ def _check_objectives(best: Best, names: Sequence[str]) -> None:
             known = ", ".join(objective for objective, wanted in OBJECTIVES.items() if wanted is best)
             raise InputError(f"{name!r} is no objective", remedy=remedy or f"known: {known}")
         if OBJECTIVES[name] is not best:
-            size = "large" if best is Best.LEAST else "small"
-            raise InputError(f"{name!r} is to be {size}", remedy=f"name it in {KEYS[OBJECTIVES[name]]}")
+            size = "larger" if best is Best.LEAST else "smaller"
+            raise InputError(
+                f"{name!r} is better if it is {size}", remedy=f"name it in {KEYS[OBJECTIVES[name]]}"
+            )
         if name in names[:number]:
-            raise InputError(f"{name!r} is to be {KEYS[best]}d twice", remedy="name it once")
+            raise InputError(f"{name!r} is named twice in {KEYS[best]}", remedy="name it once")
 
 
 def _condition(text: str, axes: Sequence[str]) -> Condition:
@@ -192,7 +188,9 @@ def _ladder(spec: SearchSpec, sweep: Sweep) -> tuple[str | None, ...]:
     for name in spec.ladder:
         model_named(name)
     if len(set(spec.ladder)) < max(len(spec.ladder), 2):
-        raise InputError("a ladder has two network models or more, each once", remedy="the cheapest first")
+        raise InputError(
+            "a ladder needs two or more different network models", remedy="list them, the cheapest first"
+        )
     if any(axis.field.root == "model" for axis in sweep.axes) or sweep.base.model is not None:
         raise InputError(
             "the ladder names network models, and so does the run", remedy="leave one of them out"
@@ -201,7 +199,7 @@ def _ladder(spec: SearchSpec, sweep: Sweep) -> tuple[str | None, ...]:
 
 
 def _limits(conditions: Sequence[Condition]) -> dict[str, float]:
-    """What columns must not be worse than, from conditions such as `makespan_ns <= 5` or `mfu >= 0.4`."""
+    """Return limits of columns from simple conditions such as `makespan_ns <= 5` or `mfu >= 0.4`."""
     limits: dict[str, float] = {}
     for condition in conditions:
         match condition.tree:
@@ -215,26 +213,24 @@ def _limits(conditions: Sequence[Condition]) -> dict[str, float]:
 
 
 def dominators(values: Values, others: Any) -> int:
-    """How many of others, an array with a row for each, are in no objective larger."""
+    """Return the number of rows that are in no objective larger."""
     return int((others <= values).all(axis=1).sum()) if len(others) else 0
 
 
 def least_dominated(values_of: Mapping[int, Values], count: int) -> list[int]:
-    """Return numbers of so many points, those that fewest others dominate first; equal ones as they are
-    numbered.
-    """
+    """Return the numbers of the points that fewest others dominate; equal ones in the order of numbers."""
     import numpy as np
 
     numbers = sorted(values_of, key=lambda number: (values_of[number], number))
     values = np.array([values_of[number] for number in numbers], np.float64).reshape(len(numbers), -1)
-    # In this order a point is dominated only by points before it.
+    # In this order, only earlier points dominate a point.
     ranks = [dominators(values_of[number], values[:place]) for place, number in enumerate(numbers)]
     order = sorted(range(len(numbers)), key=lambda place: (ranks[place], place))
     return [numbers[place] for place in order[:count]]
 
 
 def front_of(values_of: Mapping[int, Values]) -> list[int]:
-    """Return numbers of the points that no other dominates, by their objectives, the first one first."""
+    """Return the numbers of the points that no other dominates, sorted by objectives."""
     best: list[int] = []
     for number in sorted(values_of, key=lambda number: (values_of[number], number)):
         values = values_of[number]

@@ -1,10 +1,10 @@
-"""The journal of a sweep: a line for every finished point, handed to the system as soon as it is there.
+"""The journal of a sweep: a line for every finished point, passed to the system at once.
 
-So a process that is killed loses nothing that was finished; a machine that goes down, the last moment. A torn
-last line is cut off. One process at a time writes to a directory.
+So a killed process loses no finished point; a machine that fails loses the last moment. A torn last line is
+cut off. One process at a time writes to a directory.
 
-The table of a sweep is made of it: a row for every finished point, in the order of the points, whoever
-evaluated them. How long points took is a table of its own, since that differs from time to time.
+The table of a sweep follows from the journal: a row for every finished point, in the order of points,
+independent of the runner. Evaluation times are a separate table, since they vary.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ from et_sim.version import __version__
 
 LOCK = "lock"
 _TYPES: Mapping[str, Any] = MappingProxyType({"int64": int, "float64": int | float, "string": str})
-SECONDS_BETWEEN_SYNCS = 0.25  # a disk takes its time for each, points may take less
+SECONDS_BETWEEN_SYNCS = 0.25  # syncing a disk may take longer than a point
 
 
 class Finished(Struct, frozen=True):
-    """A point that was evaluated: its row, and how long that took."""
+    """An evaluated point: its row, and the time that its evaluation took."""
 
     digest: str
     row: dict[str, Any]
     seconds: float
 
     def line(self) -> str:
-        """As it stands in the journal."""
+        """Return its line of the journal."""
         return json.dumps(
             {"digest": self.digest, "seconds": self.seconds, "row": self.row}, ensure_ascii=False
         )
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a directory that holds something else than a sweep, or cannot be written."""
+    """Refuse a directory that holds anything but a sweep, or cannot be written."""
     if not exists(folder):
         return
     if not is_folder(folder):
@@ -74,7 +74,7 @@ def holds_journal(folder: Path) -> bool:
 
 
 class Journal(Struct):
-    """The journal of a directory, held alone; use as a context manager."""
+    """The journal of a directory, locked for this process; a context manager."""
 
     folder: Path
     finished: dict[str, Finished] = field(default_factory=dict)
@@ -101,16 +101,16 @@ class Journal(Struct):
         self._lock = (self.folder / LOCK).open("a+")
         try:
             import fcntl
-        except ImportError:  # no locks here
+        except ImportError:  # no locks on this system
             return
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self._lock.seek(0)
             owner = self._lock.read().strip()
-            who = f" (process {owner})" if owner.isdecimal() else ""
+            process = f" (process {owner})" if owner.isdecimal() else ""
             raise UsageError(
-                f"another sweep is writing to this directory{who}",
+                f"another sweep is writing to this directory{process}",
                 place=str(self.folder),
                 remedy="wait until it is done, or choose another directory with --out",
             ) from None
@@ -119,7 +119,7 @@ class Journal(Struct):
         self._lock.flush()
 
     def _read(self) -> None:
-        """Take what is there; the rest of a line that was being written is cut off."""
+        """Read finished points; cut off a torn last line."""
         path = self.folder / JOURNAL
         if not exists(path):
             return
@@ -135,7 +135,7 @@ class Journal(Struct):
             file.truncate(end)
 
     def add(self, finished: Iterable[Finished]) -> None:
-        """Write points down."""
+        """Append points."""
         records = list(finished)
         try:
             self._file.write(
@@ -149,7 +149,7 @@ class Journal(Struct):
             self.sync()
 
     def sync(self) -> None:
-        """Have all that was written on the disk."""
+        """Flush everything to the disk."""
         try:
             os.fsync(self._file.fileno())
         except OSError as error:
@@ -161,7 +161,7 @@ class Journal(Struct):
             if file is not None:
                 try:
                     file.close()
-                except OSError:  # what a full disk did not take was refused before
+                except OSError:  # a full disk was refused before
                     continue
 
     def __exit__(
@@ -171,7 +171,7 @@ class Journal(Struct):
 
 
 def _finished(line: bytes) -> Finished | None:
-    """Return the point of a line; None if it is damaged: then it is evaluated again."""
+    """Return the point of a line; None if it is damaged, so that it is evaluated again."""
     try:
         content = json.loads(line)
         digest, row, seconds = content["digest"], content["row"], float(content["seconds"])
@@ -191,11 +191,11 @@ def _fits(entry: tuple[str, Any]) -> bool:
 
 
 def cannot_write(folder: Path, error: OSError) -> UsageError:
-    """Return the refusal of a directory that does not take what is written."""
+    """Return the refusal of a directory that cannot be written."""
     return UsageError(
         f"cannot be written: {error.strerror or error}",
         place=str(folder),
-        remedy="what is finished is kept; make room, or choose another directory with --out, and sweep again",
+        remedy="finished points are kept; free some space, or choose another --out, and sweep again",
     )
 
 
@@ -214,8 +214,10 @@ def table_of(
     search: Mapping[str, Any] | None = None,
     description: str | None = None,
 ) -> Any:
-    """Return the rows of the points that are finished, as a pyarrow.Table; `search` is what a search found,
-    and `description` the name of the file."""
+    """Return the rows of the finished points, as a pyarrow.Table.
+
+    `search` is the result of a search, and `description` the name of the file.
+    """
     import pyarrow as pa
 
     done = [point for point in points if point.digest in finished]
@@ -239,7 +241,7 @@ def table_of(
 
 
 def times_of(finished: Mapping[str, Finished]) -> Any:
-    """How long every point took that was ever evaluated in a directory."""
+    """Return the evaluation time of every point that was ever evaluated in a directory."""
     import pyarrow as pa
 
     records = sorted(finished.values(), key=lambda record: record.digest)
@@ -250,7 +252,7 @@ def times_of(finished: Mapping[str, Finished]) -> Any:
 
 
 def write_tables(folder: Path, table: Any, times: Any) -> None:
-    """Write both, each complete or not at all."""
+    """Write both tables, each whole or not at all."""
     import pyarrow as pa
 
     from et_sim.basics.files import new_file
@@ -263,14 +265,14 @@ def write_tables(folder: Path, table: Any, times: Any) -> None:
             raise cannot_write(folder, error) from None
         except UsageError as error:
             raise UsageError(
-                error.cause, place=error.place, remedy="what is finished is kept: make room, and sweep again"
+                error.cause,
+                place=error.place,
+                remedy="finished points are kept: free some space, and sweep again",
             ) from None
 
 
 def _column(values: Sequence[Any]) -> Any:
-    """Return values of an axis in the narrowest type that holds all of them; what is no plain value, as
-    JSON.
-    """
+    """Return values of an axis in the narrowest type that holds all of them; composite values become JSON."""
     import pyarrow as pa
 
     kinds = {type(value) for value in values if value is not None}

@@ -1,7 +1,6 @@
 """Workloads that a sweep makes for its points: `make: llm` with a model and a plan, or a microbenchmark.
 
-The keys are the options of `et-sim make`, without the hyphens before them. Not here: how workloads are made
-(`et_sim.workloads`).
+The keys are the options of `et-sim make`, without the leading hyphens.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ if TYPE_CHECKING:
 LLM, CNN, DLRM = "llm", "cnn", "dlrm"
 JOBS = (LLM, CNN, DLRM)
 MAKE, PLAN = "make", "plan"
-IMAGES = 32  # of a rank, as et-sim make has it
-_PLACE, _MODEL = "workload", "a name that et-sim knows, or a file"
+IMAGES = 32  # of a rank, as in et-sim make
+_PLACE, _MODEL = "workload", "the name of a preset, or a file"
 _KIND_OF = ((bool, FLAG), (str, TEXT), (tuple, COUNTS), (int, COUNT), (float, NUMBER))
 
 
@@ -58,7 +57,7 @@ def _plan_key(option: Field[Any]) -> Key:
 
 
 def _plan(slot: Slot, value: Any) -> dict[str, Any]:
-    """Return the fields of a plan that are given; an option may say that something is left out."""
+    """Return the fields of a plan that are given; options without a value are left out."""
     if not isinstance(value, dict):
         raise slot.refusal(value)
     given = read_keys(slot.section.entry(PLAN, value), plan_keys(), slot.remarks)
@@ -84,39 +83,39 @@ PLANNED = Kind("plan", lambda _: "an object, as in plan: {tp: 8, dp: 2}", _plan)
 @quick_dataclass(frozen=True)
 class _Microbenchmark:
     make: str = text("The collective.", required=True)
-    ranks: int = count("How many ranks take part.", required=True)
-    size: int = key(BYTES, "Of each operation.", 0, name="bytes")
-    repeat: int = count("How many there are.", 1)
-    compute_us: int = count("A kernel before each.", 0, unit="us")
+    ranks: int = count("The number of ranks.", required=True)
+    size: int = key(BYTES, "The size of each operation.", 0, name="bytes")
+    repeat: int = count("The number of operations.", 1)
+    compute_us: int = count("The time of a kernel before each operation.", 0, unit="us")
 
 
 @quick_dataclass(frozen=True)
 class _Training:
     make: str = text("`cnn` or `dlrm`.", required=True)
-    model: str | None = text("Which one.", None, form=_MODEL)
-    plan: dict[str, Any] = key(PLANNED, "How it is spread.", {})
+    model: str | None = text("The model.", None, form=_MODEL)
+    plan: dict[str, Any] = key(PLANNED, "The plan of parallelism.", {})
 
 
 @quick_dataclass(frozen=True)
 class _LanguageModel:
     make: str = text("`llm`.", required=True)
-    model: str = text("Which one.", required=True, form=_MODEL)
-    plan: dict[str, Any] = key(PLANNED, "How it is spread.", {})
-    layers: int | None = count("In place of the model's.", None, minimum=1)
-    sequence: int | None = count("In place of the model's.", None, minimum=1)
-    vocabulary: int | None = count("In place of the model's.", None, minimum=1)
+    model: str = text("The model.", required=True, form=_MODEL)
+    plan: dict[str, Any] = key(PLANNED, "The plan of parallelism.", {})
+    layers: int | None = count("The number of layers, in place of the model's.", None, minimum=1)
+    sequence: int | None = count("The sequence length, in place of the model's.", None, minimum=1)
+    vocabulary: int | None = count("The vocabulary, in place of the model's.", None, minimum=1)
 
 
 _FORMS = {LLM: _LanguageModel, CNN: _Training, DLRM: _Training}
 
 
 def recipe_keys(recipe: Mapping[str, Any]) -> tuple[Key, ...]:
-    """Return the keys that a recipe of its kind may have."""
+    """Return the possible keys of a recipe of its kind."""
     return keys_of(_FORMS.get(recipe.get(MAKE, ""), _Microbenchmark))
 
 
 def check_recipe(recipe: Mapping[str, Any]) -> Section:
-    """Refuse what is no recipe, whatever its values are."""
+    """Refuse an invalid recipe, whatever its values are."""
     kind = recipe.get(MAKE)
     known: tuple[str, ...] = (*KINDS, *JOBS)
     if kind not in known:
@@ -129,7 +128,7 @@ def check_recipe(recipe: Mapping[str, Any]) -> Section:
 
 
 def make(recipe: Mapping[str, Any], folder: Path) -> Workload:
-    """Return the workload of a recipe; files that it names are looked for in the folder first."""
+    """Return the workload of a recipe; files are looked up in the folder first."""
     section, kind = check_recipe(recipe), str(recipe[MAKE])
     if kind == LLM:
         from et_sim.workloads.training.step import make_training
@@ -155,7 +154,7 @@ def make(recipe: Mapping[str, Any], folder: Path) -> Workload:
 
 
 def is_language_model(recipe: Mapping[str, Any]) -> bool:
-    """Return whether it makes the training of one."""
+    """Return whether a recipe makes the training of a language model."""
     return recipe.get(MAKE) == LLM
 
 

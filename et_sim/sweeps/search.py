@@ -1,8 +1,8 @@
-"""What a search evaluates: of the points of a sweep those that may be best, as bounds or Optuna say.
+"""Searches: the evaluation of those points of a sweep that may be best, chosen by bounds or by Optuna.
 
-Points are chosen so many at once, before any of them is known, whoever evaluates them; so equal seeds choose
-equal points. What is in the journal stands for an evaluation, and all choices are made again from the
-beginning; so an interrupted search goes on. Not here: what is looked for (`goal`).
+Points are chosen in batches of a fixed size, before any of the batch is evaluated, whatever the runner; so
+equal seeds choose equal points. Rows in the journal replace evaluations while all choices are repeated from
+the beginning; so an interrupted search continues.
 """
 
 from __future__ import annotations
@@ -22,27 +22,28 @@ from et_sim.sweeps.goal import BOUNDS, OPTUNA, Goal, SearchResult, Values, bound
 from et_sim.sweeps.journal import Journal, Point
 from et_sim.sweeps.state import State, SweepPlan, Watcher
 
-SMALLEST = 1e-30  # of bounds that others are divided by
-FIRST_AT_RANDOM = 10  # points that Optuna's sampler wants to see before it believes anything
+SMALLEST = 1e-30  # least divisor of bounds
+FIRST_AT_RANDOM = 10  # points before Optuna's sampler uses its model
 
 
 class Chooser(Protocol):
-    """Chooses points."""
+    """A chooser of points."""
 
     def choose(self, count: int) -> list[Point]:
-        """So many points that were not chosen before, or fewer; none: no other one can be better."""
+        """Return up to `count` points that were not chosen before; none if no other one can be better."""
 
     def learn(self, point: Point, values: Values | None) -> None:
-        """What became of a point; None: it is not what is looked for."""
+        """Record the objectives of a point; None: it breaks a condition, or is incomplete."""
 
     def left(self) -> int:
-        """How many points may still be among the best."""
+        """Return the number of points that may still be among the best."""
 
 
 class ByBounds:
-    """The points with the best bounds first, and none that others are certain to be better than.
+    """A chooser of the points with the best bounds, without points that are certain to be worse than others.
 
-    Of several objectives, the sums of their bounds count, each divided by its largest.
+    If there are several objectives, points are sorted by the sum of their bounds, each divided by its
+    largest.
     """
 
     def __init__(self, goal: Goal, points: Sequence[Point], bounds: Mapping[int, Bound]) -> None:
@@ -61,7 +62,7 @@ class ByBounds:
         self._values: list[Values] = []
 
     def choose(self, count: int) -> list[Point]:
-        """As they stand, without those that are ruled out."""
+        """Return the next points, without those that are ruled out."""
         self._rule_out()
         chosen, self._left = self._left[:count], self._left[count:]
         return chosen
@@ -78,21 +79,21 @@ class ByBounds:
         return int((never_more & comes_first).sum()) >= self._goal.keep
 
     def learn(self, point: Point, values: Values | None) -> None:
-        """Take a point that others are compared with."""
+        """Record a point that others are compared with."""
         if values is not None:
             self._numbers.append(point.number)
             self._values.append(values)
 
     def left(self) -> int:
-        """How many points may still be among the best."""
+        """Return the number of points that may still be among the best."""
         self._rule_out()
         return len(self._left)
 
 
 class ByOptuna:
-    """What Optuna's TPE sampler proposes: of the points that are left, the one nearest to it.
+    """A chooser by Optuna's TPE sampler: it takes the remaining point nearest to each proposal.
 
-    A point that is not what is looked for counts as twice as bad as the worst that was found.
+    A point that breaks a condition counts as twice as bad as the worst one found.
     """
 
     def __init__(self, goal: Goal, axes: Sequence[Axis], points: Sequence[Point]) -> None:
@@ -115,12 +116,12 @@ class ByOptuna:
         }
 
     def choose(self, count: int) -> list[Point]:
-        """Return each proposed before anything is known of the others."""
+        """Return points, each proposed before the others of the batch are evaluated."""
         chosen: list[Point] = []
         while len(chosen) < count and self._is_left.any():
             trial = self._study.ask(self._distributions)
             wanted = np.array([trial.params[axis.name] for axis in self._axes])
-            # The trial is not the point that is evaluated: `learn` adds that one.
+            # The trial differs from the evaluated point, which `learn` adds.
             self._study.tell(trial, state=self._optuna.trial.TrialState.FAIL)
             row = self._nearest(wanted)
             self._is_left[row] = False
@@ -128,7 +129,7 @@ class ByOptuna:
         return chosen
 
     def left(self) -> int:
-        """Return all that were not chosen."""
+        """Return the number of points that were not chosen."""
         return int(self._is_left.sum())
 
     def _nearest(self, wanted: Any) -> int:
@@ -137,7 +138,7 @@ class ByOptuna:
         return int(np.argmin(np.where(self._is_left, far, np.inf)))
 
     def learn(self, point: Point, values: Values | None) -> None:
-        """Tell the sampler."""
+        """Report a point to the sampler."""
         if values is not None:
             self._worst = np.maximum(self._worst, values)
         objectives = list(values) if values is not None else (2 * self._worst).tolist()
@@ -164,7 +165,8 @@ def _optuna() -> Any:
 
 
 def _places(axes: Sequence[Axis], points: Sequence[Point]) -> tuple[Any, Any]:
-    """Of every point, the place of its value on each axis, numbers by size; and how many values there are."""
+    """Return the index of every point's value on each axis, numbers sorted by size, and the counts of
+    values."""
     columns, sizes = [], []
     for place in range(len(axes)):
         values = [point.values[place] for point in points]
@@ -180,13 +182,14 @@ def _are_numbers(points: Sequence[Point], place: int) -> bool:
     return all(type(point.values[place]) in (int, float) for point in points)
 
 
-RUNG = "rung-"  # folders of what was found on cheaper models
+RUNG = "rung-"  # folders of results on cheaper models
 
 
 def search(
     plan: SweepPlan, goal: Goal, journal: Journal, folder: Path, runner: Runner, watch: Watcher
 ) -> tuple[State, SearchResult, Any]:
-    """Evaluate what may be best, and write the tables; the last state, what was found, the last table."""
+    """Evaluate points that may be best, and write the tables; return the last state, the result and the last
+    table."""
     findings: SearchResult | None = None
     values: dict[int, Values] = {}
     for place, model in enumerate(goal.ladder):
@@ -218,7 +221,8 @@ class _Rung(Struct):
     watch: Watcher
 
     def descend(self) -> tuple[SearchResult, dict[int, Values]]:
-        """Evaluate what may be best, as far as the budget reaches; the objectives of what is looked for."""
+        """Evaluate points that may be best, within the budget; return the result and the objectives of valid
+        points."""
         goal, points = self.goal, self.state.plan.points
         bounds, refusals = self._bounds()
         possible = [
@@ -275,14 +279,14 @@ class _Rung(Struct):
         if goal.budget is None:
             why = "optuna rules no point out" if goal.method else "no bounds are known of these points"
             raise InputError(
-                f"search: {why}, so nothing says when it may end",
+                f"search: {why}, so the search needs a limit",
                 place=self.state.plan.sweep.section.at("search"),
                 remedy="add a budget, such as budget: 50",
             )
         return ByOptuna(goal, self.state.plan.sweep.axes, points), OPTUNA
 
     def evaluate(self, points: Sequence[Point]) -> dict[int, Values]:
-        """Return all of some points; the objectives of those that are looked for."""
+        """Evaluate all of these points; return the objectives of valid ones."""
         known = self.state.known()
         new = list({point.digest: point for point in points if point.digest not in known}.values())
         self.watch.add(len(points) - len(new), 0)
@@ -292,5 +296,5 @@ class _Rung(Struct):
 
 
 def _exceeds(goal: Goal, bound: Bound) -> bool:
-    """Return whether a point with such bounds cannot meet the constraints."""
+    """Return whether a point with these bounds cannot meet the constraints."""
     return any(bounded(name, bound) > most for name, most in goal.limits.items())

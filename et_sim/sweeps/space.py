@@ -1,7 +1,7 @@
-"""The design space of a sweep: the base run with all that it reads, and what the axes change in it.
+"""The design space of a sweep: the base run with all its inputs, and the changes that axes make to it.
 
-It is read once, and is all that a worker needs: a point's inputs follow from it and the values of the axes.
-Not here: simulating them (`evaluate`).
+It is read once, and holds all that a worker needs: the inputs of a point follow from it and the values of the
+axes.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from et_sim.sweeps.recipes import MAKE, PLAN, check_recipe, make, plan_keys, rec
 from et_sim.sweeps.spec import Sweep
 from et_sim.trace import Workload, read_workload
 
-ROW_VERSION = 2  # of what a row holds: another one computes anew
+ROW_VERSION = 2  # version of the content of a row: another one evaluates again
 ROLES = {"system": Role.SYSTEM, "network": Role.NETWORK, "memory": Role.MEMORY, "groups": Role.GROUPS}
 _OF_PRESETS = ("system", "network")
-_MADE_AT_ONCE = 4  # workloads that are kept
+_MADE_AT_ONCE = 4  # number of cached workloads
 
 
 class GivenWorkload(Struct, frozen=True, eq=False):
@@ -43,11 +43,11 @@ class GivenWorkload(Struct, frozen=True, eq=False):
     digest: str
 
 
-Loaded = Source | GivenWorkload | dict[str, Any]  # the last: how a workload is made
+Loaded = Source | GivenWorkload | dict[str, Any]  # the last: a recipe of a workload
 
 
 class Inputs(Struct, frozen=True, eq=False):
-    """What one point simulates."""
+    """The inputs of one point."""
 
     workload: GivenWorkload | dict[str, Any]
     parts: Mapping[str, Source]
@@ -70,7 +70,7 @@ class Space(Struct, frozen=True, eq=False):
     loaded: Mapping[tuple[str, str], Loaded] = field(default_factory=dict)  # whole inputs that axes name
 
     def inputs(self, values: Values, model: str | None = None) -> Inputs:
-        """Return the inputs of a point; `model` stands for what it says of the network model."""
+        """Return the inputs of a point; `model` replaces its network model."""
         parts: dict[str, Any] = dict(self.base)
         words = {name: _given(self, name) for name in WORDS}
         pairs = list(zip(self.axes, values, strict=True))
@@ -90,7 +90,7 @@ class Space(Struct, frozen=True, eq=False):
         return Inputs(workload, parts, *named)
 
     def digest(self, inputs: Inputs, files: NamedFiles) -> str:
-        """What decides the row of a point, as one text."""
+        """Return a digest of everything that decides the row of a point."""
         workload = inputs.workload
         contents = {name: source.content for name, source in inputs.parts.items()}
         imports = [digest for source in inputs.parts.values() for digest in _of_import(source)]
@@ -117,7 +117,7 @@ class Space(Struct, frozen=True, eq=False):
 
 
 def _of_import(source: Source) -> list[str]:
-    """The topology of another tool is no part of the content."""
+    """Return digests of the imported topology of another tool, which is not part of the content."""
     if source.imported is None:
         return []
     return [digest for _, digest in source.imports] or [source.digest]
@@ -155,13 +155,13 @@ def open_space(sweep: Sweep) -> Space:
 
 
 def _given(space: Space, word: str) -> str | None:
-    """What the base says of an option of a run."""
+    """Return the base's value of an option of a run."""
     given: str | None = getattr(space, word.replace("-", "_"))
     return given
 
 
 def _check_names(space: Space, sweep: Sweep) -> None:
-    """Names of base that every point would be refused for."""
+    """Refuse names in the base that no point could use."""
     varied = {axis.field.root for axis in sweep.axes}
     checks = (model_named, preset, check_profile, check_when_full)
     for name, check in zip(("model", "machine", "profile", "when-full"), checks, strict=True):
@@ -201,7 +201,7 @@ def _check_axis(space: Space, axis: Axis, sweep: Sweep) -> None:
 
 
 def _load(name: str, given: Any, sweep: Sweep, path: tuple[str, ...]) -> Loaded:
-    """One whole input; a path is looked for beside the sweep's file."""
+    """Load one whole input; a path is relative to the sweep's file."""
     try:
         if name == "workload":
             return _load_workload(given, sweep.folder)
@@ -232,7 +232,7 @@ def _load_workload(given: Any, folder: Path) -> GivenWorkload | dict[str, Any]:
 
 
 def preset_source(machine: str, role: str) -> Source:
-    """Return a file that a machine's name stands for."""
+    """Return an input file of a machine preset."""
     if role not in _OF_PRESETS:
         raise InputError(f"a machine by its name has no {role}", remedy=f'add "{role}" to base')
     content: dict[str, Any] = getattr(preset(machine), role)
@@ -264,20 +264,20 @@ def _key(value: Any) -> str:
 
 
 def _placed(error: EtSimError, place: str) -> EtSimError:
-    """Return the same refusal, with where the sweep names what is refused."""
+    """Return the refusal with the place in the sweep that names the input."""
     if error.place:
         return InputError(f"{error.place}: {error.cause}", place=place, remedy=error.remedy)
     return InputError(error.cause, place=place, remedy=error.remedy)
 
 
 class Workshop:
-    """Makes workloads, and keeps the latest: neighbours in a sweep often share one."""
+    """A cache of the latest workloads, which neighbours in a sweep often share."""
 
     def __init__(self, folder: Path) -> None:
         self._make = functools.lru_cache(_MADE_AT_ONCE)(lambda text: make(json.loads(text), folder))
 
     def workload(self, inputs: Inputs) -> Workload | str:
-        """What is simulated: a workload, or the path of a file that makes one."""
+        """Return the workload of a point, or the path of a file that makes one."""
         if isinstance(inputs.workload, GivenWorkload):
             return inputs.workload.content
         return self._make(json.dumps(inputs.workload, sort_keys=True))

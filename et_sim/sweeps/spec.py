@@ -1,7 +1,4 @@
-"""A sweep as it is written: a YAML file, or a dict with its keys, read strictly.
-
-Not here: the inputs that it names (`space`).
-"""
+"""The description of a sweep: a YAML file, or a dict with its keys, read strictly."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ _COLUMNS = (NUMBER, *(figure.name for figure in FIGURES))
 MODEL, WHEN_FULL = "model", "when-full"
 OPTIONS = {
     MODEL: ("--network-model", "network models"),
-    WHEN_FULL: ("--when-full", "what becomes of full runs"),
+    WHEN_FULL: ("--when-full", "the treatment of full runs"),
 }
 _ALWAYS_READ = ("workload", "system", "network")
 
@@ -65,7 +62,7 @@ def _texts(meaning: str, **more: Any) -> Any:
 class BaseSpec:
     """The run that axes change."""
 
-    workload: str | dict[str, Any] | None = _input("What runs.")
+    workload: str | dict[str, Any] | None = _input("The workload.")
     system: str | dict[str, Any] | None = _input("The system file.")
     network: str | dict[str, Any] | None = _input("The network file.")
     memory: str | dict[str, Any] | None = _input("The memory file.")
@@ -73,39 +70,41 @@ class BaseSpec:
     machine: str | None = text("A machine by its name, in place of files.", None)
     model: str | None = text("The network model.", None)
     profile: str | None = text("The profile.", None)
-    when_full: str | None = text("What becomes of a run that needs more memory than there is.", None)
+    when_full: str | None = text("The treatment of a run that needs more memory than there is.", None)
 
 
 @quick_dataclass(frozen=True)
 class AxisSpec:
-    """An axis; one that is just a list is short for `values`."""
+    """An axis; a bare list stands for `values`."""
 
-    field: str | None = text("The field that changes; without it, the axis has its name.", None)
+    field: str | None = text("The field that changes; by default, the name of the axis.", None)
     values: list[Any] | None = key(LIST, "Its values.", None)
     range: Range | None = section("Its values, as a range.", None, of=Range)
 
 
 @quick_dataclass(frozen=True)
 class SampleSpec:
-    """Some points of the whole."""
+    """A sample of the points."""
 
-    points: int = count("How many.", minimum=1, maximum=MOST_CANDIDATES, required=True)
-    method: str = choice("How they are chosen.", METHODS[0], choices=METHODS)
-    seed: int = count("Of random numbers.", 0)
+    points: int = count("The number of points.", minimum=1, maximum=MOST_CANDIDATES, required=True)
+    method: str = choice("The method of choice.", METHODS[0], choices=METHODS)
+    seed: int = count("The seed of random numbers.", 0)
 
 
 @quick_dataclass(frozen=True)
 class SearchSpec:
-    """What `et-sim search` looks for, and how much it may evaluate."""
+    """The goal and the budget of `et-sim search`."""
 
-    minimise: list[str] = _texts("Figures that are to be small.")
-    maximise: list[str] = _texts("Figures that are to be large.")
+    minimise: list[str] = _texts("Figures to minimise.")
+    maximise: list[str] = _texts("Figures to maximise.")
     constraints: list[str] = _texts("Conditions on figures and axes.")
     budget: int | None = count("Points that may be evaluated.", None, minimum=1)
-    method: str | None = text("How points are chosen.", None)
-    seed: int = count("Of random numbers.", 0, maximum=2**32 - 1)
+    method: str | None = text("The method that chooses points.", None)
+    seed: int = count("The seed of random numbers.", 0, maximum=2**32 - 1)
     ladder: list[str] = _texts("Network models, the cheapest first.")
-    keep: int | None = count("Points that a model of the ladder hands on.", None, minimum=1)
+    keep: int | None = count(
+        "The number of points that pass to the next model of the ladder.", None, minimum=1
+    )
     at_once: int = count("Points that are evaluated at once.", 8, minimum=1, maximum=10_000)
 
 
@@ -114,11 +113,13 @@ class SweepSpec:
     """The whole file."""
 
     base: BaseSpec = section("The run that axes change.", None, of=BaseSpec, required=True)
-    axes: dict[str, Any] = key(OBJECT_OF_ANY, "Lists, or of the shape of an axis.", None, required=True)
+    axes: dict[str, Any] = key(
+        OBJECT_OF_ANY, "Lists of values, or objects with the keys of an axis.", None, required=True
+    )
     zip: list[list[str]] = key(LISTS, "Axes that advance together.", (), becomes=list)
     sample: SampleSpec | None = section("Some points of the whole.", None, of=SampleSpec)
     constraints: list[str] = _texts("Conditions that points must meet.")
-    search: SearchSpec | None = section("What a search looks for.", None, of=SearchSpec)
+    search: SearchSpec | None = section("The goal of a search.", None, of=SearchSpec)
 
 
 def _without_nothing(value: Any) -> Any:
@@ -128,10 +129,10 @@ def _without_nothing(value: Any) -> Any:
 
 
 class Sweep(Struct, frozen=True):
-    """What is to be varied, and how."""
+    """A checked description of a sweep."""
 
-    section: Section  # the whole
-    folder: Path  # that files are named from
+    section: Section  # the whole description
+    folder: Path  # base of relative file names
     base: BaseSpec
     axes: tuple[Axis, ...]
     zipped: tuple[tuple[str, ...], ...]
@@ -158,7 +159,7 @@ class Sweep(Struct, frozen=True):
 
 
 def read_spec(given: Given, model: str | None = None, when_full: str | None = None) -> Sweep:
-    """Return the sweep of a file or dict, of whose base `model` and `when_full` replace the own ones."""
+    """Return the sweep of a file or dict; `model` and `when_full` override its base."""
     instead = {MODEL: model, WHEN_FULL: when_full}
     if isinstance(given, Mapping):
         return _sweep(dict(given), NAMELESS, Path(), instead)
@@ -236,7 +237,7 @@ def _axis(name: str, given: Any, section: Section) -> Axis:
         raise InputError(cause, place=section.at("axes", name), remedy="give a list of values, or an object")
     place = section.at("axes", name)
     try:
-        if name.lower() in _COLUMNS:  # SQL does not tell capital letters from small ones
+        if name.lower() in _COLUMNS:  # SQL ignores case
             raise InputError(
                 f"no axis can be called {name!r}: the table has such a column", remedy="rename it"
             )
@@ -257,14 +258,15 @@ def _axis(name: str, given: Any, section: Section) -> Axis:
 
 
 def _refuse_twice(axes: tuple[Axis, ...], section: Section) -> None:
-    """One field has one axis, and one name; of a whole input and its fields, the input is taken first."""
+    """Refuse two axes with one name or one field; a whole input may be varied with its fields, and is taken
+    first."""
     for number, axis in enumerate(axes):
         for other in axes[:number]:
             if axis.name.lower() == other.name.lower():
                 raise InputError(
                     f"two axes have one name but for capital letters: {other.name} and {axis.name}",
                     place=section.at("axes", axis.name),
-                    remedy="rename one of them: SQL cannot tell them apart",
+                    remedy="rename one of them: SQL ignores case",
                 )
             pair: tuple[Field, Field] = (axis.field, other.field)
             overlap = pair[0].holds(pair[1]) or pair[1].holds(pair[0])
@@ -277,7 +279,7 @@ def _refuse_twice(axes: tuple[Axis, ...], section: Section) -> None:
 
 
 def _check_base(base: BaseSpec, axes: tuple[Axis, ...], section: Section) -> None:
-    """What a run needs must be there, or an axis."""
+    """Check that every required input is in the base, or an axis."""
     varied = {axis.field.root for axis in axes if not axis.field.path}
     has_machine = base.machine is not None or "machine" in varied
     for name in _ALWAYS_READ:
@@ -313,5 +315,5 @@ def _check_zip(spec: SweepSpec, section: Section) -> None:
 
 
 def _placed(error: InputError, place: str) -> InputError:
-    """Return the same refusal, with its place."""
+    """Return the refusal with its place."""
     return InputError(error.cause, place=error.place or place, remedy=error.remedy)

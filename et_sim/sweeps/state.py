@@ -1,8 +1,7 @@
-"""The points of a sweep, and what is known of them so far: rows in a journal, and whole runs that are kept.
+"""State of a sweep: its points, their rows in a journal, and whole runs that are kept; and its progress on
+stderr.
 
-How far the sweep is, on stderr, too: silent for the first second, then a line or a bar, kept up to date.
-
-Not here: which points are evaluated (`sweep`, `search`), and what one evaluation is (`evaluate`).
+Progress is silent for the first second, then a line or a bar that is kept up to date.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ from et_sim.sweeps.space import Space, open_space
 from et_sim.sweeps.spec import NAMELESS, Given, Sweep, read_spec
 from et_sim.tables.sweep_tables import FILES, RUNS, TABLE
 
-MOST_UNASKED = 10_000  # points
+MOST_UNCONFIRMED = 10_000  # points
 NOTHING, ALL, BEST = "none", "all", "best"
-NAME_LETTERS = 12  # of a digest, that name the directory of a run
+NAME_LETTERS = 12  # letters of a digest in the name of a run's directory
 
 
 @quick_dataclass(frozen=True)
 class Keep:
-    """Of which points the whole run is written: all, some by their numbers, or the fastest ones."""
+    """Points whose whole run is written: all, some by their numbers, or the fastest ones."""
 
     best: int = 0
     every: bool = False
@@ -47,12 +46,12 @@ class Keep:
 
 
 def parse_keep(text: str, points: int) -> Keep:
-    """`none`, `all`, `best:3`, or numbers of points such as 0-3,6."""
+    """Parse `none`, `all`, `best:3`, or numbers of points such as 0-3,6."""
     if text in (NOTHING, ALL):
         return Keep(every=text == ALL)
     name, _, count = text.partition(":")
     if name == BEST:
-        if not (count.isascii() and count.isdecimal() and 0 < int(count[:10]) <= MOST_UNASKED):
+        if not (count.isascii() and count.isdecimal() and 0 < int(count[:10]) <= MOST_UNCONFIRMED):
             raise UsageError(f"--keep is {text!r}", remedy=f"give a number, as in {BEST}:3")
         return Keep(best=int(count))
     try:
@@ -72,7 +71,7 @@ class SweepPlan(Struct, frozen=True):
     sweep: Sweep
     space: Space
     points: tuple[Point, ...]
-    invalid: dict[str, Finished]  # points whose inputs cannot be put together
+    invalid: dict[str, Finished]  # points whose inputs are invalid
     goal: Goal | None = None  # of a search; None: all points are evaluated
 
     @property
@@ -91,7 +90,7 @@ class SweepPlan(Struct, frozen=True):
         return None if place == NAMELESS else Path(place).name
 
     def on_model(self, model: str | None, points: Iterable[Point]) -> SweepPlan:
-        """Return some of its points, simulated on another network model; None: that of the sweep."""
+        """Return some of its points with another network model; None: that of the sweep."""
         if model is None:
             return self
         numbered = ((point.number, point.values) for point in points)
@@ -108,15 +107,15 @@ def plan_sweep(
 ) -> SweepPlan:
     """Read a sweep, or a search; refuse a large sweep unless it may be large.
 
-    `model` and `when_full` stand in place of those that it names.
+    `model` and `when_full` override the sweep's own.
     """
     sweep = read_spec(given, model, when_full)
     values = sweep.points()
-    if len(values) > MOST_UNASKED and not may_be_large and not searches:
+    if len(values) > MOST_UNCONFIRMED and not may_be_large and not searches:
         raise UsageError(
             f"this sweep has {len(values):,} points",
             place=sweep.section.place,
-            remedy=f"more than {MOST_UNASKED:,} are evaluated only with --yes",
+            remedy=f"more than {MOST_UNCONFIRMED:,} are evaluated only with --yes",
         )
     space = open_space(sweep)
     goal = goal_of(sweep) if searches else None
@@ -141,12 +140,12 @@ def _counted(
 
 
 class State(Struct):
-    """What is known so far."""
+    """The points of a sweep with all results so far."""
 
     plan: SweepPlan
     journal: Journal
     folder: Path
-    model: str | None = None  # in place of the sweep's
+    model: str | None = None  # replaces that of the sweep
     lost: dict[str, Finished] = field(default_factory=dict)
 
     def known(self) -> dict[str, Finished]:
@@ -159,9 +158,7 @@ class State(Struct):
         return _distinct(point for point in self.plan.points if point.digest not in known)
 
     def values(self, goal: Goal, points: Iterable[Point]) -> dict[int, Values]:
-        """Return the objectives of those of the points, which are known, that are looked for; by their
-        numbers.
-        """
+        """Return the objectives of those of these evaluated points that meet the goal, by number."""
         known = self.known()
         values_of = {
             point.number: goal.values(self.plan.named(point), known[point.digest].row) for point in points
@@ -169,7 +166,7 @@ class State(Struct):
         return {number: values for number, values in values_of.items() if values is not None}
 
     def fastest(self) -> list[Point]:
-        """Return points that are complete, the one with the least makespan first."""
+        """Return complete points, the one with the least makespan first."""
         known = self.known()
         rows = [(point, known[point.digest].row) for point in self.plan.points if point.digest in known]
         done = [(row["makespan_ns"], point.number, point) for point, row in rows if row["status"] == COMPLETE]
@@ -181,7 +178,7 @@ class State(Struct):
         return [points[number] for number in numbers]
 
     def to_keep(self, keep: Keep, best: Sequence[Point]) -> list[Point]:
-        """Return points whose whole runs are wanted and not there; `best`: the best one first."""
+        """Return points whose whole runs are requested and missing; `best`: points, the best one first."""
         known = self.known()
         points = [point for point in self.plan.points if point.digest in known]
         if missing := keep.numbers - {point.number for point in points}:
@@ -198,7 +195,7 @@ class State(Struct):
         return [point for point in able if not exists(self._run_folder(point))]
 
     def tasks(self, points: Sequence[Point], *, saves: bool) -> list[Task]:
-        """To evaluate them."""
+        """Return tasks for points."""
         return [
             Task(point.digest, point.values, self.model, str(self._run_folder(point)) if saves else None)
             for point in points
@@ -208,14 +205,14 @@ class State(Struct):
         return self.folder.absolute() / RUNS / point.digest[:NAME_LETTERS]
 
     def evaluate(self, runner: Runner, tasks: Sequence[Task], stage: str, watch: Watcher) -> None:
-        """Have tasks done, and write down what comes back."""
+        """Evaluate tasks as a new stage, and record the results."""
         if not tasks:
             return
         watch.begin(stage, len(tasks))
         self.work(runner, tasks, watch)
 
     def work(self, runner: Runner, tasks: Sequence[Task], watch: Watcher) -> None:
-        """The same as a part of what was begun."""
+        """Evaluate tasks within the current stage, and record the results."""
         for done in runner.run(tasks):
             self._take(done)
             watch.add(len(done), sum(_is_incomplete(result) for result in done))
@@ -232,16 +229,16 @@ class State(Struct):
 
     @contextmanager
     def written_at_worst(self, search: Callable[[], dict[str, Any] | None] = lambda: None) -> Iterator[None]:
-        """Around what may end early: then the tables are written all the same."""
+        """Write the tables even if the body ends early."""
         try:
             yield
         except BaseException:
-            with suppress(EtSimError):  # what ended it is said, not what it brings about
+            with suppress(EtSimError):  # only the original error is reported
                 self.write(search())
             raise
 
     def write(self, search: Mapping[str, Any] | None = None) -> Any:
-        """Write the tables; `search` is what one found."""
+        """Write the tables; `search` is the result of a search."""
         self.journal.sync()
         table = table_of(self.plan.sweep.axes, self.plan.points, self.known(), search, self.plan.description)
         write_tables(self.folder, table, times_of(self.journal.finished))
@@ -253,7 +250,7 @@ def _is_incomplete(result: Done) -> bool:
 
 
 def _distinct(points: Iterable[Point]) -> list[Point]:
-    """Return the first of each digest."""
+    """Return the first point of each digest."""
     return list({point.digest: point for point in reversed(list(points))}.values())[::-1]
 
 
@@ -266,21 +263,21 @@ class Watcher(Protocol):
     """Receives the progress of a sweep."""
 
     def begin(self, stage: str, total: int) -> None:
-        """So many points are going to be evaluated."""
+        """Begin a stage with so many points."""
 
     def add(self, done: int, failed: int) -> None:
-        """More points are done; some of them are not complete."""
+        """Count finished points, of which some are not complete."""
 
 
-class Nobody:
-    """Watches nothing."""
+class NoWatcher:
+    """A watcher that ignores progress."""
 
     def begin(self, stage: str, total: int) -> None: ...
     def add(self, done: int, failed: int) -> None: ...
 
 
 class Progress:
-    """Shows it; use as a context manager."""
+    """A display of progress; a context manager."""
 
     def __init__(self) -> None:
         self._stage, self._total, self._done, self._failed = "", 0, 0, 0
@@ -291,12 +288,12 @@ class Progress:
         self._thread = threading.Thread(target=self._keep_showing, daemon=True)
 
     def begin(self, stage: str, total: int) -> None:
-        """Another part of the work begins."""
+        """Begin another stage."""
         self._stage, self._total, self._done, self._failed = stage, total, 0, 0
         self._begin, self._estimate = time.monotonic(), Estimate()
 
     def add(self, done: int, failed: int) -> None:
-        """So many more."""
+        """Count more points."""
         self._done += done
         self._failed += failed
         self._estimate.add(self._done / max(self._total, 1), time.monotonic())

@@ -1,7 +1,6 @@
-"""A sweep from its description to its table: what is not yet known is evaluated, and everything is kept.
+"""A sweep from its description to its table: missing points are evaluated, and all results are kept.
 
-A search is a sweep that evaluates only the points that may be best. Not here: which these are (`search`), who
-evaluates points, and what one evaluation is (`evaluate`).
+A search is a sweep that evaluates only the points that may be best.
 """
 
 from __future__ import annotations
@@ -17,24 +16,33 @@ from msgspec import Struct, to_builtins
 
 from et_sim.basics.errors import UsageError
 from et_sim.run.workers import usual_workers
-from et_sim.sweeps.evaluate import COMPLETE, Alone, Beside, Runner
+from et_sim.sweeps.evaluate import COMPLETE, InProcess, OtherProcesses, Runner
 from et_sim.sweeps.goal import Goal, SearchResult, front_of, goal_of
 from et_sim.sweeps.journal import Journal, check_folder
 from et_sim.sweeps.search import search
 from et_sim.sweeps.space import Space
 from et_sim.sweeps.spec import NAMELESS, Given
-from et_sim.sweeps.state import NOTHING, Nobody, Progress, State, SweepPlan, Watcher, parse_keep, plan_sweep
+from et_sim.sweeps.state import (
+    NOTHING,
+    NoWatcher,
+    Progress,
+    State,
+    SweepPlan,
+    Watcher,
+    parse_keep,
+    plan_sweep,
+)
 from et_sim.views.sweep.directory import open_sweep
 
 
 class Report(Struct, frozen=True):
-    """What a sweep or a search did, and its table."""
+    """The result of a sweep or a search, with its table."""
 
     table: Any
     points: int
-    known: int  # of them, those that were evaluated before
+    known: int  # points that were evaluated before
     complete: int
-    search: SearchResult | None = None  # by a search
+    search: SearchResult | None = None  # result of a search
 
 
 def carry_out(
@@ -46,11 +54,12 @@ def carry_out(
     keep: str = NOTHING,
     watch: Watcher | None = None,
 ) -> Report:
-    """Evaluate what is not yet in the directory's journal, and of a search may be best, and write the tables.
+    """Evaluate missing points (of a search, those that may be best), and write the tables, even after an
+    early end.
 
-    They are written, too, when something ends it early. Of points that `keep` names, whole runs are written.
+    Whole runs are written of the points in `keep`.
     """
-    watch = watch or Nobody()
+    watch = watch or NoWatcher()
     kept = parse_keep(keep, len(plan.points))
     goal = None if plan.goal else _goal_of_folder(plan, folder)
     with runners(plan.space, workers, dask) as (runner, local), Journal(folder) as journal:
@@ -71,7 +80,7 @@ def carry_out(
 
 
 def _goal_of_folder(plan: SweepPlan, folder: Path) -> Goal | None:
-    """What the search looks for whose directory this is; None: no search has written it."""
+    """Return the goal of the search that wrote the directory; None if none did."""
     try:
         if open_sweep(folder).search is None:
             return None
@@ -79,16 +88,16 @@ def _goal_of_folder(plan: SweepPlan, folder: Path) -> Goal | None:
         return None
     goal = None if plan.sweep.search is None else goal_of(plan.sweep)
     if goal is None or len(goal.ladder) > 1:
-        why = "this sweep searches for nothing" if goal is None else "a sweep climbs no ladder"
+        why = "this sweep has no section `search`" if goal is None else "a sweep does not support a ladder"
         raise UsageError(
-            f"{folder} holds what a search found, and {why}",
+            f"{folder} holds the results of a search, and {why}",
             remedy="choose another directory with --out; nothing was overwritten",
         )
     return goal
 
 
 def _found(state: State, goal: Goal | None) -> dict[str, Any] | None:
-    """What all that is known says to who looks for something."""
+    """Return the result of all known points for a search's goal."""
     if goal is None:
         return None
     known = state.known()
@@ -101,7 +110,7 @@ def _found(state: State, goal: Goal | None) -> dict[str, Any] | None:
 
 @contextmanager
 def runners(space: Space, workers: int | None, dask: str | None) -> Iterator[tuple[Runner, Runner]]:
-    """Who evaluates points, and who does it on this machine."""
+    """Yield the runner of points, and a runner on this machine."""
     local = _local(space, usual_workers() if workers is None else workers)
     chosen = local if dask is None else _cluster(space, dask)
     try:
@@ -114,7 +123,7 @@ def runners(space: Space, workers: int | None, dask: str | None) -> Iterator[tup
 def _local(space: Space, workers: int) -> Runner:
     if workers < 1:
         raise UsageError(f"--workers is {workers}", remedy="give 1 or more")
-    return Alone(space) if workers == 1 else Beside.of(space, workers)
+    return InProcess(space) if workers == 1 else OtherProcesses.of(space, workers)
 
 
 def _cluster(space: Space, where: str) -> Runner:
@@ -124,7 +133,7 @@ def _cluster(space: Space, where: str) -> Runner:
 
 
 class SweepResult:
-    """What `et_sim.sweep` returns: its points, known at once, are evaluated when the table is asked for."""
+    """The result of `et_sim.sweep`: its points; they are evaluated when the table is read."""
 
     def __init__(
         self,
@@ -147,7 +156,7 @@ class SweepResult:
 
     @cached_property
     def table(self) -> Any:
-        """Return a row for every point, as a pyarrow.Table; what is not known yet is evaluated now."""
+        """Return a row for every point, as a pyarrow.Table; missing points are evaluated now."""
         if self._out is not None:
             return self._carry_out(self._out)
         with TemporaryDirectory() as folder:
@@ -184,16 +193,16 @@ def sweep(
 ) -> SweepResult:
     """Vary a run: `spec` is a file, or a dict with its keys, that describes the run and the axes.
 
-    `out` is the directory that keeps the results, by default NAME.sweep for a file NAME.yml; of a dict,
-    nothing is kept. `workers` is the number of processes, `dask` a scheduler's address or file, `keep` says
-    of which points the whole run is written ("best:3", "all"). Nothing is evaluated before `table` is read.
+    `out` is the directory for the results, by default NAME.sweep for a file NAME.yml; results of a dict are
+    not kept. `workers` is the number of processes, `dask` a scheduler's address or file, and `keep` selects
+    points whose whole run is written ("best:3", "all"). Nothing is evaluated before `table` is read.
     """
     plan = plan_sweep(spec, may_be_large=True)
     folder = (
         Path(out) if out is not None else None if plan.sweep.section.place == NAMELESS else Path(plan.name)
     )
     if folder is None and keep != NOTHING:
-        raise UsageError("runs are kept in the directory of a sweep", remedy="give out, a directory")
+        raise UsageError("`keep` requires a directory", remedy="give out, a directory")
     if folder is not None:
         check_folder(folder)
     parse_keep(keep, len(plan.points))

@@ -1,7 +1,6 @@
-"""Views: what a run's directory says, as text, lists and pictures.
+"""Views: the content of a run's directory as text, lists and pictures.
 
-Everything here is computed from the files of a run alone. Not here: simulating, and how the files come
-about (`et_sim.timeline`).
+Everything here is computed from the files of a run alone.
 """
 
 from __future__ import annotations
@@ -15,5 +14,5 @@ if TYPE_CHECKING:
 
 __all__ = ["RunDirectory", "open_run"]
 
-# Loaded on first use: which views there are is known without numpy.
+# Loaded on first use, so that listing the views does not import numpy.
 __getattr__, __dir__ = lazy_names(__name__, __all__, {"run.directory": __all__})

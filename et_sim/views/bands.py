@@ -1,9 +1,7 @@
-"""By how much one predicted time differs from another, with the band that the difference has.
+"""Differences of predicted times with their uncertainty bands.
 
-Errors of what two times have in common cancel in their ratio, so a difference may be sure where neither time
-is (`basics.uncertainty`). Where the band contains none, the model cannot tell the two times apart.
-
-Not here: what the time of a run consists of (`et_sim.timeline.composition`).
+Common errors of two times cancel in their ratio, so a difference may be certain although neither time is
+(`basics.uncertainty`). If the band contains zero, the difference is within the error of the model.
 """
 
 from __future__ import annotations
@@ -17,15 +15,15 @@ from et_sim.views.text import percent
 Band = tuple[float, float]  # of one time by another, less one
 SURE = f"{100 * LEVEL:.0f} %"
 BAND = f"{SURE} band"
-ALIKE = "\N{ALMOST EQUAL TO}"  # marks a difference whose band contains none
-ALIKE_NOTE = f"{ALIKE}: not a difference that this model can tell, by its {BAND}."
-FINE = 0.1  # bands within this are written with a decimal
+ALIKE = "\N{ALMOST EQUAL TO}"  # marks a difference whose band contains zero
+ALIKE_NOTE = f"{ALIKE}: within the error of the model, by its {BAND}."
+FINE = 0.1  # bands within this have a decimal
 
 
 def relative_band(
     before: Composition | None, before_ns: int | None, after: Composition | None, after_ns: int | None
 ) -> Band | None:
-    """Return the band of the second time by the first, less one; None where one of them states nothing."""
+    """Return the band of the second time by the first, less one; None if either states no uncertainty."""
     if before is None or after is None or not before_ns or after_ns is None:
         return None
     low, high = before.ratio(after, after_ns / before_ns)
@@ -33,7 +31,7 @@ def relative_band(
 
 
 def stated(content: Mapping[str, Any] | None) -> Composition | None:
-    """Return what a summary's `uncertainty` says that its time consists of."""
+    """Return the composition of a time that a summary's `uncertainty` states."""
     return Composition.read(content) if content else None
 
 
@@ -46,12 +44,12 @@ def band_of_runs(a: Mapping[str, Any], b: Mapping[str, Any]) -> Band | None:
 
 
 def contains_none(band: Band | None) -> bool:
-    """Return whether there may be no difference at all."""
+    """Return whether there may be no difference."""
     return band is not None and band[0] <= 0 <= band[1]
 
 
 def band_text(band: Band | None) -> str:
-    """Return a band such as `-5.7 to +1.5 %`; empty where none is known."""
+    """Return a band such as `-5.7 to +1.5 %`; empty if there is none."""
     if band is None:
         return ""
     digits = 1 if max(map(abs, band)) < FINE else 0
@@ -59,23 +57,23 @@ def band_text(band: Band | None) -> str:
 
 
 def percent_text(before: int, after: int, band: Band | None) -> str:
-    """Return a difference such as `-1.0 %`, marked where the model cannot tell it from none."""
+    """Return a difference such as `-1.0 %`, marked if it is within the error of the model."""
     text = percent(before, after)
     return f"{ALIKE} {text}" if text and contains_none(band) else text
 
 
 def notes(bands: Iterable[Band | None]) -> list[str]:
-    """Return what the mark of a table means, if one of its differences has it."""
+    """Return the meaning of the mark, if one of these differences has it."""
     return [ALIKE_NOTE] if any(map(contains_none, bands)) else []
 
 
 def difference_text(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
-    """Return what the band says of the difference of two runs; empty where either states nothing."""
+    """Return the band of the difference of two runs; empty if either states no uncertainty."""
     band = band_of_runs(a, b)
     if band is None:
         return ""
     low, high = (100 * side for side in band)
     if contains_none(band):
-        return f"{SURE}: {low:+.1f} % to {high:+.1f} %: not a difference that this model can tell"
+        return f"{SURE}: {low:+.1f} % to {high:+.1f} %: within the error of the model"
     least, most = sorted((abs(low), abs(high)))
     return f"{SURE}: {least:.1f} % to {most:.1f} % {'faster' if high < 0 else 'slower'}"

@@ -1,4 +1,4 @@
-"""Small pieces of HTML: text is escaped here, once, and numbers look the same everywhere."""
+"""Small pieces of HTML; text is escaped in one place."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def text(content: object) -> str:
 
 
 def cut_text(short: str, whole: str) -> str:
-    """Return text that was cut, or not, as markup: the whole of it can be read still."""
+    """Return text as markup; cut text has the whole as a tooltip."""
     return text(short) if short == whole else tag("abbr", text(short), title=whole)
 
 
@@ -42,10 +42,10 @@ def section(name: str, title: str, *content: str) -> str:
 
 
 def absent(reason: str, remedy: str) -> str:
-    """Return a sentence in place of what the run does not hold."""
+    """Return a sentence in place of content that the run does not hold."""
     return tag("p", f"{text(reason)}: {text(remedy)}.", class_="absent")
 
 
 def more(summary: str, content: str) -> str:
-    """Something long, folded away until it is asked for."""
+    """Return long content that is folded."""
     return tag("details", tag("summary", text(summary)) + content)

@@ -1,7 +1,4 @@
-"""A serving for people: its summary, and what happened over time.
-
-Not here: the same as a page (`report.page`).
-"""
+"""A serving as text: its summary, and its course over time."""
 
 from __future__ import annotations
 
@@ -38,30 +35,30 @@ class Slice(Struct, frozen=True):
     end_ns: int
     arrived: int
     done: int
-    under_way: int  # when it ends
-    ttft_ns: int | None  # half of the requests that arrived in it took no longer; None: none arrived
+    under_way: int  # at its end
+    ttft_ns: int | None  # median of the requests that arrived in it; None: none arrived
     tpot_ns: int | None
 
 
 def summary_lines(summary: dict[str, Any], width: int) -> list[str]:
-    """As they are printed."""
+    """Return the printed lines."""
     facts_of_run = (("in short", in_short(summary)), ("includes", scope_text(summary.get("scope"))))
-    before, after = ([fact(*of) for of in facts] for facts in (_outcome(summary), _how(summary)))
+    before, after = ([fact(*of) for of in facts] for facts in (_outcome(summary), _setting(summary)))
     return [*fact_lines(facts_of_run, width), *before, "", *LATENCIES.lines(latencies(summary)), "", *after]
 
 
 def serving_text(run: RunDirectory, width: int) -> str:
-    """Return the same of a directory, and what happened over time."""
+    """Return the summary of a directory, and the table over time."""
     return "\n".join([*summary_lines(run.summary, width), "", *SLICE_SHEET.lines(slices_of(run))])
 
 
 def facts(summary: dict[str, Any]) -> list[tuple[str, str]]:
-    """What there is besides the tables: a name and a text each."""
-    return [*_outcome(summary), *_how(summary)]
+    """Return (name, text) of all facts besides the tables."""
+    return [*_outcome(summary), *_setting(summary)]
 
 
 def latencies(summary: dict[str, Any]) -> list[tuple[str, dict[str, int]]]:
-    """What is timed of requests, and its times."""
+    """Return (name, times) of latencies of requests."""
     return [(text, summary[name]) for name, text in _TIMES if summary[name] is not None]
 
 
@@ -104,9 +101,8 @@ def _outcome(summary: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def in_short(summary: dict[str, Any]) -> str:
-    """Return whether this goes on for ever, what a request waits for, and how busy replicas are; no full
-    stop.
-    """
+    """Return whether the load is sustainable, the first-token latency, and how busy replicas are; no full
+    stop."""
     load, first, each = summary["load"], summary["ttft_ns"], summary["tpot_ns"]
     words = (
         {
@@ -125,12 +121,12 @@ def in_short(summary: dict[str, Any]) -> str:
 
 
 def _load(load: dict[str, Any]) -> list[tuple[str, str]]:
-    """What was offered beside what was done, and whether that goes on for ever."""
+    """Return the offered load beside the completed load, and whether it is sustainable."""
     if load["offered_requests_per_s"] is None:
         return []
     text = f"{load['offered_requests_per_s']:,.2f} requests/s offered"
     if load["keeps_up"] is None:
-        return [("load", f"{text}; too few requests, or too soon over, to say whether this keeps up")]
+        return [("load", f"{text}; too few requests, or too short a time, to decide whether this keeps up")]
     growth = load["growth_requests_per_s"]
     growth_text = "keeps up" if load["keeps_up"] else f"the queue grows by {growth:,.2f} requests/s"
     steady = f"{load['steady_requests_per_s']:,.2f} done while they arrive"
@@ -158,7 +154,7 @@ def _limits(good: dict[str, Any]) -> str:
     return " and ".join(f"{text} {format_ns(good[key])}" for key, text in words if key in good)
 
 
-def _how(summary: dict[str, Any]) -> list[tuple[str, str]]:
+def _setting(summary: dict[str, Any]) -> list[tuple[str, str]]:
     policy, step = summary["policy"], summary["context_step"]
     setting = []
     for pool in summary["pools"]:
@@ -194,12 +190,12 @@ def _how(summary: dict[str, Any]) -> list[tuple[str, str]]:
         *_costs(summary["costs"]),
     ]
     if summary["kernels"] != "machine":
-        setting.append(("kernels", "as --tflops and --memory-gbps say: the machine does not time them"))
+        setting.append(("kernels", "by --tflops and --memory-gbps: the machine does not time them"))
     return setting
 
 
 def slices_of(run: RunDirectory, count: int = SLICES) -> tuple[Slice, ...]:
-    """This many equal slices, or fewer where there are fewer nanoseconds."""
+    """Return this many equal slices, or fewer if there are fewer nanoseconds."""
     arrival, finish, ttft, tpot = run.arrays("requests", COLUMNS).values()
     first, last = int(arrival.min()), int(finish.max()) + 1
     edges = unique(np.linspace(first, last, count + 1).astype(np.int64)).tolist()
@@ -214,6 +210,6 @@ def slices_of(run: RunDirectory, count: int = SLICES) -> tuple[Slice, ...]:
 
 
 def _median(values: Any) -> int | None:
-    """Return the smallest value that half of those that are known do not exceed."""
+    """Return the smallest value that half of the known ones do not exceed."""
     known = np.sort(values[values >= 0])
     return int(known[(len(known) - 1) // 2]) if len(known) else None

@@ -1,7 +1,6 @@
-"""A table as one value: its columns, the figure that each shows, and what gives way where room is short.
+"""A table as one value: its columns, their figures, and the columns that are dropped if room is short.
 
-The same value is the lines of a terminal, the table of a page and CSV. Not here: data for `--json`, which has
-more figures than a screen.
+The value is rendered as lines of a terminal, a table of a page, or CSV.
 """
 
 from __future__ import annotations
@@ -18,28 +17,29 @@ from et_sim.views.run.selection import Selection
 from et_sim.views.text import distinct, no_room, not_shown, shortened
 
 Cell = Callable[[Any], str]
-ANY_WIDTH = 1 << 16  # where nothing needs to give way
+ANY_WIDTH = 1 << 16  # no column is dropped
 CSV_BLOCK = 1 << 16  # letters
 
 
 class SheetColumn(Struct, frozen=True):
-    """`of` is an attribute, key or place of rows, whose name says its unit, or a function; empty: the head.
+    """A column; `of` is an attribute, key or index of rows, whose name gives the unit, or a function; empty:
+    the head.
 
-    A head may have several lines. On a page, `markup` gives the cell, where it is more than the text.
+    A head may have several lines. On a page, `markup` gives the cell if it is more than text.
     """
 
     head: str
     of: str | int | Callable[[Any], Any] = ""
     side: str = ">"
-    is_optional: bool = False  # left out where it is empty in all rows
-    key: str = ""  # what a sheet calls it, if that is not its head
+    is_optional: bool = False  # left out if it is empty in all rows
+    key: str = ""  # the column's name, if it is not its head
     markup: Cell | None = None
-    form: str = "{:,}"  # of figures whose name says no unit
-    missing: str = ""  # stands for None
+    form: str = "{:,}"  # format of figures whose name has no unit
+    missing: str = ""  # text for None
 
     @property
     def name(self) -> str:
-        """By which a sheet means it."""
+        """Return the name of the column in a sheet."""
         return self.key or self.head
 
     def head_lines(self, height: int) -> list[str]:
@@ -54,7 +54,7 @@ class SheetColumn(Struct, frozen=True):
         return self.markup(row) if self.markup else escape(self.cell(row))
 
     def cell(self, row: Any) -> str:
-        """Return the text of a row."""
+        """Return the text of a cell."""
         if callable(self.of):
             return self._text("", self.of(row))
         if isinstance(self.of, int):
@@ -77,19 +77,19 @@ def rate(bytes_per_second: float | None) -> str:
 
 
 class Sheet(Struct, frozen=True):
-    """Columns, and by their names what is cut (to how many letters, the first first) and what is left out."""
+    """Columns, and by name those that are cut (with their least width, in order) or dropped."""
 
     columns: tuple[SheetColumn, ...]
     cut: Mapping[str, int] = field(default_factory=dict)
     drop: tuple[str, ...] = ()
-    names: tuple[str, ...] = ()  # those that are cut so that they still differ
-    rows: int | None = None  # that are shown unless more are asked for
-    more: str = "more line"  # what is not shown
+    names: tuple[str, ...] = ()  # columns that are cut so that texts remain distinct
+    rows: int | None = None  # number of rows by default
+    more: str = "more line"  # noun of rows that are not shown
     hint: str = ": --top"
     gap: str = "  "
 
     def without(self, *names: str) -> Sheet:
-        """Return the same without some columns."""
+        """Return the sheet without some columns."""
         return replace(self, columns=tuple(column for column in self.columns if column.name not in names))
 
     def table(self, rows: Sequence[Any], caption: str = "") -> str:
@@ -106,10 +106,10 @@ class Sheet(Struct, frozen=True):
         return tag("div", tag("table", tag("caption", caption) * bool(caption) + content), class_="scroll")
 
     def lines(self, rows: Sequence[Any], width: int = ANY_WIDTH) -> list[str]:
-        """Return the head, if there is one, and a line for each row, of at most a width if that is possible.
+        """Return the head, if there is one, and a line for each row, within a width if possible.
 
-        Where they are wider, texts are cut; if that is not enough, columns are left out, one after the other,
-        and a last line says which.
+        If they are wider, texts are cut; if this is not enough, columns are dropped one by one, and a last
+        line names them.
         """
         texts = {column: [*map(column.cell, rows)] for column in self.columns}
         shown = [column for column, cells in texts.items() if any(cells) or not column.is_optional]
@@ -134,7 +134,7 @@ class Sheet(Struct, frozen=True):
         return distinct(cells, width) if name in self.names else [shortened(cell, width) for cell in cells]
 
     def shown(self, every: Sequence[Any], part: Selection, width: int) -> list[str]:
-        """As many rows as are asked for, and how many there are besides."""
+        """Return as many rows as `--top` allows, and the number of others."""
         rows = part.cut(every, self.rows)
         return [*self.lines(rows, width), *not_shown(len(every) - len(rows), self.more, self.hint)]
 

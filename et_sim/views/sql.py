@@ -1,7 +1,7 @@
-"""Answers to SQL: one query on a run, as a text table, CSV, JSON or an Arrow file.
+"""SQL queries on a run: one query's result as a text table, CSV, JSON or an Arrow file.
 
-What DuckDB refuses is reported as a sentence, with the tables and columns that there are. Answers are passed
-on in blocks, so that their length does not matter.
+Errors of DuckDB become sentences with the tables and columns that exist. Results are passed on in blocks, so
+that their length does not matter.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ FROM timeline JOIN ranks USING (actor) LEFT JOIN group_spans
 ON group_spans.actor = timeline.actor AND group_spans."group" = timeline."group"
 AND ranks.rank BETWEEN group_spans.first AND group_spans.last {peers};
 """
-# What a table says of an actor's ranks, by ranges of them.
+# Columns of a table by actor, with ranges of its ranks.
 SPANS = """
 CREATE VIEW {view} AS
 SELECT {table}.* EXCLUDE (ranks), spans.first, spans.last FROM {table} JOIN spans USING (actor)
@@ -57,12 +57,12 @@ PEERS_JOINED = """
 LEFT JOIN peer_spans ON peer_spans.actor = timeline.actor AND peer_spans.node = timeline.node
 AND ranks.rank BETWEEN peer_spans.first AND peer_spans.last
 """
-# In an unfolded run, an actor is the rank of its number.
+# In an unfolded run, actors are numbered by rank.
 PEER = "((ranks.rank + peer_spans.distance) % (SELECT run.ranks FROM run))::INTEGER"
 
 
 class Database:
-    """Tables of a directory; `tables` names the views and their columns, `absent` what it could also hold."""
+    """Tables of a directory; `tables` maps views to columns, `absent` maps missing tables to remedies."""
 
     def __init__(self, run: RunDirectory) -> None:
         self.connection = connect()
@@ -79,7 +79,7 @@ class Database:
         self.absent = {table.name: table.how_to_get_it for table in every if table.name not in present}
 
     def _add_views(self, run: RunDirectory) -> None:
-        """What only runs have: ranks, and figures of the whole."""
+        """Add views that only runs have: ranks, and figures of the whole."""
         self.connection.register("spans", _spans(run))
         self.connection.register("run", _figures(run))
         self.connection.execute(SPANS.format(view="group_spans", table="groups"))
@@ -90,7 +90,7 @@ class Database:
         self.connection.execute(VIEWS.format(**how))
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         self.connection.close()
 
     def __enter__(self) -> Database:
@@ -116,12 +116,12 @@ def connect() -> Any:
     """Return a database without tables."""
     import duckdb
 
-    # What Python variables are called must not decide what a query means.
+    # Names of Python variables must not change the meaning of a query.
     return duckdb.connect(config={"python_enable_replacements": False, "temp_directory": ""})
 
 
 def restrict(connection: Any) -> None:
-    """From here on, queries read what is there, and nothing else."""
+    """Restrict later queries to the registered tables."""
     for setting in (
         "enable_progress_bar = false",
         "enable_external_access = false",
@@ -136,7 +136,7 @@ def columns_of(connection: Any, table: str) -> tuple[str, ...]:
 
 
 def _rows_of(run: RunDirectory, name: str) -> Any:
-    """Return a table as something that DuckDB scans column by column, as often as it likes."""
+    """Return a table that DuckDB can scan repeatedly, column by column."""
     if name == "actors":
         return run.actors()
     import pyarrow.dataset as dataset
@@ -146,7 +146,7 @@ def _rows_of(run: RunDirectory, name: str) -> Any:
 
 
 def _spans(run: RunDirectory) -> Any:
-    """Which ranks an actor stands for, as ranges: few rows, however many ranks there are."""
+    """Return the ranks of each actor as ranges: few rows, however many ranks there are."""
     import pyarrow as pa
 
     actors = run.actors()
@@ -163,7 +163,7 @@ def _spans(run: RunDirectory) -> Any:
 
 
 def _figures(run: RunDirectory) -> Any:
-    """One row: the figures of the whole run."""
+    """Return one row with the figures of the whole run."""
     import pyarrow as pa
 
     figures = {name: run.summary[name] for name in FIGURES_OF_RUN}
@@ -175,7 +175,7 @@ AT_ONCE = 10_000  # rows
 SHOWN_ROWS = 200
 WIDEST_CELL, NARROWEST_TEXT = 60, 12
 NUMBERS = re.compile(r"(U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|DOUBLE|FLOAT|DECIMAL.*)", re.ASCII)
-_MAIN = "timeline"  # whose columns are told if a query names no table
+_MAIN = "timeline"  # its columns are listed if a query names no table
 _NO_TABLE = re.compile(r"Table with name (\S+) does not exist")
 _NO_COLUMN = re.compile(
     r'Referenced column "([^"]+)" not found|"([^"]+)" does not have a column named "([^"]+)"'
@@ -190,13 +190,13 @@ class QueryResult:
     def __init__(self, database: Database, query: str) -> None:
         self._database, self._query = database, query
         with _Refusals(database, query):
-            _check_is_one_question(database.connection.extract_statements(query))
+            _check_is_one_query(database.connection.extract_statements(query))
             self._relation = database.connection.sql(query)
         self.columns: tuple[str, ...] = tuple(self._relation.columns)
         self._is_number = [bool(NUMBERS.fullmatch(str(kind))) for kind in self._relation.types]
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
-        """Yield all rows; each call asks again."""
+        """Yield all rows; each call runs the query again."""
         with _Refusals(self._database, self._query):
             cursor = self._database.connection.execute(self._query)
         while True:
@@ -207,7 +207,7 @@ class QueryResult:
             yield from block
 
     def text(self) -> str:
-        """Return the first rows as a table for people."""
+        """Return the first rows as a text table."""
         columns = tuple(
             SheetColumn(
                 cut(name, WIDEST_CELL), partial(_cell, at), ">" if is_number else "<", key=f"{at} {name}"
@@ -228,7 +228,7 @@ class QueryResult:
         return "\n".join(lines)
 
     def csv_lines(self) -> Iterator[str]:
-        """CSV with a line of column names; null is empty."""
+        """Yield CSV with a line of column names; null is empty."""
         yield from csv_blocks(chain([self.columns], self.rows()))
 
     def json_lines(self) -> Iterator[str]:
@@ -242,7 +242,7 @@ class QueryResult:
         yield "[]\n" if before == "[\n" else "\n]\n"
 
     def write_arrow(self, target: Path) -> None:
-        """An Arrow IPC file; sums, which DuckDB makes in 128 bits, are 64 bits wide where they fit."""
+        """Write an Arrow IPC file; sums, which DuckDB makes in 128 bits, are 64 bits wide if they fit."""
         import pyarrow as pa
 
         with _Refusals(self._database, self._query), new_file(target) as sink:
@@ -258,19 +258,19 @@ class QueryResult:
                 raise UsageError(f"two columns are called {name!r}", remedy="give one another name with AS")
 
 
-def _check_is_one_question(statements: Sequence[Any]) -> None:
+def _check_is_one_query(statements: Sequence[Any]) -> None:
     if len(statements) != 1:
         error = "the query is empty" if not statements else f"these are {len(statements)} statements"
-        raise UsageError(error, remedy="ask one question, beginning with SELECT")
+        raise UsageError(error, remedy="give one query that begins with SELECT")
     kind = statements[0].type.name
     if kind != "SELECT":
         raise UsageError(
-            f"a run is asked with SELECT, not {kind}", remedy="ask one question, beginning with SELECT"
+            f"a run is queried with SELECT, not {kind}", remedy="give one query that begins with SELECT"
         )
 
 
 class _Refusals:
-    """Tells DuckDB's errors as ours."""
+    """Conversion of DuckDB's errors to ours."""
 
     def __init__(self, database: Database, query: str) -> None:
         self._database, self._query = database, query
@@ -292,21 +292,21 @@ def _refusal(database: Database, query: str, message: str) -> UsageError:
             return UsageError(f"this run has no table {name!r}", remedy=remedy)
         guess = did_you_mean(name, tuple(tables))
         return UsageError(
-            f"there is no table {name!r}", remedy="; ".join(filter(None, (guess, _known(database))))
+            f"there is no table {name!r}", remedy="; ".join(filter(None, (guess, _tables_text(database))))
         )
     if match := _NO_COLUMN.search(message):
         return UsageError(f"there is no column {match[1] or match[3]!r}", remedy=_columns(database, query))
     if match := _NEAR.search(message):
         hint = 'the column "group" is written in double quotes; ' if _GROUP.search(query) else ""
-        return UsageError(f"the query is not SQL near {match[1]!r}", remedy=hint + _known(database))
+        return UsageError(f"the query is not SQL near {match[1]!r}", remedy=hint + _tables_text(database))
     kind, _, text = message.partition(": ")
     if kind == "Permission Error":
-        return UsageError("a query reads these tables and nothing else", remedy=_known(database))
+        return UsageError("a query reads these tables and nothing else", remedy=_tables_text(database))
     first = text.partition("\n")[0].strip() or message.partition("\n")[0]
-    return UsageError(f"the query cannot be answered: {first}", remedy=_known(database))
+    return UsageError(f"the query cannot be answered: {first}", remedy=_tables_text(database))
 
 
-def _known(database: Database) -> str:
+def _tables_text(database: Database) -> str:
     return f"tables: {', '.join(database.tables)}"
 
 
@@ -328,7 +328,7 @@ def _cell(at: int, row: tuple[Any, ...]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value that JSON can say."""
+    """Return a value that JSON can represent."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

@@ -1,4 +1,4 @@
-"""Small pieces of plain text: names cut short, shares, bars. Not here: figures of a run, tables (`sheet`)."""
+"""Small pieces of plain text: names cut short, shares, bars."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ def no_room(columns: Sequence[str], width: int) -> list[str]:
 
 
 def not_shown(hidden: int, noun: str, rest: str = "") -> list[str]:
-    """Return a line that says how many are left out, if any are, and how to see them."""
+    """Return a line with the number of things left out, if any are, and a hint."""
     return [f"… and {plural(hidden, noun)}{rest}"] if hidden > 0 else []
 
 
 def terminal_width(otherwise: int = 80) -> int:
-    """How many columns there are: as the variable COLUMNS says, or the terminal, if there is one."""
+    """Return the width of the terminal, by the variable COLUMNS or the terminal itself."""
     return max(shutil.get_terminal_size((otherwise, 24)).columns, 40)
 
 
 def share(part: int | float, whole: int | float) -> str:
-    """Return a part of a whole in percent; what only rounds to nothing, or to everything, says so."""
+    """Return a part of a whole in percent; small parts are `<1 %`, and nearly all is `>99 %`."""
     text = increase(part, whole)
     return ">99 %" if text == "100 %" and part < whole else text
 
 
 def increase(more: int | float, than: int | float) -> str:
-    """How much more there is than before, in percent; unlike a part of a whole, it may be any number."""
+    """Return an increase in percent; unlike a part of a whole, it may exceed 100 %."""
     if not than:
         return "-"
     percent = round(100 * more / than)
@@ -55,13 +55,13 @@ def bar(parts: Sequence[tuple[str, int]], whole: int, width: int) -> str:
 
 
 def cut(name: str, width: int) -> str:
-    """Return a name of at most `width` characters: what is cut out of its middle shows as an ellipsis."""
+    """Return a name of at most `width` characters, with an ellipsis for a cut in its middle."""
     kept = max(width - 1, 1)
     return name if len(name) <= width else f"{name[: kept - kept // 2]}…{name[len(name) - kept // 2 :]}"
 
 
 def distinct(names: Sequence[str], width: int) -> list[str]:
-    """Return names cut in the middle, or where those that would look the same begin to differ."""
+    """Return names cut in the middle, or at the place where otherwise equal ones begin to differ."""
     alike: dict[str, list[str]] = {}
     for name in dict.fromkeys(names):
         alike.setdefault(cut(name, width), []).append(name)
@@ -74,36 +74,36 @@ def distinct(names: Sequence[str], width: int) -> list[str]:
 
 
 def _cut_apart(names: Sequence[str], width: int) -> dict[str, str]:
-    """Return names in order, each cut where it is no more like the one before or behind it."""
+    """Return sorted names, each cut where it begins to differ from its neighbours."""
     shared = [0, *(_shared(name, next_) for name, next_ in pairwise(names)), 0]
     return {name: _cut_at(name, width, max(shared[at : at + 2])) for at, name in enumerate(names)}
 
 
 def _shared(first: str, second: str) -> int:
-    """How many characters two names begin with alike."""
+    """Return the length of the common beginning of two names."""
     pairs = enumerate(zip(first, second, strict=False))
     return next((at for at, (a, b) in pairs if a != b), min(len(first), len(second)))
 
 
 def _cut_at(name: str, width: int, place: int) -> str:
-    """Return a name's beginning, and what stands at a place of it."""
+    """Return a name's beginning, and the text at a place of it."""
     head = width // 4
     begin = min(max(place - head // 2, head), len(name) - (width - head - 1))
     return shortened(f"{name[:head]}…{name[begin:]}", width)
 
 
 def shortened(text: str, width: int) -> str:
-    """Return text of at most `width` characters; what is cut shows as an ellipsis."""
+    """Return text of at most `width` characters, with an ellipsis for a cut at its end."""
     return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
 def fact(name: str, text: str) -> str:
-    """Return a line of a list of facts; what goes on below is indented by `FACT_INDENT`."""
+    """Return a line of a list of facts; continued lines are indented by `FACT_INDENT`."""
     return f"{name:<{FACT_INDENT - 1}} {text}"
 
 
 def fact_lines(facts: Iterable[tuple[str, str]], width: int) -> list[str]:
-    """Facts as lines of at most `width` characters, but those that are empty."""
+    """Return facts as lines of at most `width` characters, without empty facts."""
     lines = (wrapped(fact(name, text), width, FACT_INDENT) for name, text in facts if text)
     return [*chain.from_iterable(lines)]
 
@@ -115,7 +115,7 @@ def signed(time_ns: int | float) -> str:
 
 
 def percent(before: int, after: int) -> str:
-    """How much more or less; two digits, so that a small change is not shown as none."""
+    """Return the change in percent; two digits, so that a small change is not shown as none."""
     if not before or before == after:
         return ""
     percent = 100 * (after - before) / before
@@ -123,7 +123,7 @@ def percent(before: int, after: int) -> str:
 
 
 def prose(lines: Sequence[str], width: int, indent: int = 0) -> list[str]:
-    """Return lines of at most `width` characters; what is cut off goes on below. Commands stay whole."""
+    """Return lines of at most `width` characters, wrapped if they are longer; commands stay whole."""
     cut = []
     for line in lines:
         is_whole = len(line) <= width or "et-sim inspect " in line

@@ -1,7 +1,6 @@
-"""Every view of a run, each as one value: its name, what it is about, what it can be cut to, and its forms.
+"""Every view of a run as one value: its name, description, restrictions and forms.
 
 A new view is one entry here, and a module with its `Forms`; the command line, text, data and pictures follow.
-Not here: what any view shows.
 """
 
 from __future__ import annotations
@@ -22,25 +21,25 @@ ALL = (RANKS, WINDOW, TOP)
 
 
 class Forms(NamedTuple):
-    """A view as lines of at most a width, and as data for `--json`."""
+    """Lines of a view of at most a width, and its data for `--json`."""
 
     lines: Callable[[RunDirectory, Selection, int], list[str]]
     data: Callable[[RunDirectory, Selection], Any]
 
 
 class View(NamedTuple):
-    """`forms` and `picture` are `module:name` below `et_sim.views`, loaded when they are wanted."""
+    """A view; `forms` and `picture` are `module:name` below `et_sim.views`, loaded on demand."""
 
     name: str
     about: str
     forms: str
-    cuts: tuple[str, ...] = ()  # of ALL, what it can be cut to
-    picture: str = ""  # a function of a run and a selection that draws it; empty: it cannot be drawn
-    needs: str = ""  # a table without which there is nothing to show, as a run may lack it
-    has_heading: bool = True  # before everything else; otherwise the view says what it is cut to
+    cuts: tuple[str, ...] = ()  # the restrictions of ALL that apply
+    picture: str = ""  # a function that draws a selection of a run; empty: there is no picture
+    needs: str = ""  # a table that a run may lack, and without which the view is empty
+    has_heading: bool = True  # before everything else; other views describe the selection themselves
 
     def text(self, run: RunDirectory, part: Selection, width: int) -> str:
-        """As lines."""
+        """Return the view as lines."""
         part.check_ranks(run)
         if self.needs and not run.holds(self.needs):
             return table_named(self.needs).not_recorded
@@ -49,13 +48,13 @@ class View(NamedTuple):
         return "\n".join([*heading, *forms.lines(run, part, width)])
 
     def data(self, run: RunDirectory, part: Selection) -> Any:
-        """For `--json`; None if there is nothing to show."""
+        """Return the view for `--json`; None if there is nothing to show."""
         part.check_ranks(run)
         forms: Forms = loaded(f"et_sim.views.{self.forms}")
         return None if self.needs and not run.holds(self.needs) else forms.data(run, part)
 
     def drawn(self, run: RunDirectory, part: Selection) -> str:
-        """As an SVG document."""
+        """Return the view as an SVG document."""
         picture: str = loaded(f"et_sim.views.{self.picture}")(run, part)
         return picture
 
@@ -70,7 +69,7 @@ _EVERY = (
     ),
     View(
         "ranks",
-        "what every rank did with its time",
+        "time of every rank by activity",
         "summary.rank_table:RANKS",
         ALL,
         "drawing.bars:ranks_picture",
@@ -79,41 +78,41 @@ _EVERY = (
     View("ops", "all operations, by total time", "summary.operation_table:OPERATIONS", ALL),
     View(
         "activity",
-        "what every rank does over time: which part of its time is spent when",
+        "activity of every rank over time",
         "summary.activity:ACTIVITY",
         ALL,
         "drawing.bars:activity_picture",
     ),
     View(
         "waits",
-        "waiting against transfer by rank, group and operation, and who is waited for",
+        "waiting against transfer by rank, group and operation, and the ranks that are waited for",
         "summary.waits:WAITS",
         ALL,
         "drawing.bars:waits_picture",
     ),
     View(
         "bandwidth",
-        "bandwidth against message size of collectives and sends, and what links carry",
+        "bandwidth against message size of collectives and sends, beside that of links",
         "summary.bandwidth:BANDWIDTH",
         ALL,
         "drawing.planes:bandwidth_picture",
     ),
     View(
         "schedule",
-        "pipelines: which micro-batch a stage works on when, and the bubble beside the ideal one",
+        "pipelines: micro-batches of each stage over time, and the bubble beside the ideal one",
         "summary.schedule_text:SCHEDULE",
         picture="drawing.schedule:schedule_of_run_picture",
     ),
     View(
         "spread",
-        "how far ranks differ in each operation: how long it takes them, and when they begin",
+        "differences between ranks by operation: durations and begins",
         "summary.spread:SPREAD",
         ALL,
         "drawing.bars:spread_picture",
     ),
     View(
         "idle",
-        "what devices, streams and threads do, and what they wait for while they are idle",
+        "time of devices, streams and threads, and the causes of their idle time",
         "summary.idle_table:IDLE",
         ALL,
         "drawing.bars:idle_picture",
@@ -133,14 +132,14 @@ _EVERY = (
     ),
     View(
         "critical-path",
-        "what decided how long it took, and what would change that",
+        "causes of the makespan, and parameters that change it",
         "critical.text:CRITICAL_PATH",
         (TOP,),
         "drawing.critical:critical_path_picture",
     ),
     View(
         "topology",
-        "the network, and how much of its links is used, of runs with --detail links",
+        "the network with the use of its links, of runs with --detail links",
         "summary.topology:TOPOLOGY",
         (WINDOW, TOP),
         "drawing.network:topology_picture",
@@ -148,7 +147,7 @@ _EVERY = (
     ),
     View(
         "links",
-        "how busy links are over time, of runs with --detail links",
+        "use of links over time, of runs with --detail links",
         "summary.links:LINKS",
         ALL,
         "drawing.network:links_picture",
@@ -156,7 +155,7 @@ _EVERY = (
     ),
     View(
         "queues",
-        "what waited at ports over time, of runs with --detail ports",
+        "queues at ports over time, of runs with --detail ports",
         "summary.queues:QUEUES",
         (WINDOW, TOP),
         "drawing.network:queues_picture",
@@ -164,14 +163,14 @@ _EVERY = (
     ),
     View(
         "pauses",
-        "which queues made which ports pause, of runs with --detail ports",
+        "paused ports, and the queues that paused them, of runs with --detail ports",
         "summary.queues:PAUSES",
         (WINDOW, TOP),
         needs="pauses",
     ),
     View(
         "flows",
-        "messages as packets, and what held them up, of runs with --detail ports",
+        "messages as packets, and their delays, of runs with --detail ports",
         "summary.flows:FLOWS",
         ALL,
         needs="queues",
@@ -185,12 +184,12 @@ _EVERY = (
     ),
     View(
         "memory",
-        "local memory at its fullest, and the largest tensors alive then",
+        "peaks of local memory, and the largest tensors alive then",
         "summary.memory:MEMORY",
         (RANKS, TOP),
         "drawing.memory:memory_picture",
     ),
-    View("stalls", "who waits for whom in a run that could not finish", "summary.stalls:STALLS"),
+    View("stalls", "waits of ranks in a run that could not finish", "summary.stalls:STALLS"),
     View("notices", "every warning and every default taken", "summary.facts:NOTICES"),
     View(
         "picture",
@@ -207,7 +206,7 @@ DRAWN = tuple(view.name for view in _EVERY if view.picture)
 
 
 def view_text(name: str, path: Any, part: Selection | None = None, width: int | None = None) -> str:
-    """A view of the run in a directory, as wide as the terminal unless a width is given."""
+    """Return a view of the run in a directory, as wide as the terminal unless a width is given."""
     from et_sim.views.run.directory import open_run
     from et_sim.views.run.selection import EVERYTHING
     from et_sim.views.text import terminal_width

@@ -152,5 +152,5 @@ def test_when_full_on_the_command_line_overrides_the_file() -> None:
     base = spec()["base"] | {"when-full": "stop"}
     assert open_space(read_spec(spec(base=base), when_full="report")).when_full == "report"
     assert open_space(read_spec(spec(base=base))).when_full == "stop"
-    with pytest.raises(EtSimError, match="an axis names what becomes of full runs, and --when-full stop"):
+    with pytest.raises(EtSimError, match="an axis names the treatment of full runs, and --when-full stop"):
         plan_sweep(spec(axes={"when-full": ["stop", "report"]}), when_full="stop")

@@ -13,7 +13,7 @@ from et_sim.basics.terminal import Estimate
 from et_sim.cli import progress
 from et_sim.cli.progress import Progress
 from et_sim.engine import driver
-from et_sim.run.simulation import Nobody, announced
+from et_sim.run.simulation import NoWatcher, announced
 
 
 def wait_for(capsys: pytest.CaptureFixture[str], text: str) -> str:
@@ -61,7 +61,7 @@ def test_long_work_names_its_stage_and_estimates_the_rest(
 )
 def test_a_run_of_packets_counts_them(keys: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     results: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(Nobody, "report", lambda _, *how_far: results.append(how_far))
+    monkeypatch.setattr(NoWatcher, "report", lambda _, *how_far: results.append(how_far))
     monkeypatch.setattr(driver, "FEWEST_EVENTS", 1)
     monkeypatch.setattr(driver, "SECONDS_BETWEEN_REPORTS", 0)
     builders = [TraceBuilder(), TraceBuilder()]

@@ -78,8 +78,11 @@ def test_a_sweep_of_the_rest_keeps_the_front(tmp_path: Path, capsys: pytest.Capt
 @pytest.mark.parametrize(
     ("search", "why"),
     [
-        ("", "this sweep searches for nothing"),
-        ("search: {minimise: [makespan_ns], ladder: [analytical, link]}\n", "a sweep climbs no ladder"),
+        ("", "this sweep has no section `search`"),
+        (
+            "search: {minimise: [makespan_ns], ladder: [analytical, link]}\n",
+            "a sweep does not support a ladder",
+        ),
     ],
 )
 def test_a_sweep_that_would_lose_the_front_is_refused(
@@ -89,7 +92,7 @@ def test_a_sweep_that_would_lose_the_front_is_refused(
     before = (tmp_path / "out" / "sweep.arrow").read_bytes()
     assert main(["sweep", str(_write(tmp_path, search)), "--out", str(tmp_path / "out")]) == 2
     output = capsys.readouterr().err.splitlines()[-1]
-    assert f"holds what a search found, and {why} (choose another directory" in output
+    assert f"holds the results of a search, and {why} (choose another directory" in output
     assert (tmp_path / "out" / "sweep.arrow").read_bytes() == before
 
 
@@ -120,15 +123,15 @@ def test_no_point_is_simulated_where_none_can_be_found(
     assert _search(_write(tmp_path, f"{SEARCH}  constraints: [{condition}]\n")) == 1
     printed = capsys.readouterr().out
     assert "points       3: 3 that cannot run, or cannot meet the constraints" in printed
-    assert "No point that was evaluated is what was looked for." in printed
+    assert "No evaluated point meets the search's conditions." in printed
 
 
 @pytest.mark.parametrize(
     ("text", "options", "sentence"),
     [
-        (TEXT, [], "does not say what to look for"),
-        (TEXT + SEARCH, [], "no bounds are known of these points, so nothing says when it may end"),
-        (TEXT + SEARCH + "  method: optuna\n", [], "optuna rules no point out, so nothing says"),
+        (TEXT, [], "has no section `search`"),
+        (TEXT + SEARCH, [], "no bounds are known of these points, so the search needs a limit"),
+        (TEXT + SEARCH + "  method: optuna\n", [], "optuna rules no point out, so the search needs"),
         (TEXT + SEARCH, ["--keep", "9"], "--keep names point 9"),
         (TEXT + SEARCH, ["--dask", "x", "--workers", "2"], "cannot be combined"),
         (

@@ -192,7 +192,7 @@ def test_a_difference_has_the_band_that_comparing_two_runs_has(
     assert "80 % band" in head
     assert "≈" not in first
     assert "≈ -" in second
-    assert "not a difference that this model can tell" in " ".join(" ".join(note).split())
+    assert "within the error of the model" in " ".join(" ".join(note).split())
 
 
 def test_without_a_statement_of_the_machine_there_is_no_band(

@@ -39,7 +39,7 @@ def test_the_available_ranks_of_many_run_as_they_are(prefix: Path, fold: bool) -
     assert result.finish_ns.tolist() == [200 + 1002, 300 + 1002]  # of messages, no time is recorded: 1 ns
     assert result.coverage["replayed_communication"] == 6
     output = [warning["text"] for warning in result.manifest["warnings"]]
-    assert "ranks are numbered anew: 0 is rank 2 of job.2.et, 1 is rank 3 of job.3.et" in output
+    assert "ranks are renumbered: 0 is rank 2 of job.2.et, 1 is rank 3 of job.3.et" in output
     assert "every rank runs by itself: communication takes its recorded time" in output
 
 

@@ -91,13 +91,13 @@ def test_a_key_comes_with_its_place_default_range_and_example(told: Any) -> None
     assert meaning["facts"]["example"] == '"endpoint-delay": 10'
 
 
-def test_a_correction_and_a_key_say_what_each_profile_makes_of_them(told: Any) -> None:
+def test_a_correction_and_a_key_state_their_effect_in_each_profile(told: Any) -> None:
     assert told("eager-sends")[0]["facts"]["profiles"] == "reference: off; corrected: on; astra-1.0: off"
     profiles = told("intra-dimension-scheduling")[0]["facts"]["profiles"]
-    assert profiles.startswith("reference: no effect; corrected: as said here; astra-1.0: as said here")
+    assert profiles.startswith("reference: no effect; corrected: as described; astra-1.0: as described")
 
 
-def test_all_meanings_of_a_word_are_told(told: Any) -> None:
+def test_all_meanings_of_a_word_are_printed(told: Any) -> None:
     assert {meaning["kind"] for meaning in told("groups")} == {"file", "key", "option", "table"}
     assert [meaning["place"] for meaning in told("waiting_ns")] == [
         "summary",
@@ -111,7 +111,7 @@ def test_a_part_of_a_ranks_time_is_found_by_each_of_its_names(told: Any, words: 
     assert told(*words)[0]["name"] == "exposed communication"
 
 
-def test_case_tells_apart_what_nothing_else_does(told: Any) -> None:
+def test_case_separates_names_that_differ_in_nothing_else(told: Any) -> None:
     assert [told(word)[0]["name"] for word in ("g", "G", "l")] == ["g", "G", "L"]
 
 
@@ -120,7 +120,7 @@ def test_an_option_is_found_with_and_without_its_dashes(told: Any, word: str) ->
     assert told(word)[0]["name"] == "--no-fold"
 
 
-def test_a_column_can_be_asked_for_by_its_table(told: Any) -> None:
+def test_a_column_can_be_found_by_its_table(told: Any) -> None:
     assert [meaning["place"] for meaning in told("timeline.end_ns")] == ["timeline.arrow"]
 
 
@@ -130,9 +130,7 @@ def test_a_value_leads_to_its_key(told: Any) -> None:
 
 def test_an_unknown_word_is_refused_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "endpont-delay"]) == 2
-    assert (
-        "nothing here is called 'endpont-delay' (did you mean 'endpoint-delay'?)" in capsys.readouterr().err
-    )
+    assert "there is no entry 'endpont-delay' (did you mean 'endpoint-delay'?)" in capsys.readouterr().err
 
 
 def test_text_fits_the_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,7 +71,7 @@ def _all_ended(started: list[Any]) -> bool:
     return all(worker.process.poll() is not None for worker in started)
 
 
-def test_results_stand_in_the_order_of_tasks_whoever_works(started: list[Any]) -> None:
+def test_results_have_the_order_of_tasks_on_any_workers(started: list[Any]) -> None:
     results = list(in_order(numbers_and_processes, 100, range(20)))
     assert [number for number, _ in results] == list(range(100, 120))
     at_work = {process for _, process in results}
@@ -87,7 +87,7 @@ def test_what_is_soon_done_is_done_here(monkeypatch: pytest.MonkeyPatch, started
     assert not started
 
 
-def test_mappings_that_nobody_may_change_are_sent(started: list[Any]) -> None:
+def test_read_only_mappings_are_sent(started: list[Any]) -> None:
     given = MappingProxyType({0: "a", 1: "b", 2: "c"})
     assert list(in_order(looked_up, given, range(3))) == ["a", "b", "c"]
     assert started
@@ -121,11 +121,11 @@ def test_the_first_refusal_in_the_order_is_raised(started: list[Any]) -> None:
     assert _all_ended(started)
 
 
-def test_what_a_worker_that_dies_had_is_done_here_and_said(started: list[Any]) -> None:
-    told: list[str] = []
+def test_tasks_of_a_dead_worker_are_repeated_here_with_a_message(started: list[Any]) -> None:
+    messages: list[str] = []
     tasks = [DEADLY, DEADLY, *range(6)]
-    assert list(in_order(deadly, os.getpid(), tasks, tell=told.append)) == tasks
-    assert told[0] == f"{ENDED}: going on without it"
+    assert list(in_order(deadly, os.getpid(), tasks, notify=messages.append)) == tasks
+    assert messages[0] == f"{ENDED}: going on without it"
     assert _all_ended(started)
 
 
@@ -144,13 +144,13 @@ def test_what_a_worker_that_is_stopped_had_is_done_here(
     started: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workers, "LOOK_SECONDS", 0.05)
-    told: list[str] = []
+    messages: list[str] = []
     tasks = [DEADLY, DEADLY, *range(6)]
-    assert list(in_order(stopping, os.getpid(), tasks, tell=told.append)) == tasks
+    assert list(in_order(stopping, os.getpid(), tasks, notify=messages.append)) == tasks
     assert _all_ended(started)
 
 
-def test_a_worker_that_is_stopped_before_it_has_read_anything_keeps_nobody(
+def test_a_worker_that_is_stopped_before_it_has_read_anything_blocks_no_process(
     started: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workers, "LOOK_SECONDS", 0.05)
@@ -168,7 +168,7 @@ def test_a_worker_that_is_stopped_before_it_has_read_anything_keeps_nobody(
     assert _all_ended(started)
 
 
-def test_a_pool_whose_only_workers_are_stopped_says_what_was_lost(
+def test_a_pool_whose_only_workers_are_stopped_reports_lost_tasks(
     monkeypatch: pytest.MonkeyPatch, started: list[Any]
 ) -> None:
     monkeypatch.setattr(workers, "LOOK_SECONDS", 0.05)
@@ -180,7 +180,7 @@ def test_a_pool_whose_only_workers_are_stopped_says_what_was_lost(
     assert _all_ended(started)
 
 
-def test_an_interruption_leaves_nobody_behind(started: list[Any]) -> None:
+def test_an_interruption_leaves_no_process_behind(started: list[Any]) -> None:
     def interrupted(_: int) -> tuple[int, int]:
         raise KeyboardInterrupt
 
@@ -190,7 +190,7 @@ def test_an_interruption_leaves_nobody_behind(started: list[Any]) -> None:
     assert _all_ended(started)
 
 
-def test_whoever_stops_reading_leaves_nobody_behind(started: list[Any]) -> None:
+def test_a_caller_that_stops_reading_leaves_no_process_behind(started: list[Any]) -> None:
     results: Any = in_order(numbers_and_processes, 0, range(9))
     next(results)
     results.close()

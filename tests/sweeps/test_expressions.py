@@ -41,7 +41,7 @@ CONDITIONS = st.recursive(
 
 
 @given(CONDITIONS)
-def test_a_condition_holds_where_python_says_so(text: str) -> None:
+def test_a_condition_holds_as_in_python(text: str) -> None:
     condition = parse_condition(text, AXES)
     try:
         expected = eval(text, {"__builtins__": {"min": min, "max": max}}, {"tp": 4, "pp": 3})
@@ -109,7 +109,7 @@ def test_a_refusal_calls_axes_by_their_names() -> None:
         ("tp * pp", "neither true nor false"),
     ],
 )
-def test_what_cannot_be_decided_says_where(text: str, why: str) -> None:
+def test_an_undecidable_condition_names_its_values(text: str, why: str) -> None:
     with pytest.raises(InputError, match=why) as refusal:
         parse_condition(text, AXES).holds(VALUES)
     assert "with " in str(refusal.value)

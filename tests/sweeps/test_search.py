@@ -16,7 +16,7 @@ from small_sweeps import SYSTEM, TEXT, WORKLOAD, spec, table_of, write
 from et_sim.basics.errors import EtSimError
 from et_sim.sweeps import sweep
 from et_sim.sweeps.bounds import Bounder
-from et_sim.sweeps.evaluate import Alone, Done, Task
+from et_sim.sweeps.evaluate import Done, InProcess, Task
 from et_sim.sweeps.goal import Goal, front_of, least_dominated
 from et_sim.sweeps.journal import Point
 from et_sim.sweeps.search import ByBounds
@@ -72,7 +72,7 @@ def _searched(given_: Any, out: Path) -> Report:
 
 
 @pytest.mark.deep
-def test_bounds_find_what_a_sweep_finds_with_fewer_evaluations(
+def test_bounds_find_the_best_of_a_sweep_with_fewer_evaluations(
     swept: list[dict[str, Any]], tmp_path: Path
 ) -> None:
     given_ = plans(tmp_path, {"minimise": ["makespan_ns"], "at-once": 2})
@@ -150,7 +150,7 @@ RESERVED = 3_976 << 20  # of an H100, for what is no tensor
 
 
 @pytest.mark.deep
-def test_memory_that_no_machine_has_is_known_before(tmp_path: Path) -> None:
+def test_memory_that_no_machine_has_is_refused_before_evaluation(tmp_path: Path) -> None:
     given_ = plans(tmp_path, {"minimise": ["makespan_ns"]})
     sizes = {"field": "system.local-mem-capacity", "values": [RESERVED + 10**6, RESERVED + 8 * 10**6]}
     given_["axes"] = PLANS | {"capacity": sizes}
@@ -196,7 +196,7 @@ class _Never:
 
 
 @pytest.mark.deep
-def test_what_a_sweep_knows_is_not_evaluated_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_a_sweep_are_not_evaluated_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given_ = plans(tmp_path, {"minimise": ["makespan_ns"]})
     carry_out(plan_sweep(given_), tmp_path / "out", workers=1)
     monkeypatch.setattr(sweep, "_local", lambda *_: _Never())
@@ -204,7 +204,7 @@ def test_what_a_sweep_knows_is_not_evaluated_again(tmp_path: Path, monkeypatch: 
     assert len(report.table) == report.known == 6
 
 
-class _Ending(Alone):
+class _Ending(InProcess):
     """A runner that is interrupted in its third batch."""
 
     batches = 0
@@ -260,7 +260,7 @@ VALUES = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, m
 
 
 @given(VALUES)
-def test_a_front_is_what_nothing_dominates(values: list[tuple[int, int]]) -> None:
+def test_no_point_dominates_a_front(values: list[tuple[int, int]]) -> None:
     result = dict(enumerate(values))
     front = front_of(result)  # type: ignore[arg-type]
     assert [result[number] for number in front] == sorted({result[number] for number in front})
@@ -274,7 +274,7 @@ def test_a_front_is_what_nothing_dominates(values: list[tuple[int, int]]) -> Non
 
 
 @given(VALUES, st.integers(1, 3), st.integers(1, 3), st.randoms(use_true_random=False))
-def test_whatever_bounds_say_the_least_dominated_points_are_chosen(
+def test_the_least_dominated_points_are_chosen_whatever_the_bounds(
     values: list[tuple[int, int]], keep: int, at_once: int, random: Any
 ) -> None:
     goal = Goal(("ranks", "price"), (), {}, None, None, 0, (None,), keep, at_once)
@@ -297,18 +297,18 @@ def test_whatever_bounds_say_the_least_dominated_points_are_chosen(
 
 
 WRONG = [
-    ({}, "search: nothing is to be minimised, nor maximised (say what, as in minimise: [makespan_ns])"),
+    ({}, "search: there is no objective (add one, as in minimise: [makespan_ns])"),
     ({"minimise": ["makespan"]}, "'makespan' is no objective (did you mean 'makespan_ns'?)"),
     ({"minimise": ["time"]}, "'time' is no objective (known: makespan_ns,"),
-    ({"minimise": ["price", "price"]}, "'price' is to be minimised twice"),
-    ({"minimise": ["mfu"]}, "'mfu' is to be large (name it in maximise)"),
-    ({"maximise": ["ranks"]}, "'ranks' is to be small (name it in minimise)"),
-    ({"keep": 3}, "keep says what a ladder hands on, and there is none"),
+    ({"minimise": ["price", "price"]}, "'price' is named twice in minimise"),
+    ({"minimise": ["mfu"]}, "'mfu' is better if it is larger (name it in maximise)"),
+    ({"maximise": ["ranks"]}, "'ranks' is better if it is smaller (name it in minimise)"),
+    ({"keep": 3}, "`keep` requires a ladder"),
     ({"method": "bound"}, "there is no method 'bound' (did you mean 'bounds'?)"),
     ({"method": "bounds"}, "no bounds are known of these points (they are of workloads of kind llm"),
     ({"ladder": ["analytic", "link"]}, "network model 'analytic'"),
-    ({"ladder": ["link"]}, "a ladder has two network models or more"),
-    ({"ladder": ["link", "link"]}, "a ladder has two network models or more"),
+    ({"ladder": ["link"]}, "a ladder needs two or more different network models"),
+    ({"ladder": ["link", "link"]}, "a ladder needs two or more different network models"),
     (
         {"constraints": ["memory <= 80GB"]},
         "names 'memory', which is no axis and no figure of a run (known: bandw",
@@ -319,8 +319,8 @@ WRONG = [
         {"constraints": ["peak_memory_bytes <= 80GB"], "budget": 3},
         "peak_memory_bytes is not known of these runs",
     ),
-    ({"minimise": ["price"], "budget": 3}, "price is not known of these runs (leave it out, or have"),
-    ({"budget": None}, "nothing says when it may end (add a budget, such as budget: 50)"),
+    ({"minimise": ["price"], "budget": 3}, "price is not known of these runs (leave it out, or state"),
+    ({"budget": None}, "the search needs a limit (add a budget, such as budget: 50)"),
 ]
 
 
@@ -334,7 +334,7 @@ def test_a_mistake_is_one_sentence(section: dict[str, Any], sentence: str, tmp_p
 
 
 def test_a_sweep_that_looks_for_nothing_is_no_search(tmp_path: Path) -> None:
-    with pytest.raises(EtSimError, match=r"rings.yml: does not say what to look for \(add search, as in"):
+    with pytest.raises(EtSimError, match=r"rings.yml: has no section `search` \(add search, as in"):
         plan_sweep(write(tmp_path), searches=True)
     path = write(tmp_path, TEXT + "search:\n  minimise: [makespan_ns]\n  budget: 0\n")
     with pytest.raises(EtSimError, match=r'rings\.yml: line 10: key "budget" is 0'):
@@ -357,5 +357,5 @@ def test_a_table_with_a_broken_search_is_refused(tmp_path: Path) -> None:
         changed = table.replace_schema_metadata({"et-sim.sweep": json.dumps(about)})
         with pa.ipc.new_file(sink, changed.schema) as out:
             out.write_table(changed)
-    with pytest.raises(EtSimError, match="does not say what was swept"):
+    with pytest.raises(EtSimError, match="has no description of the sweep"):
         open_sweep(tmp_path / "out")

@@ -107,7 +107,7 @@ def test_a_sweep_of_many_points_needs_a_yes() -> None:
     assert len(plan_sweep(spec(axes=axes), may_be_large=True).points) == 10_001
 
 
-def test_a_key_that_is_known_but_not_in_the_file_can_be_varied() -> None:
+def test_a_possible_key_that_is_not_in_the_file_can_be_varied() -> None:
     axes = {"system.corrections.eager-sends": [True, False], "system.endpoint-delay": [0, 10]}
     space = open_space(read_spec(spec(axes=axes)))
     content = space.inputs((True, 10)).parts["system"].content

@@ -24,7 +24,7 @@ import et_sim
 from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.run.workers import ENDED
 from et_sim.sweeps import evaluate, journal, sweep
-from et_sim.sweeps.evaluate import Alone, Beside, Done, Evaluator, Finished, Task
+from et_sim.sweeps.evaluate import Done, Evaluator, Finished, InProcess, OtherProcesses, Task
 from et_sim.sweeps.journal import Journal
 from et_sim.sweeps.state import SweepPlan, parse_keep, plan_sweep
 from et_sim.sweeps.sweep import carry_out
@@ -56,7 +56,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "out"
 
 
-def test_every_row_is_what_a_run_says(undisturbed: Path) -> None:
+def test_every_row_has_the_figures_of_a_run(undisturbed: Path) -> None:
     table = pa.ipc.open_file(undisturbed / "sweep.arrow").read_all().to_pylist()
     assert [row["point"] for row in table] == list(range(POINTS))
     for row in table:
@@ -123,7 +123,7 @@ class _Never:
         raise AssertionError("something was evaluated twice")
 
 
-def test_what_is_known_is_not_evaluated_again(
+def test_finished_points_are_not_evaluated_again(
     undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sweep, "_local", lambda *_: _Never())
@@ -219,13 +219,13 @@ def test_a_sweep_killed_again_and_again_ends_like_one_that_was_left_alone(tmp_pa
     assert _lines(tmp_path / "killed") == 240
 
 
-def test_a_sweep_without_its_table_is_told_from_a_run_that_is_none(undisturbed: Path, tmp_path: Path) -> None:
+def test_a_sweep_without_its_table_is_not_an_invalid_run(undisturbed: Path, tmp_path: Path) -> None:
     shutil.copy(undisturbed / JOURNAL, tmp_path)
-    with pytest.raises(UsageError, match="give the same et-sim sweep again"):
+    with pytest.raises(UsageError, match="repeat the same et-sim sweep command"):
         open_run(tmp_path)
 
 
-def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
+def test_ctrl_c_prints_the_command_to_continue(tmp_path: Path) -> None:
     text = TEXT.replace("values: [25, 50, 100]", "range: {from: 25.0, to: 100.0, count: 800}")
     path, out = write(tmp_path, text), tmp_path / "out"
     process = _start(path, out, workers=1)
@@ -267,7 +267,7 @@ def test_a_stall_is_a_row(tmp_path: Path) -> None:
     assert all(report.table["error"].to_pylist())
 
 
-class _Broken(Alone):
+class _Broken(InProcess):
     def run(self, tasks: Sequence[Task]) -> Iterator[Sequence[Done]]:
         yield [evaluate.Lost(tasks[0].digest, "for a reason of the machine")]
         yield from super().run(tasks[1:])
@@ -301,7 +301,7 @@ def test_a_worker_that_dies_is_replaced_and_its_point_given_up_after_two_attempt
         encoding="utf-8",
     )
     monkeypatch.syspath_prepend(tmp_path)
-    done = [point for some in Beside.of(plan.space, 1).run(_tasks(plan)) for point in some]
+    done = [point for some in OtherProcesses.of(plan.space, 1).run(_tasks(plan)) for point in some]
     assert sorted(finished.digest for finished in done) == sorted(point.digest for point in plan.points)
     assert [point for point in done if not isinstance(point, Finished)] == [evaluate.Lost(deadly, ENDED)]
 
@@ -330,7 +330,7 @@ def test_a_full_disk_is_one_sentence_and_loses_nothing(
         patch.setattr(os, "fsync", fill_up)
         with pytest.raises(UsageError) as refusal:
             carry_out(plan, out, workers=1)
-    assert f"{out}: cannot be written: No space left on device (what is finished is kept" in str(
+    assert f"{out}: cannot be written: No space left on device (finished points are kept" in str(
         refusal.value
     )
     assert carry_out(plan, out, workers=1).known == 4
@@ -352,7 +352,7 @@ def test_files_that_change_meanwhile_stop_the_sweep(tmp_path: Path) -> None:
     system = dict(SYSTEM, **{"all-reduce-implementation-custom": [str(programs)]})
     plan = plan_sweep(spec(base={"workload": WORKLOAD, "system": system, "network": RING_4}))
     (tmp_path / "all_reduce.0.et").write_bytes(b"")
-    with pytest.raises(EtSimError, match="are not what they were when the sweep began"):
+    with pytest.raises(EtSimError, match="changed after the sweep began"):
         carry_out(plan, tmp_path / "out", workers=1)
 
 
@@ -383,7 +383,7 @@ def test_what_cannot_be_kept_is_refused(text: str) -> None:
 
 
 @pytest.mark.deep
-def test_python_evaluates_when_the_table_is_asked_for(tmp_path: Path, undisturbed: Path) -> None:
+def test_python_evaluates_when_the_table_is_read(tmp_path: Path, undisturbed: Path) -> None:
     result = et_sim.sweep(write(tmp_path), tmp_path / "out", workers=1, progress=False)
     assert len(result) == POINTS
     assert result.points[1] == {"bandwidth": 25, "splits": 2}
@@ -435,7 +435,7 @@ def test_a_protocol_in_place_names_its_file_from_the_folder_of_the_sweep(tmp_pat
     assert error.startswith(f"{tmp_path / 'inner.txt'}: keys L2_ACK_INTERVAL")
 
 
-def test_what_is_wrong_with_a_network_in_place_is_said_with_where_it_stands(tmp_path: Path) -> None:
+def test_errors_of_an_inline_network_have_a_place(tmp_path: Path) -> None:
     network = WITH_PRESET.replace("preset: tcp", "preset: tpc")
     path = write(tmp_path, IN_PLACE.replace("NETWORK", network).replace("MODEL", "packet"))
     table = et_sim.sweep(path, tmp_path / "out", workers=1, progress=False).table

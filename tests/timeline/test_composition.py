@@ -127,7 +127,7 @@ def test_the_summary_shows_the_band_and_a_comparison_judges_the_difference(
     summaries = [open_run(path).summary for path in (a, b)]
     assert "% of the time is calibrated" in uncertainty_text(summaries[0])
     same = difference_text(summaries[0], summaries[0])
-    assert same == "80 %: -3.6 % to +3.7 %: not a difference that this model can tell"
+    assert same == "80 %: -3.6 % to +3.7 %: within the error of the model"
     assert difference_text(*summaries).endswith(" % faster")
     assert difference_text(*summaries[::-1]).endswith(" % slower")
     assert main(["compare", str(a), str(b)]) == 0

@@ -196,7 +196,7 @@ def test_the_view_names_tensors_alive_at_the_peak(tmp_path: Path) -> None:
     assert lines[1].split() == ["3", "2.94", "KiB", "0", "ns", "3"]
     assert lines[5:8] == ["at the peak of rank 3:", "class        size", "unknown  2.94 KiB  100 %"]
     assert lines[9] == "largest tensors then:"
-    assert "nobody: there from the start" in lines[12]
+    assert "no node: there from the start" in lines[12]
     assert "peak 2.94 KiB on rank 3; the lowest is 1011 B" in view_text("summary", tmp_path / "run")
 
 
@@ -246,5 +246,5 @@ def test_a_window_keeps_its_changes_and_the_use_at_its_begin(
     )
     assert main(["inspect", str(tmp_path / "late"), "memory"]) == 0
     assert capsys.readouterr().out.startswith(
-        "of what was written: from 6 µs to 9 µs; tensors that were alive"
+        "only of the recorded part: from 6 µs to 9 µs; tensors that were alive"
     )

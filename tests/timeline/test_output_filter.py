@@ -63,7 +63,7 @@ def test_a_part_holds_the_rows_that_touch_it_and_the_whole_summary(
     kept = open_run(tmp_path / "part").manifest.get("recorded_part", {})
     assert kept == {**({"ranks": "1,3"} if ranks else {}), **({"window_ns": list(window)} if window else {})}
     assert (
-        "operations are of what was written" in view_text("summary", tmp_path / "part", width=200)
+        "operations are those of the recorded part" in view_text("summary", tmp_path / "part", width=200)
     ) == bool(kept)
 
 

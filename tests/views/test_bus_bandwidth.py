@@ -43,7 +43,7 @@ def test_factors_are_those_of_nccl_tests(kind: str, members: int, size: int, spa
     assert measured.bus == pytest.approx(of_size(members) * size / span * 1e9 * of_bus(members))
 
 
-def test_what_moves_nothing_or_has_no_known_members_has_no_bus_bandwidth() -> None:
+def test_operations_without_bytes_or_known_members_have_no_bus_bandwidth() -> None:
     assert bandwidth("all_reduce", 8, 0, 10).algorithm is None
     assert bandwidth("all_reduce", 8, 10, 0).algorithm is None
     assert bandwidth("receive", None, 10, 10).algorithm is None
@@ -90,7 +90,7 @@ def test_a_direct_collective_has_the_bus_bandwidth_of_its_ports_in_every_view(
     assert data["members"] == RANKS
 
 
-def test_the_summary_and_the_page_say_the_bus_bandwidth_unasked(
+def test_the_summary_and_the_page_show_the_bus_bandwidth_by_default(
     run: tuple[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, folder = run

@@ -1,1 +1,1 @@
-"""Two runs side by side: what changed, and by how much."""
+"""Comparison of two runs."""

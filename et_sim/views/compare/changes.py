@@ -1,9 +1,7 @@
-"""Two runs side by side: what got slower or faster, by operation, group, dimension and rank.
+"""Comparison of two runs: changes by operation, group, dimension and rank.
 
-Runs are compared by their files alone. Ranks are compared one by one without spelling them out: those that
-have equal figures in both runs are one line. Times by operation, group and dimension are sums over all ranks.
-
-Not here: lines of text (`text`).
+Runs are compared by their files alone. Ranks with equal figures in both runs share a line. Times by
+operation, group and dimension are sums over all ranks.
 """
 
 from __future__ import annotations
@@ -28,8 +26,8 @@ from et_sim.views.summary.sentences import scope_text
 from et_sim.views.text import percent, shortened
 
 
-def why(comparison: Comparison) -> str:
-    """Return the sentence, without a full stop."""
+def main_change(comparison: Comparison) -> str:
+    """Return the cause of the difference as a sentence without a full stop."""
     before, after = comparison.makespans_ns
     if comparison.is_identical:
         return "every operation, group and rank took as long in both"
@@ -53,7 +51,7 @@ def why(comparison: Comparison) -> str:
 
 
 def scopes(comparison: Comparison) -> list[tuple[str, str]]:
-    """What the figures of the runs include, and what they leave out: once, if that is the same."""
+    """Return what the figures of the runs include and leave out; once, if it is the same."""
     a, b = (scope_text(run.summary.get("scope")) for run in (comparison.a, comparison.b))
     if a == b:
         return [("includes", a)] if a else []
@@ -61,7 +59,7 @@ def scopes(comparison: Comparison) -> list[tuple[str, str]]:
 
 
 def largest_part(comparison: Comparison) -> tuple[str, int]:
-    """Return the part of the average rank's time that changed most, and by how many nanoseconds."""
+    """Return the part of the average rank's time that changed most, and its change in nanoseconds."""
     of_each = [averages(run) for run in (comparison.a, comparison.b)]
     changes = {part.text: of_each[1][part.figure] - of_each[0][part.figure] for part in PARTS}
     name = max(changes, key=lambda part: abs(changes[part]))
@@ -87,7 +85,7 @@ RANK_FIGURES = ("finish_ns", *(part.figure for part in PARTS))
 
 @quick_dataclass(frozen=True)
 class TimeChange:
-    """One thing in both runs; None where a run has no such thing."""
+    """One thing in both runs; None if a run lacks it."""
 
     name: tuple[str, ...]
     a_ns: int | None
@@ -97,64 +95,64 @@ class TimeChange:
 
     @property
     def differs(self) -> bool:
-        """Return whether it took another time, or happened more or less often."""
+        """Return whether its time or its count changed."""
         return self.a_ns != self.b_ns or self.a_count != self.b_count
 
     @property
     def difference_ns(self) -> int:
-        """How much longer it took in the second run."""
+        """Return the second run's time less the first run's."""
         return (self.b_ns or 0) - (self.a_ns or 0)
 
     def as_dict(self, *keys: str) -> dict[str, Any]:
-        """For `--json`, with the parts of the name under these keys."""
+        """Return it for `--json`, with the parts of the name under these keys."""
         figures = {name: getattr(self, name) for name in CHANGE_FIGURES}
         return {**dict(zip(keys, self.name, strict=True)), **figures}
 
 
 class RankChange(Struct, frozen=True):
-    """Ranks with equal figures in both runs: per figure, what it was and what it is; None: never."""
+    """Ranks with equal figures in both runs: (first, second) by figure; None: never."""
 
     ranks: str
     figures: Mapping[str, tuple[int | None, int | None]]
 
     @property
     def difference_ns(self) -> int:
-        """How much later they finish; 0 if in either run they never do."""
+        """Return how much later they finish in the second run; 0 if they never finish in one run."""
         before, after = self.figures["finish_ns"]
         return 0 if before is None or after is None else after - before
 
     def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return it for `--json`."""
         named = {name: {"a": a, "b": b} for name, (a, b) in self.figures.items()}
         return {"ranks": self.ranks, "difference_ns": self.difference_ns, **named}
 
 
 class Comparison(Struct, frozen=True, eq=False):
-    """All of it; the largest differences come first, and what took equally long is there too."""
+    """The whole comparison, the largest changes first; things without change are included."""
 
     a: RunDirectory
     b: RunDirectory
-    inputs: tuple[str, ...]  # what went in, where it differs
+    inputs: tuple[str, ...]  # differences of the inputs
     operations: tuple[TimeChange, ...]  # by kind, name, group
     groups: tuple[TimeChange, ...]
     dimensions: tuple[TimeChange, ...] | None  # None: not both runs recorded phases
     ranks: tuple[RankChange, ...] | None  # None: the runs have different numbers of ranks
-    parting: Parting | None  # where they begin to differ; None: nowhere, or they have other ranks
+    parting: Parting | None  # the first difference; None: there is none, or the ranks differ
 
     @property
     def makespans_ns(self) -> tuple[int, int]:
-        """Of both runs."""
+        """Return the makespans of both runs."""
         return self.a.summary["makespan_ns"], self.b.summary["makespan_ns"]
 
     @property
     def relative(self) -> float:
-        """How much longer the second run takes: 0.02 is two percent."""
+        """Return the relative change of the makespan: 0.02 is two percent."""
         before, after = self.makespans_ns
         return (after - before) / before if before else float(after > 0)
 
     @property
     def relative_band(self) -> dict[str, float] | None:
-        """Within which it is to be found on a real machine; None where either run states nothing."""
+        """Return the band of the change on a real machine; None if either run states no uncertainty."""
         band = band_of_runs(self.a.summary, self.b.summary)
         return None if band is None else {"level": LEVEL, "low": band[0], "high": band[1]}
 
@@ -171,14 +169,13 @@ class Comparison(Struct, frozen=True, eq=False):
         )
 
     def exceeds(self, threshold: float) -> bool:
-        """Return whether the second run is slower than the first by more than a share of it, or came to a
-        stop.
-        """
+        """Return whether the second run is slower by more than this share, or did not complete while the
+        first did."""
         stopped = self.b.summary["status"] != "complete" and self.a.summary["status"] == "complete"
         return stopped or self.relative > threshold
 
     def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return it for `--json`."""
         return {
             "identical": self.is_identical,
             "makespan_ns": dict(zip("ab", self.makespans_ns, strict=True)),
@@ -241,7 +238,7 @@ def _changes(a: Totals, b: Totals) -> tuple[TimeChange, ...]:
 
 
 def _rank_changes(a: RunDirectory, b: RunDirectory) -> tuple[RankChange, ...]:
-    """One entry for every pair of actors that share ranks and figures."""
+    """Return one entry for all ranks with equal figures in both runs."""
     entry = [_entry_of_rank(run) for run in (a, b)]
     pairs, of_rank = np.unique(np.stack(entry, axis=1), axis=0, return_inverse=True)
     order = np.argsort(of_rank.reshape(-1), kind="stable")
@@ -260,7 +257,7 @@ def _rank_changes(a: RunDirectory, b: RunDirectory) -> tuple[RankChange, ...]:
 
 
 def _entry_of_rank(run: RunDirectory) -> Any:
-    """Which entry of `per_rank` every rank has."""
+    """Return the index of the entry of `per_rank` of every rank."""
     of_rank = np.full(run.summary["ranks"], -1, np.int32)
     for number, entry in enumerate(run.summary["per_rank"]):
         of_rank[ranks_named(entry["ranks"])] = number
@@ -268,7 +265,7 @@ def _entry_of_rank(run: RunDirectory) -> Any:
 
 
 def _differing_inputs(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[str, ...]:
-    """What went in that is not the same, such as `model: analytical, then link`."""
+    """Return the inputs that differ, such as `model: analytical, then link`."""
     differences = _differing_rules(a, b)
     differences += [
         f"{key}: {_value(a.get(key))}, then {_value(b.get(key))}"
@@ -292,7 +289,7 @@ def _differing_inputs(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[str, 
 
 
 def _differing_rules(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
-    """Return the profile, and the corrections that are switched other than it has them."""
+    """Return differences of the profile, and of corrections that options switched."""
     differences = []
     if a.get("profile") != b.get("profile"):
         differences.append(f"profile: {a.get('profile')}, then {b.get('profile')}")
@@ -309,7 +306,7 @@ def _differing_rules(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
 
 
 def _differing_keys(a: Any, b: Any) -> list[str]:
-    """Return keys of the files that have other values, such as `network.bandwidth: 200Gbps, then 400Gbps`."""
+    """Return keys of the files with different values, such as `network.bandwidth: 200Gbps, then 400Gbps`."""
     differences: list[str] = []
     pairs = [("", a, b)]
     while pairs:

@@ -1,7 +1,7 @@
-"""Ranks that did the same in either of two runs, one entry for all that share an actor in both; and where the
-runs part: the first node that does not end when it did, on any rank.
+"""Pairs of actors that share ranks in two runs; and where the runs part: the first node that ends at another
+time.
 
-Runs with different numbers of ranks have the lower ones in common. Not here: what changed (`changes`).
+Runs with different numbers of ranks share the lower ones.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from et_sim.views.run.directory import RunDirectory
 
 
 class RankPair(Struct, frozen=True):
-    """Some ranks, the actor of each run that stands for them, and when they finish; None: never."""
+    """Some ranks, the actor of each run that stands for them, and their finish times; None: never."""
 
     ranks: str
     first_rank: int
@@ -29,13 +29,13 @@ class RankPair(Struct, frozen=True):
 
     @property
     def difference_ns(self) -> int:
-        """How much later they finish in the second run, or earlier; 0 if in either they never do."""
+        """Return how much later they finish in the second run; 0 if they never finish in one run."""
         before, after = self.finish_ns
         return 0 if before is None or after is None else after - before
 
 
 def most_different(a: RunDirectory, b: RunDirectory, most: int) -> tuple[list[RankPair], int]:
-    """(the pairs whose finish differs most, by their first rank; how many there are in all)"""
+    """Return the pairs whose finish differs most, by their first rank, and the number of all pairs."""
     ranks = min(a.summary["ranks"], b.summary["ranks"])
     actors = np.stack([actor_of_rank(run)[:ranks] for run in (a, b)])
     pairs, first, of_rank = np.unique(actors, axis=1, return_index=True, return_inverse=True)
@@ -74,7 +74,7 @@ NEVER = -1
 
 @quick_dataclass(frozen=True)
 class Parting:
-    """A node of a rank that ends at another time."""
+    """A node of a rank that ends at another time in the second run."""
 
     rank: int
     node: int
@@ -84,20 +84,19 @@ class Parting:
     b_end_ns: int
 
     def as_text(self) -> str:
-        """Which one, and when."""
+        """Return the node and its ends as text."""
         node = f'{self.kind} "{self.name}" (node {self.node}) of rank {self.rank}'
         return f"{node} ends at {format_ns(self.a_end_ns)}, then {format_ns(self.b_end_ns)}"
 
     def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return it for `--json`."""
         return asdict(self)
 
 
 def first_parting(a: RunDirectory, b: RunDirectory) -> Parting | None:
-    """Return the first difference, of those at one time that of the lowest rank and node; None: there is
-    none.
+    """Return the first difference; at one time, that of the lowest rank and node; None if there is none.
 
-    Nodes that only one run has, or has written, are left out, and so is what never ended in one.
+    Nodes that only one run has, recorded or completed are left out.
     """
     ends = _Ends(a), _Ends(b)
     pairs, ranks = np.unique(np.stack([actor_of_rank(run) for run in (a, b)]), axis=1, return_index=True)
@@ -114,7 +113,7 @@ def first_parting(a: RunDirectory, b: RunDirectory) -> Parting | None:
 
 
 def parting_times(a: RunDirectory, b: RunDirectory, actors: Iterable[tuple[int, int]]) -> list[int | None]:
-    """When each of some actors of the first run begins to differ from one of the second; None: never."""
+    """Return when each actor of the first run begins to differ from one of the second; None: never."""
     ends = _Ends(a), _Ends(b)
     partings = (_first(ends[0].of(in_a), ends[1].of(in_b)) for in_a, in_b in actors)
     return [None if parting is None else parting[0] for parting in partings]
@@ -125,7 +124,7 @@ def _rank(pair: tuple[Any, int]) -> int:
 
 
 class _Ends:
-    """When the nodes of every actor end, by node."""
+    """Ends of the nodes of every actor, by node."""
 
     def __init__(self, run: RunDirectory) -> None:
         actor, node, end = run.arrays("timeline", ("actor", "node", "end_ns")).values()
@@ -134,13 +133,13 @@ class _Ends:
         self._first = np.searchsorted(actor[order], np.arange(len(run.actors()) + 1))
 
     def of(self, actor: int) -> tuple[Any, Any]:
-        """(nodes, ends)"""
+        """Return (nodes, ends) of an actor."""
         rows = slice(self._first[actor], self._first[actor + 1])
         return self._node[rows], self._end[rows]
 
 
 def _first(a: tuple[Any, Any], b: tuple[Any, Any]) -> tuple[int, int, int, int] | None:
-    """(when, node, its end, and its end in the other run)"""
+    """Return (time, node, its end, its end in the other run) of the first difference."""
     (node, a_end), (other, b_end) = a, b
     if not np.array_equal(node, other):
         node, in_a, in_b = np.intersect1d(node, other, assume_unique=True, return_indices=True)

@@ -1,4 +1,4 @@
-"""A comparison of two runs as text. Not here: finding the differences (`compare`)."""
+"""A comparison of two runs as text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from et_sim.basics.units import format_ns, plural
 from et_sim.views.bands import BAND, Band, band_of_runs, band_text, difference_text, notes, percent_text
-from et_sim.views.compare.changes import Comparison, RankChange, TimeChange, compare, scopes, why
+from et_sim.views.compare.changes import Comparison, RankChange, TimeChange, compare, main_change, scopes
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.summary.parts import PARTS
@@ -20,11 +20,14 @@ from et_sim.views.text import FACT_INDENT, fact, fact_lines, not_shown, percent,
 
 
 def comparison_lines(comparison: Comparison, width: int, top: int) -> list[str]:
-    """What changed, the largest changes first; each table has at most `top` lines."""
+    """Return the changes, the largest first; each table has at most `top` lines."""
     lines = [_makespan(comparison)]
     off = "" if comparison.is_identical else difference_text(comparison.a.summary, comparison.b.summary)
     facts = [("uncertainty", off)] if off else []
-    facts += [*([] if comparison.is_identical else [("in short", why(comparison))]), *scopes(comparison)]
+    facts += [
+        *([] if comparison.is_identical else [("in short", main_change(comparison))]),
+        *scopes(comparison),
+    ]
     lines += fact_lines(facts, width)
     lines += [fact("status", f"{comparison.a.summary['status']}, then {comparison.b.summary['status']}")] * (
         comparison.a.summary["status"] != comparison.b.summary["status"]
@@ -121,7 +124,7 @@ def _ranks(changes: Sequence[RankChange] | None, width: int, top: int) -> list[s
 
 
 def change_columns(before: str, after: str) -> tuple[SheetColumn, ...]:
-    """What differs of operations and the like, with these heads."""
+    """Return columns for changes of operations, groups and dimensions, with these heads."""
     return (
         SheetColumn("count", _counts),
         SheetColumn(before, "a_ns", missing="-"),
@@ -132,7 +135,7 @@ def change_columns(before: str, after: str) -> tuple[SheetColumn, ...]:
 
 
 def finish_columns(before: str, after: str) -> tuple[SheetColumn, ...]:
-    """When ranks finish, with these heads."""
+    """Return columns for finish times of ranks, with these heads."""
     return (
         SheetColumn(before, lambda change: _finish(change, 0)),
         SheetColumn(after, lambda change: _finish(change, 1)),
@@ -174,10 +177,10 @@ INDENT = 15
 
 
 class Rung(Struct, frozen=True, eq=False):
-    """A run, and what differs from the one below."""
+    """A run, and its difference from the one below."""
 
     run: RunDirectory
-    change: Comparison | None  # None: there is none below
+    change: Comparison | None  # None: there is no run below
 
     @property
     def most(self) -> TimeChange | None:
@@ -186,7 +189,7 @@ class Rung(Struct, frozen=True, eq=False):
         return first if first is not None and first.difference_ns else None
 
     def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return it for `--json`."""
         summary, change, most = self.run.summary, self.change, self.most
         below = None if change is None else change.makespans_ns[0]
         parting = None if change is None else change.parting
@@ -203,13 +206,13 @@ class Rung(Struct, frozen=True, eq=False):
 
 
 def ladder(runs: Sequence[RunDirectory]) -> list[Rung]:
-    """Each run compared with the one before."""
+    """Compare each run with the one before."""
     changes = [None, *(compare(below, above) for below, above in pairwise(runs))]
     return [Rung(run, change) for run, change in zip(runs, changes, strict=True)]
 
 
 def ladder_lines(rungs: Sequence[Rung], width: int) -> list[str]:
-    """Return the makespans, and below them where every step comes from."""
+    """Return the makespans, and below them the cause of every step."""
     lines = [*LADDER.lines(rungs), *notes(map(_band, rungs))]
     for rung in rungs:
         if rung.change is not None:

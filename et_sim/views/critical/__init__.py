@@ -1,1 +1,1 @@
-"""The critical path: what decided how long a run took, and what would make it shorter."""
+"""The critical path of a run, and the parameters that would make the run shorter."""

@@ -1,12 +1,12 @@
-"""The causal events of a record, without those that decide nothing, and with rows of events made one.
+"""Causal events of a record without those that decide nothing, with chains of events joined.
 
-Most events are meetings at which no time passes. Of the two that meet, one often comes from the other: a
-message from what also had to end before it could be received. So it is never the later one, whatever things
-take. Without these, most events have nobody else to wait for, and nobody else waits for them: the hundreds of
-thousands of steps of a ring are then one event, made of the same few durations many times.
+Most events are joins at which no time passes. One of the two events that join often follows from the other: a
+message from an end that also precedes its reception. Such a predecessor is never the later one,
+whatever the durations, and is left out. Most remaining events then have one predecessor and one successor,
+and chains of them become one event: hundreds of thousands of ring steps turn into one event with a few
+durations, each with a count.
 
-Whatever the durations, every event that is left comes when it came. Not here: the critical path, which shows
-all that it met (`record`).
+Every remaining event keeps its time, whatever the durations.
 """
 
 from __future__ import annotations
@@ -37,37 +37,37 @@ _BEGIN, _NODE = KINDS.index("begin"), KINDS.index("node")
 
 
 class Durations(Struct, frozen=True, eq=False):
-    """The different durations that events are made of."""
+    """Distinct durations of events."""
 
     kind: Any
     link: Words
     spent_ns: Any
-    node: Any  # for each of kind `node`, in order, the row of the node; -1: it is of none
+    node: Any  # row of the node, for events of kind `node` in order; -1: none
 
     def is_kind(self, *names: str) -> Any:
-        """Which are of these kinds."""
+        """Return which durations are of these kinds."""
         return is_kind(self.kind, *names)
 
 
 class Condensed(Struct, frozen=True, eq=False):
-    """Events in the order in which they came about. Event 0 is the beginning of the run."""
+    """Events in causal order. Event 0 is the beginning of the run."""
 
-    critical: Any  # what came last of those that an event needs
-    other: Any  # and another one, or the same
+    critical: Any  # the latest predecessor of an event
+    other: Any  # another predecessor, or the same
     spent_ns: Any
-    first_part: Any  # where the parts of each event begin, and where all end
-    part: Any  # a duration
-    counts: Any  # and how many of it are in a row
+    first_part: Any  # index of the first part of each event, and the end of the last part
+    part: Any  # index of a duration
+    counts: Any  # repetitions of the duration
     durations: Durations
     ends: Any  # the events at which nodes ended
-    ended: Any  # the rows of these nodes; -1: of none
+    ended: Any  # rows of these nodes; -1: none
     ended_ns: Any
 
     def __len__(self) -> int:
         return len(self.critical)
 
     def deciding(self, time: Any) -> Condensed:
-        """Only those that are on a longest path, where each event comes at its `time`."""
+        """Return only the events on a longest path, given the `time` of each event."""
         latest = self.ends[time[self.ends] > time[self.ends].max() - APART_NS]
         marked = np.zeros(len(self), np.bool_)
         marked[latest] = True
@@ -93,7 +93,7 @@ class Condensed(Struct, frozen=True, eq=False):
         )
 
     def slack_ns(self, makespan_ns: int) -> Any:
-        """How much later each node could end without making the run any longer."""
+        """Return by how much each node could end later without a longer run."""
         latest = np.full(len(self), np.iinfo(np.int64).max // 2)
         latest[self.ends] = makespan_ns
         latest_ends(self.critical, self.other, self.spent_ns, latest)
@@ -101,22 +101,22 @@ class Condensed(Struct, frozen=True, eq=False):
 
 
 class _Events(Struct, eq=False):
-    """Those that are left, while more are added."""
+    """Remaining events while blocks are added."""
 
     critical: Any
     other: Any
     spent_ns: Any
-    kind_and_link: Any  # kind and class of links as one number
+    kind_and_link: Any  # both codes in one number
     count: int = 1
 
     def cut(self) -> None:
-        """Forget the capacity that was not needed."""
+        """Drop unused capacity."""
         for name in ("critical", "other", "spent_ns", "kind_and_link"):
             setattr(self, name, getattr(self, name)[: self.count])
 
 
 def condensed(record: RecordedEvents) -> Condensed:
-    """Read the record, and keep what decides times."""
+    """Read the record, and keep the events that decide times."""
     size = narrow(len(record) + 1)
     place: Any = np.empty(len(record), size)
     capacity = len(record) + 1
@@ -144,7 +144,7 @@ def condensed(record: RecordedEvents) -> Condensed:
 
 
 def _add(events: _Events, place: Any, first: int, rows: dict[str, Any]) -> None:
-    """A block of the record that begins at row `first`."""
+    """Add a block of the record that begins at row `first`."""
     kind, spent = rows["kind"], rows["end_ns"] - rows["start_ns"]
     kept, before = np.empty(len(kind), np.int32), events.count
     parents = rows["critical_parent"], rows["other_parent"]
@@ -158,7 +158,7 @@ def _add(events: _Events, place: Any, first: int, rows: dict[str, Any]) -> None:
 def _in_rows(
     every: _Events, texts: tuple[str | None, ...], nodes: Any, ended: Any, ended_ns: Any
 ) -> Condensed:
-    """Return rows of events as one."""
+    """Join chains of events."""
     count, size = every.count, every.critical.dtype
     kind = np.empty(count, np.int8)
     np.remainder(every.kind_and_link, len(KINDS), out=kind, casting="unsafe")
@@ -195,7 +195,7 @@ def _in_rows(
 def _durations(
     kind_and_link: Any, spent: Any, texts: tuple[str | None, ...], nodes: Any
 ) -> tuple[Any, Durations]:
-    """Return the number of the duration of each part, and all of them; each node has its own."""
+    """Return the index of the duration of each part, and the durations; each node has its own."""
     is_node = kind_and_link % len(KINDS) == _NODE
     of_node, others = np.flatnonzero(is_node), np.flatnonzero(~is_node)
     different, code = np.unique(spent[others], return_inverse=True)

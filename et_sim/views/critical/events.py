@@ -1,9 +1,7 @@
-"""The record of what let everything happen, block by block, and the nodes that it is about.
+"""Causal events of a run, read block by block, and the nodes that they belong to.
 
-Events stand in the order in which they came about: whatever one needs stands above it. The record of a large
-run is too long to be held as a whole, so it is read block by block.
-
-Not here: what all analyses need of it (`record`).
+Events are in causal order: the predecessors of an event precede it. The record of a large run is too long to
+be held as a whole.
 """
 
 from __future__ import annotations
@@ -24,11 +22,11 @@ from et_sim.views.run.selection import recorded_part
 from et_sim.views.text import shortened
 
 NONE = -1
-# The words of the column `kind` that the views know; those in which time passes come first.
+# Values of the column `kind`; events in which time passes come first.
 TIMES = ("late_start", "node", "contention", "latency", "serialisation", "endpoint", "reduction", "bus")
-LIBRARY = "library"  # and there: what a collective library takes beside the wires
-PACKETS = ("window", "packet_queue", "resending")  # and there, of messages as packets
-SWITCHES = ("switch", "switch_rate")  # time passes there, too
+LIBRARY = "library"  # time of a collective library besides the wires
+PACKETS = ("window", "packet_queue", "resending")  # of messages as packets
+SWITCHES = ("switch", "switch_rate")
 QUEUES = ("link_queue", "server_queue", "bus_queue")
 MEETINGS = (
     "begin",
@@ -57,17 +55,17 @@ KINDS = (*SETS_DURATIONS, *QUEUES, *MEETINGS, *OTHERS)
 
 
 def is_kind(kind: Any, *names: str) -> Any:
-    """Which events are of these kinds, by their codes."""
+    """Return which events are of these kinds, given their codes."""
     return np.array([name in names for name in KINDS])[kind]
 
 
 def narrow(count: int) -> type:
-    """Return the type of integers for the numbers of this many events: their columns are long."""
+    """Return the smallest integer type for indices of this many events."""
     return np.int32 if count < np.iinfo(np.int32).max else np.int64
 
 
 BY_LOAD = ("offlineGreedy", "offlineGreedyFlex", "themis", "themisFlex")  # orders of dimensions
-TO = "->"  # in the names of links of a graph, which say all by themselves
+TO = "->"  # in the names of links of a graph, which are unique by themselves
 PART_FIGURES = ("launch_ns", "arithmetic_ns", "traffic_ns")
 PART_WORDS = ("peak", "efficiency", "level", "memory_efficiency")
 NODE_COLUMNS = (
@@ -86,7 +84,7 @@ NODE_COLUMNS = (
 
 @quick_dataclass(frozen=True, eq=False)
 class PathNodes:
-    """The timeline's rows, as far as paths are concerned."""
+    """Columns of the timeline that paths need."""
 
     actor: Any
     node: Any
@@ -99,14 +97,14 @@ class PathNodes:
     start_cause: Words
     compute_utilisation: Any
     memory_utilisation: Any
-    parts: Mapping[str, Any] | None  # what times of kernels consist of; None: their utilisation says it
+    parts: Mapping[str, Any] | None  # of the times of kernels; None: they follow from utilisation
 
 
 def _adapts(configuration: Any) -> bool:
-    """Return whether figures of the machine choose collectives: others, then, where figures are others."""
+    """Return whether collectives are chosen by figures of the machine, so that other figures change them."""
     system = configuration.get("system") if isinstance(configuration, Mapping) else None
     if not isinstance(system, Mapping):
-        return True  # a run that does not hold its configuration
+        return True  # the run does not hold its configuration
     return "library" in system or system.get("inter-dimension-scheduling") in BY_LOAD
 
 
@@ -116,7 +114,7 @@ class RecordedEvents:
     def __init__(self, run: RunDirectory) -> None:
         if not run.holds("path"):
             raise UsageError(
-                "did not record what let everything happen",
+                "did not record its causal events",
                 place=str(run.path),
                 remedy="simulate again with et-sim run … --detail path",
             )
@@ -129,7 +127,7 @@ class RecordedEvents:
             )
         self.makespan_ns: int = run.summary["makespan_ns"]
         self.is_complete = run.summary["status"] == "complete"
-        self.is_exact = SHARED_LINKS.encode() not in run.metadata("path")  # as long as the path is the same
+        self.is_exact = SHARED_LINKS.encode() not in run.metadata("path")  # no shared links
         self.adapts = _adapts(run.manifest.get("configuration"))
         self._run, self.place = run, str(run.table_path("path"))
 
@@ -138,11 +136,11 @@ class RecordedEvents:
 
     @cached_property
     def lengths(self) -> list[int]:
-        """How many events each block has."""
+        """Return the number of events of each block."""
         return [len(rows) for rows in self._run.batches("path", ("kind",))]
 
     def blocks(self, columns: Sequence[str], chosen: Sequence[int] | None = None) -> Iterator[dict[str, Any]]:
-        """These columns of all blocks, or of those `chosen` by their numbers; -1 stands for none."""
+        """Yield these columns of all blocks, or of the `chosen` ones; -1 stands for none."""
         for rows in self._run.batches("path", columns, chosen):
             yield {name: self._column(name, rows[name]) for name in columns}
 
@@ -155,24 +153,24 @@ class RecordedEvents:
 
     @cached_property
     def link_names(self) -> list[str]:
-        """What links are called, by their numbers."""
+        """Return the names of links, by index."""
         columns = self._run.table("resources").select(["dimension", "actor", "link"]).to_pydict()
         rows = zip(columns["dimension"], columns["actor"], columns["link"], strict=True)
         ranks = self._run.actors()["ranks"].to_pylist()
-        whose = [f"rank{'' if text.isdecimal() else 's'} {shortened(text, 16)}" for text in ranks]
+        owners = [f"rank{'' if text.isdecimal() else 's'} {shortened(text, 16)}" for text in ranks]
         return [
-            link if TO in link or actor is None else f"dimension {dimension}: {whose[actor]} {link}"
+            link if TO in link or actor is None else f"dimension {dimension}: {owners[actor]} {link}"
             for dimension, actor, link in rows
         ]
 
     def check_links(self, resource: Any) -> None:
-        """Refuse numbers of links that are not there."""
+        """Refuse indices of links that do not exist."""
         if len(resource) and not 0 <= resource.min() <= resource.max() < len(self.link_names):
             raise UsageError("names links that resources.arrow has not", place=self.place, remedy=AGAIN)
 
     @cached_property
     def nodes(self) -> PathNodes:
-        """All nodes of the run."""
+        """Return all nodes of the run."""
         has_parts = PART_FIGURES[0] in self._run.columns("timeline")
         columns = (*NODE_COLUMNS, *((*PART_FIGURES, *PART_WORDS) if has_parts else ()))
         rows = self._run.table("timeline", columns).unify_dictionaries().combine_chunks()
@@ -198,8 +196,8 @@ class RecordedEvents:
         )
 
     def nodes_of(self, actor: Any, node: Any) -> Any:
-        """Return the rows in `nodes` of actors and their nodes; -1: of nothing."""
-        ids, known = self._known
+        """Return the rows in `nodes` of these actors and their nodes; -1: none."""
+        ids, known = self._row_keys
         if not len(known):
             return np.full(len(actor), NONE)
         wanted = actor.astype(np.int64) * len(ids) + np.searchsorted(ids, node.view(np.uint64))
@@ -207,10 +205,9 @@ class RecordedEvents:
         return np.where((actor != NONE) & (known[row] == wanted), row, NONE)
 
     @cached_property
-    def _known(self) -> tuple[Any, Any]:
-        """Return the distinct numbers of nodes, and a number for each row, ascending as the timeline's rows
-        are.
-        """
+    def _row_keys(self) -> tuple[Any, Any]:
+        """Return the distinct ids of nodes, and a number for each row that ascends as the timeline's rows
+        do."""
         ids, code = np.unique(self.nodes.node, return_inverse=True)
         return ids, self.nodes.actor * len(ids) + code.reshape(-1)
 

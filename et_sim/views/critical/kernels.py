@@ -1,7 +1,4 @@
-"""The loops over all causal events of a record: forwards in time, and backwards.
-
-Not here: what they are for (`condensed`, `text`, `sensitivity`).
-"""
+"""Compiled loops over all causal events of a record, forwards and backwards in time."""
 
 from __future__ import annotations
 
@@ -9,16 +6,16 @@ from typing import Any
 
 from et_sim.compiled.entry_points import entry
 
-ALIKE_NS = 1e-3  # times that differ by less are equal: they are sums of doubles
-APART_NS = 0.5  # times of the run itself that differ by more are not equal: all are whole
+ALIKE_NS = 1e-3  # tolerance for sums of doubles
+APART_NS = 0.5  # tolerance for times of the run itself, which are whole
 
 
 def _seconds_of_rows(rows: Any, *_others: Any) -> float:
     return len(rows) * 2e-6
 
 
-FARTHEST = 24  # steps that are gone back to find out whether one event needs another
-LONGEST = 16  # different durations in a row
+FARTHEST = 24  # number of steps back in the search for a common predecessor
+LONGEST = 16  # number of distinct durations in a joined event
 
 
 @entry(what="the views of paths", seconds=_seconds_of_rows)
@@ -34,10 +31,10 @@ def connect(
     kept: Any,
     count: int,
 ) -> int:
-    """Put the causal events of a block behind the `count` that are there; how many there are then.
+    """Append the causal events of a block to the first `count` events; return the new number of events.
 
-    What an event needs is left out where the other one that it needs also needs it. An event at which no time
-    passes, and that only one decides, has the place of that one.
+    A predecessor that also precedes the other predecessor is dropped. An event without duration and with one
+    predecessor shares the place of that predecessor.
     """
     before = count
     for row in range(len(critical_parent)):
@@ -69,7 +66,7 @@ def connect(
 
 @entry(what="the views of paths", seconds=_seconds_of_rows)
 def count_needed(critical: Any, other: Any, needed: Any) -> None:
-    """How many need each event: none, one, or 2 for more."""
+    """Count the successors of each event: 0, 1, or 2 for more."""
     for row in range(1, len(critical)):
         a, b = critical[row], other[row]
         if needed[a] < 2:
@@ -94,10 +91,10 @@ def put_in_rows(
     part_count: Any,
     following: Any,
 ) -> int:
-    """Make events that follow each other, and nothing else, one; how many there are then.
+    """Join chains of events in place; return the new number of events.
 
-    The durations that an event is made of are a list that begins at `head`: `part_count` times the same one.
-    All is done in place. Returns the number of events; that of parts is left in following[0].
+    The durations of an event are a linked list that begins at `head`; `part_count` counts repetitions of one.
+    `following[0]` becomes the number of parts.
     """
     count, parts = 1, 1
     for row in range(1, len(critical)):
@@ -141,7 +138,7 @@ def put_in_rows(
 
 @entry(what="the views of paths", seconds=_seconds_of_rows)
 def in_order(head: Any, following: Any, first: Any, order: Any) -> None:
-    """The parts of all events, event by event: where those of each begin, and which they are."""
+    """List the parts of all events, event by event: `first` is where those of each event begin in `order`."""
     there = 0
     for row in range(len(head)):
         first[row] = there
@@ -155,7 +152,7 @@ def in_order(head: Any, following: Any, first: Any, order: Any) -> None:
 
 @entry(what="the views of paths", seconds=_seconds_of_rows)
 def latest_ends(critical: Any, other: Any, spent: Any, latest: Any) -> None:
-    """From the latest that some events may come, the latest that all may."""
+    """Propagate the latest admissible times of some events to all of them."""
     for row in range(len(critical) - 1, 0, -1):
         needed = latest[row] - spent[row]
         if needed < latest[critical[row]]:
@@ -166,7 +163,7 @@ def latest_ends(critical: Any, other: Any, spent: Any, latest: Any) -> None:
 
 @entry(what="the views of paths", seconds=_seconds_of_rows)
 def mark_deciding(critical: Any, other: Any, time: Any, marked: Any) -> None:
-    """From some events that are marked, mark all that came last of those that an event needs."""
+    """Mark, from the marked events backwards, all latest predecessors."""
     for row in range(len(critical) - 1, 0, -1):
         if marked[row]:
             a, b = critical[row], other[row]
@@ -190,8 +187,8 @@ def times_and_slopes(
     time: Any,
     slope: Any,
 ) -> None:
-    """When every event comes, and how fast that changes with a factor, if each part of an event `takes` so
-    long, which changes at these `rates`: as the factor grows (`towards` 1) or falls (-1)."""
+    """Compute the time of every event, and its slope by a factor. Part p takes `takes[p]`, and changes at
+    `rates[p]` as the factor grows (`towards` 1) or falls (-1)."""
     for row in range(1, len(critical)):
         came, rate = time[critical[row]], slope[critical[row]]
         ahead = time[other[row]] - came

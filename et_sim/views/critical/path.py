@@ -1,12 +1,10 @@
-"""The critical path: the chain of events that decided how long a run took, and what its time was spent on.
+"""The critical path: the chain of events that decided how long a run took, and the causes of its time.
 
-It is walked backwards from the last event, each time to the one that came last of those needed. As that one
-came just before, the times of all events on the way add up to the makespan, to the nanosecond.
+It is followed backwards from the last event, each time to the latest predecessor. An event begins when this
+predecessor ends, so the times along the chain add up to the makespan, to the nanosecond.
 
-Where something on the chain had to wait in a line, behind others, for a link, a remote memory or a side of a
-bus, the chain goes on with those others. Their time counts as queueing for as long as it waited.
-
-Not here: how far everything else is from being critical (`text`), and what would change it (`sensitivity`).
+If an event on the chain waited in a queue for a link, a remote memory or a side of a bus, the chain continues
+with the events ahead of it. Their time counts as queueing while it waited.
 """
 
 from __future__ import annotations
@@ -43,18 +41,18 @@ CAUSES = (
     "idle",
 )
 _OTHERWISE = {"switch_rate": "switch", "packet_queue": "queueing", "late_start": "idle"}  # kinds -> causes
-_OF_LINKS = {  # what links, stages of memory and switches do, in the terms of links
+_OF_LINKS = {  # times of links, memory levels and switches, in the terms of links
     "latency": "latency",
     "serialisation": "serialisation",
     "switch": "latency",
     "switch_rate": "serialisation",
     "packet_queue": "queueing",
 }
-NOBODYS = ("", "outside of nodes", None)  # late starts, say
+NO_OPERATION = ("", "outside of nodes", None)  # for late starts
 
 
 class PathHop(Struct, frozen=True):
-    """A stretch of the chain that is one operation's: a node's, or a collective's on all its actors."""
+    """A part of the chain that belongs to one operation: a node, or a collective on all its actors."""
 
     kind: str
     name: str
@@ -63,16 +61,16 @@ class PathHop(Struct, frozen=True):
     start_ns: int
     end_ns: int
     messages: int
-    after: str  # what it waited for last
+    after: str  # the last thing it waited for
     causes: dict[str, int]
 
     def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the hop for `--json`."""
         return {name: getattr(self, name) for name in self.__struct_fields__} | {"actors": list(self.actors)}
 
 
 class CriticalPath:
-    """The chain, from the beginning of the run to its end."""
+    """The chain from the beginning of the run to its end."""
 
     def __init__(self, record: PathRecord) -> None:
         self.record, self.chain = record, record.chain
@@ -81,40 +79,40 @@ class CriticalPath:
         self.queued_ns = _queued(self.chain, record.makespan_ns)
 
     def __len__(self) -> int:
-        """How many events are on it."""
+        """Return the number of its events."""
         return len(self.chain)
 
     def is_kind(self, *names: str) -> Any:
-        """Which of its events are of these kinds."""
+        """Return which of its events are of these kinds."""
         return is_kind(self.chain.kind, *names)
 
     @property
     def makespan_ns(self) -> int:
-        """What the chain adds up to."""
+        """Return the length of the chain."""
         return self.record.makespan_ns
 
     @cached_property
     def cause(self) -> Any:
-        """Of every event of the chain, its cause but for queueing, as an index into CAUSES."""
+        """Return the cause of every event of the chain except queueing, as an index into CAUSES."""
         named = [_OTHERWISE.get(name, name) for name in KINDS]
         of_kind = np.array([CAUSES.index(name if name in CAUSES else "other") for name in named])
-        of_node = np.append(self.causes_of_nodes(), NONE)[self.node]  # the last: no node's
+        of_node = np.append(self.causes_of_nodes(), NONE)[self.node]  # the last: no node
         is_memory = self.is_kind("latency", "serialisation") & (of_node == CAUSES.index("memory"))
         is_node = self.is_kind("node") & (self.node != NONE)
         return np.where(is_memory | is_node, of_node, of_kind[self.chain.kind])
 
     def causes_of_nodes(self) -> Any:
-        """Of every node of the run, what its own duration counts as."""
+        """Return the cause that the duration of every node counts as."""
         nodes = self.record.nodes
         of_kind = np.array([_cause_of_kind(kind or "") for kind in nodes.kind.texts])
         modelled = np.array([text == "modelled" for text in nodes.treatment.texts])
         cause = of_kind[nodes.kind.codes]
-        # What a modelled collective computes is a step of a custom program.
+        # Computation in a modelled collective is a step of a custom program.
         is_custom = (cause == CAUSES.index("replayed")) & modelled[nodes.treatment.codes]
         return np.where(is_custom, CAUSES.index("compute"), cause)
 
     def by_cause(self) -> dict[str, int]:
-        """Nanoseconds per cause; they add up to the makespan."""
+        """Return nanoseconds by cause; they add up to the makespan."""
         return {name: int(ns) for name, ns in zip(CAUSES, self._sums(slice(None)), strict=True) if ns}
 
     def _sums(self, part: Any) -> Any:
@@ -124,7 +122,7 @@ class CriticalPath:
         return sums
 
     def by_operation(self) -> list[tuple[str, str, str | None, int]]:
-        """(kind, name, group, nanoseconds), the most first."""
+        """Return (kind, name, group, nanoseconds) of operations, the longest first."""
         return list(self._operations)
 
     @cached_property
@@ -132,13 +130,13 @@ class CriticalPath:
         nodes, sums = self.record.nodes, np.bincount(self.node + 1, self.spent_ns).astype(np.int64)
         totals: dict[tuple[str, str, str | None], int] = {}
         for row in np.flatnonzero(sums).tolist():
-            key = NOBODYS if row == 0 else operation_of(nodes, row - 1)
+            key = NO_OPERATION if row == 0 else operation_of(nodes, row - 1)
             totals[key] = totals.get(key, 0) + int(sums[row])
         every = ((*key, ns) for key, ns in totals.items())
         return tuple(sorted(every, key=lambda operation: (-operation[3], operation[:2], operation[2] or "")))
 
     def by_group(self) -> list[tuple[str, int]]:
-        """(communicator group, nanoseconds) of collectives."""
+        """Return (communicator group, nanoseconds) of collectives, the longest first."""
         totals: dict[str, int] = {}
         for _, _, group, ns in self.by_operation():
             if group is not None:
@@ -146,9 +144,9 @@ class CriticalPath:
         return sorted(totals.items(), key=lambda entry: (-entry[1], entry[0]))
 
     def by_link(self) -> list[dict[str, Any]]:
-        """Latency, serialisation and waiting per class of links and of switches, in order.
+        """Return latency, serialisation and waiting by class of links and of switches, in order.
 
-        No latency is given where some of it is of links of several classes together.
+        The latency is None if some of it belongs to links of several classes together.
         """
         link = self.chain.link
         together = self.is_kind("latency") & (link.codes == len(link.texts) - 1)
@@ -168,7 +166,7 @@ class CriticalPath:
         return links
 
     def by_single_link(self) -> list[dict[str, Any]]:
-        """Of the link model, serialisation and waiting per link, the one with the most first."""
+        """Return serialisation and waiting by link of the link model, the longest first."""
         record, resource, at = self.record, self.chain.resource, self._on_single_links()
         links = groups_of(resource[at])
         columns = resource[at][links.first], links.sums(self.spent_ns[at]), links.sums(self.queued_ns[at])
@@ -179,7 +177,8 @@ class CriticalPath:
         return sorted(entries, key=lambda link: (-link["serialisation"] - link["queueing"], link["link"]))
 
     def by_message(self) -> list[dict[str, Any]]:
-        """Where messages share links: each message of the chain, the link that held it up, and its time."""
+        """Return, if messages share links, each message of the chain with the link that limited it and its
+        times."""
         record, chain = self.record, self.chain
         if record.is_exact:
             return []
@@ -193,7 +192,7 @@ class CriticalPath:
         ]
 
     def _on_single_links(self) -> Any:
-        """Where the chain is on a link that has a number."""
+        """Return where the chain is on a link that has an index."""
         resource = self.chain.resource
         at = np.flatnonzero(self.is_kind("serialisation") & (resource != NONE))
         self.record.check_links(resource[at])
@@ -218,7 +217,7 @@ class CriticalPath:
         return tuple(self._hop(timed, *part) for part in parts)
 
     def _sums_of_hops(self, timed: Any, firsts: Any) -> Any:
-        """Per hop, what its time was spent on; hops begin at these of the events that take time."""
+        """Return the time of each hop by cause; hops begin at these indices into the timed events."""
         hop = np.zeros(len(timed), np.int64)
         hop[firsts[1:]] = 1
         hop, queued = np.cumsum(hop), self.queued_ns[timed]
@@ -246,7 +245,7 @@ class CriticalPath:
 
 
 def _queued(chain: Chain, makespan_ns: int) -> Any:
-    """Of the time of every event of the chain, how long what comes later on it waited behind it."""
+    """Return, for every event of the chain, how long a later event of the chain waited behind it."""
     queued = np.zeros(len(chain), np.int64)
     waits, since = is_kind(chain.kind, *QUEUES).tolist(), makespan_ns
     start, end, other_end = chain.start_ns.tolist(), chain.end_ns.tolist(), chain.other_end_ns.tolist()
@@ -260,7 +259,7 @@ def _queued(chain: Chain, makespan_ns: int) -> Any:
 
 
 def _cause_of_kind(kind: str) -> int:
-    """What the duration of a node of this kind counts as."""
+    """Return the cause that the duration of a node of this kind counts as."""
     if kind in ("compute", "host", "gap"):
         return CAUSES.index(kind)
     if kind == COPY:
@@ -278,18 +277,18 @@ def _named(nodes: Any, row: int) -> tuple[str, str, str | None]:
 
 
 def operation_of(nodes: Any, row: int) -> tuple[str, str, str | None]:
-    """(kind, name stem, group) of a node."""
+    """Return (kind, name stem, group) of a node."""
     kind, _, group = _named(nodes, row)
     return kind, str(nodes.stem.texts[nodes.stem.codes[row]]), group
 
 
 def codes_at(column: Any, node: Any) -> Any:
-    """Return the codes of texts that nodes have; NONE for events of no node."""
+    """Return the codes of texts of nodes; NONE for events without node."""
     return np.append(column.codes, NONE)[node]
 
 
 def _hop_codes(nodes: Any, node: Any) -> Any:
-    """Return a number for every row: equal for neighbours on the chain that belong to one hop."""
+    """Return a number for every row that is equal for neighbours of one hop."""
     is_collective = np.array([*(text is not None for text in nodes.group.texts), False])
     group, name = codes_at(nodes.group, node), codes_at(nodes.name, node)
     joint = is_collective[group] & (node != NONE)
@@ -298,7 +297,7 @@ def _hop_codes(nodes: Any, node: Any) -> Any:
 
 
 def _messages(flying: Any, firsts: Any) -> Any:
-    """Return the number of messages each hop passes: every one has its serialisation, or only a latency."""
+    """Return the number of messages of each hop; each has a serialisation, or only a latency."""
     begins = flying.copy()
     begins[1:] &= ~flying[:-1]
     begins[firsts] = flying[firsts]
@@ -315,7 +314,7 @@ STARTED = {"lane": "its lane", "dependency": "a dependency", "begin": "nothing"}
 
 
 def _after(nodes: PathNodes, kinds: Any, node: int) -> str:
-    """What a hop began after: what let its node start, or what met on the way to it."""
+    """Return what a hop waited for: the cause of its node's start, or a wait on the way to it."""
     names = {KINDS[code] for code in kinds.tolist()}
     if "node_start" in names and node != NONE:
         cause = nodes.start_cause

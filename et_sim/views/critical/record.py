@@ -1,10 +1,7 @@
-"""The record of what let everything happen, as the analyses share it.
+"""Causal events of a run with the results of their analysis, which are stored for the next call.
 
-What was found in a long record is kept beside it for the next call. It is believed only if it is whole, and
-was found by this version in the very tables that the run holds: by a digest of their content. Otherwise all
-is found anew. Where nothing can be written, nothing is kept.
-
-Not here: how the record is read (`events`).
+Stored results of a long record are used only if the file is intact, and if this version found them in the
+same tables, by a digest of their content. If the file cannot be written, nothing is stored.
 """
 
 from __future__ import annotations
@@ -46,16 +43,16 @@ class Chain(Struct, frozen=True, eq=False):
     link: Words
     resource: Any
     actor: Any
-    node: Any  # its row
-    other_end_ns: Any  # when the other event came that it needed
-    by_order: Any  # whether an order of service led to it, which may be another one when times are others
+    node: Any  # row in the nodes
+    other_end_ns: Any  # end of the other predecessor
+    by_order: Any  # led to by an order of service, which may change with times
 
     def __len__(self) -> int:
         return len(self.kind)
 
 
 def chain(record: RecordedEvents) -> Chain:
-    """Check that events follow from each other, and walk from the last to the first."""
+    """Check that predecessors precede their events, and follow the chain back from the last event."""
     parent, end_ns, last = _parents(record)
     rows = array("q")
     while last != NONE:
@@ -72,7 +69,7 @@ def chain(record: RecordedEvents) -> Chain:
     of = {name: np.concatenate(pieces) for name, pieces in parts.items()}
     other_parent = of["other_parent"]
     is_chunk = is_kind(of["kind"], "chunk_start") & (other_parent != NONE)
-    needed = np.where(is_chunk, parent[other_parent], other_parent)  # a chunk: what let it join the queue
+    needed = np.where(is_chunk, parent[other_parent], other_parent)  # a chunk needed its entry into the queue
     return Chain(
         start_ns=of["start_ns"],
         end_ns=of["end_ns"],
@@ -87,23 +84,23 @@ def chain(record: RecordedEvents) -> Chain:
 
 
 def _by_order(rows: Any, kind: Any, resource: Any, needed: Any) -> Any:
-    """Return which events of a chain (its `rows`) follow the one before by an order of service.
+    """Return which events of a chain (given by `rows`) follow their predecessor by an order of service.
 
-    All others follow by dependencies, steps of algorithms and durations, which every run of the workload has.
-    A node or chunk that its lane or queue held up was not let in by the event that it `needed`; where that
-    came last, only the place in the lane or queue stands between the two.
+    All other events follow by dependencies, steps of algorithms and durations, which every run of the
+    workload has. A node or chunk that waited for its lane or queue was not admitted by the event that it
+    `needed`. If that event came last, only the place in the lane or queue lies between the two.
     """
     before, before_that = (np.concatenate((np.full(n, NONE), rows[:-n]))[: len(rows)] for n in (1, 2))
     previous = np.concatenate(([KINDS.index("begin")], kind[:-1]))
     had_place = is_kind(previous, *PLACES) & (before_that == needed)
-    is_let_in = is_kind(kind, *BEGIN_IN_TURN) & (needed != NONE) & (before != needed) & ~had_place
-    return is_let_in | is_kind(kind, *QUEUES, "bound") | (is_kind(kind, "receive") & (resource != NONE))
+    is_admitted = is_kind(kind, *BEGIN_IN_TURN) & (needed != NONE) & (before != needed) & ~had_place
+    return is_admitted | is_kind(kind, *QUEUES, "bound") | (is_kind(kind, "receive") & (resource != NONE))
 
 
 def _parents(record: RecordedEvents) -> tuple[Any, Any, int]:
-    """What let each event happen, when it came, and the one at which the run was over.
+    """Return the latest predecessor of each event, the end of each event, and the event that ended the run.
 
-    That is the end of its last node; in a stall, whatever was last.
+    That is the end of its last node or, in a stall, the last event.
     """
     count = len(record)
     parent: Any = np.empty(count, narrow(count))
@@ -133,7 +130,7 @@ def _parents(record: RecordedEvents) -> tuple[Any, Any, int]:
 
 
 def _blocks_with(record: RecordedEvents, rows: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """Yield the blocks that hold some of these rows, and where in them these are."""
+    """Yield the blocks that hold some of these rows, and the indices of these rows in the block."""
     bounds = np.cumsum([0, *record.lengths])
     cuts = np.searchsorted(rows, bounds)
     wanted = np.flatnonzero(np.diff(cuts)).tolist()
@@ -141,15 +138,15 @@ def _blocks_with(record: RecordedEvents, rows: Any) -> Iterator[tuple[Any, dict[
         yield rows[cuts[number] : cuts[number + 1]] - bounds[number], block
 
 
-FORMAT = 3  # goes up whenever what is found, or how it is kept, changes
-LONG_BYTES = 1 << 20  # of the record, from which it is worth while
+FORMAT = 3  # to be raised if the results or their format change
+LONG_BYTES = 1 << 20  # size of the record from which results are stored
 READ = ("path", "timeline", "actors", "groups", "resources")
 COLUMNS = ("start_ns", "end_ns", "kind", "resource", "actor", "node", "other_end_ns", "by_order")
 
 
-class Kept(Struct, frozen=True, eq=False):
-    """The critical path, and of runs where it can be predicted, what would change it, and slack; or only the
-    changes that a page shows."""
+class StoredResults(Struct, frozen=True, eq=False):
+    """Results for one record: the critical path and, if they can be predicted, sensitivities and slack; or
+    only the changes that a page shows."""
 
     chain: Chain
     sensitivities: Sequence[dict[str, Any]] | None
@@ -158,7 +155,7 @@ class Kept(Struct, frozen=True, eq=False):
 
 
 def key_of(run: RunDirectory) -> str | None:
-    """What tells the run's tables from all others; None: it is found quickly enough."""
+    """Return a digest of the run's tables; None if its analysis is too short to be stored."""
     if run.table_path("path").stat().st_size < LONG_BYTES:
         return None
     digest = hashlib.blake2b(json.dumps([FORMAT, __version__]).encode())
@@ -168,8 +165,8 @@ def key_of(run: RunDirectory) -> str | None:
     return digest.hexdigest()
 
 
-def kept(run: RunDirectory, key: str) -> Kept | None:
-    """What was found with this key, if it is there and whole."""
+def kept(run: RunDirectory, key: str) -> StoredResults | None:
+    """Return the stored results with this key; None if they are missing or damaged."""
     try:
         content = (run.path / KEPT).read_bytes()
     except OSError:
@@ -178,8 +175,8 @@ def kept(run: RunDirectory, key: str) -> Kept | None:
     return _read(BytesIO(body)) if head == _head(key, body) else None
 
 
-def keep(run: RunDirectory, key: str, results: Kept) -> None:
-    """Write what was found, whole or not at all."""
+def keep(run: RunDirectory, key: str, results: StoredResults) -> None:
+    """Write the results, whole or not at all."""
     body = BytesIO()
     chain, slack = results.chain, results.slack
     facts = {
@@ -198,29 +195,29 @@ def keep(run: RunDirectory, key: str, results: Kept) -> None:
 
 
 def _head(key: str, body: bytes) -> bytes:
-    """Return the first line: whose it is, and what shows that the rest is whole."""
+    """Return the first line: the key, and a digest of the rest."""
     return f"et-sim {key} {hashlib.blake2b(body).hexdigest()}".encode()
 
 
-def _read(body: BytesIO) -> Kept:
+def _read(body: BytesIO) -> StoredResults:
     facts = json.loads(body.readline())
     columns = {name: np.load(body, allow_pickle=False) for name in (*COLUMNS, "link")}
     link = Words(tuple(facts["links"]), columns.pop("link"))
     slack = tuple(np.load(body, allow_pickle=False) for _ in range(2)) if facts["slack"] else None
-    return Kept(Chain(link=link, **columns), facts["sensitivities"], slack, facts["changes"])
+    return StoredResults(Chain(link=link, **columns), facts["sensitivities"], slack, facts["changes"])
 
 
 class PathRecord(RecordedEvents):
-    """The causal events of a run, and what is found in them."""
+    """The causal events of a run with their analysis."""
 
     def __init__(self, run: RunDirectory) -> None:
         super().__init__(run)
         self._key = key_of(run)
-        self._kept: Kept | None = kept(run, self._key) if self._key else None
+        self._kept: StoredResults | None = kept(run, self._key) if self._key else None
 
     @property
     def is_long(self) -> bool:
-        """Return whether what is found is kept, because finding it takes long."""
+        """Return whether results are stored, because the analysis takes long."""
         return self._key is not None
 
     @cached_property
@@ -231,12 +228,12 @@ class PathRecord(RecordedEvents):
     @cached_property
     def condensed(self) -> Condensed:
         """Return all events that decide times."""
-        _ = self.chain  # finding it shows that events follow from each other
+        _ = self.chain  # it checks the order of events
         return condensed(self)
 
     @cached_property
     def slack(self) -> tuple[Any, Any]:
-        """Return rows of `nodes`, in the order in which these complete, and their slack in ns."""
+        """Return the rows of `nodes` in the order of their ends, and their slack in ns."""
         if self._kept and self._kept.slack:
             return self._kept.slack
         events = self.condensed
@@ -245,23 +242,22 @@ class PathRecord(RecordedEvents):
 
     @property
     def sensitivities(self) -> Sequence[dict[str, Any]] | None:
-        """As they were kept, if they were."""
+        """Return the stored sensitivities; None if there are none."""
         return self._kept.sensitivities if self._kept else None
 
     @property
     def changes(self) -> Sequence[dict[str, Any]] | None:
-        """Return the first of them as they were kept, if they were."""
+        """Return the stored changes; None if there are none."""
         return self._kept.changes if self._kept else None
 
     def keep(self, sensitivities: Sequence[dict[str, Any]] | None) -> None:
-        """Keep what was found for the next call, if that was long."""
+        """Store the results for the next call, if the analysis takes long."""
         predicted = sensitivities is not None
         if self._key and (not self._kept or (predicted and self.sensitivities is None)):
-            keep(
-                self._run, self._key, Kept(self.chain, sensitivities, self.slack if predicted else None, None)
-            )
+            slack = self.slack if predicted else None
+            keep(self._run, self._key, StoredResults(self.chain, sensitivities, slack, None))
 
     def keep_changes(self, changes: Sequence[dict[str, Any]]) -> None:
-        """Keep how the first few change the makespan, where nobody asked for more."""
+        """Store only the changes that a page shows."""
         if self._key:
-            keep(self._run, self._key, Kept(self.chain, None, None, changes))
+            keep(self._run, self._key, StoredResults(self.chain, None, None, changes))

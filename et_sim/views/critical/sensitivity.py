@@ -1,17 +1,16 @@
-"""What would make a run shorter or longer, by how much, and how far the same path goes.
+"""Sensitivities: by how much each parameter changes the makespan, and over which range the path stays the
+same.
 
-As long as everything is served in the same order, all times of a run are sums and maxima of durations. The
-durations that one parameter sets are stretched by one factor f: that is the parameter itself if it is a time,
-and 1 / b for a bandwidth that grows b-fold. The makespan is then the longest of many paths, each a straight
-line in f, so it is convex; around the run itself it is the line along the critical path, whose slope is the
-time that the parameter sets there. Where the path parts, the slope is another one for f above 1 than below.
+In a fixed order of service, all times of a run are sums and maxima of durations. The durations that a
+parameter sets are scaled by a factor f: the parameter itself if it is a time, and 1 / b for a bandwidth that
+grows b-fold. The makespan is the longest of many paths, each linear in f, so it is convex. Near the run
+itself it follows the critical path, whose slope is the time that the parameter sets there. Where paths part,
+the slopes for f above 1 and below 1 differ.
 
-The line ends where another path is longer: that is found by evaluating the makespan far away and going back
-to where the lines meet, until nothing lies between. All durations were rounded to whole nanoseconds, so
-another path may be longer by as much as the path's durations were rounded. Whether things are served in
-another order, and whether that matters, a new simulation says (`verification`).
-
-Not here: how long the path is and what it is made of (`path`).
+The range ends where another path is longer. To find this factor, the makespan is evaluated far away, then
+where the two lines meet, until no other path lies between. All durations were rounded to whole nanoseconds,
+so another path may appear longer by the rounding of its durations. A change of the order of service needs a
+new simulation (`verification`).
 """
 
 from __future__ import annotations
@@ -31,33 +30,33 @@ from et_sim.views.critical.events import LIBRARY, NONE
 from et_sim.views.critical.kernels import ALIKE_NS, times_and_slopes
 from et_sim.views.critical.path import CAUSES, CriticalPath
 
-FARTHEST = (0.01, 100.0)  # how far the factor is followed: nobody asks for more
+FARTHEST = (0.01, 100.0)  # range in which the factor is followed
 MOST_STEPS = 100
-MOST_CHANGES = 8  # that are shown where little room is
-ROUNDINGS_OF_A_REDUCTION = 3  # it reads twice and writes once
+MOST_CHANGES = 8  # shown in short lists
+ROUNDINGS_OF_A_REDUCTION = 3  # two reads and one write
 
 
 class Quantity(StrEnum):
-    """What parameters are figures of."""
+    """Kinds of parameters."""
 
-    BANDWIDTH = "bandwidth"  # of a class of links
+    BANDWIDTH = "bandwidth"  # by class of links
     LATENCY = "latency"
-    SWITCH_RATE = "rate"  # of a sort of switches that reduce
+    SWITCH_RATE = "rate"  # by class of switches that reduce
     SWITCH_LATENCY = "latency of switches"
     ENDPOINT_DELAY = "endpoint delay"
     SHARED_BUS = "time of the shared bus"
-    LIBRARY = "time of the collective library"  # beside the wires
+    LIBRARY = "time of the collective library"  # besides the wires
     LATE_STARTS = "late starts"
     PEAK_COMPUTE = "peak compute"
     LOCAL_MEMORY_BANDWIDTH = "local memory bandwidth"
-    OF_DEVICE = "rate of a device"  # a peak, a level of memory, an efficiency: of the key "compute"
+    OF_DEVICE = "rate of a device"  # a peak, a level of memory, or an efficiency of the key "compute"
     LAUNCH = "launch overhead"
     REMOTE_MEMORY = "time of remote memory"
     KERNELS = "time of all kernels"
     OPERATION = "time of an operation"
 
 
-OF_LINKS = (  # (what, of which events, what it is called)
+OF_LINKS = (  # (quantity, kind of its events, name)
     (Quantity.BANDWIDTH, "serialisation", "bandwidth"),
     (Quantity.LATENCY, "latency", "latency"),
     (Quantity.SWITCH_RATE, "switch_rate", "rate"),
@@ -73,39 +72,39 @@ RATES = (
 
 
 class Parameter(Struct, frozen=True):
-    """Something that sets durations."""
+    """A parameter that sets durations."""
 
     name: str
     quantity: Quantity
-    link: int  # row of the class of links, and then sort of switches, whose figure it is; NONE: not of these
-    rows: Any  # the durations that it sets, in ascending order; of each of them:
-    figures: Any  # how many of the duration's figures it sets
-    scaled: Any  # the part of its duration that follows the factor
-    fixed: Any  # and below what it does not fall
-    base: Any  # and what comes before both
+    link: int  # code of its class of links or of switches; NONE: it has none
+    rows: Any  # durations that it sets, in ascending order; by duration:
+    figures: Any  # number of the duration's figures that it sets
+    scaled: Any  # the part that follows the factor
+    fixed: Any  # the least that this part becomes
+    base: Any  # the part before both
 
     @property
     def is_rate(self) -> bool:
-        """Return whether durations fall as it grows."""
+        """Return whether durations fall as the parameter grows."""
         return self.quantity in RATES
 
     def percent(self, towards: float) -> float:
-        """By how much the factor changes if the parameter is one percent better (`towards` -1) or worse."""
+        """Return the change of the factor if the parameter is one percent better (`towards` -1) or worse."""
         return 1 / (1 - 0.01 * towards) - 1 if self.is_rate else 0.01 * towards
 
 
 class Side(Struct, frozen=True):
-    """What happens if a parameter gets better, or worse. Ranges are multiples of what it is, 0 or infinity
-    where they do not end."""
+    """Effect of a better or worse parameter; ranges are multiples of its value, 0 or infinity if they do not
+    end."""
 
-    slope_ns: float  # the time on the path that it sets
+    slope_ns: float  # time on the path that the parameter sets
     one_percent_ns: float  # change of the makespan
     same_path_until: float
 
 
 @quick_dataclass(frozen=True)
 class Sensitivity:
-    """How the makespan follows a parameter."""
+    """Change of the makespan with a parameter."""
 
     parameter: str
     is_rate: bool
@@ -113,7 +112,7 @@ class Sensitivity:
     worse: Side
 
     def as_dict(self) -> dict[str, Any]:
-        """For `--json`; a range without end is null."""
+        """Return it for `--json`; a range without end is null."""
         plain: dict[str, Any] = to_builtins(self)
         for side in (plain["better"], plain["worse"]):
             side["same_path_until"] = (
@@ -124,7 +123,7 @@ class Sensitivity:
 
 @quick_dataclass(frozen=True)
 class MakespanChange:
-    """How one percent of a parameter changes the makespan."""
+    """Change of the makespan by one percent of a parameter."""
 
     parameter: str
     better_ns: float
@@ -132,7 +131,7 @@ class MakespanChange:
 
     @classmethod
     def of(cls, sensitivity: Sensitivity) -> MakespanChange:
-        """Of what is known of it, only that."""
+        """Return the change by one percent, without ranges."""
         return cls(sensitivity.parameter, sensitivity.better.one_percent_ns, sensitivity.worse.one_percent_ns)
 
 
@@ -143,7 +142,7 @@ class Sensitivities:
         self.path = path
 
     def all(self) -> list[Sensitivity]:
-        """Those that set anything, the one with the most effect first."""
+        """Return the sensitivities of all parameters, the one with the largest effect first."""
         record = self.path.record
         if record.sensitivities is not None:
             return [_from_dict(sensitivity) for sensitivity in record.sensitivities]
@@ -153,9 +152,10 @@ class Sensitivities:
         return sensitivities
 
     def changes(self) -> list[MakespanChange]:
-        """Return the first of all, as many as a page has room for, but only how they change the makespan.
+        """Return the changes of the makespan by the first few parameters.
 
-        The time that a parameter sets on all longest paths together bounds its effect, so only few are asked.
+        The time that a parameter sets on all longest paths together bounds its effect, so only few are
+        evaluated.
         """
         record = self.path.record
         if record.sensitivities is not None:
@@ -185,13 +185,13 @@ class Sensitivities:
         ]
 
     def of(self, parameter: Parameter) -> Sensitivity:
-        """How the makespan follows one parameter."""
+        """Return how the makespan follows one parameter."""
         return Sensitivity(
             parameter.name, parameter.is_rate, self._side(parameter, -1.0), self._side(parameter, 1.0)
         )
 
     def most_saved_ns(self, parameter: Parameter, factor: float) -> float:
-        """What all longest paths together would save: no less than the makespan does."""
+        """Return the time that all longest paths together would save: a bound of the makespan's change."""
         counts = self._on_longest
         return (1 - factor) * float(counts[parameter.rows] @ parameter.scaled)
 
@@ -209,7 +209,7 @@ class Sensitivities:
 
     @cached_property
     def _deciding(self) -> Condensed:
-        """Those that say how the makespan begins to change, whatever the parameter."""
+        """Return the events that decide how the makespan begins to change, whatever the parameter."""
         events, (time, slope) = self._events, self._times_and_slopes
         parts = events.first_part, events.part, events.counts
         nothing = np.zeros(len(self._spent))
@@ -218,13 +218,13 @@ class Sensitivities:
 
     @cached_property
     def _on_longest(self) -> Any:
-        """How often the longest paths, all together, have each duration."""
+        """Return how often all longest paths together contain each duration."""
         return np.bincount(self._deciding.part, self._deciding.counts, len(self._spent))
 
     def evaluate(
         self, parameter: Parameter, factor: float, towards: float, *, off: float = 0.0
     ) -> tuple[float, float]:
-        """Return the makespan if the parameter's durations are stretched, and how it goes on."""
+        """Return the makespan with scaled durations of the parameter, and its slope there."""
         return self._evaluate(self._events, parameter, factor, towards, off)
 
     def _evaluate(
@@ -246,7 +246,7 @@ class Sensitivities:
         return float(times.max()), float(slopes.max() if towards > 0 else slopes.min())
 
     def _one_percent_ns(self, parameter: Parameter, towards: float) -> tuple[float, float, float]:
-        """Return the makespan, its slope, and how one percent changes it."""
+        """Return the makespan, its slope, and its change by one percent."""
         makespan, slope = self._evaluate(self._deciding, parameter, 1.0, towards)
         return makespan, slope, slope * parameter.percent(towards)
 
@@ -270,17 +270,18 @@ class Sensitivities:
         return far
 
     def _may_be_rounding(self, above: float, parameter: Parameter, factor: float) -> bool:
-        """Return whether two makespans may differ by so much as durations were rounded."""
-        figures = float(self._counts[parameter.rows] @ parameter.figures)  # on all paths: one has fewer
+        """Return whether two makespans may differ by this much because durations were rounded."""
+        figures = float(self._counts[parameter.rows] @ parameter.figures)  # a bound: a single path has fewer
         return above <= 1 + max(factor, 1.0) * figures and above <= self.rounding_ns(parameter, factor)
 
     @cached_property
     def _counts(self) -> Any:
-        """How often the run has each duration."""
+        """Return how often the run contains each duration."""
         return np.bincount(self._events.part, self._events.counts, len(self._spent))
 
     def rounding_ns(self, parameter: Parameter, factor: float) -> float:
-        """How much the makespan may be off, as all durations were rounded before they were stretched."""
+        """Return by how much the makespan may be off, because durations were rounded before they were
+        scaled."""
         most = max(factor, 1.0)
         low, middle, high = (self.evaluate(parameter, factor, 1.0, off=off)[0] for off in (-most, 0.0, most))
         return 1 + max(high - middle, middle - low)
@@ -292,7 +293,7 @@ def _from_dict(plain: Mapping[str, Any]) -> Sensitivity:
 
 
 def parameters(path: CriticalPath) -> Iterator[Parameter]:
-    """Yield everything that sets durations in a run: of links, memories, kernels, and of operations."""
+    """Yield all parameters that set durations in a run: of links, memories, kernels and operations."""
     durations = path.record.condensed.durations
     spent = durations.spent_ns.astype(np.float64)
 
@@ -314,7 +315,7 @@ def parameters(path: CriticalPath) -> Iterator[Parameter]:
 def times_of(
     durations: Durations, name: str, rows: Any, quantity: Quantity = Quantity.OPERATION, link: int = NONE
 ) -> Iterator[Parameter]:
-    """What sets some durations altogether, if these take any time."""
+    """Yield a parameter that sets all of these durations, if they take any time."""
     rows = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
     spent = durations.spent_ns[rows].astype(np.float64)
     if (spent > 0).any():
@@ -323,7 +324,7 @@ def times_of(
 
 
 def _of_nodes(path: CriticalPath, durations: Durations, spent: Any, times: Any) -> Iterator[Parameter]:
-    """What nodes take: by what limits kernels, and by operation."""
+    """Yield parameters of nodes: limits of kernels, and times of operations."""
     nodes, of = path.record.nodes, durations.node
     rows = np.flatnonzero(durations.is_kind("node"))
     rows, of = rows[of != NONE], of[of != NONE]
@@ -337,7 +338,7 @@ def _of_nodes(path: CriticalPath, durations: Durations, spent: Any, times: Any) 
         yield from _of_device(durations, spent, rows, of, nodes.parts)
     cause = path.causes_of_nodes()[of]
     yield from times(Quantity.REMOTE_MEMORY, rows[cause == CAUSES.index("memory")])
-    shape = (len(nodes.kind.texts), len(nodes.stem.texts))  # an operation may be of several kinds
+    shape = (len(nodes.kind.texts), len(nodes.stem.texts))  # an operation may have several kinds
     code = np.ravel_multi_index((nodes.kind.codes[of], nodes.stem.codes[of]), shape)
     on_device = np.array([text == "compute" for text in nodes.lane.texts])[nodes.lane.codes[of]]
     is_kernel = on_device & (cause == CAUSES.index("compute"))
@@ -352,7 +353,7 @@ def _of_nodes(path: CriticalPath, durations: Durations, spent: Any, times: Any) 
 def _of_device(
     durations: Durations, spent: Any, rows: Any, of: Any, parts: Mapping[str, Any]
 ) -> Iterator[Parameter]:
-    """A kernel takes its launch, and then the longer of its arithmetic and its traffic."""
+    """Yield parameters of kernels that take their launch, and then the longer of arithmetic and traffic."""
     launch, arithmetic, traffic = (parts[name][of] for name in ("launch_ns", "arithmetic_ns", "traffic_ns"))
     known = np.flatnonzero(~np.isnan(arithmetic))
     total = launch[known] + np.maximum(arithmetic[known], traffic[known])
@@ -391,7 +392,8 @@ def _of_device(
 def _of_roofline(
     quantity: Quantity, durations: Durations, spent: Any, kernels: Any, own: Any, other: Any
 ) -> Iterator[Parameter]:
-    """A kernel takes the longer of its arithmetic and its memory traffic; reductions are traffic alone."""
+    """Yield a parameter of kernels that take the longer of arithmetic and traffic; reductions are only
+    traffic."""
     longer = np.maximum(own, other)
     longer[longer == 0] = 1
     scaled, fixed = spent[kernels] * own / longer, spent[kernels] * other / longer
@@ -404,8 +406,8 @@ def _of_roofline(
 
 
 def _with_reductions(name: str, quantity: Quantity, kernels: Any, reductions: Any, spent: Any) -> Parameter:
-    """Return a parameter of kernels (their rows, what follows the factor, what does not, and what comes
-    before), and of reductions, which follow it altogether."""
+    """Return a parameter of kernels (rows, scaled part, fixed part, part before both), and of reductions,
+    which it scales as a whole."""
     rows, scaled, fixed, base = kernels
     figures = np.ones(len(rows), np.int8)
     if len(reductions):

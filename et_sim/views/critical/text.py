@@ -1,9 +1,7 @@
-"""The critical path as text: what it is made of, what would change it, how far everything else is from it.
+"""The critical path as text and JSON: its causes, sensitivities, and the slack of operations.
 
-Slack: how much later every node could complete without making the run any longer. As long as all things keep
-their order: it is exact for one node at a time, and a bound where its delay lets others overtake it.
-
-Not here: any of the figures (`path`, `sensitivity`).
+Slack is the time by which a node could complete later without a longer run. In a fixed order of service it is
+exact for one node at a time; it is a bound if the delay lets others overtake the node.
 """
 
 from __future__ import annotations
@@ -28,19 +26,19 @@ from et_sim.views.view import Forms
 
 
 class OperationSlack(Struct, frozen=True):
-    """Slack of nodes alike, on all actors."""
+    """Slack of all nodes of one operation, on all actors."""
 
     kind: str
     name: str
     group: str | None
     nodes: int
-    critical: int  # how many have none
+    critical: int  # number of nodes without slack
     least_ns: int
     median_ns: int
 
 
 def slack_of_operations(record: PathRecord) -> list[OperationSlack]:
-    """One entry per operation, the one with the least slack first."""
+    """Return one entry per operation, the one with the least slack first."""
     rows, slack = record.slack
     nodes = record.nodes
     shape = (len(nodes.kind.texts), len(nodes.stem.texts), len(nodes.group.texts))
@@ -63,28 +61,28 @@ MOST_NODES = 1000  # in JSON
 BAR_WIDTH, SHORT_BAR_WIDTH = 30, 5
 SMALLEST_CHANGE = 0.0005
 EXACT_OR_NOT = (
-    "Exact on this path, but for the rounding of durations; beyond where it is good, and where things are "
-    "then served in another order, an estimate. --verify simulates again and tells."
+    "Exact on this path, except for the rounding of durations. An estimate beyond the range in which it is "
+    "good, and if the order of service changes. --verify simulates the changes."
 )
 ESTIMATE = (
-    "An estimate: what shares links or memory, or slows computing, changes others when it gets faster, and "
-    "may then be held up elsewhere. --verify simulates again and tells."
+    "An estimate: what shares links or memory, or slows kernels, affects others when it gets faster, and may "
+    "then wait elsewhere. --verify simulates the changes."
 )
 ADAPTS = (
-    "An estimate: collectives are chosen by the figures of the machine, so with others they send other "
-    "messages. --verify simulates again and tells."
+    "An estimate: collectives are chosen by the figures of the machine, so other figures change their "
+    "messages. --verify simulates the changes."
 )
-NOT_COMPLETE = "the run did not complete, so what would have made it shorter is not known"
+NOT_COMPLETE = "the run did not complete, so changes of its makespan are unknown"
 
 
 def critical_path_text(path: Any, top: int | None = None, width: int | None = None) -> str:
-    """Everything, as wide as the terminal."""
+    """Return the whole report, as wide as the terminal."""
     run, width = open_run(path), width or terminal_width()
     critical = CriticalPath(PathRecord(run))
     most = LINES if top is None else top
     tables = [
-        ("What the time went to", _causes(critical)),
-        ("Whose time it was", _operations(critical, most, width)),
+        ("Time by cause", _causes(critical)),
+        ("Time by operation", _operations(critical, most, width)),
         ("Links on the path", _links(critical, most, width)),
         (
             "Messages on the path, and the link that set the rate of each last",
@@ -96,9 +94,9 @@ def critical_path_text(path: Any, top: int | None = None, width: int | None = No
         tables.append((NOT_COMPLETE, []))
     else:
         changes = _sensitivities(Sensitivities(critical), most, width)
-        tables.append(("What would change the makespan", changes))
+        tables.append(("Changes of the makespan", changes))
     if critical.record.is_complete and critical.record.is_exact:
-        later = "How much later operations could end, in the same order of service"
+        later = "Slack of operations, in the same order of service"
         tables.append((later, _slack(critical, most, width)))
     tables.append(("The longest stretches, in the order of the path", _hops(run, critical, most, width)))
     sections = [[title, *lines] for title, lines in tables if lines or title[0].islower()]
@@ -106,7 +104,7 @@ def critical_path_text(path: Any, top: int | None = None, width: int | None = No
 
 
 def critical_path_data(path: Any, top: int | None = None) -> dict[str, Any]:
-    """Return the same for `--json`, and more of it."""
+    """Return the report for `--json`, without a limit of lines."""
     run = open_run(path)
     critical, ranks = CriticalPath(PathRecord(run)), run.actors()["ranks"].to_pylist()
     predicted = critical.record.is_complete
@@ -139,7 +137,7 @@ def critical_path_data(path: Any, top: int | None = None) -> dict[str, Any]:
 
 
 def _slack_of_nodes(record: PathRecord, most: int) -> list[dict[str, Any]]:
-    """Return the nodes with the least slack, in the order in which they complete."""
+    """Return the nodes with the least slack, in the order of their ends."""
     rows, slack = record.slack
     least = np.sort(np.argsort(slack, kind="stable")[:most])
     nodes = record.nodes
@@ -155,7 +153,7 @@ def _slack_of_nodes(record: PathRecord, most: int) -> list[dict[str, Any]]:
 
 
 def _events(path: CriticalPath) -> int:
-    """How many of its events take time."""
+    """Return the number of events of the path that take time."""
     return int(np.count_nonzero(path.spent_ns))
 
 
@@ -194,7 +192,7 @@ def _operations(path: CriticalPath, most: int, width: int) -> list[str]:
 
 
 def _links(path: CriticalPath, most: int, width: int) -> list[str]:
-    """Classes of links; of the link model, single links, too."""
+    """Return the table of classes of links and, in the link model, of single links."""
     classes, single = path.by_link(), path.by_single_link()
     if not classes:
         return []
@@ -203,7 +201,7 @@ def _links(path: CriticalPath, most: int, width: int) -> list[str]:
 
 
 def _messages(path: CriticalPath, most: int, width: int) -> list[str]:
-    """Return the longest ones, in the order of the path."""
+    """Return the table of the longest messages, in the order of the path."""
     messages, whole = path.by_message(), path.makespan_ns
     if not messages:
         return []
@@ -250,11 +248,11 @@ def _sensitivities(of_run: Sensitivities, most: int, width: int) -> list[str]:
 
 
 def _good_until(first: float, second: float) -> str:
-    """How far the same path goes, in words; both ends are multiples of what the parameter is."""
+    """Return the range of one path in words; both ends are multiples of the parameter's value."""
     low, high = sorted((first, second))
     down = "" if low == 0 else "no lower" if 1 - low < SMALLEST_CHANGE else f"down to {_multiple(low)}"
     up = "" if high == np.inf else "no higher" if high - 1 < SMALLEST_CHANGE else f"up to {_multiple(high)}"
-    return ", ".join(filter(None, (down, up))) or "whatever it is"
+    return ", ".join(filter(None, (down, up))) or "any value"
 
 
 def _multiple(factor: float) -> str:
@@ -286,13 +284,13 @@ def _hops(run: RunDirectory, path: CriticalPath, most: int, width: int) -> list[
 
 
 def ranks_of(hop: PathHop, ranks: Sequence[str]) -> str:
-    """Return the ranks of all actors that a hop passes; empty: it is no actor's."""
+    """Return the ranks of all actors of a hop; empty if it has none."""
     passed = [ranks[actor] for actor in hop.actors if actor >= 0]
     return together(passed) if passed else ""
 
 
 def _cut(lines: list[str], of: Sequence[Any], most: int) -> list[str]:
-    """Say how many lines are missing."""
+    """Append the number of lines that are left out."""
     return [*lines, *not_shown(len(of) - most, "shorter line", f": --top {len(of)}")]
 
 

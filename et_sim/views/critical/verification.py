@@ -1,7 +1,6 @@
-"""What to simulate again in order to verify sensitivities, and what it says.
+"""Verification of sensitivities by new simulations.
 
-Each parameter is changed as far as the same path goes, in both directions. Not here: simulating, which is for
-the command line to do.
+Each parameter is changed to both ends of the range of its path. The command line runs the simulations.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from et_sim.views.critical.sensitivity import OF_LINKS, Parameter, Sensitivities
 from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.text import shortened, signed, terminal_width
 
-FARTHEST = 8.0  # times a parameter; ranges that go farther are verified up to there
+FARTHEST = 8.0  # multiple of a parameter to which longer ranges are verified
 SMALLEST_CHANGE = 0.001
 MOST_PARAMETERS = 10
-CHANGE = f"change, {BAND}"  # of the simulated makespan from the run's
-FigureChange = tuple[str, float]  # a figure of the machine, and its factor
-Scale = Callable[[str, float], float | None]  # what the factor is in the end; None: it cannot be changed so
+CHANGE = f"change, {BAND}"  # of the makespan
+FigureChange = tuple[str, float]  # (figure of the machine, factor)
+Scale = Callable[[str, float], float | None]  # the applied factor; None: unchangeable
 
 
 class Simulated(Struct, frozen=True):
@@ -39,28 +38,28 @@ Simulate = Callable[[Sequence[FigureChange]], Iterable[Simulated]]
 
 @quick_dataclass(frozen=True)
 class Verified:
-    """A parameter that was changed, and what the makespan was then."""
+    """A changed parameter with the predicted and the simulated makespan."""
 
     parameter: str
     multiple: float
     predicted_ns: float
     simulated_ns: int
-    rounding_ns: float  # by how much the two may differ as durations are whole
-    relative_band: Band | None = None  # of the simulated change by the run's makespan
+    rounding_ns: float  # tolerance, because durations are whole
+    relative_band: Band | None = None  # of the change, by the run's makespan
 
     @property
     def difference(self) -> str:
-        """In words."""
+        """Return the difference in words."""
         difference_ns = self.simulated_ns - round(self.predicted_ns)
         return "as predicted" if self.is_as_predicted else signed(difference_ns)
 
     @property
     def is_as_predicted(self) -> bool:
-        """Return whether they agree."""
+        """Return whether prediction and simulation agree."""
         return abs(self.simulated_ns - self.predicted_ns) <= self.rounding_ns + 1
 
     def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return it for `--json`."""
         return asdict(self) | {"as_predicted": self.is_as_predicted}
 
 
@@ -107,7 +106,7 @@ def _verified(
 
 
 def _end_of(side: Side) -> float:
-    """Return the multiple at which a range ends, or up to which it is verified."""
+    """Return the multiple at which a range ends, or to which it is verified."""
     return min(max(side.same_path_until, 1 / FARTHEST), FARTHEST)
 
 
@@ -119,14 +118,14 @@ def is_of_links(parameter: str) -> bool:
 def verification_lines(
     verified: Sequence[Verified], *, is_exact: bool = True, has_library: bool = False
 ) -> list[str]:
-    """Return the same as text; a collective library has other times of its own for other links."""
+    """Return the verification as text; a collective library has different times for different links."""
     if not verified:
-        return ["nothing was simulated again: no figure of the machine changes the makespan along this path"]
+        return ["nothing was simulated: no figure of the machine changes the makespan along this path"]
     differ = sum(not prediction.is_as_predicted for prediction in verified)
     result = f"{plural(len(verified), 'simulation')}, {differ or 'none'} not as predicted"
-    why = "as a rule, because of another order" if is_exact else "others share what was changed"
+    why = "usually because the order of service changed" if is_exact else "others share the changed resource"
     if has_library and any(is_of_links(each.parameter) for each in verified if not each.is_as_predicted):
-        why = "the library has other times for other links"
+        why = "the library's times depend on the links"
     reason = f": {why}" if differ else ""
     width = terminal_width()
     return [

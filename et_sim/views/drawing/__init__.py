@@ -1,1 +1,1 @@
-"""What pictures of a run share: the nodes they show, their tracks, flows and colours; the SVG timeline."""
+"""SVG pictures of a run, and their common parts: visible nodes, tracks, flows and colours."""

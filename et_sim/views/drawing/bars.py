@@ -1,12 +1,10 @@
-"""Pictures with a row of bars for each thing: what ranks, devices and operations spend their time on.
+"""Pictures with rows of bars: time of ranks, devices and operations by activity or cause.
 
-Ranks: the parts of the time of each, which add up to all of it. Waits: waiting against transfer of each rank,
-group and operation, with who is waited for; transfer is solid, and waiting pale. Idle: what devices, streams
-and threads do and wait for. Spread: how far ranks differ, of each operation two strips, one of its durations,
-one of its begins, measured from the average rank: a line from the least to the most, a box of the middle half
-of ranks, and a mark at the median.
-
-Not here: the figures (`summary`).
+Ranks: the parts of each rank's time, which add up to all of it. Waits: waiting against transfer of each rank,
+group and operation, with the ranks that are waited for; transfer is solid, and waiting pale. Idle: activities
+and waits of devices, streams and threads. Spread: differences between ranks by operation, with a strip of
+durations and one of begins, relative to the average rank: a line from the least to the most, a box of the
+middle half of ranks, and a mark at the median.
 """
 
 from __future__ import annotations
@@ -122,8 +120,8 @@ def _waits(scene: Scene, shown: Sequence[WaitTable], y: int) -> None:
             x += ns * scale
         for_whom = ""
         if table.waits_for is not None:
-            whom = called(shortened(table.waits_for, 20), 20)
-            for_whom = f", {share(table.waits_for_ns, table.nodes_waiting_ns)} for {whom}"
+            waited_for = called(shortened(table.waits_for, 20), 20)
+            for_whom = f", {share(table.waits_for_ns, table.nodes_waiting_ns)} for {waited_for}"
         text = f"{format_ns(table.transfer_ns)} + {format_ns(table.waiting_ns)} waiting{for_whom}"
         scene.text(x + 6, y + 10, text)
         y += ROW
@@ -131,7 +129,7 @@ def _waits(scene: Scene, shown: Sequence[WaitTable], y: int) -> None:
 
 IDLE_BEGIN, MOST_IDLE, CAUSES = LEFT + 160, 32, 8
 IDLE_COLOURS = ("#0072b2", "#9cc7e4", "#f4cfe2", "#d55e00", "#e9a06a", "#f0e442", IDLE, EARLY)
-LEAST_TEXT = 40  # pixels of a part that says its share
+LEAST_TEXT = 40  # pixels of a part that shows its share
 
 
 def idle_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
@@ -177,12 +175,10 @@ def _causes(idle: Idle) -> list[str]:
 
 
 SPREAD_ROW, MOST_SPREADS = 19, 24
-SPREAD_NAMES, STRIP, GAP = 180, 250, 96  # pixels right of LEFT, and of what stands right of a strip
-TICKS = 5  # at most; so there are two at least
+SPREAD_NAMES, STRIP, GAP = 180, 250, 96  # pixels right of LEFT, and of the texts right of a strip
+TICKS = 5  # at most, and so at least two
 ALIKE = "ranks do not differ in any operation"
-OF_SPREAD = (
-    "line: all ranks; box: half of them; mark: the median; beside, how far the last rank is, and which"
-)
+OF_SPREAD = "line: all ranks; box: half of them; mark: the median; right: the last rank, and its distance"
 Of = Callable[[OperationSpread], Distribution]
 PANELS: tuple[tuple[str, Of], ...] = (
     ("duration, from the average rank", lambda operation: operation.duration_ns),
@@ -193,7 +189,7 @@ PANELS: tuple[tuple[str, Of], ...] = (
 def spread_picture(
     run: RunDirectory, part: Selection = EVERYTHING, operations: Sequence[OperationSpread] | None = None
 ) -> str:
-    """Return the SVG text: how far ranks differ; of `operations`, where they are known already."""
+    """Return the SVG text: differences between ranks, of `operations` if they are given."""
     every, scene = spreads(run, part) if operations is None else operations, Scene()
     differing = [
         operation for operation in every if any(of(operation).most > of(operation).least for _, of in PANELS)
@@ -215,7 +211,7 @@ def spread_picture(
 def _panel(
     scene: Scene, shown: Sequence[OperationSpread], of: Of, title: str, left: int, bottom: int
 ) -> None:
-    """The strips of durations, or of begins, to one scale."""
+    """Draw the strips of durations, or of begins, to one scale."""
     least = min(of(operation).least - of(operation).mean for operation in shown)
     most = max(of(operation).most - of(operation).mean for operation in shown)
     scene.text(left, TOP, title if most > least else f"{title}: all alike", font_weight="bold")
@@ -258,8 +254,8 @@ LABEL_DISTANCE = 13
 RGB = np.array(
     [[int(PART_COLOURS[part.figure][at : at + 2], 16) for at in (1, 3, 5)] for part in PARTS], np.uint8
 )
-GOLDEN = 0.6180339887498949  # multiples of it, without their whole part, are spread evenly over 0 to 1
-DUST = 1e-9  # of shares
+GOLDEN = 0.6180339887498949  # multiples of it, modulo 1, are spread evenly over 0 to 1
+DUST = 1e-9  # tolerance of shares
 MEANING = "a column of a row is filled from below, by the shares of its time"
 
 
@@ -276,7 +272,7 @@ def activity_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
         data = f"data:image/png;base64,{content}"
         scene.add("image", x=LEFT, y=TOP, width=PIXELS, height=tops[-1], **style, href=data)
     reached = -1.0 * LABEL_DISTANCE
-    for row, ranks in enumerate(activity.ranks):  # as many as there is room for
+    for row, ranks in enumerate(activity.ranks):  # as many labels as fit
         middle = (tops[row] + tops[row + 1]) / 2
         if middle - reached >= LABEL_DISTANCE:
             scene.label(label_of_ranks(ranks), TOP + middle + 4)
@@ -287,7 +283,7 @@ def activity_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
 
 
 def parts_of_pixels(shares: Any, heights: Sequence[int]) -> Any:
-    """Return the part, as a place in `PARTS`, of every pixel from the top."""
+    """Return the part, as an index into `PARTS`, of every pixel from the top."""
     row_of = np.repeat(np.arange(len(heights)), heights)
     from_below = np.concatenate([np.arange(height)[::-1] for height in heights])
     shift = np.arange(shares.shape[2]) * GOLDEN % 1
@@ -298,13 +294,13 @@ def parts_of_pixels(shares: Any, heights: Sequence[int]) -> Any:
 
 
 def _heights(counts: tuple[int, ...]) -> list[int]:
-    """In pixels: in proportion to the ranks of rows, but none too small to see."""
+    """Return heights in pixels, in proportion to the ranks of rows, but large enough to see."""
     whole, total = min(ROW_HEIGHT * len(counts), FULL_HEIGHT), max(sum(counts), 1)
     return [max(round(whole * count / total), LEAST_HEIGHT) for count in counts]
 
 
 def _png(pixels: Any) -> bytes:
-    """Return rows of red, green and blue as a PNG file."""
+    """Encode rows of red, green and blue as a PNG file."""
 
     def chunk(name: bytes, content: bytes) -> bytes:
         check = zlib.crc32(name + content)

@@ -1,12 +1,11 @@
-"""A timeline of any length, block by block: which nodes of shown ranks are drawn, and what is said of them.
+"""Selection of the nodes that a timeline of any length shows, read block by block.
 
-Rows are numbered as they lie in the timeline, which is read as often as it is asked; nothing else of it is
-kept. Where there is no room for all slices, each stratum has its share, the longest first. A stratum
-is a rank, a kind of nodes and a part of the window. Each has the share of what is shown that it has of all,
-and one slice at least, as far as there is room: no rank, kind or time stands for the others.
+Rows are indices into the timeline, which is read several times and never held as a whole. If not all slices
+fit, each stratum (a rank, a kind of nodes and a part of the window) keeps its longest slices, in proportion
+to its size, and at least one while there is room.
 
-Beside the nodes that are drawn stand those that arrows may join them to: the other members of their
-collectives, and messages between the same actors. Not here: arrows (`flows`).
+Besides the visible nodes, the selection holds nodes that arrows may join them to: the other members of their
+collectives, and messages between the same actors.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ from et_sim.views.run.selection import Window
 
 MOST_PARTS = 64  # of a window
 LEAST_EACH = 4  # slices of a stratum, on average
-AT_ONCE = 1 << 18  # slices that are taken before some are let go
+AT_ONCE = 1 << 18  # slices that are taken before the shortest are dropped
 
 
 class Strata(Struct, frozen=True):
-    """The numbers of strata: places x kinds x parts of a window."""
+    """Numbering of strata: places x kinds x parts of a window."""
 
     window: Window
     places: int
@@ -38,7 +37,7 @@ class Strata(Struct, frozen=True):
 
     @classmethod
     def within(cls, window: Window, places: int, kinds: int, limit: int) -> Strata:
-        """As many parts of the window as leave several slices to each stratum."""
+        """Return strata with as many parts of the window as leave several slices to each stratum."""
         parts = limit // max(LEAST_EACH * places * kinds, 1)
         return cls(window, places, kinds, min(max(parts, 1), MOST_PARTS))
 
@@ -46,7 +45,7 @@ class Strata(Struct, frozen=True):
         return self.places * self.kinds * self.parts
 
     def of(self, place: Any, kind: Any, start_ns: Any) -> Any:
-        """Return the stratum of each slice; what began before the window is in its first part."""
+        """Return the stratum of each slice; a slice that began before the window is in its first part."""
         first, last = self.window
         width = max(-(-(last - first) // self.parts), 1)
         part = np.clip((start_ns - first) // width, 0, self.parts - 1)
@@ -54,7 +53,7 @@ class Strata(Struct, frozen=True):
 
 
 def share_out(counts: Any, limit: int) -> Any:
-    """How many of each stratum are shown, `limit` in all: in proportion, one at least if there is room."""
+    """Return the number of slices shown of each stratum: in proportion, and at least one if there is room."""
     there = (counts > 0).astype(np.int64)
     total, strata = int(counts.sum()), int(there.sum())
     if total <= limit:
@@ -65,13 +64,13 @@ def share_out(counts: Any, limit: int) -> Any:
 
 
 def _portions(counts: Any, limit: int) -> Any:
-    """Whole numbers in proportion, none above its count, that add up to the limit."""
+    """Return whole numbers in proportion to the counts, none above its count, that add up to the limit."""
     up_to = np.append(0, np.cumsum(counts))
     return np.diff(up_to * limit // up_to[-1])
 
 
 class InProportion:
-    """The longest slices of each stratum, of slices that come row by row; of those alike, the first."""
+    """The longest slices of each stratum, from slices that come row by row; of equal ones, the first."""
 
     def __init__(self, quotas: Any) -> None:
         self._quotas = quotas
@@ -79,10 +78,10 @@ class InProportion:
         self._room = limit + max(limit // 4, AT_ONCE)
         self._kept: list[tuple[Any, ...]] = []  # stratum, place, row, how long
         self._size = 0
-        self._least = np.full(len(quotas), -1)  # how long what comes must at least be
+        self._least = np.full(len(quotas), -1)  # length from which slices are kept, by stratum
 
     def add(self, stratum: Any, place: Any, row: Any, took: Any) -> None:
-        """Take slices of rows after all those before."""
+        """Add slices of rows after all earlier ones."""
         better = np.flatnonzero((took > self._least[stratum]) & (self._quotas[stratum] > 0))
         stratum = stratum.astype(np.int32)
         self._kept.append((stratum[better], place[better], row[better], took[better]))
@@ -102,7 +101,7 @@ class InProportion:
         self._size = len(order)
 
     def chosen(self) -> list[tuple[Any, Any]]:
-        """Return places and rows, in the order in which they came."""
+        """Return places and rows, in the order in which they were added."""
         if self._kept:
             self._let_go()
         return [(place, row) for _, place, row, _ in self._kept]
@@ -113,9 +112,9 @@ SPANS = ("actor", "kind", "start_ns", "end_ns")
 
 
 class Chosen(Struct, frozen=True, eq=False):
-    """Nodes as they are shown: one for each node and rank, rank by rank."""
+    """Chosen nodes: one entry for each node and rank, rank by rank."""
 
-    place: Any  # in Shown.ranks
+    place: Any  # index into Shown.ranks
     row: Any  # of the timeline, ascending within a place
     left_out: str
 
@@ -124,16 +123,16 @@ class Chosen(Struct, frozen=True, eq=False):
 
 
 class Blocks:
-    """The record batches of a timeline that hold nodes of ranks that are shown."""
+    """The record batches of a timeline that hold nodes of visible ranks."""
 
     def __init__(self, run: RunDirectory, shown: Shown) -> None:
         self._run = run
         actors = np.array(shown.actors, np.int64)
         self._place = np.argsort(actors, kind="stable").astype(np.int32)
-        self._places = np.bincount(actors, minlength=len(run.actors()))  # of each actor
+        self._places = np.bincount(actors, minlength=len(run.actors()))  # by actor
         self._first_place = np.cumsum(self._places) - self._places
         self._firsts: list[int] = []  # rows, of all batches
-        self._numbers: list[int] = []  # of batches that hold nodes of these actors
+        self._numbers: list[int] = []  # batches that hold nodes of these actors
         self.rows_shown = rows = 0
         for number, batch in enumerate(run.batches("timeline", ("actor",))):
             self._firsts.append(rows)
@@ -145,7 +144,7 @@ class Blocks:
         self._row_type = np.int32 if rows < 1 << 31 else np.int64
 
     def chosen(self, window: Window, limit: int) -> Chosen:
-        """Slices that are under way in the window; where there is no room for all, some in proportion."""
+        """Return slices that are under way in the window; if not all fit, a choice in proportion."""
         places, kinds = int(self._places.sum()), self._kinds()
         last = min(window[1], max(self._run.summary["makespan_ns"], window[0]))
         strata = Strata.within((window[0], last), places, kinds, limit)
@@ -166,13 +165,14 @@ class Blocks:
         )
 
     def _kinds(self) -> int:
-        """How many there may be, and none."""
+        """Return the number of codes of kinds, including none."""
         for batch in self._run.batches("timeline", ("kind",)):
             return len(batch["kind"].dictionary) + 1
         return 1
 
     def _inside(self, window: Window) -> Iterator[tuple[Any, Any, Any, Any, Any]]:
-        """Batch by batch, the place, row, kind, start and end of slices that are under way in the window."""
+        """Yield the place, row, kind, start and end of slices that are under way in the window, batch by
+        batch."""
         first, last = window
         for number, batch in self.every(SPANS):
             actor, start = numbers(batch["actor"]), numbers(batch["start_ns"])
@@ -183,12 +183,12 @@ class Blocks:
             yield place, row, coded(batch["kind"])[at], start[at], end[at]
 
     def _end(self, column: Any) -> Any:
-        """What never completed ends with the run."""
+        """Return ends of nodes; nodes that never completed end with the run."""
         end = integers(column, missing=NONE)
         return np.where(end == NONE, self._run.summary["makespan_ns"], end)
 
     def _repeated(self, actor: Any, rows: Any) -> tuple[Any, Any]:
-        """Return some rows, for each rank that shows their actor."""
+        """Repeat rows for each rank that shows their actor."""
         first, count = self._first_place[actor[rows]], self._places[actor[rows]]
         if (count == 1).all():
             return self._place[first], rows
@@ -196,31 +196,31 @@ class Blocks:
         return self._place[np.repeat(first, count) + number], np.repeat(rows, count)
 
     def every(self, columns: Sequence[str]) -> Iterator[tuple[int, Any]]:
-        """Batches, and the rows at which they begin."""
+        """Yield batches, each with its first row."""
         batches = self._run.batches("timeline", columns, self._numbers)
         for number, batch in zip(self._numbers, batches, strict=True):
             yield self._firsts[number], batch
 
     def at(self, rows: Any, columns: Sequence[str]) -> Iterator[tuple[Any, Any]]:
-        """Batches that hold some of these rows, which are ascending, and where in the batch they are."""
+        """Yield batches that hold some of these ascending rows, with the rows' indices in the batch."""
         numbers = distinct(np.searchsorted(self._firsts, rows, side="right") - 1).tolist()
         for number, batch in zip(numbers, self._run.batches("timeline", columns, numbers), strict=True):
             begin, end = np.searchsorted(rows, self._firsts[number : number + 2])
             yield batch, rows[begin:end] - self._firsts[number]
 
     def is_shown(self, actor: Any) -> Any:
-        """Which of these actors are shown."""
+        """Return which of these actors are visible."""
         return self._places[actor] > 0
 
     def nodes(self, rows: Any) -> Nodes:
-        """Return all columns of these rows, which are ascending."""
+        """Return all columns of these ascending rows."""
         columns, texts = self._columns(rows, (*NUMBERS, *CAUSES), TEXTS)
         completed = columns["end_ns"] != NONE
         columns["end_ns"] = np.where(completed, columns["end_ns"], self._run.summary["makespan_ns"])
         return Nodes(**columns, completed=completed, **{f"{name}s": texts[name] for name in TEXTS})
 
     def spans(self, rows: Any) -> tuple[Any, Any, Any, tuple[str | None, ...]]:
-        """Start, end and lane of these rows, which are ascending, and the lanes there are."""
+        """Return start, end and lane of these ascending rows, and the names of lanes."""
         columns, texts = self._columns(rows, ("start_ns", "end_ns"), ("lane",))
         never = columns["end_ns"] == NONE
         columns["end_ns"][never] = self._run.summary["makespan_ns"]
@@ -241,7 +241,7 @@ class Blocks:
             for name in names:
                 columns[name][part] = integers(batch[name], missing=NONE)[at]
             for name in words:
-                if len(texts[name]) == 1:  # all batches have the same
+                if len(texts[name]) == 1:  # all batches share them
                     texts[name] = (*batch[name].dictionary.to_pylist(), None)
                 columns[name][part] = coded(batch[name])[at]
         if recorded_on:  # rows of recordings are their streams and threads
@@ -254,7 +254,7 @@ class Blocks:
 
 
 def distinct(numbers: Any) -> Any:
-    """In ascending order; of millions of them, np.unique takes ten times as long."""
+    """Return the distinct numbers, ascending; np.unique takes ten times as long for millions of them."""
     if (numbers[1:] <= numbers[:-1]).any():
         numbers = np.sort(numbers, kind="stable")
         return numbers[np.diff(numbers, prepend=numbers[:1] - 1) != 0]
@@ -262,7 +262,7 @@ def distinct(numbers: Any) -> Any:
 
 
 def _by_place(parts: list[tuple[Any, Any]]) -> tuple[Any, Any]:
-    """Place and row, in order of these."""
+    """Concatenate places and rows, and sort by both."""
     place, row = np.zeros(0, np.int32), np.zeros(0, np.int32)
     if parts:
         place, row = (np.concatenate(column) for column in zip(*parts, strict=True))
@@ -278,11 +278,11 @@ MESSAGES = ("send", "receive")
 
 
 class Slices(Struct, frozen=True, eq=False):
-    """Nodes as they are shown: one for each node and rank, rank by rank."""
+    """Visible nodes: one entry for each node and rank, rank by rank."""
 
-    place: Any  # in Shown.ranks
-    row: Any  # in the nodes
-    group: Words  # as the rank calls it
+    place: Any  # index into Shown.ranks
+    row: Any  # index into the nodes
+    group: Words  # by the rank's name for it
     left_out: str
 
     def __len__(self) -> int:
@@ -290,7 +290,8 @@ class Slices(Struct, frozen=True, eq=False):
 
 
 def visible_nodes(run: RunDirectory, shown: Shown, window: Window, limit: int) -> tuple[Nodes, Slices]:
-    """What is drawn of a run, and whatever may be joined to it by arrows, in the order of the timeline."""
+    """Return the visible nodes of a run with all nodes that arrows may join them to, in the timeline's
+    order."""
     blocks = Blocks(run, shown)
     chosen = blocks.chosen(window, limit)
     rows = distinct(chosen.row)
@@ -302,8 +303,8 @@ def visible_nodes(run: RunDirectory, shown: Shown, window: Window, limit: int) -
 
 
 def belonging(blocks: Blocks, rows: Any) -> list[tuple[Any, Any]]:
-    """Of the collectives that one of these rows is a member of, all rows of shown actors, and a number for
-    each one's collective; then those of messages between two actors, and a number for each one's two."""
+    """Return rows of shown actors in the collectives of these rows, with a key by collective; then rows of
+    messages between the same two actors, with a key by pair."""
     wanted: list[Any] = [None, None]
     if len(rows) < blocks.rows_shown:
         of_rows = [_keys(batch, at) for batch, at in blocks.at(rows, JOINED)]
@@ -326,7 +327,7 @@ def _together(parts: list[tuple[Any, Any]]) -> tuple[Any, Any]:
 
 
 def _keys(batch: Any, at: Any) -> tuple[Any, Any]:
-    """Of these rows of a batch: numbers for their collective, and for the two ends of their message."""
+    """Return keys of the collective, and of the two ends of the message, for these rows of a batch."""
     sequence = integers(batch["sequence"], missing=NONE)[at]
     groups = len(batch["group"].dictionary) + 1
     collective = np.where(sequence == NONE, NONE, sequence * groups + coded(batch["group"])[at])

@@ -1,7 +1,6 @@
-"""The critical path as a picture: a bar of its causes, and a row for each operation that it is on.
+"""The critical path as a picture: a bar of its causes, and a row for each operation on it.
 
-Of a column of time that several operations or causes share, each is as high as its share.
-Not here: the figures (`et_sim.views.critical.path`).
+In a column of time that several operations or causes share, each is as high as its share.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import numpy as np
 
 from et_sim.basics.intervals import filled
 from et_sim.basics.units import format_ns, plural
-from et_sim.views.critical.path import CAUSES, NOBODYS, CriticalPath, codes_at, operation_of
+from et_sim.views.critical.path import CAUSES, NO_OPERATION, CriticalPath, codes_at, operation_of
 from et_sim.views.critical.record import PathRecord
 from et_sim.views.drawing.scene import LEFT, MOST_LETTERS, TRACK, Scene, nothing_to_draw, runs_of
 from et_sim.views.run.directory import RunDirectory
@@ -47,9 +46,7 @@ COLUMNS, MOST_ROWS = 720, 16
 BEGIN = LEFT + 124
 ROW, BAR_HEIGHT = 17, 14
 NOT_RECORDED = "the critical path was not recorded: simulate with --detail path"
-MEANING = (
-    "right of an operation stands how long the path is on it; of a time that several share, each has its part"
-)
+MEANING = "right of an operation: its time on the path; times that several share are split between them"
 
 
 def critical_path_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
@@ -63,7 +60,7 @@ def critical_path_picture(run: RunDirectory, part: Selection = EVERYTHING) -> st
 
 
 def path_picture(path: CriticalPath, top: int | None = None) -> str:
-    """Return the same of a path that is known."""
+    """Return the SVG text of a known path."""
     causes = sorted(path.by_cause().items(), key=lambda cause: -cause[1])
     whole, scene = max(path.makespan_ns, 1), Scene()
     scene.label("causes", 25, x=BEGIN - 8)
@@ -88,14 +85,14 @@ def path_picture(path: CriticalPath, top: int | None = None) -> str:
 
 
 def shares_of(path: CriticalPath, shown: Sequence[tuple[str, str, str | None]], rows: int) -> Any:
-    """By operation, cause and column of time, the share of it; the last row may be all other operations."""
+    """Return shares by operation, cause and column of time; the last row may hold all other operations."""
     timed = np.flatnonzero(path.spent_ns > 0)
     nodes, node = path.record.nodes, path.node[timed]
     code = codes_at(nodes.kind, node).astype(np.int64) * len(nodes.stem.texts) + codes_at(nodes.stem, node)
     code = np.where(node < 0, -1, code * len(nodes.group.texts) + codes_at(nodes.group, node))
     _, first, of = np.unique(code, return_index=True, return_inverse=True)
     places = {key: row for row, key in enumerate(shown)}
-    keys = (NOBODYS if number < 0 else operation_of(nodes, number) for number in node[first].tolist())
+    keys = (NO_OPERATION if number < 0 else operation_of(nodes, number) for number in node[first].tolist())
     row = np.array([places.get(key, rows - 1) for key in keys], np.int64)[of.reshape(-1)] * len(CAUSES)
     start, end = path.chain.start_ns[timed], path.chain.end_ns[timed]
     queued = path.queued_ns[timed] / path.spent_ns[timed]
@@ -106,7 +103,7 @@ def shares_of(path: CriticalPath, shown: Sequence[tuple[str, str, str | None]], 
 
 
 def _areas(scene: Scene, shares: Any, y: int) -> None:
-    """A path for each cause; columns of one height that stand together are one rectangle."""
+    """Draw a path for each cause; neighbouring columns of one height are one rectangle."""
     reached = np.rint(2 * BAR_HEIGHT * np.cumsum(shares, axis=1).clip(max=1)).astype(np.int64)
     heights = np.diff(reached, axis=1, prepend=0)
     span = 2 * BAR_HEIGHT + 1

@@ -1,8 +1,6 @@
-"""Devices and what connects them as a drawing: tiers as rows, NPUs at the bottom; or a grid, or a circle.
+"""Devices and their connections as a drawing: tiers as rows with NPUs at the bottom, a grid, or a circle.
 
-Of many devices in a row, neighbours are one mark, and what leads between the same two marks is one line.
-
-Not here: what lines look like (`network`, and `et_sim.cli.network`).
+In a row of many devices, neighbours share a mark, and links between the same two marks share a line.
 """
 
 from __future__ import annotations
@@ -30,11 +28,11 @@ NPU_COLOUR, NIC_COLOUR, SWITCH_COLOUR = "#5b6b7a", "#a9852f", "#2f3a45"
 
 @quick_dataclass(frozen=True, eq=False)
 class Devices:
-    """What is placed: NPUs first, in rank order."""
+    """Devices to place: NPUs first, in rank order."""
 
     names: Sequence[str]
     rows: Any  # 0: NPUs
-    sizes: tuple[int, ...] = ()  # NPUs by dimension, if they lie in a grid
+    sizes: tuple[int, ...] = ()  # NPUs by dimension, if they form a grid
     nics: frozenset[int] = frozenset()
 
 
@@ -44,17 +42,17 @@ class Places(Struct, frozen=True, eq=False):
     mark_of: Any  # by device
     x: Any  # by mark
     y: Any
-    count: Any  # devices
+    count: Any  # number of devices
     row: Any
     is_flat: bool  # there are only NPUs
-    has_bends: bool  # lines that are longer than from a mark to the next one go round
+    has_bends: bool  # lines longer than from a mark to its neighbour are curved
     bottom: float
-    arcs: float  # how far lines between NPUs reach below them
-    labels: tuple[tuple[float, str], ...]  # what stands left of rows, and how far down
+    arcs: float  # reach of lines between NPUs below them
+    labels: tuple[tuple[float, str], ...]  # (height, text) left of rows
 
 
 class Line(Struct, frozen=True):
-    """What leads between two marks."""
+    """A line between two marks."""
 
     source: int
     target: int
@@ -64,7 +62,7 @@ class Line(Struct, frozen=True):
 
 
 def joined_lines(places: Places, source: Any, target: Any) -> tuple[Any, Any]:
-    """(the two marks of every line, which line each link belongs to; -1: one within a mark)."""
+    """Return (the two marks of every line, the line of each link; -1: the link lies within a mark)."""
     first, second = places.mark_of[source], places.mark_of[target]
     low, high = np.minimum(first, second), np.maximum(first, second)
     marks = len(places.x)
@@ -76,7 +74,7 @@ def joined_lines(places: Places, source: Any, target: Any) -> tuple[Any, Any]:
 
 
 def placed(devices: Devices, source: Any, target: Any) -> Places:
-    """Where devices stand, given what connects them."""
+    """Place devices, given the links between them."""
     if devices.rows.max(initial=0):
         return _in_rows(devices, source, target)
     wide = [size for size in devices.sizes if size > 1]
@@ -86,9 +84,9 @@ def placed(devices: Devices, source: Any, target: Any) -> Places:
 
 
 def _in_rows(devices: Devices, source: Any, target: Any) -> Places:
-    """Return each row in the order of what hangs below it."""
+    """Place devices in rows, each in the order of the devices below it."""
     rows, count = devices.rows, len(devices.names)
-    along = np.full(count, np.nan)  # of the whole width, where a device would be
+    along = np.full(count, np.nan)  # position in the row, as a share of the width
     mark_of = np.zeros(count, np.int64)
     xs: list[float] = []
     ys: list[float] = []
@@ -124,12 +122,13 @@ def _in_rows(devices: Devices, source: Any, target: Any) -> Places:
 
 
 def _arc(width: Any) -> Any:
-    """How far below two marks of a row the line between them is pulled; it reaches half as far."""
+    """Return how far below two marks of a row the control point of their line lies; the line reaches half as
+    far."""
     return 14 + width / 12
 
 
 def _row_label(devices: Devices, row: Any, marks: int, y: float) -> list[tuple[float, str]]:
-    """What a row has, left of it."""
+    """Return the label of a row: number and names of its devices."""
     names = dict.fromkeys(
         devices.names[at].rsplit(".", 1)[-1].rstrip("0123456789").rstrip("-") for at in row.tolist()
     )
@@ -142,7 +141,7 @@ def _row_label(devices: Devices, row: Any, marks: int, y: float) -> list[tuple[f
 
 
 def _in_a_grid(count: int, sizes: list[int]) -> Places:
-    """Further dimensions side by side."""
+    """Place devices in a grid, with further dimensions side by side."""
     rank = np.arange(count)
     across, down, blocks = sizes[0], sizes[1], count // (sizes[0] * sizes[1])
     columns, rows, squares = min(across, MOST_ON_A_SIDE), min(down, MOST_ON_A_SIDE), min(blocks, MOST_BLOCKS)
@@ -185,7 +184,7 @@ def _flat_label(count: int, counts: Any) -> tuple[tuple[float, str], ...]:
 
 
 def draw_network(scene: Scene, devices: Devices, places: Places, lines: Sequence[Line]) -> None:
-    """Lines in the order given, the last one on top; then a mark for each device, or for neighbours."""
+    """Draw lines in the given order, the last one on top; then a mark for each device or its neighbours."""
     step = float(np.min(np.abs(np.diff(unique(places.x))), initial=SPACE)) if places.has_bends else 0.0
     for line in lines:
         shape = _shape(places, line.source, line.target, step)
@@ -224,7 +223,7 @@ def _shape(places: Places, source: int, target: int, step: float) -> str:
 
 
 def _rows_with_names(devices: Devices, places: Places) -> set[float]:
-    """Heights at which there is room for the names of all devices."""
+    """Return heights at which the names of all devices fit."""
     rows = set()
     first = dict(zip(places.mark_of.tolist()[::-1], range(len(devices.names) - 1, -1, -1), strict=True))
     for y in unique(places.y).tolist():

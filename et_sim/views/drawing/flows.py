@@ -1,9 +1,9 @@
-"""Which nodes belong together: a send and the receive of its message, and the members of a collective.
+"""Arrows: pairs of sends and receives, and the members of collectives.
 
-What completed a node is in the timeline, so these arrows are facts: a receive that its message completed
-names the send. One that found its message there already is paired in order, as the network does it: the first
-such send of one actor to another with a tag and size belongs to the first such receive. Members of a
-collective are joined where a message of one completed the other; in the group of all ranks, all of them are.
+The timeline records what completed a node, so these arrows are facts: a receive completed by its message
+names the send. A receive that found its message already there is paired in order, as the network does: the
+first such send of one actor to another with a tag and size belongs to the first such receive. Members of a
+collective are joined if a message of one completed the other; in the group of all ranks, all are joined.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from et_sim.views.run.columns import coded, integers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Window
 
-EVERYBODY = "all"
+ALL_RANKS = "all"
 
 
 def messages(nodes: Nodes) -> tuple[Any, Any]:
-    """Rows of sends, and of the receives that belong to them."""
+    """Return rows of sends, and of the receives that belong to them."""
     sends = np.flatnonzero(_is_kind(nodes, "send"))
     receives = np.flatnonzero(_is_kind(nodes, "receive"))
     named = receives[nodes.end_cause_node[receives] != NONE]
@@ -36,9 +36,7 @@ def messages(nodes: Nodes) -> tuple[Any, Any]:
 
 
 def exchanges(run: RunDirectory, nodes: Nodes, window: Window) -> tuple[Any, Any]:
-    """Return rows of collectives one of which sends messages to the other, from messages.arrow; each pair
-    once.
-    """
+    """Return pairs of rows of collectives, one of which sends messages to the other, from messages.arrow."""
     rows = np.flatnonzero(nodes.sequence != NONE)
     pairs = np.zeros((0, 2), np.int64)
     for batch in run.batches("messages", ("actor", "node", "kind", "peer", "ready_ns", "arrived_ns")):
@@ -51,14 +49,14 @@ def exchanges(run: RunDirectory, nodes: Nodes, window: Window) -> tuple[Any, Any
         peer, sender = peer[sender != NONE], sender[sender != NONE]
         pairs = unique_rows(*np.concatenate((pairs, np.stack((sender, peer), axis=1))).T)
     sender, peer = pairs.T
-    # The peer's node has the sender's group and number; where groups of one name are several, its own.
+    # The peer's node has the sender's group and sequence number; if several groups share a name, its own.
     like = groups_of(nodes.group[rows], nodes.sequence[rows]).of_row
     of_row = np.full(len(nodes), NONE)
     of_row[rows] = like
     keys, wanted = _keys((like, nodes.actor[rows]), (of_row[sender], peer))
     order = np.argsort(keys, kind="stable")
     at = order[np.minimum(np.searchsorted(keys, wanted, sorter=order), max(len(order) - 1, 0))]
-    met = (keys[at] == wanted) & (rows[at] != sender)  # a folded run has messages to oneself
+    met = (keys[at] == wanted) & (rows[at] != sender)  # in a folded run, messages go from an actor to itself
     sender, receiver = sender[met], rows[at[met]]
     order = np.lexsort((receiver, nodes.start_ns[sender]))
     return sender[order], receiver[order]
@@ -69,7 +67,7 @@ def _is_kind(nodes: Nodes, kind: str) -> Any:
 
 
 def find(nodes: Nodes, among: Any, actor: Any, node: Any) -> Any:
-    """Of these rows, those of certain actors and nodes; -1 where there is none."""
+    """Return the rows of these actors and nodes; -1 if there is none."""
     if not len(among) or not len(actor):
         return np.full(len(actor), NONE)
     keys, wanted = _keys((nodes.actor[among], nodes.node[among]), (actor, node))
@@ -79,7 +77,7 @@ def find(nodes: Nodes, among: Any, actor: Any, node: Any) -> Any:
 
 
 def _keys(*pairs: tuple[Any, Any]) -> list[Any]:
-    """Return pairs of numbers (the first not below zero, and small), as numbers that compare like them."""
+    """Combine pairs of numbers (the first small, and not negative) into keys that sort like the pairs."""
     _, code = np.unique(np.concatenate([second for _, second in pairs]), return_inverse=True)
     span = int(code.max(initial=0)) + 1
     codes = np.split(code.reshape(-1), np.cumsum([len(second) for _, second in pairs])[:-1])
@@ -87,7 +85,7 @@ def _keys(*pairs: tuple[Any, Any]) -> list[Any]:
 
 
 def _in_order(nodes: Nodes, sends: Any, receives: Any) -> tuple[Any, Any]:
-    """The n-th send of a channel with the n-th receive."""
+    """Pair the n-th send of a channel with the n-th receive."""
     ends = (
         (nodes.actor, nodes.peer),
         (nodes.peer, nodes.actor),
@@ -107,9 +105,8 @@ def _in_order(nodes: Nodes, sends: Any, receives: Any) -> tuple[Any, Any]:
 
 
 def collectives(nodes: Nodes) -> list[Any]:
-    """Return rows of nodes that are one collective, in the order in which they started; lone ones are left
-    out.
-    """
+    """Return rows of nodes of each collective, in the order in which they started; single ones are left
+    out."""
     rows, label = members(nodes)
     order = np.lexsort((rows, nodes.start_ns[rows], label))
     bounds = np.flatnonzero(np.diff(label[order])) + 1
@@ -121,7 +118,7 @@ def members(nodes: Nodes) -> tuple[Any, Any]:
     rows = np.flatnonzero(nodes.sequence != NONE)
     if not len(rows):
         return rows, rows
-    # Collectives of one group and number; groups of one name may be several.
+    # Several groups may share a name, and so their collectives group and number.
     like = groups_of(nodes.group[rows], nodes.sequence[rows]).of_row
     order = np.lexsort((nodes.actor[rows], like))
     rows, like = rows[order], like[order]
@@ -129,7 +126,7 @@ def members(nodes: Nodes) -> tuple[Any, Any]:
     at = np.minimum(np.searchsorted(keys, wanted), len(rows) - 1)
     joined = keys[at] == wanted
     first, second = np.flatnonzero(joined), at[joined]
-    together = np.flatnonzero(nodes.group[rows] == _code(nodes.groups, EVERYBODY))
+    together = np.flatnonzero(nodes.group[rows] == _code(nodes.groups, ALL_RANKS))
     firsts = np.searchsorted(like, like[together])
     return rows, _components(len(rows), np.append(first, together), np.append(second, firsts))
 
@@ -139,7 +136,7 @@ def _code(texts: tuple[str | None, ...], text: str) -> int:
 
 
 def _components(count: int, first: Any, second: Any) -> Any:
-    """For each row, the least number among the rows that it is joined to, directly or through others."""
+    """Return, for each row, the least index of the rows that it is joined to, directly or through others."""
     label = np.arange(count)
     while True:
         least = np.minimum(label[first], label[second])

@@ -1,8 +1,6 @@
-"""One actor's local memory over time as a picture, stacked by what it is for, with its peak and capacity.
+"""One actor's local memory over time as a picture, stacked by class of tensors, with its peak and capacity.
 
-Steps are thinned to what a line shows: in each of its columns, what is in use when the most is.
-
-Not here: which tensors are alive at the peak (`summary.memory`).
+Steps are reduced to the columns of the picture: each shows the classes at its highest use.
 """
 
 from __future__ import annotations
@@ -35,20 +33,20 @@ COLOURS: Mapping[str, str] = MappingProxyType(
     }
 )
 HEADROOM = 1.08
-NEAR = 1.5  # times the peak: up to here, the capacity decides how high the picture is
+NEAR = 1.5  # multiple of the peak up to which the capacity is in the picture
 PEAK = "#333"
 LEGIBLE: dict[str, Any] = {"stroke": "#fff", "stroke_width": "3", "paint_order": "stroke"}  # on any colour
 OF_FULLEST = "of these ranks, the fullest; --ranks chooses others"
 
 
 class ActorMemory(Struct, frozen=True, eq=False):
-    """What an actor's memory holds from each change on."""
+    """Contents of an actor's memory from each change on."""
 
     ranks: str
     time_ns: Any
     delta_bytes: Any
     alive_bytes: Any
-    code: Any  # of a class
+    code: Any  # index of the class
     classes: tuple[str, ...]
 
 
@@ -91,23 +89,24 @@ def memory_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
     texts = [f"{named}{f': {OF_FULLEST}' if actors > 1 else ''}"]
     if capacity and not has_line:
         texts.append(f"the capacity, {format_bytes(capacity)}, is above the picture")
-    texts += [f"of what was written: {kept}"] if (kept := recorded_part(run)) else []
+    texts += [f"only of the recorded part: {kept}"] if (kept := recorded_part(run)) else []
     return scene.finish(texts, bottom + 42)
 
 
 def round_sizes(most: int) -> range:
-    """Powers of two, or a few of them, up to a size."""
+    """Return powers of two, or multiples of one, up to a size."""
     return range(0, most + 1, 1 << max(most // GRID - 1, 0).bit_length())
 
 
 def capacity_of(run: RunDirectory) -> int | None:
-    """Local memory of an NPU; None: the machine does not say."""
+    """Return the local memory of an NPU; None if the machine does not state it."""
     text = run.metadata("memory").get(CAPACITY.encode(), b"").decode()
     return int(text) if text.isdecimal() else None
 
 
 def fullest_actor(run: RunDirectory, part: Selection) -> tuple[ActorMemory | None, int]:
-    """(that of the selected ranks, and how many actors there are with memory)."""
+    """Return (memory of the actor with the highest peak of the selected ranks, number of actors with
+    memory)."""
     ranks = [part.names(text) for text in run.actors()["ranks"].to_pylist()]
     most = np.full(len(ranks), -1, np.int64)
     for rows in run.batches("memory", ("actor", "alive_bytes")):
@@ -128,7 +127,7 @@ def fullest_actor(run: RunDirectory, part: Selection) -> tuple[ActorMemory | Non
 
 
 def stacked_levels(time: Any, delta: Any, alive: Any, code: Any, classes: int, makespan: int) -> Any:
-    """In each column of the drawing, what is in use for each class when the most is."""
+    """Return, by column of the picture, the bytes of each class at the column's highest use."""
     by_class = np.zeros((len(time) + 1, classes), np.int64)
     by_class[np.arange(1, len(time) + 1), code] = delta
     by_class = np.cumsum(by_class, axis=0)  # after the n-th change
@@ -148,7 +147,7 @@ def _y(size: float, most: int) -> float:
 
 
 def _area(upper: Any, lower: Any, most: int) -> str:
-    """Return the outline of what lies between two levels."""
+    """Return the outline of the area between two levels."""
     changed = np.flatnonzero((np.diff(upper, prepend=-1) != 0) | (np.diff(lower, prepend=-1) != 0)).tolist()
     spans = list(zip(changed, [*changed[1:], COLUMNS], strict=True))
     there = "".join(f"L{LEFT + a} {number(_y(upper[a], most))}H{LEFT + b}" for a, b in spans)

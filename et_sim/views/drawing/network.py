@@ -1,11 +1,11 @@
-"""The network as pictures: links coloured by how much of them is used; and over time, as heat maps, how busy
-tiers, links and dimensions are, and how deep queues at ports.
+"""Pictures of the network: links coloured by their use, and heat maps over time of tiers, links, dimensions
+and ports.
 
-Tiers and links are there if the run recorded links (links.arrow); dimensions, if it recorded phases
-(phases.arrow); queues, if it recorded ports (queues.arrow). Of many links and ports, the busiest are shown.
+Tiers and links need recorded links (links.arrow); dimensions, recorded phases (phases.arrow); queues,
+recorded ports (queues.arrow). If there are many links or ports, the busiest are shown.
 
 A heat map has a row for each thing and a column for each part of the time, darker for more use. Steps of
-colour are finer where little is used.
+colour are finer at low use.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from et_sim.views.summary.topology import (
 from et_sim.views.text import distinct, share
 
 COLUMNS = 240
-UP_TO = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 1.0)  # of the steps of colour: 1 % is not lost
+UP_TO = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 1.0)  # ends of the steps of colour: 1 % is visible
 OPACITIES = (0.14, 0.22, 0.31, 0.40, 0.50, 0.60, 0.70, 0.80, 0.90, 1.0)
 COLOUR = "#0072b2"
 NAMES, PIXEL, ROW = 124, 3, 14  # pixels of names right of LEFT, of a column, and from row to row
@@ -60,12 +60,12 @@ HEAT = {"class_": "heat"}  # pages draw them lighter on a dark background
 
 
 class Heat(Struct, frozen=True, eq=False):
-    """How much something is used: a row for each, a column for each part of the time."""
+    """Use of several things: a row for each, a column for each part of the time."""
 
     names: tuple[str, ...]
     shares: Any
     note: str
-    beside: tuple[str, ...] = ()  # right of the rows; without any, their means
+    beside: tuple[str, ...] = ()  # right of the rows; if empty, their means
 
 
 def heat_picture(heats: Sequence[Heat], window: Window, texts: Sequence[str]) -> str:
@@ -79,7 +79,7 @@ def heat_picture(heats: Sequence[Heat], window: Window, texts: Sequence[str]) ->
     for heat, y in zip(heats, heights, strict=False):
         scene.text(8, y, heat.note)
         _names(scene, heat, y + 8)
-    # A path for each step of colour; columns of one step that stand together are one rectangle.
+    # A path for each step of colour; neighbouring columns of one step are one rectangle.
     shapes = dict.fromkeys(OPACITIES, "")
     for heat, y in zip(heats, heights, strict=False):
         for row, steps in enumerate(steps_of(heat.shares)):
@@ -106,7 +106,7 @@ def steps_of(shares: Any) -> Any:
 
 
 def _names(scene: Scene, heat: Heat, y: int) -> None:
-    """What stands left and right of rows, and their tracks."""
+    """Draw the texts left and right of rows, and their tracks."""
     beside = heat.beside or [share(float(shares.mean()), 1.0) for shares in heat.shares]
     for name, whole, text in zip(distinct(heat.names, MOST_LETTERS), heat.names, beside, strict=True):
         scene.label(name, y + 10, whole, BEGIN - 8)
@@ -119,18 +119,16 @@ MOST_ROWS = 40
 TO = "->"  # in the names of links of a graph
 CARRIES = "share of time in which a link carries a message"
 TIERS_CARRY = "share of their bandwidth that the links of a tier use"
-TIERS_ASKED = (
-    "share of the bandwidth of a tier's links that messages ask for; on the analytical model, none waits"
-)
+TIERS_DEMAND = "demand by the bandwidth of a tier's links; on the analytical model, no message waits"
 SENDS = "share of time that messages take to be serialised; on the analytical model, they may overlap"
-IN_PHASES = "share of the ranks of which a chunk of a collective is in a phase of the dimension"
+IN_PHASES = "share of the ranks with a chunk of a collective in a phase of the dimension"
 SEVERAL = "several at once"  # dimensions
 NO_PHASES = "phases were not recorded: simulate with --detail phases"
-MEANS = "right of a row stands its mean"
+MEANS = "right of a row: its mean"
 
 
 def links_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
-    """Return the SVG text: tiers, if they say more than their links, and links."""
+    """Return the SVG text: links, and tiers if they differ from their links."""
     both = [tiers(run, part), links(run, part)]
     return _picture(run, part, both, "no link carried a message" if run.holds("links") else NO_LINKS)
 
@@ -155,13 +153,13 @@ def _picture(run: RunDirectory, part: Selection, candidates: Sequence[Heat | Non
 
 
 def heats_picture(run: RunDirectory, heats: Sequence[Heat], part: Selection = EVERYTHING) -> str:
-    """The SVG text of maps of a run."""
+    """Return the SVG text of heat maps of a run."""
     texts = [*part.heading()[:1], *([] if heats[0].beside else [MEANS])]
     return heat_picture(heats, part.window_of(run), texts)
 
 
 def queues(run: RunDirectory, part: Selection = EVERYTHING) -> Heat | None:
-    """Per port, the most bytes that waited at a time; nothing if none did."""
+    """Return the longest queue of each port in bytes; None if no port had a queue."""
     uses = [use for use in queue_uses(run, part, COLUMNS) if use.deepest_bytes]
     if not uses:
         return None
@@ -178,7 +176,7 @@ def queues(run: RunDirectory, part: Selection = EVERYTHING) -> Heat | None:
 
 
 def dimensions(run: RunDirectory, part: Selection = EVERYTHING) -> Heat | None:
-    """Per dimension, the share of ranks of which a chunk is in a phase of it."""
+    """Return, by dimension, the share of ranks with a chunk in a phase of it."""
     if not run.holds("phases"):
         return None
     ranks, (first, last) = part.weights(run), part.window_of(run)
@@ -204,9 +202,9 @@ def dimensions(run: RunDirectory, part: Selection = EVERYTHING) -> Heat | None:
 
 
 def tiers(run: RunDirectory, part: Selection = EVERYTHING) -> Heat | None:
-    """Per tier of links, how much of their bandwidth is used; nothing if that says no more than the links.
+    """Return the used bandwidth by tier of links; None if each tier is one link.
 
-    Tiers are of all ranks: there are none where only some are chosen.
+    Tiers are of all ranks: there are none if ranks are selected.
     """
     table = None if part.ranks else link_table(run)
     uses = [] if table is None else tier_uses(run, table, COLUMNS, part)
@@ -217,11 +215,11 @@ def tiers(run: RunDirectory, part: Selection = EVERYTHING) -> Heat | None:
     names = tuple(f"{use.tier}, {plural(use.links, 'link')}" if use.links else use.tier for use in uses)
     if not are_links:
         return Heat(names, shares, f"{SENDS}: of a rank, on average")
-    return Heat(names, shares, TIERS_CARRY if table.has_links else TIERS_ASKED)
+    return Heat(names, shares, TIERS_CARRY if table.has_links else TIERS_DEMAND)
 
 
 def links(run: RunDirectory, part: Selection = EVERYTHING) -> Heat | None:
-    """Per link, the share of time in which it carries a message."""
+    """Return, by link, the share of time in which it carries a message."""
     part.check_ranks(run)
     table = link_table(run)
     if table is None:
@@ -250,20 +248,20 @@ def links(run: RunDirectory, part: Selection = EVERYTHING) -> Heat | None:
 
 def _name(table: LinkTable, at: int, ranks: Sequence[str]) -> str:
     name = table.name[at]
-    if TO in name or table.actor[at] == NONE:  # of a graph
+    if TO in name or table.actor[at] == NONE:  # in a graph
         return f"{name}, {table.tier[at]}"
-    whose = ranks[at]
+    owner = ranks[at]
     dimension = f", dimension {int(table.dimension[at])}" if np.ptp(table.dimension) else ""
-    return f"{called(whose, len(whose))}, {name}{dimension}"
+    return f"{called(owner, len(owner))}, {name}{dimension}"
 
 
 def _busiest(busy: Any, tier: Sequence[str], most: int) -> Any:
-    """Those that are shown, tier by tier and in the order of their numbers: of many, as many of each tier."""
+    """Return the links to show, by tier and index; if there are many, the busiest of each tier."""
     in_use = np.flatnonzero(busy > 0)
     _, of = np.unique(np.array(tier)[in_use], return_inverse=True)
     of = of.reshape(-1)
     order = np.lexsort((-busy[in_use], of))
-    place = np.empty(len(of), np.int64)  # of a link in its tier, the busiest first
+    place = np.empty(len(of), np.int64)  # rank of a link in its tier, the busiest first
     place[order] = np.arange(len(of)) - np.searchsorted(of[order], of[order])
     if len(of) > most:
         shares = np.bincount(of)
@@ -279,11 +277,11 @@ def _and_not(shown: int, links: int) -> str:
 
 COLOURS = ("#d9dde2", "#a6d3ea", "#6fb4de", "#3c8bcb", "#5a5bb5", "#8b3a9a", "#b51d5c", "#d4161c")
 WIDTHS = (0.8, 1.2, 1.6, 2.0, 2.6, 3.2, 3.8, 4.4)
-JOINED = "neighbours are one mark, and what leads between two marks is one line, of the mean use"
+JOINED = "neighbours share a mark, and links between two marks share a line, of the mean use"
 BUSIER = "a line is both directions between two devices, coloured by the one that is used more"
 BAR, BAR_HEIGHT, TIER_ROW = 520, 12, 30
 OF_TIERS = "a bar is the mean of a tier's links, the mark behind it the most used one"
-LEAST = 0.001  # where the scale of tiers begins
+LEAST = 0.001  # low end of the scale of tiers
 
 
 def topology_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
@@ -302,7 +300,7 @@ def _network(run: RunDirectory, topology: Topology, part: Selection) -> str:
     draw_network(scene, devices, places, use_lines(topology, places))
     y = round(places.bottom) + 22
     scene.text(LEFT - 8, y + 4, "used", "end")
-    for level, name in enumerate(level_names()):  # each step as wide as the others, so that 1 % shows
+    for level, name in enumerate(level_names()):  # each step as wide as the others, so that 1 % is visible
         x = LEFT + level * 92
         scene.line(x, y, x + 82, y, COLOURS[level], stroke_width=WIDTHS[level])
         scene.text(x, y + 18, name)
@@ -337,7 +335,7 @@ def use_lines(topology: Topology, places: Places) -> list[Line]:
 
 
 def _meaning(topology: Topology, link: int, count: int, used: float, most: float) -> str:
-    """What one direction of a line stands for."""
+    """Return the links and the use of one direction of a line."""
     source, target = topology.names[topology.source[link]], topology.names[topology.target[link]]
     ends = f"{source} to {target}: {share(used, 1)}"
     if count > 1:
@@ -346,7 +344,7 @@ def _meaning(topology: Topology, link: int, count: int, used: float, most: float
 
 
 def _tiers(run: RunDirectory, tiers: Sequence[TierUse], part: Selection) -> str:
-    """Return a bar for each tier, on a scale where each power of ten is as wide as the others."""
+    """Draw a bar for each tier, on a logarithmic scale."""
     if not tiers:
         raise nothing_to_draw(NOTHING_CARRIED, run, part)
     top, begin = TOP + 6, LEFT + 60

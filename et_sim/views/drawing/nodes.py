@@ -1,13 +1,11 @@
-"""The nodes that pictures show, as numpy columns, and the ranks that they are of.
+"""Visible nodes as numpy columns, their ranks and their tracks.
 
-A rank has the times of its actor. Shown are the ranks asked for, or the first of every actor, as far as there
-is room; a sentence says what has none.
+A rank has the times of its actor. Visible are the requested ranks, or the first rank of every actor, as far
+as they fit; a sentence names the rest.
 
 There is a track per rank and lane, in rows of nodes that do not overlap. Most lanes do one thing at a time
-and are one row; what runs side by side (concurrent nodes, receives that wait) takes the first row that is
-free. Nodes that take no time are in the first row always.
-
-Not here: what belongs together (`flows`).
+and need one row; nodes that overlap (concurrent nodes, receives that wait) take the first free row. Nodes
+that take no time are always in the first row.
 """
 
 from __future__ import annotations
@@ -32,23 +30,23 @@ from et_sim.views.run.selection import Window, recorded_actors, recorded_part
 from et_sim.views.summary.rank_table import slowest_first
 
 ALWAYS: Window = (0, LONGEST_NS)
-MOST_ASKED = 10_000
+MOST_REQUESTED = 10_000
 NONE = -1
-BEFORE = ("queued_ns", "waiting_ns")  # what of the time of a node passes before its bytes move
+BEFORE = ("queued_ns", "waiting_ns")  # parts of a node's time before its bytes move
 NUMBERS = ("actor", "node", "ready_ns", "start_ns", "end_ns", "bytes", "sequence", "peer", "tag", *BEFORE)
 CAUSES = ("end_cause_actor", "end_cause_node", "start_cause_node")
 TEXTS = ("name", "kind", "lane", "group")
 
 
 class Shown(Struct, frozen=True):
-    """The ranks of a picture, ascending, and the actor that each belongs to."""
+    """The ranks of a picture, ascending, with the actor of each."""
 
     ranks: tuple[int, ...]
     actors: tuple[int, ...]
     left_out: tuple[str, ...]  # sentences
 
     def place_of_actor(self) -> dict[int, int]:
-        """Return actors that are shown by one rank only -> the place of that rank."""
+        """Return, for each actor with one visible rank, the index of that rank."""
         count = Counter(self.actors)
         return {actor: place for place, actor in enumerate(self.actors) if count[actor] == 1}
 
@@ -61,7 +59,7 @@ class Nodes:
     node: Any
     ready_ns: Any
     start_ns: Any
-    end_ns: Any  # of what never completed: when the run ended
+    end_ns: Any  # nodes that never completed end with the run
     bytes: Any
     sequence: Any
     peer: Any
@@ -82,18 +80,18 @@ class Nodes:
     groups: tuple[str | None, ...]
 
     def take(self, rows: Any) -> Nodes:
-        """Return some of them, in another order perhaps."""
+        """Return some of the nodes, in the given order."""
         every = {field.name: getattr(self, field.name) for field in fields(self)}
         return Nodes(**{name: v if isinstance(v, tuple) else v[rows] for name, v in every.items()})
 
     @property
     def waited_ns(self) -> Any:
-        """How long each was ready before it was issued."""
+        """Return how long each node was ready before it was issued."""
         return np.maximum(self.start_ns - self.ready_ns, 0)
 
     @property
     def still_ns(self) -> Any:
-        """How long each waits for other ranks, or in a queue of its own, after it was issued."""
+        """Return how long each node waited for other ranks, or in a queue of its own, after it was issued."""
         moves = np.array([kind not in NOT_COMMUNICATION for kind in self.kinds])[self.kind]
         before = np.maximum(self.queued_ns, 0) + np.maximum(self.waiting_ns, 0)
         return np.where(moves, np.minimum(before, self.end_ns - self.start_ns), 0)
@@ -102,13 +100,13 @@ class Nodes:
         return len(self.actor)
 
 
-def shown_ranks(run: RunDirectory, asked: str | None, most: int) -> Shown:
-    """Return ranks to show: those asked for, or one per actor; of more than `most` actors, the slowest."""
+def shown_ranks(run: RunDirectory, requested: str | None, most: int) -> Shown:
+    """Return requested ranks, or one per actor; of more than `most` actors, the slowest."""
     actors = run.actors().select(["actor", "ranks", "finish_ns"]).to_pylist()
     kept = recorded_part(run)
     held = [f"holds only nodes of {kept}"] if kept else []
-    if asked is not None:
-        return _asked_for(run, asked, actors, held)
+    if requested is not None:
+        return _requested(run, requested, actors, held)
     there = [actor for actor, is_kept in zip(actors, recorded_actors(run).tolist(), strict=True) if is_kept]
     chosen = slowest_first(there)[:most] if len(there) > most else there
     firsts = sorted((parse_ranks(actor["ranks"])[0].start, actor["actor"]) for actor in chosen)
@@ -120,8 +118,8 @@ def shown_ranks(run: RunDirectory, asked: str | None, most: int) -> Shown:
     return Shown(tuple(rank for rank, _ in firsts), tuple(actor for _, actor in firsts), tuple(held))
 
 
-def _asked_for(run: RunDirectory, asked: str, actors: list[dict[str, Any]], held: list[str]) -> Shown:
-    spans = parse_ranks(asked)
+def _requested(run: RunDirectory, requested: str, actors: list[dict[str, Any]], held: list[str]) -> Shown:
+    spans = parse_ranks(requested)
     highest = max(span[-1] for span in spans)
     if highest >= run.summary["ranks"]:
         raise UsageError(
@@ -130,8 +128,8 @@ def _asked_for(run: RunDirectory, asked: str, actors: list[dict[str, Any]], held
             remedy=f"ranks are 0-{run.summary['ranks'] - 1}",
         )
     count = sum(len(span) for span in spans)
-    if count > MOST_ASKED:
-        raise UsageError(f"{count:,} ranks are too many to show", remedy=f"ask for at most {MOST_ASKED:,}")
+    if count > MOST_REQUESTED:
+        raise UsageError(f"{count:,} ranks are too many to show", remedy=f"name at most {MOST_REQUESTED:,}")
     wanted = sorted({rank for span in spans for rank in span})
     owner: dict[int, int] = {}
     for actor in actors:
@@ -143,7 +141,7 @@ def _asked_for(run: RunDirectory, asked: str, actors: list[dict[str, Any]], held
     return Shown(tuple(wanted), tuple(owner[rank] for rank in wanted), tuple(held))
 
 
-GAPS = "gaps"  # a row of the page; no lane of runs
+GAPS = "gaps"  # a row of the page, and not a lane of runs
 LANE_ORDER = ("cpu", GAPS, "compute", "communication", "collective", "send", "receive", "memory")
 
 ABOVE: Mapping[str, str] = MappingProxyType({"thread": "cpu", "stream": "compute"})
@@ -152,14 +150,14 @@ ABOVE: Mapping[str, str] = MappingProxyType({"thread": "cpu", "stream": "compute
 class Tracks(Struct, frozen=True, eq=False):
     """Rows of the picture, from top to bottom, and the row of each node."""
 
-    place: tuple[int, ...]  # of the rank
+    place: tuple[int, ...]  # index of the rank
     lane: tuple[str, ...]
-    row: tuple[int, ...]  # 0 for the first of its lane
+    row: tuple[int, ...]  # 0 for the first row of its lane
     of_slice: Any
 
 
 def tracks_of(place: Any, lane: Any, lanes: tuple[str | None, ...], start: Any, end: Any) -> Tracks:
-    """Lay out slices given by rank, lane, start and end, which come rank by rank."""
+    """Lay out slices, given rank by rank with lane, start and end."""
     order = sorted(range(len(lanes)), key=lambda code: (*_position(lanes[code]), code))
     order_of, names = np.argsort(order), [lanes[code] or "" for code in order]
     of_slice = np.empty(len(place), np.int32)
@@ -181,7 +179,7 @@ def tracks_of(place: Any, lane: Any, lanes: tuple[str | None, ...], start: Any, 
 
 
 def _position(lane: str | None) -> tuple[float, int]:
-    """Threads stand below the CPU, streams below the kernels, by their numbers."""
+    """Return a key that sorts threads below the CPU and streams below the kernels, by their numbers."""
     if lane in LANE_ORDER:
         return LANE_ORDER.index(lane), 0
     word, _, number = (lane or "").partition(" ")
@@ -208,7 +206,7 @@ def _rows(lane: Any, start: Any, end: Any) -> Any:
 
 def _packed(starts: list[int], ends: list[int]) -> list[int]:
     free: list[int] = []
-    busy: list[tuple[int, int]] = []  # until when, and which row
+    busy: list[tuple[int, int]] = []  # (end, row)
     row_of_slice, rows = [], 0
     for start, end in zip(starts, ends, strict=True):
         while busy and busy[0][0] <= start:

@@ -1,11 +1,9 @@
-"""Pictures of pairs of figures, on axes where equal factors are equally far apart.
+"""Pictures of pairs of figures on logarithmic axes.
 
-Bandwidth against message size: a circle for each kind, group and size, and what links carry. Roofline:
+Bandwidth against message size: a circle for each kind, group and size, with the limits of links. Roofline:
 operations per second against operations per byte, below the roofs of the machine, a circle for each name.
-Choices: times of ways by bytes, as lines, and the way that is taken as points. Measured: how far predictions
-are off, by measured times, a panel for each kind with lines at a tenth and a half.
-
-Not here: the figures.
+Choices: times of alternatives by bytes as lines, the chosen one as points. Measured: errors of predictions by
+measured time, a panel for each kind with lines at a tenth and a half.
 """
 
 from __future__ import annotations
@@ -48,7 +46,7 @@ INSIDE: dict[str, Any] = {"fill_opacity": ".75", "stroke": "#333", "stroke_width
 
 
 def _radius(ns: float, longest: float, small: float, large: float) -> float:
-    """Areas of circles are in proportion to time."""
+    """Return a radius, so that areas are in proportion to time."""
     return float(small + (large - small) * (ns / max(longest, 1)) ** 0.5)
 
 
@@ -91,12 +89,12 @@ def bandwidth_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
 
 
 def _powers_of_two(values: Sequence[float]) -> tuple[int, int]:
-    """Around all of them, and none of them at an edge."""
+    """Return powers of two around all values, with a margin."""
     return floor(log2(min(values)) - MARGIN), ceil(log2(max(values)) + MARGIN)
 
 
 def _round_speeds(least: float, most: float) -> list[float]:
-    """Return some of 1, 2, 5, 10, 20, ... between two numbers."""
+    """Return values of 1, 2, 5, 10, 20, ... between two numbers."""
     low, high = powers_around((least, most))
     every = (digit * 10.0**power for power in range(low, high + 1) for digit in (1, 2, 5))
     ticks = [speed for speed in every if least <= speed <= most]
@@ -104,7 +102,7 @@ def _round_speeds(least: float, most: float) -> list[float]:
 
 
 def _ceiling(scene: Scene, begin: float, y: float, text: str, **style: Any) -> None:
-    """A limit of the machine, from a place to the right edge."""
+    """Draw a limit of the machine, from a place to the right edge."""
     scene.line(begin, y, LEFT + PIXELS, y, LIMIT, **style)
     scene.text(LEFT + PIXELS - 4, y - 5, text, "end", fill=LIMIT)
 
@@ -155,7 +153,8 @@ def roofline_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
 
 
 def _roofs(scene: Scene, roofline: MeasuredRoofline, plane: Plane) -> None:
-    """Each peak from where the widest memory reaches it, and each bandwidth up to the highest peak."""
+    """Draw each peak from the intensity at which the widest memory reaches it, and each bandwidth up to the
+    highest peak."""
     top, widest = max(roofline.peaks.values()), max(roofline.bandwidths.values())
     for name, peak in roofline.peaks.items():
         begin = max(plane.x(peak / widest), LEFT)
@@ -166,7 +165,7 @@ def _roofs(scene: Scene, roofline: MeasuredRoofline, plane: Plane) -> None:
         low = max(10.0 ** plane.across[0], 10.0 ** plane.up[0] / bandwidth)
         (x, y), (to_x, to_y) = ((plane.x(size), plane.y(size * bandwidth)) for size in (low, high))
         scene.line(x, y, to_x, to_y, LIMIT, stroke_width=1.5, fill="none")
-        # Its name stands above it, up to its end.
+        # The name is above the line, up to its end.
         turn = f"rotate({degrees(atan2(to_y - y, to_x - x)):.1f})"
         at = f"translate({x + 0.97 * (to_x - x):.1f} {y + 0.97 * (to_y - y):.1f})"
         text = f"{name}: {format_bandwidth(bandwidth / 1e9)}"
@@ -184,7 +183,8 @@ def _meaning_of_kernel(kernel: Kernel, roofline: MeasuredRoofline) -> str:
 def _names(
     scene: Scene, shown: Sequence[Kernel], places: Sequence[tuple[float, float, float]], bottom: int
 ) -> None:
-    """Of circles that lie on each other, that with the most time; where there is room below them."""
+    """Name circles that do not overlap others, the one with the most time of each cluster, if there is room
+    below."""
     counts: dict[int, int] = {}
     for circle, (x, y, _) in enumerate(places):
         near = (at for at in counts if abs(places[at][0] - x) < NEAR and abs(places[at][1] - y) < NEAR)
@@ -213,7 +213,7 @@ INK = "#333333"
 
 
 class Curve(NamedTuple):
-    """A way, with (bytes, microseconds) in ascending order."""
+    """An alternative, with (bytes, microseconds) in ascending order."""
 
     name: str
     points: Sequence[tuple[int, float]]
@@ -242,15 +242,15 @@ def choices_picture(title: str, lines: Sequence[Curve], chosen: Sequence[tuple[i
 PANEL, GAP, ACROSS, EDGE, ABOVE = 190, 50, 4, 60, 30
 ACCURATE, FAR = "#98a1ab", "#d5d9de"
 OFF = ((1.0, INK), (1.1, ACCURATE), (0.9, ACCURATE), (1.5, FAR), (0.5, FAR))
-MOST = 2.5  # times as long, or as short: what is further off is at the edge
-MOST_DOTS = 400  # of a kind: evenly taken, those in between look the same
+MOST = 2.5  # factors beyond this are drawn at the edge
+MOST_DOTS = 400  # of a kind, taken evenly
 OF_MEASURED = (
     "predicted against measured (up) by measured time (right); mean errors; the kind furthest off first"
 )
 
 
 class Kind(NamedTuple):
-    """What was measured: its name, its mean error in percent, and (measured, predicted) microseconds."""
+    """Measurements of one kind: name, mean error in percent, and (measured, predicted) microseconds."""
 
     name: str
     mape: float
@@ -258,7 +258,7 @@ class Kind(NamedTuple):
 
 
 def measured_picture(kinds: Sequence[Kind]) -> str:
-    """Return the SVG text: how far predictions are off."""
+    """Return the SVG text: errors of predictions."""
     if not kinds:
         raise UsageError("nothing to draw: no row was predicted", remedy="name a machine by --machine")
     scene, down = Scene(), PANEL + GAP + ABOVE

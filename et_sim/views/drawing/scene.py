@@ -1,13 +1,11 @@
-"""What pictures are made of: one list of marks, whose texts are measured as they are put, and the frame.
+"""Scene of a picture: a list of marks with measured texts, and the frame.
 
 The list becomes an SVG text, which is a file, a part of a page, or a PNG (by resvg, an extra). Colours are
-attributes and no variables of style sheets, so that whatever reads SVG shows them.
+attributes and not variables of style sheets, so that every SVG viewer shows them.
 
-Colours tell kinds apart to people who see colours differently, on paper and on dark screens: the first eight
-are those of Okabe and Ito, the others were chosen by their lightness beside them. Colour is never all that
-tells kinds apart: lanes have places and labels, nodes have names.
-
-Not here: what pictures show.
+Colours distinguish kinds for colour-blind people, on paper and on dark screens: the first eight are those of
+Okabe and Ito, the others were chosen by their lightness beside them. Kinds also differ in other ways: lanes
+have places and labels, nodes have names.
 """
 
 from __future__ import annotations
@@ -29,23 +27,23 @@ from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EXACT, Selection, Window
 from et_sim.views.text import cut
 
-_TOLD = re.compile(r"(?<![a-z])(?:backward|bwd)(?![a-z])", re.IGNORECASE)
+_BACKWARD_NAME = re.compile(r"(?<![a-z])(?:backward|bwd)(?![a-z])", re.IGNORECASE)
 
 
 def is_backward(names: Sequence[str | None]) -> Any:
-    """Which of these names are of the backward pass."""
-    return np.array([_TOLD.search(name or "") is not None for name in names], np.bool_)
+    """Return which of these names belong to the backward pass."""
+    return np.array([_BACKWARD_NAME.search(name or "") is not None for name in names], np.bool_)
 
 
 def drawn_kinds(kind: Any, name: Any, kinds: Sequence[str | None], backward: Any) -> Any:
-    """Return codes of kinds, where that of the backward pass follows all others."""
+    """Return codes of kinds; kernels of the backward pass have the code of BACKWARD."""
     compute = kinds.index("compute") if "compute" in kinds else -1
     return np.where((kind == compute) & backward[name], kinds.index(BACKWARD), kind)
 
 
 NEVER = "never completed"
 BACKWARD = "backward"  # of kernels
-EARLY = "#d9ecd9"  # what has nothing more to do: the palest, but no paper
+EARLY = "#d9ecd9"  # nothing more to do: paler than all but paper
 OUTLINE = "#8d99a6"  # of legends
 COLOURS: Mapping[str, str] = MappingProxyType(
     {
@@ -76,8 +74,7 @@ COLOURS: Mapping[str, str] = MappingProxyType(
 )
 OTHER = "#7d7d7d"
 IDLE = "#bfc4c9"
-# Of the parts of the time of ranks. Transfer is solid and waiting pale; both are told from the rest by their
-# lightness, too.
+# Parts of the time of ranks. Transfer is solid and waiting pale; both also differ from the rest in lightness.
 PART_COLOURS: Mapping[str, str] = MappingProxyType(
     {
         "compute_ns": "#0072b2",
@@ -89,7 +86,7 @@ PART_COLOURS: Mapping[str, str] = MappingProxyType(
         "early_ns": EARLY,
     }
 )
-# What is too dark for a dark background.
+# Colours that are too dark for a dark background.
 LIGHTER: Mapping[str, str] = MappingProxyType(
     {
         "compute": "#2b8fd0",
@@ -105,12 +102,12 @@ LIGHTER: Mapping[str, str] = MappingProxyType(
 
 
 def colour_of(kind: str) -> str:
-    """Return the colour of a kind; kinds that have none share one."""
+    """Return the colour of a kind; kinds without one share a colour."""
     return COLOURS.get(kind, OTHER)
 
 
 def lighter(kind: str) -> str:
-    """Return the same on a dark background."""
+    """Return the colour on a dark background."""
     return LIGHTER.get(kind, colour_of(kind))
 
 
@@ -119,16 +116,16 @@ LEFT, TOP, RIGHT = 96, 34, 24
 TICKS = 6
 LETTER, EDGE, LINE = 7, 4, 15  # pixels of most letters, left of the longest label, and from line to line
 NARROW = "iljtfrI.,:;'|!()[]- "
-MOST_LETTERS = 80  # of a label: it is less than half of the picture
+MOST_LETTERS = 80  # of a label: less than half of the picture
 CUT = "labels with … are whole in titles: point at them in the SVG form"
-FONTS = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"  # not all programs know the last
+FONTS = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"  # some programs lack the last
 GRID, INK, TRACK, LIMIT = "#d5d9de", "#333", "#eef1f5", "#c00000"
 ZOOM = 2  # pixels of the PNG for one of the SVG
-Entry = tuple[str, str]  # of a legend: a colour, and what it means
+Entry = tuple[str, str]  # (colour, meaning) in a legend
 
 
 def number(value: float) -> str:
-    """Return a number of pixels, to a hundredth."""
+    """Format a number of pixels, to a hundredth."""
     return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
 
 
@@ -137,11 +134,11 @@ class Scene:
 
     def __init__(self) -> None:
         self._marks: list[str] = []
-        self._reach = 0  # how far labels go to the left of the picture
-        self._is_cut = False  # whether a label's whole text is in its title
+        self._reach = 0  # reach of labels to the left of the picture
+        self._is_cut = False  # a label's whole text is in its title
 
     def add(self, name: str, text: str = "", title: str = "", **attributes: float | str) -> None:
-        """A mark with these attributes; those without a value are left out."""
+        """Add a mark with these attributes; empty ones are left out."""
         given = "".join(
             f" {key.rstrip('_').replace('_', '-')}={quoteattr(v if isinstance(v, str) else number(v))}"
             for key, v in attributes.items()
@@ -154,42 +151,43 @@ class Scene:
     def rect(
         self, x: float, y: float, width: float, height: float, fill: str, title: str = "", **style: Any
     ) -> None:
-        """A rectangle."""
+        """Add a rectangle."""
         self.add("rect", "", title, x=x, y=y, width=width, height=height, fill=fill, **style)
 
     def circle(self, x: float, y: float, radius: float, fill: str, title: str = "", **style: Any) -> None:
-        """A circle around a place."""
+        """Add a circle around a place."""
         self.add("circle", "", title, cx=x, cy=y, r=radius, fill=fill, **style)
 
     def line(self, x: float, y: float, to_x: float, to_y: float, stroke: str = GRID, **style: Any) -> None:
-        """A line from one place to another."""
+        """Add a line from one place to another."""
         begin = f"M{number(x)} {number(y)}"
         end = f"V{number(to_y)}" if x == to_x else f"H{number(to_x)}" if y == to_y else ""
         self.path(begin + (end or f"L{number(to_x)} {number(to_y)}"), stroke=stroke, **style)
 
     def path(self, shape: str, title: str = "", **style: Any) -> None:
-        """Any shape."""
+        """Add any shape."""
         self.add("path", "", title, **style, d=shape)
 
     def text(self, x: float, y: float, text: str, anchor: str = "", title: str = "", **style: Any) -> None:
-        """A text, which begins at a place; or ends there (`end`), or has its middle there (`middle`)."""
+        """Add a text that begins, ends (`end`) or has its middle (`middle`) at a place."""
         self.add("text", text, title, x=x, y=y, text_anchor=anchor, **style)
         if anchor == "end":
             self._reach = max(self._reach, round(wide(text) + EDGE - x))
             self._is_cut |= bool(title) and "…" in text
 
     def label(self, text: str, y: float, whole: str = "", x: int = LEFT - 8) -> None:
-        """What stands left of a row, however long; the whole of it is its title, if it was cut."""
+        """Add a label left of a row; a label that is cut has its whole text as a title."""
         shown, whole = cut(text, MOST_LETTERS), whole or text
         self.text(x, y, shown, "end", whole if shown != whole else "")
 
     def sentences(self, texts: Sequence[str], y: int) -> None:
-        """Lines of text below a picture, the first one at `y`."""
+        """Add lines of text below a picture, the first one at `y`."""
         for at, text in enumerate(texts):
             self.text(LEFT, y + LINE * at, text)
 
     def legend(self, entries: Sequence[Entry], y: int, each: int = 0) -> int:
-        """Colours and what they mean, in one line or `each` of them in a line; where the last one is."""
+        """Add colours and their meanings, in one line or `each` of them in a line; return the height of the
+        last one."""
         lines = [entries[at : at + each] for at in range(0, len(entries), each)] if each else [entries]
         for at, line in enumerate(lines):
             x = LEFT
@@ -202,7 +200,7 @@ class Scene:
     def axis(
         self, window: Window, bottom: int, left: int = LEFT, width: int = PIXELS, top: int = TOP
     ) -> None:
-        """Vertical lines at round times of a window that is not empty."""
+        """Add vertical lines at round times of a window that is not empty."""
         first, last = window
         step = round_step((last - first) / TICKS)
         for moment in range(-(-first // step) * step, last + 1, step):
@@ -215,19 +213,19 @@ class Scene:
     def upright(
         self, x: float, top: float, bottom: float, text: str, y: float, anchor: str = "middle", **style: Any
     ) -> None:
-        """A line of a grid from above to below, with its value."""
+        """Add a vertical line of a grid with its value."""
         self.line(x, top, x, bottom, **style)
         self.text(x, y, text, anchor)
 
     def level(self, y: float, text: str) -> None:
-        """A line of a grid from left to right, with its value."""
+        """Add a horizontal line of a grid with its value."""
         self.line(LEFT, y, LEFT + PIXELS, y)
         self.label(text, y + 4)
 
     def stack(
         self, x: float, y: int, height: int, parts: Iterable[tuple[float, str]], titles: Sequence[str] = ()
     ) -> float:
-        """Return parts of a bar, by how wide they are and their colours; where it ends."""
+        """Add parts of a bar, given by widths and colours; return the end of the bar."""
         for at, (width, colour) in enumerate(parts):
             if width > 0:
                 self.rect(x, y, width, height, colour, titles[at] if titles else "")
@@ -240,7 +238,7 @@ class Scene:
         return self.svg(y - 4 + LINE * len(texts))
 
     def svg(self, height: int) -> str:
-        """Return the whole picture, on white paper: as far to the left as its longest label reaches."""
+        """Return the whole picture on white paper, wide enough for its longest label."""
         if self._is_cut:
             self.sentences([CUT], height + 4)
             height += LINE
@@ -260,18 +258,18 @@ class Scene:
 
 
 class Plane:
-    """Where pairs of figures stand whose factors are equally far apart on both axes."""
+    """A field with two logarithmic axes."""
 
     def __init__(self, across: tuple[float, float], up: tuple[float, float], height: int) -> None:
-        """Of the figures between these powers of ten, in a field that is so high."""
+        """Create a field of some height, for figures between these powers of ten."""
         self.across, self.up, self.height, self.bottom = across, up, height, TOP + height
 
     def x(self, value: float) -> float:
-        """From the left."""
+        """Return the distance of a value from the left."""
         return LEFT + PIXELS * self._share(value, self.across)
 
     def y(self, value: float) -> float:
-        """From above."""
+        """Return the distance of a value from the top."""
         return self.bottom - self.height * self._share(value, self.up)
 
     def _share(self, value: float, ends: tuple[float, float]) -> float:
@@ -280,13 +278,13 @@ class Plane:
 
 
 def powers_around(values: Iterable[float], margin: float = 0.0) -> tuple[int, int]:
-    """Whole powers of ten around all of them, and none of them at an edge."""
+    """Return whole powers of ten around all values, with a margin."""
     known = [log10(value) for value in values]
     return floor(min(known) - margin), ceil(max(known) + margin)
 
 
 def runs_of(row: Any) -> Iterator[tuple[int, int, int]]:
-    """Where equal whole numbers stand together: (the first place, how many places, the number)."""
+    """Yield runs of equal whole numbers: (first index, length, number)."""
     firsts = np.flatnonzero(np.diff(row, prepend=row[:1] - 1))
     lengths = np.diff(firsts, append=len(row))
     return zip(firsts.tolist(), lengths.tolist(), row[firsts].tolist(), strict=True)
@@ -303,7 +301,7 @@ def round_step(span: float) -> int:
 
 
 def label_of_ranks(ranks: str) -> str:
-    """`rank 3`, `ranks 0-3,6`, or, if that is shorter, `ranks 0-14/2`: every second one."""
+    """Return `rank 3`, `ranks 0-3,6`, or, if it is shorter, `ranks 0-14/2` for every second rank."""
     if ranks.isdecimal():
         return f"rank {ranks}"
     strided = strided_ranks(rank for span in parse_ranks(ranks) for rank in span)
@@ -311,7 +309,7 @@ def label_of_ranks(ranks: str) -> str:
 
 
 def wide(text: str) -> int:
-    """About how many pixels a text is wide: rather more than less."""
+    """Estimate the width of a text in pixels, rather too high than too low."""
     return sum(
         4 if c in NARROW else 11 if c in "mwMW%@" or not c.isascii() else 8 if c.isupper() else LETTER
         for c in text
@@ -319,7 +317,7 @@ def wide(text: str) -> int:
 
 
 def left_out(shown: Sequence[Any], every: Sequence[Any], of: str, why: str) -> list[str]:
-    """Return a sentence about what a picture has no room for, if there is any: how many, and which."""
+    """Return a sentence on the number of things that a picture has no room for, if there are any."""
     return [f"{plural(len(every) - len(shown), of)}{why}"] if len(shown) < len(every) else []
 
 
@@ -335,7 +333,8 @@ def nothing_to_draw(why: str, run: RunDirectory, part: Selection) -> NothingToDr
 
 
 def png_of(svg: str) -> bytes:
-    """Return the picture, twice as large as the SVG; refused where resvg, or every font, is missing."""
+    """Return the picture, twice as large as the SVG; raise a `UsageError` if resvg or every font is
+    missing."""
     try:
         from resvg_py import svg_to_bytes
     except ImportError:
@@ -352,7 +351,7 @@ def png_of(svg: str) -> bytes:
 
 
 def write_picture(drawn: str, svg: Path | None, png: Path | None) -> None:
-    """Write a picture into the files that are named: both, or none if the PNG is refused."""
+    """Write a picture into the named files: both, or none if the PNG is refused."""
     if png is not None and png == svg:
         raise UsageError("--svg and --png name one file", place=str(png), remedy="name two")
     if png is not None:

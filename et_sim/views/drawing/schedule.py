@@ -1,8 +1,7 @@
 """A schedule as an SVG picture: a lane of passes for ranks that do the same, one of communication below it.
 
-The colour says the direction, its lightness tells neighbouring micro-batches apart, and a number names each
-one where there is room. Exposed collectives have their colour in the upper lane, too: what is empty there is
-the bubble.
+The colour shows the direction, its lightness separates neighbouring micro-batches, and a number names each
+one if it fits. Exposed collectives also have their colour in the upper lane: empty space there is the bubble.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from et_sim.views.summary.schedule_text import MEANING, NO_PASSES, closing
 
 MOST_ROWS = 128
 WORK, EXCHANGE, GAP = 18, 6, 3
-SHADES = 4  # of a colour
+SHADES = 4  # of each colour
 LETTER = 6.5  # pixels
 LEAST_SEEN = 0.02
 COLOURS = {
@@ -51,7 +50,7 @@ COLLECTIVE, SENT = "#d55e00", "#8f6bc2"
 
 
 def schedule_of_run_picture(run: RunDirectory, part: Selection) -> str:
-    """The schedule of a run, or a refusal."""
+    """Return the picture of a run's schedule; raise a refusal if it has none."""
     schedule = schedule_of(run)
     if schedule is None:
         raise nothing_to_draw(NO_PASSES, run, part)
@@ -89,13 +88,13 @@ def _work(scene: Scene, row: ScheduleRow, schedule: PipelineSchedule, y: int, sc
         title = f"{meaning}: {format_ns(block.end_ns - block.start_ns)} from {format_ns(block.start_ns)}"
         scene.rect(x, y, width, WORK - 1, colour, title, stroke="#fff", stroke_width=".4")
     exposed = ((start, end, COLLECTIVE) for start, end in row.exposed)
-    _spans(scene, exposed, scale, y, WORK - 1, opacity=0.6)  # passes are seen below
+    _spans(scene, exposed, scale, y, WORK - 1, opacity=0.6)  # passes stay visible below
     for place in numbers:
         scene.text(*place, pointer_events="none")
 
 
 def _merged(blocks: tuple[WorkBlock, ...], scale: float) -> Iterator[WorkBlock]:
-    """Blocks of one direction that are too narrow to be told apart become one."""
+    """Join neighbouring blocks of one direction that are too narrow to distinguish."""
     last: WorkBlock | None = None
     for block in blocks:
         if last is not None:
@@ -121,7 +120,7 @@ def _spans(
     height: int,
     opacity: float = 1,
 ) -> None:
-    """A shape for each colour; what would be seen at all is half a pixel wide at least."""
+    """Draw a shape for each colour; visible spans are at least half a pixel wide."""
     reached: dict[str, float] = {}
     shapes: dict[str, str] = {}
     for start, end, colour in spans:

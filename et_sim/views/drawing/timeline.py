@@ -1,10 +1,8 @@
 """The timeline as an SVG picture: a lane per actor and resource, coloured by kind; or two, aligned.
 
-The picture is a grid of pixel columns: in each, a lane takes the colour of what filled most of it, the paler
-the less it filled, so the file's size depends on the picture's and not on the number of rows. What waits for
-other ranks, or in a queue of its own, is a thin line: only what moves bytes is as high as a kernel.
-
-Not here: anything interactive, and which ranks of two runs belong together (`compare.pairs`).
+The picture is a grid of pixel columns: in each, a lane takes the colour of the kind that filled most of it,
+the paler the less it filled. So the file's size depends on the picture's and not on the number of rows.
+Waiting for other ranks, or in a queue of its own, is a thin line: only moving bytes are as high as a kernel.
 """
 
 from __future__ import annotations
@@ -49,15 +47,15 @@ LEAST_SEPARATED = 5  # pixels
 COLUMNS = ("actor", "name", "kind", "lane", "start_ns", "end_ns", "queued_ns", "waiting_ns")
 
 LANES = ("cpu", "compute", "communication")
-LANE_OF = {"cpu": "cpu", "compute": "compute"}  # all others show in that of communication
+LANE_OF = {"cpu": "cpu", "compute": "compute"}  # all others share the lane of communication
 THIN = "thin: waits for another rank, or in a queue of its own"
 PALE = "pale: takes only part of the time"
 
 
 class PictureLayer(Struct, frozen=True, eq=False):
-    """What fills most of each track and pixel column, -1: nothing; and how much of it, in steps.
+    """The kind that fills most of each track and pixel column, -1: none; and how much of it, in steps.
 
-    A track is a lane of an actor. Nothing is between slices that are wide enough to tell.
+    A track is a lane of an actor. Gaps separate slices that are wide enough.
     """
 
     kind: Any
@@ -65,7 +63,7 @@ class PictureLayer(Struct, frozen=True, eq=False):
 
 
 class Painted(Struct, frozen=True, eq=False):
-    """What waits, everything else, and the names of kinds."""
+    """A layer of waiting, one of everything else, and the names of kinds."""
 
     waiting: PictureLayer
     moving: PictureLayer
@@ -73,16 +71,16 @@ class Painted(Struct, frozen=True, eq=False):
 
     @property
     def both(self) -> tuple[PictureLayer, PictureLayer]:
-        """Return the layers."""
+        """Return both layers."""
         return self.waiting, self.moving
 
     @property
     def is_used(self) -> Any:
-        """Which tracks anything is in."""
+        """Return which tracks hold anything."""
         return ((self.waiting.kind >= 0) | (self.moving.kind >= 0)).any(axis=1)
 
     def draw(self, scene: Scene, heights: dict[int, int]) -> None:
-        """What moves on top of what waits; but nothing hides what never completed."""
+        """Draw moving above waiting, and above both the nodes that never completed."""
         never = self.kinds.index(NEVER)
         unended = np.where(self.waiting.kind == never, never, -1)
         for layer, height in (
@@ -94,7 +92,7 @@ class Painted(Struct, frozen=True, eq=False):
 
 
 def legend_of(runs: Sequence[Painted]) -> list[Entry]:
-    """Return the colours of the kinds that are seen."""
+    """Return the colours of the visible kinds."""
     kinds = [
         kind
         for run in runs
@@ -125,7 +123,7 @@ def picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
 
 
 def _labels(run: RunDirectory, part: Selection) -> dict[int, str]:
-    """Actor -> label; all of them that have selected ranks, or the slowest."""
+    """Return labels by actor: all actors with selected ranks, or the slowest."""
     part.check_ranks(run)
     actors = run.actors().select(["actor", "ranks", "finish_ns"]).to_pylist()
     actors = [{**actor, "ranks": ranks} for actor in actors if (ranks := part.names(actor["ranks"]))]
@@ -135,7 +133,7 @@ def _labels(run: RunDirectory, part: Selection) -> dict[int, str]:
 
 
 def _remarks(run: RunDirectory, part: Selection, shown: int) -> list[str]:
-    """What is left out."""
+    """Return notes on what the picture leaves out."""
     hidden = sum(bool(part.names(text)) for text in run.actors()["ranks"].to_pylist()) - shown
     kept = recorded_part(run)
     remarks = not_shown(hidden, "faster actor", ": --ranks chooses others")
@@ -143,15 +141,15 @@ def _remarks(run: RunDirectory, part: Selection, shown: int) -> list[str]:
 
 
 def painted(run: RunDirectory, actors: list[int], window: Window) -> Painted:
-    """What actors do in the columns of a window."""
+    """Return the activity of actors in the columns of a window."""
     shape, span = (len(actors) * len(LANES), PIXELS), window[1] - window[0]
-    last = min(window[1], max(run.summary["makespan_ns"], window[0] + 1))  # of what never ends
+    last = min(window[1], max(run.summary["makespan_ns"], window[0] + 1))  # end of nodes that never ended
     filled: list[dict[int, Any]] = [{}, {}]
     boundaries = np.zeros((2, *shape), np.bool_)
     kinds: tuple[str, ...] = (NEVER,)
     backward = None
     for batch in run.batches("timeline", COLUMNS):
-        kinds = (*batch["kind"].dictionary.to_pylist(), NEVER, BACKWARD)  # the same in all batches
+        kinds = (*batch["kind"].dictionary.to_pylist(), NEVER, BACKWARD)  # all batches share them
         if backward is None:
             backward = is_backward((*batch["name"].dictionary.to_pylist(), None))
         drawn = _drawn(batch, actors, window, kinds, backward, last)
@@ -181,7 +179,7 @@ def _fullest(filled: dict[int, Any], boundaries: Any, foremost: int) -> PictureL
 def _drawn(
     batch: Any, actors: list[int], window: Window, kinds: tuple[str, ...], backward: Any, last: int
 ) -> list[tuple[Any, ...]]:
-    """Track, kind, start and end in the window, of what waits and of all else, of some actors."""
+    """Return track, kind, start and end in the window for some actors, of waiting and of everything else."""
     actor, start = numbers(batch["actor"]), numbers(batch["start_ns"])
     ended = integers(batch["end_ns"], missing=-1)
     end = np.where(ended < 0, last, ended)
@@ -206,7 +204,7 @@ def _drawn(
 
 
 def track_positions(is_used: Any, actors: int) -> dict[int, int]:
-    """Track -> its y; a resource that no actor uses gets no track."""
+    """Return y by track; a resource that no actor uses has no track."""
     used = is_used.reshape(actors, len(LANES)).any(axis=0)
     positions, y = {}, TOP
     for actor in range(actors):
@@ -220,7 +218,7 @@ def track_positions(is_used: Any, actors: int) -> dict[int, int]:
 def _draw(
     scene: Scene, layer: PictureLayer, heights: dict[int, int], kinds: tuple[str, ...], height: int
 ) -> None:
-    """One path per track, kind and density."""
+    """Draw one path per track, kind and density."""
     for track, y in heights.items():
         row = np.where(layer.kind[track] < 0, -1, layer.kind[track] * (DENSITIES + 1) + layer.density[track])
         top = y + (LANE_HEIGHT - 1 - height) // 2
@@ -242,7 +240,7 @@ MARKED = "red: from here on they differ"
 
 
 def aligned_picture(comparison: Comparison) -> str:
-    """Return the SVG text: two runs on one axis of time, the lanes in both, of the ranks that differ most.
+    """Return the SVG text: the lanes of two runs on one axis of time, for the ranks that differ most.
 
     A red mark shows where ranks begin to differ, a dashed line where a run ends.
     """
@@ -251,7 +249,7 @@ def aligned_picture(comparison: Comparison) -> str:
     window = 0, max(*comparison.makespans_ns, 1)
     actors = [sorted({pair.actors[side] for pair in pairs}) for side in (0, 1)]
     layers = [painted(run, those, window) for run, those in zip(runs, actors, strict=True)]
-    rows, ends = [], []  # (its run, the y of its tracks, where it ends); where pairs begin and end
+    rows, ends = [], []  # (run, y of its tracks, top, bottom); (top, bottom) of pairs
     for pair in pairs:
         top = y
         for side, layer in enumerate(layers):
@@ -280,7 +278,7 @@ def aligned_picture(comparison: Comparison) -> str:
 
 
 def _heights(layers: Painted, place: int, y: int) -> dict[int, int]:
-    """Track -> its y, for the lanes that an actor uses; at least one."""
+    """Return y by track, for the lanes that an actor uses, and at least one."""
     tracks = np.arange(place * len(LANES), (place + 1) * len(LANES))
     used = tracks[layers.is_used[tracks]].tolist()
     return {track: y + LANE_HEIGHT * row for row, track in enumerate(used or tracks[:1].tolist())}
@@ -293,7 +291,7 @@ def _partings(
     ends: Sequence[tuple[int, int]],
     whole: int,
 ) -> bool:
-    """Where the ranks of each pair begin to differ, if any do; nothing of runs with other ranks."""
+    """Mark where the ranks of each pair begin to differ; return whether any do."""
     if comparison.ranks is None:
         return False
     times = parting_times(comparison.a, comparison.b, [pair.actors for pair in pairs])
@@ -307,7 +305,7 @@ def _partings(
 
 
 def _notes(comparison: Comparison, shown: int, every: int) -> list[str]:
-    """What the runs are, and what is left out."""
+    """Return descriptions of the runs, and notes on what the picture leaves out."""
     texts = [_described(name, run) for name, run in (("A", comparison.a), ("B", comparison.b))]
     if comparison.ranks is None:
         a, b = (plural(run.summary["ranks"], "rank") for run in (comparison.a, comparison.b))

@@ -1,11 +1,9 @@
-"""The arrows of an exported timeline: along messages, and along the members of a collective.
+"""Arrows of an exported timeline: along messages, and along the members of a collective.
 
-What belongs together is found part by part: a part has all nodes of some collectives, or of all messages
-between some actors. Viewers let an arrow lead from the slice that begins first to the other, whatever the
-file says. A receive that waits begins before the send that it waits for; within it therefore lies a slice
-that begins when the send does, and the arrow leads to that.
-
-Not here: which nodes belong together (`et_sim.views.drawing.flows`).
+Nodes are matched part by part: a part has all nodes of some collectives, or of all messages between some
+actors. Viewers draw an arrow from the slice that begins first to the other, whatever the file states. A
+receive that waits begins before its send; so an inner slice is added that begins with the send, and the arrow
+ends there.
 """
 
 from __future__ import annotations
@@ -28,15 +26,15 @@ from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Window, recorded_part
 
 FROM_ANOTHER = "from another rank"
-MOST_NODES = 1 << 18  # of a part, but for one that cannot be divided
+MOST_NODES = 1 << 18  # nodes of a part, unless it cannot be divided
 NOTHING = np.zeros(0, np.int64)
 
 
 class Chains(Struct, frozen=True, eq=False):
-    """Slices of collectives, each one's in the order in which they begin."""
+    """Slices of collectives, each collective's in the order in which they begin."""
 
-    slices: Any  # one chain after the other
-    first: Any  # where each begins in `slices`, and where the last ends
+    slices: Any  # concatenated chains
+    first: Any  # first index of each chain in `slices`, and the end of the last
 
     def __len__(self) -> int:
         return len(self.first) - 1
@@ -46,30 +44,30 @@ class Chains(Struct, frozen=True, eq=False):
 
 
 class MessageArrows(Struct, frozen=True, eq=False):
-    """Arrows from slices to others, or to what is added within those."""
+    """Arrows from slices to others, or to slices added within those."""
 
     send: Any
     receive: Any
-    arrival: Any  # of the slices that are added; NONE: the receive itself
+    arrival: Any  # index of the added slice; NONE: the receive itself
 
     def __len__(self) -> int:
         return len(self.send)
 
 
 class Arrivals(Struct, frozen=True, eq=False):
-    """Slices that are added within receives: what comes from other ranks from then on."""
+    """Slices added within receives, each from the begin of some sends."""
 
     parent: Any  # the receive, ascending
     start_ns: Any
     end_ns: Any
-    senders: Any  # ranks, those of one after those of the other
-    first: Any  # where in `senders` each one's begin, and where the last's end
+    senders: Any  # ranks, concatenated
+    first: Any  # first index of each slice in `senders`, and the end of the last
 
     def __len__(self) -> int:
         return len(self.parent)
 
     def name(self, at: int) -> str:
-        """Whom it comes from: ranks by their numbers, or how many they are."""
+        """Return the ranks of the senders, or their number."""
         ranks = self.senders[self.first[at] : self.first[at + 1]].tolist()
         if len(ranks) > 8:
             return f"from {plural(len(ranks), 'rank')}"
@@ -109,7 +107,7 @@ def pairs_and_chains(
 
 
 def _parts(rows: Any, keys: Any) -> Iterator[Any]:
-    """Yield the rows, ascending in each part; those of one key are in one part."""
+    """Yield the rows, ascending in each part; rows with one key are in one part."""
     order = np.argsort(keys, kind="stable")
     begins = np.flatnonzero(np.diff(keys[order], prepend=NONE))
     cuts = begins[np.diff(begins // MOST_NODES, prepend=-1) != 0]
@@ -118,7 +116,8 @@ def _parts(rows: Any, keys: Any) -> Iterator[Any]:
 
 
 def _chains(slices: Any, label: Any, start_ns: Any, end_ns: Any) -> Chains:
-    """Slices of one label, in the order in which they begin: at one time, first those that take none."""
+    """Return slices by label, in the order in which they begin; at equal times, slices without duration come
+    first."""
     takes_time = end_ns[slices] > start_ns[slices]
     order = np.lexsort((slices, takes_time, start_ns[slices], label))
     slices, label = slices[order], label[order]
@@ -127,13 +126,13 @@ def _chains(slices: Any, label: Any, start_ns: Any, end_ns: Any) -> Chains:
     number = np.empty(len(first), np.int64)
     number[np.lexsort((slices[first], start_ns[slices[first]]))] = np.arange(len(first))
     order = np.argsort(np.repeat(number, count), kind="stable")
-    order = order[np.repeat(count, count)[order] > 1]  # lone ones are left out
+    order = order[np.repeat(count, count)[order] > 1]  # single slices are left out
     together = count[np.argsort(number)]
     return Chains(slices[order], np.append(0, np.cumsum(together[together > 1])))
 
 
 class _SliceOfRow:
-    """The slice of each node, where there is exactly one rank that shows its actor."""
+    """The slice of each node whose actor exactly one rank shows."""
 
     def __init__(self, shown: Shown, chosen: Chosen) -> None:
         once = np.zeros(len(shown.ranks), np.bool_)
@@ -153,7 +152,8 @@ class _SliceOfRow:
 
 
 def arrivals_of(pairs: Any, start_ns: Any, end_ns: Any, ranks: Any) -> tuple[Arrivals, MessageArrows]:
-    """What is added within the later slice of each pair, and the arrows; none whose message takes no time."""
+    """Return the slices added within the later slice of each pair, and the arrows; messages without duration
+    have none."""
     send, receive = (pairs[:, at] for at in range(2))
     takes_time = start_ns[send] < end_ns[receive]
     send, receive = send[takes_time], receive[takes_time]
@@ -178,7 +178,7 @@ ON_PATH = "critical path"
 
 
 class Step(Struct, frozen=True):
-    """One slice of the track; times are whole nanoseconds, and it takes some."""
+    """One slice of the critical path's track; times are whole nanoseconds, and it takes time."""
 
     start_ns: int
     end_ns: int
@@ -187,9 +187,8 @@ class Step(Struct, frozen=True):
 
 
 def critical_path(run: RunDirectory, window: Window, limit: int) -> tuple[list[Step], str]:
-    """Return the critical path's steps, and what is left out of them; nothing if the run did not record
-    it.
-    """
+    """Return the critical path's steps, and a sentence on steps left out; nothing if the path was not
+    recorded."""
     if not run.holds("path") or recorded_part(run):
         return [], ""
     names = run.actors()["ranks"].to_pylist()

@@ -1,7 +1,6 @@
 """A timeline as Chrome trace events, which chrome://tracing, Perfetto and others read.
 
-Times are in microseconds there; three decimals keep every nanosecond. Ranks are processes, lanes are threads.
-Not here: what is shown (`contents`).
+Their times are in microseconds; three decimals keep every nanosecond. Ranks are processes, lanes are threads.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from et_sim.views.export.contents import AT_ONCE, Contents, in_rows
 
 
 def pieces(contents: Contents, about: dict[str, Any]) -> Iterator[bytes]:
-    """Yield the file, some events at a time; `about` is kept beside the events."""
+    """Yield the file, some events at a time; `about` is stored beside the events."""
     yield b'{"displayTimeUnit":"ns","otherData":' + _json(about) + b',"traceEvents":['
     before, events = b"\n", _events(contents)
     while piece := list(islice(events, AT_ONCE)):
@@ -29,7 +28,7 @@ def pieces(contents: Contents, about: dict[str, Any]) -> Iterator[bytes]:
 
 
 def count(contents: Contents) -> int:
-    """How many events it has, but for names."""
+    """Return the number of events except names."""
     added = len(contents.arrivals) + len(contents.path)
     arrows = 2 * len(contents.messages) + len(contents.collectives.slices)
     values = sum(len(counter.time_ns) for counter in contents.counters)
@@ -61,12 +60,12 @@ def _events(contents: Contents) -> Iterator[bytes]:
 
 
 def _network(contents: Contents) -> int:
-    """What stands for the network where others have their rank."""
+    """Return the process id of the network, which follows those of ranks."""
     return max(contents.shown.ranks, default=0) + 1
 
 
 def _path(contents: Contents) -> int:
-    """What stands for the critical path where others have their rank."""
+    """Return the process id of the critical path."""
     return _network(contents) + 1
 
 
@@ -107,7 +106,7 @@ def _slices(contents: Contents) -> Iterator[bytes]:
 
 
 class _Heads(dict[tuple[int, int], bytes]):
-    """Name and kind of slices by their codes; each pair is written once."""
+    """Encoded name and kind of slices by their codes."""
 
     def __init__(self, names: Sequence[str | None], kinds: Sequence[str | None]) -> None:
         self._names, self._kinds = names, kinds
@@ -119,7 +118,7 @@ class _Heads(dict[tuple[int, int], bytes]):
 
 
 def _added(contents: Contents) -> Iterator[bytes]:
-    """Slices that are no nodes."""
+    """Yield slices that are not nodes."""
     arrivals = contents.arrivals
     columns = arrivals.parent, arrivals.start_ns, arrivals.end_ns
     for at, (parent, start, end) in enumerate(in_rows(*columns)):
@@ -135,13 +134,14 @@ def _lasting(length_ns: int, fields: dict[str, Any]) -> bytes:
 
 
 def _track(contents: Contents, entry: int) -> tuple[int, int]:
-    """Rank and thread of a slice."""
+    """Return rank and thread of a slice."""
     thread = int(contents.tracks.of_slice[entry])
     return contents.shown.ranks[contents.tracks.place[thread]], thread
 
 
 def _arrows(contents: Contents) -> Iterator[bytes]:
-    """A message leaves where its send begins, and arrives where its receive ends; collectives are chains."""
+    """Yield arrows: of a message, from the begin of its send to the end of its receive; of a collective, a
+    chain."""
 
     def at(phase: str, entry: int, time_ns: int, name: str, flow: int) -> bytes:
         rest = _json({"id": flow, "name": name, "cat": name, **({"bp": "e"} if phase == "f" else {})})
@@ -159,7 +159,8 @@ def _arrows(contents: Contents) -> Iterator[bytes]:
 
 
 def _arrive(contents: Contents) -> Any:
-    """When arrows end: in the slice added for them, or in the receive before any is."""
+    """Return the ends of arrows: in the slice added for the arrow, or in the receive before any added
+    slice."""
     messages, arrivals = contents.messages, contents.arrivals
     parent, receive = arrivals.parent, messages.receive
     ends = contents.end_ns[receive].copy()

@@ -1,8 +1,8 @@
-"""What an exported timeline shows: slices in tracks, arrows between them, counters, and what was left out.
+"""Contents of an exported timeline: slices in tracks, arrows between them, counters, and notes on what is
+left out.
 
-Of each slice its place, times and track are kept, some 30 bytes; what else is known of it is read from the
-timeline when it is written. Not here: arrows and the critical path (`arrows`), formats (`perfetto`,
-`chrome`).
+Place, times and track of each slice are held, about 30 bytes; everything else is read from the timeline when
+the slice is written.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ MOST_QUEUES = 32
 
 
 class Counter(Struct, frozen=True, eq=False):
-    """A figure of one rank, or of the network, that has each value until the next."""
+    """A figure of one rank, or of the network, that keeps each value until the next."""
 
-    place: int  # in Shown.ranks; NONE: of the network
+    place: int  # index into Shown.ranks; NONE: the network
     name: str
     unit: str  # "count" or "bytes"
     time_ns: Any
@@ -46,7 +46,7 @@ class Counter(Struct, frozen=True, eq=False):
 
 
 def collectives_under_way(run: RunDirectory, shown: Shown, window: Window) -> list[Counter]:
-    """How many collectives each rank is in."""
+    """Return counters of the collectives that each rank is in."""
     columns, blocks = ("actor", "sequence", "start_ns", "end_ns"), []
     for rows in run.batches("timeline", columns):
         actor, sequence, start, end = (integers(rows[name], missing=NONE) for name in columns)
@@ -57,16 +57,15 @@ def collectives_under_way(run: RunDirectory, shown: Shown, window: Window) -> li
 
 
 def _kept(shown: Shown, window: Window, actor: Any, start: Any, end: Any) -> tuple[Any, Any, Any]:
-    """Spans of shown actors that touch the window; of every such actor one at least."""
+    """Return the spans of shown actors that touch the window, and at least one of every such actor."""
     touches = (start <= window[1]) & (end > window[0])
     kept = np.isin(actor, shown.actors) & (touches | (np.diff(actor, prepend=NONE) != 0))
     return actor[kept], start[kept], end[kept]
 
 
 def chunks_in_dimensions(run: RunDirectory, shown: Shown, window: Window) -> list[Counter]:
-    """Return the number of chunks of each rank's collectives every dimension serves; nothing without
-    phases.arrow.
-    """
+    """Return counters of the chunks of each rank's collectives in each dimension; none without
+    phases.arrow."""
     if not run.holds("phases"):
         return []
     columns = ("actor", "dimension", "start_ns", "end_ns")
@@ -85,7 +84,7 @@ def chunks_in_dimensions(run: RunDirectory, shown: Shown, window: Window) -> lis
 
 
 def _under_way(blocks: list[tuple[Any, Any, Any]]) -> list[tuple[int, Any, Any]]:
-    """Per actor, when the number of open spans changes, and to what."""
+    """Return, by actor, the times at which the number of open spans changes, and the new numbers."""
     changes: list[tuple[int, Any, Any]] = []
     if not blocks:
         return changes
@@ -97,7 +96,7 @@ def _under_way(blocks: list[tuple[Any, Any, Any]]) -> list[tuple[int, Any, Any]]
 
 
 def links_in_use(run: RunDirectory, shown: Shown, window: Window) -> list[Counter]:
-    """How busy each rank's links are, in permille, slice by slice; nothing without links.arrow."""
+    """Return counters of each rank's busy links, in permille, slice by slice; none without links.arrow."""
     table = link_table(run)
     if table is None:
         return []
@@ -121,7 +120,7 @@ def links_in_use(run: RunDirectory, shown: Shown, window: Window) -> list[Counte
 
 
 def queues_at_ports(run: RunDirectory, window: Window) -> list[Counter]:
-    """Return the most bytes that waited at a time, slice by slice, at the ports with the deepest queues."""
+    """Return the longest queue in bytes, slice by slice, at the ports with the deepest queues."""
     table = port_table(run)
     if table is None:
         return []
@@ -138,7 +137,7 @@ def queues_at_ports(run: RunDirectory, window: Window) -> list[Counter]:
 
 
 def _steps(start: Any, end: Any, value: Any) -> tuple[Any, Any]:
-    """Return values of slices until the next one, or until nothing happens any more."""
+    """Return values of slices until the next one, or until activity ends."""
     is_last = np.append(start[1:] != end[:-1], True)
     time = np.concatenate((start, end[is_last]))
     values = np.concatenate((value, np.zeros(int(is_last.sum()), np.int64)))
@@ -147,7 +146,7 @@ def _steps(start: Any, end: Any, value: Any) -> tuple[Any, Any]:
 
 
 def memory_in_use(run: RunDirectory, shown: Shown, window: Window) -> list[Counter]:
-    """Bytes of local memory in use; nothing if the run did not track them."""
+    """Return counters of local memory in use, in bytes; none if the run did not track it."""
     if not run.holds("memory"):
         return []
     columns, blocks = ("actor", "time_ns", "alive_bytes"), []
@@ -180,7 +179,7 @@ def _of_ranks(
 
 
 def _cut(time: Any, value: Any, window: Window) -> tuple[Any, Any]:
-    """From the value at the window's begin to the last change in it."""
+    """Return values from the window's begin to the last change in it."""
     first, last = window
     begin, end = np.searchsorted(time, (first, last), side="right").tolist()
     before = int(value[begin - 1]) if begin else 0
@@ -189,17 +188,17 @@ def _cut(time: Any, value: Any, window: Window) -> tuple[Any, Any]:
 
 MOST_RANKS = 64
 MOST_SLICES = 200_000
-AT_ONCE = 1 << 16  # slices or events that are written
+AT_ONCE = 1 << 16  # slices or events written at a time
 
 
 class Facts(Struct, frozen=True, eq=False):
-    """What is exported of some slices: their nodes, and the group as the rank calls it."""
+    """Exported facts of some slices: their nodes, and the group by the rank's name for it."""
 
     nodes: Nodes
     group: Words
 
     def rows(self) -> Iterator[tuple[int, ...]]:
-        """Return codes of name, kind and group, node, bytes, how long it waited, if it completed."""
+        """Return codes of name, kind and group, node, bytes, waiting time and completion."""
         nodes = self.nodes
         columns = (nodes.name, nodes.kind, self.group.codes, nodes.node, nodes.bytes)
         every = (*columns, nodes.waited_ns, nodes.completed)
@@ -207,14 +206,14 @@ class Facts(Struct, frozen=True, eq=False):
 
 
 class Contents(Struct, frozen=True, eq=False):
-    """Slices are numbered; `start_ns` and `end_ns` have an entry for each."""
+    """Contents by slice; `start_ns` and `end_ns` have an entry for each."""
 
     shown: Shown
     slices: Chosen
     tracks: Tracks
     start_ns: Any
     end_ns: Any
-    messages: MessageArrows  # where messages were recorded, also of collectives
+    messages: MessageArrows  # also of collectives, if messages were recorded
     arrivals: Arrivals
     collectives: Chains  # in the order in which they started
     path: list[Step]
@@ -224,7 +223,7 @@ class Contents(Struct, frozen=True, eq=False):
     groups: RunGroups
 
     def facts(self, entries: Any) -> Facts:
-        """Of some slices, in their order."""
+        """Return the facts of some slices, in their order."""
         rows, places = self.slices.row[entries], self.slices.place[entries]
         every = distinct(rows)
         nodes = self.blocks.nodes(every).take(np.searchsorted(every, rows))
@@ -233,7 +232,7 @@ class Contents(Struct, frozen=True, eq=False):
 
 
 def contents_of(run: RunDirectory, ranks: str | None, window: Window, limit: int = MOST_SLICES) -> Contents:
-    """Gather it from a run's files."""
+    """Gather the contents from a run's files."""
     shown = shown_ranks(run, ranks, MOST_RANKS)
     blocks = Blocks(run, shown)
     slices = blocks.chosen(window, limit)
@@ -279,7 +278,7 @@ def in_rows(*columns: Any) -> Iterator[tuple[int, ...]]:
 
 
 def _laid_out(blocks: Blocks, slices: Chosen) -> tuple[Any, Any, Tracks]:
-    """Start and end of each slice, and where it is drawn."""
+    """Return start, end and track of each slice."""
     rows = distinct(slices.row)
     start, end, lane, lanes = blocks.spans(rows)
     if rows is not slices.row:
@@ -289,12 +288,12 @@ def _laid_out(blocks: Blocks, slices: Chosen) -> tuple[Any, Any, Tracks]:
 
 
 def _some(pairs: Any, limit: int) -> Any:
-    """At most `limit` pairs, spread evenly over all of them."""
+    """Return at most `limit` pairs, spread evenly over all of them."""
     return pairs if len(pairs) <= limit else pairs[np.arange(limit) * len(pairs) // limit]
 
 
 def _within(counters: list[Counter], limit: int) -> tuple[list[Counter], str]:
-    """As many counters as have room for all their values."""
+    """Return as many counters as fit with all their values, and a note on the rest."""
     kept, room = [], limit
     for counter in counters:
         if len(counter.time_ns) <= room:

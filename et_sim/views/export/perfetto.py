@@ -1,13 +1,12 @@
 """A timeline in Perfetto's native format: a stream of TracePacket messages.
 
-Ranks are processes and lanes are threads; names are interned (said once, then numbered). Whoever reads the
-file sorts packets by time, and leaves those of one time in their order: ends come before counters, instants
-and begins, and what lies within another slice ends before that and begins after it. The arrow of a message
-leaves where its send begins, and arrives where its receive ends, or what was added within that (`arrows`).
-Those of collectives lead from begin to begin.
+Ranks are processes and lanes are threads; names are interned (written once, then numbered). Readers sort
+packets by time, and keep the order of packets with equal times: ends precede counters, instants and begins,
+and a slice within another one ends before it and begins after it. The arrow of a message leads from the begin
+of its send to the end of its receive, or of the slice added within that (`arrows`). Arrows of collectives
+lead from begin to begin.
 
-The constants are field numbers of Perfetto's public schema (protos/perfetto/trace). Not here: what is shown
-(`contents`).
+The constants are field numbers of Perfetto's public schema (protos/perfetto/trace).
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ PACKET = 1
 TIMESTAMP, SEQUENCE, EVENT, INTERNED, FLAGS, DESCRIPTOR = 8, 10, 11, 12, 13, 60
 CLEARED, NEEDED = 1, 2
 CATEGORY, ANNOTATION, TYPE, NAME, TRACK, VALUE, FLOW, LAST_FLOW = 3, 4, 9, 10, 11, 30, 47, 48
-PLAIN_CATEGORY, PLAIN_NAME, NOTE_TEXT, NOTE_NAME = 22, 23, 6, 10  # what is said once only
+PLAIN_CATEGORY, PLAIN_NAME, NOTE_TEXT, NOTE_NAME = 22, 23, 6, 10  # texts that are used once
 BEGIN, END, INSTANT, COUNTER = (number(TYPE, kind) for kind in range(1, 5))
 ANNOTATION_NAME, ANNOTATION_UINT, ANNOTATION_TEXT = 1, 3, 17
 CATEGORIES, NAMES, ANNOTATION_NAMES, TEXTS = 1, 2, 3, 29
@@ -50,7 +49,7 @@ def packets(contents: Contents) -> Iterator[bytes]:
 
 
 def count(contents: Contents) -> int:
-    """How many packets of events it has."""
+    """Return the number of packets of events."""
     pairs = len(contents.slices) + len(contents.arrivals) + len(contents.path)
     instants = int((contents.start_ns == contents.end_ns).sum())
     return 2 * pairs - instants + sum(len(counter.time_ns) for counter in contents.counters)
@@ -61,13 +60,13 @@ def _packet(*parts: bytes) -> bytes:
 
 
 def _descriptors(contents: Contents) -> Iterator[bytes]:
-    """The first are those of ranks, then come lanes, counters, the network, and last the critical path."""
+    """Yield descriptors of tracks: ranks, lanes, the network, the critical path, and counters."""
     shown, tracks = contents.shown, contents.tracks
     for place, rank in enumerate(shown.ranks):
         process = message(PROCESS, number(PID, rank + 1), text(PROCESS_NAME, f"rank {rank}"))
         yield _packet(IN_SEQUENCE, message(DESCRIPTOR, number(UUID, 1 + place), process))
     first = 1 + len(shown.ranks)
-    thread_id = max(shown.ranks, default=0) + 2  # no process's own
+    thread_id = max(shown.ranks, default=0) + 2  # ids that are no process's
     for at, (place, lane, row) in enumerate(zip(tracks.place, tracks.lane, tracks.row, strict=True)):
         name = f"{lane} {row + 1}" if row else lane
         parts = number(PID, shown.ranks[place] + 1), number(TID, thread_id + at), text(THREAD_NAME, name)
@@ -93,7 +92,7 @@ def _descriptors(contents: Contents) -> Iterator[bytes]:
 
 
 class _Packets:
-    """Writes them, in the order that those of one time need."""
+    """Writer of packets, in the order that packets of one time need."""
 
     def __init__(self, contents: Contents) -> None:
         self._contents = contents
@@ -133,7 +132,7 @@ class _Packets:
             yield _event(step.start_ns, BEGIN + self._path + _added(ON_PATH, step.name) + _notes(step))
 
     def _arrivals(self) -> Iterator[tuple[int, bytes, int, int, bytes]]:
-        """Of what is added within slices its number, track, start, end, and the arrows that end there."""
+        """Yield number, track, start, end and final arrows of slices added within others."""
         contents, arrivals = self._contents, self._contents.arrivals
         for first in range(0, len(arrivals), AT_ONCE):
             part = slice(first, first + AT_ONCE)
@@ -161,7 +160,7 @@ class _Packets:
                 yield _event(time, head + number(VALUE, value))
 
     def _slices_begin(self, kind: bytes, which: Any) -> Iterator[bytes]:
-        """Of some slices what they are, and the arrows that leave there; what takes no time also ends."""
+        """Yield the facts of some slices, and the arrows that begin there; an instant also ends there."""
         contents = self._contents
         heads = [kind + track for track in self._tracks]
         for first in range(0, len(contents.slices), AT_ONCE):
@@ -188,7 +187,7 @@ def _event(time_ns: int, event: bytes) -> bytes:
 
 
 class _Flows(Struct, frozen=True, eq=False):
-    """What entries say about arrows: ascending entries, their arrows, and which of those end there."""
+    """Arrows by entry: ascending entries, their arrows, and whether the arrow ends there."""
 
     entry: Any
     flow: Any
@@ -200,7 +199,7 @@ class _Flows(Struct, frozen=True, eq=False):
         return cls(entry[order], flow[order], np.broadcast_to(is_last, len(order))[order])
 
     def of_entries(self, first: int, until: int) -> dict[int, bytes]:
-        """What the entries in a range say."""
+        """Return the encoded arrows of the entries in a range."""
         part = slice(*np.searchsorted(self.entry, (first, until)).tolist())
         encoded: dict[int, bytes] = {}
         columns = (column[part].tolist() for column in (self.entry, self.flow, self.is_last))
@@ -210,7 +209,7 @@ class _Flows(Struct, frozen=True, eq=False):
 
 
 class _Words:
-    """Texts that are numbered from 1 on and said when they are first used; kinds and names by their codes."""
+    """Texts numbered from 1 and written at their first use; kinds and names are numbered by their codes."""
 
     def __init__(self) -> None:
         self._interned: dict[int, set[int]] = {CATEGORIES: set(), NAMES: set()}
@@ -221,7 +220,7 @@ class _Words:
             yield message(ANNOTATION_NAMES, number(1, 1 + at), text(2, name))
 
     def of(self, facts: Facts) -> tuple[list[int], list[bytes]]:
-        """Return the numbers of the codes of groups (0: none), and what was not said before."""
+        """Return the numbers of the codes of groups (0: none), and texts that were not written before."""
         nodes, news = facts.nodes, []
         for field, codes, texts in (
             (CATEGORIES, nodes.kind, nodes.kinds),
@@ -245,7 +244,7 @@ class _Words:
 def _node(
     groups: list[int], name: int, kind: int, group: int, node: int, size: int, waited: int, completed: int
 ) -> bytes:
-    """Name, category and annotations of a node."""
+    """Return name, category and annotations of a node."""
     parts = [number(CATEGORY, 1 + kind), number(NAME, 1 + name), _noted(NODE, ANNOTATION_UINT, node)]
     if size > 0:
         parts.append(_noted(BYTES, ANNOTATION_UINT, size))
@@ -263,12 +262,12 @@ def _noted(name: int, field: int, value: int) -> bytes:
 
 
 def _added(category: str, name: str) -> bytes:
-    """Category and name of a slice that is no node."""
+    """Return category and name of a slice that is not a node."""
     return text(PLAIN_CATEGORY, category) + text(PLAIN_NAME, name)
 
 
 def _notes(step: Step) -> bytes:
-    """Annotations of a step of the critical path."""
+    """Return annotations of a step of the critical path."""
     parts = []
     for name, value in step.notes.items():
         noted = text(NOTE_TEXT, value) if isinstance(value, str) else number(ANNOTATION_UINT, value)

@@ -1,7 +1,4 @@
-"""Two runs as one HTML page: why they differ, their timelines on one axis, and what changed most.
-
-Not here: finding the differences (`views.compare`).
-"""
+"""Two runs as one HTML page: the cause of their difference, aligned timelines, and the largest changes."""
 
 from __future__ import annotations
 
@@ -10,7 +7,14 @@ from typing import Any
 
 from et_sim.basics.units import format_ns, plural
 from et_sim.views.bands import difference_text
-from et_sim.views.compare.changes import Comparison, RankChange, TimeChange, averages, scopes, why
+from et_sim.views.compare.changes import (
+    Comparison,
+    RankChange,
+    TimeChange,
+    averages,
+    main_change,
+    scopes,
+)
 from et_sim.views.compare.text import change_columns, finish_columns
 from et_sim.views.drawing.timeline import aligned_picture
 from et_sim.views.markup import absent, bar, more, section, tag, text
@@ -50,7 +54,7 @@ def compare_report(comparison: Comparison) -> str:
 
 def _headline(comparison: Comparison) -> str:
     longest = max(*comparison.makespans_ns, 1)
-    sentence = why(comparison) + (
+    sentence = main_change(comparison) + (
         f"; they part where {comparison.parting.as_text()}" if comparison.parting else ""
     )
     off = "" if comparison.is_identical else difference_text(comparison.a.summary, comparison.b.summary)
@@ -73,7 +77,7 @@ def _headline(comparison: Comparison) -> str:
         tag("p", f"{text(sentence[0].upper() + sentence[1:])}.", class_="short"),
         tag("p", f"the difference, {text(off)}", class_="note") if off else "",
         *(tag("p", f"{name} {text(scope)}", class_="note") for name, scope in scopes(comparison)),
-        tag("p", "what the average rank spends its time on, on one scale", class_="note"),
+        tag("p", "time of the average rank by activity, on one scale", class_="note"),
         sheet.table([*zip("AB", comparison.makespans_ns, either, strict=True)]),
         tag("ul", legend, class_="legend"),
     )
@@ -121,7 +125,7 @@ def _ranks(comparison: Comparison) -> str:
 
 
 def _changed(name: str, title: str, head: Sequence[str], changes: Sequence[TimeChange] | None) -> str:
-    """What changed, the most first; nothing of what neither run has."""
+    """Return a section of changes, the largest first; empty if neither run has any."""
     if not changes:
         return ""
     changed = [change for change in changes if change.differs]
@@ -148,7 +152,7 @@ def _short_name(at: int, changes: Sequence[TimeChange]) -> Callable[[TimeChange]
 
 
 def _links(comparison: Comparison) -> str:
-    """What tiers of links carry, and how much of them is used; nothing if neither run recorded links."""
+    """Return bytes and use of tiers of links; empty if neither run recorded links."""
     either = [link_table(run) for run in (comparison.a, comparison.b)]
     if either == [None, None]:
         return ""
@@ -188,7 +192,7 @@ def _used(uses: Mapping[str, Any], tier: str) -> float:
 
 def _inputs(comparison: Comparison) -> str:
     if not comparison.inputs:
-        note = "nothing that went in differs"
+        note = "no input differs"
         return section("inputs", "Inputs", tag("p", note, class_="note"))
     listed = "".join(tag("li", text(shortened(difference, 400))) for difference in comparison.inputs)
     files = [[*run.manifest["inputs"]] for run in (comparison.a, comparison.b)]

@@ -1,7 +1,4 @@
-"""The part of the page about the critical path: what decided the makespan, cause by cause and step by step.
-
-Not here: any of its figures (`et_sim.views.critical.path`).
-"""
+"""The page's section on the critical path: causes of the makespan, sensitivities, and steps."""
 
 from __future__ import annotations
 
@@ -21,10 +18,10 @@ MOST_HOPS, LONGEST_HOPS = 400, 12
 
 
 def critical_section(run: RunDirectory, path: CriticalPath | None) -> str:
-    """Causes, what would change it, and the longest steps; nothing if they were not recorded."""
+    """Return causes, sensitivities and the longest steps; empty if the path was not recorded."""
     if path is None and run.holds("path"):
         part = recorded_part(run)
-        reason = f"Only the nodes of {part} were written, and a critical path leads through all of them"
+        reason = f"Only the nodes of {part} were recorded, and a critical path leads through all of them"
         return section("critical", "Critical path", absent(reason, "simulate without --ranks and --window"))
     if path is None:
         return ""
@@ -40,10 +37,12 @@ def critical_section(run: RunDirectory, path: CriticalPath | None) -> str:
 
 
 def _changes(path: CriticalPath) -> str:
-    """What would make the run shorter, or longer."""
+    """Return the table of parameters that change the makespan."""
     if not path.record.is_complete:
         return ""
-    heading = "what would change it" + ("" if path.record.is_exact else " (an estimate: others share it)")
+    heading = "changes of the makespan" + (
+        "" if path.record.is_exact else " (estimates: resources are shared)"
+    )
     changes = Sensitivities(path).changes()
     sheet = Sheet(
         (
@@ -73,7 +72,7 @@ def _steps(run: RunDirectory, path: CriticalPath) -> str:
 
 
 def _caption(count: int) -> str:
-    """What the table of the longest steps is called."""
+    """Return the caption of the table of the longest steps."""
     return f"the longest {plural(count, 'step')}, in order" if count > 1 else ""
 
 

@@ -1,8 +1,7 @@
-"""The parts of the page about where the figures come from: the machine, coverage, notices, inputs.
+"""The page's sections on the origin of figures: machine, coverage, notices, inputs.
 
-The machine is as run.json has it: dimensions side by side, and every other key. A
-value stands here as it was given (bare bandwidths of dimensions in GB/s), and what was not given does not.
-Not here: what keys mean.
+The machine is that of run.json: dimensions side by side, and every other key. Values are shown as they were
+given (bare bandwidths of dimensions in GB/s); keys that were not given are not shown.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from et_sim.views.summary.facts import factors_text
 from et_sim.views.text import share
 
 PARTS = ("network", "system", "memory", "groups")
-SIZES = ("npus_count", "units-count")  # of dimensions, in files of 2.x and 1.0
+SIZES = ("npus_count", "units-count")  # keys of the sizes of dimensions, in files of 2.x and 1.0
 ALGORITHM = "-implementation"
 BANDWIDTHS = ("bandwidth", "link-bandwidth")  # bare numbers are in units of 2^30 bytes per second
 LATENCIES = ("latency", "link-latency")
@@ -30,7 +29,7 @@ Row = tuple[str, str]
 
 
 def machine_section(run: RunDirectory) -> str:
-    """Return the machine; nothing if the run does not say what it was."""
+    """Return the machine; empty if run.json does not describe it."""
     known = run.manifest.get("configuration")
     if known is None:
         return ""
@@ -49,7 +48,8 @@ def machine_section(run: RunDirectory) -> str:
 
 
 def _by_dimension(known: Mapping[str, Any]) -> dict[tuple[str, str], list[Any]]:
-    """What has an entry for each dimension, by part and key: of the network, and algorithms."""
+    """Return values with an entry for each dimension, by part and key: those of the network, and
+    algorithms."""
     network, system = known["network"], known["system"]
     sizes: list[Any] = next((network[key] for key in SIZES if isinstance(network.get(key), list)), [])
     rows = {("network", key): value for key, value in network.items() if _is_row(value, len(sizes))}
@@ -76,12 +76,12 @@ def _dimensions(columns: Mapping[tuple[str, str], list[Any]]) -> str:
 
 
 def _texts(*heads: str) -> Sheet:
-    """Of rows that are texts."""
+    """Return a sheet of rows that are texts."""
     return Sheet(tuple(SheetColumn(head, at, "<") for at, head in enumerate(heads)))
 
 
 def _keys(part: str, rows: list[Row]) -> str:
-    """Return all other keys of a part; many are folded away."""
+    """Return all other keys of a part; long lists are folded."""
     left = len(rows) - MOST_ROWS
     listed = _texts(part, "value").table(rows[:MOST_ROWS])
     listed += tag("p", f"and {left:,} more in run.json", class_="note") if left > 0 else ""
@@ -89,7 +89,7 @@ def _keys(part: str, rows: list[Row]) -> str:
 
 
 def _rows(content: Mapping[str, Any]) -> Iterator[Row]:
-    """Yield keys with plain values, those of objects behind a dot; long lists are counted."""
+    """Yield keys with plain values; keys of objects follow a dot; long lists are counted."""
     waiting = [*reversed([*content.items()])]
     while waiting:
         key, value = waiting.pop()
@@ -106,7 +106,7 @@ def _rows(content: Mapping[str, Any]) -> Iterator[Row]:
 
 
 def _with_unit(key: str, value: Any) -> str:
-    """Return an entry of a dimension; a bare number in the unit in which such figures are shown."""
+    """Return an entry of a dimension; a bare number gets the unit in which such figures are shown."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return _shown(value)
     if key in BANDWIDTHS:
@@ -139,7 +139,7 @@ MOST_LETTERS = 60  # of a fact that shares a line with others
 
 
 def coverage_section(run: RunDirectory) -> str:
-    """How the time of each node came about, and what was warned of."""
+    """Return the origin of the nodes' times, and the notices."""
     coverage, summary = run.summary["coverage"], run.summary
     nodes = coverage["nodes"]
     sheet = Sheet(
@@ -155,12 +155,12 @@ def coverage_section(run: RunDirectory) -> str:
     ignored = coverage["ignored_attributes"]
     if ignored:
         entries = (tag("li", f"{text(name)}: {count:,} nodes") for name, count in sorted(ignored.items()))
-        counted = plural(len(ignored), "attribute that nothing reads", "attributes that nothing reads")
+        counted = plural(len(ignored), "attribute without effect", "attributes without effect")
         content.append(more(counted, tag("ul", "".join(entries))))
     return section(
         "coverage",
         "Coverage",
-        tag("p", "how the time of each node came about", class_="note"),
+        tag("p", "origin of the time of each node", class_="note"),
         bar(parts, nodes),
         sheet.table([treatment for treatment in TREATMENTS if coverage[treatment[0]]]),
         *content,
@@ -168,7 +168,7 @@ def coverage_section(run: RunDirectory) -> str:
 
 
 def _notices(kind: str, notices: list[dict[str, Any]]) -> str:
-    """Warnings are seen at once; defaults are folded away."""
+    """Return a table of notices; warnings are visible at once, defaults are folded."""
     if not notices:
         return ""
     heads = (("where", "place"), ("key", "key"), (kind, "text"))
@@ -185,7 +185,7 @@ FILE = (
 
 
 def configuration_section(run: RunDirectory) -> str:
-    """What went in: enough to repeat the run."""
+    """Return the inputs and options of the run."""
     manifest, summary = run.manifest, run.summary
     corrections = ", ".join(summary["corrections"]) or "none"
     facts = [
@@ -214,7 +214,7 @@ def _fact(name: str, value: str) -> str:
 
 
 def _not_recorded(run: RunDirectory) -> str:
-    """What the page could also show, and how to get it."""
+    """Return a note on tables that were not recorded, and how to record them."""
     could_show = COULD_SHOW if run.summary["packets"] is None else (*COULD_SHOW, OF_PACKETS)
     lacking = [(part, table_named(name).how_to_get_it) for name, part in could_show if not run.holds(name)]
     listed = "; ".join(f"{part}: {remedy}" for part, remedy in lacking)

@@ -1,7 +1,6 @@
-"""Whole pages, of runs and of what serving wrote: their parts in order, with style and script inside.
+"""Whole pages of runs and of serving: their sections in order, with style and script inside.
 
-A policy in the page forbids it to load anything. Not here: what the parts of a run's page say, and what
-serving wrote as text (`views.serving`).
+A policy in the page forbids it to load anything.
 """
 
 from __future__ import annotations
@@ -45,11 +44,11 @@ from et_sim.views.serving import LATENCIES, SLICE_SHEET, SLICES, Slice, facts, i
 from et_sim.views.summary.sentences import scope_text
 from et_sim.views.summary.stalls import stall_remarks, stall_sections
 
-MOST_ENTRIES = 200  # of each list
+MOST_ENTRIES = 200  # entries of each list
 
 
 def stall_section(run: RunDirectory) -> str:
-    """What `et-sim inspect RUN stalls` says; nothing of a run that nothing held up."""
+    """Return the text of `et-sim inspect RUN stalls`; empty if the run did not stall."""
     if run.stall is None:
         return ""
     parts = [tag("p", text(" ".join(stall_remarks(run.stall))))]
@@ -143,7 +142,7 @@ def page_of(
     style: str = "",
     script: str = "",
 ) -> str:
-    """Return the whole page, of its parts; `script` is the name of a file beside this one."""
+    """Return the whole page with its parts; `script` is the name of a file beside this one."""
     return PAGE.format(
         policy=POLICY,
         title=text(f"{title or heading}, et-sim"),
@@ -158,7 +157,7 @@ def page_of(
 
 
 def run_in_brief(run: RunDirectory) -> str:
-    """What was run, and on which machine."""
+    """Return status, size and machine of a run."""
     summary, known = run.summary, run.manifest
     description = f"{summary['status']} run, {plural(summary['ranks'], 'rank')}, {summary['model']} network"
     if "machine" not in known:
@@ -181,12 +180,12 @@ def _kind_colours() -> str:
 
 
 def write_report(run: RunDirectory, target: Path, ranks: str | None, window: Window, limit: int) -> int:
-    """Write the page; how many bytes it has."""
+    """Write the page; return its size in bytes."""
     return write_page(report(run, ranks, window, limit), target)
 
 
 def write_page(page: str, target: Path) -> int:
-    """Write a page of any kind; returns how many bytes it has."""
+    """Write a page of any kind; return its size in bytes."""
     return write_file(target, page.encode("utf-8", "replace"))
 
 
@@ -196,7 +195,7 @@ FINE = 8  # bars of the picture for a row of the table
 
 
 def serving_report(run: RunDirectory) -> str:
-    """Return the page as text."""
+    """Return the page of a serving."""
     summary = run.summary
     short, limits = in_short(summary), scope_text(summary.get("scope"))
     listed = "".join(
@@ -226,7 +225,7 @@ def serving_report(run: RunDirectory) -> str:
 
 
 def load_picture(slices: Sequence[Slice]) -> str:
-    """Requests that come, that are done, and that are under way, as bars over time."""
+    """Return arrived, completed and active requests as bars over time."""
     whole = max(slices[-1].end_ns, 1)
     lanes = (
         ("came", CAME, [piece.arrived for piece in slices]),

@@ -1,7 +1,4 @@
-"""The parts of the page that are pictures, with notes; each is empty where a run has nothing to show.
-
-Not here: the pictures (`et_sim.views.drawing`), and which tensors are alive at the peak of memory.
-"""
+"""The page's sections with pictures and notes; each is empty if a run has nothing to show."""
 
 from __future__ import annotations
 
@@ -30,31 +27,33 @@ from et_sim.views.text import shortened
 SCHEDULE = (
     "Passes of micro-batches, by the names of kernels; ranks that compute the same at the same times are one"
     " row, and below it is their communication. The bubble is the share of time with neither a kernel nor a"
-    " collective: what waits for other stages."
+    " collective: waiting for other stages."
 )
 ACTIVITY = (
-    "What ranks spend their time on; where several things are under way, the first of these counts. A row is "
-    "as high as it has ranks, and each column of it is filled from below by the shares of its time."
+    "Time of ranks by activity; if several are under way, the first of these counts. The height of a row is "
+    "its number of ranks, and each column of it is filled from below by the shares of its time."
 )
 WAITS = (
-    "Waiting ends when the last of those that are needed has begun; in the rest of the time bytes move, or "
+    "Waiting ends when the last peer that is needed has begun; in the rest of the time bytes move, or "
     "queue for a link. A faster network shortens only that."
 )
-ROOFLINE = "What kernels achieve of their machine: none gets above the roofs of its peak and its memory."
+ROOFLINE = (
+    "Kernels against the roofs of their machine, which are its peak and its memory: none is above them."
+)
 
 SPREAD = (
-    "How far ranks are from the average one: a box is half of them, a line all of them. What costs most "
-    "stands above: of computation the slowest rank, of communication those that begin late."
+    "Ranks against the average one: a box is half of them, a line all of them. The costliest operations "
+    "come first: in computation the slowest rank costs time, in communication ranks that begin late."
 )
 
 IDLE = (
-    "Streams and threads of the recording. What is idle waits for what let its next node begin: every "
-    "nanosecond counts as what was under way then."
+    "Streams and threads of the recording. Idle time is charged to the events before the next node: every "
+    "nanosecond belongs to the node that was under way then."
 )
 
 
 def _pictured(name: str, title: str, note: str, draw: Callable[[], str]) -> str:
-    """Return a section with a note and a picture; nothing where there is nothing to draw."""
+    """Return a section with a note and a picture; empty if there is nothing to draw."""
     try:
         picture = tag("div", draw(), class_="picture")
     except NothingToDrawError:
@@ -64,24 +63,24 @@ def _pictured(name: str, title: str, note: str, draw: Callable[[], str]) -> str:
 
 
 def schedule_section(run: RunDirectory) -> str:
-    """The schedule of a run that has passes."""
+    """Return the schedule of a run with passes."""
     return _pictured("schedule", "Schedule", SCHEDULE, lambda: schedule_of_run_picture(run, EVERYTHING))
 
 
 def activity_section(run: RunDirectory) -> str:
-    """Ranks over time, of a run that takes any."""
+    """Return ranks over time, if the run takes any."""
     if not run.summary["makespan_ns"]:
         return ""
     return _pictured("activity", "Ranks over time", ACTIVITY, lambda: activity_picture(run))
 
 
 def waits_section(run: RunDirectory) -> str:
-    """Waiting and transfer, of a run with communication."""
+    """Return waiting and transfer, if the run communicates."""
     return _pictured("waits", "Waiting and transfer", WAITS, lambda: waits_picture(run))
 
 
 def spread_section(run: RunDirectory) -> str:
-    """How far ranks differ, if they do."""
+    """Return differences between ranks, if there are any."""
     operations = spreads(run)
     if not any(operation.duration_ns.deviation or operation.begin_ns.deviation for operation in operations):
         return ""
@@ -89,14 +88,14 @@ def spread_section(run: RunDirectory) -> str:
 
 
 def roofline_section(run: RunDirectory) -> str:
-    """Kernels below the roofs, where a model of their arithmetic timed any."""
+    """Return kernels below the roofs, if a model of their arithmetic timed any."""
     if not any(entry["compute_utilisation"] for entry in run.summary["per_rank"]):
         return ""
     return _pictured("roofline", "Roofline", ROOFLINE, lambda: roofline_picture(run))
 
 
 def idle_section(run: RunDirectory) -> str:
-    """What devices wait for, of runs of recordings: others have few rows, which ranks over time tell."""
+    """Return idle time of devices for runs of recordings; in others, ranks over time show the same."""
     if "recorded_on" not in run.columns("timeline") or not run.summary["makespan_ns"]:
         return ""
     return _pictured("idle", "Idle devices", IDLE, lambda: idle_picture(run))
@@ -109,7 +108,7 @@ def network_section(run: RunDirectory) -> str:
 
 
 def topology_section(run: RunDirectory) -> str:
-    """Return the network with its links, if they were recorded, and carried anything."""
+    """Return the network with its links, if they were recorded and carried anything."""
     if not run.holds("links") or not tier_totals(run, EVERYTHING):
         return ""
     return _pictured("topology", "Use of links", "", lambda: topology_picture(run))
@@ -119,7 +118,7 @@ MOST_INCASTS, LONGEST_LINE = 20, 160
 
 
 def ports_section(run: RunDirectory) -> str:
-    """What there is of queues, incasts and pauses; nothing if nothing waited, or it was not recorded."""
+    """Return queues, incasts and pauses; empty if there were none, or they were not recorded."""
     parts = [part for part in (_queues(run), _incasts(run), _pauses(run)) if part]
     return section("ports", "Queues and pauses", *parts) if parts else ""
 
@@ -144,7 +143,7 @@ def _pauses(run: RunDirectory) -> str:
     if not roots:
         return ""
     lines = pause_lines(roots, EVERYTHING, LONGEST_LINE)
-    return tag("h3", "Who paused whom") + tag("pre", text("\n".join(lines)))
+    return tag("h3", "Causes of pauses") + tag("pre", text("\n".join(lines)))
 
 
 MOST_LINES, COLUMNS = 6, 800
@@ -152,7 +151,7 @@ LEFT, TOP, WIDTH, HEIGHT, BOTTOM = 80, 12, 1000, 180, 26
 
 
 def memory_section(run: RunDirectory) -> str:
-    """Curves of local memory; nothing if it was not tracked."""
+    """Return curves of local memory; empty if it was not tracked."""
     if not run.holds("memory"):
         return ""
     makespan = max(run.summary["makespan_ns"], 1)
@@ -185,13 +184,13 @@ def memory_section(run: RunDirectory) -> str:
         tag("p", note, class_="note"),
         tag("div", drawing, class_="scroll"),
         tag("ul", "".join(legend), class_="legend"),
-        tag("p", "what it is for", class_="note"),
+        tag("p", "by class of tensors", class_="note"),
         tag("div", memory_picture(run), class_="picture"),
     )
 
 
 def _peaks(run: RunDirectory, actors: int) -> dict[int, int]:
-    """Return the most that is in use, of actors that use any."""
+    """Return the highest use of memory, by actor that uses any."""
     most = np.full(actors, -1, np.int64)
     for rows in run.batches("memory", ("actor", "alive_bytes")):
         np.maximum.at(most, numbers(rows["actor"]), numbers(rows["alive_bytes"]))
@@ -199,7 +198,7 @@ def _peaks(run: RunDirectory, actors: int) -> dict[int, int]:
 
 
 def _changes(run: RunDirectory, chosen: list[int]) -> dict[int, tuple[Any, Any]]:
-    """When, and to what, memory in use changes, for some actors."""
+    """Return the times and sizes of changes of memory in use, for some actors."""
     parts: dict[int, list[tuple[Any, Any]]] = {actor: [] for actor in chosen}
     for rows in run.batches("memory", ("actor", "time_ns", "alive_bytes")):
         actor, time, alive = (numbers(rows[name]) for name in ("actor", "time_ns", "alive_bytes"))
@@ -211,9 +210,9 @@ def _changes(run: RunDirectory, chosen: list[int]) -> dict[int, tuple[Any, Any]]
 
 
 def levels(time: Any, alive: Any, makespan: int) -> Any:
-    """In each column of the drawing, the most that is in use."""
+    """Return the highest use in each column of the drawing."""
     boundaries = np.arange(COLUMNS + 1) * makespan // COLUMNS
-    after = np.append(0, alive)  # from the n-th change on
+    after = np.append(0, alive)  # after the n-th change
     first = np.searchsorted(time, boundaries[:-1], side="right")
     last = np.searchsorted(time, boundaries[1:], side="left")
     highest = after[first]
@@ -232,7 +231,7 @@ def _path(level: Any, most: int) -> str:
 
 
 def _grid(scene: Scene, most: int, makespan: int) -> None:
-    """Lines at round sizes, and round times below."""
+    """Draw lines at round sizes, and round times below."""
     for size in round_sizes(most):
         y = TOP + HEIGHT * (1 - size / most)
         scene.path(f"M{LEFT} {number(y)}H{LEFT + WIDTH}", class_="grid")

@@ -1,7 +1,6 @@
-"""A sweep as one HTML page: charts in which points can be chosen, the best points, the fronts, what failed.
+"""A sweep as one HTML page: charts with selectable points, the best points, fronts, and failures.
 
-Charts and tables need no script; it only chooses points (`sweep.js`). Not here: what charts show
-(`views.sweep`).
+Charts and tables need no script; it only selects points (`sweep.js`).
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from et_sim.views.sweep.summary import (
     searched,
 )
 
-MOST_BEST = 20  # points of the table, whose runs have pages if they were kept
+MOST_BEST = 20  # points of the table; their kept runs have pages
 MOST_LINES = 2000  # of parallel coordinates
 MOST_FAILURES = 200
 BOX, AROUND = Box(76, 12, 360, 200), (480, 252)
@@ -164,10 +163,10 @@ def _upright(scene: Scene, x: int, box: Box, scale: Scale) -> None:
 
 
 def _fronts(content: SweepContent) -> str:
-    """Makespan against what it costs, and the points that no other one beats."""
+    """Return makespan against each resource, and the points that no other one dominates."""
     if not content.resources:
         reason = (
-            "Points differ in makespan alone: all have the same number of ranks, and memory, energy and price"
+            "Points differ only in makespan: all have the same number of ranks, and memory, energy and price"
         )
         return section(
             "fronts", "Pareto fronts", tag("p", text(f"{reason} are equal or not known."), class_="absent")
@@ -186,11 +185,11 @@ def _fronts(content: SweepContent) -> str:
 
 
 def _search_front(content: SweepContent) -> str:
-    """What a search found, in its order, among what it evaluated."""
+    """Return the results of a search, in its order, among the evaluated points."""
     assert content.sweep.search is not None
     note = tag("p", text(meaning(content.sweep.search)), class_="note")
     if not content.search_front:
-        return section("fronts", "Found", tag("p", "no point that was looked for", class_="absent"))
+        return section("fronts", "Found", tag("p", "no point meets the search's conditions", class_="absent"))
     first, columns = len(content.axes), content.objectives
     charts = content.charts()[first:]
     drawings = "".join(_svg(chart, content, number) for number, chart in enumerate(charts, first))
@@ -203,7 +202,7 @@ def _search_front(content: SweepContent) -> str:
 
 
 def _points(content: SweepContent, figures: Sequence[SheetColumn]) -> Sheet:
-    """Return points by number, which choose them, with the values of axes."""
+    """Return points with buttons that select them, and the values of axes."""
     row_of = {values[NUMBER]: row for row, values in enumerate(content.rows)}
 
     def button(values: Mapping[str, Any]) -> str:
@@ -260,7 +259,7 @@ def _failures(content: SweepContent) -> str:
 
 
 def _data(content: SweepContent, pages: Mapping[int, str]) -> str:
-    """What the script needs: the scales' places, the texts of all values, and where runs are."""
+    """Return the script's data: places on the scales, texts of all values, and addresses of runs."""
     sweep, rows = content.sweep, content.rows
     scales = [content.makespans, *content.axes, *map(content.quantity, content.resources)] if rows else []
     data = {
@@ -279,7 +278,7 @@ def _data(content: SweepContent, pages: Mapping[int, str]) -> str:
 
 
 def _texts(content: SweepContent) -> Iterator[tuple[str, list[str]]]:
-    """Yield the values of every row, as people read them; empty where there is none."""
+    """Yield the values of every row as texts; empty if there is none."""
     rows = content.rows
     yield NUMBER, [str(row[NUMBER]) for row in rows]
     for axis in content.sweep.axes:
@@ -292,7 +291,7 @@ def _texts(content: SweepContent) -> Iterator[tuple[str, list[str]]]:
 
 
 def _indexed(texts: list[str]) -> tuple[list[str], list[int]]:
-    """Different texts, and which of them every row has."""
+    """Return the distinct texts, and the index of the text of every row."""
     places: dict[str, int] = {}
     rows = [places.setdefault(text, len(places)) for text in texts]
     return list(places), rows
@@ -301,7 +300,7 @@ def _indexed(texts: list[str]) -> tuple[list[str], list[int]]:
 def write_pages(sweep: SweepDirectory, target: Path) -> tuple[dict[int, str], list[str]]:
     """Write a page for each of the best points whose run was kept.
 
-    Returns their addresses from the sweep's page, by point, and which runs cannot be read.
+    Return their addresses relative to the sweep's page, by point, and the runs that cannot be read.
     """
     folder = target.with_name(f"{target.stem}.runs")
     kept = [row for row in complete(sweep.table.to_pylist())[:MOST_BEST] if is_kept(sweep, row)]

@@ -1,10 +1,7 @@
-"""The timeline of the page: columns of numbers for the script that draws it, and a still picture for paper.
+"""The page's timeline: columns of numbers for the script that draws it, and a still picture for paper.
 
-Columns are packed: each in the smallest type that holds it, in base 64. Where there are too many nodes for a
-page, short ones that stand close together in a track become one; they could not be told apart without much
-magnification.
-
-Not here: drawing (`timeline.js`), and which nodes there are (`et_sim.views.drawing.nodes`).
+Columns are packed: each in the smallest type that holds it, in base 64. If there are too many nodes for a
+page, short ones close together in a track become one; only a large magnification would separate them.
 """
 
 from __future__ import annotations
@@ -32,17 +29,17 @@ from et_sim.views.run.selection import Window
 
 MOST_RANKS = 64
 MOST_SLICES = 100_000
-MOST_NODES = 2_000_000  # that are looked at
+MOST_NODES = 2_000_000  # that are considered
 MOST_ARROWS = 50_000
-MOST_BINS = 1 << 16  # of time, when nodes are merged
+MOST_BINS = 1 << 16  # of time, for merged nodes
 TYPES = (("u1", np.uint8), ("u2", np.uint16), ("u4", np.uint32))
 
 
 class Merged(Struct, frozen=True, eq=False):
-    """Which slices are drawn as one: the drawn one of each, and figures of those."""
+    """Slices merged for drawing: the drawn slice of each, and figures of the drawn ones."""
 
     of_slice: Any
-    first: Any  # a slice of each, the longest
+    first: Any  # the longest slice of each
     start_ns: Any
     end_ns: Any
     count: Any
@@ -125,9 +122,7 @@ def _data(
 
 
 def _tracks(nodes: Nodes, slices: Slices, is_gap: Any) -> Tracks:
-    """Return rows for slices; gaps, of which many may be at once, share one of a rank, which they need not
-    fill.
-    """
+    """Return rows for slices; all gaps of a rank share a row, although they may overlap."""
     start, end = nodes.start_ns[slices.row], nodes.end_ns[slices.row]
     lane = np.where(is_gap, len(nodes.lanes), nodes.lane[slices.row])
     return tracks_of(slices.place, lane, (*nodes.lanes, GAPS), start, np.where(is_gap, start, end))
@@ -140,7 +135,7 @@ def _slowest(run: RunDirectory, shown: Shown) -> list[int]:
 
 
 def _on_path(nodes: Nodes, path: CriticalPath | None) -> Any:
-    """Which nodes are on the critical path, if that is known."""
+    """Return which nodes are on the critical path, if it is known."""
     if path is None:
         return np.zeros(len(nodes), np.bool_)
     every = path.record.nodes
@@ -152,7 +147,7 @@ def _on_path(nodes: Nodes, path: CriticalPath | None) -> Any:
 
 
 def _words(columns: dict[str, Any], every: Mapping[str, Sequence[str | None]]) -> dict[str, list[str]]:
-    """Return the names and groups that occur; the columns count in these from now on."""
+    """Return the names and groups that occur, and renumber the columns by them."""
     words = {}
     for name, texts in every.items():
         codes, columns[name] = np.unique(columns[name], return_inverse=True)
@@ -162,7 +157,7 @@ def _words(columns: dict[str, Any], every: Mapping[str, Sequence[str | None]]) -
 
 
 def _packed(column: Any) -> list[str]:
-    """Type and content of a column of numbers that are not negative."""
+    """Return type and content of a column of numbers that are not negative."""
     most = int(column.max(initial=0))
     for name, kind in TYPES:
         if most <= np.iinfo(kind).max:
@@ -171,7 +166,7 @@ def _packed(column: Any) -> list[str]:
 
 
 def merge(track: Any, kind: Any, start: Any, end: Any, limit: int) -> Merged:
-    """Merge what is short and close, of one track and kind, until about `limit` slices are left, or fewer."""
+    """Merge short, close slices of one track and kind, until about `limit` slices are left, or fewer."""
     count, length = len(track), end - start
     bin_ns = 0
     key = np.arange(count)
@@ -204,7 +199,7 @@ def merge(track: Any, kind: Any, start: Any, end: Any, limit: int) -> Merged:
 
 
 def _arrows(nodes: Nodes, shown: Shown, slices: Slices, drawn_of: Any) -> list[list[int]]:
-    """Return pairs and chains of drawn slices that belong together."""
+    """Return pairs and chains of drawn slices that arrows join."""
     once = np.zeros(len(shown.ranks), np.bool_)
     once[list(shown.place_of_actor().values())] = True
     clear = once[slices.place]

@@ -1,9 +1,6 @@
-"""The parts of the page about times: the headline, ranks, operations, and communication by group.
+"""The page's sections on times: headline, ranks, operations, and communication by group.
 
-How much of the transfers of each group is exposed: under way while no kernel or copy runs. Times of actors
-count once per rank.
-
-Not here: the timeline (`timeline`), and what the run was made from (`origins`).
+Transfers of a group are exposed while no kernel or copy runs. Times of actors count once per rank.
 """
 
 from __future__ import annotations
@@ -63,7 +60,7 @@ def exposed_by_group(run: RunDirectory) -> list[Exposed]:
     groups: dict[str, Exposed] = {}
     adding: _Adding | None = None
     for rows in run.batches("timeline", COLUMNS):
-        # Texts are the same in all batches.
+        # All batches share their texts.
         adding = adding or _Adding(groups, rows, GroupCounts(run))
         end = integers(rows["end_ns"], missing=-1)
         adding.add(rows, np.where(end < 0, run.summary["makespan_ns"], end))
@@ -73,7 +70,7 @@ def exposed_by_group(run: RunDirectory) -> list[Exposed]:
 
 
 class _Adding:
-    """Adds up blocks of the timeline."""
+    """Sums over blocks of the timeline."""
 
     def __init__(self, exposed_of: dict[str, Exposed], rows: Any, groups: GroupCounts) -> None:
         self._exposed_of, self._groups = exposed_of, groups
@@ -84,7 +81,7 @@ class _Adding:
         self.unions = Unions(2 + len(self._texts), self._measure)
 
     def add(self, rows: Any, end: Any) -> None:
-        """Take a block, with the ends of its nodes."""
+        """Add a block, with the ends of its nodes."""
         actor, kind, group = numbers(rows["actor"]), coded(rows["kind"]), coded(rows["group"])
         is_other = self._is_other[kind]
         other_part = np.where(self._is_kernel[kind], KERNELS, NEITHER)
@@ -115,7 +112,7 @@ class _Adding:
     def _shared_out(
         self, actor: Any, group: Any, *columns: Any
     ) -> Iterator[tuple[Exposed, int, tuple[int, ...]]]:
-        """For every group that rows are in to any rank: to how many ranks, and the rows' sums."""
+        """Yield, for every group of any rank of these rows: its number of ranks, and the rows' sums."""
         counts = self._groups.of_groups(actor, group, self._texts)
         for number in unique(counts).tolist():
             here = counts == number
@@ -132,9 +129,7 @@ Entry = dict[str, Any]
 
 
 def headline(run: RunDirectory, path: CriticalPath | None) -> str:
-    """Return the makespan in a sentence, what the average rank spends it on, and the figures that all ask
-    for.
-    """
+    """Return the makespan, a sentence on it, the average rank's time by activity, and key figures."""
     summary = run.summary
     makespan, ranks = summary["makespan_ns"], summary["ranks"]
     sums = sums_of_parts(summary["per_rank"])
@@ -152,7 +147,7 @@ def headline(run: RunDirectory, path: CriticalPath | None) -> str:
     profiles = tag("p", text(makespan_text(summary)), class_="note") if summary["other_profile"] else ""
     parts = waiting_parts(run)
     short, limits = in_short(run, path, parts), scope_text(summary.get("scope"))
-    average = tag("p", f"what the average rank spends it on{_only_part(run)}", class_="note")
+    average = tag("p", f"time of the average rank by activity{_only_part(run)}", class_="note")
     return section(
         "headline",
         "Overview",
@@ -172,7 +167,7 @@ def headline(run: RunDirectory, path: CriticalPath | None) -> str:
 def _only_part(run: RunDirectory) -> str:
     kept = recorded_part(run)
     return (
-        f"; timeline, exposed communication and operations are of what was written: {text(kept)}"
+        f"; timeline, exposed communication and operations are those of the recorded part: {text(kept)}"
         if kept
         else ""
     )
@@ -183,8 +178,10 @@ def _stalled(run: RunDirectory) -> str:
         failure = run.summary["out_of_memory"]
         size = exact_bytes(failure["alive_bytes"])
         there = memory_text(failure["capacity_bytes"], failure.get("reserved_bytes", 0))
-        who = text(called(failure["ranks"], 40))
-        message = f"<b>Out of memory:</b> {size} on {who} at {format_ns(failure['time_ns'])}, of {there}"
+        failed_ranks = text(called(failure["ranks"], 40))
+        message = (
+            f"<b>Out of memory:</b> {size} on {failed_ranks} at {format_ns(failure['time_ns'])}, of {there}"
+        )
         return tag("p", message, class_="alarm", role="alert")
     cause = (run.stall or {}).get("cause", "some rank never finished")
     return tag("p", f"<b>Stalled:</b> {text(cause)}", class_="alarm", role="alert")
@@ -233,7 +230,7 @@ def _value(name: str, value: str) -> str:
 
 
 def ranks_section(run: RunDirectory) -> str:
-    """Return every rank, the slowest first; ranks alike share a line."""
+    """Return every rank, the slowest first; equal ranks share a line."""
     makespan = run.summary["makespan_ns"]
     entries = slowest_first(run.summary["per_rank"])
     sheet = _rank_sheet(makespan)
@@ -277,7 +274,7 @@ def _rank_sheet(makespan: int) -> Sheet:
 
 
 def jobs_section(run: RunDirectory) -> str:
-    """Return the jobs of a job file; nothing of other runs."""
+    """Return the jobs of a job file; empty for other runs."""
     jobs = jobs_of(run)
     if not jobs:
         return ""
@@ -287,7 +284,7 @@ def jobs_section(run: RunDirectory) -> str:
 
 
 def operations_section(run: RunDirectory) -> str:
-    """What took the most time, names without their numbers taken together."""
+    """Return the longest operations; names that differ only in numbers count together."""
     every = operations(run)
     shown = every[:MOST_OPERATIONS]
     longest = max((operation.total_ns for operation in every), default=1)
@@ -324,7 +321,7 @@ def operations_section(run: RunDirectory) -> str:
 
 
 def _bandwidth(operation: OperationTotal) -> str:
-    """Return the bus bandwidth; pointed at, the algorithm bandwidth, too."""
+    """Return the bus bandwidth, with the algorithm bandwidth as a tooltip."""
     rate = operation.bandwidth
     if not rate.bus or not rate.algorithm:
         return ""
@@ -333,7 +330,7 @@ def _bandwidth(operation: OperationTotal) -> str:
 
 
 def groups_section(run: RunDirectory) -> str:
-    """Communication by group: how long its transfers were under way, and how much of that was exposed."""
+    """Return communication by group: the time of its transfers, and the exposed part of it."""
     groups = exposed_by_group(run)
     if not groups:
         return ""

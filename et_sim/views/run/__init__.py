@@ -1,1 +1,1 @@
-"""The directory of a run, read: tables, what must be in them, and which part of them a view is about."""
+"""Reader of a run's directory: its tables, checks of their content, and the part that a view shows."""

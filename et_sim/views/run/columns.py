@@ -15,7 +15,7 @@ Figures = TypeVar("Figures")
 
 
 def alike(entries_of_ranks: Iterable[tuple[str, Figures]]) -> list[tuple[str, Figures]]:
-    """(ranks, figures), each of the figures once and with all its ranks; by lowest rank."""
+    """Return each distinct value of `figures` once, with all ranks that have it, by lowest rank."""
     ranks_of: dict[Figures, list[str]] = {}
     for ranks, figures in entries_of_ranks:
         ranks_of.setdefault(figures, []).append(ranks)
@@ -24,7 +24,7 @@ def alike(entries_of_ranks: Iterable[tuple[str, Figures]]) -> list[tuple[str, Fi
 
 
 def together(named: Sequence[str]) -> str:
-    """Several lists of ranks as one."""
+    """Return several lists of ranks as one."""
     if len(named) == 1:
         return named[0]
     spans = [span for ranks in named for span in parse_ranks(ranks)]
@@ -32,24 +32,25 @@ def together(named: Sequence[str]) -> str:
 
 
 class Words(Struct, frozen=True, eq=False):
-    """A column of texts: the distinct ones, and which of them every row has; none is the last."""
+    """A column of texts: its distinct texts, and the index of the text of every row. The last text is
+    None."""
 
     texts: tuple[str | None, ...]
     codes: Any
 
     def of_rows(self, rows: Any = slice(None)) -> list[str | None]:
-        """Return the text of every row, or of some."""
+        """Return the text of every row, or of the given rows."""
         return [self.texts[code] for code in self.codes[rows].tolist()]
 
     def where(self, test: Callable[[str | None], object]) -> Any:
-        """What a test says of the text of every row."""
+        """Return the result of a test for the text of every row."""
         return np.array([test(text) for text in self.texts])[self.codes]
 
 
-# Arrow's own conversions import pandas where it is installed, or its compute functions; either takes longer
-# than showing a small run.
+# Arrow's own conversions import pandas, where it is installed, or its compute functions. Importing either
+# takes longer than showing a small run.
 def numbers(column: Any) -> Any:
-    """Return a column of numbers or truth values, as they are; nulls of a floating-point column are NaN."""
+    """Return a column of numbers or truth values unchanged; nulls of a floating-point column become NaN."""
     array = _in_one_piece(column)
     validity, values = array.buffers()
     window = slice(array.offset, array.offset + len(array))
@@ -62,7 +63,7 @@ def numbers(column: Any) -> Any:
 
 
 def integers(column: Any, missing: int) -> Any:
-    """Return an integer column with a value for its nulls, as 64-bit numbers."""
+    """Return an integer column as 64-bit numbers, with `missing` for its nulls."""
     array = _in_one_piece(column)
     validity, values = array.buffers()
     window = slice(array.offset, array.offset + len(array))
@@ -73,7 +74,7 @@ def integers(column: Any, missing: int) -> Any:
 
 
 def extent(column: Any) -> tuple[int, int] | None:
-    """Return the least and the most of an integer column; None: it has no values."""
+    """Return the least and the greatest value of an integer column; None if it has no values."""
     array = _in_one_piece(column)
     if array.null_count == len(array):
         return None
@@ -94,26 +95,26 @@ def _unpacked(bits: Any) -> Any:
 
 
 def array_of(column: Any, kind: str) -> Any:
-    """Return a column of a declared kind: -1 for nulls of whole numbers, texts as `Words`."""
+    """Return a column of a declared kind: nulls of whole numbers become -1, texts become `Words`."""
     if kind in (WORD, TEXT):
         return words(column)
     return integers(column, missing=-1) if kind in ("int32", "int64") else numbers(column)
 
 
 def joined(parts: Sequence[Any], kind: str) -> Any:
-    """Such columns, one after the other, as one."""
+    """Concatenate columns of one kind."""
     if kind not in (WORD, TEXT):
         return np.concatenate(parts or [np.zeros(0, np.int64)])
-    texts = parts[0].texts if parts else (None,)  # the same in all
+    texts = parts[0].texts if parts else (None,)  # all parts share them
     return Words(texts, np.concatenate([np.zeros(0, np.int64), *(part.codes for part in parts)]))
 
 
 def words(column: Any) -> Words:
-    """Return a column of texts, all of whose rows share one dictionary."""
+    """Return a column of texts whose rows share one dictionary."""
     dictionary = _in_one_piece(column)
     return Words((*dictionary.dictionary.to_pylist(), None), coded(dictionary))
 
 
 def coded(dictionary: Any) -> Any:
-    """Which text every row has; none is the number of texts."""
+    """Return the index of the text of every row; null becomes the number of texts."""
     return integers(dictionary.indices, missing=len(dictionary.dictionary))

@@ -1,6 +1,6 @@
-"""Open the directory of a run, or say precisely why it is none.
+"""Access to the directory of a run, with precise errors for directories that hold none.
 
-Tables are read when asked for, and only the columns that are asked for. Not here: what they mean.
+Tables are read on demand, and only the requested columns.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SERVING = "serving"  # key of the manifest
 
 
 class RunDirectory(Struct, frozen=True, dict=True):
-    """A complete directory of a run: its JSON files in memory, its tables within reach."""
+    """A complete directory of a run: its JSON files are in memory, its tables are read on demand."""
 
     path: Path
     summary: dict[str, Any]
@@ -47,11 +47,11 @@ class RunDirectory(Struct, frozen=True, dict=True):
 
     @property
     def is_serving(self) -> bool:
-        """Return whether et-sim serve wrote it: it has no ranks."""
+        """Return whether et-sim serve wrote the directory; such a directory has no ranks."""
         return SERVING in self.manifest
 
     def table_path(self, name: str) -> Path:
-        """Where a table lies, if the run holds it."""
+        """Return the path of a table; the file need not exist."""
         return self.path / table_named(name).file
 
     def holds(self, name: str) -> bool:
@@ -59,7 +59,8 @@ class RunDirectory(Struct, frozen=True, dict=True):
         return self.table_path(name).exists()
 
     def check_table(self, name: str) -> None:
-        """Refuse a table that cannot be read: for readers that trust a file, so it is read as a whole."""
+        """Refuse a table that cannot be read; readers that trust the file call this first, so it is read as a
+        whole."""
         with self._opened(name, None) as file:
             for number in range(file.num_record_batches):
                 file.get_batch(number).validate(full=True)
@@ -67,10 +68,10 @@ class RunDirectory(Struct, frozen=True, dict=True):
     def batches(
         self, name: str, columns: Sequence[str], numbers: Sequence[int] | None = None
     ) -> Iterator[Any]:
-        """Yield a table's rows with these columns, a record batch at a time; of `numbers`, only these
+        """Yield the rows of a table with these columns, one record batch at a time; `numbers` selects
         batches.
 
-        All share their dictionaries.
+        All batches share their dictionaries.
         """
         rows_of = self._rows_referred_to(name, columns)
         with self._opened(name, columns) as file:
@@ -86,12 +87,12 @@ class RunDirectory(Struct, frozen=True, dict=True):
             return list(file.schema.names)
 
     def metadata(self, name: str) -> dict[bytes, bytes]:
-        """What a table says of itself."""
+        """Return the metadata of a table."""
         with self._opened(name, ()) as file:
             return dict(file.schema.metadata or {})
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> Any:
-        """Return a table as a pyarrow.Table with these columns, or all; None if the run does not hold it."""
+        """Return a table with these columns, or all; None if the run does not hold it."""
         if not self.holds(name):
             return None
         with self._opened(name, columns) as file:
@@ -101,7 +102,7 @@ class RunDirectory(Struct, frozen=True, dict=True):
         return content
 
     def arrays(self, name: str, columns: Sequence[str]) -> dict[str, Any]:
-        """Return a whole table as numpy arrays: -1 for nulls of whole numbers, texts as `Words`."""
+        """Return a whole table as numpy arrays: nulls of whole numbers become -1, texts become `Words`."""
         declared = {column.name: column for column in table_named(name).columns}
         kinds = {column.name: column.kind for column in declared.values()}
         parts: dict[str, list[Any]] = {column: [] for column in columns}
@@ -114,7 +115,8 @@ class RunDirectory(Struct, frozen=True, dict=True):
         return {column: joined(arrays, kinds[column]) for column, arrays in parts.items()}
 
     def _rows_referred_to(self, name: str, columns: Sequence[str] | None) -> dict[str, tuple[str, int]]:
-        """For each of these columns whose numbers name rows of a table: which, and how many rows that has."""
+        """Return, by column that holds row numbers of another table, the name and the row count of that
+        table."""
         tables, rows = {}, self._rows
         for column in table_named(name).columns:
             table = column.refers_to
@@ -128,11 +130,11 @@ class RunDirectory(Struct, frozen=True, dict=True):
 
     @cached_property
     def _rows(self) -> dict[str, int]:
-        """How many rows tables have that others refer to, once counted: a table is read many times."""
+        """Return the cache of row counts of tables; views read a table many times."""
         return {}
 
     def _check_references(self, name: str, content: Any, rows_of: Mapping[str, tuple[str, int]]) -> None:
-        """Refuse numbers of rows that are not there, before anything is as large as they are."""
+        """Refuse row numbers that are out of range, before anything is allocated by them."""
         for column, (table, rows) in rows_of.items():
             for row in extent(content[column]) or ():
                 if not 0 <= row < rows:
@@ -142,18 +144,18 @@ class RunDirectory(Struct, frozen=True, dict=True):
 
     @cached_property
     def stems(self) -> Words:
-        """Return the stems of the names of nodes, by the codes of the names: many views want them."""
+        """Return the stems of the names of nodes, by the codes of the names."""
         names = (words(rows["name"]) for rows in self.batches("timeline", ("name",)))
         return stems_of(next(names, Words((None,), ())))
 
     def actors(self) -> Any:
-        """actors.arrow as a pyarrow.Table, one row per actor in ascending order."""
+        """Return actors.arrow: one row per actor, in ascending order."""
         actors = self.table("actors")
         self._check_references("actors", actors, {"actor": ("the actors", len(actors))})
         return actors
 
     def rank_counts(self) -> Any:
-        """How many ranks every actor stands for; together they are those of the run."""
+        """Return the number of ranks of every actor; the numbers add up to the ranks of the run."""
         counts, ranks = integers(self.actors()["rank_count"], missing=0), self.summary["ranks"]
         if not all(0 < count <= ranks for count in counts.tolist()) or counts.sum() != ranks:
             place = str(self.table_path("actors"))
@@ -171,7 +173,7 @@ class RunDirectory(Struct, frozen=True, dict=True):
         raise UsageError(f"there is no rank {rank}", place=str(self.path))
 
     def summary_text(self) -> str:
-        """summary.json exactly as it lies on disk."""
+        """Return the exact text of summary.json."""
         return (self.path / SUMMARY).read_text(encoding="utf-8")
 
     def _opened(self, name: str, columns: Sequence[str] | None) -> AbstractContextManager[Any]:
@@ -179,12 +181,12 @@ class RunDirectory(Struct, frozen=True, dict=True):
 
 
 def open_tables(path: str | Path) -> RunDirectory:
-    """Open the directory of a run or of a serving, of which only tables are wanted."""
+    """Open the directory of a run or of a serving; for callers that need only tables."""
     return open_serving(path) if is_serving(path) else open_run(path)
 
 
 def open_serving(path: str | Path) -> RunDirectory:
-    """Open a directory that et-sim serve wrote; every refusal is a `UsageError`."""
+    """Open a directory that et-sim serve wrote; raise a `UsageError` if it cannot be read."""
     folder = Path(path)
     if missing := [table.file for table in SERVING_TABLES if not (folder / table.file).is_file()]:
         raise UsageError(
@@ -201,11 +203,11 @@ def is_serving(path: str | Path) -> bool:
 
 
 def open_run(path: str | Path) -> RunDirectory:
-    """Open a run's directory; every refusal is a `UsageError` that says what to do."""
+    """Open the directory of a run; raise a `UsageError` with a remedy if it cannot be read."""
     folder = Path(path)
     if is_serving(folder):
         raise UsageError(
-            "is what et-sim serve wrote, which has no ranks",
+            "was written by et-sim serve, and has no ranks",
             place=str(folder),
             remedy="look at it with et-sim inspect, report or sql",
         )
@@ -232,8 +234,8 @@ def _check_is_run(folder: Path) -> None:
         remedy = f"look at it with et-sim inspect {folder}"
         raise UsageError("is a sweep, not the directory of a run", place=str(folder), remedy=remedy)
     if is_file(folder / JOURNAL):
-        remedy = "what is finished is kept: give the same et-sim sweep again"
-        raise UsageError("is a sweep that was ended before its table", place=str(folder), remedy=remedy)
+        remedy = "finished points are kept: repeat the same et-sim sweep command"
+        raise UsageError("is a sweep that ended before it wrote its table", place=str(folder), remedy=remedy)
     if len(missing) == len(needed):
         raise UsageError("is not the directory of a run", place=str(folder), remedy=_nearby(folder))
     if missing:
@@ -241,7 +243,7 @@ def _check_is_run(folder: Path) -> None:
 
 
 def _nearby(folder: Path) -> str:
-    """Which runs lie inside or beside a path that holds none."""
+    """Return a remedy that lists runs inside or beside a path."""
     if inside := _runs_in(folder):
         return f"runs in it: {', '.join(inside[:5])}"
     beside = _runs_in(folder.parent)
@@ -274,13 +276,13 @@ def _read_json(path: Path, shape: Mapping[str, Any], writer: str = "run") -> dic
 
 @contextmanager
 def _opened(path: Path, table: Table, columns: Sequence[str] | None) -> Iterator[Any]:
-    """An Arrow file, open for reading these columns, or all; what cannot be read is refused."""
+    """Open an Arrow file to read these columns, or all; refuse a file that cannot be read."""
     import pyarrow as pa
 
     from et_sim.tables.arrow import column_misfit, version_misfit
 
     try:
-        with pa.OSFile(str(path)) as source:  # mapping it would keep all that was read in memory
+        with pa.OSFile(str(path)) as source:  # mapping it would keep everything that was read in memory
             schema = pa.ipc.open_file(source).schema
             if reason := version_misfit(schema):
                 raise UsageError(reason, place=str(path), remedy=AGAIN)

@@ -1,9 +1,8 @@
-"""Names of operations without their counters, so that the layers of a model are one line.
+"""Names of operations without their counters, so that the layers of a model share one line.
 
-A number in a name is a counter if it stands by itself (between spaces, dots, underscores, …), and counts:
-among names that are otherwise alike it takes several values, with few gaps between them. Numbers in words
-that mix letters and digits, or in C++ names, are part of the word: `sm80_xmma_gemm_f16f16_128x64` and
-`kernel<4>` are what they are called.
+A number in a name is a counter if it stands alone (between spaces, dots, underscores, …) and counts: names
+that are otherwise equal hold several values with few gaps. Numbers in words that mix letters and digits, or
+in C++ names, are part of the word: `sm80_xmma_gemm_f16f16_128x64` and `kernel<4>` keep their numbers.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ from et_sim.views.run.columns import Words
 _WORD = re.compile(r"\S+")
 _NUMBER = re.compile(r"(?<![0-9A-Za-z])([0-9]{1,18})(?![0-9A-Za-z])")
 _IDENTIFIER = re.compile(r"[A-Za-z][0-9]|[0-9][A-Za-z]|[<>&*]|::")
-MANY = 32  # values: numbers of things, even with gaps
-Skeleton = tuple[str, ...]  # what stands between numbers
-Numbered = tuple[int, Sequence[str]]  # which name it is, and its numbers
+MANY = 32  # from this many values on, numbers count even with gaps
+Skeleton = tuple[str, ...]  # the text between numbers
+Numbered = tuple[int, Sequence[str]]  # index of the name, and its numbers
 
 
 def stems_of(names: Words, beside: Iterable[str | None] = ()) -> Words:
-    """Return names with `#` for their counters; the codes say which stem every name has.
+    """Return names with `#` for their counters, and the index of the stem of every name.
 
-    `beside` are names of another run that are to have the same stems.
+    `beside` holds names of another run; both runs get the same stems.
     """
     stem_of_name = stems([name or "" for name in names.texts], [name or "" for name in beside])
     index: dict[str, int] = {}
@@ -47,7 +46,7 @@ def stems(names: Sequence[str], beside: Sequence[str] = ()) -> list[str]:
 
 
 def _taken_apart(names: Sequence[str]) -> dict[Skeleton, list[Numbered]]:
-    """Return names by what stands between the numbers that may be counters, with these."""
+    """Group names by the text between numbers that may be counters; return the numbers of each name."""
     by_texts: dict[Skeleton, list[Numbered]] = {}
     for place, name in enumerate(names):
         pieces = _NUMBER.split(name)
@@ -71,13 +70,13 @@ def _taken_apart(names: Sequence[str]) -> dict[Skeleton, list[Numbered]]:
 
 
 def _may_count(texts: Skeleton) -> list[bool]:
-    """Return whether each of the numbers between some texts is no part of an identifier."""
+    """Return, for each number between these texts, whether it may count: it is not part of an identifier."""
     words = [word[0] for word in _WORD.finditer("0".join(texts))]
     return [not _IDENTIFIER.search(word) for word in words for _ in _NUMBER.findall(word)]
 
 
 def _is_counter(values: set[int]) -> bool:
-    """Return whether numbers count: several, most of those between the least and the greatest."""
+    """Return whether numbers count: there are several, and they fill most of their range."""
     span = max(values) - min(values) + 1
     return len(values) >= MANY or (len(values) > 1 and 2 * len(values) > span)
 

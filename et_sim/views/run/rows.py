@@ -1,10 +1,9 @@
-"""Rows of the timeline, as every view reads them: when nodes wait and move, which operation and groups they
-are of, and figures added up by what rows have in common.
+"""Rows of the timeline for all views: times, operations and groups of nodes, and exact sums over equal rows.
 
-The timeline calls a group what the actor's first rank calls it; to other ranks of the actor it may be another
-one (groups.arrow). All views ask here.
+The timeline names a group as the actor's first rank does; other ranks of the actor may be in another group
+(groups.arrow). This module resolves the difference for all views.
 
-Adding up is numpy's work, because importing Arrow's compute functions takes longer than a small simulation.
+Sums use numpy, because importing Arrow's compute functions takes longer than a small simulation.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ NO_GROUP = -1
 
 
 class RunGroups:
-    """The groups of a run; those of the timeline are given by actors and codes of its texts."""
+    """The groups of a run, looked up by actor and by the code of the timeline's text."""
 
     def __init__(self, run: RunDirectory) -> None:
         table = run.table("groups", ("actor", "group", "ranks", "name", "size"))
@@ -39,26 +38,26 @@ class RunGroups:
         actor, self._number = numbers(table["actor"]), {text: at for at, text in enumerate(group.texts)}
         self._texts = group.texts
         keys = actor * np.int64(len(self._texts)) + group.codes
-        self.keys = unique(keys)  # a number for each actor and group of the timeline
-        self.parts: dict[int, list[tuple[str, str]]] = {}  # by key, (ranks, name), where ranks differ
+        self.keys = unique(keys)  # one number per actor and group of the timeline
+        self.parts: dict[int, list[tuple[str, str]]] = {}  # by key, (ranks, name) of split groups
         for row in np.flatnonzero(ranks.codes < len(ranks.texts) - 1).tolist():
             part = str(ranks.texts[ranks.codes[row]]), str(name.texts[name.codes[row]])
             self.parts.setdefault(int(keys[row]), []).append(part)
         self._place = str(run.table_path("groups"))
-        self.sizes = _sizes(name, numbers(table["size"]))  # by name, of those with the same one everywhere
+        self.sizes = _sizes(name, numbers(table["size"]))  # by name, if all are equal
 
     @property
     def actors(self) -> Any:
-        """Whose group each key is."""
+        """Return the actor of each key."""
         return self.keys // len(self._texts)
 
     @property
     def names(self) -> list[Text]:
-        """What the timeline calls the group of each key."""
+        """Return the timeline's name of the group of each key."""
         return [self._texts[code] for code in (self.keys % len(self._texts)).tolist()]
 
     def at(self, actor: Any, code: Any, texts: Sequence[Text]) -> Any:
-        """Where in `keys` groups of the timeline are, by their actors and the codes of their texts."""
+        """Return indices into `keys` for groups given by actors and codes of texts."""
         unknown = len(self._texts)
         number = [NO_GROUP if text is None else self._number.get(text, unknown) for text in texts]
         of_code = np.array(number, np.int64)[code]
@@ -73,7 +72,7 @@ class RunGroups:
         return at
 
     def together(self, actor: Any, code: Any, texts: Sequence[Text]) -> Words:
-        """What rows are called where ranks of an actor are not told apart: `1 or 2`."""
+        """Return names for rows that stand for all ranks of an actor, such as `1 or 2`."""
         names = _Names(texts, code)
         if self.parts:
             at = self.at(actor, code, texts)
@@ -83,7 +82,7 @@ class RunGroups:
         return names.words()
 
     def of_ranks(self, rank: Any, actor: Any, code: Any, texts: Sequence[Text]) -> Words:
-        """What rows are called by one rank of each one's actor."""
+        """Return names for rows that stand for one rank of an actor."""
         names = _Names(texts, code)
         if self.parts:
             at = self.at(actor, code, texts)
@@ -95,7 +94,7 @@ class RunGroups:
         return names.words()
 
     def _split_among(self, at: Any) -> list[int]:
-        """Those of these groups that differ from rank to rank."""
+        """Return the keys of these groups that differ between ranks of an actor."""
         there = self.keys[unique(at[at != NO_GROUP])]
         return [key for key in there.tolist() if key in self.parts]
 
@@ -109,7 +108,7 @@ def _sizes(name: Words, size: Any) -> dict[str, int]:
 
 
 class _Names:
-    """Texts by code, some of which become others."""
+    """Names of rows by code; names of some rows can be replaced."""
 
     def __init__(self, texts: Sequence[Text], code: Any) -> None:
         self._number: dict[Text, int] = {}
@@ -120,7 +119,7 @@ class _Names:
         self._codes[rows] = self._number.setdefault(text, len(self._number))
 
     def words(self) -> Words:
-        """None comes last."""
+        """Return the names, with None as the last one."""
         none = self._number.setdefault(None, len(self._number))
         codes = self._codes
         texts = tuple(text for text in self._number if text is not None)
@@ -132,15 +131,15 @@ def _within(rank: Any, span: range) -> Any:
 
 
 class GroupCounts:
-    """How many of the selected ranks are in which group, for rows of the timeline.
+    """Numbers of selected ranks by group, for rows of the timeline.
 
-    `counts` are the different answers; the methods say which of them rows have.
+    `counts` holds the distinct results; the methods return indices into it.
     """
 
     def __init__(self, run: RunDirectory, part: Selection = EVERYTHING) -> None:
         self._groups, weights = RunGroups(run), part.weights(run)
         distinct, number_of_weight = np.unique(weights, return_inverse=True)
-        self._of_no_group = number_of_weight.reshape(-1)  # per actor, of rows in no group
+        self._of_no_group = number_of_weight.reshape(-1)  # by actor, for rows in no group
         number: dict[Counts, int] = {((None, weight),): at for at, weight in enumerate(distinct.tolist())}
         actors = weights[self._groups.actors].tolist()
         plain = ((pair,) for pair in zip(self._groups.names, actors, strict=True))
@@ -154,11 +153,12 @@ class GroupCounts:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """How many ranks are in the groups of a name, where it is the same number everywhere."""
+        """Return the number of ranks of the groups of a name, if all have the same."""
         return self._groups.sizes
 
     def split_ranks(self) -> dict[tuple[int, Text], list[str]]:
-        """By actor and group, the ranks that mean this group, of actors whose ranks mean several."""
+        """Return, by actor and timeline group, the lists of ranks with a group each, for actors whose groups
+        differ."""
         ranks_of: dict[tuple[int, Text], list[str]] = {}
         keys, actors = self._groups.keys, self._groups.actors
         for key, parts in self._groups.parts.items():
@@ -168,15 +168,15 @@ class GroupCounts:
         return ranks_of
 
     def keys(self, rows: Any) -> Any:
-        """Of each row of a batch of the timeline, a number for its actor and group; -1: no group."""
+        """Return an index for the actor and the group of each row of a batch; -1: no group."""
         return self._groups.at(numbers(rows["actor"]), coded(rows["group"]), _texts(rows))
 
     def of(self, rows: Any) -> Any:
-        """Which counts each row of a batch of the timeline has."""
+        """Return the index into `counts` of each row of a batch of the timeline."""
         return self.of_groups(numbers(rows["actor"]), coded(rows["group"]), _texts(rows))
 
     def of_groups(self, actor: Any, code: Any, texts: Sequence[Text]) -> Any:
-        """Which counts groups of actors have."""
+        """Return the indices into `counts` of groups of actors."""
         at, counts = self._groups.at(actor, code, texts), self._of_no_group[actor]
         in_group = np.flatnonzero(at != NO_GROUP)
         counts[in_group] = self._of_key[at[in_group]]
@@ -187,7 +187,7 @@ def _texts(rows: Any) -> tuple[Text, ...]:
     return (*rows["group"].dictionary.to_pylist(), None)
 
 
-TIMES = ("start_ns", "end_ns", "queued_ns", "waiting_ns", "moving_ns")  # columns that `spans` reads
+TIMES = ("start_ns", "end_ns", "queued_ns", "waiting_ns", "moving_ns")  # columns that `spans` needs
 OPERATION = ("actor", "kind", "name", "group")  # and `OperationKeys`
 Key = tuple[str, str, str | None]  # kind, stem of the name, and group of an operation
 
@@ -198,9 +198,9 @@ def communicates(kind: str | None) -> bool:
 
 
 class Spans(Struct, frozen=True, eq=False):
-    """Times of nodes: start, when nothing of their own rank holds them up, when others do not either, end.
+    """Times of nodes: start, end of waiting for the own rank, end of waiting for other ranks, end.
 
-    And how long their bytes moved; of nodes that move none, from when nothing holds them up.
+    `moving` is how long bytes moved; for a node that moves none, the time without waiting.
     """
 
     start: Any
@@ -208,14 +208,14 @@ class Spans(Struct, frozen=True, eq=False):
     moved: Any
     end: Any
     completed: Any  # whether they ended
-    moving: Any  # how long, not when
+    moving: Any  # a duration
 
     def take(self, rows: Any) -> Spans:
-        """Of some of the nodes."""
+        """Return the times of some of the nodes."""
         return Spans(*(getattr(self, name)[rows] for name in self.__struct_fields__))
 
     def cut(self, part: Selection) -> Spans:
-        """Cut to the window."""
+        """Return the times cut to the window."""
         if part.window is None:
             return self
         times = (self.start, self.admitted, self.moved, self.end)
@@ -226,7 +226,8 @@ class Spans(Struct, frozen=True, eq=False):
 
 
 def spans(rows: Any, unended_ns: int = 0) -> Spans:
-    """Of the rows of a batch; what never ended ends at a given time, or as it starts."""
+    """Return the times of the rows of a batch; a node that did not end ends at `unended_ns`, or at its
+    start."""
     start, end = numbers(rows["start_ns"]), integers(rows["end_ns"], missing=-1)
     completed = end >= 0
     end = np.maximum(np.where(completed, end, unended_ns), start)
@@ -238,14 +239,14 @@ def spans(rows: Any, unended_ns: int = 0) -> Spans:
 
 
 class Grouped:
-    """Rows that agree in some columns are one; `keys` has a row for each, in ascending order."""
+    """Groups of rows that agree in some columns; `keys` has one row per group, in ascending order."""
 
     def __init__(self, *columns: Any) -> None:
         self.keys, of_row = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
         self.of_row = of_row.reshape(-1)
 
     def total(self, values: Any) -> Any:
-        """Return the sum of whole numbers, exactly."""
+        """Return the exact sum of whole numbers by group."""
         return total_by(self.of_row, len(self.keys), values)
 
     def with_keys(self, *figures: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
@@ -266,10 +267,10 @@ MANTISSA, LOW = 53, 27  # bits
 
 
 def exact_total_by(of_row: Any, count: int, values: Any) -> list[Fraction | float]:
-    """Return the exact sum of figures for each of `count` groups, which no order of the rows changes.
+    """Return the exact sum of figures for each of `count` groups, independent of the order of rows.
 
-    Whole numbers by power of two are added up, in two parts, whose sums fit 64 bits. Only sums that are not
-    finite are no fractions.
+    Figures become whole numbers times powers of two; the two halves of their sums fit 64 bits. Only sums that
+    are not finite are not fractions.
     """
     is_finite = np.isfinite(values)
     totals: list[Fraction | float] = [Fraction(0)] * count
@@ -290,16 +291,16 @@ def exact_total_by(of_row: Any, count: int, values: Any) -> list[Fraction | floa
 
 
 def most_by(of_row: Any, count: int, values: Any, least: int = 0) -> Any:
-    """Return the largest of whole numbers for each of `count` groups; `least` where a group has none."""
+    """Return the largest of whole numbers for each of `count` groups, and `least` for an empty group."""
     most = np.full(count, least, np.int64)
     np.maximum.at(most, of_row, values)
     return most
 
 
 class OperationKeys:
-    """Which operation rows of the timeline are of, and how many selected ranks are in which group.
+    """Operations of rows of the timeline, and numbers of selected ranks by group.
 
-    `beside` are names of another run that are to have the same stems.
+    `beside` holds names of another run; both runs get the same stems.
     """
 
     def __init__(self, run: RunDirectory, part: Selection, beside: Iterable[str | None] = ()) -> None:
@@ -308,23 +309,23 @@ class OperationKeys:
         self.kinds = self.stems = Words((), np.zeros(0, np.int64))
 
     def columns(self, rows: Any) -> tuple[Any, Any, Any]:
-        """Codes of the kind, of the stem, and of the counts of groups of every row."""
-        if not self.kinds.texts:  # texts are the same in all batches
+        """Return the codes of the kind, of the stem, and of the group counts of every row."""
+        if not self.kinds.texts:  # all batches share their texts
             self.kinds = words(rows["kind"])
             self.stems = stems_of(words(rows["name"]), self._beside) if self._beside else self._run.stems
         return coded(rows["kind"]), self.stems.codes[coded(rows["name"])], self.groups.of(rows)
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """How many codes there are of each column."""
+        """Return the number of codes of each column."""
         return len(self.kinds.texts), len(self.stems.texts), len(self.groups.counts)
 
     def named(self, kind: int, stem: int, counts: int) -> tuple[str, str, Counts]:
-        """What codes stand for; of groups, those that have selected ranks."""
+        """Return the kind, the name, and the groups with selected ranks that these codes stand for."""
         there = tuple((group, ranks) for group, ranks in self.groups.counts[counts] if ranks)
         return str(self.kinds.texts[kind]), str(self.stems.texts[stem]), there
 
     def operations(self, kind: int, stem: int, counts: int) -> Iterator[tuple[Key, int]]:
-        """Return each operation that they stand for, with its ranks."""
+        """Return each operation that these codes stand for, with its number of ranks."""
         kind_name, name, groups = self.named(kind, stem, counts)
         return (((kind_name, name, group), ranks) for group, ranks in groups)

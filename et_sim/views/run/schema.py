@@ -1,7 +1,4 @@
-"""What summary.json, stall.json and run.json have to hold for the views to read them.
-
-Not here: tables (`et_sim.tables`), and opening files (`directory`).
-"""
+"""Schemas of summary.json, stall.json and run.json, as far as the views need them."""
 
 from __future__ import annotations
 
@@ -12,21 +9,21 @@ from typing import Any
 
 from msgspec import Struct
 
-# A shape is a type, a tuple of types, a mapping (these keys, each of a shape), a list of one shape
-# (any number of these), RANKS, `OrNull`, or `IfThere`.
+# A shape is a type, a tuple of types, a mapping (keys with a shape each), a list of one shape (any number of
+# entries), RANKS, `OrNull`, or `IfThere`.
 Shape = Any
 RANKS = re.compile(r"[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*", re.ASCII)
 NONE = type(None)
 
 
 class OrNull(Struct, frozen=True):
-    """Something of a shape, or null."""
+    """A value of a shape, or null."""
 
     shape: Shape
 
 
 class IfThere(Struct, frozen=True):
-    """Something of a shape, under a key that need not be there."""
+    """A value of a shape under an optional key."""
 
     shape: Shape
 
@@ -35,7 +32,7 @@ NUMBER = (int, float, NONE)
 
 
 def _each(shape: Shape, names: str) -> dict[str, Shape]:
-    """Several keys of one shape, with spaces between."""
+    """Return a shape for each of several names, separated by spaces."""
     return dict.fromkeys(names.split(), shape)
 
 
@@ -246,8 +243,7 @@ WORDS: Mapping[type, str] = MappingProxyType(
 
 
 def misfit(content: Any, shape: Shape, place: str = "") -> str:
-    """What is wrong with `content`, as the end of a sentence such as `per_rank[2].ranks is missing`;
-    empty if nothing is."""
+    """Return the first fault of `content`, such as `per_rank[2].ranks is missing`; empty if there is none."""
     if isinstance(shape, OrNull):
         return "" if content is None else misfit(content, shape.shape, place)
     if isinstance(shape, IfThere):
@@ -270,7 +266,7 @@ _MISSING = object()
 def _misfit_within(content: Mapping[str, Any], shape: Mapping[str, Shape], place: str) -> str:
     for key, wanted in shape.items():
         kind = type(content.get(key, _MISSING))
-        if kind is wanted or (isinstance(wanted, tuple) and kind in wanted):  # as nearly all are
+        if kind is wanted or (isinstance(wanted, tuple) and kind in wanted):  # fast path
             continue
         where = f"{place}.{key}" if place else key
         if key not in content:

@@ -1,6 +1,6 @@
-"""What part of a run a view is about: some ranks, some span of time, and how many lines of it.
+"""Selection of ranks, time and lines that a view shows.
 
-Ranks are never spelled out: an actor counts as often as there are selected ranks behind it.
+Ranks are not enumerated: each actor is weighted by the number of its selected ranks.
 """
 
 from __future__ import annotations
@@ -16,40 +16,40 @@ from et_sim.basics.units import LONGEST_NS, format_ns, parse_ranks, parse_time_n
 from et_sim.views.run.directory import RunDirectory
 
 T = TypeVar("T")
-EXACT = 9  # decimals of seconds, which tell every nanosecond
+EXACT = 9  # decimals of seconds: exact to the nanosecond
 Window = tuple[int, int]  # first and last nanosecond
 WINDOW_FORM = "allowed: two times with a colon between, such as 1ms:2.5ms, 0:500us, or 3ms: to the end"
 
 
 class Selection(Struct, frozen=True):
-    """Ranks (all if none are named), a window of time (all if none is given), and the most lines to show."""
+    """Selected ranks and window of time (empty or None: all), and the largest number of lines to show."""
 
     ranks: tuple[range, ...] = ()
     window: Window | None = None
     top: int | None = None
 
     def weights(self, run: RunDirectory) -> Any:
-        """How many selected ranks every actor stands for."""
+        """Return the number of selected ranks of every actor."""
         if not self.ranks:
             return run.rank_counts()
         self.check_ranks(run)
         return np.array([self.count(text) for text in run.actors()["ranks"].to_pylist()], np.int64)
 
     def clipped(self, start_ns: Any, end_ns: Any) -> tuple[Any, Any]:
-        """Return times cut to the window; what lies outside becomes empty."""
+        """Return times cut to the window; spans outside become empty."""
         if self.window is None:
             return start_ns, end_ns
         return np.clip(start_ns, *self.window), np.clip(end_ns, *self.window)
 
     def touches(self, start_ns: Any, end_ns: Any) -> Any:
-        """Which spans lie in the window, at least in part; a span without length, if it begins there."""
+        """Return which spans overlap the window; a span without length must begin in it."""
         if self.window is None:
             return np.ones(len(start_ns), np.bool_)
         first, last = self.window
         return (start_ns < last) & (np.maximum(end_ns, start_ns + 1) > first)
 
     def heading(self) -> list[str]:
-        """Return lines that say what is shown, unless it is everything."""
+        """Return lines that describe the selection; none if everything is selected."""
         parts = []
         if self.ranks:
             name = "rank" if len(self.ranks) == len(self.ranks[0]) == 1 else "ranks"
@@ -61,17 +61,17 @@ class Selection(Struct, frozen=True):
         return [f"only {' '.join(parts)}", ""] if parts else []
 
     def length_ns(self, end_ns: int) -> int:
-        """How long the window is open in a run that ends then."""
+        """Return the length of the window within a run that ends at `end_ns`."""
         first, last = self.window or (0, end_ns)
         return max(min(last, end_ns) - first, 0)
 
     def window_of(self, run: RunDirectory) -> Window:
-        """Return the window, as far as the run goes; never empty."""
+        """Return the window cut to the run's end; it is never empty."""
         first, last = self.window or (0, LONGEST_NS)
         return first, max(min(last, run.summary["makespan_ns"]), first + 1)
 
     def check_window(self, run: RunDirectory) -> None:
-        """Refuse a window in which the run has ended."""
+        """Refuse a window that begins after the run has ended."""
         first, _ = self.window or (0, 0)
         end = run.summary["makespan_ns"]
         if first and first >= end:
@@ -83,11 +83,11 @@ class Selection(Struct, frozen=True):
             )
 
     def cut(self, lines: Sequence[T], default: int | None = None) -> Sequence[T]:
-        """As many of these as are to be shown."""
+        """Return the first lines: as many as `--top` allows, or else `default`."""
         return lines[: self.top or default or len(lines)]
 
     def names(self, ranks: str) -> str:
-        """Those of these ranks that are selected; empty: none."""
+        """Return the selected ones of these ranks; empty: none."""
         if not self.ranks:
             return ranks
         pieces = []
@@ -98,7 +98,7 @@ class Selection(Struct, frozen=True):
         return ",".join(map(_text, _joined(sorted(pieces))))
 
     def count(self, ranks: str) -> int:
-        """How many of these ranks are selected."""
+        """Return the number of these ranks that are selected."""
         count = 0
         for span in ranks.split(","):
             first, _, last = span.partition("-")
@@ -121,7 +121,7 @@ EVERYTHING = Selection()
 
 
 def selection(ranks: str | None = None, window: str | None = None, top: int | None = None) -> Selection:
-    """From options of the command line."""
+    """Parse options of the command line."""
     if top is not None and top < 1:
         raise UsageError(f"cannot show {top} lines", place="--top", remedy="give a number from 1")
     spans = _disjoint(parse_ranks(ranks)) if ranks is not None else ()
@@ -140,7 +140,7 @@ def _window(text: str) -> Window:
 
 
 def _disjoint(spans: list[range]) -> tuple[range, ...]:
-    """Ranges without what an earlier one names already."""
+    """Return ranges without ranks that an earlier range contains."""
     kept: list[range] = []
     for span in spans:
         if any(_shared(span, other) for other in kept):
@@ -151,10 +151,10 @@ def _disjoint(spans: list[range]) -> tuple[range, ...]:
 
 
 def _shared(span: range, other: range) -> int:
-    """How many numbers are in both ranges; one of them may have a step."""
+    """Return the number of values that both ranges contain."""
     if span.step != 1:
         span, other = other, span
-    if span.step != 1:  # both leap
+    if span.step != 1:  # both have a step
         return sum(number in other for number in span)
     first = max(span[0], other[0])
     first += (other[0] - first) % other.step
@@ -163,7 +163,7 @@ def _shared(span: range, other: range) -> int:
 
 
 def _pieces(whole: range, chosen: range) -> list[tuple[int, int]]:
-    """What is in both: from the first to behind the last."""
+    """Return the values in both ranges as (first, end) pairs."""
     if chosen.step != 1:
         return [(rank, rank + 1) for rank in chosen if rank in whole]
     first, last = max(whole[0], chosen[0]), min(whole[-1], chosen[-1])
@@ -171,7 +171,7 @@ def _pieces(whole: range, chosen: range) -> list[tuple[int, int]]:
 
 
 def _joined(pieces: Sequence[tuple[int, int]]) -> list[range]:
-    """Ascending pieces, those that touch as one."""
+    """Join ascending pieces that touch."""
     spans: list[range] = []
     for first, end in pieces:
         begin = spans.pop().start if spans and spans[-1].stop == first else first
@@ -196,7 +196,7 @@ def recorded_part(run: RunDirectory) -> str:
 
 
 def recorded_actors(run: RunDirectory) -> Any:
-    """Per actor, whether its nodes were written."""
+    """Return, by actor, whether its nodes were recorded."""
     names = run.actors()["ranks"].to_pylist()
     if "ranks" not in run.manifest.get("recorded_part", {}):
         return np.ones(len(names), np.bool_)

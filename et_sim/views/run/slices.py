@@ -1,9 +1,6 @@
-"""What each link or port did, slice by slice of the time, and messages as packets.
+"""Arrays of links.arrow, queues.arrow and flows.arrow: use of links and ports by slice of time, and messages.
 
-From links.arrow, queues.arrow and flows.arrow, as arrays. Without link model there are no links, and a row is
-about all that an actor sends along a dimension.
-
-Not here: what is shown of them (`summary.links`, `summary.queues`, `drawing.network`).
+Without a link model there are no links: a row stands for all that an actor sends along a dimension.
 """
 
 from __future__ import annotations
@@ -29,21 +26,21 @@ FLOW_FIGURES = (*ENDS, *HOLDS, "last_queue_ns")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SliceTable:
-    """Links or ports are numbered as they come in the table; `of_row` says which one a slice belongs to."""
+    """Figures of links or ports by slice of time; `of_row` is the index of the link or port of a slice."""
 
     TABLE: ClassVar[str]
-    OWNERS: ClassVar[tuple[str, ...]]  # columns that, with name and tier, tell them apart
+    OWNERS: ClassVar[tuple[str, ...]]  # columns that identify an entry together with name and tier
     FIGURES: ClassVar[tuple[str, ...]]
-    LEAST: ClassVar[int]  # the most of a figure that nobody knows
+    LEAST: ClassVar[int]  # the largest value of a figure without values
 
     name: tuple[str, ...]
     tier: tuple[str, ...]
     of_row: Any
-    figures: dict[str, Any]  # per slice, by column; -1: not known
+    figures: dict[str, Any]  # by column, one value per slice; -1: not recorded
 
     @classmethod
     def read(cls, run: RunDirectory) -> Self | None:
-        """The table of a run; None if it was not recorded."""
+        """Read the table of a run; return None if it was not recorded."""
         if not run.holds(cls.TABLE):
             return None
         every = run.arrays(cls.TABLE, (*cls.OWNERS, "link", "tier", *cls.FIGURES))
@@ -62,22 +59,22 @@ class SliceTable:
         )
 
     def where(self, mask: Any) -> Self:
-        """Return some of the slices; all links and ports keep their numbers."""
+        """Return some of the slices; the indices of links and ports do not change."""
         figures = {name: column[mask] for name, column in self.figures.items()}
         return replace(self, of_row=self.of_row[mask], figures=figures)
 
     def total(self, figure: str) -> Any:
-        """Per link or port, the sum of a figure over its slices."""
+        """Return the sum of a figure over the slices of each link or port."""
         return total_by(self.of_row, len(self.name), np.maximum(self.figures[figure], 0))
 
     def most(self, figure: str) -> Any:
-        """Per link or port, the most of a figure in any slice."""
+        """Return the largest value of a figure in the slices of each link or port."""
         return most_by(self.of_row, len(self.name), self.figures[figure], self.LEAST)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LinkTable(SliceTable):
-    """Links by their names and owners; where one was simulated for several, each of them has its slices."""
+    """Links by name and owner. If one link was simulated for several, each of them has its slices."""
 
     TABLE = "links"
     OWNERS = ("resource",)
@@ -90,11 +87,11 @@ class LinkTable(SliceTable):
     resource: Any
     actor: Any
     dimension: Any
-    ranks: tuple[str, ...]  # that have it; empty: it lies between devices that are no NPUs
+    ranks: tuple[str, ...]  # ranks that own the link; empty: it connects devices that are no NPUs
 
     @classmethod
     def read(cls, run: RunDirectory) -> Self | None:
-        """Return the table of a run; None if it was not recorded."""
+        """Read the table of a run; return None if it was not recorded."""
         if not run.holds(cls.TABLE):
             return None
         every = run.arrays(cls.TABLE, (*cls.OWNERS, *cls.FIGURES))
@@ -108,7 +105,7 @@ class LinkTable(SliceTable):
         rows = np.arange(len(of_row)) + np.repeat(
             begins[stand_in[there]] - (np.cumsum(slices) - slices), slices
         )
-        of_actors = [*run.actors()["ranks"].to_pylist(), ""]  # the last: nobody's
+        of_actors = [*run.actors()["ranks"].to_pylist(), ""]  # the last entry is for links without owner
         named = zip(links["ranks"].of_rows(there), links["actor"][there].tolist(), strict=True)
         return cls(
             resource=there,
@@ -123,13 +120,13 @@ class LinkTable(SliceTable):
 
     @property
     def has_links(self) -> bool:
-        """Return whether these are links, which carry one message at a time."""
+        """Return whether the rows are links, which carry one message at a time."""
         return not (self.figures["wait_ns"] == NONE).any()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PortTable(SliceTable):
-    """Ports, by the number of their link."""
+    """Ports, each with the row of its link."""
 
     TABLE = "queues"
     OWNERS = ("resource",)
@@ -139,7 +136,7 @@ class PortTable(SliceTable):
     resource: Any
 
     def deepest_by_column(self, columns: int, begin: int, length: int) -> Any:
-        """Per port and part of the time, the most bytes at a time in the slices that touch it."""
+        """Return the largest queue, in bytes, of each port in each of `columns` equal parts of the time."""
         deepest = np.zeros((len(self.resource), columns), np.int64)
         start, end = self.figures["start_ns"] - begin, self.figures["end_ns"] - begin
         first = np.clip(start * columns // max(length, 1), 0, columns - 1)
@@ -159,7 +156,7 @@ port_table = PortTable.read
 
 
 class FlowTable(Struct, frozen=True, eq=False):
-    """Messages, and the links on their ways."""
+    """Messages, and the links on their paths."""
 
     figures: dict[str, Any]  # per message, by column
     mean_queue_ns: Any
@@ -169,14 +166,14 @@ class FlowTable(Struct, frozen=True, eq=False):
         return len(self.ways)
 
     def crossing(self) -> tuple[Any, Any]:
-        """(messages, the number of a link on their way): a row for each such link."""
+        """Return (message indices, link indices) with one entry for each link on each message's path."""
         counts = [way.count(" ") + 1 if way else 0 for way in self.ways]
         links = np.array(" ".join(filter(None, self.ways)).split(), np.int64)
         return np.repeat(np.arange(len(self.ways)), counts), links
 
 
 def flow_table(run: RunDirectory) -> FlowTable | None:
-    """The table of a run; None if it has none."""
+    """Read the messages of a run; return None if they were not recorded."""
     if not run.holds("flows"):
         return None
     every = run.arrays("flows", (*FLOW_FIGURES, "mean_queue_ns"))

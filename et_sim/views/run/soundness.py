@@ -1,8 +1,6 @@
-"""What is wrong with a run's tables, found by reading all of them: values against what is declared of each
-column, and tables against each other.
+"""Search for damage in a run's tables: values against the declared columns, and tables against each other.
 
-This costs a reading of the run, and is done when a view has failed: a run that et-sim wrote is sound.
-Not here: whether files, columns and the rows that numbers name are there (`directory`).
+It reads the whole run, so it only runs after a view has failed; a run that et-sim wrote is sound.
 """
 
 from __future__ import annotations
@@ -19,11 +17,11 @@ from et_sim.tables.registry import all_tables
 from et_sim.views.run.columns import extent, integers, numbers
 from et_sim.views.run.directory import AGAIN, RunDirectory, open_run
 
-_MOST = 1e100  # of what has no unit or is an average: so that products of two are numbers
+_MOST = 1e100  # limit of figures without a unit and of averages, so that a product of two is finite
 
 
 def explain_damage(path: Any) -> EtSimError | None:
-    """Why a directory of a run cannot be read; None: nothing is wrong with it."""
+    """Return the reason why a directory of a run cannot be read; None if it is sound."""
     try:
         run = open_run(path)
         finding = next(_findings(run), None)
@@ -33,7 +31,7 @@ def explain_damage(path: Any) -> EtSimError | None:
 
 
 def _findings(run: RunDirectory) -> Iterator[tuple[str, str]]:
-    """(file, the rest of a sentence about it)."""
+    """Yield (file, predicate of a sentence about the fault)."""
     yield from _of_manifest(run)
     yield from _of_actors(run)
     for table in all_tables():
@@ -63,7 +61,7 @@ def _of_manifest(run: RunDirectory) -> Iterator[tuple[str, str]]:
 
 
 def _of_actors(run: RunDirectory) -> Iterator[tuple[str, str]]:
-    """Actors are numbered, and every rank has one."""
+    """Yield faults of actors: they are numbered from 0, and every rank belongs to one."""
     table = run.actors()
     if table["actor"].to_pylist() != list(range(len(table))):
         yield "actors.arrow", "its actors are not numbered from 0 on"
@@ -96,7 +94,7 @@ def _of_column(column: Column, values: Any) -> Iterator[str]:
 
 
 def _is_in_order(content: Any, name: str, least: int) -> bool:
-    """Actor by actor, and each of its rows at least so much after the one before."""
+    """Return whether rows are ordered by actor, and values of an actor grow by at least `least`."""
     actor, value = integers(content["actor"], missing=-1), numbers(content[name])
     later = value[1:] >= value[:-1] + value.dtype.type(least)
     return bool(((np.diff(actor) > 0) | ((np.diff(actor) == 0) & later)).all())

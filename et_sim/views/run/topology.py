@@ -1,13 +1,10 @@
-"""Which devices a network has, what its links connect, and how much of each link, and each tier, is used.
+"""Topology of a network with the use of its links and tiers, from links.arrow and resources.arrow.
 
-From links.arrow and resources.arrow. Of a graph, resources.arrow names the ends of links. In a grid, a link's
-name and the sizes of the dimensions tell them, for every rank behind an actor. Where rows stand for links
-whose ends are not known, there are no devices.
+In a graph, resources.arrow names the ends of links. In a grid, the ends follow from a link's name and the
+sizes of the dimensions, for every rank of an actor. If the ends of links are unknown, there are no devices.
 
-A tier is as loaded as its links on average, those that carry nothing included: by the bytes that they carry,
-of those that they could carry. Where there are no links, it is as loaded as ranks on average keep one busy.
-
-Not here: how devices are placed (`drawing.devices`).
+The use of a tier is the mean use of its links, idle links included: bytes carried over the bytes that they
+could carry. Without links it is the mean share of time in which a rank sends.
 """
 
 from __future__ import annotations
@@ -26,7 +23,7 @@ from et_sim.views.run.directory import AGAIN, RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.run.slices import NONE, LinkTable, link_table
 
-MOST_LINKS = 1 << 20  # that are spelled out
+MOST_LINKS = 1 << 20  # in a topology
 COLUMNS = ("actor", "ranks", "dimension", "link", "links", "tier", "bytes_per_ns", "source", "target")
 ROWS = ("source_row", "target_row")
 AHEAD = re.compile(r"(\d+) further on")
@@ -34,22 +31,22 @@ TO_SWITCH, FROM_SWITCH = "to the switch", "from the switch"
 
 
 class Topology(Struct, frozen=True, eq=False):
-    """Devices, NPUs first and in order; and links, each in one direction."""
+    """Devices, with NPUs first and in order, and links with one direction each."""
 
     names: tuple[str, ...]
-    rows: Any  # of each device; 0: it is an NPU
+    rows: Any  # by device; 0: an NPU
     sizes: tuple[int, ...]  # NPUs by dimension, if they lie in a grid
-    source: Any  # of each link, a device
+    source: Any  # by link, the index of a device
     target: Any
     tier: tuple[str, ...]
     bytes_per_ns: Any
-    bytes: Any  # that it carried
-    used: Any  # of what it could have carried
-    has_links: bool  # which messages wait for
+    bytes: Any  # by link
+    used: Any  # share of the link's capacity
+    has_links: bool  # messages wait for links
 
 
 class _Resources(Struct, frozen=True, eq=False):
-    """resources.arrow in columns, and what each row carried."""
+    """Columns of resources.arrow, and the bytes that each row carried."""
 
     actor: Any
     ranks: tuple[str | None, ...]  # None: all of the actor's
@@ -61,14 +58,14 @@ class _Resources(Struct, frozen=True, eq=False):
     bytes: Any
 
     def of(self, rows: Any, length: int) -> dict[str, Any]:
-        """What a topology says of these links, in a window of this length."""
+        """Return a topology's fields of these links, in a window of this length."""
         rates, sizes = self.bytes_per_ns[rows], self.bytes[rows]
         tier = tuple(self.tier[row] for row in rows.tolist())
         return {"tier": tier, "bytes_per_ns": rates, "bytes": sizes, "used": _used(sizes, rates, length)}
 
 
 def topology_of(run: RunDirectory, part: Selection = EVERYTHING) -> Topology | None:
-    """The network of a run, in a window of time; None if its links are not known one by one."""
+    """Return the network of a run in a window of time; None if its links are not known one by one."""
     table = link_table(run)
     if table is None or not run.holds("resources"):
         return None
@@ -93,7 +90,7 @@ def _resources(content: dict[str, Any], carried: Any) -> _Resources:
 
 
 def _carried(run: RunDirectory, table: LinkTable, part: Selection, count: int) -> Any:
-    """Return bytes by link, of so many; slices at an edge of the window count in proportion."""
+    """Return the bytes of each of `count` links; slices at an edge of the window count in proportion."""
     figures = table.figures
     first, last = part.window_of(run)
     start, end = figures["start_ns"], np.maximum(figures["end_ns"], figures["start_ns"] + 1)
@@ -132,7 +129,7 @@ def _graph(run: RunDirectory, content: Any, resources: _Resources, has_links: bo
 
 
 def _in_order(links: Any, ends: Any, number: dict[str, int], resources: _Resources) -> Any:
-    """Sort links by their ends and names, whichever of them was simulated for others."""
+    """Sort links by ends and names, so that the order does not depend on which of them was simulated."""
 
     def key(at: int) -> tuple[Any, ...]:
         source, target = (number.get(str(end.texts[end.codes[at]]), NONE) for end in ends)
@@ -142,7 +139,7 @@ def _in_order(links: Any, ends: Any, number: dict[str, int], resources: _Resourc
 
 
 def _natural(name: str) -> tuple[tuple[str, int], ...]:
-    """By letters, and numbers in it by their size."""
+    """Return a key that sorts letters by alphabet and digits by value."""
     pieces = re.findall(r"(\D*)(\d*)", name)
     return tuple((letters, int(digits or -1)) for letters, digits in pieces)
 
@@ -157,7 +154,7 @@ def _sizes(run: RunDirectory) -> tuple[int, ...]:
 
 
 def _grid(run: RunDirectory, resources: _Resources, has_links: bool, length: int) -> Topology | None:
-    """Return every link of every rank behind the actors; None if rows are not one link of each of them."""
+    """Return every link of every rank; None unless each row stands for one link of each rank."""
     sizes, counts = _sizes(run), run.rank_counts()
     ranks = int(counts.sum())
     owned = np.flatnonzero((resources.actor != NONE) & (resources.bytes_per_ns > 0))
@@ -175,13 +172,13 @@ def _grid(run: RunDirectory, resources: _Resources, has_links: bool, length: int
 
 
 def _has_each(resources: _Resources, owned: Any, counts: Any) -> bool:
-    """Check that a row is one link of each rank of its actor, if it names no ranks."""
+    """Check that each row without ranks stands for one link of each rank of its actor."""
     has_all = np.array([ranks is None for ranks in resources.ranks])[owned]
     return bool((resources.links[owned] == counts[resources.actor[owned]])[has_all].all())
 
 
 class _Wires:
-    """The links of a grid as they are added."""
+    """Links of a grid, added name by name."""
 
     def __init__(self, run: RunDirectory, sizes: tuple[int, ...]) -> None:
         self._sizes = sizes
@@ -200,7 +197,7 @@ class _Wires:
         self._row: list[Any] = []
 
     def add(self, dimension: int, name: str, rows: Any, resources: _Resources) -> None:
-        """The links of this name of all ranks whose actor has one."""
+        """Add the links of this name, one for each rank that has one."""
         size, stride = self._sizes[dimension], self._strides[dimension]
         if size == 1 or (size == 2 and name == "anticlockwise" and not resources.bytes[rows].any()):
             return
@@ -219,7 +216,7 @@ class _Wires:
         self._row.append(row_of_rank[rank])
 
     def _rows_of_ranks(self, rows: Any, resources: _Resources) -> Any:
-        """Return which of these rows is about the link of each rank; NONE: it has none."""
+        """Return the row of the link of each rank; NONE: the rank has no link."""
         row_of_actor = np.full(int(self._actor_of_rank.max()) + 1, NONE)
         row_of_actor[resources.actor[rows]] = rows
         row_of_rank = row_of_actor[self._actor_of_rank]
@@ -230,7 +227,7 @@ class _Wires:
         return row_of_rank
 
     def _switch(self, dimension: int) -> int:
-        """Return the first one of a dimension; it has one for each line of NPUs."""
+        """Return the first switch of a dimension; a dimension has one switch for each line of NPUs."""
         if dimension not in self._first_of:
             self._first_of[dimension] = self._ranks + len(self._switches)
             lines = self._ranks // self._sizes[dimension]
@@ -239,7 +236,7 @@ class _Wires:
         return self._first_of[dimension]
 
     def topology(self, resources: _Resources, has_links: bool, length: int) -> Topology | None:
-        """Return all that was added; None: nothing was."""
+        """Return the topology of all added links; None if there are none."""
         if not self._row:
             return None
         source, target, row = (np.concatenate(parts) for parts in (self._source, self._target, self._row))
@@ -255,16 +252,16 @@ class _Wires:
 
 
 class TierUse(Struct, frozen=True):
-    """The links of a tier."""
+    """Use of the links of a tier."""
 
     tier: str
-    links: int | None  # None: it is not known which there are
+    links: int | None  # None: unknown
     bytes: int
-    used: float  # of the bandwidth of all its links; where these are not known: of the time, by a rank
-    most_used: float  # of the most loaded link's
-    used_shares: tuple[float, ...]  # of slices of the time, one after the other
-    wait_ns: int | None  # by messages, summed over links; None here and below: messages wait for no links
-    most_at_once: int | None  # messages on a link or waiting for it
+    used: float  # share of the bandwidth of its links; if they are unknown, of the time of a rank
+    most_used: float  # of the most loaded link
+    used_shares: tuple[float, ...]  # by slice of time
+    wait_ns: int | None  # sum over links; None here and below: messages do not wait for links
+    most_at_once: int | None  # largest number of messages on a link or waiting for it
 
 
 def tier_uses(
@@ -288,7 +285,7 @@ def tier_uses(
     of_each = np.bincount(row, needed * within, len(table.actor)) / length
     tracks = filled(of_link[row], start, end, density * weight[row], (len(names), slices), length)
     most = np.zeros(len(names))
-    named = table.has_links | (table.actor != NONE) | (rate > 0)  # otherwise, several links together
+    named = table.has_links | (table.actor != NONE) | (rate > 0)  # others are several links
     np.maximum.at(most, of_link, of_each * named)
     used = np.bincount(of_link, of_each * weight, len(names))
     size, waited = (
@@ -315,15 +312,16 @@ def tier_uses(
 
 
 def _rates(run: RunDirectory, table: LinkTable) -> tuple[Any, Any]:
-    """(bytes per ns of every link in the table, 0: it has no bandwidth; how many links are like it)."""
+    """Return the bytes per ns of every link in the table (0: no bandwidth), and how many links each row
+    stands for."""
     rate, links = run.arrays("resources", ("bytes_per_ns", "links")).values()
     return np.nan_to_num(rate)[table.resource], links[table.resource]
 
 
 def _counts(run: RunDirectory) -> dict[str, tuple[int, bool]]:
-    """Of each tier, how many links there are, and whether they are links."""
+    """Return, by tier, the number of its links, and whether they are links."""
     actor, tier, rate, alike = run.arrays("resources", ("actor", "tier", "bytes_per_ns", "links")).values()
-    # Beside a memory pool, some may not be links.
+    # Beside a memory pool, some rows are not links.
     are_links = np.bincount(tier.codes, np.nan_to_num(rate) > 0, len(tier.texts)) > 0
     counted = np.where(are_links[tier.codes], np.nan_to_num(rate) > 0, actor != NONE)
     counts = np.bincount(tier.codes, alike * counted, len(tier.texts))

@@ -1,1 +1,1 @@
-"""`et-sim inspect`: where the time goes, by rank, operation, group, link, phase, memory and layer."""
+"""Tables and sentences of `et-sim inspect`: time by rank, operation, group, link, phase, memory and layer."""

@@ -1,8 +1,7 @@
-"""What every rank does over time: in each column of time, the share of every part that time is split into.
+"""Activity of ranks over time: in each column of time, the share of every part that time is split into.
 
-Ranks that do the same at all times are one row; of more rows than asked for, neighbours are averaged.
-
-Not here: whole runs (`rank_table`), and single nodes.
+Ranks that do the same at all times share a row; if there are more rows than requested, neighbours are
+averaged.
 """
 
 from __future__ import annotations
@@ -53,12 +52,12 @@ LABEL = 16
 
 
 class Activity(Struct, frozen=True, eq=False):
-    """A row for ranks that do the same, or for neighbours, by their lowest rank."""
+    """Rows of ranks that do the same, or of neighbours, by their lowest rank."""
 
     window: Window
     ranks: tuple[str, ...]
     counts: tuple[int, ...]
-    shares: Any  # by part (as in PARTS), row and column of time; those of a column add up to 1
+    shares: Any  # by part (as in PARTS), row and column of time; a column adds up to 1
     notes: tuple[str, ...]
 
 
@@ -81,7 +80,7 @@ def activity_of(run: RunDirectory, part: Selection, columns: int, most_rows: int
         if names[actor]:
             of_row[row_of[first_of[actor]]].append(names[actor])
     kept = recorded_part(run)
-    notes = [f"of what was written: {kept}"] if kept else []
+    notes = [f"only of the recorded part: {kept}"] if kept else []
     if rows < len(chosen):
         notes.append(
             f"a row is the mean of {len(chosen) / rows:.3g} kinds of rank, of {plural(len(chosen), 'kind')}"
@@ -93,7 +92,7 @@ def activity_of(run: RunDirectory, part: Selection, columns: int, most_rows: int
 
 
 def _first_alike(run: RunDirectory, part: Selection, window: Window, chosen: Any, finish: Any) -> Any:
-    """By actor, the one with the lowest rank that does the same at all times."""
+    """Return, by actor, the actor with the lowest rank that does the same at all times."""
     marks = np.zeros((len(finish), 2), np.uint64)
     marks[:, 1] = finish
     for owner, *spans in spans_of(run, part, window):
@@ -105,7 +104,7 @@ def _first_alike(run: RunDirectory, part: Selection, window: Window, chosen: Any
 
 
 def _mixed(columns: Sequence[Any]) -> Any:
-    """Return a number for each row of some columns."""
+    """Hash each row of some columns."""
     mixed = np.zeros(len(columns[0]), np.uint64)
     for column in columns:
         mixed = (mixed ^ column.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
@@ -114,7 +113,7 @@ def _mixed(columns: Sequence[Any]) -> Any:
 
 
 def _by_rank(names: list[str], weights: Any) -> Any:
-    """Return actors that have selected ranks, by the lowest of these."""
+    """Return the actors with selected ranks, by their lowest selected rank."""
     chosen = np.flatnonzero(weights)
     lowest = [parse_ranks(names[actor].partition(",")[0])[0].start for actor in chosen.tolist()]
     return chosen[np.argsort(lowest, kind="stable")]
@@ -131,7 +130,7 @@ def _rows(weights: Any, chosen: Any, most: int) -> tuple[Any, int]:
 
 
 class _Shares:
-    """Adds up how full columns are with the first of the activities that are under way."""
+    """Sums of how full columns are with the first of the activities under way."""
 
     def __init__(self, weights: Any, row_of: Any, shape: tuple[int, int], span: int) -> None:
         totals = np.bincount(row_of, weights, shape[0])
@@ -139,12 +138,12 @@ class _Shares:
         self._row_of, self._shape, self._span = row_of, shape, span
         self._covered = [
             np.zeros((shape[0], shape[1] + 2)) for _ in ACTIVITIES
-        ]  # with this activity or one before
-        # Fractions are added up with each piece, and so always in one order.
+        ]  # with this activity or an earlier one
+        # Fractions are added with each piece, and so always in one order.
         self._unions = Unions(len(ACTIVITIES), self._measure, few=0)
 
     def add(self, *spans: Any) -> None:
-        """Take a piece, as `Unions` does."""
+        """Add a piece, as `Unions` does."""
         self._unions.add(*waits_apart(*spans))
 
     def _measure(self, unions: list[Intervals]) -> None:
@@ -157,7 +156,7 @@ class _Shares:
         return filling(self._row_of[owner], start, end, self._weight[owner], self._shape, self._span)
 
     def by_part(self, finish: Any, actors: Any) -> Any:
-        """Return all parts; `finish` says when each of the actors is done."""
+        """Return the shares of all parts; `finish` holds the end of each of the actors."""
         self._unions.close()
         shares, before = np.zeros((len(PARTS), *self._shape)), np.zeros(self._shape)
         for kind in ACTIVITIES:
@@ -171,9 +170,10 @@ class _Shares:
 
 
 def shown_parts(shares: Any) -> Any:
-    """One part for each row and column, so that over a row each is shown for as much time as it takes.
+    """Return one part for each row and column, so that over a row each part is shown in proportion to its
+    time.
 
-    What a column does not show is owed, and shown by the next ones that have any of it.
+    What a column does not show is owed, and shown by later columns that contain the part.
     """
     _, rows, columns = shares.shape
     parts, owed = np.zeros((rows, columns), np.int64), np.zeros(shares.shape[:2])
@@ -186,7 +186,7 @@ def shown_parts(shares: Any) -> Any:
 
 
 def activity_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
-    """In each column, the mark of what took most of it, and was not shown before."""
+    """Return one line per row of ranks: in each column, the mark of the part that is due."""
     activity = activity_of(run, part, width - LABEL - 1, part.top or MOST_LINES)
     shown = activity.ranks
     label = min(max(map(len, ("ranks", *shown))), LABEL)
@@ -203,7 +203,7 @@ def activity_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
 
 
 def activity_data(run: RunDirectory, part: Selection = EVERYTHING) -> dict[str, Any]:
-    """For `--json`."""
+    """Return the activity for `--json`."""
     activity = activity_of(run, part, DATA_COLUMNS, part.top or DATA_ROWS)
     rows = [
         {

@@ -1,9 +1,7 @@
-"""Bandwidth against message size: algorithm and bus bandwidth of collectives and sends, and what links carry.
+"""Bandwidth against message size: algorithm and bus bandwidth of collectives and sends, beside that of links.
 
-A collective moves bytes from the coming of its first member to the end of its last one; a send, from the end
+A collective moves bytes from the arrival of its first member to the end of its last one; a send, from the end
 of its waiting.
-
-Not here: how busy links are (`links`).
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ LEGEND = f"{BOTH}; slowest and fastest: bandwidth of a single one"
 
 @quick_dataclass(frozen=True)
 class Rate:
-    """Collectives of a kind and group, or sends, of one size: over all selected ranks."""
+    """Collectives of one kind, group and size, or sends of one size, over all selected ranks."""
 
     kind: str
     group: str | None
@@ -54,21 +52,21 @@ class Rate:
 
     @property
     def bytes_per_second(self) -> float:
-        """Algorithm bandwidth over all of them."""
+        """Return the algorithm bandwidth over all transfers."""
         return self.over(self.count, self.moving_ns).algorithm or 0.0
 
     @property
     def least_bytes_per_second(self) -> float:
-        """Of the slowest one."""
+        """Return the algorithm bandwidth of the slowest transfer."""
         return self.over(1, self.longest_ns).algorithm or 0.0
 
     @property
     def most_bytes_per_second(self) -> float:
-        """Of the fastest one."""
+        """Return the algorithm bandwidth of the fastest transfer."""
         return self.over(1, self.shortest_ns).algorithm or 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return it for `--json`."""
         ends = {
             "least_bytes_per_second": self.least_bytes_per_second,
             "most_bytes_per_second": self.most_bytes_per_second,
@@ -77,7 +75,7 @@ class Rate:
 
 
 def rates(run: RunDirectory, part: Selection = EVERYTHING) -> list[Rate]:
-    """By kind, group and size; only what lies in the window from begin to end counts."""
+    """Return rates by kind, group and size; only transfers that lie wholly in the window count."""
     groups = GroupCounts(run, part)
     figures_of: dict[tuple[str, str | None, int], list[Any]] = {}
     for rows in run.batches("timeline", COLUMNS):
@@ -99,7 +97,8 @@ def rates(run: RunDirectory, part: Selection = EVERYTHING) -> list[Rate]:
 def _of_batch(
     rows: Any, groups: GroupCounts, kinds: Words, part: Selection
 ) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Per kind, group and size of a block: how many nodes of one rank, their time, and the ends of it."""
+    """Return, by kind, group and size of a block: nodes of one rank, and their total, shortest and longest
+    time."""
     times, size = spans(rows), integers(rows["bytes"], missing=0)
     first, last = part.window or (0, np.iinfo(np.int64).max)
     is_inside = times.completed & (times.start >= first) & (times.end <= last)
@@ -113,7 +112,7 @@ def _of_batch(
 
 
 def link_ceilings(run: RunDirectory) -> dict[str, float]:
-    """Return bytes per second of the fastest link of each tier; empty if the run does not say."""
+    """Return bytes per second of the fastest link of each tier; empty if links were not recorded."""
     table = run.table("resources", ("tier", "bytes_per_ns"))
     if table is None:
         return {}
@@ -125,7 +124,7 @@ def link_ceilings(run: RunDirectory) -> dict[str, float]:
 
 
 def bandwidth_data(run: RunDirectory, part: Selection) -> dict[str, Any]:
-    """For `--json`."""
+    """Return rates and link bandwidths for `--json`."""
     entries = [entry.as_dict() for entry in part.cut(rates(run, part))]
     return {"rates": entries, "links_bytes_per_second": link_ceilings(run)}
 
@@ -157,7 +156,7 @@ SHEET = Sheet(
 
 
 def ceiling_text(run: RunDirectory) -> str:
-    """What links carry."""
+    """Return the bandwidth of links as text."""
     ceilings = link_ceilings(run)
     rates_text = ", ".join(f"{tier} {format_bandwidth(rate / 1e9)}" for tier, rate in ceilings.items())
     return f"a link carries: {rates_text}" if ceilings else NO_LINKS

@@ -1,8 +1,5 @@
-"""A run on one screen: whether it completed, its facts in a line each, the slowest ranks, the operations that
-took most, what of its traces was simulated, and what is to be noticed.
-
-Not here: the tables in full (`rank_table`, `operation_table`).
-"""
+"""A run on one screen: its status, its facts, the slowest ranks, the longest operations, coverage and
+notices."""
 
 from __future__ import annotations
 
@@ -45,7 +42,7 @@ Entry = Mapping[str, Any]
 
 
 def summary_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
-    """Return the one-screen summary; of a part of the run, ranks and operations are that part's."""
+    """Return the one-screen summary; ranks and operations are those of the selected part."""
     sections = (
         prose(status_lines(run), width),
         prose(facts(run), width, FACT_INDENT),
@@ -60,7 +57,7 @@ def summary_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
 
 
 def summary_data(run: RunDirectory, _: Selection) -> Any:
-    """For `--json`: as summary.json has it."""
+    """Return summary.json for `--json`."""
     return run.summary
 
 
@@ -75,7 +72,7 @@ def notices_lines(run: RunDirectory, _: Selection, width: int) -> list[str]:
 
 
 def notices_data(run: RunDirectory, _: Selection) -> Any:
-    """For `--json`."""
+    """Return warnings and defaults for `--json`."""
     return {name: run.summary[name] for name in ("warnings", "defaults")}
 
 
@@ -101,13 +98,13 @@ def _operations(run: RunDirectory, part: Selection, width: int) -> list[str]:
 
 
 def factors_text(run: RunDirectory) -> str:
-    """By what the time of some work was multiplied."""
+    """Return the factors that the time of some work was multiplied by."""
     factors_of_kinds = []
     for entry in run.summary["time_factors"]:
         named = f' "{shortened(entry["name"], 40)}"' if "name" in entry else ""
-        whose = "" if entry["ranks"] == "all" else f" of {called(entry['ranks'], 24)}"
+        owner = "" if entry["ranks"] == "all" else f" of {called(entry['ranks'], 24)}"
         factors = ((kind, value) for kind, value in entry.items() if kind not in ("ranks", "name"))
-        factors_of_kinds += [f"time of {kind}{named}{whose} x {value:g}" for kind, value in factors]
+        factors_of_kinds += [f"time of {kind}{named}{owner} x {value:g}" for kind, value in factors]
     return ", ".join(factors_of_kinds)
 
 
@@ -123,7 +120,7 @@ LANES_SHOWN = 2
 
 
 def explained_text(run: RunDirectory) -> str:
-    """What the longest path consists of, and whose the gaps are that no machine changes."""
+    """Return what the longest path consists of, and the lanes with the gaps that no machine changes."""
     explained = run.summary["explained"]
     if explained is None or not explained["path_ns"]:
         return ""
@@ -145,7 +142,7 @@ def explained_text(run: RunDirectory) -> str:
 
 
 def exposure_text(run: RunDirectory) -> str:
-    """Return both figures that others call exposed communication, of a recording's mean rank."""
+    """Return the exposed communication as HTA and as ASTRA-sim define it, for a recording's mean rank."""
     summary = run.summary
     whole = summary["makespan_ns"] * summary["ranks"]
     if summary["explained"] is None or not whole:
@@ -164,7 +161,7 @@ def exposure_text(run: RunDirectory) -> str:
 
 
 def _signed(figure: int) -> int:
-    """What wraps below zero, as it was meant."""
+    """Convert an unsigned figure that wrapped below zero."""
     return figure - (1 << 64) if figure >> 63 else figure
 
 
@@ -185,7 +182,7 @@ def kernel_sentence(entries: Sequence[Entry]) -> str:
 
 
 def memory_sentence(entries: Sequence[Entry]) -> str:
-    """Return the highest peak, and the range of all; empty if memory was not tracked."""
+    """Return the highest peak, and the range of all peaks; empty if memory was not tracked."""
     tracked = [entry for entry in entries if entry["peak_memory_bytes"] is not None]
     if not tracked:
         return ""
@@ -201,14 +198,14 @@ WIDTH = 100
 
 
 def status_lines(run: RunDirectory) -> list[str]:
-    """How a run ended that did not complete."""
+    """Return how a run ended that did not complete."""
     if run.summary["status"] == "complete":
         return []
     if run.summary["status"] == "out of memory":
         return _out_of_memory(run)
     stuck = sum(rank_count(e["ranks"]) for e in run.summary["per_rank"] if e["finish_ns"] is None)
     of = plural(run.summary["ranks"], "rank")
-    lines = [f"STALLED: {stuck:,} of {of} never finished; figures are up to the last thing that happened"]
+    lines = [f"STALLED: {stuck:,} of {of} never finished; figures are up to the last event"]
     if run.stall:
         lines.append(run.stall["cause"])
     return [*lines, f"more: et-sim inspect {run.path} stalls"]
@@ -226,7 +223,7 @@ def _out_of_memory(run: RunDirectory) -> list[str]:
 
 
 def facts(run: RunDirectory) -> list[str]:
-    """One line for each fact that the run has."""
+    """Return one line for each fact of the run."""
     summary = run.summary
     actors, ranks = summary["folded"]["actors"], summary["ranks"]
     parts = waiting_parts(run)
@@ -266,7 +263,7 @@ def facts(run: RunDirectory) -> list[str]:
 
 
 def _corrections(summary: dict[str, Any]) -> list[tuple[str, str]]:
-    """What is switched by itself: a profile's own corrections are not repeated."""
+    """Return corrections switched by options; a profile's own corrections are not repeated."""
     switched = [(name in summary["corrections"], name) for name in summary["switched"]]
     on, off = ([name for is_on, name in switched if is_on is wanted] for wanted in (True, False))
     lists = (("corrected", on), ("uncorrected", off))
@@ -274,13 +271,13 @@ def _corrections(summary: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _kept(run: RunDirectory) -> str:
-    """Which rows were written, if not all."""
+    """Return which rows were recorded, if not all."""
     kept = recorded_part(run)
-    return f"operations are of what was written: {kept}" if kept else ""
+    return f"operations are those of the recorded part: {kept}" if kept else ""
 
 
 def _unevenness(run: RunDirectory) -> str:
-    """Who and what differs in speed from the rest of the machine."""
+    """Return the ranks and links that differ in speed from the rest of the machine."""
     uneven, ranks = run.summary["uneven"], run.summary["ranks"]
     stragglers = f"{uneven['ranks']:,} of {plural(ranks, 'rank')} straggling" if uneven["ranks"] else ""
     links = f"{plural(uneven['links'], 'link')} unlike the others" if uneven["links"] else ""
@@ -289,7 +286,7 @@ def _unevenness(run: RunDirectory) -> str:
 
 
 def _dominant(run: RunDirectory) -> str:
-    """Return the mean rank's time by what it was spent on, the largest first."""
+    """Return the mean rank's time by activity, the largest first."""
     makespan, entries = run.summary["makespan_ns"], run.summary["per_rank"]
     if not makespan:
         return "nothing: no time passes in this run"
@@ -304,7 +301,7 @@ def _dominant(run: RunDirectory) -> str:
 
 
 def _hidden(run: RunDirectory) -> str:
-    """How much of the time of transfers kernels hide, over all ranks."""
+    """Return how much of the time of transfers kernels hide, over all ranks."""
     hidden, exposed = (
         sum(rank_count(entry["ranks"]) * entry[name] for entry in run.summary["per_rank"])
         for name in ("hidden_comm_ns", "exposed_comm_ns")
@@ -313,38 +310,38 @@ def _hidden(run: RunDirectory) -> str:
 
 
 def _replayed(run: RunDirectory) -> str:
-    """That recorded communication holds waiting, if there is any."""
+    """Return the count of recorded communication, which includes waiting; empty if there is none."""
     count = run.summary["coverage"]["replayed_communication"]
     if not count:
         return ""
-    return f"{count:,} sends, receives and collectives as recorded: waiting in them is not told from transfer"
+    return f"{count:,} sends, receives and collectives as recorded: waiting is not separated from transfer"
 
 
 def _waits(run: RunDirectory, parts: WaitingParts | None) -> tuple[str, str]:
-    """Return why ranks wait: of a pipeline the parts of its waiting, of others who is waited for."""
+    """Return why ranks wait: the parts of a pipeline's waiting, or the ranks that others wait for."""
     if parts is not None:
         return "waiting", waiting_text(parts, run.summary["makespan_ns"])
     return "waited for", _slowest(run)
 
 
 def _slowest(run: RunDirectory) -> str:
-    """Who is waited for most, and what that costs."""
+    """Return the ranks that others wait for most, and the cost of that."""
     slowest = run.summary["slowest"]
     if slowest is None:
         return ""
     if (link := slow_link(run.summary)) is not None and link.takes_longer_ns >= slowest["cost_ns"]:
-        longer, whose = format_ns(link.takes_longer_ns), called(slowest["ranks"], 24)
-        return f"{link.text}: its bytes take {longer} longer, and others wait for {whose}"
+        longer, owner = format_ns(link.takes_longer_ns), called(slowest["ranks"], 24)
+        return f"{link.text}: its bytes take {longer} longer, and others wait for {owner}"
     cost, makespan = slowest["cost_ns"], run.summary["makespan_ns"]
-    whom = "it" if slowest["ranks"].isdecimal() else "them"
+    pronoun = "it" if slowest["ranks"].isdecimal() else "them"
     waits = (
-        f"the others wait {format_ns(cost)} for {whom} on average, {share(cost, makespan)} of the makespan"
+        f"the others wait {format_ns(cost)} for {pronoun} on average, {share(cost, makespan)} of the makespan"
     )
     return f"{called(slowest['ranks'], 24)}: {waits}"
 
 
 def coverage_lines(run: RunDirectory) -> list[str]:
-    """What of the traces was simulated, and how."""
+    """Return how the nodes of the traces were simulated."""
     coverage = run.summary["coverage"]
     kinds = (
         ("modelled", "modelled"),
@@ -376,7 +373,7 @@ def coverage_lines(run: RunDirectory) -> list[str]:
 
 
 def notice_lines(run: RunDirectory) -> list[str]:
-    """Return the first warnings, and how many notices there are."""
+    """Return the first warnings, and the number of notices."""
     warnings, defaults = run.summary["warnings"], run.summary["defaults"]
     lines = [fact("warning", shortened(notice(warning), WIDTH - FACT_INDENT)) for warning in warnings[:3]]
     if warnings or defaults:

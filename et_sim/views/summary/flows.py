@@ -1,7 +1,4 @@
-"""Messages as packets carried them, those that took longest first, and what held them up.
-
-Not here: what messages belong to (messages.arrow).
-"""
+"""Messages as packets, those that took longest first, and what delayed them."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ class Flows(Struct, frozen=True, eq=False):
     rows: Any  # those that took longest first
 
     def as_dicts(self, count: int | None = None) -> list[dict[str, Any]]:
-        """For `--json`, as many as are wanted."""
+        """Return the first messages for `--json`."""
         return [self._as_dict(row) for row in self.rows[:count].tolist()]
 
     def _as_dict(self, row: int) -> dict[str, Any]:
@@ -42,7 +39,8 @@ class Flows(Struct, frozen=True, eq=False):
 
 
 def flows_of(run: RunDirectory, part: Selection = EVERYTHING) -> Flows | None:
-    """Return messages that selected ranks send or get, those that took longest first; None: not recorded."""
+    """Return messages that selected ranks send or receive, those that took longest first; None: not
+    recorded."""
     table = flow_table(run)
     if table is None:
         return None
@@ -58,7 +56,7 @@ def flows_of(run: RunDirectory, part: Selection = EVERYTHING) -> Flows | None:
 
 
 def flow_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
-    """One line for each message, and what held all of them."""
+    """Return one line for each message, and the delays of all."""
     flows = flows_of(run, part)
     if flows is None or not len(flows.rows):
         return prose([FLITS_ONLY if flows is None else "packets carried no message"], width)
@@ -66,12 +64,12 @@ def flow_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
     lines = SHEET.lines(shown, width)
     lines += not_shown(len(flows.rows) - len(shown), "faster message", ": --top, or --json")
     lines += ["", _in_all(flows)]
-    note = "queue: how long the last packet that came had waited on its way; again: packets"
+    note = "queue: wait of the last packet on its way; again: packets sent again"
     return prose([*lines, note], width)
 
 
 def flow_data(run: RunDirectory, part: Selection) -> Any:
-    """For `--json`."""
+    """Return the messages for `--json`."""
     flows = flows_of(run, part)
     return None if flows is None else flows.as_dicts(part.top)
 
@@ -102,7 +100,7 @@ FLOWS = Forms(flow_lines, flow_data)
 
 
 def _in_all(flows: Flows) -> str:
-    """What held messages up, of all of their time."""
+    """Return the delays of messages as shares of their time."""
     figures = {name: column[flows.rows] for name, column in flows.table.figures.items()}
     whole = int((figures["arrived_ns"] - figures["begin_ns"]).sum())
     parts = (("windows", "window_ns"), ("rates", "rate_ns"), ("queues", "last_queue_ns"))

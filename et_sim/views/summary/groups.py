@@ -1,7 +1,4 @@
-"""What each communicator group did: its collectives added up, over all of its ranks.
-
-Not here: single operations (`operations`), and phases of chunks (`phase_totals`).
-"""
+"""Communicator groups: their collectives added up over all ranks."""
 
 from __future__ import annotations
 
@@ -21,33 +18,33 @@ from et_sim.views.view import Forms
 
 @quick_dataclass()
 class GroupTotal:
-    """One kind of collective of one group; times and bytes are sums over ranks."""
+    """Totals of one kind of collective of one group; times and bytes are sums over ranks."""
 
     group: str
     kind: str
     ranks: int
-    members: int | None  # of each of the groups of this name
+    members: int | None  # of each group with this name
     count: int = 0
     total_ns: int = 0
     longest_ns: int = 0
     queued_ns: int = 0
     waiting_ns: int = 0
     moving_ns: int = 0
-    without_kernel_ns: int = 0  # of the total: no kernel of the rank ran
+    without_kernel_ns: int = 0  # part of the total in which no kernel of the rank ran
     bytes: int = 0
 
     @property
     def bandwidth(self) -> Bandwidth:
-        """Over the time in which bytes move."""
+        """Return the bandwidth over the time in which bytes move."""
         return bandwidth(self.kind, self.members, self.bytes, self.moving_ns)
 
     def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return it for `--json`."""
         return {**asdict(self), **self.bandwidth.as_dict()}
 
 
 def group_totals(run: RunDirectory, part: Selection = EVERYTHING) -> list[GroupTotal]:
-    """By group and kind, the one with the most time first."""
+    """Return totals by group and kind, the longest first."""
     members = _members(run, part)
     without_kernel_ns, totals = without_kernel(run, part), dict[tuple[str, str], GroupTotal]()
     for operation in operations(run, part):
@@ -69,7 +66,7 @@ def group_totals(run: RunDirectory, part: Selection = EVERYTHING) -> list[GroupT
 
 
 def _members(run: RunDirectory, part: Selection) -> dict[str, int]:
-    """How many of the selected ranks issue collectives in each group."""
+    """Return the number of selected ranks that issue collectives in each group."""
     groups, ranks_of_groups = GroupCounts(run, part), set[tuple[int, int]]()
     for rows in run.batches("timeline", ("actor", "group")):
         pairs = Grouped(groups.keys(rows), groups.of(rows)).keys
@@ -82,12 +79,12 @@ def _members(run: RunDirectory, part: Selection) -> dict[str, int]:
 
 
 def group_data(run: RunDirectory, part: Selection) -> Any:
-    """For `--json`."""
+    """Return the totals for `--json`."""
     return [total.as_dict() for total in part.cut(group_totals(run, part))]
 
 
 def group_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
-    """One line for each kind of collective of each group."""
+    """Return one line for each kind of collective of each group."""
     totals = group_totals(run, part)
     if not totals:
         none = "no rank took part in a collective that was simulated (ops shows what was replayed)"

@@ -1,11 +1,8 @@
-"""What devices, streams and threads do with their time, and what they wait for while they are idle.
+"""Time of devices, streams and threads, and the causes of their idle time.
 
-Whatever is idle until a node begins waits for what let the node begin, before that for what let this begin,
-and so on backwards in time: every nanosecond counts as that node of the chain which was under way then. A
-device is idle while none of its streams is busy. The parts of a row add up to the run, or the window.
-
-Not here: the nodes (`idle_nodes`), the same as text (`idle_table`), how a rank's whole time is split
-(`rank_table`), and paths across ranks (`critical-path`).
+Idle time before a node is charged to the chain of events that let the node begin, backwards in time: every
+nanosecond counts as the node of the chain that was under way then. A device is idle while none of its streams
+is busy. The parts of a row add up to the run, or the window.
 """
 
 from __future__ import annotations
@@ -40,7 +37,7 @@ from et_sim.views.summary.idle_nodes import (
 
 LONGEST = 10
 DEVICE = "device"
-OWN = (HOST, GAP, LAUNCH, OTHER)  # what nobody else can be blamed for
+OWN = (HOST, GAP, LAUNCH, OTHER)  # waiting for the own rank
 FIGURES = ("busy", "streams", "ranks", "host", "gaps", "launch", "other", "finished")
 MEANINGS = (
     "busy",
@@ -49,7 +46,7 @@ MEANINGS = (
     "the host",
     "gaps of a recording's threads",
     "launches, and gaps of streams",
-    "before the first node, or nobody knows",
+    "before the first node, or of unknown cause",
     "nothing more to do",
 )
 SHORT = dict(zip(FIGURES, MEANINGS, strict=True))
@@ -64,13 +61,13 @@ class IdleRow(Struct, frozen=True):
     figures: tuple[int, ...]  # nanoseconds, as in FIGURES
 
     def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return it for `--json`."""
         figures = {f"{name}_ns": ns for name, ns in zip(FIGURES, self.figures, strict=True)}
         return {"ranks": self.ranks, "row": self.row, **figures}
 
 
 class Pause(Struct, frozen=True):
-    """A time without work of devices, and what took most of it."""
+    """A time without work of devices, and its main cause."""
 
     ranks: str
     start_ns: int
@@ -81,7 +78,7 @@ class Pause(Struct, frozen=True):
 
 
 class Idle(Struct):
-    """Rows; what devices wait for, over all ranks; and their longest pauses."""
+    """Rows; causes of the idle time of devices, over all ranks; and the longest pauses."""
 
     rows: list[IdleRow] = field(default_factory=list)
     causes: Counter[tuple[str, str, str]] = field(default_factory=Counter)  # figure, kind, name
@@ -90,16 +87,16 @@ class Idle(Struct):
 
 
 class _Charges(Struct, frozen=True, eq=False):
-    """Pieces of pauses, by what they were spent on."""
+    """Pieces of pauses by cause."""
 
     pause: Any
     figure: Any  # index into FIGURES
-    node: Any  # NONE: nobody knows
+    node: Any  # NONE: unknown
     ns: Any
 
 
 def idle_of(run: RunDirectory, part: Selection = EVERYTHING) -> Idle:
-    """Of all selected ranks."""
+    """Return the idle time of all selected ranks."""
     weights, window = part.weights(run), part.window_of(run)
     ranks = [part.names(text) for text in run.actors()["ranks"].to_pylist()]
     idle = Idle(ranks=int(weights.sum()))
@@ -129,9 +126,8 @@ def _named(nodes: IdleNodes, is_whole: bool) -> list[tuple[int, str]]:
 
 
 def _units(nodes: IdleNodes, is_whole: bool) -> tuple[Any, Any]:
-    """Return the unit of each node, and which nodes make it busy; of whole devices, all their streams are
-    one.
-    """
+    """Return the unit of each node, and the nodes that make it busy; a device counts all its streams as
+    one."""
     works = (nodes.figure != GAP) & (nodes.figure != LAUNCH)
     if not is_whole:
         return nodes.unit, np.flatnonzero(works)
@@ -140,7 +136,7 @@ def _units(nodes: IdleNodes, is_whole: bool) -> tuple[Any, Any]:
 
 
 class _Pauses(Struct, frozen=True, eq=False):
-    """Times in which a unit is not busy; `node` ends it, NONE: nothing does."""
+    """Times in which a unit is not busy, until `node` begins; NONE: until the end of the run."""
 
     unit: Any
     start: Any
@@ -149,12 +145,12 @@ class _Pauses(Struct, frozen=True, eq=False):
 
 
 def _pauses(nodes: IdleNodes, units: Any, chosen: Any, makespan: int) -> tuple[Any, _Pauses]:
-    """When units are busy, and when not, until the run ends."""
+    """Return when units are busy, and when not, until the run ends."""
     chosen = chosen[nodes.end[chosen] > nodes.moved[chosen]]
     count = int(units.max(initial=NONE)) + 1
     busy = union(units[chosen], nodes.moved[chosen], nodes.end[chosen])
     order = chosen[np.lexsort((nodes.moved[chosen], units[chosen]))]
-    # The first node of each stretch of being busy ends the pause before it.
+    # The first node of each busy interval ends the pause before it.
     at = np.searchsorted(_moments(units[order], nodes.moved[order]), _moments(busy.owner, busy.start))
     every = np.arange(count)
     unit = np.concatenate((busy.owner, every))
@@ -170,14 +166,14 @@ def _pauses(nodes: IdleNodes, units: Any, chosen: Any, makespan: int) -> tuple[A
 
 
 def _moments(unit: Any, time: Any) -> Any:
-    """Units and times as one column, to be searched."""
+    """Return units and times as one column that can be searched."""
     order = np.empty(len(unit), [("unit", np.int64), ("time", np.int64)])
     order["unit"], order["time"] = unit, time
     return order
 
 
 def _walked(nodes: IdleNodes, pauses: _Pauses, window: Window) -> _Charges:
-    """What every pause was spent on, backwards from the node that ends it."""
+    """Return the causes of every pause, backwards from the node that ends it."""
     charges: list[tuple[Any, ...]] = []
 
     def charge(pause: Any, figure: Any, node: Any, begin: Any, end: Any) -> None:
@@ -214,7 +210,7 @@ def _walked(nodes: IdleNodes, pauses: _Pauses, window: Window) -> _Charges:
 
 
 def _figures(units: Any, busy: Any, pauses: _Pauses, charges: _Charges, window: Window) -> Any:
-    """Of each unit, how long it is busy, and what it waits for."""
+    """Return how long each unit is busy, and the causes of its idle time."""
     total = np.zeros((int(units.max(initial=NONE)) + 1, len(FIGURES)), np.int64)
     first, last = np.clip(busy.start, *window), np.clip(busy.end, *window)
     np.add.at(total, (busy.owner, BUSY), last - first)
@@ -232,7 +228,7 @@ def _explain(
     ranks: list[str],
     window: Window,
 ) -> None:
-    """Add up what devices wait for, and keep their longest pauses."""
+    """Add up the causes of idle devices, and keep their longest pauses."""
     actors = unique(nodes.actor)
     actor_of_pause = actors[pauses.unit]
     known = np.flatnonzero(charges.node != NONE)
@@ -249,10 +245,10 @@ def _explain(
 def _longest(
     nodes: IdleNodes, texts: NodeTexts, pauses: _Pauses, charges: _Charges, ranks: list[str], window: Window
 ) -> list[Pause]:
-    """Return the longest of these pauses; those that are alike are one."""
+    """Return the longest of these pauses; equal ones are joined."""
     length = np.clip(pauses.end, *window) - np.clip(pauses.start, *window)
     length[pauses.node == NONE] = 0
-    order = np.lexsort((-charges.ns, charges.pause))  # of each pause, what took most of it
+    order = np.lexsort((-charges.ns, charges.pause))  # the main cause of each pause comes first
     pause, first = np.unique(charges.pause[order], return_index=True)
     most = order[first]
     lasting = np.flatnonzero((length[pause] > 0) & (charges.ns[most] > 0))
@@ -265,14 +261,14 @@ def _longest(
     members = np.split(np.argsort(same.of_row, kind="stable"), np.cumsum(np.bincount(same.of_row)))
     longest = []
     for (negative, start, figure, name, ns), rows in zip(shown.tolist(), members, strict=False):
-        who = together([ranks[number] for number in pause[rows].tolist()])
+        names = together([ranks[number] for number in pause[rows].tolist()])
         text = "" if name == NONE else str(texts.stems[name])
-        longest.append(Pause(who, start, -negative, FIGURES[figure], text, ns))
+        longest.append(Pause(names, start, -negative, FIGURES[figure], text, ns))
     return longest
 
 
 def _together(pauses: list[Pause]) -> list[Pause]:
-    """Return the longest of all, those that are alike as one."""
+    """Return the longest of all pauses; equal ones are joined."""
     ranks_of: dict[tuple[Any, ...], list[str]] = {}
     for pause in pauses:
         key = -pause.length_ns, pause.start_ns, pause.waits_for, pause.name, -pause.waits_ns
@@ -284,7 +280,7 @@ def _together(pauses: list[Pause]) -> list[Pause]:
 
 
 def _ordered(rows: list[tuple[str, tuple[int, ...]]]) -> list[tuple[str, tuple[int, ...]]]:
-    """Return the device, streams and what else there is by its name, threads last."""
+    """Sort rows: the device, streams and others by name, threads last."""
 
     def key(row: tuple[str, tuple[int, ...]]) -> tuple[bool, bool, str, int]:
         word, _, number = row[0].partition(" (")[0].partition(" ")

@@ -1,7 +1,4 @@
-"""Nodes of whole actors as columns: the stream or thread that each occupies, and what let it begin.
-
-Not here: what is idle meanwhile (`idle`).
-"""
+"""Nodes of whole actors as columns: the stream or thread of each, and the cause of its start."""
 
 from __future__ import annotations
 
@@ -19,19 +16,19 @@ COLUMNS = ("actor", "node", "kind", "name", "lane", *TIMES)
 CAUSE = ("start_cause", "start_cause_node")
 NONE, MOST_ROWS = -1, 1 << 16
 WORKS = ("kernels", "communication", "copies", "else")
-# What time goes to: the node itself, or what it waits for.
+# Indices into FIGURES: busy, or the cause of idle time.
 BUSY, STREAM, RANKS, HOST, GAP, LAUNCH, OTHER, FINISHED = range(8)
 
 
 class IdleNodes(Struct, frozen=True, eq=False):
-    """Some actors' nodes as columns. A unit is a stream or thread of an actor."""
+    """Nodes of some actors as columns. A unit is a stream or thread of an actor."""
 
     actor: Any
     start: Any
     admitted: Any
     moved: Any
     end: Any
-    figure: Any  # index into FIGURES: what a device that waits for the node waits for
+    figure: Any  # index into FIGURES: the cause if a device waits for the node
     unit: Any
     on_device: Any  # whether the unit is a stream
     cause: Any  # index, or NONE
@@ -52,13 +49,14 @@ class NodeTexts:
         self.called: dict[str, int] = {}
 
     def take(self, rows: Any) -> None:
-        """Learn them from a batch, if none was there before."""
+        """Read them from the first batch."""
         if not self.kinds:
             named = self._run.stems
             self.kinds, self.stems, self.of_name = words(rows["kind"]).texts, named.texts, named.codes
 
     def row_of(self, rows: Any) -> Any:
-        """Return the stream or thread of each node, as a number; without one, what it occupied."""
+        """Return the index of the stream or thread of each node; a node without one has the lane that it
+        occupied."""
         row = np.full(len(rows["actor"]), NONE, np.int64)
         for column in self.rows:
             texts = words(rows[column])
@@ -69,7 +67,7 @@ class NodeTexts:
 
 
 def blocks_of(run: RunDirectory, texts: NodeTexts, is_chosen: Any) -> Iterator[IdleNodes]:
-    """Whole actors, as many at a time as have few nodes enough, but one at least."""
+    """Yield whole actors: as many at a time as their nodes allow, and at least one."""
     held: list[dict[str, Any]] = []
     for rows in run.batches("timeline", tuple(dict.fromkeys((*COLUMNS, *CAUSE, *texts.rows)))):
         texts.take(rows)
@@ -129,7 +127,7 @@ def _nodes(columns: dict[str, Any], texts: NodeTexts) -> IdleNodes:
 
 
 def _works_of(columns: dict[str, Any], texts: NodeTexts, unit: Any, units: int) -> list[str]:
-    """What each unit does most of its time."""
+    """Return the main work of each unit."""
     of_kind = np.array([WORKS.index(_work(kind)) for kind in texts.kinds])
     total = np.zeros((units, len(WORKS)), np.int64)
     np.add.at(total, (unit, of_kind[columns["kind"]]), columns["end"] - columns["start"])
@@ -143,12 +141,12 @@ def _work(kind: str | None) -> str:
 
 
 def _causes(columns: dict[str, Any]) -> Any:
-    """Where the node is that let each one begin."""
+    """Return the index of the node that let each one begin."""
     distinct, place = np.unique(columns["node"], return_inverse=True)
     wanted = np.minimum(np.searchsorted(distinct, columns["cause"]), len(distinct) - 1)
-    key, asked = (columns["actor"] * len(distinct) + at for at in (place.reshape(-1), wanted))
+    key, wanted_key = (columns["actor"] * len(distinct) + at for at in (place.reshape(-1), wanted))
     order = np.argsort(key, kind="stable")
-    at = np.minimum(np.searchsorted(key[order], asked), len(key) - 1)
+    at = np.minimum(np.searchsorted(key[order], wanted_key), len(key) - 1)
     cause = order[at]
-    is_there = columns["has_cause"] & (key[cause] == asked) & (distinct[wanted] == columns["cause"])
+    is_there = columns["has_cause"] & (key[cause] == wanted_key) & (distinct[wanted] == columns["cause"])
     return np.where(is_there, cause, NONE)

@@ -1,7 +1,4 @@
-"""What devices, streams and threads do, and what they wait for while idle, as text and as data.
-
-Not here: the figures (`idle`).
-"""
+"""Idle time of devices, streams and threads as text and as data."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ MARKS = "█▓░-·=? "
 
 
 def idle_data(run: RunDirectory, part: Selection) -> dict[str, Any]:
-    """For `--json`."""
+    """Return the idle time for `--json`."""
     idle = idle_of(run, part)
     causes = part.cut(idle.causes.most_common())
     return {
@@ -38,7 +35,7 @@ def idle_data(run: RunDirectory, part: Selection) -> dict[str, Any]:
 
 
 def idle_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
-    """Three tables: rows, causes, and the longest pauses."""
+    """Return three tables: rows, causes, and the longest pauses."""
     idle = idle_of(run, part)
     if not idle.rows:
         return prose(["no rank of these was written"], width)
@@ -46,7 +43,7 @@ def idle_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
     for table in (_cause_lines(idle, part, width), _pause_lines(idle, part, width)):
         lines += ["", *table] if table else []
     kept = recorded_part(run)
-    return prose([*lines, *([f"of what was written: {kept}"] if kept else [])], width)
+    return prose([*lines, *([f"only of the recorded part: {kept}"] if kept else [])], width)
 
 
 def _row_lines(idle: Idle, part: Selection, width: int) -> list[str]:

@@ -1,11 +1,9 @@
-"""A run in one sentence: what its makespan is mostly, whose it is, what could save most, and what else.
+"""A run in one sentence: its main activity, the ranks concerned, and what could save most.
 
-Of a run that recorded its critical path, the sentence is about that path. Where dependencies alone lead along
-it, even an infinitely fast network takes no more off the makespan than the network has of the path: every run
-of the workload has these dependencies, with the same kernels between them, so none is shorter than the rest.
-Elsewhere another order of service, or another choice of collectives, may save more, and no bound is stated.
-
-Not here: how far each single figure of the machine moves the makespan (`critical.sensitivity`).
+If the run recorded its critical path, the sentence is about that path. Where only dependencies lead along it,
+an infinitely fast network saves no more than the network's time on the path: every run of the workload has
+these dependencies, with the same kernels between them. Elsewhere another order of service, or another choice
+of collectives, may save more, and no bound is given.
 """
 
 from __future__ import annotations
@@ -35,10 +33,10 @@ if TYPE_CHECKING:
     from et_sim.views.critical.path import CriticalPath
 
 
-SMALL_BYTES = 16 << 20  # of the record of a path that is read for a sentence
+SMALL_BYTES = 16 << 20  # size of a record that is read for a sentence
 NETWORK = ("latency", "serialisation", "queueing", "contention", "switch", "window", "resending", "bus")
 KERNELS = ("compute",)
-CLOSE = 0.05  # of the makespan: a bound that is farther above what the path has says too little
+CLOSE = 0.05  # of the makespan: a bound farther above the path's own time is not shown
 TIMES_OF_OTHERS = ("contention", "queueing", "window", "resending", "bus", "library")
 LONGEST_RANKS = 24
 WORDS: Mapping[str, str] = MappingProxyType(
@@ -48,7 +46,7 @@ WORDS: Mapping[str, str] = MappingProxyType(
         "gap": "gaps of the recording",
         "contention": "kernels slowed by others",
         "window": "windows of the transport",
-        "resending": "what was sent again",
+        "resending": "resent packets",
         "endpoint": "endpoint delays",
         "reduction": "reductions",
         "library": "the collective library beside the wires",
@@ -63,15 +61,17 @@ WORDS: Mapping[str, str] = MappingProxyType(
 
 
 def in_short(run: RunDirectory, path: CriticalPath | None, parts: WaitingParts | None = None) -> str:
-    """Return the sentence, without a full stop; empty of a run that did not complete, or takes no time.
-    `parts`: why the ranks of a pipeline wait."""
+    """Return the sentence without a full stop; empty if the run did not complete or takes no time.
+
+    `parts`: why the ranks of a pipeline wait.
+    """
     if run.summary["status"] != "complete" or not run.summary["makespan_ns"]:
         return ""
     return _of_parts(run, parts) if path is None else _of_path(run, path)
 
 
 def small_path(run: RunDirectory) -> CriticalPath | None:
-    """Return the critical path, if it is recorded and quickly read."""
+    """Return the critical path, if it is recorded and its record is small."""
     if not run.holds("path") or recorded_part(run) or run.table_path("path").stat().st_size > SMALL_BYTES:
         return None
     from et_sim.views.critical.path import CriticalPath
@@ -86,13 +86,13 @@ def _of_path(run: RunDirectory, path: CriticalPath) -> str:
     whole, causes = path.makespan_ns, path.by_cause()
     (main, spent), *_ = sorted(causes.items(), key=lambda cause: -cause[1])
     actor, on_it = _longest_on(path)
-    whose = called(run.actors()["ranks"][actor].as_py(), LONGEST_RANKS)
-    verb = "is" if whose.startswith("rank ") else "are"
-    text = f"{whose} {verb} on {share(on_it, whole)} of the critical path"
+    owner = called(run.actors()["ranks"][actor].as_py(), LONGEST_RANKS)
+    verb = "is" if owner.startswith("rank ") else "are"
+    text = f"{owner} {verb} on {share(on_it, whole)} of the critical path"
     text += f", which is {share(spent, whole)} {WORDS.get(main, main)}"
     if main in NETWORK:
-        text += _where(path)
-    lever = None if path.record.is_long else best_lever(path)  # it looks at all that is recorded
+        text += _main_links(path)
+    lever = None if path.record.is_long else best_lever(path)  # a lever needs the whole record
     if lever is not None:
         text += f"; best lever: {lever.text}, estimated to save {share(lever.saved_ns, whole)}"
     part = KERNELS if main in NETWORK else NETWORK
@@ -106,11 +106,11 @@ def _of_path(run: RunDirectory, path: CriticalPath) -> str:
 
 
 def saved_at_most_ns(path: CriticalPath, part: Sequence[str]) -> int | None:
-    """Return a bound on what is saved where a part (causes of the path) takes no time; None: none is known.
+    """Return a bound on the time saved if a part (causes of the path) takes no time; None: no bound is known.
 
-    Up to the first thing that an order of service let in, each event of the path follows from the one before
-    in every run of the workload. So no run is shorter than what others than the part take there, unless they
-    follow from what others do meanwhile.
+    Up to the first event that an order of service admitted, each event of the path follows from the one
+    before in every run of the workload. So no run is shorter than the time of the other parts there, unless
+    their times depend on other events.
     """
     if not path.record.is_exact or path.record.adapts:
         return None
@@ -121,14 +121,14 @@ def saved_at_most_ns(path: CriticalPath, part: Sequence[str]) -> int | None:
 
 
 def _longest_on(path: CriticalPath) -> tuple[int, int]:
-    """Return the actor that the most of the path's time is on, and how much."""
+    """Return the actor with the most time on the path, and this time."""
     actor = path.chain.actor
     spent = np.bincount(np.maximum(actor, 0), np.where(actor < 0, 0, path.spent_ns)).astype(np.int64)
     return int(spent.argmax()), int(spent.max())
 
 
-def _where(path: CriticalPath) -> str:
-    """Return the class of links that has the most of it."""
+def _main_links(path: CriticalPath) -> str:
+    """Return the class of links with the most time on the path."""
     links = [
         (sum(link[name] or 0 for name in link if name != "link"), link["link"]) for link in path.by_link()
     ]
@@ -158,9 +158,9 @@ def _of_parts(run: RunDirectory, parts: WaitingParts | None) -> str:
     return text
 
 
-NOT_FORETOLD = ("contention", *PACKETS)  # what these take follows from what others do meanwhile
-HALF, NOTHING = 0.5, 0.0  # what becomes of the durations
-BETTER = {  # figures that are parameters, too: how to say that they are twice as good
+NOT_PREDICTED = ("contention", *PACKETS)  # their times depend on other events
+HALF, NOTHING = 0.5, 0.0  # factors of durations
+BETTER = {  # parameters, and the phrase for twice as good a one
     Quantity.BANDWIDTH: "twice the {}",
     Quantity.LATENCY: "half the {}",
     Quantity.SWITCH_RATE: "twice the {}",
@@ -169,7 +169,7 @@ BETTER = {  # figures that are parameters, too: how to say that they are twice a
     Quantity.SHARED_BUS: "the shared bus twice as fast",
     Quantity.LATE_STARTS: "ranks that begin together",
 }
-OF_NODES = {  # what nodes take, by its cause
+OF_NODES = {  # times of nodes, by cause
     "compute": "kernels twice as fast",
     "host": "operators of the host twice as fast",
     "gap": "half of the recorded gaps",
@@ -180,16 +180,16 @@ OF_KINDS = {"latency": "half the latency of all links", "reduction": "reductions
 
 
 class Lever(Struct, frozen=True):
-    """What gets better, and how much shorter the run is then."""
+    """A change, and the time that it saves."""
 
     text: str
     saved_ns: int
 
 
 def best_lever(path: CriticalPath) -> Lever | None:
-    """Return the one that saves most; None: nothing saves anything, or it is not known."""
+    """Return the lever that saves most; None: nothing saves time, or it is not known."""
     durations = path.record.condensed.durations
-    if not path.record.is_exact or path.record.adapts or durations.is_kind(*NOT_FORETOLD).any():
+    if not path.record.is_exact or path.record.adapts or durations.is_kind(*NOT_PREDICTED).any():
         return None
     sensitivities = Sensitivities(path)
     best: Lever | None = None
@@ -212,7 +212,7 @@ def _key(candidate: tuple[float, str, Parameter, float]) -> tuple[float, str]:
 
 
 def _levers(path: CriticalPath) -> Iterator[tuple[str, Parameter, float]]:
-    """(how it is called, what it sets, by which factor that changes)."""
+    """Yield (phrase, parameter, factor of its durations)."""
     for parameter in parameters(path):
         if text := BETTER.get(parameter.quantity):
             yield (
@@ -230,7 +230,7 @@ def _levers(path: CriticalPath) -> Iterator[tuple[str, Parameter, float]]:
 
 
 def _of_nodes(path: CriticalPath, durations: Any, cause: str) -> Any:
-    """Which durations are of nodes with this cause."""
+    """Return the durations of nodes with this cause."""
     rows, node = np.flatnonzero(durations.is_kind("node")), durations.node
     known = node != NONE
     chosen = np.zeros(len(durations.kind), np.bool_)

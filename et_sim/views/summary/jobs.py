@@ -1,7 +1,4 @@
-"""The jobs of a run: when each ran, where, and how much the others slowed it down.
-
-Not here: what a job's ranks did, which the other views show of a selection.
-"""
+"""The jobs of a run: times, NPUs, and how much other jobs slowed each down."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ _NONE, _SLOWER, _FASTER = "none", ">1.00x", "<1.00x"
 
 
 def jobs_of(run: RunDirectory) -> list[dict[str, Any]]:
-    """What the summary says of them; runs of one workload have none."""
+    """Return the jobs in the summary; runs of one workload have none."""
     jobs: list[dict[str, Any]] = run.summary["jobs"]
     return jobs
 
@@ -38,7 +35,7 @@ def ranks_of_job(run: RunDirectory, name: str) -> str:
 
 
 def counts_with_jobs(run: RunDirectory, entries: Sequence[dict[str, Any]]) -> list[int]:
-    """How many ranks of entries have something to do: all, unless there are jobs."""
+    """Return the number of ranks of each entry that belong to jobs; without jobs, all."""
     if not jobs_of(run):
         return [rank_count(entry["ranks"]) for entry in entries]
     busy = _mask(",".join(str(job["npus"]) for job in jobs_of(run)), run)
@@ -50,7 +47,7 @@ def _mask(npus: str, run: RunDirectory) -> Any:
 
 
 def jobs_text(run: RunDirectory) -> str:
-    """How many there are, and on how many NPUs."""
+    """Return the number of jobs and of their NPUs as text."""
     jobs = jobs_of(run)
     if not jobs:
         return ""
@@ -60,7 +57,7 @@ def jobs_text(run: RunDirectory) -> str:
 
 
 def job_sheet(jobs: Sequence[dict[str, Any]]) -> Sheet:
-    """Return a table of jobs; columns about jobs alone only where that was simulated."""
+    """Return the table of jobs; columns about isolated jobs only if these were simulated."""
     is_isolated = any(job["alone_ns"] is not None for job in jobs)
     return JOBS if is_isolated else JOBS.without("alone", "slow-down")
 
@@ -73,7 +70,7 @@ def job_lines(run: RunDirectory, width: int) -> list[str]:
 
 
 def slowdown_note(sheet: Sheet) -> list[str]:
-    """What it is, if it is there."""
+    """Return the definition of the slow-down, if the sheet has it."""
     note = "slow-down: duration beside the other jobs by that alone on the same NPUs"
     return [note] if sheet.columns[-1].head == "slow-down" else []
 

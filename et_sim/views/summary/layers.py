@@ -1,6 +1,6 @@
-"""What did every layer of a layer file take? The table of the ASTRA-sim 1.0 tutorials.
+"""Times of layers of a layer file: the table of the ASTRA-sim 1.0 tutorials.
 
-Figures are those of rank 0. Not here: how they are counted (`timeline.layers`).
+Figures are those of rank 0.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Layers(Struct, frozen=True, dict=True):
 
     @cached_property
     def figures(self) -> dict[str, Any]:
-        """Figures of the whole run."""
+        """Return figures of the whole run."""
         figures: dict[str, Any] = json.loads(self._table.schema.metadata[b"figures"])
         return figures
 
@@ -74,7 +74,8 @@ class Layers(Struct, frozen=True, dict=True):
 
     @property
     def dimensions(self) -> list[dict[str, Any]]:
-        """Per dimension of collectives: chunks, their mean time, and how long any chunk was in it."""
+        """Return, by dimension of collectives: chunks, their mean time, and how long the dimension was in
+        use."""
         dimensions = []
         for number, name in enumerate(self.figures["dimensions"]):
             mine = self.phases["dimension"] == number
@@ -90,7 +91,7 @@ class Layers(Struct, frozen=True, dict=True):
         return dimensions
 
     def use_of_windows(self) -> list[tuple[int, list[float]]]:
-        """(end of a window of 10 µs, share of it that each dimension was in use), for whole windows."""
+        """Return (end of a window of 10 µs, share of it that each dimension was in use) for whole windows."""
         windows = int(self.figures["finish_ns"]) // WINDOW_NS
         boundaries = np.arange(windows + 1) * WINDOW_NS
         shares = np.zeros((windows, len(self.figures["dimensions"])))
@@ -101,17 +102,17 @@ class Layers(Struct, frozen=True, dict=True):
         return list(zip(boundaries[1:].tolist(), shares.tolist(), strict=True))
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, for --json."""
+        """Return everything for `--json`."""
         return {**self.figures, "dimensions": self.dimensions, "layers": self.rows}
 
 
 def layers_data(run: RunDirectory, _: Selection) -> Any:
-    """For `--json`."""
+    """Return everything for `--json`."""
     return Layers(run).as_dict()
 
 
 def layers_lines(run: RunDirectory, _: Selection, width: int) -> list[str]:
-    """One screen."""
+    """Return the tables and totals on one screen."""
     layers = Layers(run)
     figures = layers.figures
     finish, sent = figures["finish_ns"], figures["sent_bytes"]
@@ -191,7 +192,7 @@ def _some_times(times: list[int]) -> str:
 
 
 def _busy(start: Any, end: Any) -> Intervals:
-    """When any of these was under way."""
+    """Return the intervals in which any of these was under way."""
     return union(np.zeros(len(start), np.int64), start, end)
 
 
@@ -200,7 +201,7 @@ MIB = 1 << 20
 
 
 def write_csv(layers: Layers, folder: Path) -> list[Path]:
-    """Write all files into a folder; returns their paths."""
+    """Write all files into a folder; return their paths."""
     tables = {
         "EndToEnd.csv": _end_to_end(layers),
         "detailed.csv": _detailed(layers),
@@ -249,7 +250,7 @@ def _end_to_end(layers: Layers) -> Iterable[list[str]]:
 
 
 def _detailed(layers: Layers) -> Iterable[list[str]]:
-    """Means per chunk: what it waits for in its queues, and what a message takes."""
+    """Yield mean waits per chunk in its queues, and mean times of a message."""
     phases, dimensions = layers.phases, layers.dimensions
     count = int(phases["phase"].max(initial=-1)) + 1
     yield [
@@ -287,7 +288,7 @@ def _result(layers: Layers) -> Iterable[list[str]]:
 
 
 def _back_end(layers: Layers) -> Iterable[list[str]]:
-    """`DP` is what is exposed of the first layer's weight gradients, `MP` the rest."""
+    """Yield `DP`, the exposed time of the first layer's weight gradients, and `MP`, the rest."""
     figures, sent = layers.figures, layers.figures["sent_bytes"]
     data = layers.rows[0]["weight_gradient_exposed_ns"] if layers.rows else 0
     yield [
@@ -295,7 +296,7 @@ def _back_end(layers: Layers) -> Iterable[list[str]]:
         *("DPCommsTime", "MPCommsTime", *(f"PayloadSize_Dim{number}" for number in range(len(sent)))),
     ]
     times = [_micros(figures[name]) for name in ("finish_ns", "compute_ns", "exposed_ns")]
-    price = figures.get("dollars")  # early runs do not have it
+    price = figures.get("dollars")  # runs of early versions lack it
     dollars = "" if price is None else f"{price:.6f}"
     split = [_micros(data), _micros(figures["exposed_ns"] - data)]
     yield [*times, dollars, f"{sum(sent) / MIB:.6f}", *split, *(f"{size / MIB:.6f}" for size in sent)]

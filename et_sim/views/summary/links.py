@@ -1,9 +1,7 @@
-"""How busy links are, over all of the time and in slices of it: from links.arrow.
+"""Use of links, over the whole time and in slices of it, from links.arrow.
 
-A link is busy while it serialises a message. The links of an actor stand for those of each of its ranks. What
-lies at the edge of a window is taken in proportion.
-
-Not here: which links decide how long the run takes (`et_sim.views.critical`).
+A link is busy while it serialises a message. The links of an actor stand for those of each of its ranks.
+Slices at the edge of a window count in proportion.
 """
 
 from __future__ import annotations
@@ -37,17 +35,17 @@ class LinkUse(Struct, frozen=True):
     """One link of each of these ranks."""
 
     dimension: int
-    ranks: str | None  # None: it lies between devices that are no NPUs
+    ranks: str | None  # None: it connects devices that are no NPUs
     tier: str
     link: str
     messages: int
     busy_ns: int
-    busy_shares: tuple[float, ...]  # of slices of the time, one after the other
+    busy_shares: tuple[float, ...]  # by slice of time
     bytes: int
-    wait_ns: int | None  # by messages, for this link, summed; None here and below: messages wait for no links
+    wait_ns: int | None  # sum over messages; None here and below: messages do not wait for links
     longest_wait_ns: int | None
     most_waiting: int | None
-    mean_at_once: float  # messages on the link or waiting for it, on average over the time
+    mean_at_once: float  # mean number of messages on the link or waiting for it
     most_at_once: int | None
 
 
@@ -73,34 +71,34 @@ def _from_table(run: RunDirectory, table: LinkTable, part: Selection) -> list[Li
     longest, waiting, at_once = (
         table.most(name) for name in ("longest_wait_ns", "most_waiting", "most_at_once")
     )
-    there = np.zeros(len(busy))  # messages, times how long they were
+    there = np.zeros(len(busy))  # messages, times their duration
     np.add.at(there, table.of_row, density * (end - start))
     np.add.at(there, table.of_row, np.maximum(table.figures["wait_ns"], 0) / whole * (end - start))
     mean = np.round(there / max(length, 1), 9).tolist()
     owned: list[tuple[str, tuple[Any, ...]]] = []
     others: list[tuple[str, tuple[Any, ...]]] = []
     for at in np.flatnonzero((messages > 0) | (busy > 0)).tolist():
-        is_nobodys = table.actor[at] == NONE
-        ranks = "" if is_nobodys else part.names(table.ranks[at])
-        if ranks or (is_nobodys and not part.ranks):
+        has_no_owner = table.actor[at] == NONE
+        ranks = "" if has_no_owner else part.names(table.ranks[at])
+        if ranks or (has_no_owner and not part.ranks):
             waited = (int(waits[at]), int(longest[at]), int(waiting[at])) if has_links else (None, None, None)
             of_link = tuple(round(share, 9) for share in shares[at].tolist())
             most = int(at_once[at]) if has_links else None
             figures = (int(messages[at]), int(busy[at]), of_link, int(sizes[at]), *waited, mean[at], most)
             figures_of_link = (int(table.dimension[at]), table.tier[at], table.name[at], *figures)
-            (others if is_nobodys else owned).append((ranks, figures_of_link))
+            (others if has_no_owner else owned).append((ranks, figures_of_link))
     uses = [LinkUse(dimension, ranks_of_link, *rest) for ranks_of_link, (dimension, *rest) in alike(owned)]
     uses += [LinkUse(dimension, None, *rest) for _, (dimension, *rest) in others]
     return sorted(uses, key=lambda use: (-use.busy_ns, use.dimension, use.link))
 
 
 def track(shares: Sequence[float]) -> str:
-    """How full slices of time are, one after the other."""
+    """Return a bar of how full slices of time are."""
     return f"|{''.join(LEVELS[round(min(used, 1) * (len(LEVELS) - 1))] for used in shares)}|"
 
 
 def _tier_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
-    """Return the tiers, unless only some ranks are of interest."""
+    """Return the tiers; none if only some ranks are selected."""
     table = link_table(run)
     if part.ranks or table is None or recorded_part(run):
         return []
@@ -123,11 +121,11 @@ def _tier_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
 
 
 def link_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
-    """One line for each link, with how busy it was over time."""
+    """Return one line for each link, with its use over time."""
     uses, kept = link_uses(run, part) or [], recorded_part(run)
-    heading = [f"of what was written: {kept}", ""] if kept else []
+    heading = [f"only of the recorded part: {kept}", ""] if kept else []
     if not uses:
-        none = "no link carried a message" + (f", of {kept}: no other was written" if kept else "")
+        none = "no link carried a message" + (f" in the recorded part: {kept}" if kept else "")
         return prose([*heading, none], width)
     length = part.length_ns(run.summary["makespan_ns"])
     shown = part.cut(uses, SHOWN)
@@ -159,7 +157,7 @@ def link_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
 
 
 def link_data(run: RunDirectory, part: Selection) -> Any:
-    """For `--json`."""
+    """Return the links for `--json`."""
     return [to_builtins(use) for use in part.cut(link_uses(run, part) or [])]
 
 

@@ -1,7 +1,4 @@
-"""Local memory at its fullest: per rank the peak, when it was reached, and what was alive then.
-
-Not here: how memory changes over time, which memory.arrow says row by row.
-"""
+"""Peaks of local memory: by rank the size, the time, and the tensors that were alive."""
 
 from __future__ import annotations
 
@@ -41,7 +38,7 @@ class Alive(Struct, frozen=True):
     tensor_class: str
     bytes: int
     since_ns: int
-    node: int | None  # that wrote it; None: it was there from the start
+    node: int | None  # the node that wrote it; None: it was present from the start
 
 
 @quick_dataclass(frozen=True)
@@ -56,7 +53,7 @@ class Peak:
     largest: tuple[Alive, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return it for `--json`."""
         plain: dict[str, Any] = to_builtins(self) | {"by_class": dict(self.by_class)}
         for alive in plain["largest"]:
             alive["class"] = alive.pop("tensor_class")
@@ -65,7 +62,7 @@ class Peak:
 
 @quick_dataclass(frozen=True, eq=False)
 class _Rows:
-    """memory.arrow as numpy columns."""
+    """Columns of memory.arrow."""
 
     actor: Any
     time: Any
@@ -80,7 +77,7 @@ class _Rows:
 
 
 class _Names(Struct, frozen=True):
-    """What codes of tensors and classes stand for."""
+    """Names of tensors and classes by code."""
 
     tensors: Sequence[str | None] = ()
     classes: Sequence[str | None] = ()
@@ -105,7 +102,7 @@ def _blocks(run: RunDirectory) -> Iterator[tuple[_Rows, _Names]]:
     kept: list[_Rows] = []
     names = _Names()
     for batch in run.batches("memory", COLUMNS):
-        if not names.classes:  # the same in all batches
+        if not names.classes:  # all batches share them
             tensors, classes = (batch[name].dictionary.to_pylist() for name in ("tensor", "class"))
             names = _Names((*tensors, None), (*classes, None))
         rows = _Rows(
@@ -136,7 +133,8 @@ def _joined(parts: Sequence[_Rows]) -> _Rows:
 
 
 def _peaks(rows: _Rows, names: _Names) -> list[tuple[Any, ...]]:
-    """Per actor that holds anything at any time: itself, bytes, time, tensors alive, classes, the largest."""
+    """Return, by actor that holds anything: itself, bytes, time, tensors alive, classes, and the largest
+    tensors."""
     first = np.flatnonzero(np.diff(rows.actor, prepend=-1))
     if not len(first):
         return []
@@ -186,7 +184,7 @@ def _named(rows: _Rows, names: _Names) -> tuple[Alive, ...]:
 
 
 def _alive(rows: _Rows) -> _Rows:
-    """What is alive after all these changes: the change that made it so, by actor, the largest first."""
+    """Return the allocations that are alive after all these changes, by actor, the largest first."""
     order = np.lexsort((rows.delta, rows.time, rows.tensor, rows.actor))  # releases come first at one time
     rows = rows.take(order)
     is_last = np.ones(len(order), np.bool_)
@@ -197,19 +195,19 @@ def _alive(rows: _Rows) -> _Rows:
 
 
 def memory_data(run: RunDirectory, part: Selection) -> Any:
-    """For `--json`."""
+    """Return the peaks for `--json`."""
     every = memory_peaks(run, part)
     return None if every is None else [peak.as_dict() for peak in part.cut(every)]
 
 
 def memory_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
-    """What of it was written, the peaks, and what was alive at the highest."""
+    """Return the recorded part, the peaks, and the tensors at the highest one."""
     every, kept = memory_peaks(run, part), recorded_part(run)
     if every is None:
         return prose([NOT_TRACKED], width)
     if "window_ns" in run.manifest.get("recorded_part", {}):
-        kept += "; tensors that were alive before then are counted, but not named"
-    heading = prose([f"of what was written: {kept}", ""] if kept else [], width)
+        kept += "; tensors that were alive before it are counted, but not named"
+    heading = prose([f"only of the recorded part: {kept}", ""] if kept else [], width)
     return [*heading, *(_peak_lines(every, part, width) if every else ["no tensor is ever alive"])]
 
 
@@ -233,7 +231,7 @@ def _peak_lines(every: Sequence[Peak], part: Selection, width: int) -> list[str]
 
 
 def _origin(tensor: Alive) -> str:
-    return "nobody: there from the start" if tensor.node is None else f"node {tensor.node}"
+    return "no node: there from the start" if tensor.node is None else f"node {tensor.node}"
 
 
 PEAKS = Sheet(

@@ -1,7 +1,4 @@
-"""Operations as text: all of them, what kernels of them make of the machine, and what no kernel hides.
-
-Not here: the figures (`operations`).
-"""
+"""Operations as text: all of them, kernels with their use of the machine, and exposed communication."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ def operations_text(run: RunDirectory, part: Selection, width: int) -> list[str]
 
 
 def operations_data(run: RunDirectory, part: Selection) -> Any:
-    """For `--json`."""
+    """Return all operations for `--json`."""
     without_kernel_ns, cut = without_kernel(run, part), part.cut(operations(run, part))
     return [
         {
@@ -54,7 +51,7 @@ OPERATIONS = Forms(operations_text, operations_data)
 
 
 def operation_lines(totals: Sequence[OperationTotal], width: int) -> list[str]:
-    """One line per operation, in the order given; totals are sums over ranks."""
+    """Return one line per operation, in the order given; totals are sums over ranks."""
     has_groups = any(operation.group not in (None, "all") for operation in totals)
     return (SHEET if has_groups else SHEET.without("group")).lines(totals, width)
 
@@ -97,7 +94,7 @@ SHEET = Sheet(
 
 
 def use_columns(figures_of: Callable[[Any], Mapping[str, Any]]) -> tuple[SheetColumn, ...]:
-    """How much kernels use of the machine; averages over their time."""
+    """Return columns of the machine's use by kernels; averages over their time."""
 
     def cell(name: str, row: Any) -> str:
         figures = figures_of(row)
@@ -111,13 +108,13 @@ def use_columns(figures_of: Callable[[Any], Mapping[str, Any]]) -> tuple[SheetCo
 
 
 def _kernel_lines(totals: Sequence[OperationTotal], width: int) -> list[str]:
-    """One line per operation that the roofline timed."""
+    """Return one line per operation that the roofline timed."""
     timed = [operation for operation in totals if operation.bound]
     return [*KERNELS.lines(timed, width), USE_LEGEND] if timed else []
 
 
 def _most(spent: dict[str, int]) -> str:
-    """Return the word with the most time; whether there are others."""
+    """Return the word with the most time, with its share if there are others."""
     if not spent:
         return "-"
     word = max(spent, key=lambda word: (spent[word], word))
@@ -140,7 +137,7 @@ KERNELS = Sheet(
 def _exposure_lines(
     totals: Sequence[OperationTotal], without_kernel_ns: Counter[Key], width: int
 ) -> list[str]:
-    """One line per operation that communicates."""
+    """Return one line per operation that communicates."""
     communication = [operation for operation in totals if operation.kind not in NOT_COMMUNICATION]
     if not communication:
         return []

@@ -1,8 +1,8 @@
-"""Which operations took the time: the timeline's rows added up per kind, name stem and group.
+"""Operations: the timeline's rows added up by kind, name stem and group.
 
-A name stem is the name without its counters (`run.names`), so that the layers of a model are one line.
-Adding up is numpy's work, because importing Arrow's compute functions takes longer than a small simulation;
-Python sees one object per group only.
+A name stem is the name without its counters (`run.names`), so that the layers of a model are one line. Sums
+use numpy, because importing Arrow's compute functions takes longer than a small simulation; Python handles
+one object per group.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ LEGEND = (
 
 
 class Bandwidth(Struct, frozen=True):
-    """Bytes per second over the time in which bytes move, which bounds them by what ports carry."""
+    """Bytes per second over the time in which bytes move."""
 
-    algorithm: float | None  # of all that have a payload
-    bus: float | None  # None: of computation and other nodes, and where members are not known
+    algorithm: float | None  # None: no payload
+    bus: float | None  # as a port carries it; None: not communication, or its members are unknown
 
     def as_dict(self) -> dict[str, float | None]:
-        """For `--json`."""
+        """Return it for `--json`."""
         return {"bytes_per_second": self.algorithm, "bus_bytes_per_second": self.bus}
 
 
@@ -60,9 +60,9 @@ NONE = Bandwidth(None, None)
 
 
 def bandwidth(kind: str, members: int | None, bytes: int, moving_ns: int) -> Bandwidth:
-    """That of operations alike, from the sum of the bytes that traces give and that of their times.
+    """Return the bandwidth of equal operations, from the sum of their bytes and the sum of their times.
 
-    Of receives there is none: bytes may have moved, and all have come, before they were posted.
+    Receives have none: their bytes may have arrived before they were posted.
     """
     if not bytes or moving_ns <= 0 or kind == "receive":
         return NONE
@@ -79,13 +79,13 @@ def bandwidth(kind: str, members: int | None, bytes: int, moving_ns: int) -> Ban
 
 
 def members_of(sizes: Mapping[str, int], group: str | None) -> int | None:
-    """How many ranks are in a group of that name; None: not known, or not the same everywhere."""
+    """Return the number of ranks of the groups with this name; None: unknown, or not the same everywhere."""
     return sizes.get(group) if group is not None else None
 
 
 AVERAGED = ("compute_utilisation", "memory_utilisation", "operational_intensity")
 WORDS = ("timed_by", "bound")
-MOST_COUNTED = 1 << 22  # keys that are found by counting, which is faster than sorting
+MOST_COUNTED = 1 << 22  # keys that are counted, which is faster than sorting
 COLUMNS = (
     *OPERATION,
     *TIMES,
@@ -99,7 +99,7 @@ COLUMNS = (
 
 @quick_dataclass()
 class OperationTotal:
-    """Nodes alike, over all ranks; times are sums over ranks."""
+    """Equal nodes, over all ranks; times are sums over ranks."""
 
     kind: str
     name: str
@@ -108,37 +108,38 @@ class OperationTotal:
     never_completed: int = 0
     total_ns: int = 0
     longest_ns: int = 0
-    queued_ns: int = 0  # of the total: behind other communication of the same rank
-    waiting_ns: int = 0  # of the total: for other ranks to begin
-    moving_ns: int = 0  # from the first byte to the last, of collectives over all members
-    bytes: int = 0  # of those that completed
-    # Of kernels timed by the roofline: their time, how much of it arithmetic limits, and sums over it.
+    queued_ns: int = 0  # part of the total: behind other communication of the same rank
+    waiting_ns: int = 0  # part of the total: for other ranks to begin
+    moving_ns: int = 0  # from the first byte to the last; of a collective, over all members
+    bytes: int = 0  # of nodes that completed
+    # Kernels timed by the roofline: their time, the part limited by arithmetic, and weighted sums.
     kernel_ns: int = 0
     compute_bound_ns: int = 0
     weighted: tuple[Fraction | float, ...] = (Fraction(0),) * len(AVERAGED)
     timed_by: dict[str, int] = field(default_factory=dict)  # time by the model that it comes from
-    bound: dict[str, int] = field(default_factory=dict)  # time of kernels by what bounds them
+    bound: dict[str, int] = field(default_factory=dict)  # time of kernels by their limit
     members: int | None = None  # of the group
 
     @property
     def mean_ns(self) -> float:
-        """How long one takes."""
+        """Return the mean duration of a node."""
         return self.total_ns / max(self.count - self.never_completed, 1)
 
     @property
     def bandwidth(self) -> Bandwidth:
-        """Over the time in which bytes move."""
+        """Return the bandwidth over the time in which bytes move."""
         return bandwidth(self.kind, self.members, self.bytes, self.moving_ns)
 
     def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return it for `--json`."""
         plain = asdict(self)
         for name in ("kernel_ns", "compute_bound_ns", "weighted"):
             del plain[name]
         return {**plain, "mean_ns": self.mean_ns, **self.bandwidth.as_dict(), **self.averages()}
 
     def averages(self) -> dict[str, float | None]:
-        """Use of the machine by kernels, weighted by their time; None where the roofline timed none."""
+        """Return the use of the machine by kernels, weighted by their time; None if the roofline timed
+        none."""
         sums = ("compute_bound_share", *AVERAGED), (self.compute_bound_ns, *self.weighted)
         return {
             name: float(total / self.kernel_ns) if self.kernel_ns else None
@@ -147,18 +148,18 @@ class OperationTotal:
 
 
 def names_in(run: RunDirectory) -> tuple[str | None, ...]:
-    """Return every name of the timeline."""
+    """Return all names of the timeline."""
     for rows in run.batches("timeline", ("name",)):
-        return tuple(rows["name"].dictionary.to_pylist())  # the same in all batches
+        return tuple(rows["name"].dictionary.to_pylist())  # all batches share them
     return ()
 
 
 def operations(
     run: RunDirectory, part: Selection = EVERYTHING, beside: RunDirectory | None = None
 ) -> list[OperationTotal]:
-    """Return all operations, the one with the most time first; durations are cut to the window.
+    """Return all operations, the longest first; durations are cut to the window.
 
-    `beside` is another run, whose operations are to have the same names.
+    `beside` is another run; both runs get the same names of operations.
     """
     operation_of: dict[tuple[str | None, ...], OperationTotal] = {}
     keys = OperationKeys(run, part, names_in(beside) if beside is not None else ())
@@ -168,7 +169,7 @@ def operations(
             if key not in operation_of:
                 operation_of[key] = OperationTotal(*key, members=members_of(keys.groups.sizes, group))
             operation = operation_of[key]
-            # Weighted here, in Python's unbounded integers: a million ranks would overflow a column.
+            # Weighted in Python's unbounded integers: a million ranks would overflow a column.
             count, completed, total_ns, longest_ns, queued_ns, waiting_ns, moving_ns, *rest = figures
             payload, kernel_ns, bound_ns, *sums = rest
             for column in WORDS:
@@ -194,10 +195,11 @@ def operations(
 def _groups(
     run: RunDirectory, operations: OperationKeys, part: Selection
 ) -> Iterator[tuple[str, str, Counts, tuple[Any, ...], dict[str, dict[str, int]]]]:
-    """Yield, block by block, kind, stem, groups with their numbers of ranks, and figures of one rank.
+    """Yield, block by block, kind, stem, groups with their numbers of ranks, figures of one rank, and time by
+    words.
 
-    These are count, completed, time, longest, queued, waiting, moving, bytes, time in kernels and when
-    compute bound, and sums over it; the time by words comes last.
+    The figures are count, completed, time, longest, queued, waiting, moving, bytes, time in kernels, time of
+    compute-bound kernels, and weighted sums.
     """
     for rows in run.batches("timeline", COLUMNS):
         times = spans(rows)
@@ -219,7 +221,7 @@ def _groups(
 def _time_by_words(
     rows: Any, times: Spans, shown: Any, key_of_row: Any, keys: int, part: Selection
 ) -> list[dict[str, dict[str, int]]]:
-    """Of each key, the time of its nodes by each of the columns of words."""
+    """Return, by key, the time of its nodes by the words of each column."""
     times_of: list[dict[str, dict[str, int]]] = [{column: {} for column in WORDS} for _ in range(keys)]
     cut = times.cut(part)
     duration = np.where(times.completed & shown, cut.end - cut.start, 0)
@@ -233,7 +235,7 @@ def _time_by_words(
 
 
 def _numbered(keys: Any, size: int) -> tuple[Any, Any]:
-    """Return the distinct keys, all below `size`, and which of them every row has."""
+    """Return the distinct keys, all below `size`, and the index of the key of every row."""
     if size > MOST_COUNTED:
         known, key_of_row = np.unique(keys, return_inverse=True)
         return known, key_of_row.reshape(-1)
@@ -246,7 +248,7 @@ def _numbered(keys: Any, size: int) -> tuple[Any, Any]:
 def _add_up(
     rows: Any, times: Spans, shown: Any, key_of_row: Any, keys: int, part: Selection
 ) -> list[tuple[Any, ...]]:
-    """Return figures per key."""
+    """Return figures by key."""
     cut, counted = times.cut(part), times.completed & shown
 
     def summed(values: Any) -> Any:
@@ -256,7 +258,7 @@ def _add_up(
         return np.where(counted, end - begin, 0)
 
     duration, payload = spent(cut.start, cut.end), np.where(counted, numbers(rows["bytes"]), 0)
-    if part.window is not None:  # as much of it as its time lies in the window
+    if part.window is not None:  # in proportion to its time in the window
         whole = np.maximum(times.end - times.start, 1)
         payload = np.rint(payload * (duration / whole)).astype(np.int64)
     columns = [summed(shown.astype(np.int64)), summed(counted.astype(np.int64)), summed(duration)]
@@ -281,7 +283,7 @@ KERNELS, NEITHER, FIRST = 0, 1, 2
 
 
 def without_kernel(run: RunDirectory, part: Selection) -> Counter[Key]:
-    """Per operation that communicates, how long no kernel ran, over all selected ranks."""
+    """Return, by operation that communicates, how long no kernel ran, over all selected ranks."""
     times_ns: Counter[Key] = Counter()
     keys = _Keys(run, part)
     if not len(keys.known):
@@ -296,7 +298,7 @@ def without_kernel(run: RunDirectory, part: Selection) -> Counter[Key]:
 
 
 class _Keys:
-    """Numbers for the operations that communicate, by kind, name and how many ranks are in which group."""
+    """Codes of the operations that communicate: kind, name, and number of ranks by group."""
 
     def __init__(self, run: RunDirectory, part: Selection) -> None:
         self._keys = OperationKeys(run, part)
@@ -305,14 +307,14 @@ class _Keys:
         self.known = unique(np.concatenate([np.zeros(0, np.int64), *codes]))
 
     def activities(self, rows: Any) -> Any:
-        """What each row counts as: KERNELS, NEITHER, or the number of its operation."""
+        """Return the activity of each row: KERNELS, NEITHER, or the index of its operation."""
         kinds = words(rows["kind"])
         operation = FIRST + np.searchsorted(self.known, self._codes(rows))
         kind_if_not = np.where(kinds.where(lambda kind: kind == "compute"), KERNELS, NEITHER)
         return np.where(kinds.where(communicates), operation, kind_if_not)
 
     def share_out(self, unions: list[Intervals], times_ns: Counter[Key]) -> None:
-        """Add up complete actors."""
+        """Add the times of complete actors."""
         kernels = unions[KERNELS]
         for at, active in enumerate(unions[FIRST:]):
             if len(active):

@@ -1,6 +1,6 @@
-"""The parts that a rank's time is split into, in the order in which they are shown.
+"""Parts of a rank's time, in the order in which they are shown.
 
-They add up to the makespan. What each means stands in `et_sim.timeline.statistics`.
+They add up to the makespan, and are defined in `et_sim.timeline.statistics`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from msgspec import Struct
 
 
 class TimePart(Struct, frozen=True):
-    """A figure of ranks; `short` heads its column, `text` stands in sentences, `mark` fills bars."""
+    """A figure of ranks; `short` heads its column, `text` is for sentences, `mark` fills bars."""
 
     figure: str
     short: str
@@ -42,7 +42,7 @@ def used(entries: Sequence[Mapping[str, Any]]) -> tuple[TimePart, ...]:
 
 
 def parts_of(entry: Mapping[str, Any]) -> dict[str, int]:
-    """How a rank spends its time; what of its computation hides communication stands for itself."""
+    """Return a rank's time by part; computation that hides communication is a part of its own."""
     parts = {part.short: entry[part.figure] for part in PARTS}
     hidden = entry["hidden_comm_ns"]
     return {**parts, "compute": parts["compute"] - hidden, OVERLAP: hidden}

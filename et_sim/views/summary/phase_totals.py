@@ -1,7 +1,7 @@
-"""What the chunks of collectives did in their phases, by dimension and operation, from phases.arrow.
+"""Phases of the chunks of collectives, by dimension and operation, from phases.arrow.
 
-Times are sums over chunks, which run side by side: they weigh dimensions against each other, and are no part
-of the makespan. Not here: which layer a phase belongs to (`layers`).
+Times are sums over chunks, which run concurrently: they compare dimensions, and are not parts of the
+makespan.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ NONE, SEVERAL = -1, "several"
 
 
 class PhaseTotal(Struct):
-    """Phases alike, over all ranks."""
+    """Equal phases, over all ranks."""
 
     dimension: int | None  # None: phases that cross several at once
     operation: str
     count: int = 0
     bytes: int = 0
-    queued_ns: int = 0  # from joining the queue to being admitted
+    queued_ns: int = 0  # from entering the queue to admission
     running_ns: int = 0
     longest_ns: int = 0
 
@@ -42,7 +42,7 @@ class PhaseTotal(Struct):
 
 
 def phase_totals(run: RunDirectory, part: Selection = EVERYTHING) -> list[PhaseTotal] | None:
-    """By dimension and operation; None if phases were not recorded."""
+    """Return totals by dimension and operation; None if phases were not recorded."""
     if not run.holds("phases"):
         return None
     weights = part.weights(run)
@@ -64,7 +64,7 @@ def phase_totals(run: RunDirectory, part: Selection = EVERYTHING) -> list[PhaseT
 
 
 def _figures(rows: Any, groups: Grouped, weights: Any, part: Selection) -> list[Any]:
-    """Count, bytes, time in queues and running, and the longest, per key, over the selected ranks."""
+    """Return count, bytes, time in queues and running, and the longest, by key, over the selected ranks."""
     queued, start = (integers(rows[name], missing=0) for name in ("queued_ns", "start_ns"))
     end = integers(rows["end_ns"], missing=-1)
     end = np.where(end < 0, start, end)
@@ -78,12 +78,12 @@ def _figures(rows: Any, groups: Grouped, weights: Any, part: Selection) -> list[
 
 
 def phase_data(run: RunDirectory, part: Selection) -> Any:
-    """For `--json`."""
+    """Return the totals for `--json`."""
     return [to_builtins(total) for total in phase_totals(run, part) or []]
 
 
 def phase_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
-    """One line for each dimension and operation."""
+    """Return one line for each dimension and operation."""
     totals = phase_totals(run, part)
     if not totals:
         return prose(["no collective had a phase"], width)
@@ -100,7 +100,7 @@ def phase_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
         SheetColumn("longest", "longest_ns"),
     )
     sheet = Sheet(columns, cut={"operation": 8}, drop=("mean", "longest"))
-    legend = "sums over all ranks and chunks; chunks run side by side, so these are no parts of the makespan"
+    legend = "sums over all ranks and chunks; chunks run concurrently, so these are not parts of the makespan"
     if any(total.dimension is None for total in totals):
         legend += f"; {SEVERAL}: of groups whose members differ in several dimensions"
     return prose([*sheet.lines(totals, width), legend], width)

@@ -1,8 +1,4 @@
-"""What waited at ports over time, the deepest queue first, where messages of several ranks converged, and
-which queues made which ports pause.
-
-Not here: each message (`flows`).
-"""
+"""Queues at ports, incasts (messages of several ranks at one port), and the spread of pauses."""
 
 from __future__ import annotations
 
@@ -23,18 +19,18 @@ from et_sim.views.view import Forms
 
 COLUMNS, SHOWN, SHOWN_INCASTS = 20, 20, 10
 LEVELS = " ▁▂▃▄▅▆▇█"
-HOT = 2  # an incast lasts as long as there is this part of its port's deepest queue
+HOT = 2  # an incast lasts while the queue is at least this part of its port's deepest
 
 
 class QueueUse(Struct, frozen=True):
-    """One port."""
+    """Queue of one port."""
 
-    resource: int  # the number of its link
+    resource: int  # index of its link
     link: str
     tier: str
     deepest_bytes: int
     mean_bytes: float  # over the time
-    most_messages: int | None  # None: not known
+    most_messages: int | None  # None: unknown
     lost: int
     marked: int
     pauses: int
@@ -51,11 +47,11 @@ class Incast(Struct, frozen=True):
     end_ns: int
     deepest_bytes: int
     messages: int
-    ranks: str  # that send them
+    ranks: str  # ranks that send them
 
 
 def queue_uses(run: RunDirectory, part: Selection = EVERYTHING, columns: int = COLUMNS) -> list[QueueUse]:
-    """Ports at which anything happened, the deepest queue first."""
+    """Return ports with any traffic, the deepest queue first."""
     table = port_table(run)
     return [] if table is None else _uses(run, table, part, columns)
 
@@ -86,7 +82,7 @@ def _uses(run: RunDirectory, table: PortTable, part: Selection, columns: int) ->
 
 
 def incasts(run: RunDirectory, part: Selection = EVERYTHING) -> list[Incast]:
-    """Where messages of at least two ranks met while a queue was deep, the deepest first."""
+    """Return where messages of at least two ranks met while a queue was deep, the deepest first."""
     table, flows = port_table(run), flow_table(run)
     if table is None or flows is None or not len(flows):
         return []
@@ -123,13 +119,13 @@ def _of_port(
 
 
 def queues_data(run: RunDirectory, part: Selection = EVERYTHING) -> dict[str, Any]:
-    """For `--json`."""
+    """Return ports and incasts for `--json`."""
     ports, met = part.cut(queue_uses(run, part)), part.cut(incasts(run, part))
     return {"ports": [to_builtins(use) for use in ports], "incasts": [to_builtins(use) for use in met]}
 
 
 def queue_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
-    """One line for each port, then for each incast."""
+    """Return one line for each port, then one for each incast."""
     uses = queue_uses(run, part)
     if not uses:
         return prose(["nothing waited at any port"], width)
@@ -156,12 +152,12 @@ def queue_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
     if uses[0].most_messages is None:
         lines.append("bytes are those on the link and in the buffer at its end, which credits keep free")
     else:
-        lines.append("messages: that had set out over the link and not arrived, at most at a time")
+        lines.append("messages: the most that were on the link at a time")
     return prose(lines + _incast_lines(incasts(run, part), part, width), width)
 
 
 def _track(depths: Sequence[int], deepest: int) -> str:
-    """What is more than nothing is seen."""
+    """Return a bar of depths; any queue that is not empty is visible."""
     top = len(LEVELS) - 1
     return "".join(LEVELS[-(-depth * top // max(deepest, 1))] for depth in depths)
 
@@ -170,7 +166,7 @@ def _incast_lines(meetings: Sequence[Incast], part: Selection, width: int) -> li
     if not meetings:
         return []
     lines = ["", "where messages of several ranks met:", *INCAST_SHEET.shown(meetings, part, width)]
-    note = "while the queue was at least half as deep as it ever was; ranks whose messages were on the way"
+    note = "counted while the queue was at least half of its maximum; ranks whose messages were on the way"
     return [*lines, note]
 
 
@@ -206,30 +202,30 @@ class PauseSpread(Struct):
 
     link: str
     depth: int  # below the root
-    pauses: int = 0  # of a root: none of its own
-    paused_ns: int = 0  # summed, those that never ended until the end of the run
-    endless: int = 0  # of them
+    pauses: int = 0  # 0: a root
+    paused_ns: int = 0  # sum; pauses without end last until the end of the run
+    endless: int = 0  # pauses without end
     first_ns: int = NEVER
-    deepest_bytes: int = 0  # that waited for it when it asked others to pause
+    deepest_bytes: int = 0  # largest queue for it when it paused others
     caused: dict[str, PauseSpread] = field(default_factory=dict)
 
 
 def pause_roots(run: RunDirectory, part: Selection = EVERYTHING) -> list[PauseSpread] | None:
-    """Return the queues that pauses began at, those that cost others most time first; None: not recorded."""
+    """Return the queues that caused pauses, the costliest first; None: not recorded."""
     if not run.holds("pauses"):
         return None
-    names, egress, asked, begin, end, depth = run.arrays("pauses", PAUSE_COLUMNS).values()
+    names, egress, requested, begin, end, depth = run.arrays("pauses", PAUSE_COLUMNS).values()
     is_endless = end == NONE
     end = np.where(is_endless, max(run.summary["makespan_ns"], int(begin.max(initial=0))), end)
     roots: dict[str, PauseSpread] = {}
     last: dict[
         str, tuple[int, PauseSpread]
-    ] = {}  # the pause of a port that was asked for last: its end, its place
-    for row in np.argsort(asked, kind="stable").tolist():
+    ] = {}  # the pause of a port that was requested for last: its end, its place
+    for row in np.argsort(requested, kind="stable").tolist():
         link = str(names.texts[names.codes[row]])
         cause = egress.texts[egress.codes[row]] or UNKNOWN
         until, above = last.get(cause, (NONE, None))
-        if above is None or until < asked[row]:
+        if above is None or until < requested[row]:
             above = roots.setdefault(cause, PauseSpread(cause, 0))
         place = above.caused.setdefault(link, PauseSpread(link, above.depth + 1))
         last[link] = (int(end[row]), place)
@@ -246,7 +242,7 @@ def pause_roots(run: RunDirectory, part: Selection = EVERYTHING) -> list[PauseSp
 
 
 def spread(root: PauseSpread) -> Iterator[PauseSpread]:
-    """It, and all below it, each before those that it caused: the longest pauses first."""
+    """Yield the root and all below it, each before those that it caused, the longest pauses first."""
     waiting = [root]
     while waiting:
         link = waiting.pop()
@@ -255,7 +251,7 @@ def spread(root: PauseSpread) -> Iterator[PauseSpread]:
 
 
 def pauses_data(run: RunDirectory, part: Selection = EVERYTHING) -> list[dict[str, Any]] | None:
-    """For `--json`: each root with what it caused, inside one another."""
+    """Return each root for `--json`, with the ports that it caused nested below it."""
     roots = pause_roots(run, part)
     return None if roots is None else [_as_dict(root) for root in part.cut(roots)]
 
@@ -278,7 +274,7 @@ def _as_dict(root: PauseSpread) -> dict[str, Any]:
 
 
 def pause_view(run: RunDirectory, part: Selection, width: int) -> list[str]:
-    """As text."""
+    """Return the pauses as text."""
     return prose(pause_lines(pause_roots(run, part) or [], part, width), width)
 
 
@@ -286,7 +282,7 @@ PAUSES = Forms(pause_view, pauses_data)
 
 
 def pause_lines(roots: list[PauseSpread], part: Selection, width: int) -> list[str]:
-    """Return a line for each root, and below it one for each port that had to wait because of it."""
+    """Return a line for each root, and below it one for each port that waited because of it."""
     if not roots:
         return ["no port was paused"]
     lines = []
@@ -299,7 +295,7 @@ def pause_lines(roots: list[PauseSpread], part: Selection, width: int) -> list[s
         lines += [_line(link, width) for link in every]
     shown = part.cut(lines, SHOWN_PAUSES)
     notes = not_shown(len(lines) - len(shown), "more line", ": --top, or --json")
-    notes += ["each was paused because of what waited for the one above it; the topmost was not paused"]
+    notes += ["each was paused by the queue of the one above it; the topmost was not paused"]
     return [*shown, *notes]
 
 

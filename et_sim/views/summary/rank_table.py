@@ -1,6 +1,6 @@
-"""What the ranks did with their time: one line per entry of `per_rank`, with shares and a bar.
+"""Time of ranks: one line per entry of `per_rank`, with shares and a bar.
 
-Shares are of the makespan, or of a window of time. Not here: which parts there are (`parts`).
+Shares are of the makespan, or of a window of time.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def ranks_text(run: RunDirectory, part: Selection, width: int) -> list[str]:
 
 
 def ranks_data(run: RunDirectory, part: Selection) -> Any:
-    """For `--json`."""
+    """Return the entries for `--json`."""
     return list(part.cut(rank_entries(run, part)))
 
 
@@ -60,7 +60,7 @@ def rank_lines(
 ) -> list[str]:
     """Return the table, in the order given, with `more` below; shares are of `whole_ns`, or the makespan.
 
-    Bars take the room left; where that is little, only the parts that take most of the time have columns.
+    Bars take the remaining width; if it is small, only the longest parts have columns.
     """
     whole_ns = makespan_ns if whole_ns is None else whole_ns
     present = used(entries)
@@ -77,7 +77,8 @@ def rank_lines(
 
 
 def _use_lines(entries: Sequence[Entry], width: int) -> list[str]:
-    """One line per entry, with what was measured; nothing if nothing was."""
+    """Return one line per entry with the use of the machine and peak memory; nothing if neither is
+    recorded."""
     kernels = any(entry["compute_utilisation"] is not None for entry in entries)
     memory = any(entry["peak_memory_bytes"] is not None for entry in entries)
     if not kernels and not memory:
@@ -92,7 +93,7 @@ PEAK = SheetColumn("peak memory", "peak_memory_bytes", missing="-")
 
 
 def _largest(parts: Sequence[TimePart], entries: Sequence[Entry]) -> list[TimePart]:
-    """As many as there always are, in their order: those that take most of the entries' time."""
+    """Return the parts with the most time of all entries, as many as are always shown, in their order."""
     total = {
         part.figure: sum(rank_count(entry["ranks"]) * entry[part.figure] for entry in entries)
         for part in parts
@@ -102,7 +103,7 @@ def _largest(parts: Sequence[TimePart], entries: Sequence[Entry]) -> list[TimePa
 
 
 def _legend(parts: Sequence[TimePart], width: int) -> list[str]:
-    """What the pieces of the bars mean."""
+    """Return the meanings of the pieces of bars."""
     lines: list[str] = []
     for text in (f"{part.mark} {part.text}" for part in parts if part.mark.strip()):
         if lines and len(lines[-1]) + 3 + len(text) <= width:
@@ -120,7 +121,7 @@ def slowest_first(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def rank_count(ranks: str) -> int:
-    """Return the number of ranks a text such as "0-3,6" names."""
+    """Return the number of ranks in a text such as "0-3,6"."""
     total = 0
     for run in ranks.split(","):
         first, _, last = run.partition("-")
@@ -129,18 +130,18 @@ def rank_count(ranks: str) -> int:
 
 
 def ranks_named(text: str) -> Any:
-    """Return the ranks that a text such as "0-3,6" names."""
+    """Return the ranks in a text such as "0-3,6"."""
     spans = (run.partition("-") for run in text.split(","))
     return np.concatenate([np.arange(int(first), int(last or first) + 1) for first, _, last in spans])
 
 
 def called(ranks: str, width: int) -> str:
-    """`rank 3`, `ranks 0-3,6`, in a sentence."""
+    """Return `rank 3` or `ranks 0-3,6`, for a sentence."""
     return f"rank {ranks}" if ranks.isdecimal() else f"ranks {shortened(ranks, width)}"
 
 
 def _sheet(parts: Sequence[TimePart], makespan_ns: int, whole_ns: int) -> Sheet:
-    """Return times and shares; where there is little room, shares of the last parts give way first."""
+    """Return times and shares; in a narrow table, shares of the last parts are dropped first."""
     times = (("finish", "finish_ns", makespan_ns), *((part.short, part.figure, whole_ns) for part in parts))
     shares = [f"share of {name}" for name, _, _ in times]
     columns = (
@@ -166,23 +167,23 @@ COLUMNS = ("actor", "kind", "lane", *TIMES)
 
 
 def rank_entries(run: RunDirectory, part: Selection) -> list[dict[str, Any]]:
-    """Return entries as those of `per_rank`, of the selected ranks; in a window, only times in it count."""
+    """Return entries as those of `per_rank` for the selected ranks; in a window, only times in it count."""
     part.check_ranks(run)
     if part.window is None:
         entries = ({**entry, "ranks": part.names(entry["ranks"])} for entry in run.summary["per_rank"])
         return [entry for entry in entries if entry["ranks"]]
     first, last = part.window
-    if last == LONGEST_NS:  # no end was given
+    if last == LONGEST_NS:  # the window has no end
         last = max(first, run.summary["makespan_ns"])
     return _measured(run, part, (first, last))
 
 
 def spans_of(run: RunDirectory, part: Selection, window: tuple[int, int]) -> Iterator[tuple[Any, ...]]:
-    """Of nodes of selected ranks in a window, block by block: actor, what it counts as, when it starts, ends,
-    is admitted and moves; times count from the beginning of the window."""
+    """Yield, block by block, the nodes of selected ranks in a window: actor, activity, start, end, admission
+    and begin of the transfer; times count from the beginning of the window."""
     weights = part.weights(run)
     for rows in run.batches("timeline", COLUMNS):
-        # What never ended is still under way.
+        # Nodes that never ended are still under way.
         owner, times = numbers(rows["actor"]), spans(rows, run.summary["makespan_ns"])
         shown = np.flatnonzero(part.touches(times.start, times.end) & (weights > 0)[owner])
         start, admitted, moved, end = (
@@ -196,7 +197,7 @@ def _measured(run: RunDirectory, part: Selection, window: tuple[int, int]) -> li
     actors = run.actors()
     finish = integers(actors["finish_ns"], missing=-1)
     end = np.where(finish < 0, run.summary["makespan_ns"], finish)
-    present = np.clip(end, *window) - window[0]  # how much of the window comes before the finish
+    present = np.clip(end, *window) - window[0]  # part of the window before the finish
     weights, spent = part.weights(run), Spent(len(actors))
     for piece in spans_of(run, part, window):
         spent.add(*piece)
@@ -223,7 +224,7 @@ def _measured(run: RunDirectory, part: Selection, window: tuple[int, int]) -> li
 
 
 def _activities(rows: Any) -> Any:
-    """What each row counts as."""
+    """Return the activity of each row."""
     is_host = words(rows["lane"]).where(lambda lane: lane == "cpu")
     return np.where(is_host, HOST, words(rows["kind"]).where(_activity_of))
 

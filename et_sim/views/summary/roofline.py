@@ -1,10 +1,8 @@
-"""How far kernels are below the roofs of their machine: per operation, operations by byte and by second.
+"""Kernels against the roofs of their machine: by operation, operations per byte and per second.
 
-Only kernels count that a model timed which knows their operations and bytes. The roofs are what the timeline
-says of them: a kernel that reaches a share of a peak tells how high it is. The longest kernel tells it best,
-since times are whole nanoseconds.
-
-Not here: the picture (`views.drawing`).
+Only kernels count whose model gives their operations and bytes. The roofs follow from the timeline: a kernel
+that reaches a share of a peak gives the peak. The longest kernel gives the best estimate, since times are
+whole nanoseconds.
 """
 
 from __future__ import annotations
@@ -27,10 +25,10 @@ from et_sim.views.view import Forms
 
 FIGURES = ("actor", "name", "start_ns", "end_ns", "bytes", "memory_bound")
 SHARES = ("compute_utilisation", "memory_utilisation", "operational_intensity")
-LABELS = ("peak", "level")  # which the timeline has where the machine has the key `compute`
+LABELS = ("peak", "level")  # columns of the timeline, if the machine has the key `compute`
 PEAK, BANDWIDTH = "peak compute", "memory bandwidth"
 SHOWN = 20
-ENOUGH_NS = 1000  # a kernel that is as long tells a roof to a thousandth
+ENOUGH_NS = 1000  # a kernel of this length gives a roof to a thousandth
 NO_KERNELS = (
     "no kernel's operations and bytes are known: only kernels have them that a roofline or another model of "
     "their arithmetic timed (the key roofline-enabled, or compute), and no replayed or measured ones"
@@ -40,35 +38,35 @@ PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, 
 
 
 class Kernel(Struct, frozen=True):
-    """Kernels alike, over all ranks."""
+    """Equal kernels, over all ranks."""
 
     name: str
-    peak: str  # which roof of arithmetic is theirs
-    level: str  # and of memory
+    peak: str  # their roof of arithmetic
+    level: str  # their roof of memory
     count: int
     total_ns: int
     operations: float
     bytes: float
-    memory_bound_share: float  # of their time
+    memory_bound_share: float  # share of their time
     intensity: float  # operations per byte
     operations_per_second: float
 
 
 @quick_dataclass(frozen=True)
 class MeasuredRoofline:
-    """Kernels, those with the most time first, and the roofs."""
+    """Kernels, the longest first, and the roofs."""
 
     kernels: tuple[Kernel, ...]
     peaks: dict[str, float]  # operations per second
     bandwidths: dict[str, float]  # bytes per second
 
     def roof(self, kernel: Kernel) -> float:
-        """What the machine allows at a kernel's intensity."""
+        """Return the operations per second that the machine allows at a kernel's intensity."""
         peak, bandwidth = self.peaks.get(kernel.peak, np.inf), self.bandwidths.get(kernel.level, np.inf)
         return float(min(peak, bandwidth * kernel.intensity))
 
     def as_dict(self, top: int | None) -> dict[str, Any]:
-        """For `--json`."""
+        """Return it for `--json`."""
         rows = [
             {**to_builtins(kernel), "share_of_roof": kernel.operations_per_second / self.roof(kernel)}
             for kernel in self.kernels
@@ -77,20 +75,21 @@ class MeasuredRoofline:
 
 
 class _Sums:
-    """What is added up, block by block."""
+    """Sums over blocks of kernels."""
 
     def __init__(self) -> None:
         self.of: dict[tuple[str, str, str], list[Fraction | float]] = {}
         self.roofs: tuple[dict[str, tuple[float, float]], ...] = ({}, {})
 
-    def tell(self, which: int, label: str, longest_ns: float, rate: float) -> None:
-        """How high a roof is, by a kernel of this length."""
+    def estimate_roof(self, which: int, label: str, longest_ns: float, rate: float) -> None:
+        """Estimate a roof by a kernel of this length; the longest kernel wins."""
         known = self.roofs[which].get(label, (0.0, 0.0))
         self.roofs[which][label] = max(known, (min(longest_ns, ENOUGH_NS), rate))
 
 
 def roofline_of(run: RunDirectory, part: Selection = EVERYTHING) -> MeasuredRoofline:
-    """Of all kernels that are known well enough; what lies at an edge of the window counts in proportion."""
+    """Return the roofline of all kernels with known operations; kernels at an edge of the window count in
+    proportion."""
     weights, sums = part.weights(run), _Sums()
     for rows in run.batches("timeline", _columns(run)):
         _add(rows, run.stems, weights, part, sums)
@@ -139,7 +138,7 @@ def _add(rows: Any, stems: Words, weights: Any, part: Selection, sums: _Sums) ->
         for which in (0, 1):
             lengths = np.minimum(taken[of_kernel], ENOUGH_NS)
             best = of_kernel[np.lexsort((rates[which][of_kernel], lengths))[-1]]
-            sums.tell(which, names[which], float(taken[best]), float(rates[which][best]))
+            sums.estimate_roof(which, names[which], float(taken[best]), float(rates[which][best]))
 
 
 def _kernel(key: tuple[str, str, str], figures: list[Fraction | float]) -> Kernel:
@@ -157,7 +156,7 @@ def _kernel(key: tuple[str, str, str], figures: list[Fraction | float]) -> Kerne
 
 
 def per_second(rate: float) -> str:
-    """Return operations per second, in words."""
+    """Return operations per second as text."""
     scale, prefix = next(
         (scale_and_prefix for scale_and_prefix in PREFIXES if rate >= scale_and_prefix[0]), PREFIXES[-1]
     )
@@ -165,7 +164,7 @@ def per_second(rate: float) -> str:
 
 
 def by_byte(intensity: float) -> str:
-    """Return operations per byte."""
+    """Return operations per byte as text."""
     return f"{intensity:,.0f}" if intensity >= 100 else f"{intensity:.3g}"
 
 
@@ -188,12 +187,12 @@ def roofline_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
     lines = sheet.shown(roofline.kernels, part, width)
     roofs = [f"{label} {per_second(rate)}" for label, rate in roofline.peaks.items()]
     roofs += [f"{label} {format_bandwidth(rate / 1e9)}" for label, rate in roofline.bandwidths.items()]
-    note = "as the times of kernels tell them; times are summed over ranks"
+    note = "roofs follow from the times of kernels; times are summed over ranks"
     return prose([*lines, "", f"roofs: {', '.join(roofs)}", note], width)
 
 
 def roofline_data(run: RunDirectory, part: Selection = EVERYTHING) -> Any:
-    """For `--json`."""
+    """Return the roofline for `--json`."""
     return roofline_of(run, part).as_dict(part.top)
 
 

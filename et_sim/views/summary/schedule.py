@@ -1,11 +1,9 @@
-"""The schedule of a run: for ranks that do the same, which pass they work on when, and how long on none.
+"""The schedule of a run: for ranks that do the same, the times of each pass, and the bubble.
 
-A block reaches from the first to the last kernel of a pass, unless kernels of another one are between. The
-bubble is the share of the run in which a rank neither computes nor has a collective on its way: it waits for
-other stages, or for what they send. Beside it stands that of the textbook: of a pipeline of equal stages on a
-network that takes no time, with as much work.
-
-Not here: drawing (`schedule_text`, `drawing.schedule`).
+A block extends from the first to the last kernel of a pass, unless kernels of another one lie between. The
+bubble is the share of the run in which a rank neither computes nor has a collective under way: it waits for
+other stages, or for their messages. The textbook bubble is that of a pipeline of equal stages with as much
+work, on a network that takes no time.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ UNKNOWN = -1
 
 
 class Stages:
-    """What arrived first, and when the first kernel began, for each actor."""
+    """First arrivals, and starts of the first kernel, by actor."""
 
     def __init__(self, actors: int) -> None:
         self._arrived = np.full(actors, NEVER)
@@ -38,7 +36,7 @@ class Stages:
         self._began = np.full(actors, NEVER)
 
     def received(self, actor: Any, peer: Any, end_ns: Any) -> None:
-        """Messages that came."""
+        """Record messages that arrived."""
         order = np.lexsort((peer, end_ns, actor))
         actor, peer, end_ns = actor[order], peer[order], end_ns[order]
         firsts = np.flatnonzero(np.diff(actor, prepend=-1))
@@ -47,11 +45,11 @@ class Stages:
         self._source[actor[earlier]] = peer[earlier]
 
     def computed(self, actor: Any, start_ns: Any) -> None:
-        """Kernels that began."""
+        """Record kernels that began."""
         np.minimum.at(self._began, actor, start_ns)
 
     def depths(self) -> list[int]:
-        """Return the stage of each actor; -1 where messages go round in a circle."""
+        """Return the stage of each actor; -1 if messages form a cycle."""
         is_behind = (self._arrived <= self._began) & (self._source >= 0) & (self._arrived < NEVER)
         source = np.where(is_behind, self._source, UNKNOWN).tolist()
         depth: dict[int, int] = {}
@@ -86,7 +84,7 @@ class Pass(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Short: "3", and of a second chunk "3b"."""
+        """Return the label: "3", and of a second chunk "3b"."""
         return f"{self.micro_batch}{_letter(self.chunk)}"
 
 
@@ -125,7 +123,7 @@ class Exchange(NamedTuple):
 
     @property
     def is_collective(self) -> bool:
-        """Return whether it is no message between two ranks."""
+        """Return whether it is not a message between two ranks."""
         return self.kind not in SENDS
 
 
@@ -135,63 +133,65 @@ class ScheduleRow(Struct, frozen=True):
     ranks: str
     rank_count: int
     blocks: tuple[WorkBlock, ...]
-    exchanges: tuple[Exchange, ...]  # of the first of them
-    exposed: tuple[tuple[int, int], ...]  # when the first has collectives under way, and no kernel
+    exchanges: tuple[Exchange, ...]  # of the first rank
+    exposed: tuple[tuple[int, int], ...]  # times of the first rank with collectives under way, and no kernel
     busy_ns: int
-    exposed_ns: float  # of collectives, on average
+    exposed_ns: float  # of collectives, mean of the ranks
     work_ns: Mapping[str, int]  # of kernels, by direction
 
 
 class PipelineSchedule(Struct, frozen=True, dict=True):
-    """All rows, from the first stage on, as far as that is known, and sentences on what is not shown."""
+    """All rows, by stage if stages are known, and notes on parts that are not shown."""
 
     makespan_ns: int
     rows: tuple[ScheduleRow, ...]
-    stages: int  # 0: not known
+    stages: int  # 0: unknown
     notes: tuple[str, ...]
 
     def bubble_of(self, row: ScheduleRow) -> float:
-        """The share of the run in which its ranks neither compute nor have a collective under way."""
+        """Return the share of the run in which the row's ranks neither compute nor have a collective under
+        way."""
         return 1 - (row.busy_ns + row.exposed_ns) / self.makespan_ns if self.makespan_ns else 0.0
 
     @cached_property
     def bubble(self) -> float:
-        """Of all ranks."""
+        """Return the mean bubble of all ranks."""
         return self._mean([self.bubble_of(row) for row in self.rows])
 
     @cached_property
     def exposed(self) -> float:
-        """Return the share in which they have only collectives under way."""
+        """Return the share of time in which ranks have only collectives under way."""
         return self._mean([row.exposed_ns for row in self.rows]) / max(self.makespan_ns, 1)
 
     @cached_property
     def directions(self) -> tuple[str, ...]:
-        """Those that there are."""
+        """Return the directions that occur."""
         present = {block.work.direction for row in self.rows for block in row.blocks if block.work}
         return tuple(direction for direction in DIRECTIONS if direction in present)
 
     @cached_property
     def micro_batches(self) -> int:
-        """How many there are."""
+        """Return the number of micro-batches."""
         return len({block.work.micro_batch for row in self.rows for block in row.blocks if block.work})
 
     @cached_property
     def chunks(self) -> int:
-        """How many parts of the model a rank holds."""
+        """Return the number of parts of the model on a rank."""
         return 1 + max((b.work.chunk for row in self.rows for b in row.blocks if b.work), default=0)
 
     @cached_property
     def textbook_bubble(self) -> float | None:
-        """Return the share of such a pipeline's time in which it idles."""
+        """Return the bubble of a textbook pipeline with as much work."""
         idle, busy = self.textbook_idle_ns, self._mean([row.busy_ns for row in self.rows])
         return idle / (idle + busy) if idle is not None and busy else None
 
     @cached_property
     def textbook_idle_ns(self) -> float | None:
-        """(stages - 1) x (forward + backward) / chunks of waiting, less what gradients of weights fill.
+        """Return (stages - 1) x (forward + backward) / chunks of waiting, less the time filled with gradients
+        of weights.
 
-        None for passes that are not those of one pipeline: where a rank works twice on the same one, or not
-        on all of them, or where ranks begin with different ones.
+        None unless the passes form one pipeline: every rank works once on each pass, and all begin with the
+        same one.
         """
         firsts = {next((block.work for block in row.blocks if block.work), None) for row in self.rows}
         if not self.stages or len(firsts) > 1 or not all(self._is_whole(row) for row in self.rows):
@@ -210,8 +210,8 @@ class PipelineSchedule(Struct, frozen=True, dict=True):
 
 
 def schedule_of(run: RunDirectory, chosen: Mapping[int, str] | None = None) -> PipelineSchedule | None:
-    """Return the schedule; None if no kernel's name tells a pass. `chosen`: actors, each with ranks that it
-    stands for."""
+    """Return the schedule; None if no kernel is named by a pass. `chosen` maps actors to some of their
+    ranks."""
     first = next(run.batches("timeline", ("name",)), None)
     if first is None:
         return None
@@ -253,7 +253,7 @@ class _Reader:
 
     @property
     def has_passes(self) -> bool:
-        """Return whether a kernel is of a pass."""
+        """Return whether a kernel belongs to a pass."""
         return bool((self.kernels[3] < len(self.works) - 1).any())
 
     def _take(self, batch: Any, kernels: list[tuple[Any, ...]], exchanges: list[tuple[Any, ...]]) -> None:
@@ -275,7 +275,7 @@ class _Reader:
         exchanges.append((actor[rows], times.moved[rows], end[rows], kind[rows]))
 
     def schedule(self) -> PipelineSchedule:
-        """Return rows by stage, and in each by rank."""
+        """Return rows by stage and, in each stage, by rank."""
         alike: dict[bytes, list[int]] = {}
         for actor in np.flatnonzero(self.is_shown).tolist():
             _, start, end, code = _of_actor(self.kernels, actor)
@@ -329,7 +329,7 @@ class _Reader:
         return tuple(WorkBlock(begin, until, self.works[number]) for begin, until, number in blocks)
 
     def _exposed(self, actor: int, start: Any, end: Any) -> tuple[Any, Any]:
-        """When a collective is under way, and none of the kernels with these times."""
+        """Return when a collective is under way, but none of the kernels with these times."""
         _, begin, until, kind = _of_actor(self.exchanges, actor)
         is_one = ~_is_one_of(self.kinds, SENDS)[kind]
         begin, until = begin[is_one], until[is_one]
@@ -354,7 +354,7 @@ def _is_one_of(kinds: Sequence[str], wanted: Sequence[str]) -> Any:
 
 
 def _by_actor_and_time(parts: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
-    """Columns of all parts, by actor, start and end."""
+    """Concatenate columns, and sort them by actor, start and end."""
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
     order = np.lexsort((columns[2], columns[1], columns[0]))
     return tuple(column[order] for column in columns)
@@ -366,7 +366,7 @@ def _of_actor(columns: tuple[Any, ...], actor: int) -> tuple[Any, ...]:
 
 
 def _covered(start: Any, end: Any) -> int:
-    """How much time intervals cover, which are given by their starts."""
+    """Return the time that intervals, sorted by start, cover."""
     if not len(start):
         return 0
     reached = np.concatenate((start[:1], np.maximum.accumulate(end)[:-1]))

@@ -1,4 +1,4 @@
-"""A schedule as text: a line for ranks that do the same, and a second one where they communicate."""
+"""A schedule as text: a line for ranks that do the same, and a second one for their communication."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ MEANING = {
 
 
 def schedule_of_run(run: RunDirectory, _: Selection, width: int) -> list[str]:
-    """Return all rows, or that there are none."""
+    """Return all rows, or a note that there are none."""
     schedule = schedule_of(run)
     return prose([NO_PASSES], width) if schedule is None else schedule_lines(schedule, width)
 
 
 def schedule_data(run: RunDirectory, _: Selection) -> Any:
-    """For `--json`."""
+    """Return the schedule for `--json`."""
     schedule = schedule_of(run)
     return None if schedule is None else _data(schedule)
 
@@ -54,7 +54,7 @@ SCHEDULE = Forms(schedule_of_run, schedule_data)
 
 
 def schedule_lines(schedule: PipelineSchedule, width: int) -> list[str]:
-    """Return all rows in a given width, and what the characters mean."""
+    """Return all rows in a given width, and the meanings of the characters."""
     label = min(max(len("ranks"), *(len(row.ranks) for row in schedule.rows)), LABEL)
     columns = max(width - label - 9, 20)
     lines = [f"{'ranks':{label + columns + 1}}  bubble"]
@@ -74,7 +74,7 @@ def schedule_lines(schedule: PipelineSchedule, width: int) -> list[str]:
 
 
 def closing(schedule: PipelineSchedule) -> list[str]:
-    """Sentences on the bubble, and on what is not shown."""
+    """Return sentences on the bubble, and on parts that are not shown."""
     summary = f"bubble {schedule.bubble:.1%} of {format_ns(schedule.makespan_ns)}"
     summary += f", exposed collectives {schedule.exposed:.1%}" if schedule.exposed else ""
     textbook = schedule.textbook_bubble
@@ -113,7 +113,8 @@ def _block(block: WorkBlock) -> dict[str, Any]:
 
 
 def _work(row: ScheduleRow, schedule: PipelineSchedule, columns: int) -> str:
-    """Return numbers where there is room for one and its direction; between passes, exposed collectives."""
+    """Return a row with numbers where they fit beside their direction, and exposed collectives between
+    passes."""
     spans = ((start, end, COLLECTIVE) for start, end in row.exposed)
     line = [*_line(spans, schedule.makespan_ns, columns, IDLE)]
     for block in row.blocks:

@@ -1,8 +1,5 @@
-"""Lines of the summary that are sentences: profiles and corrections, what figures include, the most loaded
-link, what a step comes to and costs, packets, and how far the makespan may be off.
-
-Not here: how any of it is worked out, and the lines that need the tables of a run (`facts`).
-"""
+"""Lines of the summary that are sentences: profiles, scope, the bottleneck, throughput, costs, packets and
+uncertainty."""
 
 from __future__ import annotations
 
@@ -20,12 +17,12 @@ from et_sim.views.text import share
 WORTH_NAMING = 0.05  # share of a time
 
 COMPLETE, STALLED, NOT_SIMULATED = "complete", "stalled", "not simulated"
-MOSTLY_SEEN = 0.9  # of a step's operations, from where on masked scores are not worth a figure of their own
+MOSTLY_SEEN = 0.9  # share of a step's operations: above it, a figure without masked scores adds nothing
 NAMED_BY = {"workload": ", named by the workload", "nobody": ", as none is named"}
 
 
 def makespan_text(summary: Mapping[str, Any]) -> str:
-    """Return the makespan, and what the corrected profile makes of it where that is known."""
+    """Return the makespan, and its change by the corrected profile if that is known."""
     makespan = summary["makespan_ns"]
     text = f"{format_ns(makespan)} ({makespan:,} ns)"
     other = summary["other_profile"]
@@ -39,7 +36,7 @@ def makespan_text(summary: Mapping[str, Any]) -> str:
 
 
 def _other(summary: Mapping[str, Any], other: Mapping[str, Any]) -> str:
-    """Such as `3.53 s corrected (-21 %): concurrent-communication`."""
+    """Return the other profile's result, such as `3.53 s corrected (-21 %): concurrent-communication`."""
     stalls, corrected = summary["status"] != COMPLETE, other["profile"]
     if other["status"] == STALLED:
         return f"the {corrected} profile stalls{', too' if stalls else ''}"
@@ -56,7 +53,7 @@ def _other(summary: Mapping[str, Any], other: Mapping[str, Any]) -> str:
 
 
 def _reason(other: Mapping[str, Any], before: int | None) -> str:
-    """By which corrections."""
+    """Return the corrections that act."""
     acting = other["corrections"]
     if not other["measured"]:
         return f"; these corrections may act: {_names(acting)}" if acting else ""
@@ -68,7 +65,7 @@ def _reason(other: Mapping[str, Any], before: int | None) -> str:
 
 
 def _by_itself(correction: Mapping[str, Any], before: int | None) -> str:
-    """Return a correction, and what it does by itself."""
+    """Return a correction with its effect by itself."""
     if correction["status"] != COMPLETE:
         return f"{correction['correction']} (alone: {correction['status']})"
     share = f" {_percent(before, correction['makespan_ns'])}" if before else ""
@@ -80,37 +77,37 @@ def _names(corrections: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _percent(before: int, after: int) -> str:
-    """How much more or less; two digits, so that a small change is not shown as none."""
+    """Return the change in percent; two digits, so that a small change is not shown as none."""
     percent = 100 * (after - before) / before if before else 100.0
     return f"{percent:+.0f} %" if abs(percent) >= 9.5 else f"{percent:+.2g} %"
 
 
 def model_text(summary: Mapping[str, Any]) -> str:
-    """Return the network model, what its name does not say, and the profile."""
+    """Return the network model, a note on it, and the profile."""
     note = summary.get("model_note")
     in_brackets = f" ({note})" if note else ""
     return f"{summary['model']} network{in_brackets}, {profile_text(summary)}"
 
 
 def profile_text(summary: Mapping[str, Any]) -> str:
-    """Whose behaviour it is, and who says so where that is neither the machine nor the command."""
+    """Return the profile, and who named it unless the machine or the command did."""
     named_by = NAMED_BY.get(summary["profile_named_by"], "")
     return f"{summary['profile']} profile{named_by}"
 
 
 def scope_text(scope: Mapping[str, Sequence[str]] | None) -> str:
-    """What figures include, and what they leave out; empty of runs that do not say it."""
+    """Return what figures include and leave out; empty if the run does not record it."""
     if scope is None:
         return ""
     includes, leaves_out = ("; ".join(scope[side]) for side in ("includes", "leaves_out"))
     return f"{includes or 'nothing that takes time'} (left out: {leaves_out})"
 
 
-MOST_LETTERS = 24  # of a list of ranks
+MOST_LETTERS = 24  # width of a list of ranks
 
 
 def bottleneck_text(summary: dict[str, Any]) -> str:
-    """Return empty if nothing was carried, or it was not counted."""
+    """Return the most loaded link or switch; empty if nothing was carried, or it was not counted."""
     bottleneck = summary["bottleneck"]
     if bottleneck is None:
         return ""
@@ -127,12 +124,12 @@ def _most_loaded(bottleneck: dict[str, Any]) -> str:
         passes = "passes" if bottleneck["has_contention"] else "would pass"
         rate = f"{passes} data on at its rate for {percent} of the run"
         return f"{tier}: the busiest switch {rate}, more than any link"
-    if bottleneck["of"] == "time":  # all that a rank sends, whichever links it takes
+    if bottleneck["of"] == "time":  # all that a rank sends, over whichever links
         ranks = bottleneck["ranks"]
-        whose = called(ranks, MOST_LETTERS)
+        owner = called(ranks, MOST_LETTERS)
         if not ranks.isdecimal():
-            whose = "each rank" if alike == links else f"each of {whose}"
-        return f"{tier}: what {whose} sends takes {percent} of the run, message after message"
+            owner = "each rank" if alike == links else f"each of {owner}"
+        return f"{tier}: what {owner} sends takes {percent} of the run, message after message"
     several, singular = ("use", "uses") if bottleneck["has_contention"] else ("would need", "would need")
     if alike == links:
         them = "its link" if links == 1 else f"each of its {links:,} links"
@@ -144,33 +141,33 @@ def _most_loaded(bottleneck: dict[str, Any]) -> str:
         if bottleneck["ranks"] is None
         else f"{bottleneck['link']}, {called(bottleneck['ranks'], MOST_LETTERS)}"
     )
-    verb, whose = (singular, "its") if alike == 1 else (several, "their")
+    verb, owner = (singular, "its") if alike == 1 else (several, "their")
     of_tier = f"the tier's {links:,} links {share(bottleneck['tier_used'], 1)}"
-    return f"{name}{more} ({tier}): {verb} {percent} of {whose} bandwidth over the run; {of_tier}"
+    return f"{name}{more} ({tier}): {verb} {percent} of {owner} bandwidth over the run; {of_tier}"
 
 
 class SlowLink(Struct, frozen=True):
-    """The bottleneck, where it is a link that is slower than its equals."""
+    """The bottleneck, if it is a link slower than its equals."""
 
     text: str
     takes_longer_ns: int
 
 
 def slow_link(summary: Mapping[str, Any]) -> SlowLink | None:
-    """Return it, with how much longer its bytes take than on an equal of it; None: the bottleneck is none."""
+    """Return the slow link, and how much longer its bytes take than on an equal one; None: there is none."""
     bottleneck = summary["bottleneck"]
     slower = (bottleneck or {}).get("times_slower") or 1.0
     if bottleneck is None or slower <= 1.0:
         return None
     ranks = bottleneck["ranks"]
-    whose = "" if ranks is None else f" of {called(ranks, MOST_LETTERS)}"
-    name = f"link {bottleneck['link']}{whose} ({bottleneck['tier']})"
+    owner = "" if ranks is None else f" of {called(ranks, MOST_LETTERS)}"
+    name = f"link {bottleneck['link']}{owner} ({bottleneck['tier']})"
     text = f"{name}, {slower:.3g} times slower than its equals"
     return SlowLink(text, round(bottleneck["used"] * (1 - 1 / slower) * summary["makespan_ns"]))
 
 
 def software_text(software: dict[str, Any] | None) -> str:
-    """Return what software the workload was made for, in words; empty where nothing states it."""
+    """Return the software that the workload was made for; empty if it is not stated."""
     if software is None:
         return ""
     about = f"{software['name']}: {software['about']}" if software.get("about") else str(software["name"])
@@ -179,7 +176,7 @@ def software_text(software: dict[str, Any] | None) -> str:
 
 
 def throughput_text(throughput: dict[str, Any] | None) -> str:
-    """Return empty where the workload does not say what a run of it does."""
+    """Return the throughput; empty if the workload does not state its tokens."""
     if throughput is None:
         return ""
     parts = [
@@ -196,7 +193,7 @@ def _rounded(value: float) -> str:
 
 
 def utilisation_text(utilisation: dict[str, Any] | None) -> str:
-    """MFU and HFU; empty where the machine's peak is not known."""
+    """Return MFU and HFU; empty if the machine's peak is unknown."""
     if utilisation is None or utilisation["mfu"] is None:
         return ""
     mfu, hfu = utilisation["mfu"], utilisation["hfu"]
@@ -212,7 +209,7 @@ def utilisation_text(utilisation: dict[str, Any] | None) -> str:
 
 
 def per_million_tokens(summary: dict[str, Any], name: str) -> str:
-    """Price or energy by tokens, to stand behind that of the step; empty where it is not known."""
+    """Return price or energy per million tokens; empty if it is unknown."""
     throughput = summary["throughput"]
     value = None if throughput is None else throughput[f"{name}_per_million_tokens"]
     if value is None:
@@ -222,7 +219,7 @@ def per_million_tokens(summary: dict[str, Any], name: str) -> str:
 
 
 def packets_text(summary: dict[str, Any]) -> str:
-    """Return empty if packets were not simulated."""
+    """Return the counts of packets; empty if packets were not simulated."""
     packets = summary["packets"]
     if packets is None:
         return ""
@@ -244,7 +241,7 @@ def packets_text(summary: dict[str, Any]) -> str:
 
 
 def power_text(summary: dict[str, Any]) -> str:
-    """Return the cap on devices, and the clock that it leaves; empty where no kernel's draw is known."""
+    """Return the cap on devices, and the resulting clock; empty if no kernel's power is known."""
     power = summary.get("power")
     if power is None or power["mean_clock"] is None:
         return ""
@@ -258,7 +255,7 @@ def power_text(summary: dict[str, Any]) -> str:
 
 
 def energy_text(summary: dict[str, Any]) -> str:
-    """Return empty if the machine does not say what NPUs draw."""
+    """Return the energy; empty if the machine does not state the power of NPUs."""
     costs = summary["costs"]
     if costs is None or costs["joules"] is None:
         return ""
@@ -274,7 +271,7 @@ def energy_text(summary: dict[str, Any]) -> str:
 
 
 def price_text(summary: dict[str, Any]) -> str:
-    """Return empty if the machine does not say what NPUs are let for."""
+    """Return the price; empty if the machine does not state the rent of NPUs."""
     costs = summary["costs"]
     if costs is None or costs["price"] is None:
         return ""
@@ -283,7 +280,7 @@ def price_text(summary: dict[str, Any]) -> str:
 
 
 def spilled_text(summary: Mapping[str, Any]) -> str:
-    """What moved to remote memory and back on all ranks; empty where tensors never do."""
+    """Return the tensors moved to remote memory and back on all ranks; empty if none can move."""
     moved = summary.get("spilled")
     if moved is None:
         return ""
@@ -297,8 +294,8 @@ def spilled_text(summary: Mapping[str, Any]) -> str:
 
 
 def uncertainty_text(summary: Mapping[str, Any]) -> str:
-    """Such as `80 %: 1.33 s to 1.5 s; 71 % of the time is calibrated, 29 % modelled`; empty where nothing
-    states it."""
+    """Return the uncertainty, such as `80 %: 1.33 s to 1.5 s; 71 % of the time is calibrated, 29 % modelled`;
+    empty if it is unknown."""
     uncertainty = summary.get("uncertainty")
     if uncertainty is None:
         return ""
@@ -312,7 +309,7 @@ def uncertainty_text(summary: Mapping[str, Any]) -> str:
 
 
 def _assumptions(uncertainty: Mapping[str, Any]) -> list[str]:
-    """Return what makes a band wide, or rests on measurements of whole steps, in words."""
+    """Return the reasons for a wide band, and classes that rest on measurements of whole steps."""
     texts = []
     for trait in uncertainty.get("traits", ()):
         name, rows = trait["class"].replace("_", " "), trait.get("rows", 0)
@@ -327,5 +324,5 @@ def _assumptions(uncertainty: Mapping[str, Any]) -> list[str]:
 
 
 def _three_digits(time_ns: int) -> int:
-    """To three digits: more would say nothing."""
+    """Round to three digits, which is all that the figure supports."""
     return int(float(f"{time_ns:.3g}"))

@@ -1,9 +1,7 @@
-"""How far ranks differ in an operation: how long it takes each of them, and when they begin it.
+"""Differences between ranks in an operation: its duration on each of them, and when they begin it.
 
-A rank's duration is the sum over its nodes, without queueing and waiting for other ranks; its
-begin is the mean of these. Actors count as often as they have selected ranks.
-
-Not here: who waits for whom (`waits`).
+A rank's duration is the sum over its nodes, without queueing and waiting for other ranks; its begin is the
+mean over its nodes. Actors count as often as they have selected ranks.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ NOTHING = "no operation has completed on several ranks"
 
 
 class Distribution(Struct, frozen=True):
-    """Over ranks; a quantile is the least value that as many ranks do not exceed."""
+    """A distribution over ranks; a quantile is the least value that so many ranks do not exceed."""
 
     least: int
     quarter: int
@@ -47,7 +45,7 @@ class Distribution(Struct, frozen=True):
     most: int
     mean: float
     deviation: float  # standard deviation
-    most_ranks: str  # the ranks with the most
+    most_ranks: str  # ranks with the largest value
 
 
 class OperationSpread(Struct, frozen=True):
@@ -65,12 +63,12 @@ class OperationSpread(Struct, frozen=True):
 
     @property
     def called(self) -> str:
-        """In one cell."""
+        """Return the operation for one cell."""
         return f"{self.name}, {self.kind}" + (f" in {self.group}" if self.group else "")
 
 
 class _Ranks(Struct, frozen=True, eq=False):
-    """Of an operation, a row for each actor: sums over its nodes in one of its ranks."""
+    """Figures of an operation with one row per actor: sums over its nodes in one of its ranks."""
 
     actor: Any
     weight: Any
@@ -81,7 +79,7 @@ class _Ranks(Struct, frozen=True, eq=False):
 
 
 def spreads(run: RunDirectory, part: Selection = EVERYTHING) -> list[OperationSpread]:
-    """Of all operations that several of the selected ranks have, the costliest first."""
+    """Return the spreads of all operations of several selected ranks, the costliest first."""
     keys = OperationKeys(run, part)
     names = _RankNames(run, part, keys.groups)
     ranks_of: dict[Key, list[_Ranks]] = {}
@@ -100,7 +98,7 @@ def spreads(run: RunDirectory, part: Selection = EVERYTHING) -> list[OperationSp
 def _sums(
     run: RunDirectory, part: Selection, operations: OperationKeys
 ) -> Iterator[tuple[tuple[int, int, int], tuple[Any, ...]]]:
-    """By codes of operations: actors, and of each its nodes, time, waiting and mean begin."""
+    """Yield codes of operations with their actors, and by actor: nodes, time, waiting and mean begin."""
     keys, sums = [], []
     for rows in run.batches("timeline", COLUMNS):
         chosen, figures = _figures(rows, part)
@@ -121,7 +119,8 @@ def _sums(
 
 
 def _figures(rows: Any, part: Selection) -> tuple[Any, Any]:
-    """Which nodes completed in the window; and of each 1, its time, waiting and begin in the window."""
+    """Return which nodes completed in the window, and for each 1, its time, waiting and begin in the
+    window."""
     times = spans(rows)
     chosen = np.flatnonzero(times.completed & part.touches(times.start, times.end))
     times = times.take(chosen).cut(part)
@@ -134,14 +133,14 @@ def _figures(rows: Any, part: Selection) -> tuple[Any, Any]:
 
 
 def _added(keys: Any, figures: Any) -> tuple[Any, Any]:
-    """Distinct rows of keys, in ascending order, and the sums of their figures."""
+    """Return the distinct rows of keys in ascending order, and the sums of their figures."""
     distinct, which = np.unique(keys, axis=0, return_inverse=True)
     columns = [np.bincount(which.reshape(-1), column, len(distinct)) for column in figures.T]
     return distinct, np.stack(columns, 1)
 
 
 class _RankNames:
-    """What the selected ranks of actors are called that are in a group."""
+    """Names of the selected ranks of actors in a group."""
 
     def __init__(self, run: RunDirectory, part: Selection, groups: GroupCounts) -> None:
         self._ranks, self._part = run.actors()["ranks"].to_pylist(), part
@@ -149,7 +148,7 @@ class _RankNames:
         self._known: dict[tuple[bytes, str | None], str] = {}
 
     def of(self, actors: Any, group: str | None) -> str:
-        """Those of several actors."""
+        """Return the ranks of several actors."""
         key = (actors.tobytes(), group)
         if key not in self._known:
             self._known[key] = self._together(actors, group)
@@ -180,8 +179,8 @@ def _distribution(values: Any, weight: Any, actor: Any, group: str | None, names
     at = [int(np.searchsorted(reached, quarters * total / 4)) for quarters in range(5)]
     least, quarter, median, three_quarters, most = values[order][at].astype(np.int64).tolist()
     different, which = np.unique(values, return_inverse=True)
-    times = np.bincount(which.reshape(-1), weight)  # so that ranks add up alike, folded or not
-    apart = different - median  # which is small, so that sums are exact
+    times = np.bincount(which.reshape(-1), weight)  # by distinct value, so that sums do not depend on folding
+    apart = different - median  # small, so that sums are exact
     mean = float((apart * times).sum() / total)
     deviation = float((((apart - mean) ** 2) * times).sum() / total) ** 0.5
     named = names.of(actor[values == most], group)
@@ -189,14 +188,14 @@ def _distribution(values: Any, weight: Any, actor: Any, group: str | None, names
 
 
 def spread_data(run: RunDirectory, part: Selection) -> list[dict[str, Any]]:
-    """For `--json`."""
+    """Return the spreads for `--json`."""
     return [to_builtins(operation) for operation in part.cut(spreads(run, part))]
 
 
 def notes_of(run: RunDirectory) -> list[str]:
-    """What the figures do not cover."""
+    """Return a note on the recorded part."""
     kept = recorded_part(run)
-    return [f"of what was written: {kept}"] if kept else []
+    return [f"only of the recorded part: {kept}"] if kept else []
 
 
 def spread_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
@@ -209,7 +208,7 @@ def spread_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
 
 
 def _most(of: Distribution) -> str:
-    """Whose the most is, if that is more than the least."""
+    """Return the ranks with the largest value, if values differ."""
     return called(of.most_ranks, 16) if of.most > of.least else ""
 
 

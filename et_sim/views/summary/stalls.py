@@ -1,4 +1,4 @@
-"""A stall as text, from stall.json. Not here: finding out why a run stalled (`et_sim.engine.stall`)."""
+"""A stall as text, from stall.json."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from et_sim.views.view import Forms
 
 
 def stall_lines(run: RunDirectory, _: Selection, width: int) -> list[str]:
-    """Return the cause, who waits for what, the circle if there is one, near misses, and what to do."""
+    """Return the cause, the waits, the cycle if there is one, near misses, and remedies."""
     stall = run.stall
     if stall is None:
         if run.summary["status"] == "out of memory":
@@ -26,7 +26,7 @@ def stall_lines(run: RunDirectory, _: Selection, width: int) -> list[str]:
 
 
 def stall_data(run: RunDirectory, _: Selection) -> Any:
-    """For `--json`: as stall.json has it."""
+    """Return stall.json for `--json`."""
     return run.stall
 
 
@@ -34,17 +34,17 @@ STALLS = Forms(stall_lines, stall_data)
 
 
 def stall_remarks(stall: dict[str, Any]) -> list[str]:
-    """Sentences behind the cause."""
+    """Return sentences that follow the cause."""
     last = f"The last thing happened at {format_ns(stall['end_ns'])}."
     return [last, *([stall["alike"]] if stall["alike"] else [])]
 
 
 def stall_sections(stall: dict[str, Any]) -> list[tuple[str, Sequence[str]]]:
-    """What is known beside the cause, with titles; what is not known is left out."""
+    """Return sections of details with their titles; empty ones are left out."""
     sections = (
         ("unfinished jobs", stall["jobs"]),
         ("Waiting", [_wait(wait) for wait in stall["waits"]]),
-        ("In a circle", [_hop(hop) for hop in stall["knot"]]),
+        ("Cycle of waits", [_hop(hop) for hop in stall["knot"]]),
         ("Never provided", stall["dead_ends"]),
         ("Nearest mismatch", stall["nearest"]),
         ("Remedies", stall["remedies"]),

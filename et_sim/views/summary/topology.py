@@ -1,7 +1,4 @@
-"""How much of the bandwidth of the network's links is used, tier by tier, as a table.
-
-Not here: each link over time (`links`), and the picture (`drawing.network`).
-"""
+"""Use of the bandwidth of the network's links, by tier, as a table."""
 
 from __future__ import annotations
 
@@ -21,15 +18,12 @@ from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.text import prose, share
 from et_sim.views.view import Forms
 
-SCALE = (0.0, 0.01, 0.03, 0.1, 0.3, 0.6, 0.9)  # of use: up to each of them, and more
+SCALE = (0.0, 0.01, 0.03, 0.1, 0.3, 0.6, 0.9)  # bounds of the steps of use
 SHOWN = 10
 NOTHING_CARRIED = "no link carried a message"
-NOT_ONE_BY_ONE = (
-    "links are not known one by one, so that there are only tiers: the model has no links, or there are too "
-    "many"
-)
+NOT_ONE_BY_ONE = "only tiers are known, not single links: the model has no links, or there are too many"
 
-DEMAND = "on the analytical model, messages wait for no links: more than 100 % is what they ask for"
+DEMAND = "on the analytical model, messages do not wait for links: their demand may exceed 100 %"
 TIERS = Sheet(
     (
         SheetColumn("tier", side="<"),
@@ -42,23 +36,23 @@ TIERS = Sheet(
 
 
 def level_of(used: float) -> int:
-    """Its step of the scale."""
+    """Return the step of the scale for a use."""
     return bisect_left(SCALE, round(used, 9))
 
 
 def level_names() -> list[str]:
-    """Return the steps of the scale."""
+    """Return the names of the steps of the scale."""
     return ["nothing", *(f"up to {100 * most:g} %" for most in SCALE[1:]), f"over {100 * SCALE[-1]:g} %"]
 
 
 def tier_totals(run: RunDirectory, part: Selection) -> list[TierUse]:
-    """Tiers that carried anything."""
+    """Return tiers that carried anything."""
     table = link_table(run)
     return [] if table is None else tier_uses(run, table, 1, part)
 
 
 def topology_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
-    """Devices, tiers, and the links that are used most."""
+    """Return devices, tiers, and the most used links."""
     tiers, topology = tier_totals(run, part), topology_of(run, part)
     if not tiers:
         return prose([NOTHING_CARRIED], width)
@@ -77,7 +71,7 @@ def _devices(topology: Topology) -> str:
 
 
 def _steps(topology: Topology, width: int) -> list[str]:
-    """How many links of each tier are used how much."""
+    """Return the number of links of each tier by step of use."""
     steps = enumerate(name.replace("up to ", "≤ ").replace("over ", "> ") for name in level_names())
     sheet = Sheet(
         (
@@ -94,7 +88,7 @@ def _links_at(step: int, tier: tuple[str, Sequence[int]]) -> str:
 
 
 def level_counts(topology: Topology) -> dict[str, list[int]]:
-    """By tier, how many links are at each step of the scale."""
+    """Return, by tier, the number of links at each step of the scale."""
     levels = np.array([level_of(used) for used in topology.used.tolist()], np.int64)
     tiers = np.array(topology.tier)
     steps = len(SCALE) + 1
@@ -129,7 +123,7 @@ def _order(topology: Topology) -> list[int]:
 
 
 def most_used_text(topology: Topology) -> str:
-    """Return the link that is used most, as a sentence."""
+    """Return the most used link as a sentence."""
     order = _order(topology)
     if not order:
         return NOTHING_CARRIED
@@ -141,18 +135,18 @@ def most_used_text(topology: Topology) -> str:
 
 
 def topology_notes(run: RunDirectory, topology: Topology | None) -> list[str]:
-    """What figures mean, and what is not known."""
+    """Return notes on the meaning of figures, and on missing ones."""
     notes = ["used: the bytes carried, of those that a link could carry in the time"]
     if topology is None:
         notes.append(NOT_ONE_BY_ONE)
     elif not topology.has_links:
         notes.append(DEMAND)
     kept = recorded_part(run)
-    return [*notes, *([f"of what was written: {kept}"] if kept else [])]
+    return [*notes, *([f"only of the recorded part: {kept}"] if kept else [])]
 
 
 def topology_data(run: RunDirectory, part: Selection = EVERYTHING) -> Any:
-    """For `--json`."""
+    """Return the use for `--json`."""
     topology = topology_of(run, part)
     tiers = [
         {

@@ -1,17 +1,15 @@
-"""Why the ranks of a pipeline wait: its bubble, unequal stages, slow ranks, and the rest, which add up.
+"""Waiting of the ranks of a pipeline by cause: bubble, unequal stages, slow ranks, and messages.
 
-A rank's *own time* is the makespan less what it waits for other ranks and less what it has finished early.
+A rank's *own time* is the makespan without waiting for other ranks and without the time after its finish.
 Ranks with the same operations have one *role*, whose typical time is the median of its ranks' own times. The
-average rank waits for the makespan less its own time, and that is, in this order:
+average rank waits for the makespan less its own time, which is split in this order:
 
-    stragglers  what ranks cost that take longer than is typical for their role: the longest own time less the
+    stragglers  cost of ranks that take longer than is typical for their role: the longest own time less the
                 mean one, less the same difference of typical times, and not below 0
-    imbalance   the longest own time less the mean one, without stragglers: what unequal roles cost
-    bubble      how long a pipeline of as many equal stages with the same kernels idles while it fills and
-                drains, on a network that takes no time; no more than what is left
-    messages    the rest: messages between stages, and waiting for them in turn
-
-Not here: who waits for whom (`waits`), and the schedule itself (`schedule`).
+    imbalance   the longest own time less the mean one, without stragglers: the cost of unequal roles
+    bubble      idle time of a pipeline of as many equal stages with the same kernels while it fills and
+                drains, on a network that takes no time; at most the remaining time
+    messages    the rest: messages between stages, and waits that they cause
 """
 
 from __future__ import annotations
@@ -36,11 +34,11 @@ from et_sim.views.text import share
 
 LONGEST_RANKS = 24
 NO_NAME = -1
-NOTICED = 1.01  # a rank is named as a straggler if it takes so many times what is typical for its role
+NOTICED = 1.01  # a rank is a straggler from this multiple of its role's typical time on
 
 
 class WaitingParts(Struct, frozen=True):
-    """What the average rank waits for, in nanoseconds that add up to `total_ns`."""
+    """Waiting of the average rank, in nanoseconds that add up to `total_ns`."""
 
     total_ns: int
     bubble_ns: int
@@ -48,13 +46,14 @@ class WaitingParts(Struct, frozen=True):
     stragglers_ns: int
     messages_ns: int
     stages: int
-    most_work: str  # the ranks of the role with the longest typical own time
-    slowest: str | None  # the ranks that take longest beside their role's typical time
-    times_slower: float  # how many times
+    most_work: str  # ranks of the role with the longest typical own time
+    slowest: str | None  # ranks that are slowest by their role's typical time
+    times_slower: float  # multiple of that typical time
 
 
 def waiting_parts(run: RunDirectory) -> WaitingParts | None:
-    """Return them; None of runs that are no pipeline, did not complete, or hold several jobs or a part."""
+    """Return the parts; None for runs that are no pipeline, did not complete, or hold several jobs or a
+    part."""
     summary = run.summary
     entries: list[dict[str, Any]] = summary["per_rank"]
     if summary["status"] != "complete" or jobs_of(run) or recorded_part(run) or len(entries) < 2:
@@ -68,17 +67,18 @@ def waiting_parts(run: RunDirectory) -> WaitingParts | None:
 
 
 def _first_actors(run: RunDirectory, entries: Sequence[Mapping[str, Any]]) -> dict[int, int]:
-    """Return the actors of the first ranks of entries, and which entries: equal ones, folded or not."""
-    firsts, whose = [], []
+    """Return the actors of the first ranks of entries, with the index of the entry, independent of
+    folding."""
+    firsts, owner = [], []
     for actor, text in enumerate(run.actors()["ranks"].to_pylist()):
         for span in text.split(","):
             firsts.append(int(span.partition("-")[0]))
-            whose.append(actor)
+            owner.append(actor)
     order = np.argsort(firsts)
     chosen = unique(np.linspace(0, len(entries) - 1, MOST_ACTORS).astype(np.int64)).tolist()
     rank = [int(entries[number]["ranks"].partition("-")[0].partition(",")[0]) for number in chosen]
     place = np.searchsorted(np.array(firsts)[order], rank, side="right") - 1
-    return dict(zip(np.array(whose)[order][place].tolist(), chosen, strict=True))
+    return dict(zip(np.array(owner)[order][place].tolist(), chosen, strict=True))
 
 
 def _apart(
@@ -115,14 +115,14 @@ def _apart(
 
 
 def _median(values: Any, weights: Any) -> float:
-    """Return the least value that half of all are no greater than."""
+    """Return the least value that at least half of the weight does not exceed."""
     order = np.argsort(values, kind="stable")
     reached = np.cumsum(weights[order])
     return float(values[order][np.searchsorted(2 * reached, reached[-1])])
 
 
 def _roles(run: RunDirectory, actors: Sequence[int]) -> Any:
-    """Return a number for each actor: equal for those with the same operations, by kind, name and bytes."""
+    """Return a role for each actor: equal for the same operations, by kind, name and bytes."""
     place = np.full(max(actors) + 1, -1)
     place[np.array(actors)] = np.arange(len(actors))
     stem_of_name = np.append(run.stems.codes, NO_NAME)
@@ -146,17 +146,17 @@ def _roles(run: RunDirectory, actors: Sequence[int]) -> Any:
 
 
 def waiting_text(parts: WaitingParts, makespan_ns: int) -> str:
-    """Return why the average rank waits, with figures that add up."""
-    whose = called(parts.most_work, LONGEST_RANKS)
+    """Return the causes of the average rank's waiting, with figures that add up."""
+    owner = called(parts.most_work, LONGEST_RANKS)
     has = "has" if parts.most_work.isdecimal() else "have"
     bubble = f"bubble ({parts.stages} equal stages that fill and drain)"
     stragglers = "stragglers"
     if parts.slowest is not None:
         slowest = called(parts.slowest, LONGEST_RANKS)
-        stragglers += f" ({slowest}: {parts.times_slower:.2f} times what is usual for its stage)"
+        stragglers += f" ({slowest}: {parts.times_slower:.2f} times the usual time of its stage)"
     named = (
         (parts.bubble_ns, bubble),
-        (parts.imbalance_ns, f"imbalance ({whose} {has} the most to do)"),
+        (parts.imbalance_ns, f"imbalance ({owner} {has} the most to do)"),
         (parts.stragglers_ns, stragglers),
         (parts.messages_ns, "messages between stages"),
     )
@@ -165,7 +165,7 @@ def waiting_text(parts: WaitingParts, makespan_ns: int) -> str:
 
 
 def waiting_clause(parts: WaitingParts, makespan_ns: int) -> str:
-    """Return the same in few words, as shares of the makespan."""
+    """Return the causes in few words, as shares of the makespan."""
     named = (
         (parts.bubble_ns, "bubble"),
         (parts.imbalance_ns, "imbalance"),

@@ -1,10 +1,8 @@
-"""How much of communication is waiting, how much is transfer, and who is waited for: by rank and group.
+"""Waiting and transfer in communication, and the ranks that are waited for, by rank and group.
 
-Waiting ends when the last of those that a node needs has begun; what then moves bytes, or queues for a link,
-is transfer. Those who came last count together with all ranks whose figures in the whole run are theirs, so
-that a folded run says what an unfolded one says.
-
-Not here: how a rank's whole time is split (`rank_table`).
+Waiting ends when the last peer that a node needs has begun; afterwards bytes move or queue for a link, which
+is transfer. The last peers count together with all ranks that have the same figures in the whole run, so that
+the result does not depend on folding.
 """
 
 from __future__ import annotations
@@ -35,35 +33,35 @@ ALONE = "sends and receives"
 ROWS, BAR, NONE = 12, 16, -1
 LEGEND = (
     "▒ transfer   ░ waiting for another rank",
-    "for: who nodes waited for longest, as a share of all that they waited; ranks: their own time, in which "
-    "what a kernel hides is no waiting; groups and operations: summed over nodes and ranks",
+    "for: the ranks that nodes waited for longest, as a share of all waiting; ranks: their own time, where "
+    "time that a kernel hides is not waiting; groups and operations: summed over nodes and ranks",
 )
 
 UNENDED = "groups and operations leave out nodes that never ended"
-Pairs = dict[Any, Counter[int]]  # what waits -> the entries of `per_rank` that it waits for, and how long
+Pairs = dict[Any, Counter[int]]  # waiting node's key -> entry of `per_rank` that it waits for -> time
 
 
 class WaitTable(Struct):
-    """Communication of a rank (nanoseconds of its time), or of an operation (summed over nodes and ranks)."""
+    """Communication of a rank (in time of the rank), or of an operation (summed over nodes and ranks)."""
 
     name: str
     transfer_ns: int = 0
     waiting_ns: int = 0
     waits_for: str | None = None  # the ranks that were waited for longest
-    waits_for_ns: int = 0  # and how long nodes waited for these
-    nodes_waiting_ns: int = 0  # of all that nodes waited
+    waits_for_ns: int = 0  # time that nodes waited for these
+    nodes_waiting_ns: int = 0  # all waiting of nodes
 
 
 @quick_dataclass()
 class WaitTables:
-    """The same communication by what it is of, the longest waiting first."""
+    """Communication by rank, group and operation, the longest waiting first."""
 
     ranks: list[WaitTable] = field(default_factory=list)
     groups: list[WaitTable] = field(default_factory=list)
     operations: list[WaitTable] = field(default_factory=list)
 
     def as_dict(self, top: int | None = None) -> dict[str, Any]:
-        """For `--json`."""
+        """Return it for `--json`."""
         tables = {"ranks": self.ranks, "groups": self.groups, "operations": self.operations}
         return {name: [to_builtins(line) for line in table[:top]] for name, table in tables.items()}
 
@@ -73,17 +71,17 @@ def waits_of(run: RunDirectory, part: Selection = EVERYTHING) -> WaitTables:
     ranks = run.actors()["ranks"].to_pylist()
     entries = run.summary["per_rank"]
     names = [entry["ranks"] for entry in entries]
-    by_actor, by_operation = _who_is_waited_for(run, part, _entry_of_actor(entries, ranks))
+    by_actor, by_operation = _times_waited_for(run, part, _entry_of_actor(entries, ranks))
     return WaitTables(
         _of_ranks(run, part, by_actor, ranks, names), *_of_operations(run, part, by_operation, names)
     )
 
 
-def _named(line: WaitTable, whom: Counter[int], names: Sequence[str]) -> WaitTable:
-    line.nodes_waiting_ns = whom.total()
+def _named(line: WaitTable, waited_for: Counter[int], names: Sequence[str]) -> WaitTable:
+    line.nodes_waiting_ns = waited_for.total()
     if line.nodes_waiting_ns:
-        most = min(whom, key=lambda entry: (-whom[entry], entry))
-        line.waits_for, line.waits_for_ns = names[most], whom[most]
+        most = min(waited_for, key=lambda entry: (-waited_for[entry], entry))
+        line.waits_for, line.waits_for_ns = names[most], waited_for[most]
     return line
 
 
@@ -94,7 +92,7 @@ def _longest_first(lines: list[WaitTable]) -> list[WaitTable]:
 def _of_ranks(
     run: RunDirectory, part: Selection, by_actor: Pairs, ranks: Sequence[str], names: Sequence[str]
 ) -> list[WaitTable]:
-    """Ranks with equal figures are one line; waiting that a kernel hides is none of the rank's."""
+    """Return one line per set of ranks with equal figures; time that a kernel hides is not waiting."""
     entries = rank_entries(run, part)
     selected = [part.names(text) for text in ranks]
     actors = [actor for actor, text in enumerate(selected) if text]
@@ -110,7 +108,7 @@ def _of_ranks(
 
 
 def _entry_of_actor(entries: Sequence[dict[str, Any]], ranks: Sequence[str]) -> Any:
-    """Which entry has the ranks of each actor."""
+    """Return the entry that holds the ranks of each actor."""
     firsts, which = [], []
     for number, entry in enumerate(entries):
         for span in entry["ranks"].split(","):
@@ -125,38 +123,39 @@ def _entry_of_actor(entries: Sequence[dict[str, Any]], ranks: Sequence[str]) -> 
 def _of_operations(
     run: RunDirectory, part: Selection, by_operation: Pairs, names: Sequence[str]
 ) -> tuple[list[WaitTable], list[WaitTable]]:
-    """By group, and one by one."""
+    """Return the tables of groups and of operations."""
     groups: dict[str, tuple[WaitTable, Counter[int]]] = {}
     of_operations = []
     for operation in operations(run, part):
         if operation.kind in NOT_COMMUNICATION:
             continue
-        whom = by_operation.get((operation.kind, operation.name, operation.group), Counter())
+        waited_for = by_operation.get((operation.kind, operation.name, operation.group), Counter())
         moving = operation.total_ns - operation.queued_ns - operation.waiting_ns
         called = f"{operation.name}, {operation.kind}" + (f" in {operation.group}" if operation.group else "")
-        of_operations.append(_named(WaitTable(called, moving, operation.waiting_ns), whom, names))
+        of_operations.append(_named(WaitTable(called, moving, operation.waiting_ns), waited_for, names))
         name = operation.group or ALONE
         total, together = groups.setdefault(name, (WaitTable(name), Counter()))
         total.transfer_ns += moving
         total.waiting_ns += operation.waiting_ns
-        together.update(whom)
-    of_groups = [_named(total, whom, names) for total, whom in groups.values()]
+        together.update(waited_for)
+    of_groups = [_named(total, waited_for, names) for total, waited_for in groups.values()]
     return _longest_first(of_groups), _longest_first(of_operations)
 
 
-def _who_is_waited_for(run: RunDirectory, part: Selection, entry_of: Any) -> tuple[Pairs, Pairs]:
-    """How long the nodes of each actor (of one rank), and of each operation (of all ranks), wait for whom."""
+def _times_waited_for(run: RunDirectory, part: Selection, entry_of: Any) -> tuple[Pairs, Pairs]:
+    """Return how long the nodes of each actor (of one rank), and of each operation (of all ranks), wait for
+    each entry."""
     keys, weights = OperationKeys(run, part), part.weights(run)
     by_actor: Pairs = {}
     by_operation: Pairs = {}
     for rows in run.batches("timeline", COLUMNS):
-        whom, actor = integers(rows["waits_for"], missing=NONE), numbers(rows["actor"]).astype(np.int64)
+        waited_for, actor = integers(rows["waits_for"], missing=NONE), numbers(rows["actor"]).astype(np.int64)
         times = spans(rows).cut(part)
         waiting = times.moved - times.admitted
-        waiters = np.flatnonzero((whom != NONE) & (waiting > 0) & (weights[actor] > 0))
+        waiters = np.flatnonzero((waited_for != NONE) & (waiting > 0) & (weights[actor] > 0))
         if not len(waiters):
             continue
-        entry, waiting = entry_of[whom[waiters]], waiting[waiters]
+        entry, waiting = entry_of[waited_for[waiters]], waiting[waiters]
         of_operation = Grouped(*(column[waiters] for column in keys.columns(rows)), entry)
         for (*codes, number), ns in of_operation.with_keys(of_operation.total(waiting)):
             for key, ranks in keys.operations(*codes):
@@ -168,13 +167,13 @@ def _who_is_waited_for(run: RunDirectory, part: Selection, entry_of: Any) -> tup
 
 
 def waits_data(run: RunDirectory, part: Selection) -> Any:
-    """For `--json`."""
+    """Return the tables for `--json`."""
     average = waiting_parts(run)
     return {**waits_of(run, part).as_dict(part.top), "of_average_rank": average and to_builtins(average)}
 
 
 def waits_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
-    """Three tables."""
+    """Return three tables, of ranks, groups and operations."""
     waits = waits_of(run, part)
     unended = [UNENDED] if run.summary["status"] != "complete" else []
     if not waits.operations:
@@ -220,5 +219,5 @@ def _table(head: str, table: Sequence[WaitTable], part: Selection, width: int) -
 def _for(line: WaitTable) -> str:
     if line.waits_for is None:
         return ""
-    whose = "rank" if line.waits_for.isdecimal() else "ranks"
-    return f"{whose} {line.waits_for} {share(line.waits_for_ns, line.nodes_waiting_ns)}"
+    noun = "rank" if line.waits_for.isdecimal() else "ranks"
+    return f"{noun} {line.waits_for} {share(line.waits_for_ns, line.nodes_waiting_ns)}"

@@ -1,4 +1,4 @@
-"""Which ways messages took through a graph, and how unevenly a hash loaded its links."""
+"""Paths of messages through a graph, and the imbalance that a hash causes."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ WAYS = MappingProxyType(
         "dimension-order": "messages cross one dimension after the other",
     }
 )
-WITHOUT_CHOICE = ("shortest", "dimension-order")  # of the networks whose default they are
+WITHOUT_CHOICE = ("shortest", "dimension-order")  # networks have these as their default, without a choice
 HASHED = ("ecmp", "ecmp-ns3", "valiant")
 
 
 def routing_text(summary: Mapping[str, Any]) -> str:
-    """Which ways messages take, and how many actors a hash leaves; empty if there is nothing to say."""
+    """Return how messages are routed, and the number of actors after a hash; empty if there is no choice."""
     routing = summary.get("routing")
     if routing is None or (routing["is_default"] and routing["name"] in WITHOUT_CHOICE):
         return ""
@@ -34,11 +34,11 @@ def routing_text(summary: Mapping[str, Any]) -> str:
     actors = routing["actors_by_hash"]
     if actors is None or actors == 1:
         return text
-    return f"{text}; the hash tells ranks apart, and {plural(actors, 'actor')} are simulated"
+    return f"{text}; the hash differs by rank, and {plural(actors, 'actor')} are simulated"
 
 
 def imbalance_notes(summary: Mapping[str, Any], tiers: Sequence[TierUse]) -> list[str]:
-    """By tier, how much more the fullest link carried than its links on average, where a hash picks ways."""
+    """Return, by tier, the load of the fullest link over the mean of its links, if a hash picks ways."""
     routing = summary.get("routing")
     if routing is None or routing["name"] not in HASHED:
         return []

@@ -1,1 +1,1 @@
-"""Looking at a sweep: its table, what each axis does, where the bottleneck changes."""
+"""Views of a sweep: its table, the effect of each axis, and changes of the bottleneck."""

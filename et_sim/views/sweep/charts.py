@@ -1,7 +1,7 @@
 """Charts of a sweep's complete points, the fastest first; as marks, and all of them as an SVG picture.
 
-Makespans over every axis, and over every figure that costs something. Colours are attributes, which style
-sheets of a page may override. Not here: words (`summary`).
+Charts show makespans over every axis and over every resource. Colours are attributes, which style sheets of a
+page may override.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from et_sim.views.text import cut
 
 
 def front_of(costs: Sequence[float], times: Sequence[float]) -> list[int]:
-    """Return numbers of the rows on the Pareto front of two figures that are to be small, by rising costs.
+    """Return the rows on the Pareto front of two figures to minimise, by rising costs.
 
     Of rows that are equal in both, the first one counts.
     """
@@ -44,7 +44,7 @@ def front_of(costs: Sequence[float], times: Sequence[float]) -> list[int]:
     return front
 
 
-MOST_JOINED = 16  # values whose best points a line joins; always, where there is one axis
+MOST_JOINED = 16  # most values whose best points a line joins, unless there is one axis
 
 
 class Chart(Struct, frozen=True):
@@ -66,17 +66,17 @@ class SweepContent:
 
     @cached_property
     def bottlenecks(self) -> tuple[str, ...]:
-        """Of every row."""
+        """Return the bottleneck of every row."""
         return tuple(row["bottleneck"] or "" for row in self.rows)
 
     @cached_property
     def makespans(self) -> Scale:
-        """Where the makespans stand."""
+        """Return the scale of the makespans."""
         return self.quantity(MAKESPAN)
 
     @cached_property
     def axes(self) -> tuple[Scale, ...]:
-        """Where the values of the axes stand, as the sweep lists them."""
+        """Return the scales of the axes, with values in the order of the sweep."""
         in_order = sorted(range(len(self.rows)), key=lambda row: self.rows[row]["point"])
         scales = []
         for axis in self.sweep.axes:
@@ -103,7 +103,7 @@ class SweepContent:
 
     @cached_property
     def objectives(self) -> tuple[SweepQuantity, ...]:
-        """What a search looked for; empty, if none did."""
+        """Return the objectives of a search; empty if there was none."""
         return objectives_of(self.sweep)
 
     @cached_property
@@ -115,7 +115,7 @@ class SweepContent:
         return tuple(places[row[NUMBER]] for row in front_rows(self.sweep, self.rows))
 
     def quantity(self, quantity: SweepQuantity) -> Scale:
-        """Where a figure of every row stands."""
+        """Return the scale of a figure of every row."""
         return quantity_scale(quantity, [row[quantity.column] for row in self.rows])
 
     def front(self, quantity: SweepQuantity) -> tuple[int, ...]:
@@ -126,7 +126,7 @@ class SweepContent:
         return tuple(known[place] for place in places)
 
     def charts(self) -> list[Chart]:
-        """One for every axis, and one for every resource."""
+        """Return a chart for every axis, and one for every resource."""
         is_only_axis = len(self.axes) == 1
         of_axes = [
             Chart(scale, self.makespans, len(set(scale.places)) > 1 and (is_only_axis or _are_few(scale)))
@@ -145,7 +145,7 @@ def _are_few(scale: Scale) -> bool:
     return len(set(scale.places)) <= MOST_JOINED
 
 
-# What most time goes to; the colours are those of the parts of ranks' time.
+# Activities with the most time, in the colours of the parts of ranks' time.
 COLOURS: Mapping[str, str] = MappingProxyType(
     {
         "compute": "#0072b2",
@@ -159,14 +159,14 @@ COLOURS: Mapping[str, str] = MappingProxyType(
 )
 OTHER = "#7d7d7d"
 FRONT = "#c00000"
-SIZES = ((200, 7.0), (2000, 5.0))  # up to so many points, dots are so wide
+SIZES = ((200, 7.0), (2000, 5.0))  # (number of points, width of a dot up to it)
 LEAST_SIZE = 3.0
 RING = 5  # radius, in pixels
 INSET = 8  # pixels between the frame of a chart and its first point
 
 
 class Box(Struct, frozen=True):
-    """Where a chart is drawn, without what is written around it."""
+    """The area of a chart, without the texts around it."""
 
     left: int
     top: int
@@ -174,16 +174,16 @@ class Box(Struct, frozen=True):
     height: int
 
     def x(self, place: int) -> float:
-        """Pixels from the left."""
+        """Return pixels from the left."""
         return self.left + INSET + (self.width - 2 * INSET) * place / LAST
 
     def y(self, place: int) -> float:
-        """Pixels from above."""
+        """Return pixels from the top."""
         return self.top + self.height - INSET - (self.height - 2 * INSET) * place / LAST
 
 
 def draw_chart(scene: Scene, box: Box, chart: Chart, content: SweepContent) -> None:
-    """Makespans over an axis or another figure."""
+    """Draw makespans over an axis or another figure."""
     x, y = chart.x, chart.y
     _frame(scene, box, x, y)
     size = next((size for most, size in SIZES if len(content.bottlenecks) <= most), LEAST_SIZE)
@@ -201,12 +201,12 @@ def draw_chart(scene: Scene, box: Box, chart: Chart, content: SweepContent) -> N
                 least[across] = min(up, least.get(across, up))
         corners = "L".join(f"{box.x(across):.1f} {box.y(least[across]):.1f}" for across in sorted(least))
         _outline(scene, "best", f"M{corners}", INK)
-    if chart.front:  # steps: between two rows, nothing is known to be better than the first
+    if chart.front:  # steps: no row between two is known to be better than the first
         corners_of = [(box.x(x.places[row] or 0), box.y(y.places[row] or 0)) for row in chart.front]
         steps = "".join(f"H{across:.1f}V{up:.1f}" for across, up in corners_of[1:])
         begin = f"M{corners_of[0][0]:.1f} {corners_of[0][1]:.1f}"
         _outline(scene, "front", f"{begin}{steps}H{box.left + box.width}", FRONT)
-    if content.search_front:  # rings around what a search found
+    if content.search_front:  # rings around the results of a search
         ring = f"a{RING} {RING} 0 1 0 {2 * RING} 0a{RING} {RING} 0 1 0 {-2 * RING} 0"
         every = list(_places(box, x, y))
         positions = dict.fromkeys(every[row] for row in content.search_front)
@@ -215,18 +215,18 @@ def draw_chart(scene: Scene, box: Box, chart: Chart, content: SweepContent) -> N
 
 
 def _outline(scene: Scene, name: str, shape: str, stroke: str, **style: str) -> None:
-    """A shape of lines, which style sheets know by its name."""
+    """Draw a shape of lines, with a class name for style sheets."""
     scene.path(shape, class_=name, fill="none", **{"stroke_width": "1.5", **style}, stroke=stroke)
 
 
 def _places(box: Box, x: Scale, y: Scale) -> Iterator[tuple[Any, Any]]:
-    """Where every row stands; None: it has no place."""
+    """Yield the place of every row; None: it has none."""
     for across, up in zip(x.places, y.places, strict=True):
         yield (None, None) if across is None or up is None else (box.x(across), box.y(up))
 
 
 def _frame(scene: Scene, box: Box, x: Scale, y: Scale) -> None:
-    """The marks of both axes, and what they are."""
+    """Draw the marks and titles of both axes."""
     right, bottom = box.left + box.width, box.top + box.height
     for place, text in y.marks:
         at = box.y(place)
@@ -244,9 +244,8 @@ def _frame(scene: Scene, box: Box, x: Scale, y: Scale) -> None:
 
 
 def lines(box: Box, scales: Sequence[Scale], rows: Sequence[int]) -> str:
-    """Return the shape of rows across upright scales, equally far apart; what has no place on one is left
-    out.
-    """
+    """Return the shape of rows across upright scales at equal distances; a row skips scales on which it has
+    no place."""
     paths: dict[str, None] = {}
     for row in rows:
         corners = [
@@ -269,7 +268,7 @@ def sweep_picture(sweep: SweepDirectory) -> str:
         raise UsageError(
             "nothing can be drawn: no point of the sweep is complete",
             place=str(sweep.path),
-            remedy=f"et-sim inspect {sweep.path} says why",
+            remedy=f"et-sim inspect {sweep.path} lists the reasons",
         )
     scene, charts = Scene(), content.charts()
     across = min(len(charts), MOST_ACROSS)
@@ -285,7 +284,7 @@ def sweep_picture(sweep: SweepDirectory) -> str:
 
 
 def legend_of(content: SweepContent, ink: str) -> list[Entry]:
-    """What colours mean, where lines have this one."""
+    """Return the meanings of colours, with this colour of lines."""
     entries = [
         (COLOURS.get(name, OTHER), f"most time goes to {name}") for name in dict.fromkeys(content.bottlenecks)
     ]
@@ -294,7 +293,7 @@ def legend_of(content: SweepContent, ink: str) -> list[Entry]:
 
 
 def front_name(content: SweepContent) -> str:
-    """What the points are that a search found."""
+    """Return the name of the points that a search found."""
     titles = [objective.title for objective in content.objectives]
     if len(titles) == 1:
         return f"point with the {OBJECTIVES[content.objectives[0].column]} {titles[0]}"

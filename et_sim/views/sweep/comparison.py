@@ -1,4 +1,4 @@
-"""Two sweeps over the same axes: which points got slower or faster, by how much, and which failed."""
+"""Comparison of two sweeps over the same axes: points that became slower or faster, and failures."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ Key = tuple[Any, ...]
 
 
 class PointPair(Struct, frozen=True):
-    """A point that both sweeps have; times are None unless it is complete."""
+    """A point in both sweeps; times are None unless it is complete."""
 
     values: Key
     statuses: tuple[str, str]
     a_ns: int | None
     b_ns: int | None
-    band: Band | None = None  # of B's makespan by A's, less one; None: it is not known
+    band: Band | None = None  # of B's makespan by A's, less one; None: unknown
 
     @property
     def ratio(self) -> float:
-        """Return the number of times as long B's makespan is; 1 unless both are known."""
+        """Return the ratio of B's makespan to A's; 1 unless both are known."""
         return 1.0 if self.a_ns is None or self.b_ns is None else self.b_ns / max(self.a_ns, 1)
 
 
 class SweepComparison(Struct, frozen=True):
-    """The points of both, the largest changes first, and how many only one of them has."""
+    """The points of both, the largest changes first, and the numbers of points in only one."""
 
     axes: tuple[str, ...]
     pairs: tuple[PointPair, ...]
@@ -44,13 +44,13 @@ class SweepComparison(Struct, frozen=True):
     only_b: int
 
     def exceeds(self, threshold: float) -> bool:
-        """Return whether any point of B is slower than A's by more than a share, or complete no more."""
+        """Return whether any point of B is slower than A's by more than a share, or no longer complete."""
         return any(
             pair.ratio > 1 + threshold or (pair.a_ns is not None and pair.b_ns is None) for pair in self.pairs
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return it for `--json`."""
         points = [
             {
                 "axes": dict(zip(self.axes, pair.values, strict=True)),
@@ -94,7 +94,7 @@ def _pair(key: Key, a: Mapping[str, Any], b: Mapping[str, Any]) -> PointPair:
 
 
 def sweep_comparison_lines(comparison: SweepComparison, width: int, top: int) -> list[str]:
-    """What changed, at most `top` points of each kind."""
+    """Return the changes, at most `top` points of each kind."""
     known = [pair for pair in comparison.pairs if pair.a_ns is not None and pair.b_ns is not None]
     changed = [pair for pair in known if pair.a_ns != pair.b_ns]
     lines = [f"points       {_counted(comparison)}"]
@@ -103,8 +103,8 @@ def sweep_comparison_lines(comparison: SweepComparison, width: int, top: int) ->
         same = len(known) - len(changed)
         lines.append(f"makespan     {slower:,} slower, {len(changed) - slower:,} faster, {same:,} as before")
         if any(pair.band for pair in changed):
-            untold = sum(contains_none(pair.band) for pair in changed)
-            lines.append(f"uncertainty  {untold:,} of these changes may be none, by their {BAND}")
+            unclear = sum(contains_none(pair.band) for pair in changed)
+            lines.append(f"uncertainty  {unclear:,} of these changes may be none, by their {BAND}")
         lines.append(f"best         {_best(known)}")
     if changed:
         lines += ["", *_table(comparison.axes, changed, width, top)]
@@ -119,7 +119,7 @@ def _counted(comparison: SweepComparison) -> str:
 
 
 def _best(known: list[PointPair]) -> str:
-    """Of the points that both completed."""
+    """Return the best makespans of the points that both completed."""
     before, after = min(pair.a_ns or 0 for pair in known), min(pair.b_ns or 0 for pair in known)
     if before == after:
         return f"{format_ns(before)} in both"
@@ -154,7 +154,7 @@ def _value(at: int, pair: PointPair) -> str:
 
 
 def _statuses(comparison: SweepComparison, top: int) -> list[str]:
-    """Return points that became complete, or are so no more."""
+    """Return points that became complete, or no longer are."""
     differing = [
         pair for pair in comparison.pairs if COMPLETE in pair.statuses and len(set(pair.statuses)) > 1
     ]

@@ -1,4 +1,4 @@
-"""Open the directory of a sweep, or say precisely why it is none."""
+"""Access to the directory of a sweep, with precise errors for directories that hold none."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from et_sim.basics.files import is_file
 from et_sim.tables.sweep_tables import ABOUT, DESCRIPTION, FIGURES, FILES, NUMBER, OBJECTIVES, SEARCH, TABLE
 
 AGAIN = "sweep again with et-sim sweep"
-COMPLETE = "complete"  # the status of a point that has all figures
+COMPLETE = "complete"  # status of a point with all figures
 ALWAYS_KNOWN = ("makespan_ns", "bottleneck", "digest")
 
 
 class SweepDirectory(Struct, frozen=True):
-    """A sweep's table in memory, and what it says of itself."""
+    """A sweep's table in memory, and its description."""
 
     path: Path
     table: Any
     axes: tuple[str, ...]
-    points: int  # of the sweep; the table has those that are finished
-    version: str = ""  # of et-sim that wrote it
-    search: Mapping[str, Any] | None = None  # what a search found, if it was one
-    description: str = "DESCRIPTION.yml"  # the name of its file
+    points: int  # of the sweep; the table has the finished ones
+    version: str = ""  # version of et-sim that wrote it
+    search: Mapping[str, Any] | None = None  # result of a search, if it was one
+    description: str = "DESCRIPTION.yml"  # name of its file
 
     @property
     def spec(self) -> str:
-        """Return the file that describes it: beside the directory, if it is there."""
+        """Return the description file: beside the directory, if it exists there."""
         beside = self.path.parent / self.description
         return str(beside) if is_file(beside) else self.description
 
     def table_of(self, name: str) -> Any:
-        """One of the tables by its name."""
+        """Return a table by its name."""
         return self.table if name == TABLE else _read(self.path / FILES[name])
 
 
@@ -46,7 +46,7 @@ def is_sweep(path: str | Path) -> bool:
 
 
 def open_sweep(path: str | Path) -> SweepDirectory:
-    """Open a sweep's directory; every refusal is a `UsageError`."""
+    """Open a sweep's directory; raise a `UsageError` if it cannot be read."""
     folder = Path(path)
     table = _read(folder / FILES[TABLE])
     try:
@@ -56,7 +56,7 @@ def open_sweep(path: str | Path) -> SweepDirectory:
         description = str(about.get(DESCRIPTION, "DESCRIPTION.yml"))
     except (KeyError, TypeError, ValueError):
         raise UsageError(
-            "does not say what was swept", place=str(folder / FILES[TABLE]), remedy=AGAIN
+            "has no description of the sweep", place=str(folder / FILES[TABLE]), remedy=AGAIN
         ) from None
     missing = {NUMBER, *axes, *(figure.name for figure in FIGURES)} - set(table.column_names)
     if missing:
@@ -68,7 +68,7 @@ def open_sweep(path: str | Path) -> SweepDirectory:
 
 
 def _check(table: Any, place: str) -> None:
-    """Refuse figures of another kind than theirs, and points that are complete without any."""
+    """Refuse figures of the wrong type, and complete points without figures."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -94,7 +94,7 @@ def _check(table: Any, place: str) -> None:
 
 
 def _checked(search: Any) -> Mapping[str, Any] | None:
-    """What a search says of itself; an error if it is not that."""
+    """Return the description of a search; raise an error if it is invalid."""
     if search is None:
         return None
     numbers = {name: int(search[name]) for name in ("evaluated", "impossible", "ruled_out", "left")}

@@ -1,7 +1,6 @@
-"""Where the values of a column stand along an axis of a chart, which of them are written there, and by how
-much a point may be slower than another (its band).
+"""Scales of charts: places of values along an axis, its marks, and the band between two points.
 
-Places are whole numbers from 0 to 1000. Not here: pixels (`charts`).
+Places are whole numbers from 0 to 1000.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from et_sim.views.bands import ALIKE, BAND, Band, contains_none
 from et_sim.views.text import distinct
 
 LAST = 1000
-MOST_WRITTEN = 10  # values that are written one by one
+MOST_WRITTEN = 10  # values that all get marks
 TICKS = 5
 MOST_LETTERS, LEAST_LETTERS, LETTERS = 14, 6, 40  # of a word; of all words along an axis
 LEAST_SIZE, MOST_SIZE = 1e-100, 1e100
-WIDE = 50  # times the least is the most from which on equal factors are equally far apart
+WIDE = 50  # ratio of the greatest to the least value from which a scale is logarithmic
 
 
 class Scale(Struct, frozen=True):
@@ -40,16 +39,16 @@ class Scale(Struct, frozen=True):
 
 
 class SweepQuantity(Struct, frozen=True):
-    """A figure's column that has a unit: how it is called, written, and counted in ticks."""
+    """A column with a unit: its title, its format, and the base of its units."""
 
     column: str
     title: str
     shown: Callable[[Any], str]
-    base: int = 1000  # powers of which its units are apart
+    base: int = 1000  # factor between its units
     is_price: bool = False
 
     def of(self, table: Any) -> SweepQuantity:
-        """Return the same in a sweep's table, which says what prices are in."""
+        """Return the quantity for a sweep's table, with the currencies of prices."""
         if not self.is_price:
             return self
         currencies = sorted({currency for currency in table["currency"].to_pylist() if currency is not None})
@@ -86,7 +85,7 @@ def are_numbers(rows: Sequence[Mapping[str, Any]], axis: str) -> bool:
 
 
 def shown(value: Any) -> str:
-    """Return a value of an axis, as people read it."""
+    """Return a value of an axis as text."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
@@ -95,17 +94,15 @@ def shown(value: Any) -> str:
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a value can be placed by its size: differences and factors of such numbers are numbers,
-    too.
-    """
+    """Return whether a value can be placed by its size, so that differences and factors are finite."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return value == 0 or LEAST_SIZE < abs(value) < MOST_SIZE
 
 
 def axis_scale(name: str, values: Sequence[Any]) -> Scale:
-    """Of an axis of the sweep: numbers by their size, or by factors where that parts them better; others as
-    they are listed."""
+    """Return the scale of an axis: numbers by size, or by factors if this spreads them better; others in
+    order."""
     different = list(dict.fromkeys(values))
     if not all(is_number(value) for value in different):
         return _listed(name, values, different)
@@ -122,7 +119,7 @@ def axis_scale(name: str, values: Sequence[Any]) -> Scale:
 
 
 def quantity_scale(quantity: SweepQuantity, values: Sequence[Any]) -> Scale:
-    """Of a figure: from 0 on where that leaves room to see differences; rows without it have no place."""
+    """Return the scale of a figure: from 0 if differences remain visible; rows without it have no place."""
     known = [value for value in values if value is not None]
     least, most = min(known), max(known)
     if least > 0 and most > WIDE * least:
@@ -145,7 +142,7 @@ def _listed(name: str, values: Sequence[Any], different: Sequence[Any]) -> Scale
 
 
 def _are_factors(different: Sequence[float]) -> bool:
-    """Return whether numbers in order are spread more evenly by their factors than by their differences."""
+    """Return whether ascending numbers are spread more evenly by factors than by differences."""
     if len(different) < 3 or different[0] <= 0:
         return False
     pairs = list(pairwise(different))
@@ -165,7 +162,7 @@ def _logarithmic(value: float, least: float, most: float) -> int:
 def _round_marks(
     least: float, most: float, text_of: Callable[[Any], str], base: int
 ) -> list[tuple[int, str]]:
-    """At round numbers of the largest unit that fits."""
+    """Return marks at round numbers of the largest unit that fits."""
     if most == least:
         return [(LAST // 2, text_of(least))]
     unit = _unit(max(abs(least), abs(most)), base)
@@ -177,7 +174,7 @@ def _round_marks(
 def _factor_marks(
     least: float, most: float, text_of: Callable[[Any], str], base: int
 ) -> list[tuple[int, str]]:
-    """At 1, 2, 5, 10, … of a unit, or the powers of ten alone where these are many."""
+    """Return marks at 1, 2, 5, 10, … of a unit, or at powers of ten if there are many."""
     unit = _unit(least, base)
     first, last = math.floor(math.log10(least / unit)), math.ceil(math.log10(most / unit))
     digits = (1, 2, 5) if last - first <= 2 else (1,)
@@ -202,24 +199,21 @@ Row = Mapping[str, Any]
 
 
 def band_of_points(before: Row, after: Row) -> Band | None:
-    """By how much a point is slower than another; None where one of them states nothing."""
+    """Return the relative slowness of a point against another; None if either states no uncertainty."""
     compositions = _composition(before), _composition(after)
     return bands.relative_band(compositions[0], before["makespan_ns"], compositions[1], after["makespan_ns"])
 
 
 def band_note(done: Sequence[Row]) -> str:
-    """How many points cannot be told from the first, the best, as a sentence; empty where none states it."""
+    """Return a sentence on points within the model's error of the best; empty if no uncertainty is stated."""
     of_others = [band_of_points(done[0], row) for row in done[1:]]
     others = plural(len(of_others), "other point")
     if not any(of_others):
         return ""
     alike = sum(map(contains_none, of_others))
     if not alike:
-        return f"The model tells the best from {others}, by the {BAND} of each."
-    return (
-        f"Of {others}, the model cannot tell {alike:,} ({ALIKE}) from the best: "
-        f"by their {BAND}, they may be as fast."
-    )
+        return f"The best differs from {others} by more than the error of the model: the {BAND} of each."
+    return f"{alike:,} of {others} ({ALIKE}) may be as fast as the best, by their {BAND}."
 
 
 def _composition(row: Row) -> Composition | None:
@@ -229,7 +223,7 @@ def _composition(row: Row) -> Composition | None:
         return Composition.read(json.loads(row[MADE_OF]))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise UsageError(
-            f"column {MADE_OF!r} of point {row[NUMBER]} does not say what its time consists of",
+            f"column {MADE_OF!r} of point {row[NUMBER]} has no valid composition of its time",
             place=FILES[TABLE],
-            remedy="sweep again: what is finished is kept in the journal",
+            remedy="sweep again: the journal keeps finished points",
         ) from None

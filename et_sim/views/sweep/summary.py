@@ -1,4 +1,5 @@
-"""A sweep on one screen: the best points, the effect of each axis, turns of the bottleneck, what failed."""
+"""A sweep on one screen: the best points, the effect of each axis, changes of the bottleneck, and
+failures."""
 
 from __future__ import annotations
 
@@ -32,23 +33,23 @@ from et_sim.views.sweep.scales import (
 )
 from et_sim.views.text import increase, not_shown, share, terminal_width
 
-MOST_VALUES = 12  # of a column of numbers that are shown one by one; more of them are put together
+MOST_VALUES = 12  # distinct values of a numeric axis; more are grouped
 PARTS = 8
 
 
 class Effect(Struct, frozen=True):
-    """The points of one value of an axis, or of numbers near each other."""
+    """The points of one value of an axis, or of a range of numbers."""
 
     axis: str
     value: Any
-    until: Any  # the last of these numbers; the same for a single value
+    until: Any  # the end of the range; the same for a single value
     points: int
     least_ns: int
     mean_ns: int
 
 
 class Turn(Struct, frozen=True):
-    """Neighbouring values of an axis between which the bottleneck is another, all else being equal."""
+    """Neighbouring values of an axis between which the bottleneck changes, if all else is equal."""
 
     axis: str
     value: Any
@@ -56,11 +57,11 @@ class Turn(Struct, frozen=True):
     bottleneck: str
     becomes: str
     times: int
-    of: int  # pairs of points that differ in these two values alone
+    of: int  # pairs of points that differ only in these two values
 
 
 def effects_of(rows: Sequence[Mapping[str, Any]], axis: str) -> list[Effect]:
-    """Makespans of complete points by the values of an axis, in the order of these."""
+    """Return makespans of complete points by the values of an axis, in order."""
     effects = []
     for span in _spans(_ordered(rows, axis)):
         inside = set(span)
@@ -72,14 +73,14 @@ def effects_of(rows: Sequence[Mapping[str, Any]], axis: str) -> list[Effect]:
 
 
 def _ordered(rows: Sequence[Mapping[str, Any]], axis: str) -> list[Any]:
-    """Return numbers by size, words as they come."""
+    """Return numbers by size, words in the order of the sweep."""
     values = list(dict.fromkeys(row[axis] for row in rows))
     is_number = all(isinstance(value, int | float) for value in values)
     return sorted(values) if is_number else values
 
 
 def _spans(values: list[Any]) -> list[list[Any]]:
-    """Return each by itself; of many numbers, neighbours together."""
+    """Return each value by itself, or ranges of neighbours if there are many numbers."""
     if len(values) <= MOST_VALUES or not all(isinstance(value, int | float) for value in values):
         return [[value] for value in values]
     cuts = [len(values) * part // PARTS for part in range(PARTS + 1)]
@@ -87,7 +88,7 @@ def _spans(values: list[Any]) -> list[list[Any]]:
 
 
 def turns_of(rows: Sequence[Mapping[str, Any]], axes: Sequence[str], axis: str) -> list[Turn]:
-    """Where the bottleneck changes along an axis."""
+    """Return the places along an axis where the bottleneck changes."""
     others = [name for name in axes if name != axis]
     place = {value: number for number, value in enumerate(_ordered(rows, axis))}
     lines: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
@@ -112,12 +113,12 @@ USUAL_TOP = 5
 MOST_TURNS = 12
 NARROWEST = 8
 POINT_FIGURES = ("makespan", "slower by", BAND, "memory", "most time goes to")
-DROPPED = (BAND, "memory", "slower by")  # columns, in this order where there is no room
+DROPPED = (BAND, "memory", "slower by")  # columns, in the order in which they are dropped
 Row = Mapping[str, Any]
 
 
 def sweep_text(sweep: SweepDirectory, top: int | None = None) -> str:
-    """What a sweep found."""
+    """Return the results of a sweep."""
     rows = sweep.table.to_pylist()
     done = complete(rows)
     most, width = _top(top), terminal_width()
@@ -135,7 +136,7 @@ def sweep_text(sweep: SweepDirectory, top: int | None = None) -> str:
 
 
 def sweep_json(sweep: SweepDirectory, top: int | None = None) -> str:
-    """Return the same for programs; without `top`, all points."""
+    """Return the results as JSON; without `top`, all points."""
     rows = sweep.table.to_pylist()
     done = complete(rows)
     best, in_order = done if top is None else done[: _top(top)], _in_order(done)
@@ -171,18 +172,18 @@ def _top(top: int | None) -> int:
 
 
 def complete(rows: Sequence[Row]) -> list[Row]:
-    """Return the fastest first; of equal ones, in the order of points."""
+    """Return complete points, the fastest first; equal ones in the order of points."""
     done = [row for row in rows if row["status"] == COMPLETE]
     return sorted(done, key=lambda row: (row["makespan_ns"], row[NUMBER]))
 
 
 def _in_order(rows: Sequence[Row]) -> list[Row]:
-    """As points are numbered: words that are values of axes stand as the sweep lists them."""
+    """Return rows in the order of points, so that words on axes keep the order of the sweep."""
     return sorted(rows, key=lambda row: row[NUMBER])
 
 
 def counted(sweep: SweepDirectory, rows: Sequence[Row]) -> str:
-    """How many points there are, and what became of them."""
+    """Return the number of points by status."""
     counts = Counter(row["status"] for row in rows)
     statuses = ", ".join(f"{count:,} {status}" for status, count in counts.most_common())
     left = sweep.points - len(rows)
@@ -191,12 +192,12 @@ def counted(sweep: SweepDirectory, rows: Sequence[Row]) -> str:
 
 
 def run_name(row: Row) -> str:
-    """What the directory of a point's run is called."""
+    """Return the name of the directory of a point's run."""
     return str(row["digest"][:12])
 
 
 def is_kept(sweep: SweepDirectory, row: Row) -> bool:
-    """Return whether that directory is there."""
+    """Return whether the directory of a point's run exists."""
     return (sweep.path / RUNS / run_name(row)).is_dir()
 
 
@@ -219,7 +220,7 @@ def _figure(figures: Mapping[int, Sequence[str]], at: int, row: Row) -> str:
 
 
 def axis_columns(sweep: SweepDirectory, rows: Sequence[Row]) -> tuple[SheetColumn, ...]:
-    """Return a column for each axis, and numbers on the right."""
+    """Return a column for each axis; numbers are aligned to the right."""
     return tuple(
         SheetColumn(
             axis,
@@ -233,7 +234,7 @@ def axis_columns(sweep: SweepDirectory, rows: Sequence[Row]) -> tuple[SheetColum
 
 
 def _key(axis: str) -> str:
-    """An axis may be called like a figure."""
+    """Return a key that differs from those of figures, since an axis may share its name with one."""
     return f"axis {axis}"
 
 
@@ -242,7 +243,7 @@ def _value(axis: str, row: Row) -> str:
 
 
 def figures_of_point(first: Row, row: Row) -> tuple[str, ...]:
-    """Its POINT_FIGURES in words, beside the best; such as slower by `≈ 3 %`, where it may be none."""
+    """Return POINT_FIGURES as text, relative to the best; `≈ 3 %` if the point may not be slower."""
     slower, band = "", None
     if row is not first:
         least, band = first["makespan_ns"], band_of_points(first, row)
@@ -254,7 +255,7 @@ def figures_of_point(first: Row, row: Row) -> tuple[str, ...]:
 
 
 def longest_part(row: Row) -> str:
-    """What most time goes to, and how much of it."""
+    """Return the activity with the most time, and its share."""
     return f"{row['bottleneck']} {share(row['bottleneck_share'] or 0, 1)}"
 
 
@@ -280,7 +281,7 @@ def _span(effect: Effect) -> str:
 
 
 def _turns(sweep: SweepDirectory, done: Sequence[Row], width: int) -> list[str]:
-    """Where the bottleneck changes, all other axes being equal."""
+    """Return the table of changes of the bottleneck, if all other axes are equal."""
     if len({row["bottleneck"] for row in done}) < 2:
         return ["", *wrap(f"Most time goes to {done[0]['bottleneck']} at every point.", width)]
     turns = [turn for axis in sweep.axes for turn in turns_of(done, sweep.axes, axis)]
@@ -305,7 +306,7 @@ EFFECTS = Sheet(
     cut={"axis": 16, "value": NARROWEST},
     names=("axis", "value"),
 )
-_PLACE = "where most time goes to something else"
+_PLACE = "where the bottleneck changes"
 TURNS = Sheet(
     (
         SheetColumn(_PLACE, lambda turn: f"{turn.axis}: {shown(turn.value)} -> {shown(turn.to)}", "<"),
@@ -333,7 +334,7 @@ def _failures(rows: Sequence[Row], most: int, width: int) -> list[str]:
 
 
 def front_rows(sweep: SweepDirectory, rows: Sequence[Row]) -> list[Row]:
-    """Return the best points, in their order."""
+    """Return the best points of a search, in their order."""
     assert sweep.search is not None
     known = [
         row for row in rows if all(row[quantity.column] is not None for quantity in objectives_of(sweep))
@@ -343,7 +344,7 @@ def front_rows(sweep: SweepDirectory, rows: Sequence[Row]) -> list[Row]:
 
 
 def objectives_of(sweep: SweepDirectory) -> tuple[SweepQuantity, ...]:
-    """What a search looked for; empty, if none did."""
+    """Return the objectives of a search; empty if there was none."""
     if sweep.search is None:
         return ()
     known = {quantity.column: quantity for quantity in (MAKESPAN, EXPOSED, *RESOURCES, *RATES)}
@@ -353,13 +354,13 @@ def objectives_of(sweep: SweepDirectory) -> tuple[SweepQuantity, ...]:
 
 
 def search_lines(sweep: SweepDirectory, rows: Sequence[Row], most: int, width: int) -> list[str]:
-    """What was looked at, and the best points."""
+    """Return the counts of evaluated points, and the best points."""
     search = sweep.search
     assert search is not None
     lines = wrap(searched(search), width, subsequent_indent=" " * 13)
     front = front_rows(sweep, rows)
     if not front:
-        return [*lines, "", "No point that was evaluated is what was looked for."]
+        return [*lines, "", "No evaluated point meets the search's conditions."]
     lines += ["", *_table(sweep, front[:most], width)]
     lines += not_shown(len(front) - most, "more point", ": --json has all")
     lines += ["", *wrap(meaning(search), width)]
@@ -379,7 +380,7 @@ def searched(search: Mapping[str, Any]) -> str:
         (search["evaluated"], "evaluated"),
         (search["ruled_out"], "ruled out by their bounds"),
         (search["impossible"], "that cannot run, or cannot meet the constraints"),
-        (search["left"], "not looked at"),
+        (search["left"], "not evaluated"),
     ]
     return f"points       {total:,}: " + ", ".join(
         f"{count:,} {outcome}" for count, outcome in parts if count
@@ -401,13 +402,13 @@ def _objective(quantity: SweepQuantity, row: Row) -> str:
 
 
 def meaning(search: Mapping[str, Any]) -> str:
-    """How sure that is."""
+    """Return how certain the result of a search is."""
     better = (
         "dominates one of these" if len(search["minimise"]) + len(search["maximise"]) > 1 else "is better"
     )
     models = [model for model in search.get("models", ()) if model]
     if search["left"]:
-        return f"No evaluated point {better}; of those that were not looked at, nothing is known."
+        return f"No evaluated point {better}; points that were not evaluated may be."
     if len(models) > 1:
         return f"No point {better} of those that were simulated on {models[-1]}: the best on {models[0]}."
     rest = ": those that were not evaluated cannot, by their bounds" if search["ruled_out"] else ""

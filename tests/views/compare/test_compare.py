@@ -79,7 +79,7 @@ def test_every_rank_is_compared_with_itself_whatever_actors_there_are(tmp_path: 
 
 
 @pytest.mark.parametrize(("threshold", "status"), [("0", 1), ("5%", 1), ("0.05", 1), ("1000%", 0), (None, 0)])
-def test_the_exit_status_tells_a_run_that_is_slower_by_more_than_the_threshold(
+def test_the_exit_status_marks_a_run_slower_by_more_than_the_threshold(
     tmp_path: Path, threshold: str | None, status: int
 ) -> None:
     a, b = (_run(tmp_path / name, [_trace(m)] * 2) for name, m in (("a", 10), ("b", 20)))
@@ -89,7 +89,7 @@ def test_the_exit_status_tells_a_run_that_is_slower_by_more_than_the_threshold(
 
 
 @pytest.mark.deep
-def test_the_exit_status_does_not_depend_on_who_reads(tmp_path: Path) -> None:
+def test_the_exit_status_does_not_depend_on_the_reader(tmp_path: Path) -> None:
     a, b = (_run(tmp_path / name, [_trace(m)] * 2) for name, m in (("a", 10), ("b", 20)))
     for pair, status in (((a, b), 1), ((b, a), 0)):
         command = [
@@ -174,7 +174,7 @@ def test_a_threshold_that_is_none_is_refused(
 
 
 @pytest.mark.parametrize("changed", [{"profile": "corrected"}, {"model": "link"}])
-def test_runs_in_another_profile_or_model_are_compared_and_the_header_says_which(
+def test_runs_in_another_profile_or_model_are_compared_and_the_header_names_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], changed: dict[str, Any]
 ) -> None:
     def traces() -> list[et_sim.Trace]:
@@ -215,7 +215,7 @@ def test_corrections_that_are_switched_are_part_of_the_header(
     assert "corrections:" not in printed
 
 
-def test_where_runs_part_is_told_for_ranks_however_they_were_folded(tmp_path: Path) -> None:
+def test_the_place_where_runs_part_does_not_depend_on_folding(tmp_path: Path) -> None:
     a = _run(tmp_path / "a", [_trace(10)] * 6)
     late = [_trace(20 if rank == 4 else 10) for rank in range(6)]
     for fold in (True, False):

@@ -16,7 +16,7 @@ import et_sim
 from et_sim.basics.units import parse_ranks
 from et_sim.cli import main
 from et_sim.views import open_run
-from et_sim.views.compare.changes import averages, compare, why
+from et_sim.views.compare.changes import averages, compare, main_change
 from et_sim.views.compare.pairs import most_different
 from et_sim.views.drawing.network import dimensions
 from et_sim.views.drawing.scene import LEFT, PIXELS
@@ -85,13 +85,13 @@ def test_rows_of_ranks_are_those_that_both_runs_have(runs: dict[str, Path], othe
     assert count == len(expected)
 
 
-def test_the_page_says_why_and_shows_every_part(runs: dict[str, Path]) -> None:
+def test_the_page_gives_the_cause_and_shows_every_part(runs: dict[str, Path]) -> None:
     comparison = compare(open_run(runs["slow"]), open_run(runs["fast"]))
     for run in (comparison.a, comparison.b):
         assert sum(averages(run).values()) == pytest.approx(run.summary["makespan_ns"], abs=len(PARTS))
     page = compare_report(comparison)
-    assert "B takes " in why(comparison)
-    assert "less of exposed communication" in why(comparison)
+    assert "B takes " in main_change(comparison)
+    assert "less of exposed communication" in main_change(comparison)
     assert "<b>" not in re.sub(r"<b>[0-9][^<]*</b>", "", page)  # names are escaped
     for name in ("headline", "timeline", "ranks", "operations", "groups", "inputs"):
         assert f'<section id="{name}"' in page
@@ -99,7 +99,7 @@ def test_the_page_says_why_and_shows_every_part(runs: dict[str, Path]) -> None:
     assert compare_report(comparison) == page
 
 
-def test_of_runs_with_other_ranks_the_page_shows_what_can_be_compared(runs: dict[str, Path]) -> None:
+def test_the_page_of_runs_with_other_ranks_shows_comparable_parts(runs: dict[str, Path]) -> None:
     page = compare_report(compare(open_run(runs["slow"]), open_run(runs["wide"])))
     assert "A has 4 ranks, B 6 ranks: shown are ranks that both have" in page
     assert "Ranks are not compared one by one: the runs have 4 and 6 of them" in page
@@ -109,7 +109,7 @@ def test_of_runs_with_other_ranks_the_page_shows_what_can_be_compared(runs: dict
 
 def test_a_run_and_itself_take_as_long(runs: dict[str, Path]) -> None:
     comparison = compare(open_run(runs["slow"]), open_run(runs["slow"]))
-    assert why(comparison) == "every operation, group and rank took as long in both"
+    assert main_change(comparison) == "every operation, group and rank took as long in both"
     assert 'class="parting"' not in aligned_picture(comparison)
 
 

@@ -139,7 +139,7 @@ def test_a_message_that_waits_for_a_link_queues(tmp_path: Path) -> None:
     assert single["link"] == "dimension 0: rank 1 clockwise"
 
 
-def test_where_messages_share_links_changes_are_estimates_and_slack_is_not_known(tmp_path: Path) -> None:
+def test_changes_are_estimates_without_slack_if_messages_share_links(tmp_path: Path) -> None:
     """Two messages into rank 2, which its link from the switch holds up."""
     builders = sends(3, [(source, 2, 1 << 20) for source in (0, 1)])
     path = _path(_simulated(builders, "Switch", model="flow"), tmp_path)
@@ -281,7 +281,7 @@ def test_a_run_that_holds_only_some_nodes_has_no_critical_path(tmp_path: Path) -
     assert "a critical path leads through all of them" in (tmp_path / "page.html").read_text()
 
 
-def test_a_run_without_the_record_says_how_to_get_it(tmp_path: Path) -> None:
+def test_a_run_without_the_record_gives_a_remedy(tmp_path: Path) -> None:
     build = et_sim.TraceBuilder()
     build.compute("work", micros=1)
     workload = et_sim.Workload.of([build.build()] * 2)
@@ -316,7 +316,7 @@ def test_a_damaged_record_is_refused(tmp_path: Path, column: str, value: int, co
 
 
 @pytest.mark.deep
-def test_the_text_fits_eighty_columns_and_json_says_the_same(
+def test_the_text_fits_eighty_columns_and_json_has_the_same_content(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     builders = []
@@ -350,7 +350,7 @@ def test_an_unknown_detail_is_refused_with_a_suggestion() -> None:
 
 
 @pytest.mark.parametrize("layers", [2, 40])
-def test_the_whole_record_is_looked_at_equally_often_however_many_hops_there_are(
+def test_the_number_of_readings_of_the_record_does_not_depend_on_hops(
     layers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build = et_sim.TraceBuilder()

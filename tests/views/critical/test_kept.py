@@ -42,7 +42,7 @@ def _answers(run: Path) -> tuple[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("model", ["analytical", "flow"])
-def test_the_next_call_says_the_same_without_reading_the_record(
+def test_the_next_call_returns_the_same_without_reading_the_record(
     model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = _simulate(tmp_path, model=model)

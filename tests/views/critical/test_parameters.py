@@ -62,7 +62,7 @@ def network_1(dimensions: int, **more: list[float]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("fold", [True, False])
-def test_cards_router_and_memory_are_told_apart(tmp_path: Path, fold: bool) -> None:
+def test_cards_router_and_memory_are_separate_parameters(tmp_path: Path, fold: bool) -> None:
     extra = {"nic-latency": [100], "router-latency": [70]}
     path, parameters = path_and_parameters(of_1_0(tmp_path, {}, network_1(1, **extra), fold=fold), tmp_path)
     messages = 4 * 6

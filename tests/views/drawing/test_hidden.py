@@ -60,7 +60,7 @@ def test_in_a_spread_every_row_shows_a_difference(tmp_path: Path) -> None:
     assert "in 1 other operation, ranks do not differ" in drawn
 
 
-def test_a_spread_of_ranks_that_are_alike_says_so(tmp_path: Path) -> None:
+def test_a_spread_of_equal_ranks_is_stated(tmp_path: Path) -> None:
     builders = [et_sim.TraceBuilder() for _ in range(2)]
     for builder in builders:
         builder.compute("alike", micros=5)
@@ -105,7 +105,7 @@ NEEDS = {
 
 
 @pytest.mark.parametrize(("view", "how"), NEEDS.items())
-def test_what_was_not_recorded_is_refused_with_how_to_record_it(tmp_path: Path, view: str, how: str) -> None:
+def test_missing_tables_are_refused_with_a_remedy(tmp_path: Path, view: str, how: str) -> None:
     builder = et_sim.TraceBuilder()
     builder.compute("alone", micros=5)
     run = open_run(_run(tmp_path / "run", [builder]))

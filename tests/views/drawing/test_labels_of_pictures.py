@@ -126,7 +126,7 @@ def lengthy(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
 
 @pytest.mark.parametrize("view", ["picture", "ranks", "activity", "waits", "spread", "idle", "critical-path"])
 @pytest.mark.parametrize("letters", [10, 200])
-def test_a_picture_is_as_wide_as_its_labels_and_says_where_those_that_are_cut_are_whole(
+def test_a_picture_is_as_wide_as_its_labels_and_has_whole_ones_as_titles(
     lengthy: Callable[[int], Path], view: str, letters: int
 ) -> None:
     drawn = VIEWS[view].drawn(open_run(lengthy(letters)), EVERYTHING)
@@ -147,7 +147,7 @@ CALL_OPERATIONS = {"waits", "spread", "critical-path"}
     ("ranks", "label"),
     [("3", "rank 3"), ("0-3", "ranks 0-3"), ("0,2,4,6", "ranks 0-6/2"), ("0-3,6", "ranks 0-3,6")],
 )
-def test_ranks_are_said_in_their_shortest_form(ranks: str, label: str) -> None:
+def test_ranks_have_their_shortest_form(ranks: str, label: str) -> None:
     assert label_of_ranks(ranks) == label
 
 

@@ -211,7 +211,7 @@ def test_a_lane_that_is_seldom_busy_is_pale(tmp_path: Path) -> None:
         if not cut or cut[0][2:] in VIEWS[view].cuts
     ],
 )
-def test_every_picture_is_well_formed_and_cut_as_asked(
+def test_every_picture_is_well_formed_and_cut_as_requested(
     folded: Path, tmp_path: Path, view: str, cuts: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = tmp_path / "x.svg"
@@ -337,7 +337,7 @@ def test_times_of_a_short_window_differ_in_their_texts() -> None:
     assert len(set(texts)) == len(texts)
 
 
-def test_waits_of_a_stalled_run_say_what_they_leave_out(
+def test_waits_of_a_stalled_run_note_unended_nodes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     build, idle = et_sim.TraceBuilder(), et_sim.TraceBuilder()
@@ -362,14 +362,14 @@ def test_a_run_without_communication_has_no_waits(tmp_path: Path, capsys: pytest
         waits_picture(open_run(run))
 
 
-def test_data_of_activity_is_what_is_drawn(folded: Path) -> None:
+def test_data_of_activity_is_that_of_the_picture(folded: Path) -> None:
     data = activity_data(open_run(folded))
     for row in data["rows"]:
         total = np.sum([row["shares"][part.short] for part in PARTS], axis=0)
         np.testing.assert_allclose(total, 1, atol=1e-5)
 
 
-def test_text_shows_what_takes_most_of_a_column(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_shows_the_longest_part_of_a_column(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = side_by_side(tmp_path / "run")
     assert main(["inspect", str(run), "activity"]) == 0
     out = capsys.readouterr().out

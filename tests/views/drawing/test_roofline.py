@@ -93,7 +93,7 @@ def test_circles_stand_where_their_figures_are(kernels: Path) -> None:
     assert all(kernel.name in drawn for kernel in roofline.kernels)
 
 
-def test_without_operations_and_bytes_a_sentence_says_why(
+def test_without_operations_and_bytes_a_sentence_gives_the_reason(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = pipeline(tmp_path / "run")

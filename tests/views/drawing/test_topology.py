@@ -54,7 +54,7 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return congested(tmp_path_factory.mktemp("topology") / "graph", detail="links")
 
 
-def test_a_link_of_a_graph_is_used_as_its_slices_say(graph: Path) -> None:
+def test_the_use_of_a_link_of_a_graph_is_that_of_its_slices(graph: Path) -> None:
     run = open_run(graph)
     topology = topology_of(run)
     assert topology is not None
@@ -120,7 +120,7 @@ def test_steps_of_the_scale_show_one_percent(graph: Path) -> None:
     assert sum(map(sum, counts.values())) == len(topology.source)
 
 
-def test_a_window_counts_what_is_carried_in_it(graph: Path) -> None:
+def test_a_window_counts_the_bytes_carried_in_it(graph: Path) -> None:
     run = open_run(graph)
     half = run.summary["makespan_ns"] // 2
     whole, first, second = (
@@ -135,12 +135,12 @@ def test_a_window_counts_what_is_carried_in_it(graph: Path) -> None:
 def test_without_single_links_tiers_are_bars(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = pipeline(tmp_path / "run", detail="links")
     assert topology_of(open_run(run)) is None
-    assert "links are not known one by one" in topology_picture(open_run(run), EVERYTHING)
+    assert "only tiers are known" in topology_picture(open_run(run), EVERYTHING)
     assert main(["inspect", str(run), "topology"]) == 0
     assert "dimension 0" in capsys.readouterr().out
 
 
-def test_a_run_without_links_says_how_to_get_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_without_links_gives_a_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = pipeline(tmp_path / "run")
     assert main(["inspect", str(run), "topology"]) == 0
     assert "--detail links" in capsys.readouterr().out

@@ -61,7 +61,7 @@ def _key(row: dict[str, Any]) -> tuple[int, int]:
 
 @pytest.mark.deep
 @given(WINDOWS, st.integers(1, 400), st.sampled_from(BATCHES[1:]), st.sampled_from([None, "0-2", "5,1"]))
-def test_drawn_is_what_is_under_way_in_the_window_in_proportion(
+def test_nodes_under_way_in_the_window_are_drawn_in_proportion(
     runs: dict[int, RunDirectory],
     every_row: list[dict[str, Any]],
     window: tuple[int, int],
@@ -134,7 +134,7 @@ def test_the_longest_of_each_stratum_are_kept_however_they_come(
 
 @pytest.mark.deep
 @given(WINDOWS, st.integers(1, 300), st.sampled_from(BATCHES[1:]))
-def test_what_is_left_out_does_not_change_the_arrows_between_what_is_drawn(
+def test_nodes_left_out_do_not_change_the_arrows_between_others(
     runs: dict[int, RunDirectory],
     everything: Contents,
     window: tuple[int, int],
@@ -164,7 +164,7 @@ def test_what_is_left_out_does_not_change_the_arrows_between_what_is_drawn(
 
 
 @pytest.mark.parametrize("rows_per_batch", BATCHES)
-def test_exposed_communication_does_not_depend_on_how_the_timeline_is_cut(
+def test_exposed_communication_does_not_depend_on_the_blocks_of_the_timeline(
     runs: dict[int, RunDirectory], rows_per_batch: int
 ) -> None:
     groups = exposed_by_group(runs[rows_per_batch])

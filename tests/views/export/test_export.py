@@ -202,7 +202,7 @@ def test_chrome_gets_the_same_with_every_nanosecond(stages: Path) -> None:
     assert counted == _expected(stages)
 
 
-def test_what_overlaps_lies_in_rows_and_what_takes_no_time_is_an_instant(tmp_path: Path) -> None:
+def test_overlapping_nodes_lie_in_rows_and_nodes_without_time_are_instants(tmp_path: Path) -> None:
     run = side_by_side(tmp_path / "run")
     read = _perfetto(_contents(run, ranks="0-1"))
     rows = {name for _, name in read.threads.values()}
@@ -213,7 +213,7 @@ def test_what_overlaps_lies_in_rows_and_what_takes_no_time_is_an_instant(tmp_pat
     assert json.loads(b"".join(chrome.pieces(_contents(run), {})))
 
 
-def test_counters_say_how_much_memory_is_in_use_and_which_collectives_run(tmp_path: Path) -> None:
+def test_counters_show_memory_in_use_and_running_collectives(tmp_path: Path) -> None:
     run = side_by_side(tmp_path / "run")
     read = _perfetto(_contents(run))
     values = {name: read.values[track] for track, (_, name) in read.counters.items()}
@@ -230,7 +230,7 @@ def test_counters_say_how_much_memory_is_in_use_and_which_collectives_run(tmp_pa
     assert values["collectives under way"] == [(0, 0), (start, 1), (end, 0)]
 
 
-def test_counters_say_how_many_chunks_a_dimension_serves(tmp_path: Path) -> None:
+def test_counters_show_the_chunks_of_a_dimension(tmp_path: Path) -> None:
     run = pipeline(tmp_path / "run", detail="phases")
     read = _perfetto(_contents(run))
     phases = feather.read_table(run / "phases.arrow").to_pylist()
@@ -258,7 +258,7 @@ def test_chunks_that_cross_several_dimensions_at_once_are_counted_apart(tmp_path
 
 
 @pytest.mark.parametrize("model", ["analytical", "link"])
-def test_counters_say_how_busy_links_are(tmp_path: Path, model: str) -> None:
+def test_counters_show_the_use_of_links(tmp_path: Path, model: str) -> None:
     run = pipeline(tmp_path / "run", detail="links", model=model, fold=False)
     read = _perfetto(_contents(run))
     slices = feather.read_table(run / "links.arrow").to_pylist()
@@ -276,7 +276,7 @@ def test_counters_say_how_busy_links_are(tmp_path: Path, model: str) -> None:
             assert value == share
 
 
-def test_counters_of_the_network_say_how_deep_queues_are(tmp_path: Path) -> None:
+def test_counters_of_the_network_show_the_depth_of_queues(tmp_path: Path) -> None:
     run = congested(tmp_path / "run")
     read = _perfetto(_contents(run))
     slices = feather.read_table(run / "queues.arrow").to_pylist()
@@ -342,7 +342,7 @@ def test_folded_ranks_lead_to_the_ranks_that_stand_for_the_others(tmp_path: Path
     assert "draws no arrows at 8 ranks" in every.left_out[0]
 
 
-def test_a_run_of_which_a_part_was_written_shows_that_part_and_says_so(tmp_path: Path) -> None:
+def test_a_run_with_a_recorded_part_shows_that_part_and_names_it(tmp_path: Path) -> None:
     output_filter = OutputFilter((range(2, 4),), (0, 2_000_000))
     run = pipeline(tmp_path / "part", fold=False, output_filter=output_filter)
     contents = _contents(run)
@@ -352,7 +352,7 @@ def test_a_run_of_which_a_part_was_written_shows_that_part_and_says_so(tmp_path:
 
 
 @pytest.mark.deep
-def test_arrows_lead_from_what_begins_first_in_both_formats(tmp_path: Path, stages: Path) -> None:
+def test_arrows_lead_from_the_earlier_slice_in_both_formats(tmp_path: Path, stages: Path) -> None:
     """A receive that waits has a slice within it that begins with the send; Chrome's events say the same."""
     recorded = pipeline(tmp_path / "run", detail="messages", fold=False)
     for run in (stages, recorded):
@@ -376,7 +376,9 @@ def test_arrows_lead_from_what_begins_first_in_both_formats(tmp_path: Path, stag
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 5)), min_size=1), st.data())
-def test_each_arrow_ends_in_what_begins_no_sooner(placed: list[tuple[int, int, int]], data: Any) -> None:
+def test_each_arrow_ends_in_a_slice_that_begins_no_sooner(
+    placed: list[tuple[int, int, int]], data: Any
+) -> None:
     """Whatever begins when: all that is added lies side by side in its slice, and begins with a send."""
     start = np.array([node[0] for node in placed], np.int64)
     end = start + np.array([node[1] for node in placed], np.int64)
@@ -405,7 +407,7 @@ def test_each_arrow_ends_in_what_begins_no_sooner(placed: list[tuple[int, int, i
 
 
 @pytest.mark.parametrize("detail", [None, "messages"])
-def test_arrows_do_not_depend_on_how_many_nodes_are_looked_at_together(
+def test_arrows_do_not_depend_on_the_number_of_nodes_in_a_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, detail: str | None
 ) -> None:
     run = pipeline(tmp_path / "run", fold=False, **({"detail": detail} if detail else {}))
@@ -420,7 +422,7 @@ def test_arrows_do_not_depend_on_how_many_nodes_are_looked_at_together(
 
 @pytest.mark.deep
 @pytest.mark.parametrize("ranks", [None, "0-7"])
-def test_files_do_not_depend_on_how_much_is_written_at_a_time(
+def test_files_do_not_depend_on_the_size_of_written_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranks: str | None
 ) -> None:
     """Also where several ranks are one actor."""
@@ -509,7 +511,7 @@ def test_members_of_a_collective_are_one_chain(demo: Path, stages: Path) -> None
         assert max(ranks) - min(ranks) == apart
 
 
-def test_a_window_holds_what_is_under_way_in_it(demo: Path) -> None:
+def test_a_window_holds_the_nodes_under_way_in_it(demo: Path) -> None:
     first, last = 10_000_000, 20_000_000
     slices = _perfetto(_contents(demo, window=(first, last))).all()
     assert slices == Counter(
@@ -517,7 +519,7 @@ def test_a_window_holds_what_is_under_way_in_it(demo: Path) -> None:
     )
 
 
-def test_a_limit_keeps_some_of_every_rank_and_kind_and_says_how_many_there_are(demo: Path) -> None:
+def test_a_limit_keeps_some_of_every_rank_and_kind_and_counts_all(demo: Path) -> None:
     contents = _contents(demo, limit=50)
     assert "shows 50 of 328 nodes, in proportion" in contents.left_out[0]
     kept = _perfetto(contents).all()

@@ -120,7 +120,7 @@ def _arrows(contents: Contents) -> Counter[tuple[str, int, str, int, int]]:
 
 @pytest.mark.parametrize("option", ["--perfetto", "--chrome"])
 @pytest.mark.parametrize("name", RUNS)
-def test_the_trace_processor_reads_what_the_tables_say(
+def test_the_trace_processor_reads_the_content_of_the_tables(
     name: str, option: str, processor: Path, tmp_path: Path
 ) -> None:
     run, file = RUNS[name](tmp_path / "run"), tmp_path / "exported.json"

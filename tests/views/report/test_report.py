@@ -115,7 +115,7 @@ def test_the_page_has_a_part_for_everything_that_was_recorded(tmp_path: Path) ->
 
 
 @pytest.mark.deep
-def test_the_page_shows_queues_where_messages_met_and_who_paused_whom(tmp_path: Path) -> None:
+def test_the_page_shows_queues_incasts_and_causes_of_pauses(tmp_path: Path) -> None:
     content = _page(congested(tmp_path / "run"))
     texts = Page(content).texts
     assert "Queues and pauses" in [text for tag, text in texts if tag == "h2"]
@@ -125,7 +125,7 @@ def test_the_page_shows_queues_where_messages_met_and_who_paused_whom(tmp_path: 
     assert '<section id="ports"' not in _page(pipeline(tmp_path / "ring"))
 
 
-def test_the_page_says_who_is_waited_for_and_what_that_costs(demo: Path) -> None:
+def test_the_page_names_the_slowest_ranks_and_their_cost(demo: Path) -> None:
     slowest = open_run(demo).summary["slowest"]
     assert slowest["ranks"] == "5"
     page = _page(demo)
@@ -171,7 +171,7 @@ def test_names_cannot_break_the_page(tmp_path: Path) -> None:
     assert ("h1", "a<b>&\"c'") in page.texts
 
 
-def test_a_stalled_run_says_so_first(tmp_path: Path) -> None:
+def test_a_stalled_run_begins_with_the_stall(tmp_path: Path) -> None:
     from et_sim.api import run as simulate
     from et_sim.engine.stall import explain_stall
     from et_sim.timeline import write_run
@@ -196,12 +196,12 @@ def test_a_stalled_run_says_so_first(tmp_path: Path) -> None:
     assert "never completed" in {data["kinds"][kind]["name"] for kind in data["columns"]["kind"].tolist()}
 
 
-def test_a_page_of_a_part_says_so_and_averages_over_its_ranks(tmp_path: Path) -> None:
+def test_a_page_of_a_part_names_it_and_averages_over_its_ranks(tmp_path: Path) -> None:
     whole = open_run(pipeline(tmp_path / "whole", fold=False))
     part = pipeline(tmp_path / "part", fold=False, output_filter=OutputFilter((range(4),)))
     content = _page(part)
     Page(content)
-    assert "are of what was written: ranks 0-3" in content
+    assert "are those of the recorded part: ranks 0-3" in content
     of_part = {group.group: group.exposed_ns for group in exposed_by_group(open_run(part))}
     every = {group.group: group.exposed_ns for group in exposed_by_group(whole)}
     assert 0 < of_part["data"] < every["data"]
@@ -234,7 +234,7 @@ def test_dimensions_are_as_busy_as_their_phases(tmp_path: Path) -> None:
 
 @pytest.mark.deep
 @pytest.mark.parametrize("model", ["analytical", "link"])
-def test_the_critical_path_is_told_and_marked(tmp_path: Path, model: str) -> None:
+def test_the_critical_path_is_described_and_marked(tmp_path: Path, model: str) -> None:
     run = open_run(pipeline(tmp_path / "run", detail="path", model=model, fold=False))
     path = CriticalPath(PathRecord(run))
     content = _page(run.path)
@@ -358,7 +358,7 @@ def test_shares_of_columns_are_those_counted_by_hand(drawn: list[tuple[int, int,
 
 
 @given(spans, st.integers(1, 12), st.randoms(use_true_random=False))
-def test_merging_keeps_what_there_is_and_kinds_apart(
+def test_merging_keeps_totals_and_separate_kinds(
     given_spans: list[tuple[int, int, int]], limit: int, random: Any
 ) -> None:
     track, start, length = (np.array([span[at] for span in given_spans], np.int64) for at in range(3))
@@ -392,7 +392,7 @@ def test_a_curve_shows_the_most_of_each_column(changes: list[tuple[int, int]], m
         assert highest[column] == max(before + [value for at, value in changes if first < at < last])
 
 
-def test_more_nodes_than_fit_are_merged_and_it_says_so(demo: Path) -> None:
+def test_more_nodes_than_fit_are_merged_with_a_note(demo: Path) -> None:
     content = _page(demo, limit=60)
     data = _data(content)
     assert len(data["columns"]["start"]) < 328
@@ -429,14 +429,14 @@ def test_bad_calls_are_refused(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_was_not_recorded_has_no_card_and_a_line_says_how_to_get_it(tmp_path: Path) -> None:
+def test_missing_tables_have_no_section_and_a_line_has_the_remedy(tmp_path: Path) -> None:
     page = report(open_run(pipeline(tmp_path / "run")))
     for name in ("critical", "network", "memory"):
         assert f'<section id="{name}"' not in page
     assert page.count("Not recorded: the critical path: simulate with --detail path; ") == 1
 
 
-def test_the_machine_is_on_the_page_as_it_was_given_and_nothing_if_nobody_says_it(tmp_path: Path) -> None:
+def test_the_machine_is_on_the_page_as_it_was_given_if_it_is_known(tmp_path: Path) -> None:
     folder = pipeline(tmp_path / "run")
     known = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     card = report(open_run(folder)).partition('<section id="machine"')[2].partition("</section>")[0]
@@ -459,7 +459,7 @@ def test_the_machine_is_on_the_page_as_it_was_given_and_nothing_if_nobody_says_i
     assert 'id="machine"' not in report(open_run(folder))
 
 
-def test_a_graph_of_many_links_is_told_as_its_generator_or_counted(tmp_path: Path) -> None:
+def test_a_graph_of_many_links_is_shown_by_its_generator_or_counted(tmp_path: Path) -> None:
     folder = congested(tmp_path / "run", detail="links")
     page = report(open_run(folder))
     assert "<td>graph.generator</td><td>leaf-spine</td>" in page

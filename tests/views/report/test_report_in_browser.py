@@ -186,7 +186,7 @@ def test_the_wheel_zooms_around_the_pointer_and_dragging_moves(demo: Opened) -> 
 
 
 @pytest.mark.deep
-def test_choosing_a_node_says_what_it_is(demo: Opened) -> None:
+def test_choosing_a_node_shows_its_facts(demo: Opened) -> None:
     demo.press("Shift+ArrowDown")
     heading = demo.page.locator("#chosen h3")
     assert heading.inner_text() == "load batch"
@@ -201,7 +201,7 @@ def test_choosing_a_node_says_what_it_is(demo: Opened) -> None:
 
 
 @pytest.mark.deep
-def test_a_click_shows_what_is_under_it_beside_it(demo: Opened) -> None:
+def test_a_click_shows_the_node_under_it(demo: Opened) -> None:
     box = demo.lanes()
     moment = 1_150_000 + 850_000 / 2  # of rank 5, which is the first
     click = box["x"] + 118 + moment / 52_428_540 * (box["width"] - 118), box["y"] + 6 + 14 + 6
@@ -228,7 +228,7 @@ def test_of_a_node_at_the_edge_the_figures_stay_on_the_page(demo: Opened) -> Non
 
 
 @pytest.mark.deep
-def test_names_of_rows_that_are_short_are_told_in_full(browser: Any, files: dict[str, Path]) -> None:
+def test_short_names_of_rows_are_shown_in_full(browser: Any, files: dict[str, Path]) -> None:
     opened = Opened(browser, files["demo"], viewport={"width": 500, "height": 800})
     box = opened.lanes()
     opened.page.mouse.move(box["x"] + 20, box["y"] + 6 + 9)
@@ -266,7 +266,7 @@ def test_the_wheel_alone_scrolls_the_page_also_past_a_timeline_that_scrolls(
 
 
 @pytest.mark.deep
-def test_search_counts_what_it_finds_and_steps_through_it(demo: Opened) -> None:
+def test_search_counts_its_results_and_steps_through_them(demo: Opened) -> None:
     box, matches = demo.page.get_by_label("find"), demo.page.locator("#found")
     box.fill("optimizer")
     assert matches.inner_text() == "8 matches"
@@ -326,7 +326,7 @@ def truth(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
 
 
 @pytest.mark.deep
-def test_waiting_is_thin_transfer_solid_backward_differs_and_what_is_rare_is_pale(
+def test_waiting_is_thin_transfer_solid_backward_differs_and_rare_work_is_pale(
     browser: Any, truth: tuple[Path, Any]
 ) -> None:
     page, run = truth

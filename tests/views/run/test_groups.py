@@ -77,7 +77,7 @@ def test_a_folded_run_is_identical_to_the_unfolded_one(
     assert "identical" in capsys.readouterr().out
 
 
-def test_groups_that_traces_describe_are_told_apart_by_rank(tmp_path: Path) -> None:
+def test_groups_that_traces_describe_differ_by_rank(tmp_path: Path) -> None:
     """Here a name means one group to one rank, and another to the next."""
     halves = [[0, 1, 2, 3], [4, 5, 6, 7]]
     traces = [_trace("tp", {"tp": halves[rank // 4]}) for rank in range(8)]
@@ -88,7 +88,7 @@ def test_groups_that_traces_describe_are_told_apart_by_rank(tmp_path: Path) -> N
     assert (members, {row["ranks"] for row in rows if row["name"] == "all"}) == ({"0-3", "4-7"}, {None})
 
 
-def test_a_rule_says_who_is_in_its_groups_as_briefly_as_it_can(tmp_path: Path) -> None:
+def test_a_rule_lists_the_members_of_its_groups_briefly(tmp_path: Path) -> None:
     rules = {"row": GroupRule(2), "axes": GroupRule((2, 2), (1, 4)), "ends": GroupRule(2, 3, 4)}
     build = et_sim.TraceBuilder()
     for name in rules:
@@ -140,7 +140,7 @@ def test_a_group_that_is_named_all_is_not_that_of_all_ranks(tmp_path: Path) -> N
 
 
 @pytest.mark.deep
-def test_a_million_ranks_have_a_few_rows_and_are_asked_at_once(tmp_path: Path) -> None:
+def test_a_million_ranks_have_a_few_rows_and_are_queried_at_once(tmp_path: Path) -> None:
     ranks = 1 << 20
     workload = et_sim.Workload(
         (_trace("tp"),), np.zeros(ranks, np.int32), group_rules={"tp": GroupRule(8), "dp": GroupRule(64, 8)}

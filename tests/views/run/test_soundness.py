@@ -68,7 +68,7 @@ def test_a_value_that_cannot_be_is_named_by_the_view_that_reads_it(
 
 
 @pytest.mark.parametrize("value", [float("inf"), -1e300])
-def test_figures_whose_products_are_no_numbers_are_found(tmp_path: Path, value: float) -> None:
+def test_figures_with_infinite_products_are_found(tmp_path: Path, value: float) -> None:
     run = _detailed(tmp_path / "run")
     _put(run, "timeline", "memory_utilisation", value)
     assert "timeline.arrow: is damaged: column 'memory_utilisation'" in str(explain_damage(run))

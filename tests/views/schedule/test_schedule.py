@@ -125,7 +125,7 @@ def test_other_names_are_other_work(name: str | None) -> None:
     assert named_pass(name) is None
 
 
-def test_stages_are_counted_along_the_first_messages_and_circles_are_not_known() -> None:
+def test_stages_are_counted_along_the_first_messages_and_cycles_have_none() -> None:
     stages = Stages(5)
     stages.computed(np.arange(5), np.array([0, 10, 20, 5, 5]))
     stages.received(np.array([2, 1, 0, 3, 4]), np.array([1, 0, 1, 4, 3]), np.array([20, 10, 30, 5, 5]))
@@ -241,9 +241,7 @@ def test_a_million_ranks_are_a_row_for_each_stage(tmp_path: Path, capsys: pytest
     ]
 
 
-def test_of_a_part_of_a_run_the_textbook_knows_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_part_of_a_run_has_no_textbook_bubble(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = pipeline(tmp_path / "run", fold=False, output_filter=OutputFilter((range(4, 8),)))
     capsys.readouterr()
     assert main(["show", str(folder), "--json"]) == 0
@@ -253,7 +251,7 @@ def test_of_a_part_of_a_run_the_textbook_knows_nothing(
     assert [row["ranks"] for row in data["rows"]] == ["4-7"]
 
 
-def test_of_a_pipeline_that_is_fed_from_both_ends_the_textbook_knows_nothing(
+def test_a_pipeline_that_is_fed_from_both_ends_has_no_textbook_bubble(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def program(rank: Rank) -> None:

@@ -83,7 +83,7 @@ def test_a_million_ranks_are_counted_without_a_million_timelines(
     assert json.loads(_asked(tmp_path / "run", query, capsys, "--json")) == [{"n": ranks, "last": ranks - 1}]
 
 
-def test_answers_fit_the_terminal_and_say_which_columns_do_not(
+def test_results_fit_the_terminal_and_name_columns_that_do_not(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "60")
@@ -110,7 +110,7 @@ def test_csv_json_and_arrow_hold_the_same(
 
 
 @pytest.mark.parametrize("form", ["csv", "json"])
-def test_a_named_file_holds_what_would_be_printed(
+def test_a_named_file_holds_the_printed_text(
     folder: Path, tmp_path: Path, form: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     query = "SELECT node, name FROM timeline ORDER BY node"
@@ -166,10 +166,10 @@ def test_an_answer_without_rows_is_still_an_answer(folder: Path, capsys: pytest.
             "the query is not SQL near 'FROM' (the column \"group\" is written in ",
         ),
         ("SELECT count(", "the query is not SQL near '(' (tables: "),
-        ("", "the query is empty (ask one question, beginning with SELECT)"),
-        ("-- nothing", "the query is empty (ask one question, beginning with SELECT)"),
-        ("SELECT 1; SELECT 2", "these are 2 statements (ask one question, beginning with SELECT)"),
-        ("DROP VIEW ranks", "a run is asked with SELECT, not DROP (ask one question, beginning with SELECT)"),
+        ("", "the query is empty (give one query that begins with SELECT)"),
+        ("-- nothing", "the query is empty (give one query that begins with SELECT)"),
+        ("SELECT 1; SELECT 2", "these are 2 statements (give one query that begins with SELECT)"),
+        ("DROP VIEW ranks", "a run is queried with SELECT, not DROP (give one query that begins"),
         ("SELECT * FROM '/etc/passwd'", "there is no table '/etc/passwd' (tables: "),
         ("SELECT * FROM read_csv('/etc/passwd')", "a query reads these tables and nothing else"),
         ("SELECT name::INTEGER FROM timeline", "the query cannot be answered: "),
@@ -177,7 +177,7 @@ def test_an_answer_without_rows_is_still_an_answer(folder: Path, capsys: pytest.
         ("SELECT query FROM database", "there is no table 'database'"),
     ],
 )
-def test_refusals_say_what_there_is(
+def test_refusals_list_tables_and_columns(
     folder: Path, query: str, sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert _refused(folder, query, capsys).startswith(sentence)

@@ -124,7 +124,7 @@ def test_where_more_than_an_order_may_change_there_is_neither_a_bound_nor_a_leve
     assert " of it is " in sentence
 
 
-def test_the_bound_of_what_dependencies_lead_through_is_the_share_of_the_path(tmp_path: Path) -> None:
+def test_the_bound_of_a_path_of_dependencies_is_the_share_of_the_path(tmp_path: Path) -> None:
     build = et_sim.TraceBuilder()
     first = build.compute("first", nanos=600_000)
     together = build.collective("all_reduce", 1 << 20, after=[first])

@@ -127,7 +127,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("made", "window", "at_once"), CASES)
-def test_what_is_waited_for_is_what_was_under_way_then_folded_or_not(
+def test_idle_time_counts_as_the_work_under_way_then_folded_or_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: Any, window: str | None, at_once: int
 ) -> None:
     monkeypatch.setattr(idle_nodes, "MOST_ROWS", at_once)

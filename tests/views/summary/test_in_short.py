@@ -31,7 +31,7 @@ def _lever(path: CriticalPath) -> Lever:
     return lever
 
 
-def test_of_a_recorded_path_the_sentence_says_whose_it_is_and_what_it_is_mostly(tmp_path: Path) -> None:
+def test_the_sentence_on_a_recorded_path_names_its_rank_and_main_cause(tmp_path: Path) -> None:
     run = open_run(pipeline(tmp_path / "run", detail="path"))
     path = CriticalPath(PathRecord(run))
     on: dict[int, int] = {}
@@ -51,7 +51,7 @@ FIGURES = {"kernels": "time of all kernels=0.5", "twice the bandwidth": "bandwid
 
 
 @pytest.mark.parametrize(("bandwidth", "begins"), [("500GB/s", "kernels"), ("1GB/s", "twice the bandwidth")])
-def test_the_best_lever_saves_what_is_said_when_it_is_simulated(
+def test_the_best_lever_saves_its_estimate_when_it_is_simulated(
     bandwidth: str, begins: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     job, *_ = write_manifest(transformer(tensor=2, pipeline=2, data=2), tmp_path / "job.workload.json")

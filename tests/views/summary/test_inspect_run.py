@@ -91,7 +91,7 @@ def test_an_actor_counts_once_per_rank(tmp_path: Path) -> None:
     assert forward.total_ns == 3 * 1_000_004 * 10_000
 
 
-def test_a_stalled_run_says_so_first_and_counts_what_never_ended(tmp_path: Path) -> None:
+def test_a_stalled_run_begins_with_the_stall_and_counts_unended_nodes(tmp_path: Path) -> None:
     from et_sim.api import run as simulate
     from et_sim.engine.stall import explain_stall
 
@@ -220,7 +220,7 @@ def _changed(path: Path, name: str, **changes: Any) -> None:
         ({"warnings": ["text"]}, "warnings[0] is not an object"),
     ],
 )
-def test_a_summary_that_is_not_one_is_refused_with_what_is_wrong(
+def test_an_invalid_summary_is_refused_with_the_reason(
     tmp_path: Path, changes: dict[str, Any], fault: str
 ) -> None:
     path = _written([_trace(10)] * 2, tmp_path / "run")

@@ -80,7 +80,7 @@ def lever_of(result: et_sim.Result, where: Path) -> tuple[Lever | None, int]:
 @pytest.mark.deep
 @settings(max_examples=3)
 @given(seed=st.integers(0, 2**32))
-def test_the_best_lever_saves_what_a_new_simulation_saves_and_no_other_saves_more(
+def test_the_best_lever_saves_as_much_as_a_new_simulation_and_no_other_more(
     seed: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     before = simulated(seed)

@@ -48,9 +48,7 @@ def test_a_ring_all_reduce_sends_its_share_over_one_link_of_each_rank(tmp_path: 
         assert all(0 <= used <= 1 for used in use.busy_shares)
 
 
-def test_runs_without_links_say_how_to_come_by_them(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_runs_without_links_give_a_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", str(_run(tmp_path / "run", detail="path")), "links"]) == 0
     assert capsys.readouterr().out.startswith("links were not recorded: simulate with --detail links")
     assert main(["inspect", str(tmp_path / "run"), "links", "--json"]) == 0

@@ -39,7 +39,7 @@ def test_the_parts_that_take_most_of_the_time_keep_their_columns(width: int) -> 
 
 
 @pytest.mark.parametrize("group", ["all", "tensor parallel"])
-def test_a_table_of_operations_fits_60_columns_and_says_what_it_leaves_out(group: str) -> None:
+def test_a_table_of_operations_fits_60_columns_and_names_dropped_columns(group: str) -> None:
     operation = OperationTotal("all_reduce", "backward # layer # attention all-reduce", group, 163_840)
     operation.total_ns, operation.waiting_ns, operation.bytes = 16_049_123_456_789, 1, 10**15
     lines = operation_lines([operation], 60)

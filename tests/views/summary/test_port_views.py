@@ -45,7 +45,7 @@ def test_queues_stand_in_the_order_of_their_depth_which_is_that_of_the_ports(
     assert {port["link"] for port in ports} >= {name for name, row in known.items() if row["deepest_bytes"]}
 
 
-def test_a_window_shows_what_waited_in_it(crowd: Path) -> None:
+def test_a_window_shows_the_queues_in_it(crowd: Path) -> None:
     run = open_run(crowd)
     end = run.summary["makespan_ns"]
     [whole, first, last] = (

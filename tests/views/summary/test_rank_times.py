@@ -99,7 +99,9 @@ def test_time_is_split_as_counting_nanoseconds_splits_it(
 
 
 @given(SPANS, st.lists(st.integers(-3, 2 * END), max_size=5), st.integers(0, 14))
-def test_a_union_is_what_is_open_at_any_nanosecond(spans: list[Span], times: list[int], cut: int) -> None:
+def test_a_union_covers_every_nanosecond_with_an_open_span(
+    spans: list[Span], times: list[int], cut: int
+) -> None:
     actor, start, end, _, _ = _columns(spans)
     covered = union(actor, start, end)
     pieces = (
@@ -165,7 +167,7 @@ def _run(folder: Path, spans: list[Span], rows_per_batch: int) -> RunDirectory:
 
 
 @given(SPANS, st.tuples(st.integers(0, END), st.integers(1, END)), st.integers(1, 5))
-def test_a_window_shows_what_counting_nanoseconds_finds_in_it(
+def test_a_window_shows_the_parts_that_counting_nanoseconds_finds(
     tmp_path_factory: Any, spans: list[Span], window: tuple[int, int], batch: int
 ) -> None:
     begin, end = window[0], window[0] + window[1]

@@ -31,7 +31,7 @@ def scope_of(model: str, system: dict[str, Any] = FIFO_RING, ranks: int = 2, **o
     ]
 
 
-def test_every_network_model_says_what_it_includes_and_the_page_repeats_it() -> None:
+def test_every_network_model_states_its_scope_and_the_page_repeats_it() -> None:
     assert {name.split(" ")[0] for name in SCOPES} == set(MODELS)
     page = NETWORKS_PAGE.read_text(encoding="utf-8")
     assert [
@@ -40,7 +40,7 @@ def test_every_network_model_says_what_it_includes_and_the_page_repeats_it() -> 
 
 
 @pytest.mark.parametrize("model", ["analytical", "link", "flow"])
-def test_a_run_includes_what_its_model_and_its_profile_include(model: str) -> None:
+def test_the_scope_of_a_run_joins_its_model_and_its_profile(model: str) -> None:
     corrected, reference = (scope_of(model, profile=name) for name in ("corrected", "reference"))
     with_ports = SCOPES.get(f"{model} with ports", SCOPES[model])
     assert with_ports.includes in corrected["includes"]
@@ -60,7 +60,7 @@ def test_what_was_not_used_is_not_included() -> None:
 @pytest.mark.parametrize(
     "command", [["plan", "--model", "gpt2"], ["compare", "a", "b"], ["inspect", "a"], ["report", "a"]]
 )
-def test_every_summary_begins_in_short_and_says_what_it_includes(
+def test_every_summary_begins_in_short_and_states_its_scope(
     command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -81,7 +81,7 @@ def test_every_summary_begins_in_short_and_says_what_it_includes(
         assert {"in short", "includes"} <= set(first)
 
 
-def test_a_roofline_without_launches_says_so_and_machines_by_name_have_them() -> None:
+def test_a_roofline_without_launches_states_it_and_presets_have_launches() -> None:
     build = et_sim.TraceBuilder()
     build.compute("kernel", num_ops=10**9, tensor_bytes=10**6)
     workload = et_sim.Workload.of([build.build()])

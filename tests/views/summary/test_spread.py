@@ -96,7 +96,7 @@ def test_spreads_are_those_of_single_ranks_folded_or_not(
     _check(folded, brute, part)
 
 
-def test_a_slow_rank_is_named_and_so_is_what_waiting_for_it_costs(tmp_path: Path) -> None:
+def test_a_slow_rank_is_named_with_the_cost_of_waiting_for_it(tmp_path: Path) -> None:
     builders = [et_sim.TraceBuilder() for _ in range(4)]
     for rank, builder in enumerate(builders):
         work = builder.compute("work", nanos=5000 if rank == 2 else 1000)

@@ -94,7 +94,7 @@ def test_folded_or_not_the_parts_are_the_same(tmp_path: Path) -> None:
     assert folded == unfolded
 
 
-def test_the_summary_of_a_pipeline_says_them_and_names_nobody_who_is_waited_for(tmp_path: Path) -> None:
+def test_the_summary_of_a_pipeline_has_them_and_no_rank_that_is_waited_for(tmp_path: Path) -> None:
     lines = facts(open_run(pipeline(tmp_path / "run")))
     assert any(line.startswith("waiting  ") and "bubble (2 equal stages" in line for line in lines)
     assert not any(line.startswith("waited for") for line in lines)

@@ -37,8 +37,8 @@ def test_every_routing_has_a_sentence() -> None:
         (summary("destination"), "of equal ways, the number of the target picks one (routing: destination)"),
         (
             summary("ecmp", actors=64),
-            "of equal ways, a hash of source and target picks one (routing: ecmp); the hash tells ranks"
-            " apart, and 64 actors are simulated",
+            "of equal ways, a hash of source and target picks one (routing: ecmp); the hash differs by rank,"
+            " and 64 actors are simulated",
         ),
         (summary("ecmp", actors=1), "of equal ways, a hash of source and target picks one (routing: ecmp)"),
     ],

@@ -54,7 +54,7 @@ def searched(tmp_path: Path) -> Path:
     )
 
 
-def test_every_chart_rings_what_was_found(searched: Path) -> None:
+def test_every_chart_rings_the_points_that_were_found(searched: Path) -> None:
     drawn = sweep_picture(open_sweep(searched))
     charts = drawn.split('<path class="dots"')[1:]
     assert len(charts) == 3  # tp, exposed communication and peak memory
@@ -68,7 +68,7 @@ def test_every_chart_rings_what_was_found(searched: Path) -> None:
     assert 'class="front"' not in drawn  # of two figures alone: it is not what was looked for
 
 
-def test_the_page_lists_what_was_found_in_order(searched: Path, tmp_path: Path) -> None:
+def test_the_page_lists_the_points_that_were_found_in_order(searched: Path, tmp_path: Path) -> None:
     (tmp_path / "my plans.yml").write_text("")
     assert main(["report", str(searched), "--html", str(tmp_path / "x.html")]) == 0
     html = (tmp_path / "x.html").read_text(encoding="utf-8")

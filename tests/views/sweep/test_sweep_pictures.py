@@ -61,7 +61,7 @@ def swept(tmp_path: Path) -> Path:
     return write_sweep(tmp_path / "some.sweep", ("tp", "net"), [*ROWS, failed])
 
 
-def test_dots_stand_where_the_marks_say(swept: Path) -> None:
+def test_dots_have_the_places_of_the_marks(swept: Path) -> None:
     drawn = sweep_picture(open_sweep(swept))
     charts = drawn.split('<path class="dots"')[1:]
     dots_of_charts = [[(float(x), float(y)) for x, y in DOT.findall(chart)] for chart in charts]
@@ -107,7 +107,7 @@ def test_any_numbers_have_places(values: list[float]) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=30))
-def test_the_front_is_what_no_other_point_beats(points: list[tuple[int, int]]) -> None:
+def test_no_other_point_beats_the_front(points: list[tuple[int, int]]) -> None:
     front = [points[row] for row in front_of(*zip(*points, strict=True))]
     beaten = {
         point
@@ -131,7 +131,7 @@ def test_a_picture_is_written_and_the_same_each_time(swept: Path, tmp_path: Path
     ("words", "sentence"),
     [(["--json"], "a picture does not support --json"), (["--top", "3"], "a picture does not support --top")],
 )
-def test_what_a_picture_does_not_know_is_refused(
+def test_unknown_axes_of_a_picture_are_refused(
     words: list[str], sentence: str, swept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["inspect", str(swept), "--svg", str(tmp_path / "x.svg"), *words]) == 2

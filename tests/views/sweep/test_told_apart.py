@@ -30,17 +30,14 @@ POINTS: list[dict[str, Any]] = [
 MORE_NS = (10, 200, 0, 0)
 
 
-def test_points_within_the_band_of_the_best_are_said(
+def test_points_within_the_band_of_the_best_are_counted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Points 1 and 3 may be as fast: of 3, other shapes may be off by other amounts."""
     sweep = str(write_sweep(tmp_path / "a.sweep", ("x",), POINTS))
     assert main(["inspect", sweep]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    sentence = (
-        "Of 3 other points, the model cannot tell 2 (≈) from the best: by their 80 % band, they may be as "
-    )
-    sentence += "fast."
+    sentence = "2 of 3 other points (≈) may be as fast as the best, by their 80 % band."
     assert sentence in out
     assert "+6 to +14 %" in out
     assert main(["inspect", sweep, "--json"]) == 0
@@ -55,14 +52,17 @@ def test_points_within_the_band_of_the_best_are_said(
     assert "+6 to +14 %" in page
 
 
-def test_where_all_can_be_told_apart_that_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_distinct_points_are_stated_as_distinct(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sweep = str(write_sweep(tmp_path / "a.sweep", ("x",), [POINTS[0], POINTS[2]]))
     assert main(["inspect", sweep]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "The model tells the best from 1 other point, by the 80 % band of each." in out
+    assert (
+        "The best differs from 1 other point by more than the error of the model: the 80 % band of each."
+        in out
+    )
 
 
-def test_two_sweeps_say_how_many_changes_may_be_none(
+def test_two_sweeps_count_the_changes_that_may_be_none(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pairs = zip(POINTS, MORE_NS, strict=True)
