@@ -244,7 +244,7 @@ _SYSTEM = """
 ```
 
 Algorithm names: `ring`, `direct`, `direct<W>` with a window of W messages (`direct4`), `halvingDoubling`,
-`doubleBinaryTree`, `inNetwork`, which leaves the work to [switches](network-features.md#switches-that-reduce), and
+`doubleBinaryTree`, `inNetwork` (reductions in [switches](network-features.md#switches-that-reduce)), and
 `oneRing`, `oneDirect`, `oneDirect<W>`, `oneHalvingDoubling`, which take all NPUs as one dimension.
 A list with more entries than the network has dimensions is an error. With fewer, the
 remaining dimensions are not used by that collective, with a warning; in the corrected profile, a

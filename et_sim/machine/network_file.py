@@ -61,7 +61,8 @@ LINKS_KEY = Key(
 IN_NETWORK_KEY = Key(
     "in-network",
     OBJECTS,
-    "Dimensions whose [switches reduce](network-features.md#switches-that-reduce), for the algorithm `inNetwork`.",
+    "Dimensions whose [switches reduce](network-features.md#switches-that-reduce), "
+    "for the algorithm `inNetwork`.",
     "Not known there.",
     choices=tuple(key.name for key in IN_NETWORK_KEYS),
 )

@@ -129,7 +129,7 @@ PROTOCOL_KEYS = (
 PROTOCOL_KEY = Key(
     "protocol",
     OBJECT,
-    "What a transport adds to messages, on the flow and packet models; see [networks](network-features.md#packets).",
+    "The transport of messages on the flow and packet models; see [networks](network-features.md#packets).",
     "Not known there.",
     choices=tuple(key.name for key in (*PROTOCOL_KEYS, *PACKET_KEYS)),
 )
