@@ -135,7 +135,7 @@ def test_a_wrong_factor_is_refused(overlap: Any, text: str) -> None:
         ({"nodes": "gem"}, "none of the kernels has it (did you mean 'gemm'?)"),
         ({"nodes": "z*"}, 'none of the kernels has it (there are "gemm")'),
         ({"stream": 3}, 'key "stream" is 3, but none of the kernels was recorded there (recorded: 7)'),
-        ({"takes": ["collectives"], "group": "tp"}, 'key "group" is "tp", and none of the collectives'),
+        ({"takes": ["collectives"], "group": "tp"}, 'key "group" is "tp", but none of the collectives'),
     ],
 )
 def test_what_no_node_is_of_is_refused(entry: Any, text: str) -> None:

@@ -290,7 +290,7 @@ def test_constants_and_models_that_do_not_belong_together_are_refused() -> None:
     given = {"network": network(2, ATLAHS), "model": "loggops"}
     with pytest.raises(UsageError, match="a rendezvous of its own"):
         simulate(workload, system={"rendezvous-protocol": True}, **given)
-    with pytest.raises(UsageError, match="records nodes, and neither messages"):
+    with pytest.raises(UsageError, match="records nodes only, not messages"):
         simulate(workload, system={}, detail="messages", **given)
     far = rank_texts(2, [[f"send {1 << 50}b to 1 tag 0"], [f"recv {1 << 50}b from 0 tag 0"]])
     with pytest.raises(MachineError, match="correct L, o, g"):

@@ -161,7 +161,7 @@ def test_an_overflow_at_the_start_is_refused_before_the_run(
         ran(3999)
     assert str(caught.value).startswith(
         '<system>: key "local-mem-capacity" is 3999 B, and a rank holds 4000 B from the start, in tensors '
-        "that it reads and nobody writes: 'weights 0' (1000 B), 'weights 1' (1000 B), 'weights 2' (1000 B)"
+        "that no node writes: 'weights 0' (1000 B), 'weights 1' (1000 B), 'weights 2' (1000 B)"
     )
     assert ran(3999, "report").summary()["out_of_memory"]["time_ns"] == 0
     et_sim.write_workload(WORKLOAD, tmp_path / "w")
