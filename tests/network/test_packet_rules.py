@@ -1,4 +1,4 @@
-"""What packets keep to on random networks: where switches pause, nothing is lost; what is lost is sent again;
+"""Rules of packets on random networks: with pauses no packet is lost; lost packets are sent again;
 nothing stays behind. What is wrong with keys and key files is said in a sentence.
 """
 
