@@ -30,7 +30,7 @@ class Terminal(io.StringIO):
 
 
 def obeyed(text: str) -> list[str]:
-    """What a terminal would not simply show."""
+    """Return the characters that control a terminal."""
     return [
         character
         for character in text

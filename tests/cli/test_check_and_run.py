@@ -78,7 +78,7 @@ def nodes(
     after: list[int],
     spoilt: bool,
 ) -> list[int]:
-    """What a rank does in a step."""
+    """Add the work of a rank in a step, and return its last nodes."""
     if what == "compute":
         return [build.compute(micros=chance.randint(0, 5), after=after)]
     if what == "message":

@@ -53,7 +53,7 @@ def _summary(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 
 
 
 def _screen(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """What a run prints, as one line."""
+    """Return the output of a run, as one line."""
     capsys.readouterr()
     main(["run", *arguments, *MACHINE])
     return " ".join(capsys.readouterr().out.split())

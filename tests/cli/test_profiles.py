@@ -36,7 +36,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def summary(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
-    """What a run says as data; nothing else may be on stdout."""
+    """Return the data of a run; nothing else may be on stdout."""
     capsys.readouterr()
     assert main(["run", *arguments, "--json"]) == 0
     return dict(json.loads(capsys.readouterr().out))

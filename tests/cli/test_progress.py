@@ -17,7 +17,7 @@ from et_sim.run.simulation import NoWatcher, announced
 
 
 def wait_for(capsys: pytest.CaptureFixture[str], text: str) -> str:
-    """What stderr says once it says `text`."""
+    """Return stderr once it contains `text`."""
     seen = ""
     for _ in range(6000):
         seen += capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""What a run can be asked for is declared once: the command line and Python offer exactly that."""
+"""Options of a run are declared once: the command line and Python offer exactly these."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ COLOUR = re.compile(r"\x1b\[(?:\d+;)*(?:3\d|9\d|38;[0-9;]+)m")
 
 
 def screen(written: str) -> str:
-    """What was written, without control codes."""
+    """Return the output without control codes."""
     return SEQUENCE.sub("", written)
 
 

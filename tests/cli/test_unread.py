@@ -36,7 +36,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def status_unread(monkeypatch: pytest.MonkeyPatch, arguments: list[str], *, also_stderr: bool = False) -> int:
-    """Of a command whose output nobody reads."""
+    """Return the exit status of a command whose output is not read."""
     with monkeypatch.context() as patch:
         patch.setattr("sys.stdout", Gone())
         patch.setattr("sys.stderr", Gone() if also_stderr else io.StringIO())

@@ -70,7 +70,7 @@ def test_models_of_the_package_keep_their_promise(name: str, monkeypatch: pytest
     ("change", "complaint"),
     [
         ((KEYS, "lambda source, target: source * 0"), "0 to 5 and 5 to 4, but 1 bytes take 2,000 "),
-        ((KEYS, f"{KEYS}, alike_by_distance=True"), "alike by distance, and has different numbers for 0 to "),
+        ((KEYS, f"{KEYS}, alike_by_distance=True"), "alike by distance, but has different numbers for 0 to "),
         ((WAY, "way = int(target == 0)"), "0 to 5 and 5 to 0, but 1 bytes take 500 ns "),
         ((WAY, f"{WAY}\n    run.network.latency_ns[0] += 1"), "but 1 bytes take"),
     ],

@@ -1,4 +1,4 @@
-"""What stands in the wrong place is called by its name, and the remedy is the command that takes it."""
+"""Misplaced files are named by kind, and the remedy is the command that takes them."""
 
 from __future__ import annotations
 

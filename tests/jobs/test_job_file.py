@@ -1,4 +1,4 @@
-"""What a user can mistype in a job file is refused in one sentence with file, line and remedy."""
+"""Mistakes in a job file are refused in one sentence with file, line and remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where jobs are placed: as they say, else packed, spread or at random among the NPUs that are left."""
+"""Placement of jobs: as they state, else packed, spread or at random among the free NPUs."""
 
 from __future__ import annotations
 

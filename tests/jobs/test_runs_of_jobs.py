@@ -170,7 +170,7 @@ def _random_jobs(seed: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
 
 
 def _seen(jobs: list[dict[str, Any]], **machine: Any) -> Any:
-    """What can be seen of a run, or why it is refused; in an order that is not that of the jobs."""
+    """Return the results of a run, or its refusal, in an order other than that of the jobs."""
     try:
         result = run({"jobs": jobs}, **machine)
     except et_sim.EtSimError as error:

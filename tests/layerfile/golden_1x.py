@@ -66,6 +66,6 @@ def machine_of(case: dict[str, Any], program: LayerProgram) -> Machine1:
 
 
 def played(case: dict[str, Any]) -> LayerTable:
-    """What the oracle says about a case."""
+    """Return the oracle's result of a case."""
     program = program_of(case)
     return layer_table(program, *Play(machine_of(case, program), program.trace).run())

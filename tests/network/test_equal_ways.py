@@ -125,7 +125,7 @@ def random_network(seed: int) -> dict[str, Any]:
 
 
 def shares_by_links(fabric: GraphFabric, source: int, target: int) -> dict[int, Fraction]:
-    """Of one message, what each link carries: devices part what they get by the bandwidths of their links."""
+    """Return the bytes of one message on each link: devices divide them by the bandwidths of their links."""
     graph = fabric.graph
     wires: Any = nx.DiGraph()
     ends = zip(graph.sources.tolist(), graph.targets.tolist(), strict=True)
@@ -243,7 +243,7 @@ EVEN = [
 @pytest.mark.parametrize("graph", [LEAVES, {**LEAVES, "spines": 2}, PODS, TREE, FLIES])
 @pytest.mark.parametrize(("kind", "on"), EVEN)
 def test_an_even_split_is_no_slower_than_a_table_or_a_hash(graph: Any, kind: str, on: Any) -> None:
-    """Of hashes the mean of several seeds: a single one may be lucky."""
+    """Compare the mean of several seeds, because a single hash may be lucky."""
     ranks = fabric_of({"graph": graph}).ranks
     size = ranks << 16
     if "halvingDoubling" in str(on) and ranks & (ranks - 1):
@@ -299,7 +299,7 @@ def test_equal_ways_leave_ranks_alike(graph: Any, actors: int) -> None:
 @pytest.mark.parametrize("model", ["flow", "link"])
 @pytest.mark.parametrize("fold", [True, False])
 def test_links_are_counted_one_by_one_and_load_them_evenly(model: str, fold: bool, tmp_path: Path) -> None:
-    """Of a leaf's 4 * 12 messages, each of its three links carries a third."""
+    """Each of a leaf's three links carries a third of its 4 * 12 messages."""
     share = 3 << 12
     net = {"graph": LEAVES, "logical-dimensions": [16]}
     result = run(

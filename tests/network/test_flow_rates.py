@@ -81,7 +81,7 @@ def kept_after_check(network: Any) -> int:
 
 @pytest.fixture
 def settings_of_rates(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many rates each setting kept; all of them are checked."""
+    """Return the number of rates that each setting kept; all of them are checked."""
     monkeypatch.setenv("ET_SIM_COMPILE", "never")
     kept: list[int] = []
 
@@ -144,7 +144,7 @@ def test_a_heap_always_has_the_smallest_key_first(changes: list[tuple[int, float
 
 
 def test_counts_hold_as_many_messages_as_there_are_ranks_times_messages_of_each() -> None:
-    """Of a million folded ranks with thousands of messages each, on the one link that they share."""
+    """Counts of a million folded ranks with thousands of messages each are exact on a shared link."""
     wide = (SHARED, ("links", "messages", "to_set", "back_to_set", "open", "open_back"))
     for table, names in (
         wide,

@@ -77,7 +77,7 @@ class Nodes:
 
 
 def on_rail(group: Nodes, source: int, target: int, *, of_source: bool = False) -> tuple[int, int]:
-    """Who sends, and who gets, what goes from node to node: where all are alike, ranks of equal place.
+    """Return the senders and receivers between nodes: ranks of equal place where all are alike.
 
     A ring has one card of each node: of the rank at which it enters nodes, or for a reduce leaves them.
     """

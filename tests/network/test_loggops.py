@@ -159,7 +159,7 @@ def test_a_lone_message_takes_all_constants_once(constants: dict[str, Any], size
 def test_before_atlahs_a_lone_message_pays_for_its_bytes_at_its_target(
     constants: dict[str, Any], size: int
 ) -> None:
-    """What it costs the source per byte does not hold it up, and a large send ends when it is taken in."""
+    """Costs per byte do not delay the source, and a large send ends when it is received."""
     rest, overhead = size - 1, constants["o"]
     text = rank_texts(2, [[f"send {size}b to 1 tag 0"], [f"recv {size}b from 0 tag 0"]])
     machine = {"network": network(2, constants | OLDER), "model": "loggops"}

@@ -1,4 +1,4 @@
-"""What holds messages up as packets: parts of their critical path, and figures of flows.arrow, add up."""
+"""Delays of messages as packets: parts of their critical path, and figures of flows.arrow, add up."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run(
 
 
 def causes(result: Result) -> dict[str, int]:
-    """What the time went to, which is that of the run."""
+    """Return the parts of the time, which add up to that of the run."""
     outcome: dict[str, int] = result.critical_path()["causes"]
     assert sum(outcome.values()) == result.makespan_ns
     return outcome

@@ -1,4 +1,4 @@
-"""What repeats itself is skipped, and every figure is that of single packets, whatever comes in between."""
+"""Repeated periods are skipped, and every figure equals that of single packets, with any disturbance."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What packets keep to on random networks: where switches pause, nothing is lost; what is lost is sent again;
-nothing stays behind. What is wrong with keys and key files is said in a sentence.
+"""Rules of packets on random networks: with pauses no packet is lost; lost packets are sent again;
+no packet stays behind. Faults of keys and key files are reported in a sentence.
 """
 
 from __future__ import annotations

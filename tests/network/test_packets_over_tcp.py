@@ -54,7 +54,7 @@ def state(result: Result) -> Any:
 
 
 def tables(result: Result) -> Any:
-    """What TCP keeps."""
+    """Return the tables of TCP."""
     return result.outcome.run.network.transport
 
 

@@ -61,7 +61,7 @@ def leaving(network: Network) -> Iterator[tuple[int, float]]:
 
 
 def bound_ns(kind: str, machine: str, size: int) -> float:
-    """How long it takes until all that has to leave an NPU, or a block of inner dimensions, has left it."""
+    """Return the time until all bytes have left an NPU, or a block of inner dimensions."""
     npus = preset(machine).npus
     bounds = []
     for block, rate in leaving(read_network_alone(preset(machine).network)):

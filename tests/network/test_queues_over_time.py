@@ -1,4 +1,4 @@
-"""What `--detail ports` records: how many bytes wait for ports over time, and who pauses whom."""
+"""Records of `--detail ports`: the bytes that wait for ports over time, and the pauses between ports."""
 
 from __future__ import annotations
 

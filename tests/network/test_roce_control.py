@@ -1,4 +1,4 @@
-"""How congestion control of RoCE changes the rate of a pair, step by step, against the published rules."""
+"""Congestion control of RoCE: the rate of a pair, step by step, against the published rules."""
 
 from __future__ import annotations
 
@@ -333,7 +333,7 @@ def test_hpcc_may_leave_out_links_without_a_queue_within_a_round(
 def test_hpcc_weighs_new_figures_by_their_part_of_a_round_trip(
     sender: Callable[..., Sender], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of links that are as full, the first counts; what took longer than a round trip counts in full."""
+    """The first of equally full links counts; times longer than a round trip count in full."""
     monkeypatch.setattr(control, "_set_rate", lambda _, __, rate: setattr(of.pair, "rate", rate))
     monkeypatch.setattr(control, "_use", lambda *_: 0.5)
     of = sender()

@@ -1,4 +1,4 @@
-"""How windows of TCP grow, acknowledgement by acknowledgement, against RFC 5681, RFC 8312 and RFC 8257."""
+"""Windows of TCP, acknowledgement by acknowledgement, against RFC 5681, RFC 8312 and RFC 8257."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_cubic_follows_a_cubic_function_with_the_last_window_as_its_plateau() ->
 def test_cubic_begins_a_plateau_at_its_window_if_that_is_as_large_as_ever(
     largest: int, origin: int, wanted: int
 ) -> None:
-    """Where none was ever lost, it grows by one in twenty at least."""
+    """Without a loss, the window grows by one in twenty packets at least."""
     network, connection = begun(CUBIC, threshold=0, largest=largest, least_rtt_ps=0)
     assert control._packets_for_one(network, connection, 70) == wanted
     assert connection.origin == origin

@@ -100,7 +100,7 @@ def test_folding_changes_no_word_of_it(model: str, shape: str, tmp_path: Path) -
 
 
 def test_on_the_analytical_model_links_of_a_graph_are_known_folded_or_not(tmp_path: Path) -> None:
-    """Where they are recorded, every rank is simulated."""
+    """Where links are recorded, every rank is simulated."""
     build = et_sim.TraceBuilder()
     build.collective("all_to_all", 6 * SIZE)
     workload = et_sim.Workload.of([build.build()] * 6)

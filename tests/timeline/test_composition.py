@@ -1,4 +1,4 @@
-"""What a run's time consists of, the band that follows, and what machines may state of their accuracy."""
+"""Composition of a run's time, the band that follows, and the accuracy that machines may state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much is recorded: one thing, several, or none; and what is refused before anything is simulated."""
+"""Details of a run: one, several, or none; and refusals before anything is simulated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of the longest path of converted recordings is explained: exact figures of small runs."""
+"""Explained part of the longest path of converted recordings: exact figures of small runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How well kernels use their machine: per node, per rank, per operation."""
+"""Utilisation of the machine by kernels: per node, per rank, per operation."""
 
 from __future__ import annotations
 

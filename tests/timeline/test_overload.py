@@ -1,4 +1,4 @@
-"""Who sent or got more than its ports can carry is named; on models where links carry no more, nobody is."""
+"""Ranks that sent or received more than their ports carry are named; with limited ports there are none."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ REMOTE = {"memory-type": "PER_NPU_MEMORY_EXPANSION", "remote-mem-latency": 10, "
 
 
 def workload(size: int = 3000) -> et_sim.Workload:
-    """Of which one tensor fits, and two do not."""
+    """Return a workload of tensors of which local memory holds one, not two."""
     build = et_sim.TraceBuilder()
     first = build.compute("first", nanos=1000, outputs={"activations:a": size})
     second = build.compute("second", nanos=1000, outputs={"activations:b": size}, after=[first])
@@ -91,7 +91,7 @@ def test_sweeps_have_it_in_their_base_and_as_an_axis(tmp_path: Path) -> None:
 
 
 def statuses(spec: dict[str, Any]) -> list[str]:
-    """How the points of a sweep ended."""
+    """Return the endings of the points of a sweep."""
     found: list[str] = et_sim.sweep(spec, workers=1, progress=False).table["status"].to_pylist()
     return found
 
