@@ -54,8 +54,7 @@ Fields = ParamSpec("Fields")
 def _with_keywords(
     options: Callable[Fields, RunOptions],
 ) -> Callable[[Callable[[Subject, RunOptions], Result]], Callable[Concatenate[Subject, Fields], Result]]:
-    """Return a decorator for functions of a workload and `RunOptions`, which then take the options as
-    keywords."""
+    """Return a decorator for functions of `RunOptions`, which then take the options as keywords."""
 
     def decorate(
         call: Callable[[Subject, RunOptions], Result],
@@ -211,8 +210,7 @@ def _command(workload: Any, task: Task, options: RunOptions) -> dict[str, Any] |
 
 
 def _configuration(task: Task, options: RunOptions) -> dict[str, Any]:
-    """Return the machine as it was read, with further options: arguments of `simulate` besides the
-    workload."""
+    """Return the machine as it was read, with further options of `simulate`."""
     chosen = {name: getattr(options, name) for name in CHOSEN}
     chosen |= {name: value for name in INSTEAD if (value := getattr(options, name)) is not None}
     return {**task.machine.configuration, **chosen}

@@ -65,8 +65,7 @@ def _isolated_time(task: Task, may_fold: bool, watch: Watcher, number: int) -> i
 
 
 def duration_ns(outcome: Outcome, job: Job) -> int | None:
-    """Return the time from the start of a job to the finish of its last rank; None if a rank never
-    finished."""
+    """Return the time from a job's start to its last rank's finish; None if a rank never finished."""
     finish = outcome.finish_ns[outcome.plan.actor_of_rank[job.npus]]
     return None if (finish < 0).any() else max(int(finish.max()) - job.start_ns, 0)
 

@@ -63,8 +63,7 @@ class RunOptions:
 
     @property
     def parts(self) -> dict[str, Any]:
-        """Return the parts of the machine: explicit files or else the preset's, and overrides of single
-        keys."""
+        """Return the parts of the machine (explicit files, or the preset's), and overrides of keys."""
         files = machine_parts({name: getattr(self, name) for name in MACHINE}, self.machine)
         instead = {name: value for name in INSTEAD if (value := getattr(self, name)) is not None}
         return {**files, **instead}

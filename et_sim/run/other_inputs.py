@@ -93,8 +93,7 @@ def workload_without_machine(path: str | Path, ranks: int | None) -> Workload:
 
 
 def _cut(machine: Machine, sizes: tuple[int, ...], level_of: tuple[int, ...]) -> Machine:
-    """Return the machine with dimensions divided by model- and data-parallel groups; algorithms are divided
-    alike."""
+    """Return the machine with dimensions and algorithms divided by model- and data-parallel groups."""
     network = machine.network
     if len(sizes) == len(network.grid.dimensions):
         return machine

@@ -142,8 +142,7 @@ class _Trials:
             return Ending(REFUSED, reason=str(error))
 
     def _planned(self, more: frozenset[Correction]) -> Plan | None:
-        """Return the plan of the run with more corrections; None if the machine or the workload is
-        refused."""
+        """Return the plan with more corrections; None if the machine or the workload is refused."""
         try:
             task = self._with(more)
             workload = task.workload if task.layer_file else self._simulated

@@ -110,8 +110,7 @@ class Result(RecordedRun):
 
     @cached_property
     def memory(self) -> Any:
-        """Return memory.arrow as a pyarrow.Table: every change of the local memory in use; None unless
-        tracked."""
+        """Return memory.arrow as a pyarrow.Table, a row per change of local memory; None unless tracked."""
         return None if self.measurement.memory is None else self.table("memory")
 
     def table(self, name: str) -> Any:

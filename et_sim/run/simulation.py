@@ -233,8 +233,7 @@ def is_several(workload: Given) -> bool:
 def merged(
     workload: Given, npus: int | None, *, alone: bool, groups: object, is_open: bool
 ) -> SingleWorkload:
-    """Merge several jobs (a file, or a mapping with its keys) into one workload; return other workloads
-    unchanged.
+    """Merge several jobs (a file, or a mapping with its keys) into one workload; keep other workloads.
 
     `npus`: the machine's NPUs, if known; `is_open`: only the jobs may name a profile.
     """
@@ -311,8 +310,7 @@ def simulated(
 
 
 def moves_needed(workload: Workload, lowering: Lowering, outcome: Outcome) -> Spilled | None:
-    """Return the workload with moves to remote memory; None if the machine does not spill, or memory
-    suffices."""
+    """Return the workload with moves to remote memory; None without spilling, or if memory suffices."""
     memory = lowering.machine.system.local_memory
     if memory is None or memory.when_full is not WhenFull.SPILL:
         return None
@@ -427,7 +425,6 @@ def profile_facts(task: Task) -> dict[str, Any]:
 
 
 def is_worth_a_look(task: Task, outcome: Outcome) -> bool:
-    """Return whether the corrected profile is of interest: no profile was chosen, or the run did not
-    complete."""
+    """Return whether the corrected profile is of interest: no profile was chosen, or the run did not end."""
     is_reference = task.machine.system.behaviour.profile is Profile.REFERENCE
     return is_reference and (task.profile_named_by is NamedBy.NO_SOURCE or not outcome.is_complete)

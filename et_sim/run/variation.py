@@ -29,8 +29,7 @@ REFUSED, NOT_SIMULATED = "refused", "not simulated"
 
 
 class Ending(Struct, frozen=True):
-    """The result of a run with a change; `made_of` is the composition of its time, if the machine states
-    errors."""
+    """The result of a run with a change; `made_of` is the composition of its time, if errors are stated."""
 
     status: str
     makespan_ns: int | None = None

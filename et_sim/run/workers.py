@@ -164,8 +164,8 @@ class WorkerPool(Struct):
     def run(
         self, tasks: Sequence[Any], do: Callable[[Any], Any] | None = None
     ) -> Generator[Sequence[Numbered], None, None]:
-        """Yield results with the indices of their tasks, as they finish; with `do`, this process works as
-        well."""
+        """Yield results with the indices of their tasks, as they finish; with `do`, this process works
+        too."""
         left = deque(enumerate(tasks))
         attempts: Counter[int] = Counter()
         working: dict[Any, _Worker] = {}
@@ -216,8 +216,7 @@ class WorkerPool(Struct):
             _feed(worker, left)
 
     def _given_back(self, worker: _Worker, left: deque[Numbered], attempts: Counter[int]) -> list[Numbered]:
-        """Queue the tasks of an ended worker again; return the current one as lost if it reached its
-        attempts."""
+        """Queue the tasks of an ended worker again; return the current one as lost after its last attempt."""
         lost: list[Numbered] = []
         if worker.tasks:
             number = worker.tasks[0][0]

@@ -81,8 +81,7 @@ class Range:
         return round(value) if self.is_whole else value
 
     def at(self, share: float) -> int | float:
-        """Return the number at a share of the range, from 0 to below 1; all whole numbers have equal
-        parts."""
+        """Return the number at a share of the range, from 0 to below 1; whole numbers have equal parts."""
         if not self.is_whole:
             return self._between(share)
         if self.is_logarithmic:

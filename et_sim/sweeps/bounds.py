@@ -109,8 +109,7 @@ def _costs(system: System, all_ns: int) -> dict[str, float]:
 
 
 def bounds_of_points(space: Space, points: Any, watch: Any) -> tuple[dict[int, Bound], dict[int, EtSimError]]:
-    """Return, by number of point, its bounds, or the reason why it cannot be simulated; a point may have
-    neither."""
+    """Return, by number of point, its bounds, or its refusal; a point may have neither."""
     bounder = Bounder(space)
     bounds: dict[int, Bound] = {}
     refusals: dict[int, EtSimError] = {}

@@ -58,8 +58,7 @@ def texts_in(content: Any) -> Iterator[str]:
 
 
 class NamedFiles:
-    """Contents of files that texts name, directly or as the prefix of traces, and of files named inside
-    them."""
+    """Contents of files that texts name, directly or as the prefix of traces, and of files named in those."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self._folders = folders

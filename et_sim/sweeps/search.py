@@ -165,8 +165,7 @@ def _optuna() -> Any:
 
 
 def _places(axes: Sequence[Axis], points: Sequence[Point]) -> tuple[Any, Any]:
-    """Return the index of every point's value on each axis, numbers sorted by size, and the counts of
-    values."""
+    """Return the index of every point's value on each axis (numbers by size), and the counts of values."""
     columns, sizes = [], []
     for place in range(len(axes)):
         values = [point.values[place] for point in points]
@@ -188,8 +187,7 @@ RUNG = "rung-"  # folders of results on cheaper models
 def search(
     plan: SweepPlan, goal: Goal, journal: Journal, folder: Path, runner: Runner, watch: Watcher
 ) -> tuple[State, SearchResult, Any]:
-    """Evaluate points that may be best, and write the tables; return the last state, the result and the last
-    table."""
+    """Evaluate points that may be best, and write tables; return the last state, result and table."""
     findings: SearchResult | None = None
     values: dict[int, Values] = {}
     for place, model in enumerate(goal.ladder):
@@ -221,8 +219,7 @@ class _Rung(Struct):
     watch: Watcher
 
     def descend(self) -> tuple[SearchResult, dict[int, Values]]:
-        """Evaluate points that may be best, within the budget; return the result and the objectives of valid
-        points."""
+        """Evaluate points that may be best, within the budget; return the result and valid objectives."""
         goal, points = self.goal, self.state.plan.points
         bounds, refusals = self._bounds()
         possible = [

@@ -258,8 +258,7 @@ def _axis(name: str, given: Any, section: Section) -> Axis:
 
 
 def _refuse_twice(axes: tuple[Axis, ...], section: Section) -> None:
-    """Refuse two axes with one name or one field; a whole input may be varied with its fields, and is taken
-    first."""
+    """Refuse two axes with one name or one field; a whole input and its fields may both vary."""
     for number, axis in enumerate(axes):
         for other in axes[:number]:
             if axis.name.lower() == other.name.lower():

@@ -1,5 +1,4 @@
-"""State of a sweep: its points, their rows in a journal, and whole runs that are kept; and its progress on
-stderr.
+"""State of a sweep: its points, rows in a journal, and kept runs; and its progress on stderr.
 
 Progress is silent for the first second, then a line or a bar that is kept up to date.
 """

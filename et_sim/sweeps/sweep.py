@@ -54,8 +54,8 @@ def carry_out(
     keep: str = NOTHING,
     watch: Watcher | None = None,
 ) -> Report:
-    """Evaluate missing points (of a search, those that may be best), and write the tables, even after an
-    early end.
+    """Evaluate missing points (in a search, those that may be best); write the tables even after an early
+    end.
 
     Whole runs are written of the points in `keep`.
     """

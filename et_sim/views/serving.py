@@ -101,8 +101,7 @@ def _outcome(summary: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def in_short(summary: dict[str, Any]) -> str:
-    """Return whether the load is sustainable, the first-token latency, and how busy replicas are; no full
-    stop."""
+    """Return the sentence: whether the load is sustainable, the first-token latency, and the busy share."""
     load, first, each = summary["load"], summary["ttft_ns"], summary["tpot_ns"]
     words = (
         {

@@ -169,8 +169,7 @@ class Comparison(Struct, frozen=True, eq=False):
         )
 
     def exceeds(self, threshold: float) -> bool:
-        """Return whether the second run is slower by more than this share, or did not complete while the
-        first did."""
+        """Return whether the second run is slower by more than a share, or alone did not complete."""
         stopped = self.b.summary["status"] != "complete" and self.a.summary["status"] == "complete"
         return stopped or self.relative > threshold
 

@@ -1,5 +1,4 @@
-"""Pairs of actors that share ranks in two runs; and where the runs part: the first node that ends at another
-time.
+"""Pairs of actors that share ranks in two runs, and the first node that ends at another time.
 
 Runs with different numbers of ranks share the lower ones.
 """

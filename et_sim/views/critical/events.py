@@ -206,8 +206,7 @@ class RecordedEvents:
 
     @cached_property
     def _row_keys(self) -> tuple[Any, Any]:
-        """Return the distinct ids of nodes, and a number for each row that ascends as the timeline's rows
-        do."""
+        """Return the distinct ids of nodes, and an ascending number for each row of the timeline."""
         ids, code = np.unique(self.nodes.node, return_inverse=True)
         return ids, self.nodes.actor * len(ids) + code.reshape(-1)
 

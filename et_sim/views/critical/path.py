@@ -177,8 +177,7 @@ class CriticalPath:
         return sorted(entries, key=lambda link: (-link["serialisation"] - link["queueing"], link["link"]))
 
     def by_message(self) -> list[dict[str, Any]]:
-        """Return, if messages share links, each message of the chain with the link that limited it and its
-        times."""
+        """Return each message of the chain with its limiting link and its times, if messages share links."""
         record, chain = self.record, self.chain
         if record.is_exact:
             return []

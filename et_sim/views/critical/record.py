@@ -145,7 +145,7 @@ COLUMNS = ("start_ns", "end_ns", "kind", "resource", "actor", "node", "other_end
 
 
 class StoredResults(Struct, frozen=True, eq=False):
-    """Results for one record: the critical path and, if they can be predicted, sensitivities and slack; or
+    """Results for one record: the critical path, and sensitivities and slack if they can be predicted; or
     only the changes that a page shows."""
 
     chain: Chain

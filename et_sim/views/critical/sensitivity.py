@@ -94,7 +94,7 @@ class Parameter(Struct, frozen=True):
 
 
 class Side(Struct, frozen=True):
-    """Effect of a better or worse parameter; ranges are multiples of its value, 0 or infinity if they do not
+    """Effect of a better or worse parameter; ranges are multiples of its value, 0 or infinity without an
     end."""
 
     slope_ns: float  # time on the path that the parameter sets
@@ -280,8 +280,7 @@ class Sensitivities:
         return np.bincount(self._events.part, self._events.counts, len(self._spent))
 
     def rounding_ns(self, parameter: Parameter, factor: float) -> float:
-        """Return by how much the makespan may be off, because durations were rounded before they were
-        scaled."""
+        """Return how far off the makespan may be, because durations were rounded before they were scaled."""
         most = max(factor, 1.0)
         low, middle, high = (self.evaluate(parameter, factor, 1.0, off=off)[0] for off in (-most, 0.0, most))
         return 1 + max(high - middle, middle - low)
@@ -392,8 +391,7 @@ def _of_device(
 def _of_roofline(
     quantity: Quantity, durations: Durations, spent: Any, kernels: Any, own: Any, other: Any
 ) -> Iterator[Parameter]:
-    """Yield a parameter of kernels that take the longer of arithmetic and traffic; reductions are only
-    traffic."""
+    """Yield a parameter of kernels that take the longer of arithmetic and traffic; reductions are traffic."""
     longer = np.maximum(own, other)
     longer[longer == 0] = 1
     scaled, fixed = spent[kernels] * own / longer, spent[kernels] * other / longer

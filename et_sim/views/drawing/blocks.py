@@ -171,8 +171,7 @@ class Blocks:
         return 1
 
     def _inside(self, window: Window) -> Iterator[tuple[Any, Any, Any, Any, Any]]:
-        """Yield the place, row, kind, start and end of slices that are under way in the window, batch by
-        batch."""
+        """Yield place, row, kind, start and end of slices under way in the window, batch by batch."""
         first, last = window
         for number, batch in self.every(SPANS):
             actor, start = numbers(batch["actor"]), numbers(batch["start_ns"])
@@ -290,8 +289,7 @@ class Slices(Struct, frozen=True, eq=False):
 
 
 def visible_nodes(run: RunDirectory, shown: Shown, window: Window, limit: int) -> tuple[Nodes, Slices]:
-    """Return the visible nodes of a run with all nodes that arrows may join them to, in the timeline's
-    order."""
+    """Return the visible nodes with those that arrows may join to them, in the timeline's order."""
     blocks = Blocks(run, shown)
     chosen = blocks.chosen(window, limit)
     rows = distinct(chosen.row)

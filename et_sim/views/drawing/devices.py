@@ -122,8 +122,8 @@ def _in_rows(devices: Devices, source: Any, target: Any) -> Places:
 
 
 def _arc(width: Any) -> Any:
-    """Return how far below two marks of a row the control point of their line lies; the line reaches half as
-    far."""
+    """Return the depth of the control point of a line between two marks of a row; the line is half as
+    deep."""
     return 14 + width / 12
 
 

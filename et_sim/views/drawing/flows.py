@@ -105,8 +105,7 @@ def _in_order(nodes: Nodes, sends: Any, receives: Any) -> tuple[Any, Any]:
 
 
 def collectives(nodes: Nodes) -> list[Any]:
-    """Return rows of nodes of each collective, in the order in which they started; single ones are left
-    out."""
+    """Return rows of nodes of each collective, by their start; single nodes are left out."""
     rows, label = members(nodes)
     order = np.lexsort((rows, nodes.start_ns[rows], label))
     bounds = np.flatnonzero(np.diff(label[order])) + 1

@@ -153,8 +153,7 @@ def roofline_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
 
 
 def _roofs(scene: Scene, roofline: MeasuredRoofline, plane: Plane) -> None:
-    """Draw each peak from the intensity at which the widest memory reaches it, and each bandwidth up to the
-    highest peak."""
+    """Draw peaks from where the widest memory reaches them, and bandwidths up to the highest peak."""
     top, widest = max(roofline.peaks.values()), max(roofline.bandwidths.values())
     for name, peak in roofline.peaks.items():
         begin = max(plane.x(peak / widest), LEFT)
@@ -183,8 +182,7 @@ def _meaning_of_kernel(kernel: Kernel, roofline: MeasuredRoofline) -> str:
 def _names(
     scene: Scene, shown: Sequence[Kernel], places: Sequence[tuple[float, float, float]], bottom: int
 ) -> None:
-    """Name circles that do not overlap others, the one with the most time of each cluster, if there is room
-    below."""
+    """Name the circles with the most time, one of each cluster, if there is room below."""
     counts: dict[int, int] = {}
     for circle, (x, y, _) in enumerate(places):
         near = (at for at in counts if abs(places[at][0] - x) < NEAR and abs(places[at][1] - y) < NEAR)

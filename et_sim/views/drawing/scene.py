@@ -186,8 +186,7 @@ class Scene:
             self.text(LEFT, y + LINE * at, text)
 
     def legend(self, entries: Sequence[Entry], y: int, each: int = 0) -> int:
-        """Add colours and their meanings, in one line or `each` of them in a line; return the height of the
-        last one."""
+        """Add colours and meanings in one line, or `each` in a line; return the height of the last one."""
         lines = [entries[at : at + each] for at in range(0, len(entries), each)] if each else [entries]
         for at, line in enumerate(lines):
             x = LEFT
@@ -333,8 +332,7 @@ def nothing_to_draw(why: str, run: RunDirectory, part: Selection) -> NothingToDr
 
 
 def png_of(svg: str) -> bytes:
-    """Return the picture, twice as large as the SVG; raise a `UsageError` if resvg or every font is
-    missing."""
+    """Return the picture, twice as large as the SVG; refuse it if resvg or every font is missing."""
     try:
         from resvg_py import svg_to_bytes
     except ImportError:

@@ -116,8 +116,7 @@ def _parts(rows: Any, keys: Any) -> Iterator[Any]:
 
 
 def _chains(slices: Any, label: Any, start_ns: Any, end_ns: Any) -> Chains:
-    """Return slices by label, in the order in which they begin; at equal times, slices without duration come
-    first."""
+    """Return slices by label and begin; at equal times, slices without duration come first."""
     takes_time = end_ns[slices] > start_ns[slices]
     order = np.lexsort((slices, takes_time, start_ns[slices], label))
     slices, label = slices[order], label[order]
@@ -152,8 +151,8 @@ class _SliceOfRow:
 
 
 def arrivals_of(pairs: Any, start_ns: Any, end_ns: Any, ranks: Any) -> tuple[Arrivals, MessageArrows]:
-    """Return the slices added within the later slice of each pair, and the arrows; messages without duration
-    have none."""
+    """Return the slices added within the later slice of each pair, and the arrows of messages that take
+    time."""
     send, receive = (pairs[:, at] for at in range(2))
     takes_time = start_ns[send] < end_ns[receive]
     send, receive = send[takes_time], receive[takes_time]
@@ -187,8 +186,7 @@ class Step(Struct, frozen=True):
 
 
 def critical_path(run: RunDirectory, window: Window, limit: int) -> tuple[list[Step], str]:
-    """Return the critical path's steps, and a sentence on steps left out; nothing if the path was not
-    recorded."""
+    """Return the critical path's steps, and a sentence on steps left out; nothing without a recorded path."""
     if not run.holds("path") or recorded_part(run):
         return [], ""
     names = run.actors()["ranks"].to_pylist()

@@ -140,8 +140,7 @@ def _track(contents: Contents, entry: int) -> tuple[int, int]:
 
 
 def _arrows(contents: Contents) -> Iterator[bytes]:
-    """Yield arrows: of a message, from the begin of its send to the end of its receive; of a collective, a
-    chain."""
+    """Yield arrows: from the begin of a send to the end of its receive, and chains of collectives."""
 
     def at(phase: str, entry: int, time_ns: int, name: str, flow: int) -> bytes:
         rest = _json({"id": flow, "name": name, "cat": name, **({"bp": "e"} if phase == "f" else {})})
@@ -159,8 +158,7 @@ def _arrows(contents: Contents) -> Iterator[bytes]:
 
 
 def _arrive(contents: Contents) -> Any:
-    """Return the ends of arrows: in the slice added for the arrow, or in the receive before any added
-    slice."""
+    """Return the ends of arrows: in the added slice, or in the receive before any added slice."""
     messages, arrivals = contents.messages, contents.arrivals
     parent, receive = arrivals.parent, messages.receive
     ends = contents.end_ns[receive].copy()

@@ -64,8 +64,7 @@ def _kept(shown: Shown, window: Window, actor: Any, start: Any, end: Any) -> tup
 
 
 def chunks_in_dimensions(run: RunDirectory, shown: Shown, window: Window) -> list[Counter]:
-    """Return counters of the chunks of each rank's collectives in each dimension; none without
-    phases.arrow."""
+    """Return counters of chunks of each rank's collectives by dimension; none without phases.arrow."""
     if not run.holds("phases"):
         return []
     columns = ("actor", "dimension", "start_ns", "end_ns")

@@ -48,8 +48,7 @@ def machine_section(run: RunDirectory) -> str:
 
 
 def _by_dimension(known: Mapping[str, Any]) -> dict[tuple[str, str], list[Any]]:
-    """Return values with an entry for each dimension, by part and key: those of the network, and
-    algorithms."""
+    """Return values with an entry for each dimension, by part and key: network keys and algorithms."""
     network, system = known["network"], known["system"]
     sizes: list[Any] = next((network[key] for key in SIZES if isinstance(network.get(key), list)), [])
     rows = {("network", key): value for key, value in network.items() if _is_row(value, len(sizes))}

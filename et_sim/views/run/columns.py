@@ -32,8 +32,8 @@ def together(named: Sequence[str]) -> str:
 
 
 class Words(Struct, frozen=True, eq=False):
-    """A column of texts: its distinct texts, and the index of the text of every row. The last text is
-    None."""
+    """A column of texts: the distinct texts, the last of which is None, and the index of the text of every
+    row."""
 
     texts: tuple[str | None, ...]
     codes: Any

@@ -59,8 +59,7 @@ class RunDirectory(Struct, frozen=True, dict=True):
         return self.table_path(name).exists()
 
     def check_table(self, name: str) -> None:
-        """Refuse a table that cannot be read; readers that trust the file call this first, so it is read as a
-        whole."""
+        """Read a whole table to check it, for readers that trust the file; refuse a damaged one."""
         with self._opened(name, None) as file:
             for number in range(file.num_record_batches):
                 file.get_batch(number).validate(full=True)
@@ -68,8 +67,7 @@ class RunDirectory(Struct, frozen=True, dict=True):
     def batches(
         self, name: str, columns: Sequence[str], numbers: Sequence[int] | None = None
     ) -> Iterator[Any]:
-        """Yield the rows of a table with these columns, one record batch at a time; `numbers` selects
-        batches.
+        """Yield these columns of a table, one record batch at a time; `numbers` selects batches.
 
         All batches share their dictionaries.
         """
@@ -115,8 +113,7 @@ class RunDirectory(Struct, frozen=True, dict=True):
         return {column: joined(arrays, kinds[column]) for column, arrays in parts.items()}
 
     def _rows_referred_to(self, name: str, columns: Sequence[str] | None) -> dict[str, tuple[str, int]]:
-        """Return, by column that holds row numbers of another table, the name and the row count of that
-        table."""
+        """Return (table, row count) by column that holds row numbers of another table."""
         tables, rows = {}, self._rows
         for column in table_named(name).columns:
             table = column.refers_to

@@ -157,8 +157,7 @@ class GroupCounts:
         return self._groups.sizes
 
     def split_ranks(self) -> dict[tuple[int, Text], list[str]]:
-        """Return, by actor and timeline group, the lists of ranks with a group each, for actors whose groups
-        differ."""
+        """Return the lists of ranks with one group each, by actor and timeline group, where groups differ."""
         ranks_of: dict[tuple[int, Text], list[str]] = {}
         keys, actors = self._groups.keys, self._groups.actors
         for key, parts in self._groups.parts.items():
@@ -226,8 +225,7 @@ class Spans(Struct, frozen=True, eq=False):
 
 
 def spans(rows: Any, unended_ns: int = 0) -> Spans:
-    """Return the times of the rows of a batch; a node that did not end ends at `unended_ns`, or at its
-    start."""
+    """Return the times of the rows; a node that did not end ends at `unended_ns`, or at its start."""
     start, end = numbers(rows["start_ns"]), integers(rows["end_ns"], missing=-1)
     completed = end >= 0
     end = np.maximum(np.where(completed, end, unended_ns), start)

@@ -312,8 +312,7 @@ def tier_uses(
 
 
 def _rates(run: RunDirectory, table: LinkTable) -> tuple[Any, Any]:
-    """Return the bytes per ns of every link in the table (0: no bandwidth), and how many links each row
-    stands for."""
+    """Return by link the bytes per ns (0: no bandwidth), and the number of links that its row stands for."""
     rate, links = run.arrays("resources", ("bytes_per_ns", "links")).values()
     return np.nan_to_num(rate)[table.resource], links[table.resource]
 

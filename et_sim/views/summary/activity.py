@@ -170,8 +170,7 @@ class _Shares:
 
 
 def shown_parts(shares: Any) -> Any:
-    """Return one part for each row and column, so that over a row each part is shown in proportion to its
-    time.
+    """Return one part for each row and column, each part as often as it takes time in the row.
 
     What a column does not show is owed, and shown by later columns that contain the part.
     """

@@ -97,8 +97,7 @@ def rates(run: RunDirectory, part: Selection = EVERYTHING) -> list[Rate]:
 def _of_batch(
     rows: Any, groups: GroupCounts, kinds: Words, part: Selection
 ) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Return, by kind, group and size of a block: nodes of one rank, and their total, shortest and longest
-    time."""
+    """Return, by kind, group and size: nodes of one rank, and their total, shortest and longest time."""
     times, size = spans(rows), integers(rows["bytes"], missing=0)
     first, last = part.window or (0, np.iinfo(np.int64).max)
     is_inside = times.completed & (times.start >= first) & (times.end <= last)

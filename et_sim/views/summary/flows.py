@@ -39,8 +39,7 @@ class Flows(Struct, frozen=True, eq=False):
 
 
 def flows_of(run: RunDirectory, part: Selection = EVERYTHING) -> Flows | None:
-    """Return messages that selected ranks send or receive, those that took longest first; None: not
-    recorded."""
+    """Return messages from or to selected ranks, those that took longest first; None: not recorded."""
     table = flow_table(run)
     if table is None:
         return None

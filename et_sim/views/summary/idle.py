@@ -126,8 +126,7 @@ def _named(nodes: IdleNodes, is_whole: bool) -> list[tuple[int, str]]:
 
 
 def _units(nodes: IdleNodes, is_whole: bool) -> tuple[Any, Any]:
-    """Return the unit of each node, and the nodes that make it busy; a device counts all its streams as
-    one."""
+    """Return the unit of each node, and the nodes that make it busy; a device is one unit."""
     works = (nodes.figure != GAP) & (nodes.figure != LAUNCH)
     if not is_whole:
         return nodes.unit, np.flatnonzero(works)

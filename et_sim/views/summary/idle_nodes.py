@@ -55,8 +55,7 @@ class NodeTexts:
             self.kinds, self.stems, self.of_name = words(rows["kind"]).texts, named.texts, named.codes
 
     def row_of(self, rows: Any) -> Any:
-        """Return the index of the stream or thread of each node; a node without one has the lane that it
-        occupied."""
+        """Return the index of the stream or thread of each node, or of its lane if it has neither."""
         row = np.full(len(rows["actor"]), NONE, np.int64)
         for column in self.rows:
             texts = words(rows[column])

@@ -74,8 +74,7 @@ class Layers(Struct, frozen=True, dict=True):
 
     @property
     def dimensions(self) -> list[dict[str, Any]]:
-        """Return, by dimension of collectives: chunks, their mean time, and how long the dimension was in
-        use."""
+        """Return, by dimension of collectives: chunks, their mean time, and the time in use."""
         dimensions = []
         for number, name in enumerate(self.figures["dimensions"]):
             mine = self.phases["dimension"] == number

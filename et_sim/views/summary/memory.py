@@ -133,8 +133,7 @@ def _joined(parts: Sequence[_Rows]) -> _Rows:
 
 
 def _peaks(rows: _Rows, names: _Names) -> list[tuple[Any, ...]]:
-    """Return, by actor that holds anything: itself, bytes, time, tensors alive, classes, and the largest
-    tensors."""
+    """Return, by actor with memory: itself, bytes, time, tensors alive, classes, and the largest tensors."""
     first = np.flatnonzero(np.diff(rows.actor, prepend=-1))
     if not len(first):
         return []

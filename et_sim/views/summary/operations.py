@@ -138,8 +138,7 @@ class OperationTotal:
         return {**plain, "mean_ns": self.mean_ns, **self.bandwidth.as_dict(), **self.averages()}
 
     def averages(self) -> dict[str, float | None]:
-        """Return the use of the machine by kernels, weighted by their time; None if the roofline timed
-        none."""
+        """Return the use of the machine by kernels, weighted by time; None if the roofline timed none."""
         sums = ("compute_bound_share", *AVERAGED), (self.compute_bound_ns, *self.weighted)
         return {
             name: float(total / self.kernel_ns) if self.kernel_ns else None

@@ -77,8 +77,7 @@ def rank_lines(
 
 
 def _use_lines(entries: Sequence[Entry], width: int) -> list[str]:
-    """Return one line per entry with the use of the machine and peak memory; nothing if neither is
-    recorded."""
+    """Return one line per entry with machine use and peak memory; nothing if neither is recorded."""
     kernels = any(entry["compute_utilisation"] is not None for entry in entries)
     memory = any(entry["peak_memory_bytes"] is not None for entry in entries)
     if not kernels and not memory:

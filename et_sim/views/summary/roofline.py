@@ -88,8 +88,7 @@ class _Sums:
 
 
 def roofline_of(run: RunDirectory, part: Selection = EVERYTHING) -> MeasuredRoofline:
-    """Return the roofline of all kernels with known operations; kernels at an edge of the window count in
-    proportion."""
+    """Return the roofline of kernels with known operations; those at an edge of the window in proportion."""
     weights, sums = part.weights(run), _Sums()
     for rows in run.batches("timeline", _columns(run)):
         _add(rows, run.stems, weights, part, sums)

@@ -149,8 +149,7 @@ class PipelineSchedule(Struct, frozen=True, dict=True):
     notes: tuple[str, ...]
 
     def bubble_of(self, row: ScheduleRow) -> float:
-        """Return the share of the run in which the row's ranks neither compute nor have a collective under
-        way."""
+        """Return the share of the run without a kernel or a collective under way on the row's ranks."""
         return 1 - (row.busy_ns + row.exposed_ns) / self.makespan_ns if self.makespan_ns else 0.0
 
     @cached_property
@@ -210,7 +209,7 @@ class PipelineSchedule(Struct, frozen=True, dict=True):
 
 
 def schedule_of(run: RunDirectory, chosen: Mapping[int, str] | None = None) -> PipelineSchedule | None:
-    """Return the schedule; None if no kernel is named by a pass. `chosen` maps actors to some of their
+    """Return the schedule; None if no kernel is named by a pass. `chosen`: actors, with some of their
     ranks."""
     first = next(run.batches("timeline", ("name",)), None)
     if first is None:

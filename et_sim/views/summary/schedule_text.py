@@ -113,8 +113,7 @@ def _block(block: WorkBlock) -> dict[str, Any]:
 
 
 def _work(row: ScheduleRow, schedule: PipelineSchedule, columns: int) -> str:
-    """Return a row with numbers where they fit beside their direction, and exposed collectives between
-    passes."""
+    """Return a row: passes with numbers where they fit, and exposed collectives between them."""
     spans = ((start, end, COLLECTIVE) for start, end in row.exposed)
     line = [*_line(spans, schedule.makespan_ns, columns, IDLE)]
     for block in row.blocks:

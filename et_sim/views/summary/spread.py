@@ -119,8 +119,7 @@ def _sums(
 
 
 def _figures(rows: Any, part: Selection) -> tuple[Any, Any]:
-    """Return which nodes completed in the window, and for each 1, its time, waiting and begin in the
-    window."""
+    """Return which nodes completed in the window, and 1, time, waiting and begin of each."""
     times = spans(rows)
     chosen = np.flatnonzero(times.completed & part.touches(times.start, times.end))
     times = times.take(chosen).cut(part)

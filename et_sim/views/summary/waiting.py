@@ -52,8 +52,7 @@ class WaitingParts(Struct, frozen=True):
 
 
 def waiting_parts(run: RunDirectory) -> WaitingParts | None:
-    """Return the parts; None for runs that are no pipeline, did not complete, or hold several jobs or a
-    part."""
+    """Return the parts; None unless the run is a complete pipeline, with one job, and fully recorded."""
     summary = run.summary
     entries: list[dict[str, Any]] = summary["per_rank"]
     if summary["status"] != "complete" or jobs_of(run) or recorded_part(run) or len(entries) < 2:
@@ -67,8 +66,7 @@ def waiting_parts(run: RunDirectory) -> WaitingParts | None:
 
 
 def _first_actors(run: RunDirectory, entries: Sequence[Mapping[str, Any]]) -> dict[int, int]:
-    """Return the actors of the first ranks of entries, with the index of the entry, independent of
-    folding."""
+    """Return the actors of the first ranks of entries, with the entry's index; folding does not matter."""
     firsts, owner = [], []
     for actor, text in enumerate(run.actors()["ranks"].to_pylist()):
         for span in text.split(","):

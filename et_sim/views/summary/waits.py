@@ -143,8 +143,7 @@ def _of_operations(
 
 
 def _times_waited_for(run: RunDirectory, part: Selection, entry_of: Any) -> tuple[Pairs, Pairs]:
-    """Return how long the nodes of each actor (of one rank), and of each operation (of all ranks), wait for
-    each entry."""
+    """Return how long nodes of each actor (one rank) and operation (all ranks) wait for each entry."""
     keys, weights = OperationKeys(run, part), part.weights(run)
     by_actor: Pairs = {}
     by_operation: Pairs = {}

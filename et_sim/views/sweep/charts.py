@@ -244,8 +244,7 @@ def _frame(scene: Scene, box: Box, x: Scale, y: Scale) -> None:
 
 
 def lines(box: Box, scales: Sequence[Scale], rows: Sequence[int]) -> str:
-    """Return the shape of rows across upright scales at equal distances; a row skips scales on which it has
-    no place."""
+    """Return the shape of rows across upright scales; a row skips scales on which it has no place."""
     paths: dict[str, None] = {}
     for row in rows:
         corners = [

@@ -101,8 +101,7 @@ def is_number(value: Any) -> bool:
 
 
 def axis_scale(name: str, values: Sequence[Any]) -> Scale:
-    """Return the scale of an axis: numbers by size, or by factors if this spreads them better; others in
-    order."""
+    """Return the scale of an axis: numbers by size, or by factors if these spread better; others in order."""
     different = list(dict.fromkeys(values))
     if not all(is_number(value) for value in different):
         return _listed(name, values, different)
