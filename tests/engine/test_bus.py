@@ -1,4 +1,4 @@
-"""The shared bus by hand: who may send, how long that takes, and that a side processes one request at a time."""
+"""The shared bus by hand: who may send, how long that takes, and what a side processes at a time."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Runs tests with one module changed, in a process of its own, on a package that links to the working tree.
 
-The package's folder is made anew for a mutant: links to all that stays as it is, and one changed file. Nothing
-is compiled: machine code of the original must neither serve a mutant nor be replaced. One process imports the
-heavy packages, and forks for each mutant.
+The folder of the package is made anew for a mutant: links to all that stays as it is, and one changed file.
+Nothing is compiled: machine code of the original must neither serve a mutant nor be replaced. One process
+imports the heavy packages, and forks for each mutant.
 
 `python tests/mutation/trial.py [--count 30] [--seed 1] [--below et_sim/engine]` tries random mutants.
 """
