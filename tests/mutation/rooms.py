@@ -26,20 +26,20 @@ def modules() -> list[str]:
 
 
 @cache
-def test_files() -> dict[str, list[str]]:
+def files_of_rooms() -> dict[str, list[str]]:
     """Return test files by module or folder, below `tests` and `et_sim`."""
     files: dict[str, list[str]] = json.loads((FOLDER / "rooms.json").read_text())
     return files
 
 
-def tests_of(module: str) -> list[str]:
+def room_of(module: str) -> list[str]:
     """Return the test files of a module's room, as pytest takes them."""
     name = module.removeprefix("et_sim/")
-    while name not in test_files():
+    while name not in files_of_rooms():
         name = name.rpartition("/")[0]
         if not name:
             raise KeyError(f"no tests are listed for {module}: add it, or its folder, to rooms.json")
-    return [f"tests/{file}" for file in test_files()[name]]
+    return [f"tests/{file}" for file in files_of_rooms()[name]]
 
 
 def listed(name: str) -> list[dict[str, Any]]:

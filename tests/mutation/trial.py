@@ -26,7 +26,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from mutants import REPOSITORY, Mutant, mutants_of
-from rooms import equivalents, modules, tests_of
+from rooms import equivalents, modules, room_of
 
 HEAVY = (
     *(
@@ -155,7 +155,7 @@ def main() -> None:
         pairs = [(item["mutant"] and Mutant(**item["mutant"]), item["tests"]) for item in asked]
     else:
         mutants = [drawn(seed, chosen.below) for seed in range(chosen.seed, chosen.seed + chosen.count)]
-        pairs = [(mutant, tests_of(mutant.module)) for mutant in mutants]
+        pairs = [(mutant, room_of(mutant.module)) for mutant in mutants]
     prepare()
     for mutant, tests in pairs:
         begin = time.monotonic()
