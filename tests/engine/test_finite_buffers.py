@@ -67,6 +67,12 @@ def test_a_send_that_is_larger_than_the_buffer_waits_for_its_receive() -> None:
     assert send["moving_ns"] == send["end_ns"] - WORK_US * 1000
 
 
+@pytest.mark.parametrize(("first", "goes_ahead"), [(ROOM - 1, True), (ROOM, False)])
+def test_a_message_without_bytes_takes_the_room_of_one(first: int, goes_ahead: bool) -> None:
+    times = sent_ns(exchange([(first, 0), (0, 1)]))
+    assert [time < WORK_US * 1000 for time in times] == [True, goes_ahead]
+
+
 @pytest.mark.parametrize("tags", [(0, 0, 0, 0), (0, 1, 2, 3), (5, 5, 7, 7)])
 def test_messages_between_two_ranks_share_one_buffer_whatever_their_tags(tags: tuple[int, ...]) -> None:
     result = exchange([(MIB, tag) for tag in tags])

@@ -174,6 +174,7 @@ def test_times_do_not_depend_on_folding(monkeypatch: pytest.MonkeyPatch) -> None
         ({"replicas": 2}, "the replicas need 4 NPUs, and the machine has 2"),
         ({"capacity_bytes": 1000}, "the weights of small take"),
         ({"memory_share": 0.0}, "--memory-share is 0.0"),
+        ({"memory_share": 0.01}, "and 0 B are for them and the cache"),
         ({"context_step": 0}, "--context-step is 0"),
         ({"policy": Policy(block=16), "capacity_bytes": 300_000}, "request 0 needs a cache of"),
     ],
