@@ -174,7 +174,6 @@ def test_times_do_not_depend_on_folding(monkeypatch: pytest.MonkeyPatch) -> None
         ({"replicas": 2}, "the replicas need 4 NPUs, and the machine has 2"),
         ({"capacity_bytes": 1000}, "the weights of small take"),
         ({"memory_share": 0.0}, "--memory-share is 0.0"),
-        ({"memory_share": 0.01}, "and 0 B are for them and the cache"),
         ({"context_step": 0}, "--context-step is 0"),
         ({"policy": Policy(block=16), "capacity_bytes": 300_000}, "request 0 needs a cache of"),
     ],
@@ -182,6 +181,11 @@ def test_times_do_not_depend_on_folding(monkeypatch: pytest.MonkeyPatch) -> None
 def test_what_cannot_be_served_is_refused(setup: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         served((0, 1000, 3000), **setup)
+
+
+def test_a_share_of_the_memory_below_what_is_reserved_leaves_nothing() -> None:
+    with pytest.raises(UsageError, match="and 0 B are for them and the cache"):
+        served((0, 10, 2), memory_share=0.01)
 
 
 def test_a_sequence_longer_than_the_model_knows_is_refused() -> None:
