@@ -88,6 +88,17 @@ def test_a_collective_takes_as_long_as_on_the_member_that_came_last(tmp_path: Pa
     assert {row.call.nodes for row in spread.collectives} == {2}
 
 
+def test_collectives_that_fill_nodes_unevenly_are_counted_and_left_out(tmp_path: Path) -> None:
+    build = TraceBuilder()
+    build.compute("product", layer_shape="gemm 64 64 64", nanos=9_000, attributes=ON_DEVICE)
+    name = "ncclDevKernel_AllReduce_Sum_f16_RING_LL(ncclDevComm*)"
+    build.collective("all_reduce", 1 << 20, name=name, nanos=1000, attributes=ON_DEVICE)
+    write_workload(Workload.of([build.build()] * 3), tmp_path / "odd")
+    result = read_recording(str(tmp_path / "odd"), 0, 2)
+    assert list(result.collectives) == []
+    assert result.left == {"on groups that do not fill nodes evenly": 3}
+
+
 def test_tables_of_a_recording_are_read_by_the_other_fits(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

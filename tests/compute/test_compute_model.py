@@ -97,3 +97,15 @@ def test_a_kernel_without_what_the_model_needs_nor_a_recorded_time_is_refused() 
 
 def test_a_system_that_does_not_ask_for_it_replays() -> None:
     assert simulated(*STEP, peak=0).makespan_ns == 12_000
+
+
+def test_a_kernel_under_the_roofline_uses_all_of_what_bounds_it_to_the_last_digit() -> None:
+    draw = np.random.default_rng(1)
+    operations, size = draw.integers(1, 1 << 40, 1000), draw.integers(1, 1 << 32, 1000)
+    used = registry.Roofline(312.0, 1555.0).utilisation(operations, size)
+    is_bound = used.is_memory_bound
+    assert 200 < is_bound.sum() < 800
+    assert set(used.memory[is_bound].tolist()) == {1.0}
+    assert set(used.compute[~is_bound].tolist()) == {1.0}
+    assert (used.memory[~is_bound] <= 1).all()
+    assert (used.compute[is_bound] < 1).all()

@@ -67,11 +67,23 @@ def test_a_send_that_is_larger_than_the_buffer_waits_for_its_receive() -> None:
     assert send["moving_ns"] == send["end_ns"] - WORK_US * 1000
 
 
+@pytest.mark.parametrize(("first", "goes_ahead"), [(ROOM - 1, True), (ROOM, False)])
+def test_a_message_without_bytes_takes_the_room_of_one(first: int, goes_ahead: bool) -> None:
+    times = sent_ns(exchange([(first, 0), (0, 1)]))
+    assert [time < WORK_US * 1000 for time in times] == [True, goes_ahead]
+
+
 @pytest.mark.parametrize("tags", [(0, 0, 0, 0), (0, 1, 2, 3), (5, 5, 7, 7)])
 def test_messages_between_two_ranks_share_one_buffer_whatever_their_tags(tags: tuple[int, ...]) -> None:
     result = exchange([(MIB, tag) for tag in tags])
     assert [time < WORK_US * 1000 for time in sent_ns(result)] == [True, True, False, False]
     assert [send["waiting_ns"] > 0 for send in nodes(result, "send")] == [False, False, True, False]
+
+
+def test_a_held_message_that_fills_the_buffer_starts_when_it_is_empty() -> None:
+    result = exchange([(ROOM, 0), (ROOM, 1)])
+    assert sent_ns(result)[1] == WORK_US * 1000
+    assert nodes(result, "receive")[1]["start_ns"] > WORK_US * 1000
 
 
 def test_messages_that_were_held_start_in_their_order() -> None:
@@ -128,6 +140,21 @@ def test_a_held_message_starts_when_nothing_else_is_left_to_happen() -> None:
     result = exchange([(ROOM + 1, 3), (8, 4)], order=[1, 0])
     assert sent_ns(result)[0] == WORK_US * 1000
     assert (result.finish_ns > 0).all()
+
+
+def test_held_messages_of_all_pairs_start_together_when_nothing_else_is_left_to_happen() -> None:
+    found, programs = preset(f"h100-dgx:{RANKS}"), [TraceBuilder() for _ in range(RANKS)]
+    for rank, build in enumerate(programs):
+        peer = (rank + RECEIVER) % RANKS
+        if rank < RECEIVER:
+            build.send(peer, 8, tag=4, after=[build.send(peer, ROOM + 1, tag=3)])
+        else:
+            build.receive(peer, ROOM + 1, tag=3, after=[build.receive(peer, 8, tag=4)])
+    described = {"system": found.system, "network": found.network, "model": "flow", "detail": "messages"}
+    workload = Workload.of([build.build() for build in programs])
+    result = et_sim.simulate(workload, **described, fold=False)
+    rows = result.table("messages").to_pylist()
+    assert {row["sent_ns"] for row in rows if row["bytes"] == ROOM + 1} == {0}
 
 
 def in_a_circle(ranks: int, sizes: Sequence[int], others_us: int = 1) -> Workload:

@@ -176,6 +176,16 @@ def test_a_graph_of_one_switch_is_the_dimension(kind: str, model: str) -> None:
     assert times[0] == times[1]
 
 
+@pytest.mark.parametrize(("kind", "up", "down"), [("all_gather", 1, 7), ("reduce_scatter", 8, 1)])
+def test_a_switch_takes_the_time_of_all_that_it_passes_on(kind: str, up: int, down: int) -> None:
+    """Pieces of all members are joined, and sums are as large as the part of one."""
+    piece, rate = 131_000, 10
+    size = piece if kind == "all_gather" else 8 * piece
+    both = ns(up * piece) + ns(down * piece)
+    time = 8 * piece // rate
+    assert makespan(switch(rate="10GB/s"), kind, size, "link") == E + L + P + L + both + time + E
+
+
 def test_a_switch_works_on_one_chunk_after_the_other_at_its_rate() -> None:
     size, rate = 8000, 10  # bytes per ns
     net = switch(rate="10GB/s")

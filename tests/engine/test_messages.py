@@ -105,6 +105,22 @@ def test_a_message_to_oneself_takes_no_time() -> None:
     assert finish_times([builder, TraceBuilder()], PAIR) == [1000, 0]
 
 
+@pytest.mark.parametrize(
+    ("model", "links", "serialisations"), [("analytical", 0, 0), ("link", 2, 2), ("flow", 2, 1)]
+)
+def test_a_message_to_oneself_passes_a_switch_where_links_are_simulated(
+    model: str, links: int, serialisations: int
+) -> None:
+    builder = TraceBuilder()
+    builder.send(0, 50_000)
+    builder.receive(0, 50_000)
+    machine = network(["Switch"], [2], "50GB/s")
+    assert finish_times([builder, TraceBuilder()], machine, model=model) == [
+        500 * links + 1000 * serialisations,
+        0,
+    ]
+
+
 RENDEZVOUS = system(**{"rendezvous-protocol": 1})
 
 

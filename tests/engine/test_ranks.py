@@ -37,6 +37,30 @@ def test_computing_overlaps_with_communication() -> None:
     assert alone(both) == 79540
 
 
+def test_a_kernel_begins_when_the_one_before_ends_whatever_else_is_under_way() -> None:
+    def three(builder: TraceBuilder) -> None:
+        builder.collective("all_reduce", MIB)
+        builder.compute(micros=40, after=[builder.compute(micros=40)])
+
+    assert alone(three) == 80_000
+
+
+@pytest.mark.parametrize("is_host_first", [True, False])
+@pytest.mark.parametrize(("first", "second", "cause"), [(4, 4, 0), (3, 4, 1), (4, 3, 0)])
+def test_the_parent_that_ends_last_lets_a_node_begin_and_of_several_the_first_of_the_trace(
+    first: int, second: int, cause: int, is_host_first: bool
+) -> None:
+    builder = TraceBuilder()
+    parents = [
+        builder.compute(micros=first, cpu=is_host_first),
+        builder.compute(micros=second, cpu=not is_host_first),
+    ]
+    builder.compute(micros=1, after=parents)
+    [*_, last] = simulate([builder] * 4, RING, fold=False).timeline.to_pylist()
+    assert (last["ready_ns"], last["start_ns"]) == (1000 * max(first, second),) * 2
+    assert (last["start_cause"], last["start_cause_node"]) == ("dependency", cause)
+
+
 def test_kernels_take_turns() -> None:
     def kernels(builder: TraceBuilder) -> None:
         builder.compute(micros=3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from machines import collective, network, system
 
 from et_sim.api import run
+from et_sim.engine.state.run import _turns
 from et_sim.machine import read_network_alone
 from et_sim.network import grid
 
@@ -62,3 +64,9 @@ def test_thousands_that_all_exchange_messages_at_once_are_one_actor() -> None:
         collective(4096, "all_to_all"), system=corrected, network=network(["FullyConnected"], [4096])
     )
     assert len(result.outcome.plan.actors) == 1
+
+
+def test_a_folded_run_remembers_a_turn_of_each_member() -> None:
+    for members, turns in ((8, 4096), (2048, 4096), (4096, 8192), (5000, 8192)):
+        plan: Any = SimpleNamespace(programs={"members": np.array([2, members])})
+        assert _turns(plan) == turns > members

@@ -182,6 +182,18 @@ def test_a_sequence_that_loses_its_cache_is_the_next_to_begin() -> None:
     assert list(batcher.waiting) == [second, third]
 
 
+def test_left_to_do_are_the_prompt_and_all_tokens_but_the_last() -> None:
+    batcher = Batcher(Policy(PREFILL_FIRST), 100)
+    batcher.enqueue(Served(Request(0, 0, 10, 5)))
+    left = [batcher.left]
+    while batch := batcher.next_batch():
+        for sequence in batcher.complete(batch):
+            left.append(batcher.left)
+            if sequence.is_done:
+                batcher.finish(sequence)
+    assert left == [14, 4, 3, 2, 1, 0]
+
+
 def test_a_request_for_one_token_stays() -> None:
     (answer,) = served([(0, 10, 1)], Policy(), pool(PREFILL), pool(DECODE, first=1)).served
     assert answer.decode_replica < 0

@@ -183,6 +183,11 @@ def test_an_impossible_setup_is_refused(setup: dict[str, Any], said: str) -> Non
         served((0, 1000, 3000), **setup)
 
 
+def test_a_share_of_the_memory_below_what_is_reserved_leaves_nothing() -> None:
+    with pytest.raises(UsageError, match="and 0 B are for them and the cache"):
+        served((0, 10, 2), memory_share=0.01)
+
+
 def test_a_sequence_longer_than_the_model_supports_is_refused() -> None:
     with pytest.raises(UsageError, match="4,097 tokens is longer than the 4,096"):
         served((0, 4000, 97))

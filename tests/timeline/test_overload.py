@@ -35,6 +35,11 @@ def test_many_senders_to_one_receiver() -> None:
     worst = overload_of(simulate(builders, SWITCH), SWITCH)
     assert (worst.ranks, worst.verb, worst.port) == ("0", "gets", (-1, 0))
     assert worst.factor == pytest.approx(7, rel=1e-3)
+    assert worst.sentence.startswith("rank 0 gets 7 times what its links carry over all its ports, within ")
+    several = structs.replace(worst, ranks="0-3", port=(1, 2)).sentence
+    assert several.startswith(
+        "each of ranks 0-3 gets 7 times what its links carry along dimension 1 to ranks 2 further on, within "
+    )
 
 
 def test_chunks_that_go_up_a_tree_side_by_side() -> None:

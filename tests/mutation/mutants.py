@@ -1,0 +1,166 @@
+"""Small changes of rules: each is one place of a module's source, and the text that stands there instead.
+
+A change is one of an operator (`<` to `<=`, `+` to `-`, `min` to `max`, `and` to `or`), of a whole number (by
+one), of a condition (negated), of a branch or a statement (dropped). Annotations, decorators, and the text of
+errors stay: no result depends on them.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+}
+OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.FloorDiv,
+    ast.Div: ast.Mult,
+    ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.FloorDiv,
+    ast.LShift: ast.RShift,
+    ast.RShift: ast.LShift,
+    ast.BitAnd: ast.BitOr,
+    ast.BitOr: ast.BitAnd,
+}
+NAMES = {"min": "max", "max": "min", "minimum": "maximum", "maximum": "minimum", "any": "all", "all": "any"}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change of one module; `line`, `change` and `number` identify it where lines move."""
+
+    module: str  # below the repository
+    line: str  # the line where the change begins, without its indentation
+    change: str  # "before -> after"
+    number: int  # of those with the same line and change, from the top
+    row: int
+    start: int  # characters from the beginning of the source
+    end: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.module}:{self.row}: {self.change}"
+
+    @property
+    def key(self) -> tuple[str, str, str, int]:
+        return self.module, self.line, self.change, self.number
+
+    def applied(self, source: str) -> str:
+        """Return the source with this change."""
+        return source[: self.start] + self.text + source[self.end :]
+
+
+@cache
+def mutants_of(module: str) -> list[Mutant]:
+    """Return all changes of a module, in the order of its source."""
+    return changes_of(module, (REPOSITORY / module).read_text())
+
+
+def changes_of(module: str, source: str) -> list[Mutant]:
+    """Return all changes of a source."""
+    lines = source.splitlines(keepends=True)
+    begins = [0, *accumulate(map(len, lines))]
+
+    def place(row: int, offset: int) -> int:
+        return begins[row - 1] + len(lines[row - 1].encode()[:offset].decode())
+
+    seen: Counter[tuple[str, str]] = Counter()
+    found = []
+    for first, last, text in _changes(ast.parse(source)):
+        start = place(first.lineno, first.col_offset)
+        end = place(last.end_lineno or 0, last.end_col_offset or 0)
+        if source.startswith("elif", start):
+            continue
+        line = lines[first.lineno - 1].strip()
+        change = f"{_short(source[start:end])} -> {_short(text)}"
+        found.append(Mutant(module, line, change, seen[line, change], first.lineno, start, end, text))
+        seen[line, change] += 1
+    return found
+
+
+def _short(text: str) -> str:
+    return " ".join(text.split())[:100]
+
+
+Change = tuple[
+    ast.expr | ast.stmt, ast.expr | ast.stmt, str
+]  # from where, to where, and what stands there then
+
+
+def _changes(node: ast.AST) -> Iterator[Change]:
+    """Yield the changes of a node and of all within it."""
+    if isinstance(node, ast.JoinedStr | ast.Raise | ast.Import | ast.ImportFrom):
+        return
+    if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+        return
+    if isinstance(node, ast.If):
+        yield from (_dropped(node.body), *([_dropped(node.orelse)] if node.orelse else []))
+    if isinstance(node, ast.If | ast.IfExp | ast.While):
+        yield node.test, node.test, f"(not ({ast.unparse(node.test)}))"
+    if isinstance(node, ast.AugAssign) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)):
+        yield node, node, "pass"
+    if isinstance(node, ast.expr):
+        yield from ((node, node, text) for text in _instead(node))
+    for name, value in ast.iter_fields(node):
+        if name not in ("annotation", "returns", "decorator_list", "bases"):
+            for child in value if isinstance(value, list) else [value]:
+                if isinstance(child, ast.AST):
+                    yield from _changes(child)
+
+
+def _dropped(branch: list[ast.stmt]) -> Change:
+    return branch[0], branch[-1], "pass"
+
+
+def _instead(node: ast.expr) -> Iterator[str]:
+    """Yield what may stand there instead of an expression."""
+    changed: Any = copy.deepcopy(node)
+    match changed:
+        case ast.Compare(ops=operators):
+            for index, operator in enumerate(list(operators)):
+                operators[index] = COMPARISONS[type(operator)]()
+                yield f"({ast.unparse(changed)})"
+                operators[index] = operator
+        case ast.BinOp(op=operator) if type(operator) in OPERATORS and not _is_text(changed):
+            changed.op = OPERATORS[type(operator)]()
+            yield f"({ast.unparse(changed)})"
+        case ast.BoolOp(op=operator):
+            changed.op = ast.Or() if isinstance(operator, ast.And) else ast.And()
+            yield f"({ast.unparse(changed)})"
+        case ast.Call(func=ast.Name(id=name)) if name in NAMES:
+            changed.func.id = NAMES[name]
+            yield ast.unparse(changed)
+        case ast.Call(func=ast.Attribute(attr=name)) if name in NAMES:
+            changed.func.attr = NAMES[name]
+            yield ast.unparse(changed)
+        case ast.Constant(value=int(number)) if not isinstance(number, bool):
+            yield from (f"({number + 1})", f"({number - 1})")
+
+
+def _is_text(node: ast.BinOp) -> bool:
+    """Check whether one side is text, from which nothing can be subtracted."""
+    sides = (node.left, node.right)
+    return any(
+        isinstance(side, ast.JoinedStr) or isinstance(getattr(side, "value", 0), str) for side in sides
+    )

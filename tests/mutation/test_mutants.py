@@ -1,0 +1,133 @@
+"""Every rule has a test: small changes of core rules are noticed by the tests that are named for them.
+
+Random changes are reported, not refused: a list of those that no test notices is where to write the next one.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import warnings
+from dataclasses import asdict
+
+import pytest
+from mutants import REPOSITORY, Mutant, changes_of
+from rooms import FOLDER, equivalents, files_of_rooms, listed, modules, mutant_of, room_of
+from trial import drawn
+
+PER_TEST = 12
+NOTICED = listed("noticed")
+FIRSTS = range(0, len(NOTICED), PER_TEST)
+
+
+class MutantSurvived(UserWarning):
+    """A change that the tests of its room did not notice."""
+
+
+def outcomes(pairs: list[tuple[Mutant | None, list[str]]]) -> list[tuple[str, str]]:
+    """Return (outcome, the test that failed) for changes, each with its tests; None: without a change."""
+    asked = json.dumps([{"mutant": mutant and asdict(mutant), "tests": tests} for mutant, tests in pairs])
+    command = [sys.executable, str(FOLDER / "trial.py"), "--given"]
+    done = subprocess.run(command, input=asked, capture_output=True, text=True, check=True)
+    return [(line["outcome"], line["test"]) for line in map(json.loads, done.stdout.splitlines())]
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("first", FIRSTS, ids=lambda first: f"from-{first}")
+def test_changes_of_core_rules_are_noticed(first: int) -> None:
+    entries = NOTICED[first : first + PER_TEST]
+    pairs: list[tuple[Mutant | None, list[str]]] = [(None, sorted({entry["test"] for entry in entries}))]
+    pairs += [(mutant_of(entry), [entry["test"]]) for entry in entries]
+    [unchanged, *changed] = outcomes(pairs)
+    assert unchanged == ("survived", "")
+    missed = [entry for entry, (outcome, _) in zip(entries, changed, strict=True) if outcome == "survived"]
+    assert missed == []
+
+
+@pytest.mark.seeds(deep=30, exhaustive=600, at_a_time=5)
+def test_random_changes_are_tried(seeds: range) -> None:
+    mutants = [drawn(seed) for seed in seeds]
+    found = outcomes([(mutant, room_of(mutant.module)) for mutant in mutants])
+    assert len(found) == len(seeds)
+    for seed, mutant, (outcome, _) in zip(seeds, mutants, found, strict=True):
+        if outcome == "survived":
+            warnings.warn(f"seed {seed}: no test notices {mutant}", MutantSurvived, stacklevel=1)
+
+
+def test_a_changed_package_is_the_one_that_tests_import() -> None:
+    entry = NOTICED[0]
+    [unchanged, (outcome, test)] = outcomes([(None, [entry["test"]]), (mutant_of(entry), [entry["test"]])])
+    assert (unchanged, outcome) == (("survived", ""), "noticed")
+    assert test.startswith(entry["test"])
+
+
+@pytest.mark.parametrize("name", ["noticed", "equivalent"])
+def test_every_listed_change_is_one_of_the_source(name: str) -> None:
+    entries = listed(name)
+    keys = [mutant_of(entry).key for entry in entries]
+    assert len(set(keys)) == len(keys)
+    assert all(entry["reason"] for entry in entries)
+
+
+def test_no_equivalent_change_is_drawn() -> None:
+    assert {drawn(seed).key for seed in range(40)}.isdisjoint(equivalents())
+
+
+def test_every_module_has_test_files_and_all_of_them_exist() -> None:
+    assert all(room_of(module) for module in modules())
+    files = {file for of in files_of_rooms().values() for file in of}
+    assert [file for file in files if not (REPOSITORY / "tests" / file).is_file()] == []
+    folders = (REPOSITORY / "et_sim" / name for name in files_of_rooms())
+    assert [path for path in folders if not path.exists()] == []
+
+
+SOURCE = '''
+def rule(a: int = 3) -> bool:
+    """Not 1 < 2."""
+    total = a + 1
+    if a < 2 and total:
+        total += 1
+        note(total)
+    elif not a:
+        raise ValueError(f"{a + 1}")
+    return min(total, a) in (a,)
+'''
+CHANGES = [
+    ("def rule(a: int = 3) -> bool:", "3 -> (4)"),
+    ("def rule(a: int = 3) -> bool:", "3 -> (2)"),
+    ("total = a + 1", "a + 1 -> (a - 1)"),
+    ("total = a + 1", "1 -> (2)"),
+    ("total = a + 1", "1 -> (0)"),
+    ("total += 1", "total += 1 note(total) -> pass"),
+    ("if a < 2 and total:", "a < 2 and total -> (not (a < 2 and total))"),
+    ("if a < 2 and total:", "a < 2 and total -> (a < 2 or total)"),
+    ("if a < 2 and total:", "a < 2 -> (a <= 2)"),
+    ("if a < 2 and total:", "2 -> (3)"),
+    ("if a < 2 and total:", "2 -> (1)"),
+    ("total += 1", "total += 1 -> pass"),
+    ("total += 1", "1 -> (2)"),
+    ("total += 1", "1 -> (0)"),
+    ("note(total)", "note(total) -> pass"),
+    ('raise ValueError(f"{a + 1}")', 'raise ValueError(f"{a + 1}") -> pass'),
+    ("elif not a:", "not a -> (not (not a))"),
+    ("return min(total, a) in (a,)", "min(total, a) in (a,) -> (min(total, a) not in (a,))"),
+    ("return min(total, a) in (a,)", "min(total, a) -> max(total, a)"),
+]
+
+
+def test_changes_are_of_operators_numbers_conditions_branches_and_statements() -> None:
+    found = changes_of("rule.py", SOURCE)
+    assert [(mutant.line, mutant.change) for mutant in found] == CHANGES
+    assert len({mutant.applied(SOURCE) for mutant in found}) == len(found)
+    for mutant in found:
+        compile(mutant.applied(SOURCE), "rule.py", "exec")
+
+
+def test_equal_lines_are_told_apart_by_their_number() -> None:
+    found = changes_of("rule.py", "a = b + c\na = b + c\n")
+    assert [(mutant.number, mutant.row) for mutant in found] == [(0, 1), (1, 2)]
+    assert [mutant.applied("a = b + c\na = b + c\n") for mutant in found] == [
+        "a = (b - c)\na = b + c\n",
+        "a = b + c\na = (b - c)\n",
+    ]

@@ -1,0 +1,169 @@
+"""Runs tests with one module changed, in a process of its own, on a package that links to the working tree.
+
+The folder of the package is made anew for a mutant: links to all that stays as it is, and one changed file.
+Nothing is compiled: machine code of the original must neither serve a mutant nor be replaced. One process
+imports the heavy packages, and forks for each mutant.
+
+`python tests/mutation/trial.py [--count 30] [--seed 1] [--below et_sim/engine]` tries random mutants.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import random
+import re
+import resource
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import pairwise
+from pathlib import Path
+
+from mutants import REPOSITORY, Mutant, mutants_of
+from rooms import equivalents, modules, room_of
+
+HEAVY = (
+    *(
+        "hypothesis",
+        "msgspec",
+        "networkx",
+        "numba",
+        "numpy",
+        "pyarrow",
+        "pytest",
+        "sortedcontainers",
+        "xdist",
+    ),
+)
+NO_TESTS = 5
+OPTIONS = (
+    *("-x", "-q", "--no-header", "--tb=no", "-rfE"),
+    *("-p", "no:cacheprovider", "-p", "no:xdist", "-p", "unshrunk"),
+)
+CPU_SECONDS, SECONDS = (
+    40,
+    900,
+)  # of a mutant: what takes longer of the processor has come into an endless loop
+MEMORY = 8 << 30
+
+
+@contextmanager
+def overlay(mutant: Mutant | None) -> Iterator[Path]:
+    """Make a folder with the package, of which one module is changed."""
+    with tempfile.TemporaryDirectory(prefix="mutant-") as name:
+        folder, there = Path(name), REPOSITORY
+        parts = Path(mutant.module).parts if mutant else ()
+        for part, following in pairwise(parts):
+            folder, there = folder / part, there / part
+            (folder / "__pycache__").mkdir(parents=True)
+            for entry in there.iterdir():
+                if entry.name not in (following, "__pycache__"):
+                    (folder / entry.name).symlink_to(entry)
+            for entry in (there / "__pycache__").glob("*.pyc"):
+                if entry.name.split(".")[0] != Path(following).stem:
+                    (folder / "__pycache__" / entry.name).symlink_to(entry)
+        if mutant:
+            (folder / parts[-1]).write_text(mutant.applied((REPOSITORY / mutant.module).read_text()))
+        yield Path(name)
+
+
+def trial(mutant: Mutant | None, tests: Sequence[str]) -> tuple[str, str]:
+    """Return whether one of the tests notices a mutant, and which: `noticed`, `endless` or `survived`."""
+    with overlay(mutant) as folder:
+        log = folder / "log"
+        child = os.fork()
+        if not child:
+            _run_tests(folder, tests, log)
+        code = _exit_code(child)
+        found = re.findall(r"^(?:FAILED|ERROR) (\S+)", log.read_text(errors="replace"), re.MULTILINE)
+    if code == NO_TESTS:
+        raise ValueError(f"no such tests: {', '.join(tests)}")
+    outcome = "survived" if code == 0 else "endless" if code < 0 else "noticed"
+    return outcome, found[0] if found else ""
+
+
+def _exit_code(child: int) -> int:
+    """Wait for a process; negative: it was ended."""
+    end = time.monotonic() + SECONDS
+    while time.monotonic() < end:
+        finished, status = os.waitpid(child, os.WNOHANG)
+        if finished:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.02)
+    with suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def _run_tests(folder: Path, tests: Sequence[str], log: Path) -> None:
+    """Run tests on the package in a folder, and end this process."""
+    code = -1
+    try:
+        os.setpgid(0, 0)
+        resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        output = os.open(log, os.O_WRONLY | os.O_CREAT)
+        for stream in (1, 2):
+            os.dup2(output, stream)
+        os.chdir(REPOSITORY)
+        sys.path.insert(0, str(folder))
+        paths = [str(folder), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+        code = int(importlib.import_module("pytest").main([*OPTIONS, *tests]))
+        sys.stdout.flush()
+    finally:
+        os._exit(code & 0xFF)
+
+
+def prepare() -> None:
+    """Import what every trial needs, and let nothing be compiled."""
+    os.environ.update(ET_SIM_COMPILE="never", PYTEST_ADDOPTS="")
+    os.environ.pop("PYTEST_XDIST_WORKER", None)
+    for name in HEAVY:
+        importlib.import_module(name)
+
+
+def drawn(seed: int, below: Sequence[str] = ("et_sim",)) -> Mutant:
+    """Draw a mutant: first a module by its size, then one of its changes."""
+    paths = [path for path in modules() if path.startswith(tuple(below))]
+    generator = random.Random(seed)
+    weights = [(REPOSITORY / path).stat().st_size for path in paths]
+    while True:
+        [path] = generator.choices(paths, weights)
+        known = [mutant for mutant in mutants_of(path) if mutant.key not in equivalents()]
+        if known:
+            return generator.choice(known)
+
+
+def main() -> None:
+    """Try mutants, and print a line of JSON for each."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=30)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--below", nargs="*", default=["et_sim"], help="modules, or folders of them")
+    parser.add_argument("--given", action="store_true", help="mutants with their tests as JSON on the input")
+    chosen = parser.parse_args()
+    pairs: list[tuple[Mutant | None, list[str]]]
+    if chosen.given:
+        asked = json.load(sys.stdin)
+        pairs = [(item["mutant"] and Mutant(**item["mutant"]), item["tests"]) for item in asked]
+    else:
+        mutants = [drawn(seed, chosen.below) for seed in range(chosen.seed, chosen.seed + chosen.count)]
+        pairs = [(mutant, room_of(mutant.module)) for mutant in mutants]
+    prepare()
+    for mutant, tests in pairs:
+        begin = time.monotonic()
+        outcome, test = trial(mutant, tests)
+        seconds = round(time.monotonic() - begin, 1)
+        report = {"outcome": outcome, "mutant": str(mutant), "line": mutant and mutant.line, "test": test}
+        print(json.dumps(report | {"seconds": seconds}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,18 @@
+"""A plugin of pytest for mutants: a random case that fails is not made smaller, and none is kept."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import Phase, settings
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure() -> None:
+    settings.register_profile(
+        "unshrunk",
+        settings(),
+        database=None,
+        phases=(Phase.explicit, Phase.generate),
+        report_multiple_bugs=False,
+    )
+    settings.load_profile("unshrunk")
