@@ -25,9 +25,9 @@ COMMON_RATES = (0.5, 1.2)  # of devices, at the limit of their power and above w
 
 class Options(FitOptions):
     """Find the one figure with which a job takes as long as was measured: the time that the host takes to
-    launch a kernel, a factor on the time of kernels, or the rate of the device or of its memory. One time
-    cannot tell these apart, and the job says nothing any more of how far off the machine is; with times of
-    other jobs, of other models at best, the figure is taken that predicts these."""
+    launch a kernel, a factor on the time of kernels, the rate of the device or of its memory, or the limit of
+    its power. One time cannot tell these apart, and the job says nothing any more of how far off the machine
+    is; with times of other jobs, of other models at best, the figure is taken that predicts these."""
 
     workload: Annotated[str, WORKLOAD_HELP, "JOB"]
     measured: Annotated[float, "how long it took: 1.42s", "TIME", Option(parse=parse_time_ns, least=1)]
@@ -39,6 +39,7 @@ class Options(FitOptions):
     software_factor: Annotated[bool, "find a factor on kernels", EITHER] = False
     device_rate: Annotated[bool, "find a factor on the peak rates of the device", EITHER] = False
     memory_rate: Annotated[bool, "find a factor on the bandwidth of its memory", EITHER] = False
+    power_rate: Annotated[bool, "find a factor on the limit of its power", EITHER] = False
 
 
 Others = Sequence[tuple[str, float]]
