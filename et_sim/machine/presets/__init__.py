@@ -18,8 +18,10 @@ from typing import Any
 from msgspec import Struct
 
 from et_sim.basics.errors import MachineError, UsageError, did_you_mean
+from et_sim.basics.uncertainty import CALIBRATED
 from et_sim.basics.units import parse_bandwidth
 from et_sim.documents.reading import parse_json
+from et_sim.machine.accuracy import LIBRARY, SMALL_LIBRARY, of_other_machines
 from et_sim.machine.collective_library.between import network_kind
 from et_sim.machine.corrections import Profile
 from et_sim.machine.presets.options import with_options
@@ -214,6 +216,10 @@ def _accuracy(device: dict[str, Any], machine: dict[str, Any]) -> dict[str, Any]
     }
     path = files("et_sim.machine.presets") / "bands.json"
     fitted: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["terms"]
+    for name in (LIBRARY, SMALL_LIBRARY):
+        of_others = fitted.pop(of_other_machines(name))
+        if stated.get(name, {}).get("basis") != CALIBRATED:
+            fitted[name] = of_others
     widths = {name: {**fitted.get(name, {}), **term} for name, term in stated.items()}
     return {"device": device["about"], **fitted, **widths}
 
