@@ -4,7 +4,7 @@ FILE holds predictions, a JSON object a line, as `accuracy.py --predict FILE` wr
 row, its measured and predicted time, and the shares of that. For each of a few classes of errors (`ORDER`),
 the bias is the middle of the tenth and the ninetieth percentile of the errors of all rows that the class
 matters for, each source with the same weight, less the biases of other classes; the width is the least with
-which four rows of five are in their bands. A source is the rows of a family that one software gave on one
+which four rows of five are in their bands. A source is a family, or training steps of one software on one
 device.
 
 A class may have two widths. Collectives of a machine whose library was fitted to it are one class, and those
@@ -29,6 +29,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from statistics import median, pstdev
 from typing import Any, TypeVar
@@ -73,23 +74,31 @@ class Judged:
     error: float  # logarithm of measured by predicted
     composition: Composition
 
-    @property
+    @cached_property
+    def is_evidence(self) -> bool:
+        """Whether terms may be fitted to the row: no other constant is, and one of the classes matters."""
+        return not self.is_fitted and any(self.share(name) >= MATTERS for name in ORDER)
+
+    @cached_property
     def software(self) -> str:
         """The software that the row states, of training steps."""
         return next((trait.item for trait in self.composition.traits if trait.of == SOFTWARE), "")
 
-    @property
-    def source(self) -> tuple[str, str, str]:
-        """What has the same weight as any other."""
+    @cached_property
+    def source(self) -> tuple[str, str]:
+        """What has the same weight as any other: of training steps, one software on one device."""
         is_step = bool(self.composition.traits)
-        return self.family, self.software, self.composition.device if is_step else ""
+        return self.software or self.family, self.composition.device if is_step else ""
 
     def share(self, name: str) -> float:
         """Return the share of a class in the time; of a trait, 1."""
-        has_trait = any(trait.of == name for trait in self.composition.traits)
-        terms = self.composition.terms
-        of_class = (share for part, share in self.composition.shares.items() if _class(part, terms) == name)
-        return 1.0 if has_trait else sum(of_class)
+        return self._shares.get(name, 0.0)
+
+    @cached_property
+    def _shares(self) -> Mapping[str, float]:
+        found = self.composition
+        of_parts = {_class(part, found.terms): share for part, share in found.shares.items()}
+        return of_parts | {trait.of: 1.0 for trait in found.traits}
 
     def with_terms(self, terms: Terms) -> Composition:
         """Return what the time consists of, with other terms."""
@@ -100,7 +109,7 @@ class Judged:
         )
         return Composition(found.device, found.whole, of_parts, found.parts, traits)
 
-    @property
+    @cached_property
     def on_another_machine(self) -> Judged:
         """The row as if its library were fitted to another machine."""
         found = self.composition
@@ -172,7 +181,7 @@ def quantile(values: Sequence[tuple[float, float]], share: float) -> float:
 def fitted(rows: Sequence[Judged]) -> dict[str, Term]:
     """Return the terms that rows lead to; a class of too few sources keeps its default."""
     terms = {name: DEFAULTS[name] for name in ORDER if name in DEFAULTS}
-    evidence = [row for row in rows if not row.is_fitted]
+    evidence = [row for row in rows if row.is_evidence]
     for place, name in enumerate(ORDER):
         # Rows of all labs speak for machines whose library is fitted to another one.
         seen = [row.on_another_machine for row in evidence] if name in OF_OTHERS else evidence
@@ -184,7 +193,7 @@ def fitted(rows: Sequence[Judged]) -> dict[str, Term]:
 
 def _own(terms: Terms, rows: Sequence[Judged]) -> dict[str, Term]:
     """Return terms of software of which there are many rows, but for those that `terms` have."""
-    chosen = [row for row in rows if not row.is_fitted and _matters(row, SOFTWARE, AFTER_SOFTWARE)]
+    chosen = [row for row in rows if row.is_evidence and _matters(row, SOFTWARE, AFTER_SOFTWARE)]
     return {
         of_software(software): _term(SOFTWARE, terms, some)
         for software, some in _by(lambda row: row.software, chosen).items()
@@ -269,9 +278,10 @@ def central(rows: int) -> tuple[int, int]:
 
 def coverages(rows: Sequence[Judged]) -> list[Coverage]:
     """Return that of every family, each with the terms of the others, and of the other half of its own."""
+    evidence = [row for row in rows if row.is_evidence]
     found = []
     for family, some in _by(lambda row: row.family, rows).items():
-        terms = fitted([row for row in rows if row.family != family])
+        terms = fitted([row for row in evidence if row.family != family])
         halves = some[::2], some[1::2]
         bands = [
             (row.error, *row.band(all_terms))
