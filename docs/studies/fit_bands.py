@@ -42,6 +42,7 @@ from et_sim.basics.uncertainty import (
     MODELLED,
     QUANTILE,
     SOFTWARE,
+    WHOLE,
     Composition,
     Term,
     Trait,
@@ -147,7 +148,9 @@ def read_judged(path: Path) -> list[Judged]:
         row = json.loads(line)
         if row["predicted_us"] is not None and row["measured_us"] is not None and row["composition"]:
             error = math.log(row["measured_us"] / row["predicted_us"])
-            composition = Composition.read(row["composition"])
+            read = Composition.read(row["composition"])
+            # Machines by name have no error of the whole of their own.
+            composition = Composition(read.device, DEFAULTS[WHOLE], read.terms, read.parts, read.traits)
             rows.append(Judged(row["family"], row["is_fitted"], error, composition))
     return rows
 
