@@ -3,9 +3,18 @@
 FILE holds predictions, a JSON object a line, as `accuracy.py --predict FILE` writes them: the family of a
 row, its measured and predicted time, and the shares of that. For each of a few classes of errors (`ORDER`),
 the bias is the middle of the tenth and the ninetieth percentile of the errors of all rows that the class
-matters for, each family with the same weight, less the biases of other classes; the width is the least with
-which four rows of five are in their bands. All families are then judged with terms that were fitted without
-them. `--write` writes the terms of all families, which machines by name take.
+matters for, each source with the same weight, less the biases of other classes; the width is the least with
+which four rows of five are in their bands. A source is a family, or training steps of one software on one
+device.
+
+A class may have two widths. Collectives of a machine whose library was fitted to it are one class, and those
+of machines that take the constants of another one are a class that rows of all labs speak for. Software of
+which many rows are public (`MANY`) has a term of its own; any other one has that of all software, which is
+the spread between them.
+
+All families are then judged with terms that were fitted without them; where nothing else speaks for software
+of its own, each half of the family's rows is judged by the other half. `--write` writes the terms of all
+families, which machines by name take.
 
 Not here: how errors add up (`et_sim.basics.uncertainty`). Kernels of devices without measurements are not
 fitted, since there are none; their error is assumed (`et_sim.machine.accuracy`).
@@ -17,37 +26,44 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from statistics import median, pstdev
-from typing import Any
+from typing import Any, TypeVar
 
 from et_sim.basics.uncertainty import (
     ASSUMED,
     ASSUMED_SOFTWARE,
+    CALIBRATED,
     LEVEL,
     MODELLED,
     QUANTILE,
     SOFTWARE,
+    WHOLE,
     Composition,
     Term,
     Trait,
 )
-from et_sim.machine.accuracy import BETWEEN_NODES, DEFAULTS, LIBRARY, SMALL_LIBRARY, TRAITS
+from et_sim.machine.accuracy import DEFAULTS, LIBRARY, SMALL_LIBRARY, TRAITS, of_other_machines, of_software
 
 BANDS = Path(__file__).parents[2] / "et_sim" / "machine" / "presets" / "bands.json"
-OF_LIBRARIES = (LIBRARY, BETWEEN_NODES, f"small_{BETWEEN_NODES}")
-ASSUMED_CLASSES = (SMALL_LIBRARY,)  # public rows of other labs are of two clusters, too few to fit to
+ON_A_NODE = (LIBRARY, SMALL_LIBRARY)
+OF_OTHERS = tuple(of_other_machines(name) for name in ON_A_NODE)
 # Each is fitted to what those before it leave; a row counts where no later one matters.
-ORDER = (*OF_LIBRARIES, SOFTWARE, *TRAITS.values(), ASSUMED_SOFTWARE)
+ORDER = (*ON_A_NODE, *OF_OTHERS, SOFTWARE, *TRAITS.values(), ASSUMED_SOFTWARE)
+AFTER_SOFTWARE = ORDER[ORDER.index(SOFTWARE) + 1 :]
 BARE = "software not stated: "  # begins the name of a family that was predicted without its software
 MATTERS = 0.5  # share of the time
 LEAST = 0.02  # of a standard error
 WIDE = 2.0  # the upper end by the lower one: a wider band does not count as met
-FEWEST = 2  # families that a term is fitted to: of fewer, the default holds
+FEWEST = 2  # sources that a term is fitted to: of fewer, the default holds
+MANY = 20  # rows of one software, from which on it has a term of its own
 DIGITS = 3
 Terms = Mapping[str, Term]
+Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -59,23 +75,70 @@ class Judged:
     error: float  # logarithm of measured by predicted
     composition: Composition
 
+    @cached_property
+    def is_evidence(self) -> bool:
+        """Whether terms may be fitted to the row: no other constant is, and one of the classes matters."""
+        return not self.is_fitted and any(self.share(name) >= MATTERS for name in ORDER)
+
+    @cached_property
+    def software(self) -> str:
+        """The software that the row states, of training steps."""
+        return next((trait.item for trait in self.composition.traits if trait.of == SOFTWARE), "")
+
+    @cached_property
+    def source(self) -> tuple[str, str]:
+        """What has the same weight as any other: of training steps, one software on one device."""
+        is_step = bool(self.composition.traits)
+        return self.software or self.family, self.composition.device if is_step else ""
+
     def share(self, name: str) -> float:
         """Return the share of a class in the time; of a trait, 1."""
-        has_trait = any(trait.of == name for trait in self.composition.traits)
-        return 1.0 if has_trait else self.composition.shares.get(name, 0.0)
+        return self._shares.get(name, 0.0)
+
+    @cached_property
+    def _shares(self) -> Mapping[str, float]:
+        found = self.composition
+        of_parts = {_class(part, found.terms): share for part, share in found.shares.items()}
+        return of_parts | {trait.of: 1.0 for trait in found.traits}
 
     def with_terms(self, terms: Terms) -> Composition:
         """Return what the time consists of, with other terms."""
         found = self.composition
-        of_parts = {name: terms.get(name, term) for name, term in found.terms.items()}
-        traits = tuple(Trait(each.of, each.item, terms.get(each.of, each.term)) for each in found.traits)
+        of_parts = {name: terms.get(_class(name, found.terms), term) for name, term in found.terms.items()}
+        traits = tuple(
+            Trait(each.of, each.item, _of_trait(each, terms)) for each in found.traits if each.of in ORDER
+        )
         return Composition(found.device, found.whole, of_parts, found.parts, traits)
+
+    @cached_property
+    def on_another_machine(self) -> Judged:
+        """The row as if its library were fitted to another machine."""
+        found = self.composition
+        terms = {
+            name: replace(term, basis=MODELLED) if name in ON_A_NODE else term
+            for name, term in found.terms.items()
+        }
+        return replace(
+            self, composition=Composition(found.device, found.whole, terms, found.parts, found.traits)
+        )
 
     def band(self, terms: Terms) -> tuple[float, float]:
         """Return the ends of the band as logarithms of measured by predicted."""
         composition = self.with_terms(terms)
         reach = QUANTILE * composition.sigma
         return composition.bias - reach, composition.bias + reach
+
+
+def _class(name: str, terms: Terms) -> str:
+    """Return the class of a part: of a library on a node, what its constants rest on, too."""
+    basis = terms[name].basis
+    return f"{name} {basis}" if name in ON_A_NODE and basis != CALIBRATED else name
+
+
+def _of_trait(trait: Trait, terms: Terms) -> Term:
+    """Return the term of a trait: of software, its own where there is one."""
+    own = terms.get(of_software(trait.item)) if trait.of == SOFTWARE else None
+    return own or terms.get(trait.of, trait.term)
 
 
 def read_judged(path: Path) -> list[Judged]:
@@ -85,17 +148,19 @@ def read_judged(path: Path) -> list[Judged]:
         row = json.loads(line)
         if row["predicted_us"] is not None and row["measured_us"] is not None and row["composition"]:
             error = math.log(row["measured_us"] / row["predicted_us"])
-            composition = Composition.read(row["composition"])
+            read = Composition.read(row["composition"])
+            # Machines by name have no error of the whole of their own.
+            composition = Composition(read.device, DEFAULTS[WHOLE], read.terms, read.parts, read.traits)
             rows.append(Judged(row["family"], row["is_fitted"], error, composition))
     return rows
 
 
-def by_family(rows: Iterable[Judged]) -> dict[str, list[Judged]]:
-    """Return rows by family."""
-    families: dict[str, list[Judged]] = {}
+def _by(key: Callable[[Judged], Key], rows: Iterable[Judged]) -> dict[Key, list[Judged]]:
+    """Return rows by a property."""
+    found: dict[Key, list[Judged]] = {}
     for row in rows:
-        families.setdefault(row.family, []).append(row)
-    return families
+        found.setdefault(key(row), []).append(row)
+    return found
 
 
 def quantile(values: Sequence[tuple[float, float]], share: float) -> float:
@@ -116,20 +181,27 @@ def quantile(values: Sequence[tuple[float, float]], share: float) -> float:
     return before[1]
 
 
-def fitted(rows: Sequence[Judged], left_out: str = "") -> dict[str, Term]:
-    """Return the terms, from all families but one; a class of too few families keeps its default."""
-    terms = {name: DEFAULTS[name] for name in (*ASSUMED_CLASSES, *ORDER) if name in DEFAULTS}
-    families = by_family(row for row in rows if row.family != left_out and not row.is_fitted)
+def fitted(rows: Sequence[Judged]) -> dict[str, Term]:
+    """Return the terms that rows lead to; a class of too few sources keeps its default."""
+    terms = {name: DEFAULTS[name] for name in ORDER if name in DEFAULTS}
+    evidence = [row for row in rows if row.is_evidence]
     for place, name in enumerate(ORDER):
-        later = ORDER[place + 1 :]
-        chosen = {
-            family: some
-            for family, each in families.items()
-            if (some := [row for row in each if _matters(row, name, later)])
-        }
-        if len(chosen) >= FEWEST:
+        # Rows of all labs speak for machines whose library is fitted to another one.
+        seen = [row.on_another_machine for row in evidence] if name in OF_OTHERS else evidence
+        chosen = [row for row in seen if _matters(row, name, ORDER[place + 1 :])]
+        if len({row.source for row in chosen}) >= FEWEST:
             terms[name] = _term(name, terms, chosen)
-    return terms
+    return terms | _own(terms, rows)
+
+
+def _own(terms: Terms, rows: Sequence[Judged]) -> dict[str, Term]:
+    """Return terms of software of which there are many rows, but for those that `terms` have."""
+    chosen = [row for row in rows if row.is_evidence and _matters(row, SOFTWARE, AFTER_SOFTWARE)]
+    return {
+        of_software(software): _term(SOFTWARE, terms, some)
+        for software, some in _by(lambda row: row.software, chosen).items()
+        if len(some) >= MANY and of_software(software) not in terms
+    }
 
 
 def _matters(row: Judged, name: str, later: Collection[str]) -> bool:
@@ -137,14 +209,15 @@ def _matters(row: Judged, name: str, later: Collection[str]) -> bool:
     return row.share(name) >= MATTERS and all(row.share(other) < MATTERS for other in later)
 
 
-def _term(name: str, terms: Terms, families: Mapping[str, Sequence[Judged]]) -> Term:
+def _term(name: str, terms: Terms, chosen: Sequence[Judged]) -> Term:
     """Return a class's term: with it, `LEVEL` of the rows are in their bands.
 
-    Families have equal weights, but those of libraries: a few runs of one lab say little of all others.
+    Sources have equal weights.
     """
     without = {**terms, name: Term(ASSUMED, 0.0, 0.0)}
-    weights = [1.0 if name in OF_LIBRARIES else 1 / len(some) for some in families.values() for _ in some]
-    rows = [(row, row.with_terms(without)) for some in families.values() for row in some]
+    sizes = Counter(row.source for row in chosen)
+    weights = [1 / sizes[row.source] for row in chosen]
+    rows = [(row, row.with_terms(without)) for row in chosen]
     errors = [(row.error - rest.bias) / row.share(name) for row, rest in rows]
     sigmas = [rest.sigma / row.share(name) for row, rest in rows]
     tail = (1 - LEVEL) / 2
@@ -156,7 +229,7 @@ def _term(name: str, terms: Terms, families: Mapping[str, Sequence[Judged]]) -> 
         for error, sigma in zip(errors, sigmas, strict=True)
     ]
     width = max(quantile(list(zip(enough, weights, strict=True)), LEVEL), LEAST)
-    medians = [median(row.error for row in some) for some in families.values()]
+    medians = [median(row.error for row in some) for some in _by(lambda row: row.source, chosen).values()]
     common = min(pstdev(medians), width)
     return Term(
         ASSUMED if name == ASSUMED_SOFTWARE else MODELLED,
@@ -182,11 +255,18 @@ class Coverage:
         return self.inside / self.rows
 
     @property
+    def expected(self) -> tuple[int, int]:
+        """The least and the most rows that should be inside."""
+        if self.rows >= 60:
+            return math.ceil(0.7 * self.rows), math.floor(0.9 * self.rows)
+        return central(self.rows)
+
+    @property
     def is_met(self) -> bool | None:
         """Whether the band holds as many as it should, and is no wider than `WIDE`; None: too few rows."""
         if self.rows < 8:
             return None
-        least, most = (0.7 * self.rows, 0.9 * self.rows) if self.rows >= 60 else central(self.rows)
+        least, most = self.expected
         return least <= self.inside <= most and self.width <= WIDE
 
 
@@ -200,13 +280,20 @@ def central(rows: int) -> tuple[int, int]:
 
 
 def coverages(rows: Sequence[Judged]) -> list[Coverage]:
-    """Return that of every family, each with the terms of the others."""
+    """Return that of every family, each with the terms of the others, and of the other half of its own."""
+    evidence = [row for row in rows if row.is_evidence]
     found = []
-    for family, some in by_family(rows).items():
-        terms = fitted(rows, family)
-        bands = [row.band(terms) for row in some]
-        inside = sum(low <= row.error <= high for row, (low, high) in zip(some, bands, strict=True))
-        width = median(math.exp(high - low) for low, high in bands)
+    for family, some in _by(lambda row: row.family, rows).items():
+        terms = fitted([row for row in evidence if row.family != family])
+        halves = some[::2], some[1::2]
+        bands = [
+            (row.error, *row.band(all_terms))
+            for half, rest in (halves, halves[::-1])
+            for all_terms in [terms | _own(terms, rest)]
+            for row in half
+        ]
+        inside = sum(low <= error <= high for error, low, high in bands)
+        width = median(math.exp(high - low) for _, low, high in bands)
         found.append(Coverage(family, len(some), inside, width))
     return found
 
@@ -214,9 +301,10 @@ def coverages(rows: Sequence[Judged]) -> list[Coverage]:
 def lines(found: Sequence[Coverage]) -> list[str]:
     """Return a table of coverages, and their mean with equal weights."""
     words = {True: "met", False: "not met", None: "few rows"}
-    texts = [f"{'family':64} {'rows':>6} {'in %':>6} {'width':>6}"]
+    texts = [f"{'family':64} {'rows':>6} {'inside':>6} {'expected':>9} {'width':>6}"]
     texts += [
-        f"{each.family:64} {each.rows:6} {100 * each.share:6.0f} {each.width:6.2f}  {words[each.is_met]}"
+        f"{each.family:64} {each.rows:6} {each.inside:6} {'-'.join(map(str, each.expected)):>9}"
+        f" {each.width:6.2f}  {words[each.is_met]}"
         for each in sorted(found, key=lambda each: each.family)
     ]
     return [*texts, f"all families, equal weights: {100 * mean_share(found):.0f} % inside"]

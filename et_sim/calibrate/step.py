@@ -1,7 +1,8 @@
 """Find the one figure with which a simulated job takes as long as was measured.
 
 Each figure of the table is one that a machine has: the time that the host takes to launch a kernel, a factor
-on the time of kernels, the rate of the device, or that of its memory. One time cannot tell them apart:
+on the time of kernels, the rate of the device, that of its memory, or what it may draw. One time cannot tell
+them apart:
 whatever else is missing from the machine goes into it. The times of other jobs, such as one of another model,
 can: the figure is fitted to the first job, and those that describe the machine predict the others.
 
@@ -21,19 +22,21 @@ from msgspec import Struct
 
 from et_sim.api import execute
 from et_sim.basics.errors import InputError
-from et_sim.basics.units import format_ns
+from et_sim.basics.units import format_ns, parse_watts
 from et_sim.machine import Machine
 from et_sim.machine.model import TimeFactors, WorkKind
-from et_sim.machine.power import POWER
+from et_sim.machine.power import CAP, POWER
+from et_sim.machine.roofline import RooflineDevice
 from et_sim.machine.scaling import figures
 from et_sim.run.options import RunOptions
 from et_sim.run.variation import Variations
 
-HOST_TIME, SOFTWARE_FACTOR, DEVICE_RATE, MEMORY_RATE = (
+HOST_TIME, SOFTWARE_FACTOR, DEVICE_RATE, MEMORY_RATE, POWER_RATE = (
     "host-time",
     "software-factor",
     "device-rate",
     "memory-rate",
+    "power-rate",
 )
 NEAR = 0.0005  # of the measured time, where a search ends
 MOST_RUNS = 40
@@ -41,6 +44,7 @@ LONGEST_HOST_NS, LARGEST_FACTOR = 1e6, 8.0  # beyond which hosts and software do
 FIRST_HOST_NS = 1000.0
 SOFTWARE = TimeFactors(None, None, MappingProxyType({WorkKind.KERNELS: 1.0}), "software factor")
 PEAKS = "peaks"
+ABOVE_IDLE = 1.1  # of the idle draw: the least that a limit of power may be
 
 
 class Figure(Struct, frozen=True):
@@ -49,6 +53,10 @@ class Figure(Struct, frozen=True):
     change: Callable[[Machine, float], Machine]  # the machine with a slowdown; with the host's time, that
     keys: Callable[[Mapping[str, Any], float], dict[str, Any]]  # of a machine's file, with the figure
     is_rate: bool = False  # which the slowdown divides
+
+    def value(self, slowdown: float) -> float:
+        """Return the figure that a slowdown stands for, or the slowdown of a figure."""
+        return 1 / slowdown if self.is_rate else slowdown
 
 
 def _with_host(machine: Machine, value: float) -> Machine:
@@ -85,12 +93,31 @@ def _memory(file: Mapping[str, Any], rate: float) -> dict[str, Any]:
     return {"device": {"compute": {"memory": slower}}}
 
 
+def _with_power(machine: Machine, slowdown: float) -> Machine:
+    """Divide the limit of what devices draw, those that say how their clock follows it."""
+    rules = []
+    for rule in machine.system.compute:
+        settings = rule.settings
+        if isinstance(settings, RooflineDevice) and settings.power and settings.power_cap:
+            least = ABOVE_IDLE * settings.power.idle_watts
+            settings = replace(settings, power_cap=max(settings.power_cap / slowdown, least))
+        rules.append(replace(rule, settings=settings))
+    return replace(machine, system=replace(machine.system, compute=tuple(rules)))
+
+
+def _cap(file: Mapping[str, Any], rate: float) -> dict[str, Any]:
+    compute = file["device"]["compute"]
+    watts = max(rate * parse_watts(compute[CAP]), ABOVE_IDLE * parse_watts(compute[POWER]["idle"]))
+    return {"device": {"compute": {CAP: f"{watts:.6g}W"}}}
+
+
 FIGURES: Mapping[str, Figure] = MappingProxyType(
     {
         HOST_TIME: Figure(_with_host, lambda _, value: {"host-time": f"{value:g}ns"}),
         SOFTWARE_FACTOR: Figure(_with_factor, lambda _, value: {"time-factors": [{"kernels": value}]}),
         DEVICE_RATE: Figure(lambda machine, slow: _with_rates(machine, slow, "peak of "), _peaks, True),
         MEMORY_RATE: Figure(lambda machine, slow: _with_rates(machine, slow, "bandwidth of "), _memory, True),
+        POWER_RATE: Figure(_with_power, _cap, True),
     }
 )
 
@@ -114,7 +141,7 @@ def find(name: str, job: str, options: RunOptions, measured_ns: float) -> Step:
 
 def with_figure(machine: Machine, name: str, value: float) -> Machine:
     """Return the machine with a figure that was found."""
-    return FIGURES[name].change(machine, 1 / value if FIGURES[name].is_rate else value)
+    return FIGURES[name].change(machine, FIGURES[name].value(value))
 
 
 def simulated_with(step: Step, job: str, options: RunOptions) -> int:
@@ -175,14 +202,14 @@ def _find_slowdown(name: str, job: str, options: RunOptions, measured_ns: float)
     least, most = simulated(low), simulated(high)
     if not least <= measured_ns <= most:
         raise InputError(
-            f"{format_ns(least)} to {format_ns(most)} are simulated with kernels that take {low:g} to "
-            f"{high:g} times as long by {name}, and {format_ns(int(measured_ns))} were measured",
+            f"{format_ns(least)} to {format_ns(most)} are simulated with {name} from {figure.value(low):g} "
+            f"to {figure.value(high):g}, and {format_ns(int(measured_ns))} were measured",
             place=job,
             remedy=f"{name} does not explain it: fit another figure, calibrate collectives (et-sim calibrate "
             "nccl), or look if job and machine are those that were measured",
         )
     slowdown = _between(simulated, low, high, measured_ns)
-    value = float(f"{1 / slowdown:.5g}") if figure.is_rate else slowdown
+    value = float(f"{figure.value(slowdown):.5g}")
     return Step(name, value, before, simulated(slowdown), simulated.runs)
 
 

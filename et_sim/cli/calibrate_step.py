@@ -22,9 +22,9 @@ COMMON_RATES = (0.5, 1.2)  # of devices, from their power limit to rates above t
 
 class Options(FitOptions):
     """Find the one figure with which a job takes its measured time: the time that the host takes to launch a
-    kernel, a factor on the time of kernels, or the rate of the device or of its memory. One time cannot
-    separate these, and the job is then no test of the machine's accuracy. With times of other jobs,
-    preferably of other models, the figure that predicts these best is taken.
+    kernel, a factor on the time of kernels, the rate of the device or of its memory, or the limit of its power.
+    One time cannot separate these, and the job is then no test of the machine's accuracy. With times of other
+    jobs, preferably of other models, the figure that predicts these best is taken.
     """
 
     workload: Annotated[str, WORKLOAD_HELP, "JOB"]
@@ -35,6 +35,7 @@ class Options(FitOptions):
     software_factor: Annotated[bool, "find a factor on kernels", EITHER] = False
     device_rate: Annotated[bool, "find a factor on the peak rates of the device", EITHER] = False
     memory_rate: Annotated[bool, "find a factor on the bandwidth of its memory", EITHER] = False
+    power_rate: Annotated[bool, "find a factor on the limit of its power", EITHER] = False
 
 
 Others = Sequence[tuple[str, float]]

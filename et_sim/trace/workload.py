@@ -54,8 +54,8 @@ class Step:
         "`model_operations` without scores that masks leave out.", None, name="unmasked_operations"
     )
     kinds: str = text(
-        "Words for the kind of job and plan, by which errors of its time differ: `training`, "
-        "`sharded-weights`, `experts`, `long-sequences`.",
+        "Words for the kind of job and plan, by which errors of its time differ: `training`, `experts`, "
+        "`long-sequences`.",
         "",
         form='words such as "training experts"',
     )

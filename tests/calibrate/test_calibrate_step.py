@@ -9,7 +9,7 @@ import pytest
 
 import et_sim
 from et_sim.api import execute
-from et_sim.calibrate.step import DEVICE_RATE, HOST_TIME, MEMORY_RATE, with_figure
+from et_sim.calibrate.step import DEVICE_RATE, HOST_TIME, MEMORY_RATE, POWER_RATE, with_figure
 from et_sim.cli import main
 from et_sim.run.options import RunOptions
 from et_sim.trace import TraceBuilder, Workload, write_workload
@@ -55,11 +55,11 @@ def test_the_software_factor_multiplies_kernels(
     assert et_sim.simulate(job, machine=f"{file}:2").makespan_ns == pytest.approx(1.5 * before, rel=0.001)
 
 
-def _write(path: Path, shapes: tuple[str, ...]) -> str:
+def _write(path: Path, shapes: tuple[str, ...], ranks: int = 2) -> str:
     build, last = TraceBuilder(), list[int]()
     for shape in shapes * 10:
         last = [build.compute("kernel", layer_shape=shape, dtype="bf16", after=last)]
-    write_workload(Workload.of([build.build()] * 2), path)
+    write_workload(Workload.of([build.build()] * ranks), path)
     return str(path)
 
 
@@ -67,7 +67,9 @@ PRODUCTS = ("gemm 4096 4096 4096", "gemm 8192 1024 4096")
 MIXED = ("gemm 2048 2048 2048", "elementwise 67108864 2", "softmax 8192 8192")
 
 
-@pytest.mark.parametrize(("name", "value"), [(DEVICE_RATE, 0.7), (MEMORY_RATE, 0.6), (HOST_TIME, 300_000.0)])
+@pytest.mark.parametrize(
+    ("name", "value"), [(DEVICE_RATE, 0.7), (MEMORY_RATE, 0.6), (HOST_TIME, 300_000.0), (POWER_RATE, 0.6)]
+)
 def test_of_several_jobs_the_figure_is_taken_that_predicts_the_other_one(
     name: str, value: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -101,6 +103,32 @@ def test_a_figure_that_is_asked_for_is_judged_by_other_jobs(
     assert "software-factor " in out
     assert "(+100.0 %)" in out
     assert "predicts the other jobs best" not in out
+
+
+def test_the_limit_of_power_of_a_step_is_found_and_predicts_another_step(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs = [_write(tmp_path / "products", PRODUCTS), _write(tmp_path / "mixed", MIXED)]
+    free, capped = (
+        [execute(job, RunOptions(machine=MACHINE, power=power)).makespan_ns for job in jobs]
+        for power in (None, "420W")
+    )
+    assert all(1.02 * one < other for one, other in zip(free, capped, strict=True))
+    file = tmp_path / "m.json"
+    words = ("--power-rate", "--measured", f"{capped[0]}ns", "-o", str(file), "--json")
+    assert calibrate(jobs[0], *words) == 0
+    assert json.loads(capsys.readouterr().out)[POWER_RATE] == pytest.approx(420 / 700, rel=0.005)
+    assert json.loads(file.read_text())["device"]["compute"]["power-cap"].startswith("4")
+    assert et_sim.simulate(jobs[1], machine=f"{file}:2").makespan_ns == pytest.approx(capped[1], rel=0.002)
+
+
+def test_a_limit_of_power_explains_nothing_on_a_device_whose_draw_is_not_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = _write(tmp_path / "job", PRODUCTS, 8)
+    words = ("--measured", "1s", "--machine", "mi300x-node:8", "--power-rate")
+    assert main(["calibrate", "step", job, *words]) == 2
+    assert "power-rate does not explain it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -141,6 +141,18 @@ def test_any_number_of_npus_of_one_node_is_a_machine_that_is_no_faster_than_its_
         assert (span == 0) == (npus == 1)  # nobody to sum with
 
 
+def test_half_of_a_cube_mesh_reduces_around_four_rings() -> None:
+    size = 64 << 20
+    build = et_sim.TraceBuilder()
+    build.collective("all_reduce", size)
+    workload = et_sim.Workload((build.build(),), np.zeros(4, np.int32))
+    span = et_sim.simulate(workload, machine="v100-dgx-1:4").makespan_ns
+    least = 2 * 3 * (size / 4 / 4 / 22 + 3400)  # steps of a quarter of what a ring of 22 GB/s carries
+    assert least <= span <= 1.05 * least
+    assert preset("v100-dgx-1:4").node == 4
+    assert "npu1 to npu2, 44GB/s, 3.4us" in preset("v100-dgx-1:4").wiring
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
@@ -151,7 +163,7 @@ def test_any_number_of_npus_of_one_node_is_a_machine_that_is_no_faster_than_its_
         ("tpu-v4-pod:100", "is built of cubes of 64 NPUs, and 100 are no whole cubes (name 64 or 128)"),
         ("tpu-v4-pod:8192", "has 4,096 NPUs at most, not 8,192"),
         ("tpu-v5e-pod:6", "is built of squares of 4 NPUs, and 6 are no whole squares (name 4 or 8)"),
-        ("v100-dgx-1:4", "v100-dgx-1 has 8 NPUs, not 4"),
+        ("v100-dgx-1:3", "v100-dgx-1 has 8 NPUs, or 4 of them, not 3 (name v100-dgx-1 or v100-dgx-1:4)"),
         ("trn2-node:24", "trn2-node has nodes of 16 NPUs, and 24 are no whole nodes (name 16 or 32)"),
         ("h100-dgx:8,node=0", "h100-dgx has no nodes of node=0"),
         ("h100-dgx:8,card=2", "machines have no option 'card'"),

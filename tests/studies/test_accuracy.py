@@ -21,7 +21,8 @@ from accuracy import (
 from accuracy_lines import line_of, public_rows
 from fit_bands import BANDS, BARE, Coverage
 
-from et_sim.machine.accuracy import BETWEEN_NODES, DEFAULTS, SMALL_LIBRARY
+from et_sim.basics.uncertainty import ASSUMED, CALIBRATED
+from et_sim.machine.accuracy import DEFAULTS, LIBRARY, SMALL_LIBRARY, of_other_machines, of_software
 from et_sim.machine.presets import names, preset
 from et_sim.validation.row import Iteration
 from et_sim.validation.rows import shipped
@@ -106,14 +107,18 @@ def test_a_row_without_its_software_is_the_same_job_otherwise() -> None:
 
 def test_machines_take_widths_that_are_fitted_for_all_of_them() -> None:
     terms = json.loads(BANDS.read_text(encoding="utf-8"))["terms"]
-    assert {*terms} <= {*DEFAULTS, SMALL_LIBRARY, BETWEEN_NODES}
+    others = {name: of_other_machines(name) for name in (LIBRARY, SMALL_LIBRARY)}
+    of_one = {name for name in terms if name.startswith(of_software(""))}
+    assert {*terms} <= {*DEFAULTS, SMALL_LIBRARY, *others.values(), *of_one}
     for name in names():
         accuracy = preset(name).system["accuracy"]
-        for term, figures in terms.items():
-            if term.endswith(BETWEEN_NODES):
-                continue  # stated by the kind of network
-            own = {"basis": accuracy[term]["basis"]}
-            assert accuracy[term] == {**figures, **own}, (name, term)
+        assert not {*others.values()} & {*accuracy}
+        for term in {*terms} - {*others.values()}:
+            basis = accuracy[term]["basis"]
+            if term in others and basis == ASSUMED:
+                continue  # of racks, whose width is stated
+            figures = terms[others[term] if term in others and basis != CALIBRATED else term]
+            assert accuracy[term] == {**figures, "basis": basis}, (name, term)
 
 
 def test_measurements_of_tests_are_cited_and_do_not_travel() -> None:

@@ -7,22 +7,43 @@ from random import Random
 from types import MappingProxyType
 
 import pytest
-from fit_bands import Coverage, Judged, central, coverages, fitted, quantile
+from fit_bands import MANY, Coverage, Judged, central, coverages, fitted, quantile
 
-from et_sim.basics.uncertainty import LEVEL, SOFTWARE, Composition, Term, Trait, UncertainPart
-from et_sim.machine.accuracy import DEFAULTS
+from et_sim.basics.uncertainty import (
+    CALIBRATED,
+    LEVEL,
+    MODELLED,
+    SOFTWARE,
+    Composition,
+    Term,
+    Trait,
+    UncertainPart,
+)
+from et_sim.machine.accuracy import DEFAULTS, SMALL_LIBRARY, of_other_machines, of_software
 
 PLAIN = Term("measured", 0.0, 0.0)
 
 
 def judged(
-    family: str, error: float, traits: tuple[str, ...] = (SOFTWARE,), *, is_fitted: bool = False
+    family: str,
+    error: float,
+    traits: tuple[str, ...] = (SOFTWARE,),
+    *,
+    is_fitted: bool = False,
+    software: str = "",
 ) -> Judged:
-    """Return a row that depends on its traits alone."""
+    """Return a row that depends on its traits alone; each family is of software of its own."""
     terms = MappingProxyType({"kernels": PLAIN})
     parts = (UncertainPart("kernels", "all", 1.0),)
-    composition = Composition("", PLAIN, terms, parts, tuple(Trait(name, "", PLAIN) for name in traits))
-    return Judged(family, is_fitted, error, composition)
+    items = (Trait(name, software or f"of {family}", PLAIN) for name in traits)
+    return Judged(family, is_fitted, error, Composition("", PLAIN, terms, parts, tuple(items)))
+
+
+def collective(family: str, error: float, basis: str) -> Judged:
+    """Return a small collective, on a machine whose library rests on that."""
+    parts = (UncertainPart(SMALL_LIBRARY, "all", 1.0),)
+    terms = MappingProxyType({SMALL_LIBRARY: Term(basis, 0.0, 0.0)})
+    return Judged(family, False, error, Composition("", PLAIN, terms, parts))
 
 
 def families(count: int, bias: float, sigma: float, seed: int = 1) -> list[Judged]:
@@ -45,19 +66,52 @@ def test_bands_of_families_left_out_hold_four_rows_of_five() -> None:
 
 def test_a_family_is_judged_by_terms_that_do_not_come_from_it() -> None:
     rows = families(3, 0.0, 0.05)
-    far = [judged("far", 2.0)] * 10
+    far = [judged("far", 2.0, software="new")] * (MANY - 1)
     (coverage,) = (each for each in coverages([*rows, *far]) if each.family == "far")
     assert coverage.inside == 0
-    assert fitted([*rows, *far], "far") == fitted(rows)
+
+
+def test_software_of_which_many_rows_are_public_has_a_term_of_its_own() -> None:
+    random = Random(3)
+    rows = families(4, 0.0, 0.05)
+    far = [judged("far", random.gauss(1.0, 0.1), software="new") for _ in range(400)]
+    term = fitted([*rows, *far])[of_software("new")]
+    assert term.bias == pytest.approx(1.0, abs=0.03)
+    assert math.hypot(term.random, term.common) == pytest.approx(0.1, rel=0.15)
+    assert of_software("new") not in fitted([*rows, *far[: MANY - 1]])
+
+
+def test_each_half_of_a_family_with_software_of_its_own_is_judged_by_the_other_half() -> None:
+    rows = families(4, 0.0, 0.05)
+    halves = [judged("far", 1.0 + number % 2, software="new") for number in range(4 * MANY)]
+    (coverage,) = (each for each in coverages([*rows, *halves]) if each.family == "far")
+    assert coverage.inside == 0  # as one half is at 1 and the other one at 2
+    even = [judged("far", 1.0, software="new")] * (4 * MANY)
+    (coverage,) = (each for each in coverages([*rows, *even]) if each.family == "far")
+    assert coverage.inside == 4 * MANY
+
+
+def test_rows_of_all_labs_speak_for_machines_whose_library_was_fitted_to_another_one() -> None:
+    random = Random(4)
+    near = [collective(f"near {number % 4}", random.gauss(0.0, 0.05), CALIBRATED) for number in range(400)]
+    far = [collective(f"far {number % 4}", random.gauss(1.0, 0.05), MODELLED) for number in range(400)]
+    terms = fitted([*near, *far])
+    own, others = terms[SMALL_LIBRARY], terms[of_other_machines(SMALL_LIBRARY)]
+    assert own.bias == pytest.approx(0.0, abs=0.02)
+    assert math.hypot(own.random, own.common) < 0.07
+    assert others.bias == pytest.approx(0.5, abs=0.03)
+    assert math.hypot(others.random, others.common) > 0.3
+    assert far[0].band(terms)[1] > near[0].band(terms)[1] + 0.5
 
 
 def test_rows_that_constants_were_fitted_to_are_no_evidence() -> None:
     rows = families(3, 0.0, 0.05)
-    assert fitted([*rows, judged("seen", 3.0, is_fitted=True)]) == fitted(rows)
+    seen = [judged("seen", 3.0, is_fitted=True)] * (2 * MANY)
+    assert fitted([*rows, *seen]) == fitted(rows)
 
 
 def test_a_class_of_one_family_keeps_its_default() -> None:
-    assert fitted([judged("one", 0.5, (SOFTWARE, "experts"))] * 20)["experts"] == DEFAULTS["experts"]
+    assert fitted([judged("one", 0.5, (SOFTWARE, "experts"))] * MANY)["experts"] == DEFAULTS["experts"]
 
 
 def test_a_later_class_explains_what_earlier_ones_leave() -> None:

@@ -12,10 +12,18 @@ from msgspec import structs
 
 import et_sim
 from et_sim.basics.errors import MachineError
-from et_sim.basics.uncertainty import ASSUMED_SOFTWARE, SOFTWARE, UNMEASURED, WHOLE, Composition
+from et_sim.basics.uncertainty import ASSUMED_SOFTWARE, SOFTWARE, UNMEASURED, WHOLE, Composition, Term
 from et_sim.cli import main
 from et_sim.compute.operations import FORMS
-from et_sim.machine.accuracy import DEFAULTS, EXCHANGES, OPERATIONS, SHORT_ATTENTION, SMALL_GEMM, Accuracy
+from et_sim.machine.accuracy import (
+    DEFAULTS,
+    EXCHANGES,
+    OPERATIONS,
+    SHORT_ATTENTION,
+    SMALL_GEMM,
+    Accuracy,
+    of_software,
+)
 from et_sim.machine.presets import preset
 from et_sim.machine.readers import read_system_alone
 from et_sim.timeline.rows import COMMUNICATION_KINDS, UNNAMED_KIND
@@ -234,10 +242,10 @@ def traits_of(result: et_sim.Result) -> list[str]:
 
 
 def test_a_training_step_depends_on_its_software_and_on_the_kind_of_its_plan() -> None:
-    plain, shared = training_step(), training_step(zero=3)
+    plain, long = training_step(), training_step(data=1, context=2)
     assert traits_of(plain)[1:] == []
-    assert traits_of(shared)[1:] == ["sharded_weights"]
-    first, second = (result.measurement.composition for result in (plain, shared))
+    assert traits_of(long)[1:] == ["long_sequences"]
+    first, second = (result.measurement.composition for result in (plain, long))
     assert first is not None
     assert second is not None
     assert first.traits[0].of in (SOFTWARE, ASSUMED_SOFTWARE)
@@ -269,7 +277,15 @@ def test_software_that_is_not_stated_has_the_wider_error(
     assert [trait.of for trait in accuracy.traits(kinds, software)] == expected
 
 
-@pytest.mark.parametrize("machine", ["mi300x-node", "mi355x-node", "tpu-v5p-pod", "trn2-node", "gb300-nvl72"])
+def test_software_with_an_error_of_its_own_has_that_and_any_other_one_that_of_all() -> None:
+    own = Term("modelled", 0.01, 0.02, 0.03)
+    accuracy = Accuracy("", {**DEFAULTS, of_software("torchtitan"): own})
+    assert accuracy.traits("training", "torchtitan")[0].term == own
+    assert accuracy.traits("training", "fsdp1")[0].term == DEFAULTS[SOFTWARE]
+    assert Accuracy.from_dict(accuracy.as_dict()) == accuracy
+
+
+@pytest.mark.parametrize("machine", ["mi300x-node", "mi355x-node", "tpu-v5p-pod", "trn2-node"])
 def test_kernels_of_devices_that_were_never_measured_are_a_class_of_their_own(machine: str) -> None:
     accuracy = read_system_alone(preset(machine).system).accuracy
     assert accuracy is not None

@@ -18,8 +18,10 @@ from typing import Any
 from msgspec import Struct
 
 from et_sim.basics.errors import MachineError, UsageError, did_you_mean
+from et_sim.basics.uncertainty import CALIBRATED
 from et_sim.basics.units import parse_bandwidth
 from et_sim.documents.reading import parse_json
+from et_sim.machine.accuracy import LIBRARY, SMALL_LIBRARY, of_other_machines
 from et_sim.machine.collective_library.between import network_kind
 from et_sim.machine.corrections import Profile
 from et_sim.machine.presets.options import with_options
@@ -51,13 +53,15 @@ class Preset(Struct, frozen=True):
         graph, machine = self.network.get("graph", {}), _data("machines", self.name)
         if "npus-per-node" in graph:
             return int(graph["npus-per-node"])
-        if "node" not in machine or graph:
+        if "node" not in machine or "npus_count" not in self.network:
             return self.npus
         return prod(self.network["npus_count"][: len(_node(machine))])
 
     @property
     def wiring(self) -> list[str]:
         """What joins its NPUs, innermost first."""
+        if "links" in self.network:
+            return [_link_text(link) for link in self.network["links"]]
         if "graph" not in self.network:
             keys = ("topology", "npus_count", "bandwidth", "latency")
             rows = zip(*(self.network[key] for key in keys), strict=True)
@@ -74,6 +78,13 @@ class Preset(Struct, frozen=True):
             f"{kind} of {graph['npus-per-node']}, {port['bandwidth']}, {port['latency']}",
             f"rails of {graph['nodes']}, {graph['bandwidth']}, {graph['latency']}, {shared}",
         ]
+
+
+def _link_text(link: dict[str, Any]) -> str:
+    """Return the ends of links of a file, and their figures."""
+    to = link["to"]
+    ends = to if isinstance(to, str) else " and ".join(to)
+    return f"{link['from']} to {ends}, {link['bandwidth']}, {link['latency']}"
 
 
 class Entry(Struct, frozen=True):
@@ -136,7 +147,8 @@ def preset(text: str) -> Preset:
     if npus > known["most"]:
         raise UsageError(f"{name} has {known['most']:,} NPUs at most, not {npus:,}", remedy="name fewer")
     if "network" in known:
-        network = _whole(name, known, npus)
+        known = _wired(name, known, npus)
+        network = known["network"]
     else:
         network = _torus(name, known, npus) if "torus" in known else _nodes(name, known, npus)
     system = _system(known, len(network.get("topology", [0])))
@@ -160,12 +172,17 @@ def _node(machine: dict[str, Any]) -> list[int]:
     return node if isinstance(node, list) else [node]
 
 
-def _whole(name: str, machine: dict[str, Any], npus: int) -> dict[str, Any]:
-    """One node that is wired as it is."""
-    if npus != machine["node"]:
-        raise UsageError(f"{name} has {machine['node']} NPUs, not {npus:,}", remedy=f"name {name}")
-    network: dict[str, Any] = machine["network"]
-    return network
+def _wired(name: str, machine: dict[str, Any], npus: int) -> dict[str, Any]:
+    """Return a machine whose node is wired in one way, or a part of the node with wires of its own."""
+    parts: dict[str, dict[str, Any]] = machine.get("parts", {})
+    if npus == machine["node"]:
+        return machine
+    if str(npus) not in parts:
+        several = "".join(f", or {part} of them" for part in parts)
+        remedy = " or ".join([name, *(f"{name}:{part}" for part in parts)])
+        raise UsageError(f"{name} has {machine['node']} NPUs{several}, not {npus:,}", remedy=f"name {remedy}")
+    part = parts[str(npus)]
+    return {**machine, "network": part["network"], "system": {**machine["system"], **part["system"]}}
 
 
 def _system(machine: dict[str, Any], dimensions: int) -> dict[str, Any]:
@@ -199,6 +216,10 @@ def _accuracy(device: dict[str, Any], machine: dict[str, Any]) -> dict[str, Any]
     }
     path = files("et_sim.machine.presets") / "bands.json"
     fitted: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["terms"]
+    for name in (LIBRARY, SMALL_LIBRARY):
+        of_others = fitted.pop(of_other_machines(name))
+        if stated.get(name, {}).get("basis") != CALIBRATED:
+            fitted[name] = of_others
     widths = {name: {**fitted.get(name, {}), **term} for name, term in stated.items()}
     return {"device": device["about"], **fitted, **widths}
 

@@ -91,7 +91,6 @@ def _kinds(model: Model, plan: Plan) -> str:
     """Return words for the kind of job and plan."""
     words = {
         "training": True,
-        "sharded-weights": plan.zero == 3,
         "experts": model.experts is not None,
         "long-sequences": model.sequence >= LONG or plan.context > 1,
     }
