@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct, field
 
+from et_sim.basics.attention_names import FULL_SUMS
 from et_sim.basics.errors import MachineError, TraceError, did_you_mean
 from et_sim.basics.unique import groups_of
 from et_sim.basics.units import LONGEST_NS
@@ -284,7 +285,9 @@ class Device(Struct, frozen=True, eq=False):
         )
 
     def _part_of(self, operation: Operation) -> float:
-        """Return the part of the best rate that a kernel of attention reaches."""
+        """Return the part of the best rate that a named kernel of attention or a product reaches."""
+        if operation.kernel == FULL_SUMS:
+            return self.device.full_sums
         kernel = self.device.attention_kernels.get(operation.kernel)
         if kernel is None:
             return 1.0

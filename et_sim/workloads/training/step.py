@@ -310,7 +310,7 @@ class _Step:
     def _back(self, work: Work, unit: Unit, pass_: Pass) -> Iterator[None]:
         """Backward through parts; gradients of weights come while others are exchanged, or later."""
         since = len(work.kernels)
-        is_split = pass_.direction is Direction.INPUTS
+        is_split = work.has_weights_pass = pass_.direction is Direction.INPUTS
         work.where = unit.label
         backward = unit.parts[::-1]
         for part, following in zip(backward, [*backward[1:], None], strict=True):
