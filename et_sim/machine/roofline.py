@@ -184,7 +184,7 @@ class RooflineDevice:
     )
     full_sums: float = number(
         "Part of its rate that a product reaches whose sums are kept in fp32 throughout (`full-sums` in its "
-        "shape), where tensor cores add up in fewer bits: those of Hopper in fp8.",
+        "shape), where tensor cores add up in fewer bits: those of Hopper in fp8. It draws no less.",
         1.0,
         stated=True,
         above_minimum=True,

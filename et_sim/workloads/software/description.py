@@ -193,6 +193,18 @@ class Software:
         False,
         stated=True,
     )
+    splits_copy: bool = flag(
+        "Whether queries, keys and values of one product are copied apart before attention where positions "
+        "turn them, and their gradients put together again.",
+        False,
+        stated=True,
+    )
+    sums_in_products: bool = flag(
+        "Whether products add gradients of weights to their sums over micro-batches themselves, also where "
+        "sums have the datatype of values; in a wider one, they always do.",
+        False,
+        stated=True,
+    )
     reduces_whole: bool = flag(
         "Whether, where products overlap with their exchange, gradients of gathered inputs are reduced as a "
         "whole beside the gradients of weights, instead of in chunks behind their own product.",

@@ -327,12 +327,33 @@ class Layers(Struct, frozen=True):
         elif is_turned:
             kernel = passing("rotary", values, 2 * size, 3, launches=2)
             rotary = Passing((kernel,), (kernel,))
+        if is_turned and self.by.splits_copy and not attention.latent:
+            rotary = self._split_around(rotary)
         if not self.by.expands_keys or attention.key_heads == attention.heads:
             return rotary.there, rotary.back
         heads = attention.heads + attention.key_heads
         copied = self.tokens * heads * (attention.query_size + attention.value_size) // self.plan.tensor
         copies = passing("keys expanded", copied, size, launches=2)
         return (*rotary.there, copies), (copies, *rotary.back)
+
+    def _split_around(self, rotary: Passing) -> Passing:
+        """Return the same with copies of what one product gives: of values, and of queries whose heads share
+        keys, before attention; of all gradients, which are put together again, behind it.
+        """
+        attention, size = self.model.attention, self.plan.value_bytes
+        of_values = attention.key_heads * attention.value_size
+        of_queries = attention.heads * attention.query_size
+        of_keys = attention.key_heads * attention.query_size
+        shares = attention.key_heads != attention.heads
+        split = of_values + shares * of_queries
+        copied, joined = (
+            passing(name, self.tokens * width // self.plan.tensor, 2 * size, launches=launches)
+            for name, width, launches in (
+                ("split", split, 1 + shares),
+                ("split", of_queries + of_keys + of_values, 1),
+            )
+        )
+        return Passing((copied, *rotary.there), (*rotary.back, joined))
 
     def _dense(self, part: FeedForward, name: str) -> tuple[ModelPart, ...]:
         hidden, tensor = self.model.hidden, self.plan.tensor
