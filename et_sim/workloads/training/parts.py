@@ -174,10 +174,10 @@ class Product(Struct, frozen=True):
         """
         if self.is_frozen:
             return
-        needed = work.at if gradients is None else gradients
-        if not work.has_weights_pass:
+        needed, is_apart = work.at if gradients is None else gradients, work.has_weights_pass
+        if not is_apart:
             needed = self._gathered_again(work, needed)
-        work.later(partial(self._weights, work, work.where, needed))
+        work.later(partial(self._weights, work, work.where, needed, gathers=is_apart))
 
     def _gathered_again(self, work: Work, gradients: Nodes) -> Nodes:
         if not self.gathers:
@@ -191,10 +191,10 @@ class Product(Struct, frozen=True):
             stream=TENSOR_STREAM if work.plan.overlap_tensor else MAIN,
         )
 
-    def _weights(self, work: Work, where: str, needed: Nodes) -> None:
+    def _weights(self, work: Work, where: str, needed: Nodes, *, gathers: bool) -> None:
         name, now = f"{self.name} weights", work.where
         work.where = where
-        if work.has_weights_pass:
+        if gathers:
             needed = self._gathered_again(work, needed)
         sizes = (self.inner, self.columns, self.rows)
         if self.groups:  # as much as forward: rows are summed over
