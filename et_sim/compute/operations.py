@@ -87,7 +87,7 @@ class Form(Struct, frozen=True):
                 *words,
                 *(["…"] if self.repeats else []),
                 *(["[causal]"] if self.may_be_causal else []),
-                *(["[KERNEL]"] if self.kernels else []),
+                *(["[KERNEL]"] if len(self.kernels) > 1 else [f"[{name}]" for name in self.kernels]),
             ]
         )
 
