@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct, field
 
+from et_sim.basics.attention_names import FULL_SUMS
 from et_sim.basics.errors import MachineError, TraceError, did_you_mean
 from et_sim.basics.unique import groups_of
 from et_sim.basics.units import LONGEST_NS
@@ -137,6 +138,7 @@ class _Work(Struct, frozen=True, eq=False):
     split: FloatColumn  # the same where the inner side is split
     datatype: IntColumn  # index into BITS
     part: FloatColumn  # of the rate of the best kernel
+    drawing: FloatColumn  # energy of an operation, for that of the best kernel
     kind: list[str]  # of operations, of each device
     devices: list[RooflineDevice]  # as each kind of operation finds it, in a datatype
     of_device: IntColumn
@@ -242,7 +244,8 @@ class Device(Struct, frozen=True, eq=False):
         energies = power.energies(self.device.peaks)
         of_operation = np.array([energies.get(name, 0.0) for name in BITS])[work.datatype]
         of_bytes = np.where(level == 0, work.bytes * power.byte, 0.0)
-        load = Load(arithmetic, traffic, launch, work.operations * of_operation, of_bytes)
+        of_operations = work.operations * work.drawing * of_operation
+        load = Load(arithmetic, traffic, launch, of_operations, of_bytes)
         under = limited(power, cap, load)
         times = arithmetic / under.clock, traffic, launch
         clock, energy = under.clock / under.stretch, load.energies(power, under.clock)
@@ -252,7 +255,7 @@ class Device(Struct, frozen=True, eq=False):
         datatype = datatypes_of(trace, rows, self.device.datatype, self.place)
         bits = np.array(list(BITS.values()))[datatype]
         groups = groups_of(trace.layer_shape[rows], datatype)
-        kinds_work, kinds = np.ones((5, len(groups))), [OTHER, *FORMS]
+        kinds_work, kinds = np.ones((6, len(groups))), [OTHER, *FORMS]
         of_kind = np.zeros(len(groups), np.int64)
         shaped = dict[int, tuple[str, int]]()
         for at, first in enumerate(groups.first.tolist()):
@@ -262,11 +265,13 @@ class Device(Struct, frozen=True, eq=False):
             shaped[at] = trace.layer_shapes[trace.layer_shape[row]], int(datatype[first])
             operation = self._operation(shaped[at][0], trace, row)
             kinds_work[:2, at] = operation.operations, operation.bytes(int(bits[first]))
-            kinds_work[4, at] = self._part_of(operation)
+            kinds_work[4, at] = part = self._part_of(operation)
+            if operation.kernel == FULL_SUMS:  # what else it does draws as much as the products
+                kinds_work[5, at] = 1 / part
             of_kind[at] = kinds.index(operation.kind)
         if shaped:
             kinds_work[2:4, list(shaped)] = self._waste_of(list(shaped.values())).T
-        operations, size, whole, split, part = kinds_work[:, groups.of_row]
+        operations, size, whole, split, part, drawing = kinds_work[:, groups.of_row]
         pairs = groups_of(of_kind, datatype[groups.first])
         return _Work(
             np.where(trace.has("num_ops", rows), trace.num_ops[rows], operations).astype(np.float64),
@@ -275,6 +280,7 @@ class Device(Struct, frozen=True, eq=False):
             split,
             datatype,
             part,
+            drawing,
             [kinds[int(of_kind[first])] for first in pairs.first.tolist()],
             [
                 self._as_found(kinds[int(of_kind[first])], int(datatype[groups.first[first]]))
@@ -284,7 +290,9 @@ class Device(Struct, frozen=True, eq=False):
         )
 
     def _part_of(self, operation: Operation) -> float:
-        """Return the part of the best rate that a kernel of attention reaches."""
+        """Return the part of the best rate that a named kernel of attention or a product reaches."""
+        if operation.kernel == FULL_SUMS:
+            return self.device.full_sums
         kernel = self.device.attention_kernels.get(operation.kernel)
         if kernel is None:
             return 1.0

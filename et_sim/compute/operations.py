@@ -14,7 +14,7 @@ from types import MappingProxyType
 from msgspec import Struct
 from msgspec.structs import replace
 
-from et_sim.basics.attention_names import ATTENTION_KERNELS
+from et_sim.basics.attention_names import ATTENTION_KERNELS, FULL_SUMS
 from et_sim.basics.errors import EtSimError, TraceError, did_you_mean
 
 LARGEST = 1 << 40  # of one number
@@ -50,7 +50,7 @@ class Operation(Struct, frozen=True):
     elements: int  # read and written, in the operation's datatype
     products: tuple[Product, ...] = ()  # of matrices, of which it consists
     other_bytes: int = 0  # read and written, whatever the datatype
-    kernel: str = ""  # of attention, if it is not the best of the device
+    kernel: str = ""  # by name, if it is not the best of the device
 
     def times(self, count: int) -> Operation:
         """Return the operation so many times."""
@@ -75,6 +75,7 @@ class Form(Struct, frozen=True):
     optional: int = 0  # of the numbers, the last ones
     repeats: bool = False  # the last number may stand any number of times
     may_be_causal: bool = False
+    kernels: tuple[str, ...] = ()  # that it may name
 
     @property
     def text(self) -> str:
@@ -85,7 +86,8 @@ class Form(Struct, frozen=True):
             [
                 *words,
                 *(["…"] if self.repeats else []),
-                *(["[causal] [KERNEL]"] if self.may_be_causal else []),
+                *(["[causal]"] if self.may_be_causal else []),
+                *(["[KERNEL]"] if len(self.kernels) > 1 else [f"[{name}]" for name in self.kernels]),
             ]
         )
 
@@ -217,11 +219,13 @@ _CONVOLUTION = (
 )
 FORMS: Mapping[str, Form] = MappingProxyType(
     {
-        "gemm": Form(("M", "N", "K"), _gemm),
-        "grouped_gemm": Form(("N", "K", "M"), _grouped_gemm, repeats=True),
+        "gemm": Form(("M", "N", "K"), _gemm, kernels=(FULL_SUMS,)),
+        "grouped_gemm": Form(("N", "K", "M"), _grouped_gemm, repeats=True, kernels=(FULL_SUMS,)),
         "conv": Form(_CONVOLUTION, _convolution),
-        "attention": Form(_ATTENTION, _attention, optional=1, may_be_causal=True),
-        "attention_backward": Form(_ATTENTION, _attention_backward, optional=1, may_be_causal=True),
+        "attention": Form(_ATTENTION, _attention, 1, may_be_causal=True, kernels=ATTENTION_KERNELS),
+        "attention_backward": Form(
+            _ATTENTION, _attention_backward, 1, may_be_causal=True, kernels=ATTENTION_KERNELS
+        ),
         "layernorm": Form(("ROWS", "WIDTH"), _norm("layernorm", LAYER_NORM, 2)),
         "rmsnorm": Form(("ROWS", "WIDTH"), _norm("rmsnorm", RMS_NORM, 1)),
         "softmax": Form(("ROWS", "WIDTH"), _norm("softmax", SOFTMAX, 0)),
@@ -239,7 +243,7 @@ class Shape(Struct, frozen=True):
     numbers: tuple[int, ...]
     count: int
     causal: bool = False
-    kernel: str = ""  # of attention, by name
+    kernel: str = ""  # by name
 
     @property
     def operation(self) -> Operation:
@@ -260,7 +264,7 @@ def read_shape(text: str, place: str) -> Shape:
     form, count = FORMS[word], 1
     if len(rest) > 1 and rest[-2] == TIMES:
         count, rest = _size(rest[-1], text, place), rest[:-2]
-    kernel = rest[-1] if form.may_be_causal and rest and rest[-1] in ATTENTION_KERNELS else ""
+    kernel = rest[-1] if rest and rest[-1] in form.kernels else ""
     rest = rest[:-1] if kernel else rest
     causal = form.may_be_causal and rest[-1:] == [CAUSAL]
     sizes = rest[:-1] if causal else rest

@@ -11,9 +11,11 @@ import math
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import field, replace
+from itertools import product
 
 import numpy as np
 
+from et_sim.basics.attention_names import FULL_SUMS
 from et_sim.basics.errors import MachineError, TraceError, did_you_mean
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.unique import groups_of
@@ -115,9 +117,10 @@ class OperatorTable:
         if trace.has("layer_shape", row):
             text = " ".join(trace.layer_shapes[int(trace.layer_shape[row])].split())
             operation = read_shape(text, place_of(trace, row)).operation
-            for of_type in (datatype, ""):
-                if (text, of_type) in self.times.of_shapes:
-                    return self.times.of_shapes[text, of_type], MEASURED
+            plain = text.replace(f" {FULL_SUMS}", "")
+            for known in product((text, plain), (datatype, "")):
+                if known in self.times.of_shapes:
+                    return self.times.of_shapes[known], MEASURED
             kind = operation.kind
             size = float(
                 operation.operations if by_operations else self._bytes(operation, datatype, trace, row)

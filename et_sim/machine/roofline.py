@@ -182,6 +182,14 @@ class RooflineDevice:
         MappingProxyType({}),
         of=AttentionKernel,
     )
+    full_sums: float = number(
+        "Part of its rate that a product reaches whose sums are kept in fp32 throughout (`full-sums` in its "
+        "shape), where tensor cores add up in fewer bits: those of Hopper in fp8. It draws no less.",
+        1.0,
+        stated=True,
+        above_minimum=True,
+        maximum=1,
+    )
     power: Power | None = section(  # None: it keeps its full clock
         "What the device draws, and how that follows its clock. Given together with `power-cap`.",
         None,

@@ -9,14 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
-def gemm(rows: int, columns: int, inner: int, *, count: int = 1) -> str:
-    """So many products of `rows` x `inner` and `inner` x `columns`."""
-    return _written("gemm", (rows, columns, inner), count)
+def gemm(rows: int, columns: int, inner: int, *, count: int = 1, kernel: str = "") -> str:
+    """Return so many products of `rows` x `inner` and `inner` x `columns`.
+
+    `kernel` is `full-sums` where sums are kept in fp32 throughout, which some devices do slower.
+    """
+    return _written("gemm", (rows, columns, inner), count, kernel)
 
 
-def grouped_gemm(columns: int, inner: int, rows: Iterable[int]) -> str:
+def grouped_gemm(columns: int, inner: int, rows: Iterable[int], *, kernel: str = "") -> str:
     """Return a product per group, each with its own number of rows: the experts of a mixture."""
-    return _written("grouped_gemm", (columns, inner, *rows))
+    return _written("grouped_gemm", (columns, inner, *rows), kernel=kernel)
 
 
 def convolution(
@@ -84,6 +87,6 @@ def embedding(tokens: int, width: int) -> str:
     return _written("embedding", (tokens, width))
 
 
-def _written(kind: str, sizes: Iterable[int], count: int = 1) -> str:
-    words = " ".join([kind, *(str(int(size)) for size in sizes)])
+def _written(kind: str, sizes: Iterable[int], count: int = 1, kernel: str = "") -> str:
+    words = " ".join([kind, *(str(int(size)) for size in sizes), *([kernel] if kernel else [])])
     return f"{words} x {count}" if count != 1 else words

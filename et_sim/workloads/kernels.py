@@ -31,18 +31,23 @@ class Kernel(NamedTuple):
         return self._replace(is_cold=True)
 
 
-def product(name: str, rows: int, columns: int, inner: int, value_bytes: int, copies: int = 1) -> Kernel:
-    """A product of matrices, or several equal ones in one kernel."""
+def product(
+    name: str, rows: int, columns: int, inner: int, value_bytes: int, copies: int = 1, sums: str = ""
+) -> Kernel:
+    """Return a product of matrices, or several equal ones in one kernel."""
     operations = 2 * rows * columns * inner
     size = (rows * inner + inner * columns + rows * columns) * value_bytes
-    return Kernel(name, operations * copies, size * copies, shapes.gemm(rows, columns, inner, count=copies))
+    shape = shapes.gemm(rows, columns, inner, count=copies, kernel=sums)
+    return Kernel(name, operations * copies, size * copies, shape)
 
 
-def grouped_product(name: str, rows: Sequence[int], columns: int, inner: int, value_bytes: int) -> Kernel:
-    """Products of matrices in one kernel, each with its own number of rows; those without rows are none."""
+def grouped_product(
+    name: str, rows: Sequence[int], columns: int, inner: int, value_bytes: int, sums: str = ""
+) -> Kernel:
+    """Return products in one kernel, each with its own number of rows; those without rows are none."""
     total, used = sum(rows), [count for count in rows if count]
     size = (total * inner + len(used) * inner * columns + total * columns) * value_bytes
-    shape = shapes.grouped_gemm(columns, inner, used or [1])
+    shape = shapes.grouped_gemm(columns, inner, used or [1], kernel=sums)
     return Kernel(name, 2 * total * columns * inner, size, shape)
 
 

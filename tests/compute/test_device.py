@@ -248,3 +248,32 @@ def test_cold_kernels_are_served_by_the_largest_level() -> None:
     warm = {"num_ops": 0, "tensor_bytes": 1 << 20}
     assert ns({**warm, "attributes": {"cold": 0}}, system()) == ns(warm, system()) == (1 << 20) // 4000
     assert ns({**warm, "attributes": {"cold": 1}}, system()) == (1 << 20) // 1000
+
+
+@pytest.mark.parametrize("shape", [shapes.gemm, shapes.grouped_gemm])
+def test_a_product_with_full_sums_reaches_a_part_of_its_rate_and_draws_no_less(shape: Any) -> None:
+    sizes = (8192, 8192, 8192) if shape is shapes.gemm else (8192, 8192, [8192])
+    plain, full = ({"layer_shape": shape(*sizes, kernel=kernel)} for kernel in ("", "full-sums"))
+    alone = ns(plain, system())
+    assert ns(full, system()) == alone
+    assert ns(full, system(**{"full-sums": 0.8})) == pytest.approx(alone / 0.8, rel=1e-6)
+    assert ns(plain, system(**{"full-sums": 0.8})) == alone
+    draws = {"power": {"idle": "10W", "operation": {"bf16": 2.0}}, "power-cap": "110W", "full-sums": 0.8}
+    assert ns(full, system(**draws)) == pytest.approx(ns(plain, system(**draws)) / 0.8, rel=1e-4)
+
+
+def test_a_count_stands_behind_full_sums() -> None:
+    several = {"layer_shape": shapes.gemm(8192, 8192, 8192, count=3, kernel="full-sums")}
+    assert several["layer_shape"] == "gemm 8192 8192 8192 full-sums x 3"
+    assert ns(several, system()) == 3 * ns(GEMM, system())
+
+
+@pytest.mark.parametrize("part", [0, 1.1, "half"])
+def test_a_part_of_the_rate_is_above_0_and_at_most_1(part: Any) -> None:
+    with pytest.raises(EtSimError, match='"full-sums" is'):
+        ns(GEMM, system(**{"full-sums": part}))
+
+
+def test_other_operations_have_no_full_sums() -> None:
+    with pytest.raises(EtSimError, match="has the size full-sums"):
+        ns({"layer_shape": "conv 8 8 3 3 4 4 1 full-sums"}, system())

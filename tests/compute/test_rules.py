@@ -197,6 +197,15 @@ def test_a_table_is_exact_or_between_two_sizes(tmp_path: Path) -> None:
     assert {"times.csv"} <= {file["file"] for file in result.manifest["inputs"]}
 
 
+def test_a_product_with_full_sums_is_as_long_as_the_plain_one_unless_a_table_has_both(tmp_path: Path) -> None:
+    plain, both = "shape,us\ngemm 64 64 64,2\n", "shape,us\ngemm 64 64 64,2\ngemm 64 64 64 full-sums,3\n"
+    build = TraceBuilder()
+    build.compute("gradients", layer_shape=shapes.gemm(64, 64, 64, kernel="full-sums"), dtype="bf16")
+    trace = build.build()
+    for text, ns in ((plain, 2000), (both, 3000)):
+        assert first_ns(simulated(table(tmp_path / f"{ns}.csv", text), [trace] * RANKS)) == ns
+
+
 def test_the_timeline_says_whether_a_time_was_measured(tmp_path: Path) -> None:
     text = f"operation,size,us\ngemm,{OPERATIONS // 4},1\ngemm,{OPERATIONS * 4},16\n"
     result = simulated(table(tmp_path / "a.csv", text))
@@ -258,7 +267,10 @@ def test_sizes_outside_a_table_are_refused_or_follow_the_rule(tmp_path: Path) ->
         ("operation,size,ns\ngem,1,1\ngem,2,2\n", "did you mean 'gemm'?"),
         ("dtype,size,ns\nbf61,1,1\n", "line 2: dtype 'bf61' is not known (did you mean 'bf16'?"),
         ("operation,size,ns\nattention,1,1\nattention,2,2\n", "has no sizes of gemm bf16"),
-        ("shape,ns\ngemm 64 64,1\n", "layer_shape 'gemm 64 64' has 2 numbers (gemm has 3: gemm M N K)"),
+        (
+            "shape,ns\ngemm 64 64,1\n",
+            "layer_shape 'gemm 64 64' has 2 numbers (gemm has 3: gemm M N K [full-sums])",
+        ),
         ("operation,shape,ns\nconv,gemm 1 1 1,1\n", "line 2: operation 'conv' is not that of 'gemm 1 1 1'"),
         ("", "the table is empty"),
     ],

@@ -99,7 +99,7 @@ def test_ranks_that_use_the_array_differently_are_told_apart_even_if_they_take_a
     ("shape", "sentence"),
     [
         ("gem 1 2 3", "layer_shape is 'gem 1 2 3' (did you mean 'gemm'?"),
-        ("gemm 1 2", "layer_shape 'gemm 1 2' has 2 numbers (gemm has 3: gemm M N K)"),
+        ("gemm 1 2", "layer_shape 'gemm 1 2' has 2 numbers (gemm has 3: gemm M N K [full-sums])"),
         ("gemm 1 0 2", "layer_shape 'gemm 1 0 2' has the size 0"),
         ("gemm 1 -4 2", "has the size -4"),
         ("conv 3 3 4 1 1 1 1 1", "the filter's height 4 is larger than the ifmap's, 3"),

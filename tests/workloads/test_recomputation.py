@@ -15,8 +15,10 @@ from training_jobs import decoder, rows_named, with_experts, with_latent_attenti
 
 from et_sim.basics.errors import UsageError
 from et_sim.trace import Trace
+from et_sim.trace.tensors import tensor_uses
 from et_sim.workloads import Model, Plan, make_training
 from et_sim.workloads.models.model import Attention, FeedForward
+from et_sim.workloads.training.figures import most_memory
 from et_sim.workloads.training.layers import Layers
 from et_sim.workloads.training.units import activation_bytes
 
@@ -84,6 +86,7 @@ def test_by_operators_every_second_product_runs_again_and_no_attention() -> None
     assert kernels_again(trace) == [
         "attention norm",
         "qkv",
+        "split",
         "rotary",
         "attention output",
         "attention sum",
@@ -139,6 +142,45 @@ def test_some_layers_of_each_stage_are_recomputed(recompute: str, layers: str, c
         if any(kernels_again(workload.trace(rank), layer) for rank in range(workload.ranks))
     ]
     assert result == chosen
+
+
+def test_a_run_of_layers_keeps_one_input_and_is_computed_again_at_once() -> None:
+    """As much is computed as without runs; inputs of other layers wait for the backward pass no longer."""
+    single, runs = (
+        make_training(decoder(), Plan(recompute="full", recompute_layers=layers, micro_batches=2)).trace(0)
+        for layers in ("", "uniform:3")
+    )
+    assert single.num_ops.sum() == runs.num_ops.sum()
+    names = [runs.names[int(number)] for number in runs.name]
+    again = [
+        name.split(" again ")[0] for name in names if name.startswith("backward 0") and " again " in name
+    ]
+    assert list(dict.fromkeys(again)) == [f"backward 0 layer {layer}" for layer in (3, 0, 1, 2)]
+    last_again = max(at for at, name in enumerate(names) if name.startswith("backward 0 layer 2 again"))
+    first_back = min(at for at, name in enumerate(names) if name.startswith("backward 0 layer 2 feed"))
+    assert last_again < first_back
+    kept, wanted = (
+        {name for name in tensor_uses(trace, "here").names if name.startswith("activations:")}
+        for trace in (runs, single)
+    )
+    assert kept == {name for name in wanted if "layer 0" in name or "layer 3" in name}
+    memory = [most_memory(trace) for trace in (single, runs)]
+    whole, layer = (activation_bytes(Layers(decoder(), Plan(recompute=how)), 0) for how in ("none", "full"))
+    assert memory[0].activations - memory[1].activations >= 2 * layer
+    assert memory[1].temporary - memory[0].temporary >= 2 * (whole - layer)
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "zero-bubble"])
+def test_tensors_of_runs_are_written_before_they_are_read(schedule: str) -> None:
+    plan = Plan(
+        recompute="full", recompute_layers="uniform:2", micro_batches=4, pipeline=2, schedule=schedule
+    )
+    for trace in make_training(decoder(), plan).templates:
+        uses, written = tensor_uses(trace, "here"), set[int]()
+        for tensor, is_write in zip(uses.tensor.tolist(), uses.is_write.tolist(), strict=True):
+            if uses.names[tensor].startswith("temporary:layer"):
+                assert is_write or tensor in written
+                written |= {tensor} if is_write else set()
 
 
 def subsets(words: Iterable[str]) -> list[tuple[str, ...]]:
@@ -202,7 +244,7 @@ def test_each_module_spares_what_it_makes() -> None:
         (
             decoder(),
             {"recompute": "full", "recompute_layers": "2"},
-            "recompute_layers is '2' (give every:N or first:N",
+            "recompute_layers is '2' (give every:N, first:N or uniform:N",
         ),
         (
             decoder(),
@@ -213,6 +255,21 @@ def test_each_module_spares_what_it_makes() -> None:
             decoder(),
             {"recompute_layers": "every:2"},
             "recompute_layers is every:2, and nothing is recomputed",
+        ),
+        (
+            decoder(),
+            {"recompute": "selective", "recompute_layers": "uniform:2"},
+            "recompute_layers is uniform:2, and recompute is selective",
+        ),
+        (
+            decoder(),
+            {"recompute": "full", "recompute_layers": "uniform:2", "zero": 3, "data": 2},
+            "recompute_layers is uniform:2, and zero is 3",
+        ),
+        (
+            decoder(),
+            {"recompute": "full", "recompute_layers": "uniform:2", "offload_activations": True},
+            "recompute_layers is uniform:2, and offload_activations is given",
         ),
     ],
 )

@@ -419,3 +419,61 @@ def test_a_run_prints_the_software_and_puts_it_into_its_summary(
     summary = json.loads((tmp_path / "out" / "summary.json").read_text(encoding="utf-8"))
     assert summary["software"]["about"] == "a test"
     assert summary["software"]["launch"] == 5000
+
+
+@pytest.mark.parametrize(("sum_bytes", "bytes_apart"), [(2, 6), (4, 8)])
+def test_gradients_are_added_up_by_products_or_kernels_that_read_them(
+    tmp_path: Path, sum_bytes: int, bytes_apart: int
+) -> None:
+    """Of no more bytes than values, the first gradients are the sum, unless products add up themselves."""
+    plan = {"micro_batches": 3, "sum_bytes": sum_bytes}
+    apart, within = (trace(tmp_path, {"sums-in-products": is_within}, **plan) for is_within in (False, True))
+    weights = Layers(decoder(**LLAMA), Plan()).dense_weights(0)
+    ending = "layer 0 sum of gradients"
+    each, launches = bytes_apart * weights, int(sum_bytes == VALUE)
+    assert moved(apart, ending) == [(each, launches)] * 2
+    assert moved(within, ending) == [(2 * sum_bytes * weights, 0)] * 2
+    assert rows_named(apart, ending).sum() == 3 - (sum_bytes == VALUE)
+    assert rows_named(within, ending).sum() == 3
+
+
+@pytest.mark.parametrize(("key_heads", "split"), [(2, 8 + 2), (8, 8)])
+def test_what_positions_turn_is_copied_apart_and_put_together(
+    tmp_path: Path, key_heads: int, split: int
+) -> None:
+    """Values, and queries whose heads share keys, are copied; gradients of all are put together."""
+    model = decoder(attention=Attention(8, key_heads, 8))
+    copied = job(tmp_path, {"splits-copy": True}, model).trace(0)
+    values, ways = 32 * 8, ("forward 0 layer 0 split", "backward 0 layer 0 split")
+    sizes = [moved(copied, way)[0][0] for way in ways]
+    assert sizes == [2 * VALUE * values * split, 2 * VALUE * values * (8 + 2 * key_heads)]
+    assert not rows_named(job(tmp_path, {}, model).trace(0), "split").any()
+
+
+def test_gradients_are_gathered_as_they_are_cast_where_casts_are_exchanged(tmp_path: Path) -> None:
+    plan = {"tensor": 2, "sequence_parallel": True, "products": "fp8"}
+    wide, cast = (trace(tmp_path, {"casts": {"exchanged": is_cast}}, **plan) for is_cast in (False, True))
+    share = 32 * 64 // 2
+    for part, way, product in (
+        ("attention", "forward", "qkv"),
+        ("feed-forward", "forward", "feed-forward up"),
+        ("attention", "backward", "attention output"),
+        ("feed-forward", "backward", "feed-forward down"),
+    ):
+        gather, which = f"{way} 0 layer 0 {part} all-gather", "inputs" if way == "forward" else "gradients"
+        for of, size in ((wide, share * VALUE), (cast, stored_bytes(share, "fp8"))):
+            assert of.comm_bytes[rows_named(of, gather)].tolist() == [size]
+        assert moved(cast, f"0 layer 0 {part} {which} cast")
+        assert not moved(wide, f"0 layer 0 {part} {which} cast") or part == product
+    again = "layer 0 qkv weights all-gather"
+    assert cast.comm_bytes[rows_named(cast, again)].tolist() == [stored_bytes(share, "fp8")]
+
+
+def test_gradients_of_products_in_fp8_keep_full_sums(tmp_path: Path) -> None:
+    of = trace(tmp_path, {}, products="fp8")
+    named = {of.names[int(of.name[row])]: of.layer_shapes[int(of.layer_shape[row])] for row in range(len(of))}
+    assert named["forward 0 layer 0 qkv"].split()[0] == "gemm"
+    assert "full-sums" not in named["forward 0 layer 0 qkv"]
+    for gradients in ("inputs", "weights"):
+        assert named[f"backward 0 layer 0 qkv {gradients}"].endswith(" full-sums")
+        assert "full-sums" not in named[f"backward 0 head {gradients}"]

@@ -63,7 +63,9 @@ def test_a_layer_moves_what_its_biases_dropout_and_sums_do() -> None:
     assert size_of(trace, "forward", "feed-forward activation") == 4 * 4 * values
     assert size_of(trace, "backward", "feed-forward activation") == 4 * 8 * values
     assert size_of(trace, "forward", "rotary") == 0
-    assert size_of(trace, "forward", "loss") == size_of(trace, "backward", "loss") == 14 * 32 * 128
+    scores = 32 * 128  # cast, and passes over them in fp32
+    assert size_of(trace, "forward", "loss") == (2 + 9 * 4) * scores
+    assert size_of(trace, "backward", "loss") == (2 + 3 * 4) * scores
 
 
 def test_without_dropout_no_mask_is_read_written_or_kept() -> None:
@@ -85,18 +87,17 @@ def test_a_layer_without_biases_and_dropout_moves_less_and_turns_queries_and_key
     assert size_of(trace, "backward", "feed-forward activation") == 10 * 4 * values
 
 
-@given(st.integers(1, 4), st.sampled_from([(4, 8), (2, 6)]), st.sampled_from([0, 1, 2]))
+@given(st.integers(1, 4), st.sampled_from([2, 4]), st.sampled_from([0, 1, 2]))
 def test_sums_of_gradients_are_read_and_written_in_every_micro_batch(
-    count: int, how: tuple[int, int], zero: int
+    count: int, sum_bytes: int, zero: int
 ) -> None:
-    """Of no more bytes than values, the first gradients are the sum."""
-    sum_bytes, each = how
+    """Products of Megatron-Core add up themselves."""
     plan = Plan(micro_batches=count, sum_bytes=sum_bytes, zero=zero, data=2)
     model, layers = decoder(), Layers(decoder(), plan)
     weights = model.layers * layers.dense_weights(0) + layers.embedding_weights + layers.head_weights
     trace = make_training(model, plan).templates[0]
-    times = 0 if zero == 2 else count - (sum_bytes == 2)
-    assert size_of(trace, "backward", "sum of gradients") == times * each * weights
+    times = 0 if zero == 2 else count
+    assert size_of(trace, "backward", "sum of gradients") == times * 2 * sum_bytes * weights
     updated = -(-weights // 2) if zero else weights
     assert size_of(trace, "step", "optimizer") == pytest.approx(updated * (7 * sum_bytes + 30), rel=1e-6)
 

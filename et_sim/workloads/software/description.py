@@ -94,7 +94,7 @@ class Casts:
     )
     exchanged: bool = flag(
         "Whether values are cast before they are exchanged: weights that replicas share, and inputs of "
-        "products that tensor-parallel ranks gather.",
+        "products and gradients of outputs that tensor-parallel ranks gather.",
         False,
         stated=True,
     )
@@ -190,6 +190,24 @@ class Software:
     expands_keys: bool = flag("Whether keys and values are copied for every query head.", False, stated=True)
     splits_products: bool = flag(
         "Whether queries, keys and values, and the halves of a gated part, are products of their own.",
+        False,
+        stated=True,
+    )
+    splits_copy: bool = flag(
+        "Whether queries, keys and values of one product are copied apart before attention where positions "
+        "turn them, and their gradients put together again.",
+        False,
+        stated=True,
+    )
+    sums_in_products: bool = flag(
+        "Whether products add gradients of weights to their sums over micro-batches themselves, also where "
+        "sums have the datatype of values; in a wider one, they always do.",
+        False,
+        stated=True,
+    )
+    reduces_whole: bool = flag(
+        "Whether, where products overlap with their exchange, gradients of gathered inputs are reduced as a "
+        "whole beside the gradients of weights, instead of in chunks behind their own product.",
         False,
         stated=True,
     )

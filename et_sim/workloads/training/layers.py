@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from et_sim.workloads.exchange_names import ALL_TO_ALL
-from et_sim.workloads.kernels import MASK_BYTES, RMS_NORM, Kernel, norm, passing
+from et_sim.workloads.kernels import MASK_BYTES, RMS_NORM, Kernel, norm, passing, stored_bytes
 from et_sim.workloads.models.model import (
     EXPERTS,
     RECURRENCE,
@@ -151,7 +151,7 @@ class Layers(Struct, frozen=True):
             gathers,
             groups,
             "" if is_named(name, self.by.casts.wide_products) else plan.cast_to,
-            arrives="inputs" if self._gathers_cast and self._enters(name, inner) else "",
+            arrives=self._arrives(name, inner),
             is_frozen=plan.lora_rank > 0,
         )
         if not plan.lora_rank or name in (ROUTER, HEAD) or name.startswith("experts "):
@@ -161,6 +161,15 @@ class Layers(Struct, frozen=True):
     def _enters(self, name: str, inner: int) -> bool:
         """Return whether a product has inputs that tensor-parallel ranks gather."""
         return inner == self.model.hidden and name not in (ROUTER, HEAD) and not name.startswith("experts ")
+
+    def _arrives(self, name: str, inner: int) -> str:
+        """Return which tensor of a product is gathered as it was cast along rows, if one is."""
+        if not self._gathers_cast:
+            return ""
+        if self._enters(name, inner):
+            return "inputs"
+        leaves = name in ("attention output", "recurrence out") or name.endswith(" down")
+        return "gradients" if leaves and not name.startswith("experts ") else ""
 
     def _products(self, names: tuple[str, ...], columns: tuple[int, ...], gathers: int) -> Products:
         """Return products of the same inputs, of which the first one gathers these again."""
@@ -179,9 +188,12 @@ class Layers(Struct, frozen=True):
         """Return whether products of the same inputs are apart; chunks of overlapped ones are not."""
         return self.by.splits_products and self.plan.tensor_overlap == 1
 
-    def _enter(self, name: str) -> Enter:
+    def _enter(self, name: str, into: str = "") -> Enter:
+        """Return where tensor-parallel products begin, of which the first is called so."""
         datatype = self.plan.cast_to if self._gathers_cast and name != HEAD else ""
-        return Enter(name, self.activation_bytes, self.plan.sequence_parallel, datatype)
+        is_cast_before = bool(datatype) and is_named(into or name, self.by.casts.fused)
+        is_spread = self.plan.sequence_parallel
+        return Enter(name, self.activation_bytes, is_spread, datatype, is_cast_before)
 
     @property
     def _gathers_cast(self) -> bool:
@@ -190,12 +202,16 @@ class Layers(Struct, frozen=True):
         return plan.sequence_parallel and bool(plan.cast_to) and self.by.casts.exchanged
 
     def _leave(self, name: str) -> Leave:
-        return Leave(name, self.activation_bytes, self.plan.sequence_parallel)
+        datatype = self.plan.cast_to if self._gathers_cast and name != "embedding" else ""
+        return Leave(name, self.activation_bytes, self.plan.sequence_parallel, datatype)
 
     @property
     def _again(self) -> int:
         """Bytes of its share of the inputs that a rank kept, to be gathered for gradients of weights."""
-        return self.activation_bytes // self.plan.tensor if self.plan.sequence_parallel else 0
+        share = self.activation_bytes // self.plan.tensor if self.plan.sequence_parallel else 0
+        if not share or not self._gathers_cast or not self.by.casts.kept:
+            return share
+        return stored_bytes(share // self.plan.value_bytes, self.plan.cast_to)
 
     def layer(self, layer: int) -> tuple[ModelPart, ...]:
         """The parts of a layer, in the order of the forward pass."""
@@ -262,7 +278,7 @@ class Layers(Struct, frozen=True):
     def _attention(self, window: int, *, has_rotary: bool = True) -> tuple[ModelPart, ...]:
         model, tensor = self.model, self.plan.tensor
         attention = model.attention
-        parts: list[ModelPart] = [self._norm("attention norm"), self._enter("attention")]
+        parts: list[ModelPart] = [self._norm("attention norm"), self._enter("attention", "qkv")]
         again = self._again
         if self.are_apart and attention.latent is None:
             size = attention.head_size
@@ -311,12 +327,33 @@ class Layers(Struct, frozen=True):
         elif is_turned:
             kernel = passing("rotary", values, 2 * size, 3, launches=2)
             rotary = Passing((kernel,), (kernel,))
+        if is_turned and self.by.splits_copy and not attention.latent:
+            rotary = self._split_around(rotary)
         if not self.by.expands_keys or attention.key_heads == attention.heads:
             return rotary.there, rotary.back
         heads = attention.heads + attention.key_heads
         copied = self.tokens * heads * (attention.query_size + attention.value_size) // self.plan.tensor
         copies = passing("keys expanded", copied, size, launches=2)
         return (*rotary.there, copies), (copies, *rotary.back)
+
+    def _split_around(self, rotary: Passing) -> Passing:
+        """Return the same with copies of what one product gives: of values, and of queries whose heads share
+        keys, before attention; of all gradients, which are put together again, behind it.
+        """
+        attention, size = self.model.attention, self.plan.value_bytes
+        of_values = attention.key_heads * attention.value_size
+        of_queries = attention.heads * attention.query_size
+        of_keys = attention.key_heads * attention.query_size
+        shares = attention.key_heads != attention.heads
+        split = of_values + shares * of_queries
+        copied, joined = (
+            passing(name, self.tokens * width // self.plan.tensor, 2 * size, launches=launches)
+            for name, width, launches in (
+                ("split", split, 1 + shares),
+                ("split", of_queries + of_keys + of_values, 1),
+            )
+        )
+        return Passing((copied, *rotary.there), (*rotary.back, joined))
 
     def _dense(self, part: FeedForward, name: str) -> tuple[ModelPart, ...]:
         hidden, tensor = self.model.hidden, self.plan.tensor
@@ -328,7 +365,7 @@ class Layers(Struct, frozen=True):
             up = self._product(f"{name} up", part.inner // tensor, hidden, gathers=self._again)
         return (
             self._norm(f"{name} norm"),
-            self._enter(name),
+            self._enter(name, f"{name} up"),
             up,
             self._activation(name, part, self.tokens * width),
             self._product(f"{name} down", hidden, width),

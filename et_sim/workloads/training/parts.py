@@ -18,6 +18,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from et_sim.basics.attention_names import FULL_SUMS
 from et_sim.workloads.kernels import (
     Kernel,
     cast,
@@ -81,12 +82,16 @@ class Product(Struct, frozen=True):
     arrives: str = ""  # which of "inputs" and "gradients" arrive as they are cast along rows
     is_frozen: bool = False  # weights get no gradients
 
-    def _product(self, name: str, rows: int, columns: int, inner: int) -> Kernel:
+    def _product(
+        self, name: str, rows: int, columns: int, inner: int, *, is_of_gradients: bool = False
+    ) -> Kernel:
+        """Return the kernel; in fp8, sums of gradients are kept in fp32 throughout."""
+        sums = FULL_SUMS if is_of_gradients and self.datatype == "fp8" else ""
         if self.groups:
-            kernel = grouped_product(name, self.groups, columns, inner, self.value_bytes)
+            kernel = grouped_product(name, self.groups, columns, inner, self.value_bytes, sums)
             outputs = sum(self.groups) * columns
         else:
-            kernel = product(name, rows, columns, inner, self.value_bytes, self.copies)
+            kernel = product(name, rows, columns, inner, self.value_bytes, self.copies, sums)
             outputs = rows * columns * self.copies
         return quantised(kernel, outputs, self.value_bytes, self.datatype) if self.datatype else kernel
 
@@ -145,7 +150,8 @@ class Product(Struct, frozen=True):
         casts = self._casts(by, "gradients", rows * self.columns)
         if not by.kept:
             casts += self._casts(by, "inputs", rows * self.inner, 1 + (self.arrives == "inputs"))
-        return (*casts, self._product(f"{self.name} inputs", self.rows // chunks, self.inner, self.columns))
+        sizes = (self.rows // chunks, self.inner, self.columns)
+        return (*casts, self._product(f"{self.name} inputs", *sizes, is_of_gradients=True))
 
     def forward(self, work: Work) -> None:
         self.cast_weights(work)
@@ -161,28 +167,39 @@ class Product(Struct, frozen=True):
         work.then(product)
 
     def put_off_weights(self, work: Work, gradients: Nodes | None = None) -> None:
-        """Those of weights come later, from gradients of outputs."""
+        """Put off those of weights, which come from gradients of outputs.
+
+        Inputs of which each rank has kept a share only are gathered beside gradients of inputs, before these
+        are reduced; where gradients of weights have a pass of their own, in that pass.
+        """
         if self.is_frozen:
             return
-        work.later(partial(self._weights, work, work.where, work.at if gradients is None else gradients))
+        needed, is_apart = work.at if gradients is None else gradients, work.has_weights_pass
+        if not is_apart:
+            needed = self._gathered_again(work, needed)
+        work.later(partial(self._weights, work, work.where, needed, gathers=is_apart))
 
-    def _weights(self, work: Work, where: str, gradients: Nodes) -> None:
-        """From gradients of outputs, and inputs, of which each rank may have kept a share only."""
+    def _gathered_again(self, work: Work, gradients: Nodes) -> Nodes:
+        if not self.gathers:
+            return gradients
+        return gradients + work.rank.collective(
+            "all_gather",
+            self.gathers,
+            TENSOR,
+            name=work.name(f"{self.name} weights all-gather"),
+            after=gradients,
+            stream=TENSOR_STREAM if work.plan.overlap_tensor else MAIN,
+        )
+
+    def _weights(self, work: Work, where: str, needed: Nodes, *, gathers: bool) -> None:
         name, now = f"{self.name} weights", work.where
         work.where = where
-        if self.gathers:
-            gradients += work.rank.collective(
-                "all_gather",
-                self.gathers,
-                TENSOR,
-                name=work.name(f"{name} all-gather"),
-                after=gradients,
-                stream=TENSOR_STREAM if work.plan.overlap_tensor else MAIN,
-            )
+        if gathers:
+            needed = self._gathered_again(work, needed)
         sizes = (self.inner, self.columns, self.rows)
         if self.groups:  # as much as forward: rows are summed over
             sizes = (self.rows, self.columns, self.inner)
-        work.compute(self._product(name, *sizes), gradients)
+        work.compute(self._product(name, *sizes, is_of_gradients=True), needed)
         work.where = now
 
 
@@ -256,23 +273,14 @@ class Enter(Struct, frozen=True):
     bytes: int  # of all inputs
     is_scattered: bool  # each rank has a share of the tokens
     datatype: str = ""  # that shares are cast to before they are gathered, if they are
-
-    def gathered_bytes(self, plan: Plan) -> int:
-        """Return the bytes of a rank's share as they are gathered."""
-        share = self.bytes // plan.tensor
-        return stored_bytes(share // plan.value_bytes, self.datatype) if self.datatype else share
-
-    def cast(self, work: Work) -> None:
-        """Cast the share of the rank."""
-        if self.datatype:
-            by, size = work.plan.by.casts, work.plan.value_bytes
-            values = self.bytes // size // work.plan.tensor
-            work.then(cast(f"{self.name} inputs cast", values, size, self.datatype, 1, by.reads, by.launches))
+    is_cast_before: bool = False  # by the kernel before, such as a norm
 
     def forward(self, work: Work) -> None:
         if self.is_scattered:
-            self.cast(work)
-            work.exchange("all_gather", self.gathered_bytes(work.plan), TENSOR, f"{self.name} all-gather")
+            if not self.is_cast_before:
+                cast_share(work, self, "inputs")
+            size = gathered_bytes(work.plan, self)
+            work.exchange("all_gather", size, TENSOR, f"{self.name} all-gather")
 
     def backward(self, work: Work) -> None:
         kind = "reduce_scatter" if self.is_scattered else "all_reduce"
@@ -287,6 +295,7 @@ class Leave(Struct, frozen=True):
     name: str
     bytes: int  # of all outputs
     is_scattered: bool
+    datatype: str = ""  # that shares of their gradients are cast to before they are gathered, if they are
 
     def forward(self, work: Work) -> None:
         kind = "reduce_scatter" if self.is_scattered else "all_reduce"
@@ -294,8 +303,23 @@ class Leave(Struct, frozen=True):
 
     def backward(self, work: Work) -> None:
         if self.is_scattered:
-            share = self.bytes // work.plan.tensor
-            work.exchange("all_gather", share, TENSOR, f"{self.name} all-gather")
+            cast_share(work, self, "gradients")
+            size = gathered_bytes(work.plan, self)
+            work.exchange("all_gather", size, TENSOR, f"{self.name} all-gather")
+
+
+def gathered_bytes(plan: Plan, of: Enter | Leave) -> int:
+    """Return the bytes of a rank's share as they are gathered."""
+    share = of.bytes // plan.tensor
+    return stored_bytes(share // plan.value_bytes, of.datatype) if of.datatype else share
+
+
+def cast_share(work: Work, of: Enter | Leave, tensor: str) -> None:
+    """Cast the share of the rank before it is gathered, if it is."""
+    if of.datatype:
+        by, size = work.plan.by.casts, work.plan.value_bytes
+        values = of.bytes // size // work.plan.tensor
+        work.then(cast(f"{of.name} {tensor} cast", values, size, of.datatype, 1, by.reads, by.launches))
 
 
 class Transfer(Struct, frozen=True):
@@ -366,11 +390,17 @@ class GatheredProduct(Struct, frozen=True):
 
     def forward(self, work: Work) -> None:
         self.product.cast_weights(work)
-        self.enter.cast(work)
-        size, kernels = self.enter.gathered_bytes(work.plan), self.product.forward_kernels(work, self.chunks)
+        if not self.enter.is_cast_before:
+            cast_share(work, self.enter, "inputs")
+        size, kernels = gathered_bytes(work.plan, self.enter), self.product.forward_kernels(work, self.chunks)
         _gather(work, self.enter.name, size, kernels, self.chunks)
 
     def backward(self, work: Work) -> None:
+        """Reduce gradients of inputs in chunks, or as a whole beside the gradients of weights."""
+        if work.plan.by.reduces_whole:
+            self.product.backward(work)
+            self.enter.backward(work)
+            return
         self.product.cast_weights(work)
         self.product.put_off_weights(work)
         _reduce(work, self.enter, self.product.inputs_kernels(work, self.chunks), self.chunks)
@@ -389,7 +419,8 @@ class ReducedProduct(Struct, frozen=True):
 
     def backward(self, work: Work) -> None:
         self.product.cast_weights(work)
-        size, kernels = self.leave.bytes // work.plan.tensor, self.product.inputs_kernels(work, self.chunks)
+        cast_share(work, self.leave, "gradients")
+        size, kernels = gathered_bytes(work.plan, self.leave), self.product.inputs_kernels(work, self.chunks)
         gathered = _gather(work, self.leave.name, size, kernels, self.chunks)
         self.product.put_off_weights(work, gathered)
 
@@ -409,11 +440,18 @@ def overlapped(parts: Sequence[ModelPart], chunks: int) -> tuple[ModelPart, ...]
 
 
 def _gather(work: Work, name: str, size: int, kernels: Sequence[Kernel], chunks: int) -> Nodes:
-    """Gather each chunk of a share before the product that needs it; return the last of these nodes."""
+    """Gather each chunk before the product that needs it; return the last of these nodes.
+
+    The first products are of the rank's own share, which the others take meanwhile.
+    """
     given, gathered = work.at, work.at
+    own = chunks // work.plan.tensor
     for number in range(chunks):
-        gathered = _exchange(work, "all_gather", size // chunks, f"{name} all-gather", number, chunks, given)
-        work.at = gathered
+        work.at = given
+        if number >= own:
+            part = size // (chunks - own)
+            gathered = _exchange(work, "all_gather", part, f"{name} all-gather", number, chunks, given)
+            work.at = gathered
         for kernel in kernels:
             work.then(_named(kernel, number, chunks))
     return gathered

@@ -31,7 +31,14 @@ from et_sim.workloads import exchange_names
 from et_sim.workloads.pipeline import DUAL, SCHEDULES, Shape, schedule
 from et_sim.workloads.software import DEFAULT
 from et_sim.workloads.training import expert_plan
-from et_sim.workloads.training.recomputation import MODES, MODULES, OPERATORS, SELECTIVE, check_recompute
+from et_sim.workloads.training.recomputation import (
+    MODES,
+    MODULES,
+    OPERATORS,
+    SELECTIVE,
+    check_recompute,
+    run_length,
+)
 
 if TYPE_CHECKING:
     from et_sim.workloads.axes import Axes
@@ -261,7 +268,9 @@ class Plan:
         f" {', '.join(MODULES)}",
     )
     recompute_layers: str = _option(
-        "", "--recompute-layers", "recompute in these only: every:N or first:N of a stage (default: all)"
+        "",
+        "--recompute-layers",
+        "recompute in these only: every:N or first:N of a stage (default: all), or in runs: uniform:N",
     )
     offload_activations: bool = _option(
         False, "--offload-activations", "activations of layers wait in remote memory for their backward pass"
@@ -347,6 +356,12 @@ class Plan:
                 remedy = did_you_mean(value, known) or f"known: {', '.join(known)}"
                 raise UsageError(f"{name} is {value!r}", remedy=remedy)
         check_recompute(self.recompute, self.recompute_layers)
+        if run_length(self.recompute_layers) > 1 and (self.zero == 3 or self.offload_activations):
+            other = "zero is 3" if self.zero == 3 else "offload_activations is given"
+            raise UsageError(
+                f"recompute_layers is {self.recompute_layers}, and {other}",
+                remedy="give every:N or first:N, or leave one of them out",
+            )
         self._share_batch()
         if self.zero > 3:
             raise UsageError(f"zero is {self.zero}", remedy="give 0, 1, 2 or 3")

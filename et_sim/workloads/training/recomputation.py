@@ -2,7 +2,9 @@
 
 Modules are those of Megatron-Core: its `core_attn`, `layernorm`, `moe_act`, `mla_up_proj`, `mlp`, `moe` and
 `shared_experts`. `op` is torchtitan's selective recomputation by operators: outputs of attention and of every
-other product with weights are kept, all else is computed again.
+other product with weights are kept, all else is computed again. `every:N` and `first:N` choose layers; with
+`uniform:N`, each run of N layers keeps the input of its first one, and all of a run are computed again before
+the first of them goes back, as Megatron's method of that name does.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ CORE, NORMS, ACTIVATION, MLA_UP, MLP, MOE, SHARED = MODULES = (
     "moe",
     "shared-experts",
 )
-EVERY, FIRST = CHOICES = ("every", "first")
+EVERY, FIRST, UNIFORM = CHOICES = ("every", "first", "uniform")
 
 
 def modules_of(recompute: str) -> frozenset[str]:
@@ -42,7 +44,12 @@ def check_recompute(recompute: str, layers: str) -> None:
     if layers and not (choice in CHOICES and count.isascii() and count.isdigit() and int(count) > 0):
         raise UsageError(
             f"recompute_layers is {layers!r}",
-            remedy="give every:N or first:N, N from 1 up, as in every:2",
+            remedy="give every:N, first:N or uniform:N, N from 1 up, as in every:2",
+        )
+    if choice == UNIFORM and recompute != FULL:
+        raise UsageError(
+            f"recompute_layers is {layers}, and recompute is {recompute}",
+            remedy=f"give recompute {FULL}: layers of a run are computed again from its input alone",
         )
     if layers and recompute == NOTHING:
         raise UsageError(
@@ -53,7 +60,13 @@ def check_recompute(recompute: str, layers: str) -> None:
 
 def is_chosen(layers: str, number: int) -> bool:
     """Return whether layers include that with a number, counted from 0 on its part of the pipeline."""
-    if not layers:
-        return True
     choice, _, count = layers.partition(":")
+    if choice in ("", UNIFORM):
+        return True
     return number % int(count) == 0 if choice == EVERY else number < int(count)
+
+
+def run_length(layers: str) -> int:
+    """Return how many layers are computed again one after another, from the input of the first."""
+    choice, _, count = layers.partition(":")
+    return int(count) if choice == UNIFORM else 1

@@ -104,13 +104,14 @@ class Replicas:
             self.flush()
 
     def _add_up(self, weights: Weights, *, is_first: bool) -> None:
-        """Read and write the sum over micro-batches: in products' own kernels where it has more bytes than
-        values, else by kernels that read the gradients, too; the first ones are the sum then.
+        """Read and write the sum over micro-batches: in products' own kernels where software does so or the
+        sum has more bytes than values, else by kernels that read the gradients, too; the first ones are the
+        sum then.
 
         Shares of gradients are added up where they are reduced, which is not counted.
         """
         plan, values = self._plan, sum(weights.trained)
-        is_fused = plan.sum_bytes > plan.value_bytes
+        is_fused = plan.by.sums_in_products or plan.sum_bytes > plan.value_bytes
         if plan.zero >= 2 or not values or (is_first and not is_fused):
             return
         moved = 2 * plan.sum_bytes + (0 if is_fused else plan.value_bytes)

@@ -294,23 +294,24 @@ class _Step:
             loaded = self._load(work, ahead[0], pass_) if ahead and ahead[0].is_offloaded else ()
             since = len(work.kernels)
             if unit.parts_again:
-                yield from self._again(work, unit)
+                yield from self._again(work, (*unit.before, unit))
             yield from self._back(work, unit, pass_)
-            work.begin(since, writes=unit.again(pass_.micro_batch))
+            work.begin(since, writes=unit.worked_out(pass_.micro_batch))
         if not piece.has_embedding:
             self._send(work, pass_, -1)
         self.replicas.flush()  # buckets hold gradients of one pass
 
-    def _again(self, work: Work, unit: Unit) -> Iterator[None]:
-        """Run parts again whose results were not kept, before gradients need them."""
+    def _again(self, work: Work, units: Sequence[Unit]) -> Iterator[None]:
+        """Run parts of units again whose results were not kept, before gradients need them."""
         gradients = work.at
-        yield from self._through(work, unit.parts_again, f"{unit.label} again")
+        for unit in units:
+            yield from self._through(work, unit.parts_again, f"{unit.label} again")
         work.at = (*work.at, *(node for node in gradients if node not in work.at))
 
     def _back(self, work: Work, unit: Unit, pass_: Pass) -> Iterator[None]:
         """Backward through parts; gradients of weights come while others are exchanged, or later."""
         since = len(work.kernels)
-        is_split = pass_.direction is Direction.INPUTS
+        is_split = work.has_weights_pass = pass_.direction is Direction.INPUTS
         work.where = unit.label
         backward = unit.parts[::-1]
         for part, following in zip(backward, [*backward[1:], None], strict=True):

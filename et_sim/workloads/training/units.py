@@ -33,6 +33,7 @@ from et_sim.workloads.training.recomputation import (
     SHARED,
     is_chosen,
     modules_of,
+    run_length,
 )
 from et_sim.workloads.training.states import Tensors, Weights
 
@@ -153,6 +154,8 @@ class Unit(NamedTuple):
     parts_again: tuple[ModelPart, ...] = ()  # that run again before the backward pass
     is_repeated: bool = False  # gradients of weights need what they compute
     is_offloaded: bool = False  # what is left waits in remote memory
+    before: tuple[Unit, ...] = ()  # units that run again with it, ahead of it
+    is_again_earlier: bool = False  # it ran again with a later unit
 
     def left(self, micro_batch: int) -> Tensors:
         """What the way back needs of the forward pass."""
@@ -169,6 +172,11 @@ class Unit(NamedTuple):
         name = f"temporary:{self.weights.name} again, micro-batch {micro_batch}"
         return {name: self.again_bytes} if self.again_bytes else {}
 
+    def worked_out(self, micro_batch: int) -> Tensors:
+        """Return what is worked out again before its backward pass."""
+        units = () if self.is_again_earlier else (*self.before, self)
+        return {name: size for unit in units for name, size in unit.again(micro_batch).items()}
+
 
 def units_of(layers: Layers, piece: Piece) -> tuple[Unit, ...]:
     """Those of a piece, in the order of the forward pass."""
@@ -177,6 +185,8 @@ def units_of(layers: Layers, piece: Piece) -> tuple[Unit, ...]:
         _layer(layers, layer, plan.computed_again if is_chosen(plan.recompute_layers, number) else NOTHING)
         for number, layer in enumerate(piece.all_layers)
     ]
+    length = run_length(plan.recompute_layers)
+    units = [unit for at in range(0, len(units), length) for unit in _run(units[at : at + length])]
     if plan.offload_activations:  # the way back begins with the last one
         units[:-1] = [unit._replace(is_offloaded=True) for unit in units[:-1]]
     if piece.has_embedding:
@@ -187,6 +197,16 @@ def units_of(layers: Layers, piece: Piece) -> tuple[Unit, ...]:
         weights = Weights("head", layers.head_weights, 0, adapters=_none_trained(plan))
         units.append(Unit("", weights, layers.head(), "temporary", head_bytes(layers)))
     return tuple(units)
+
+
+def _run(units: list[Unit]) -> list[Unit]:
+    """Return units of which the first keeps its input, and the last makes all run again."""
+    from_first = [
+        unit._replace(left_bytes=0, again_bytes=unit.again_bytes + unit.left_bytes) for unit in units[1:]
+    ]
+    *earlier, last = (units[0], *from_first)
+    gone = [unit._replace(parts_again=(), is_again_earlier=True) for unit in earlier]
+    return [*gone, last._replace(before=tuple(earlier))]
 
 
 def _none_trained(plan: Plan) -> int | None:

@@ -29,6 +29,7 @@ class Work(Struct):
     during: str = ""  # the pass
     where: str = ""  # the layer, or what else the model has there
     at: Nodes = ()  # what the next computation needs
+    has_weights_pass: bool = False  # gradients of weights come in a pass of their own
     put_off: list[Callable[[], None]] = field(default_factory=list)  # gradients of weights
     kernels: list[int] = field(default_factory=list)  # their nodes
     cast: set[tuple[str, ...]] = field(default_factory=set)  # weights that were, and where
