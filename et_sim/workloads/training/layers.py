@@ -386,9 +386,10 @@ class Layers(Struct, frozen=True):
             yield self._unfused("experts limits", values, 1 + part.is_gated, by.limits)
         activation = self._activation("experts", part, values)
         if by.weights_apart and self.plan.fused_routing:
-            moved = (2 + part.is_gated) * size
-            weights = passing("experts token weights", values, moved, part.operations)
-            activation = Passing(activation.there, (*activation.back, weights))
+            *others, last = activation.back
+            more, launches = values * (2 + part.is_gated) * size, last.launches + 1
+            back = (*others, last._replace(bytes=last.bytes + more, launches=launches))
+            activation = Passing(activation.there, back)
         yield activation
 
     def _expert_bias(self, part: FeedForward, rows: int, experts: int) -> Iterator[Passing]:
