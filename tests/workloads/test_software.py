@@ -419,3 +419,9 @@ def test_a_run_prints_the_software_and_puts_it_into_its_summary(
     summary = json.loads((tmp_path / "out" / "summary.json").read_text(encoding="utf-8"))
     assert summary["software"]["about"] == "a test"
     assert summary["software"]["launch"] == 5000
+
+
+def test_gradients_that_bridge_reduces_in_bf16_are_summed_up_in_bf16() -> None:
+    plan = plan_of({"data": 2, "software": "megatron-bridge"})
+    assert (plan.gradient_bytes, plan.sum_bytes) == (2, 2)
+    assert plan_of({"data": 2, "software": "megatron-bridge", "sum_bytes": 4}).sum_bytes == 4
