@@ -159,12 +159,17 @@ def machine_measured(name: str, ranks: int, nodes: int, hardware: str, network: 
     return Measured(f"{name}:{ranks}{text}", is_stated=bool(said.cards and said.kind))
 
 
+def node_of(name: str, ranks: int) -> int:
+    """Return how many GPUs of a job share a node, or a rack that NVLink joins, of the machine `name`."""
+    return min(_per_node(as_one_file(name), ranks, 0), ranks)
+
+
 def _per_node(machine: dict[str, Any], ranks: int, nodes: int) -> int:
     """Return how many GPUs of a job share a node, or a rack that NVLink joins."""
     node = machine.get("node", ranks)
     if not isinstance(node, int):
         return ranks
-    if "tray" in machine and nodes * machine["tray"] >= ranks:
+    if "tray" in machine and (not nodes or nodes * machine["tray"] >= ranks):
         racks = -(-ranks // node)
         return ranks // racks if ranks % racks == 0 else node
     if nodes and ranks % nodes == 0:

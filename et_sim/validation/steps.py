@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from et_sim.basics.errors import EtSimError
+from et_sim.validation.networks import node_of
 from et_sim.validation.phrases import (
     Product,
     fitting,
@@ -28,9 +29,12 @@ from et_sim.validation.phrases import (
     software_of,
     unknown_software,
 )
+from et_sim.validation.recipes import recipe_of
 from et_sim.validation.row import Iteration, Row, microseconds, reason, refused
 from et_sim.workloads import Model, Plan, read_model
+from et_sim.workloads.models.configuration import preset_names
 from et_sim.workloads.training.plan import plan_of
+from et_sim.workloads.training.recomputation import NOTHING
 
 NEEDED = (
     *("hardware", "model", "machine", "gpus", "plan", "micro_batch", "micro_batches"),
@@ -39,6 +43,7 @@ NEEDED = (
 MODELS = "models"  # the folder beside the file
 _AXES = {"tp": "tensor", "pp": "pipeline", "cp": "context", "dp": "data", "ep": "expert", "zero": "zero"}
 _WORD = re.compile(r"([a-z]+)(\d{1,9})(?:x(\d{1,9}))?", re.ASCII)
+_NOTHING_AGAIN = re.compile(r"\bno recompute\b", re.IGNORECASE)
 _USUAL = Product([], "", plan={"sequence_parallel": True})
 _NODE = 8  # devices of a node, for software that shares weights within nodes
 
@@ -66,7 +71,8 @@ def _step(path: Path, number: int, line: Mapping[str, Any]) -> Row:
     product = software_of(stated, source)
     note = read_note(line.get("note", ""), line["model"].lower())
     model = replace(_model(path.parent, line["model"]), sequence=_count(line, "seq"))
-    plan = _plan(line, model, product or _USUAL, note.plan)
+    machine = machine_of_source(source, line["machine"])
+    plan = _plan(line, model, product or _USUAL, note.plan, machine)
     if plan.ranks != _count(line, "gpus"):
         raise ValueError(f"gpus is {line['gpus']}, and the plan has {plan.ranks} ranks")
     remarks = note.remarks if product else (unknown_software(stated), *note.remarks)
@@ -87,7 +93,7 @@ def _step(path: Path, number: int, line: Mapping[str, Any]) -> Row:
         label,
         measured_us,
         job,
-        machine=machine_of_source(source, line["machine"]),
+        machine=machine,
         remarks=remarks,
     )
 
@@ -95,23 +101,49 @@ def _step(path: Path, number: int, line: Mapping[str, Any]) -> Row:
 @cache
 def _model(folder: Path, name: str) -> Model:
     beside = folder / MODELS / f"{name}.json"
-    return read_model(str(beside) if beside.is_file() else name)
+    if not beside.is_file():
+        return read_model(name)
+    model = read_model(str(beside))
+    known = read_model(name) if name in preset_names() else None
+    return known if known is not None and _stands_for(model, known) else model
 
 
-def _plan(line: Mapping[str, Any], model: Model, product: Product, note: Mapping[str, Any]) -> Plan:
+def _stands_for(model: Model, known: Model) -> bool:
+    """Return whether a file has the dimensions of a model with experts that et-sim has a description of.
+
+    Files of collections write such models as Mixtral, without their biases, norms and limits.
+    """
+    return model.experts is not None and _dimensions(model) == _dimensions(known)
+
+
+def _dimensions(model: Model) -> tuple[object, ...]:
+    attention, experts = model.attention, model.experts
+    chosen = (experts.count, experts.chosen, experts.expert.width) if experts else None
+    heads = (attention.heads, attention.key_heads, attention.head_size)
+    return model.hidden, model.layers, model.vocabulary, heads, chosen
+
+
+def _plan(
+    line: Mapping[str, Any], model: Model, product: Product, note: Mapping[str, Any], machine: str
+) -> Plan:
     known = phrases().precisions
     if line["precision"] not in known:
         raise ValueError(f"precision is {line['precision']!r} (known: {', '.join(known)})")
-    values = {
-        **product.plan,
+    stated = {
         **_axes(line["plan"]),
         "batch": _count(line, "micro_batch"),
         "micro_batches": _count(line, "micro_batches"),
         "products": known[line["precision"]],
         **note,
     }
+    recipe = recipe_of(product.software, line.get("software", ""), model.name, line["hardware"], stated)
+    if stated.get("recompute") == NOTHING and not _NOTHING_AGAIN.search(line.get("note", "")):
+        del stated["recompute"]  # tables that have no column for it say none, whatever the recipe has
+    values = {**product.plan, **recipe, **stated}
     if product.software:
         values["software"] = product.software
+    if values.get("expert", 1) > 1 and machine:
+        values["node_ranks"] = node_of(machine, _count(line, "gpus"))
     parts = values.get("pipeline", 1) * values.get("chunks", 1)
     return plan_of({**fitting(values, _NODE), "stage_layers": _shares(model.layers, parts)})
 

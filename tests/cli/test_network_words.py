@@ -78,6 +78,7 @@ def test_the_network_of_a_system_is_that_which_its_operator_publishes_unless_the
         ("gb200-nvl72", 64, 16, "NVL72", "", "", True),
         ("gb200-nvl72", 72, 18, "NVL72", "", "", True),
         ("gb200-nvl72", 128, 32, "NVL72", "RoCE", "node=64,network=roce", False),
+        ("gb200-nvl72", 256, 0, "256 DGX-GB200", "", "node=64,network=unknown", False),
         ("gb200-nvl72", 144, 36, "NVL72", "400 Gb/s IB per GPU", "cards=72x400Gbps,network=infiniband", True),
         ("l40s-node", 16, 2, "8xL40S", "2x100 Gb/s RoCE", "cards=2x100Gbps,network=roce", True),
         ("h100-dgx", 64, 0, "H100", "800 Gb/s per node (4x HDR)", "cards=4x200Gbps,network=infiniband", True),

@@ -477,3 +477,9 @@ def test_gradients_of_products_in_fp8_keep_full_sums(tmp_path: Path) -> None:
     for gradients in ("inputs", "weights"):
         assert named[f"backward 0 layer 0 qkv {gradients}"].endswith(" full-sums")
         assert "full-sums" not in named[f"backward 0 head {gradients}"]
+
+
+def test_gradients_that_bridge_reduces_in_bf16_are_summed_up_in_bf16() -> None:
+    plan = plan_of({"data": 2, "software": "megatron-bridge"})
+    assert (plan.gradient_bytes, plan.sum_bytes) == (2, 2)
+    assert plan_of({"data": 2, "software": "megatron-bridge", "sum_bytes": 4}).sum_bytes == 4

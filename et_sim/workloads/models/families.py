@@ -107,7 +107,9 @@ def gpt_oss(keys: Keys, name: str) -> Model:
     """Biases everywhere, sinks of attention, every other layer with a window, clipped SwiGLU."""
     fields = common(keys, name)
     is_biased = keys.flag("attention_bias", default=True)
-    expert = structs.replace(gated(keys, "intermediate_size"), has_bias=True, operations=CLIPPED)
+    expert = structs.replace(
+        gated(keys, "intermediate_size"), has_bias=True, operations=CLIPPED, is_clipped=True
+    )
     windows = windows_of(keys, fields["layers"], pattern=2)
     return Model(
         **fields,

@@ -152,6 +152,7 @@ class FeedForward(Struct, frozen=True):
     is_gated: bool
     has_bias: bool = False
     operations: int = 8  # of the activation function, for each of its outputs
+    is_clipped: bool = False  # inputs of the activation function are kept within limits
 
     @property
     def inner(self) -> int:

@@ -130,6 +130,27 @@ class Shares:
 
 
 @quick_dataclass(frozen=True)
+class ExpertKernels:
+    """What software does for experts in kernels beside those of their products and their activation."""
+
+    bias: BothWays | None = section(
+        "The bias of outputs, added to the rows of each expert by kernels of its own; for each output. "
+        "Launches are those of one expert.",
+        None,
+        of=BothWays,
+    )
+    limits: BothWays | None = section(
+        "Limits of a clipped activation, for each of its outputs.", None, of=BothWays
+    )
+    weights_apart: bool = flag(
+        "Whether gradients of the weights that outputs of the activation are multiplied with come from a "
+        "kernel of its own, which reads inputs and gradients of the activation again.",
+        False,
+        stated=True,
+    )
+
+
+@quick_dataclass(frozen=True)
 class Host:
     """What the host takes."""
 
@@ -222,6 +243,7 @@ class Software:
         stated=True,
     )
     casts: Casts = section("Casts for products in fp8 and fp4.", Casts(), of=Casts)
+    experts: ExpertKernels = section("Kernels of experts.", ExpertKernels(), of=ExpertKernels)
     shares: Shares = section("Weights that replicas share.", Shares(), of=Shares)
     optimizer: Optimizer = section("The update.", Optimizer(), of=Optimizer)
     host: Host = section("The host.", Host(), of=Host)

@@ -95,7 +95,7 @@ def _with_modules(
             of.add(rest)
             if name.startswith("shared expert"):
                 of.add(SHARED)
-            if name.endswith(" activation"):
+            if name.endswith((" activation", " limits")):
                 of.add(ACTIVATION)
         is_attention = is_attention and name != "attention sum"
         yield part, of

@@ -408,12 +408,36 @@ class Layers(Struct, frozen=True):
             *to_experts(routed, plan.expert),
             *gathered,
             up,
-            self._activation("experts", part, max(sum(rows), 1) * width),
+            *self._expert_activation(part, max(sum(rows), 1) * width),
             down,
+            *self._expert_bias(part, sum(rows), local),
             *added,
             *from_experts(routed, plan.expert),
             self._sum("experts sum", has_bias=False),
         )
+
+    def _expert_activation(self, part: FeedForward, values: int) -> Iterator[Passing]:
+        """Yield the activation of experts, after its limits, and with gradients of the weights of tokens."""
+        by, size = self.by.experts, self.plan.value_bytes
+        if part.is_clipped and by.limits:
+            yield self._unfused("experts limits", values, 1 + part.is_gated, by.limits)
+        activation = self._activation("experts", part, values)
+        if by.weights_apart and self.plan.fused_routing:
+            *others, last = activation.back
+            more, launches = values * (2 + part.is_gated) * size, last.launches + 1
+            back = (*others, last._replace(bytes=last.bytes + more, launches=launches))
+            activation = Passing(activation.there, back)
+        yield activation
+
+    def _expert_bias(self, part: FeedForward, rows: int, experts: int) -> Iterator[Passing]:
+        """Yield the bias of the outputs of experts, where it is not a part of their product."""
+        if part.has_bias and self.by.experts.bias:
+            bias = self._unfused("experts bias", max(rows, 1) * self.model.hidden, 2, self.by.experts.bias)
+            there, back = (
+                tuple(kernel._replace(launches=kernel.launches * experts) for kernel in kernels)
+                for kernels in (bias.there, bias.back)
+            )
+            yield Passing(there, back)
 
     def routed(self, experts: Experts) -> Routed:
         """Where the tokens of a rank go."""

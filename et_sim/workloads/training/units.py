@@ -125,6 +125,8 @@ def _of_experts(layers: Layers, experts: Experts) -> Iterator[Kept]:
     outputs = 0 if layers.plan.fused_routing else hidden  # which weights are multiplied with
     yield from _feed_forward(layers, expert, frozenset({MOE, SHARED}), experts.shared)
     yield Kept(rows * (outputs + expert.inner // sharers), frozenset({MOE}))
+    if expert.is_clipped and layers.by.experts.limits:
+        yield Kept(rows * (expert.inner // sharers), frozenset({MOE, ACTIVATION}))
     yield Kept(rows * hidden, frozenset({MOE}), is_input=True)
     yield Kept(rows * (expert.width // sharers), frozenset({MOE, ACTIVATION}), is_input=True)
 

@@ -1,0 +1,128 @@
+"""Recipes of a product: which settings of a step they give, and that sources stand before them."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from et_sim.validation.recipes import Recipe, recipe_of, recipes
+from et_sim.validation.row import Iteration
+from et_sim.validation.rows import measured_rows
+from et_sim.workloads import Plan, read_model
+from et_sim.workloads.training.recomputation import modules_of
+
+LINE = {
+    "software": "Megatron-Bridge 25.11",
+    "hardware": "64 DGX-GB200",
+    "model": "gpt-oss-120b",
+    "machine": "gb200-nvl72",
+    "gpus": "64",
+    "plan": "tp1 pp1x1 cp1 dp64 ep64 zero1 none",
+    "micro_batch": "1",
+    "micro_batches": "20",
+    "seq": "8192",
+    "precision": "bf16",
+    "measured_s": "10",
+    "note": "",
+}
+
+
+def job_of(folder: Path, **line: str) -> Iteration:
+    """The job of a file of one line."""
+    with (folder / "steps.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, LINE)
+        writer.writeheader()
+        writer.writerow({**LINE, **line})
+    (row,) = measured_rows(folder / "steps.csv")
+    assert isinstance(row.job, Iteration), row.why
+    return row.job
+
+
+def example(recipe: Recipe) -> tuple[str, str, str, str, dict[str, Any]]:
+    """A row that a recipe is of."""
+    release = recipe.release.replace("\\", "").replace("[4-9]", "4").replace("[1-3]", "2")
+    release += "" if release[-1].isdigit() else "11" if release == "25." else "02"
+    device = recipe.devices[-1] if recipe.devices else "GB200"
+    stated = {"products": recipe.products[-1] if recipe.products else "values", **recipe.when}
+    return recipe.software, f"Megatron-Bridge {release}", recipe.model, f"64 DGX-{device}", stated
+
+
+@pytest.mark.parametrize("recipe", recipes().recipes)
+def test_every_recipe_is_that_of_some_row_and_no_other_hides_it(recipe: Recipe) -> None:
+    assert recipe_of(*example(recipe)) == recipe.plan
+
+
+@pytest.mark.parametrize("recipe", recipes().recipes)
+def test_every_recipe_has_a_source_and_fields_of_a_plan(recipe: Recipe) -> None:
+    assert "@" in recipe.source
+    assert {*recipe.plan, *recipe.when} <= {field.name for field in fields(Plan)}
+    if "recompute" in recipe.plan:
+        modules_of(recipe.plan["recompute"])
+
+
+def test_a_recipe_is_of_one_product_release_model_and_device() -> None:
+    def taken(
+        software: str = "megatron-bridge",
+        release: str = "Megatron-Bridge 25.11",
+        model: str = "gpt-oss-120b",
+        hardware: str = "64 DGX-GB200",
+    ) -> dict[str, Any]:
+        return dict(recipe_of(software, release, model, hardware, {}))
+
+    assert taken() == {"expert_exchange": "all-to-all", "recompute": "norms+activation"}
+    assert taken(software="megatron-core") == taken(release="Megatron-Bridge 24.11") == {}
+    assert taken(model="llama3-8b") == {}
+    assert taken(hardware="64 DGX-GB300") == {"expert_exchange": "all-to-all"}
+    assert taken(release="Megatron-Bridge 26.04.01")["overlap_experts"]
+
+
+def test_a_row_takes_its_recipe(tmp_path: Path) -> None:
+    plan = job_of(tmp_path).plan
+    assert (plan.expert_exchange, plan.recompute, plan.node_ranks) == ("all-to-all", "norms+activation", 64)
+    deep = {"model": "deepseek-v3", "hardware": "256 DGX-B200", "machine": "b200-dgx", "gpus": "256"}
+    deep |= {"plan": "tp1 pp8x2 cp1 dp32 ep32 zero1 none", "precision": "fp8", "micro_batches": "128"}
+    plan = job_of(tmp_path, **deep, software="Megatron-Bridge 26.04.01").plan
+    assert (plan.expert_exchange, plan.recompute, plan.node_ranks) == ("deepep", "mla-up+mlp", 8)
+    assert plan.overlap_experts
+    assert not job_of(tmp_path, **deep, software="Megatron-Bridge 26.02").plan.overlap_experts
+
+
+def test_what_a_source_states_stands_before_its_recipe(tmp_path: Path) -> None:
+    assert job_of(tmp_path, note="no recompute").plan.recompute == "none"
+    stated = job_of(tmp_path, plan="tp1 pp1x1 cp1 dp64 ep64 zero1 full").plan
+    assert (stated.recompute, stated.expert_exchange) == ("full", "all-to-all")
+
+
+def test_a_job_larger_than_a_rack_takes_equal_parts_of_few_racks(tmp_path: Path) -> None:
+    job = job_of(tmp_path, gpus="256", plan="tp1 pp4 cp1 dp64 ep64 zero1 none")
+    assert job.plan.node_ranks == 64
+
+
+def stand_in(folder: Path, **changes: Any) -> None:
+    """Write the file of a model with experts as collections have it, as a Mixtral."""
+    content = {"name": "gpt-oss-120b", "model_type": "mixtral", "hidden_size": 2880, "num_hidden_layers": 36}
+    content |= {"intermediate_size": 2880, "num_attention_heads": 64, "num_key_value_heads": 8}
+    content |= {"vocab_size": 201088, "max_position_embeddings": 4096, "head_dim": 64}
+    content |= {"num_local_experts": 128, "num_experts_per_tok": 4}
+    (folder / "models").mkdir()
+    (folder / "models" / "gpt-oss-120b.json").write_text(json.dumps(content | changes))
+
+
+def test_a_file_that_stands_for_a_known_model_gives_its_own_description(tmp_path: Path) -> None:
+    stand_in(tmp_path)
+    assert job_of(tmp_path).model == replace(read_model("gpt-oss-120b"), sequence=8192)
+
+
+@pytest.mark.parametrize(
+    "change", [{"num_hidden_layers": 12}, {"num_local_experts": 64}, {"hidden_size": 2048}]
+)
+def test_a_file_with_other_dimensions_is_taken_as_it_is(change: dict[str, int], tmp_path: Path) -> None:
+    stand_in(tmp_path, **change)
+    model = job_of(tmp_path).model
+    assert model.experts is not None
+    assert not model.experts.expert.has_bias
