@@ -144,7 +144,8 @@ def prepare(
     machine = _with_factor(_with_processors(machine, workload), workload)
     if options.retime:
         machine = _retiming(machine)
-    workload, remarks = with_host(workload, *_host_times(workload, machine))
+    waits = workload.software is not None and workload.software.host_waits
+    workload, remarks = with_host(workload, *_host_times(workload, machine), waits=waits)
     machine = replace(machine, warnings=(*machine.warnings, *remarks))
     if workload.jobs:
         machine = replace(machine, groups=workload.job_groups)

@@ -83,13 +83,16 @@ class MadeFor:
     processors: int = count("That a collective takes from kernels at most; 0: as its library has it.", 0)
     kernels: float = number("Factor on the times of kernels.", 1.0, above_minimum=True, maximum=100)
     is_assumed: bool = flag("Whether it is the default, since the job names none.", False, name="assumed")
+    host_waits: bool = flag(
+        "Whether the host waits for the messages that kernels wait for.", False, name="host-waits"
+    )
 
     def as_written(self) -> dict[str, Any]:
         """Return the keys of a manifest that it has values for."""
         keys = keys_of(MadeFor)
         factor = self.kernels if self.kernels != 1 else None
         figures = (self.launch_ns, self.step_ns, self.processors, factor)
-        values = (self.name, self.about, *figures, self.is_assumed)
+        values = (self.name, self.about, *figures, self.is_assumed, self.host_waits)
         return {key.name: value for key, value in zip(keys, values, strict=True) if value}
 
 

@@ -60,6 +60,20 @@ def test_collectives_are_launched_too_and_ranks_fold_as_before() -> None:
     assert names.count("launch") == kinds.count("compute") + collectives - part_of_others
 
 
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_host_launches_ahead_of_a_message_unless_it_waits_for_it(waits: bool) -> None:
+    sender, receiver = TraceBuilder(), TraceBuilder()
+    sender.send(1, 1, after=[sender.compute("kernel", nanos=1000)])
+    last = receiver.receive(0, 1)
+    for _ in range(3):
+        last = receiver.compute("kernel", nanos=5, after=[last])
+    workload = Workload.of([sender.build(), receiver.build()])
+    launched, _ = with_host(workload, 20, waits=waits)
+    rows = simulated(launched, 0, network=network(["Ring"], [2])).timeline.to_pylist()
+    (arrived,) = (row["end_ns"] for row in rows if row["kind"] == "receive")
+    assert max(row["end_ns"] for row in rows) == arrived + (3 * 20 + 5 if waits else 3 * 5)
+
+
 def test_no_time_changes_nothing() -> None:
     workload = chain([(5, None)])
     assert with_host(workload, 0.0) == (workload, [])

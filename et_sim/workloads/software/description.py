@@ -156,6 +156,12 @@ class Host:
 
     launch_ns: float = time("To launch a kernel or collective.", 0.0, stated=True)
     step_ns: float = time("Before the first launch of a step.", 0.0, stated=True)
+    waits: bool = flag(
+        "Whether it waits for the messages between stages that kernels wait for, as a synchronised device "
+        "makes it; else it launches on.",
+        False,
+        stated=True,
+    )
     graphs: bool = flag(
         "Whether graphs launch all kernels at once, which hides single launches.", False, stated=True
     )

@@ -151,9 +151,8 @@ def made_for(plan: Plan) -> MadeFor:
     """Return what runs take of a plan's software."""
     by = plan.by
     host = by.host
-    return MadeFor(
-        by.name, by.about, host.each_ns, host.step_ns, by.processors, by.kernels, not plan.software
-    )
+    figures = (host.each_ns, host.step_ns, by.processors, by.kernels)
+    return MadeFor(by.name, by.about, *figures, is_assumed=not plan.software, host_waits=host.waits)
 
 
 def training_program(model: Model, plan: Plan) -> Program:
