@@ -23,8 +23,8 @@ COMMON_RATES = (0.5, 1.2)  # of devices, from their power limit to rates above t
 class Options(FitOptions):
     """Find the one figure with which a job takes its measured time: the time that the host takes to launch a
     kernel, a factor on the time of kernels, the rate of the device or of its memory, or the limit of its
-    power. One time cannot separate these, and the job is then no test of the machine's accuracy. With times of
-    other jobs, preferably of other models, the figure that predicts these best is taken.
+    power. One time cannot separate these, and the job is then no test of the machine's accuracy. With times
+    of other jobs, preferably of other models, the figure that predicts these best is taken.
     """
 
     workload: Annotated[str, WORKLOAD_HELP, "JOB"]
