@@ -132,8 +132,8 @@ class MemberTables:
 
     def _refuse(self, rank: int, row: int) -> None:
         raise TraceError(
-            f"rank {rank} has a collective in communicator group {self._groups.names[row]}, "
-            "of which it is not a member",
+            f"rank {rank} has a collective in communicator group {self._groups.names[row]} "
+            "and is not a member of it",
             place=self._workload.trace(rank).source or self._workload.source,
             remedy="add the rank to the group or the collective to another group",
         )

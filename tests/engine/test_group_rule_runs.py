@@ -84,7 +84,7 @@ def test_a_rank_with_a_collective_in_a_group_without_it_is_refused(begin: int, f
         of_rank[[0, 1, 6, 7, 8, 9, 14, 15]] = 0
     wrong = Workload(workload.templates, of_rank, group_rules=workload.group_rules, profile="corrected")
     stranger = 2 + begin
-    not_in = f"rank {stranger} has a collective in communicator group axes, of which it is not a member"
+    not_in = f"rank {stranger} has a collective in communicator group axes and is not a member of it"
     with pytest.raises(TraceError, match=not_in):
         finished(wrong, fold=fold)
     (problem,) = find_problems(wrong)
