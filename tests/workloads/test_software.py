@@ -17,6 +17,7 @@ import et_sim
 from et_sim.basics.errors import InputError, UsageError
 from et_sim.cli import main
 from et_sim.trace import Trace, Workload, write_manifest
+from et_sim.trace.columns import NodeKind
 from et_sim.trace.files import read_workload
 from et_sim.workloads import Model, Plan, make_training
 from et_sim.workloads.kernels import stored_bytes
@@ -337,6 +338,26 @@ def test_a_run_takes_the_times_of_the_host_unless_the_machine_has_its_own(tmp_pa
     assert simulated(job(tmp_path, {"host": {"launch": "10ms", "graphs": True}})).makespan_ns == plain
 
 
+def test_a_stage_whose_host_waits_launches_nothing_before_its_first_message(tmp_path: Path) -> None:
+    launch = 10**9  # ns, so that hosts hold everything up
+
+    def makespan(waits: bool, fold: bool = True, **plan: Any) -> int:
+        workload = job(tmp_path, {"host": {"launch": "1s", "waits": waits}}, **plan)
+        ranks = workload.ranks
+        machine = {"system": system(profile="corrected"), "network": network(["Ring"], [ranks])}
+        return int(et_sim.simulate(workload, **machine, fold=fold).makespan_ns)
+
+    stages: dict[str, Any] = {"pipeline": 2, "overlap_pipeline": False}
+    late, early = makespan(True, **stages), makespan(False, **stages)
+    trace_of_first = job(tmp_path, {}, **stages).trace(0)
+    is_forward = np.array([trace_of_first.names[at].startswith("forward") for at in trace_of_first.name])
+    is_kernel = is_forward & (trace_of_first.kind == NodeKind.COMP)
+    counts = np.where(trace_of_first.has("launches"), trace_of_first.launches, 1)
+    assert late - early > int(counts[is_kernel].sum()) * launch
+    assert makespan(True, fold=False, **stages) == late
+    assert makespan(True) == makespan(False)
+
+
 def test_software_limits_the_processors_that_collectives_take(tmp_path: Path) -> None:
     from et_sim.machine.presets import preset
 
@@ -351,7 +372,7 @@ def test_software_limits_the_processors_that_collectives_take(tmp_path: Path) ->
 
 
 def test_a_manifest_names_the_software_and_gives_it_back(tmp_path: Path) -> None:
-    workload = job(tmp_path, {"host": {"launch": "5us", "step": "1ms"}, "processors": 4})
+    workload = job(tmp_path, {"host": {"launch": "5us", "step": "1ms", "waits": True}, "processors": 4})
     write_manifest(workload, tmp_path / "job.workload.json")
     again = read_workload(tmp_path / "job.workload.json")
     assert again.software == workload.software
@@ -362,6 +383,7 @@ def test_a_manifest_names_the_software_and_gives_it_back(tmp_path: Path) -> None
         "launch": 5000.0,
         "step": 1e6,
         "processors": 4,
+        "host-waits": True,
     }
 
 
