@@ -95,6 +95,14 @@ def test_ranks_that_use_the_array_differently_are_told_apart_even_if_they_take_a
     assert result.summary()["folded"]["actors"] > 1
 
 
+def test_an_operation_without_products_is_left_to_another_rule() -> None:
+    build = TraceBuilder()
+    build.compute("k", layer_shape="softmax 4 4")
+    with pytest.raises(TraceError, match="no matrix product or convolution") as error:
+        kernels(build.build())
+    assert 'let another rule of "compute" time it' in str(error.value.remedy)
+
+
 @pytest.mark.parametrize(
     ("shape", "sentence"),
     [

@@ -57,9 +57,15 @@ def mutant_of(entry: dict[str, Any]) -> Mutant:
     raise LookupError(f"{entry['module']} has no line {entry['line']!r} with the change {entry['change']!r}")
 
 
+@cache
 def equivalents() -> set[tuple[str, str, str, int]]:
     """Return keys of changes that change no result."""
     return {
         (entry["module"], entry["line"], entry["change"], entry.get("number", 0))
         for entry in listed("equivalent")
     }
+
+
+def changes_to_try(module: str) -> list[Mutant]:
+    """Return the changes of a module that may change a result."""
+    return [mutant for mutant in mutants_of(module) if mutant.key not in equivalents()]

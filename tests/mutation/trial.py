@@ -25,8 +25,8 @@ from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 
-from mutants import REPOSITORY, Mutant, mutants_of
-from rooms import equivalents, modules, room_of
+from mutants import REPOSITORY, Mutant
+from rooms import changes_to_try, modules, room_of
 
 HEAVY = (
     *(
@@ -136,9 +136,8 @@ def drawn(seed: int, below: Sequence[str] = ("et_sim",)) -> Mutant:
     weights = [(REPOSITORY / path).stat().st_size for path in paths]
     while True:
         [path] = generator.choices(paths, weights)
-        known = [mutant for mutant in mutants_of(path) if mutant.key not in equivalents()]
-        if known:
-            return generator.choice(known)
+        if changes := changes_to_try(path):
+            return generator.choice(changes)
 
 
 def main() -> None:

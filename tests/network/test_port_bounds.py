@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import KINDS, RING_4, SHAPES, sent, system
+from machines import KINDS, RING_4, SHAPES, network, sent, system
 
 import et_sim
 from et_sim.basics.errors import UsageError
@@ -199,6 +199,28 @@ def test_no_unit_of_a_memory_pool_passes_more_than_it_can(
             asked = [node for rank in range(unit * each, (unit + 1) * each) for node in of_rank[rank]]
             ways = [sum(size for stores, size in asked if stores is way) for way in (False, True)]
             assert took >= int((max(ways) if is_duplex else sum(ways)) / stage["bandwidth"])
+
+
+def test_parts_of_nanoseconds_count_where_a_port_passes_messages_without_a_break() -> None:
+    """Seven messages arrive over one link of 10 bytes a nanosecond, and are cut to nanoseconds together."""
+    for size in (1003, 1009):
+        messages = sent(8, [(source, 0, size) for source in range(1, 8)])
+        for model, first in (("analytical", 0), ("link", size // 10)):
+            result = et_sim.simulate(
+                messages, system=CORRECTED, network=network(["Switch"], [8], "10GB/s"), model=model
+            )
+            assert result.finish_ns[0] == 2 * 500 + first + 7 * size // 10
+
+
+def test_parts_of_nanoseconds_count_where_a_unit_of_a_pool_serves_without_a_break() -> None:
+    build = TraceBuilder()
+    build.load(1003)
+    stage = {"name": "all", "count": 1, "bandwidth": 10, "latency": 100}
+    memory = {"memory-type": "HIERARCHICAL_POOL", "chunk": "64KiB", "stages": [stage]}
+    result = et_sim.simulate(
+        Workload.of([build.build()] * 4), system=CORRECTED, network=RING_4, memory=memory
+    )
+    assert result.finish_ns.tolist() == [100 + turn * 1003 // 10 for turn in (1, 2, 3, 4)]
 
 
 @given(st.lists(st.integers(1, 10**6), min_size=1, max_size=10), st.sampled_from([0.01, 0.04, 6]))
