@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -456,3 +457,13 @@ def test_random_numbers_match_the_generator_of_ns3() -> None:
     assert now.shape == (6,)
     assert step.shape == (18,)
     assert (np.array(now) < 4294967087).all()
+
+
+def test_streams_of_random_numbers_are_those_of_the_published_generator() -> None:
+    """MRG32k3a with all seeds 12345: the first numbers of two streams, and where the second begins."""
+    from et_sim.network.packet.randomness import _of_next_stream, streams_of_ns3
+
+    network: Any = SimpleNamespace(streams=[12345] * 6, stream_step=streams_of_ns3(0)[1].tolist())
+    assert _of_next_stream(network) == pytest.approx(0.127011122046577, abs=1e-15)
+    assert network.streams == [3692455944, 1366884236, 2968912127, 335948734, 4161675175, 475798818]
+    assert _of_next_stream(network) == pytest.approx(0.7595818622, abs=1e-9)
