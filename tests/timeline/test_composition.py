@@ -131,7 +131,7 @@ def test_the_summary_shows_the_band_and_a_comparison_judges_the_difference(
     simulated(workload(hides=True)).save(b)
     assert main(["inspect", str(a)]) == 0
     [line] = [line_ for line_ in capsys.readouterr().out.splitlines() if line_.startswith("uncertainty")]
-    assert line.startswith("uncertainty  80 %: 11.3 ms to 15.4 ms; 85 % of")
+    assert line.startswith("uncertainty  80 %: 11.4 ms to 15.3 ms; 85 % of")
     summaries = [open_run(path).summary for path in (a, b)]
     assert "% of the time is calibrated" in uncertainty_text(summaries[0])
     same = difference_text(summaries[0], summaries[0])
