@@ -172,7 +172,11 @@ def plan_of(given: Mapping[str, Any], **usual: Any) -> Plan:
 
     described = read_software(given.get("software") or DEFAULT).plan_options
     chosen = {**usual, **described, **given}
-    fit = {"tensor_overlap": _can_overlap(chosen), "expert_exchange": _can_exchange(chosen)}
+    fit = {
+        "tensor_overlap": _can_overlap(chosen),
+        "expert_exchange": _can_exchange(chosen),
+        "overlap_tensor": given.get("tensor_overlap", 1) == 1,
+    }
     return Plan(**{name: value for name, value in chosen.items() if name in given or fit.get(name, True)})
 
 
