@@ -3,6 +3,4 @@
 A converter turns what it reads into the records of a trace file and lets et-sim's own reader judge
 them before anything is written, so that a file made here can be read here. Nothing is left out
 without being counted in a report.
-
-Not here: the trace format itself (`et_sim.trace`) and anything that simulates.
 """

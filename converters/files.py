@@ -1,7 +1,4 @@
-"""Files that commands write: their names, the check that none replaces an input, progress, how to run them.
-
-Not here: how a set of files is replaced as a whole, which is `et_sim.trace.disk`.
-"""
+"""Files that commands write: their names, the check that none replaces an input, progress, how to run them."""
 
 from __future__ import annotations
 

@@ -9,8 +9,6 @@ one array. Beside our own JSON lines there are two flavours:
 * protobuf's own JSON, which is what `chakra_jsonizer` writes: a GlobalMetadata object and one object per
   node, camelCase keys, 64-bit integers as text, enum names, defaults omitted. Protobuf's library reads the
   objects; keys that the schema lacks are counted and left out.
-
-Not here: our lines (`json_lines`), and single values (`json_values`).
 """
 
 from __future__ import annotations

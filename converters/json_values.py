@@ -2,8 +2,6 @@
 
 A value that does not fit raises `UnfitError`; `about` adds the node, and whoever knows the file adds that.
 What a conversion says besides its figures (unknown keys, numbers that were rounded) are `Remarks`.
-
-Not here: the keys under which a flavour keeps its values, which each gives as `Keys`.
 """
 
 from __future__ import annotations

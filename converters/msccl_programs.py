@@ -5,7 +5,6 @@ three nodes in sequence; a `nop` is none, and whoever waits for it waits for wha
 one channel between two threadblocks carry a tag that no other pair has, and meet in the order of the steps.
 
 Invariant: programs that are returned finish. Sends without receives and circular waiting are refused.
-Not here: reading (`msccl_xml`) and writing.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Each threadblock runs its steps one after the other; a step may also wait for a step of another threadblock
 of its GPU. Numbers are checked here, so that an `Algorithm` is complete: every GPU and step exists.
-
-Not here: what steps become (`msccl_programs`). Buffers and offsets are not kept: they do not matter to time.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 The simulator's columns leave out what a simulation does not need. Repairing, showing and
 converting JSON must not, so they work on the records themselves.
-
-Not here: judging the content. Bytes given to `split` must have been accepted by `et_sim.trace.decode`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a conversion did: nodes by kind, bytes by operation, and all that was changed or left out.
 
-Files about which the same is to be said share one report. Not here: the conversion.
+Files about which the same is to be said share one report.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A trace for people: one line per node, with what the file says about it.
-
-Not here: the JSON lines for programs (`json_lines`), which leave nothing out.
-"""
+"""A trace for people: one line per node, with what the file says about it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """`et-record`: run a training script as some ranks of many, without devices, and write the workload of all.
 
 Results go to stdout, everything else to stderr. Exit status: 0 success, 1 the program failed, 2 bad usage.
-PyTorch is imported only by the processes that record. Not here: those (`launching`).
+PyTorch is imported only by the processes that record.
 """
 
 from __future__ import annotations

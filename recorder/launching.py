@@ -1,7 +1,7 @@
 """Processes that record: one for each rank, side by side, in torchrun's environment.
 
 Which versions of PyTorch can be recorded is asked first, without importing it: the device and the modes use
-its inside, which changes. Not here: what runs in the processes (`recorder.process.main`).
+its inside, which changes.
 """
 
 from __future__ import annotations

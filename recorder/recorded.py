@@ -1,7 +1,7 @@
 """What the recording of one rank consists of, and the file in which a recorded process hands it over.
 
 Nodes stand in the order in which the program issued them; what a node comes after is told by the places of
-earlier ones. Not here: how it is recorded (`recorder.process`), and what becomes of it (`workload`).
+earlier ones.
 """
 
 from __future__ import annotations

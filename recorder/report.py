@@ -1,7 +1,4 @@
-"""What a recording consists of, and what whoever reads its results must know.
-
-Not here: the workload (`roles`).
-"""
+"""What a recording consists of, and what whoever reads its results must know."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 Those are groups in which messages are sent, or in which an all-to-all does not share evenly.
 
 A recorded rank stands for all of its role. Two recorded ranks of one role that differ are refused with the
-first difference. Not here: templates (`workload`).
+first difference.
 """
 
 from __future__ import annotations

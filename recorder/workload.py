@@ -1,8 +1,7 @@
 """Recorded ranks as a workload of all ranks: templates, and rules that say who is in the group of any
 rank.
 
-What a rank does is a template with distances to its peers, so that all ranks of its role share it. Not here:
-which ranks have one role (`roles`), and the report (`report`).
+What a rank does is a template with distances to its peers, so that all ranks of its role share it.
 """
 
 from __future__ import annotations

@@ -2,6 +2,4 @@
 
 Edits work on the records of the files (`converters.records`), so that names, shapes and attributes which mean
 nothing to the simulator survive; what an edit has to know about the graph, it takes from columns.
-
-Not here: the command lines (`converters.commands`).
 """

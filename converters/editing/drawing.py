@@ -1,6 +1,6 @@
 """Some nodes of a trace as a graph for other programs: GraphViz's DOT, or GraphML.
 
-Dependencies on nodes that are not drawn are counted at each node. Not here: which nodes (`commands.graph`).
+Dependencies on nodes that are not drawn are counted at each node.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Distances become ranks, and groups that follow a rule become numbers, which a groups file lists. Records are
 copied but for that, so that what means nothing to a simulator survives.
-
-Not here: which rank is where in which group (`et_sim.trace.expansion`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """What is in a trace, in figures: nodes, dependencies, depth, durations, communication, memory; and as text.
 
 Figures of several ranks are added up; depths, paths and longest nodes are the largest of any rank.
-
-Not here: anything that depends on a machine.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Records that stay as they are keep their bytes. Edited traces are written in the input's form: one file per
 rank, or a manifest and its templates. Every file is read by et-sim's own reader before any is written.
-
-Not here: what is edited.
 """
 
 from __future__ import annotations

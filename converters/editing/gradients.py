@@ -4,8 +4,6 @@ Nodes are of the backward pass if their names say so, if an operator of the host
 launched them. Their time is taken to make the gradients evenly, in one pass or in the last of several equal
 ones. A bucket is reduced when the backward work that makes it has ended, after the bucket before; what comes
 right after the last backward work, comes after the last bucket, too. All of that once in each iteration.
-
-Not here: which ranks are in the group (`growth`).
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ Groups of a workload are told as rules, too: each is one of many that lie alike.
 members; a bigger machine needs to know what the next group looks like. Lists that are equally far apart and
 tile the ranks follow a rule, whatever each of them is called; the rule is then called after one of them,
 "like-3". Two groups of the same members stay two.
-
-Not here: which nodes use a group (`partners`), and growing (`growth`).
 """
 
 from __future__ import annotations

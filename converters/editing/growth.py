@@ -4,8 +4,6 @@ A group rule grows in place: with `size` members `stride` apart, the ranks of a 
 copied behind each other, so that the group has more members at the same distance. Replicas are copies of
 everything, one behind the other. So every rank of the bigger workload is a copy of one old rank, and of each
 old rank there is the same number of copies, at the same offsets.
-
-Not here: records (`scaling`), and which rules a workload has (`groups`).
 """
 
 from __future__ import annotations

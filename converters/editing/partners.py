@@ -7,9 +7,6 @@ in it. What the traces themselves leave unmatched is no matter of the slice.
 Members give different sizes in recordings without the splits of an all-to-all. Without sizes for each member,
 a simulation moves equal parts. Where every member gives the largest size of any, a collective takes no less
 time than it would with the sizes as they are.
-
-Not here: who is in a group (`groups`), and members that start different collectives, which nobody can correct
-but the workload's maker.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ Axes have Megatron's names, and ranks are counted along them in Megatron's order
 Experts are spread over the ranks of tensor, context and data anew: over `etp` x `ep` x the rest. A group lies
 along the axes in which its members differ. Where an axis grows, so do the groups that lie along it, and all
 others are copied. One recorded rank may stand for all ranks of a plan.
-
-Not here: the records of traces (`scaling`), and groups as rules (`groups`).
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@ invariant. A dependency on a node that leaves becomes dependencies on its neares
 same list (data or control). Ancestors that another one of them is known to wait for are left out: nodes that
 stay are strung into chains, each link of which is a dependency, and of a chain only the last ancestor counts;
 and what a parent that stays was given already is not given again.
-
-Not here: which nodes leave (`slicing`), and delays in the place of their time (`stripping`).
 """
 
 from __future__ import annotations

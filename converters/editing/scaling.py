@@ -4,8 +4,6 @@ What changes in a node: its peer becomes a distance, its group a rule, and its b
 group. The data that a rank works on stays the same, so computation does, too. Of an all-reduce, reduce,
 broadcast, reduce-scatter and all-to-all, `comm_size` is all of that data and stays; of an all-gather it is a
 share of it, and becomes smaller. What has no such rule is refused.
-
-Not here: numbers of ranks and sizes of groups (`growth`, `groups`), and files per rank (`expanding`).
 """
 
 from __future__ import annotations

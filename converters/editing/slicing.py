@@ -6,8 +6,6 @@ A node belongs to the latest iteration of whose marker it is, or waits for, what
 kernels belong to the iteration that launched them. Metadata belongs to every slice.
 
 Ranks of a slice are numbered anew from 0, in ascending order; peers, roots and members of groups follow.
-
-Not here: dependencies that lead out (`remove_nodes`), partners outside the slice (`partners`).
 """
 
 from __future__ import annotations

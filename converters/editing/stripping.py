@@ -11,8 +11,6 @@ A leaving node that follows or precedes a node that stays becomes a delay and ta
 nodes before it; time that is needed on one way to a node and not on another becomes a delay of its own.
 Times on all ways are carried along as {ancestor: longest time since it ended}; of the ancestors in one chain,
 those whose time is implied by a later one are left out.
-
-Not here: nodes that leave without a trace (`remove_nodes`).
 """
 
 from __future__ import annotations

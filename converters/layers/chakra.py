@@ -3,8 +3,6 @@
 They differ from the loops of 1.0: collectives that move nothing are nodes too, there are no ticks, no update
 times and no groups, nothing but data dependencies orders passes, times stand as they are in the field for
 microseconds, and the ids of one rank go on where those of the rank before ended.
-
-Not here: what 1.0 itself does (`loops`).
 """
 
 from __future__ import annotations

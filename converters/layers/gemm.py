@@ -17,8 +17,6 @@ does not divide is rounded up: then some NPU has that much.
 
 COLUMN and ROW are the halves of a transformer's block with tensor parallelism, LOCAL is a product without
 weights. EMBEDDING is not a product: each of n columns of m rows is the sum of k looked-up values.
-
-Not here: reading lists (`products`), what a systolic array is (`et_sim.compute.systolic`).
 """
 
 from __future__ import annotations

@@ -11,8 +11,6 @@ capitals; lines may end with a comma.
 
 is a convolution in SCALE-Sim's columns. Its product has a row for each output pixel, a column for each
 filter, and sums up the values of a window.
-
-Not here: SCALE-Sim's rules (`et_sim.compute.systolic.files`), and what products become (`gemm`).
 """
 
 from __future__ import annotations

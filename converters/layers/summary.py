@@ -1,7 +1,4 @@
-"""What a conversion says about a layer file: what its columns became, and which were not used.
-
-Not here: the conversion (`program`, `chakra`).
-"""
+"""What a conversion says about a layer file: what its columns became, and which were not used."""
 
 from __future__ import annotations
 

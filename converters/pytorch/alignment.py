@@ -5,8 +5,6 @@ same order. From a place where the two meet, equal names match one after the oth
 nearest places at which they agree again are taken. Where they meet is told by autograd's sequence numbers,
 which tell one iteration from the next; else both begin together, or where most runs of names agree. The
 place from which most elements match wins, the first of equals.
-
-Not here: what the names are of (`linking`).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ asked several times in a row; these are one call. All others (attributes, event 
 operator's time; event records and waits of streams come back as dependencies (`waits`).
 
 Calls are in lanes, one for each thread, and within a lane in the order of their beginning, callers
-before what they call. Not here: the nodes made of them (`threads`).
+before what they call.
 
 What names mean (collectives, kernels, datatypes, calls) is read from `rules.toml`. A name without a rule
 gives None or 0; whoever asked counts it for the report.

@@ -7,8 +7,6 @@ launched, on a stream of its own; or else the operator itself.
 
 A kernel's own arguments come first, then those of the calls around its launch, from the inside out. A kernel
 launched for several messages at once, whose calls have returned before, carries all of them.
-
-Not here: how arguments are understood (`communication`), who is in a group (`groups`).
 """
 
 from __future__ import annotations

@@ -11,8 +11,6 @@ Conventions of every column:
   `texts`). Equal strings have equal indices, so comparing indices compares strings.
 * `texts` holds pieces of JSON as the file has them (`json.loads` reads them), or plain text where said.
 * Times of the device trace are nanoseconds relative to `base_ns`, exactly the decimals of the file.
-
-Not here: reading (`reading`), and what the rows mean together (linking, dependencies, communication).
 """
 
 from __future__ import annotations

@@ -8,8 +8,6 @@ All give a `Communication`.
 Bytes are those of the tensors, not of the datatype named beside them. What a node puts in counts (`comm_size`
 of the trace format): of an all-reduce the buffer, of an all-gather the local part, of a reduce-scatter the
 whole; of a scatter and a receive, what comes out.
-
-Not here: who is in a group (`groups`), and which node of the trace carries it (`carriers`).
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@ Memory of large arrays that are no longer needed goes back to the system. Where 
 above a threshold do so by themselves, but glibc raises the threshold to the largest block it ever saw freed,
 up to 32 MiB; from then on the holes between arrays stay. A fixed threshold saves a tenth of the peak of a
 large conversion.
-
-Not here: which files belong together (`folders`).
 """
 
 from __future__ import annotations

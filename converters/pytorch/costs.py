@@ -11,8 +11,6 @@ is changed in place is as large as the first input, a reduction's output is noth
 other outputs are as large as the largest input, or follow from the shapes (`formulas`). Which operators are
 moved by their tensors at all, `rules.toml` says: of others the tensors do not tell, such as of a compiled
 function.
-
-Not here: the formulas (`formulas`).
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Only where nothing else says so already: between calls of different threads, and between work of different
 streams, and where the writer had ended when the reader began.
-
-Not here: the order within a thread (`threads`) and a stream (`streams`).
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 Attributes have the names and kinds that readers of the format expect. Durations are written twice, in
 nanoseconds (`duration_ns`) and rounded to microseconds. Every node is `concurrent`: threads and streams run
 side by side, and dependencies order what is in one.
-
-Not here: the bytes of a record (`wire_rows`).
 """
 
 from __future__ import annotations

@@ -11,8 +11,6 @@ Calls are gone through in the order of time. What is recorded on an event is the
 
 The stream that waits is the one that the thread uses next, or else used last. A wait that would have lasted
 longer than it did is not for that event. What "right after" means, the recording shows (`late_work`).
-
-Not here: waits that the timeline records (`waits`), and what began late though nobody called (`late_work`).
 """
 
 from __future__ import annotations

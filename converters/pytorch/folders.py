@@ -7,8 +7,6 @@ by processes of their own; when all are done, their files get their names.
 Into the files of a job's ranks goes what only all of them together say: starts, and sizes. A file that
 nothing is said about stays as it is. A start is an attribute of the first record; of nodes, only those with
 sizes to be added are read.
-
-Not here: converting one rank (`converting`).
 """
 
 from __future__ import annotations

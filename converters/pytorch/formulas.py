@@ -6,9 +6,6 @@ into one count as if all were as long as the longest. An optimizer's step takes 
 parameter, as its formula has with momentum and weight decay.
 
 What products, convolutions and attention compute is also given in the words of the attribute `layer_shape`.
-
-Not here: which kernel does the work (`costs`), and what other readers make of the words
-(`et_sim.compute.operations`).
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ Dependencies run forward in measured time: what comes before has ended when what
 would not is left out and counted, so no node is late when replayed. (The one exception is communication of
 one stream that overlaps in the recording: its order decides whether ranks understand each other, and is
 kept.) Nodes are in the order of their start, and every dependency leads to a later row, so there is no cycle.
-
-Not here: what the nodes are (`threads`, `streams`), and writing them (`emission`).
 """
 
 from __future__ import annotations

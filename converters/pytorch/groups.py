@@ -3,8 +3,6 @@
 Groups keep PyTorch's names ("0" is the default group: all ranks). A communication whose recording does not
 name its group gets one if only one fits: by its ranks, or by its size. What stays open is counted, never
 guessed: such a node names no group, which a simulation takes as all ranks.
-
-Not here: the arguments of communications (`communication`).
 """
 
 from __future__ import annotations

@@ -17,8 +17,6 @@ the worker and returns; the thread waits later. Where the thread did nothing els
 and soon went on, it waited there, and goes on as long after it as measured. Where it was busy then, nothing
 shows when it waited: at the latest, its next collective or annotation (`Optimizer.step`) comes after it, and
 that is taken. The worker itself slept until it got the collective, and is free again when that has ended.
-
-Not here: waiting for devices (`waits`), and which call carries what (`carriers`).
 """
 
 from __future__ import annotations

@@ -12,8 +12,6 @@ device; if not, it is an accident, the longer the seldomer work ends. So the dis
 at its latencies. The reach is the distance up to which their number exceeds four times that of expected
 accidents by most: what lies beyond is too thin to tell from these. Where other streams end work all the time,
 a distance says little and counts for little.
-
-Not here: waits that calls tell of (`events`).
 """
 
 from __future__ import annotations

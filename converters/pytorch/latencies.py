@@ -7,8 +7,6 @@ decided. No estimate is later than the recorded beginning; and none of work that
 call had returned is earlier than that return: a call can take long for other reasons (the first launch of a
 kernel may load its code for milliseconds), and that time is the host's. Of a kernel that began within a long
 call, with nothing else to hold it back, what the call took longer than usual came first.
-
-Not here: the nodes (`threads`, `streams`), and which events work awaits (`waits`).
 """
 
 from __future__ import annotations

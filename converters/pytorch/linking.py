@@ -7,9 +7,6 @@ part of the timeline that the execution trace covers.
 
 Recordings that were mixed up link by their names as well as those that belong together, so that processes,
 ranks and spans are compared, too.
-
-Not here: aligning sequences (`alignment`), what linked operators become (`threads`), and recordings of
-different ranks (`folders`).
 """
 
 from __future__ import annotations

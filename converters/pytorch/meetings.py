@@ -4,8 +4,6 @@ Collectives that put something into every rank end together on all of their grou
 clocks are apart, and how well that is known. The n-th collective of a group on one rank is the n-th on the
 others, if all have as many, of the same kinds in the same order; of other groups nothing is concluded. Where
 collectives do not reach all ranks, messages between kernels are taken, too: both ends are done together.
-
-Not here: changing the files that were written (`folders`).
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@ take more memory than the graph.
 
 A gap is of the thread or stream that has nothing to do in it, which is that of what follows. Threads are
 numbered in the order in which they begin, so that numbers mean the same in recordings of other ranks.
-
-Not here: making it (`timed`, `untimed`), writing it (`emission`), reporting on it (`report`).
 """
 
 from __future__ import annotations

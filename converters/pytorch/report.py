@@ -1,7 +1,4 @@
-"""What became of a rank's recordings, in figures and in lines for people.
-
-Not here: the conversion.
-"""
+"""What became of a rank's recordings, in figures and in lines for people."""
 
 from __future__ import annotations
 

@@ -6,8 +6,6 @@ its gap lasts until then.
 
 Work of one stream that overlaps (kernels that may start before the one before has ended) comes after the
 last work that had ended, and what follows waits for all of it.
-
-Not here: where events and synchronisation lead (`waits`).
 """
 
 from __future__ import annotations

@@ -8,9 +8,6 @@ takes as long as the recorded one.
 A call that starts work of a device is cut where that work could begin, if that was before it returned, so
 that the work can come after the first part; the other is a `LAUNCH_REST`. A
 call that waits for a device begins when what it waits for has ended: what remains is its own time.
-
-Not here: the devices (`streams`), which work a call waits for (`waits`), and gaps in which a thread waited
-for another one (`handoffs`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A rank from its timeline, and its execution trace if there is one: every step in its order.
-
-Not here: the steps themselves.
-"""
+"""A rank from its timeline, and its execution trace if there is one: every step in its order."""
 
 from __future__ import annotations
 

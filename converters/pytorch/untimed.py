@@ -3,8 +3,6 @@
 Every operator is a node. Those of a thread are a chain; where the trace goes on with another thread, that one
 comes after the one before: nodes are numbered as they start, and nothing else says who waited for whom.
 Communication is where it was recorded: by `record_param_comms`, or else by the operator of torch.distributed.
-
-Not here: ranks with a timeline (`timed`).
 """
 
 from __future__ import annotations

@@ -7,8 +7,6 @@ nothing recorded held it back.
 A host's wait for a stream that is not named is for the last work that had ended when the call returned. A
 launch that took long may have waited, too, and is judged by what had ended just before it returned. Whether
 a wait was recorded or concluded is counted.
-
-Not here: the nodes (`threads`, `streams`).
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 What is the same for many rows (names, shapes, types, groups) comes as pieces, fields already encoded, tag and
 length included, in one long text: a row names pieces by number. Numbers are encoded here. A length stands
 before what it is of, which is moved on when it is known.
-
-Not here: which columns and pieces a row has (`emission`).
 """
 
 from __future__ import annotations

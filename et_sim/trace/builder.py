@@ -9,8 +9,6 @@ Nodes may name the tensors they read and write with their sizes (`inputs=`, `out
 memory. Every call returns the node's id, to be named in `after=` (data) or `ctrl_after=` (control) of
 other nodes, in any order. Arguments are checked when given; a dependency on an id that was never
 made is found by `build`.
-
-Not here: reading and writing files (`files`), checks across ranks (`preflight`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Nodes as a builder's calls describe them, and the columns that many of them make.
 
 Nodes may be added behind those of a trace, and come before them all the same: they have dependencies.
-
-Not here: the calls and their checks (`builder`).
 """
 
 from __future__ import annotations

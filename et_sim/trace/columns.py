@@ -3,8 +3,6 @@
 Invariant: rows are in ascending node id and ids are unique, so "lower row" means "lower id";
 dependencies are row numbers and point at rows of the same trace. A trace is immutable and never
 knows its rank, so that any number of ranks can share one.
-
-Not here: reading and writing files (`wire`, `files`), and any notion of time or machine.
 """
 
 from __future__ import annotations

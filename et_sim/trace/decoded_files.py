@@ -1,7 +1,4 @@
-"""Files of traces that are decoded: many small ones at once, which takes a fraction of the time.
-
-Not here: which files there are (`files`, `manifest`), and the decoder (`wire`).
-"""
+"""Files of traces that are decoded: many small ones at once, which takes a fraction of the time."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Bytes of files, read whole and written atomically.
 
 A reader sees the old file or the new one, never half of it; and of files written together, all or an
-incomplete set. Not here: what the files hold.
+incomplete set.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ Each column becomes a list of pieces, and a record is the pieces of its row in t
 numbers: the bytes that the protobuf library gives, as a test checks, without an object per node. Values
 have the kinds that other tools expect for each attribute. Equal traces give equal bytes, and `wire.decode`
 gives the same columns back.
-
-Not here: attributes that the simulator ignores; a trace only remembers how many there were.
 """
 
 from __future__ import annotations

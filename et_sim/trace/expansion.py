@@ -2,8 +2,6 @@
 
 What a template says by distance and by rule is worked out for a rank at a time, so that the files of many
 ranks can be written without holding all of their traces.
-
-Not here: writing (`files`), and the check that a workload makes sense (`preflight`).
 """
 
 from __future__ import annotations

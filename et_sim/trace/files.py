@@ -2,8 +2,6 @@
 
 Ranks whose files hold the same bytes share one decoded trace. Writing is atomic: a reader sees
 the old file or the new one, never half of it; and the files of a workload get their names together.
-
-Not here: the content of a file (`wire`, `encode`), manifests, and checks across ranks (`preflight`).
 """
 
 from __future__ import annotations

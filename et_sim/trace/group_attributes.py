@@ -7,8 +7,6 @@ things is left alone.
 
 `comm_split_sizes` of an all-to-all is a text of whole numbers with blanks between, in the order of the group,
 the rank's own share included. A rank says what it sends; what it receives the other members say.
-
-Not here: whether ranks exist and who is a member (`et_sim.plan.groups`, `preflight`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Communicator groups by arithmetic: who is in the group of a rank, without a list of groups.
 
 What holds for a rank holds for an array of ranks, so that a million of them cost what numpy costs.
-
-Not here: the names of groups, and the workload that has them (`workload`).
 """
 
 from __future__ import annotations

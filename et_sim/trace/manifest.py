@@ -7,8 +7,6 @@
      "groups": {"tensor": {"size": 8, "stride": 1}}}
 
 Nothing here loops over ranks, so that a million of them cost what a few do.
-
-Not here: one file per rank (`files`), and a manifest turned into such files (`expansion`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Orders that dependencies force, in time linear in nodes and dependencies.
 
 `settle` is the one compiled pass behind the search for cycles and the order of collectives.
-Not here: what to say about the result.
 """
 
 from __future__ import annotations

@@ -4,9 +4,6 @@ There is no generated module, so no generated code can disagree with the install
 library, and a private descriptor pool keeps these messages from colliding with another package
 that registers the same names. `proto/et_def.proto` says the same in the usual notation; a test
 holds the two together.
-
-Not here: the fast decoder (`wire`), which knows the field numbers on its own and is tested
-against these classes.
 """
 
 from __future__ import annotations

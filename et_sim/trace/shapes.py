@@ -1,7 +1,6 @@
 """Shapes of operations in words, as the attribute `layer_shape` has them.
 
-`build.compute("scores", layer_shape=shapes.gemm(4096, 4096, 128, count=32), dtype="bf16")`. Not here: what
-they cost (`et_sim.compute.operations`).
+`build.compute("scores", layer_shape=shapes.gemm(4096, 4096, 128, count=32), dtype="bf16")`.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 The lists are kept as written until somebody asks, so that a trace whose lists make no sense still
 simulates where nobody does.
-
-Not here: reading and writing the lists (`wire`, `encode`), and how long tensors live (`et_sim.memory`).
 """
 
 from __future__ import annotations

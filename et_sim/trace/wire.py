@@ -4,9 +4,6 @@ The compiled decoder fills columns in file order, of many small files at once; h
 ascending id, dependency ids become rows, and name spans become strings.
 
 Invariant: whatever the bytes are, the result is a `Trace` or a `TraceError`.
-
-Not here: finding and reading files (`files`), the compiled code (`wire_nodes` and what it calls),
-checks that need more than one node (`preflight`).
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 The first attribute of a name counts; within one attribute the last member of the oneof counts.
 A trace repeats the same attributes in the same order node after node, so the name that followed
 last time is tried before hashing.
-
-Not here: which attributes there are (`columns`), and the other fields of a node (`wire_nodes`).
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 The compiled decoder leaves a code and a few positions; the sentence is built here, with the
 protobuf library's help for the one record concerned. Also here: telling a file of another format
 from a damaged trace.
-
-Not here: finding the error (`wire_nodes`, `wire_attributes`).
 """
 
 from __future__ import annotations

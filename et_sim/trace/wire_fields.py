@@ -3,8 +3,6 @@
 Everything is `int64`: unsigned 64-bit values are held as the same bits, so a length or value of
 2^63 and more looks negative. Positions are byte offsets in the file; a negative position is one
 of the failure codes below. No function here reads outside `[pos, end)`.
-
-Not here: what the fields of a trace mean (`wire_nodes`), and messages to people (`wire_errors`).
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@ of twenty and every finished column is a contiguous view without a copy.
 
 Equal names get the same small number. A name is a span of the file, never copied. Open addressing over a
 power of two; each occupied slot holds the hash and the number of its name.
-
-Not here: code that fills the blocks (`wire_nodes`) or reads them, and spans as Python strings (`wire`).
 """
 
 from __future__ import annotations

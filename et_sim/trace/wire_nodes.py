@@ -4,8 +4,6 @@
 (which counts the nodes and finds a cut file) and reads the first records; with rows it decodes
 node after node, file after file, until the next one might not fit the dependency lists, which the
 caller then replaces by longer ones. Nothing is allocated here.
-
-Not here: ordering by id, dependencies as rows, text as Python strings (all in `wire`).
 """
 
 from __future__ import annotations

@@ -6,9 +6,6 @@ A run of the workload is one step. `model_operations` are those that the mathema
 masked scores included, whatever is computed again; `unmasked_operations` the same without masked scores;
 `hardware_operations` those that kernels execute. All are divided by a device's peak
 (`et_sim.timeline.recorded`).
-
-Not here: reading files (`files`), checking ranks against each other (`preflight`), and how operations are
-counted for a model (`et_sim.workloads.training.operations`).
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 What is asked for with `async_op` goes to a stream of its group (messages: of group and peer) that waits for
 the current one; all else runs on the current stream. Whoever first touches what an asynchronous collective
 still writes, waits for it: PyTorch's C++ does so without telling anybody, and the recording counts it.
-
-Not here: objects that processes send each other (`objects`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """What an operator computes, in the words of `layer_shape`, and what it reads and writes.
 
 Operations stand here only where a formula says them: products, convolutions, attention, optimizers. What has
-neither is element-wise: an operation for each element, and its tensors once. Not here: which operators are
-kernels at all (`operators`).
+neither is element-wise: an operation for each element, and its tensors once.
 """
 
 from __future__ import annotations

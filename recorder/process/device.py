@@ -1,7 +1,7 @@
 """The device that programs run on here: no memory, no kernels, but streams, events, autocast and a name.
 
 PyTorch calls such a device PrivateUse1. Operators never reach it: the dispatch mode (`operators`) comes
-before. Not here: programs that say "cuda" (`redirect`).
+before.
 """
 
 from __future__ import annotations

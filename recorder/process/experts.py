@@ -2,8 +2,7 @@
 
 A count of values over bins (`bincount`, `histc`) is taken for one of tokens over experts: as many for each,
 or uneven as `--expert-skew` says. What `topk` chooses tells how many experts a token takes, which are
-different ones. Every rank's tokens are shared out alike. Not here: how loads follow from a skew
-(`et_sim.workloads`).
+different ones. Every rank's tokens are shared out alike.
 """
 
 from __future__ import annotations

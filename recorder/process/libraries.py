@@ -3,7 +3,6 @@
 transformers looks for fake tensors and takes another way when it sees one: as if the program were traced,
 with kernels that no GPU would run. FSDP2 cuts weights into a piece for every rank, of which it uses its own.
 Zero bubble goes through sets of autograd's nodes, in an order that depends on addresses.
-Not here: the rest of PyTorch (`patches`).
 """
 
 from __future__ import annotations

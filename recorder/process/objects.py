@@ -1,8 +1,7 @@
 """Small messages whose values matter, handed from one recorded process to another through a folder of files.
 
 Programs send each other objects, as the stages of a pipeline do to agree on shapes: as tensors of integers.
-Those are delivered; activations, which are numbers that nobody knows, are not. Not here: their nodes
-(`communication`).
+Those are delivered; activations, which are numbers that nobody knows, are not.
 """
 
 from __future__ import annotations

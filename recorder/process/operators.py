@@ -1,8 +1,6 @@
 """The dispatch mode: each operator on the device becomes a node, and is computed on shapes alone.
 
-Operators on small tensors of the host run as they are, so that loaders and configuration work. Not here:
-communication (`communication`), what operators are (`schemas`), what a kernel costs (`costs`), and the
-device's name (`redirect`).
+Operators on small tensors of the host run as they are, so that loaders and configuration work.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Functions and classes of PyTorch that take devices, or look for CUDA or NCCL, past the function mode.
 
-They are replaced for good: the process is the program's. Not here: the mode (`redirect`), what other
-libraries are told (`libraries`).
+They are replaced for good: the process is the program's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """What a program says of "cuda", said of the device that is here, and what tensors answer of it.
 
-A function mode rewrites the devices of calls. Not here: what takes devices outside of it (`patches`), the
-device (`device`), operators (`operators`).
+A function mode rewrites the devices of calls.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The rule: within a call of a region, forward or backward, element-wise operators
 other on a stream are one kernel if each reads what one before it in the kernel wrote, and waits for nothing
 else. The kernel reads once what comes from outside, and writes what a later node reads; what nobody else
 reads is never stored. Products, reductions and copies stay apart, and autograd keeps what it keeps of the
-eager program: a compiler may do better. Not here: which operators are in a region (`phases`).
+eager program: a compiler may do better.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What the schema of an operator says: whether it launches a kernel, what it writes, of which kind it is.
-
-Not here: what it costs (`costs`), and its calls (`operators`).
-"""
+"""What the schema of an operator says: whether it launches a kernel, what it writes, of which kind it is."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A storage lives as long as Python or the autograd graph holds it. A run of et-sim frees a tensor after its
 last use; so the node that is issued last before a storage goes names it as read. A storage that was resized
-is a new tensor. Not here: values (`values`).
+is a new tensor.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The nodes of a rank in the order in which they are issued, what each waits for, and where in the program.
 
 A stream works in its own order. What a stream, or the host, has been told to wait for is kept until the next
-node is issued there. Not here: streams and events as PyTorch sees them (`streams`).
+node is issued there.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Values of small tensors on the device that follow from no data: masks, counts, positions, sizes.
 
 Such a tensor carries a real one beside it, on which each operator runs too. So `.item()` and `.tolist()`
-answer truly. Of a collective they are what it gives if all members put in the same. Not here: what is
-answered where no value is known (`operators`), and what a collective is as a node (`communication`).
+answer truly. Of a collective they are what it gives if all members put in the same.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 `identify(path)` says what a file is and of which rank, mostly from its beginning; `read_host(path)` and
 `read_device(path)` read it; `read_linked(path)` reads a file in which an older linker merged both ("ET+").
 Each of the three takes `progress`, which receives the number of bytes of the file that have been read.
-
-Not here: what the columns mean (`converters.pytorch.columns`).
 """
 
 from converters.pytorch.reading.execution_trace import read_host

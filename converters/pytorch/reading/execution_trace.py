@@ -1,8 +1,7 @@
 """An execution trace of PyTorch to columns.
 
 Nodes are decoded a block at a time; no node outlives its block. What many nodes say in the same words
-(shapes, types, signatures) is kept once. Not here: which bytes are a node (`json_chunks`), the layouts
-(`execution_trace_nodes`).
+(shapes, types, signatures) is kept once.
 
 The tensors among the arguments of operators, to columns. What an argument is, its type says ("Tensor(float)",
 "GenericList[Tensor(float),Tensor(float)]"); a tensor is written as [id, storage, offset, elements, bytes of

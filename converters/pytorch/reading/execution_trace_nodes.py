@@ -2,7 +2,7 @@
 
 The flat layout (schema 1.0.1) has a member for everything; later schemas keep inputs and outputs in
 objects and most else in a list of attributes. Both become the same `Fields` of a block of nodes. Keys that
-are not named here are skipped while decoding. Not here: columns (`execution_trace`).
+are not named here are skipped while decoding.
 """
 
 from __future__ import annotations

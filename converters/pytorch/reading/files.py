@@ -2,7 +2,7 @@
 
 An older linker merged both ("ET+"): it gave nodes of the execution trace the times of their operators, and
 put work of the device among them as further nodes, each with the launching node as its parent. They are read
-as the two that they were made of. Not here: deciding which files belong together.
+as the two that they were made of.
 """
 
 from __future__ import annotations

@@ -10,8 +10,6 @@ Figures are in benchmarks/README.md.
 Where JSON values end inside a block of bytes is found with numpy instead of a parser. A bracket counts unless
 it stands in a string, and a quotation mark opens or closes a string unless an odd number of backslashes
 precedes it. Both are answered for a whole block at once, at several hundred MB/s.
-
-Not here: what members mean (`execution_trace`, `kineto_timeline`), and text that is almost JSON (`values`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """An event of a Kineto timeline as far as we look at it, what its category means, what only some events say.
 
-Keys that are not named here are skipped while decoding. Not here: columns of all events (`kineto_timeline`).
+Keys that are not named here are skipped while decoding.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """A Kineto timeline to columns.
 
 Events are decoded a block at a time, those that say nothing new are dropped and counted, and the rest is
-appended to columns; no event outlives its block. Not here: which bytes are an event (`json_chunks`), what its
-keys are called (`kineto_events`).
+appended to columns; no event outlives its block.
 
 Microseconds as files write them, to whole nanoseconds without an error of rounding. A timeline may write
 1706850123211542, 4384738595456.951 or 1712345678901234.567. A float holds the second one to within half a

@@ -7,9 +7,6 @@ byte for byte.
 
 A block's values go in, compact arrays come out. Names of files tell the rank; names of operators, whether the
 values of their arguments matter.
-
-Not here: what the records are (`execution_trace_nodes`, `kineto_events`), what the columns mean
-(`converters.pytorch.columns`), and which event is in which lane (`kineto_timeline`).
 """
 
 from __future__ import annotations

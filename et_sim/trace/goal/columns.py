@@ -6,8 +6,6 @@ Lines are told apart all at once. Of a text in any other form, or with a mistake
 `columns_of` gives None, and the text is read statement by statement, which also says what is wrong.
 
 A send matches a receive of the same ranks, tag and size.
-
-Not here: statements (`statements`), and traces (`schedule`).
 """
 
 from __future__ import annotations

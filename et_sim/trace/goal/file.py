@@ -3,8 +3,6 @@
 It is read some ranks at a time, as columns (`columns`) while it has the plainest form, and statement by
 statement from the first ranks on that have not. No more of it is kept than these, and the messages that
 are not matched yet.
-
-Not here: what its statements mean (`schedule`).
 """
 
 from __future__ import annotations

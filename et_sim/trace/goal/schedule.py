@@ -5,8 +5,6 @@ are concurrent: nothing but their dependencies, and on the LogGOPS model process
 `requires` is a dependency. `irequires` waits for the beginning of another operation; a receive begins as soon
 as what it depends on is done, so that whatever `irequires` it depends on the same. A send or a calculation
 begins when processor and NIC are free, for which traces have no word: this is refused.
-
-Not here: the grammar (`statements`, `columns`), how a file is read (`file`), and simulation.
 """
 
 from __future__ import annotations

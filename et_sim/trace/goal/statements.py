@@ -8,8 +8,6 @@
     }
 
 A statement ends with its line, or with `;`. `//` comments to the end of the line, `/* */` also over lines.
-
-Not here: what statements mean together (`schedule`).
 """
 
 from __future__ import annotations

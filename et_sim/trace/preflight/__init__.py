@@ -2,9 +2,6 @@
 
 Work is done on templates (distinct traces) and on facts that depend on the rank, never on one rank
 after the other where they share a trace; Python objects are made only for what is reported.
-
-Not here: anything that depends on a machine (`et_sim.plan.mismatches`); what only time decides is left to the
-run and its stall report.
 """
 
 from et_sim.trace.preflight.check import find_mismatches, find_problems

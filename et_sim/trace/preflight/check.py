@@ -11,9 +11,7 @@ reader refuses them.
 Does every node say what its type needs, and nothing that it cannot mean?
 
 One list for checks and runs: a run refuses the first of these faults (`et_sim.plan.nodes`), a check tells
-them all. Not here: what only some models of computation and memory need.
-
-Not here: the other checks (`messages`, `message_cycles`, `collectives`).
+them all.
 """
 
 from __future__ import annotations

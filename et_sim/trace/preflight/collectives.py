@@ -4,8 +4,6 @@ Collectives meet by order: the k-th of a group on one member meets the k-th on a
 are compared as numbers, one per template and group, so ranks that share a trace are compared once.
 Broadcasts that only last their recorded time are compared too, but only warned about: nobody waits for
 anybody.
-
-Not here: how a difference is put into words (`differences`).
 """
 
 from __future__ import annotations

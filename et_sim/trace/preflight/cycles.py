@@ -1,7 +1,7 @@
 """Cycles of a directed graph given as two columns: a short one of each knot.
 
 Finding out whether there are any is linear and compiled; only what is left after that is looked at
-node by node. Not here: what the nodes are.
+node by node.
 """
 
 from __future__ import annotations

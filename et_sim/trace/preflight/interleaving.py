@@ -4,8 +4,6 @@ A rank has one lane for communication. If one rank starts a collective of group 
 and another rank the other way round, both wait for ever, though each group by itself is sound. Every
 collective of a group is a vertex here, and every two that some rank starts one after the other an edge. Those
 in which some member waits for nobody (a broadcast's root, a leaf of a reduce) are left out.
-
-Not here: members of one group that differ (`collectives`).
 """
 
 from __future__ import annotations

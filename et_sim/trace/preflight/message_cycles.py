@@ -5,8 +5,6 @@ nodes it depends on have ended. Nodes of all ranks are vertices here; dependenci
 send to its receive, are edges: a cycle hangs, whatever things last. Where the order of a channel's sends
 or receives is not certain, nothing is said. Of ranks that share templates, the templates are looked at
 first: where their nodes have no cycle, those of the ranks have none.
-
-Not here: messages without a match (`messages`), waits for a lane, and circles through collectives.
 """
 
 from __future__ import annotations

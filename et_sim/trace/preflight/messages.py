@@ -4,8 +4,6 @@ A channel is (source, target, tag, bytes); its k-th send meets its k-th receive 
 so a channel is sound when both counts are equal. Only ranks that do not understand each other are looked at
 message by message. Each send without a receive is paired with the most similar receive without a send (or the
 other way round), the closest pairs first.
-
-Not here: who talks to whom (`pairs`), and messages that wait in a circle (`message_cycles`).
 """
 
 from __future__ import annotations

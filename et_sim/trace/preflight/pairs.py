@@ -3,8 +3,6 @@
 What a template sends to one peer, or receives from it, is a bundle: tags, sizes and how often. Two ranks
 understand each other if the bundle that one sends is the bundle that the other receives, so bundles get
 numbers, and only these are laid out over ranks.
-
-Not here: what to say about ranks that do not (`messages`).
 """
 
 from __future__ import annotations

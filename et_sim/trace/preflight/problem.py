@@ -1,7 +1,4 @@
-"""What a check reports, and the words all checks share: ranks, places, sizes, ordinals.
-
-Not here: any check.
-"""
+"""What a check reports, and the words all checks share: ranks, places, sizes, ordinals."""
 
 from __future__ import annotations
 

@@ -3,8 +3,6 @@
 Where a rank's collectives share no lane, only dependencies keep one from starting. A collective is done when
 all members have started it, so it waits for what any of them waits for: with one vertex for a collective and
 one for every other node, a cycle hangs.
-
-Not here: collectives that share a lane (`interleaving`).
 """
 
 from __future__ import annotations
