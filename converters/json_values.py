@@ -1,7 +1,7 @@
-"""Single values of a JSON trace into protobuf messages, checked, and nodes whose attributes are keys.
+"""Checked conversion of single JSON values to protobuf, and nodes whose attributes are keys.
 
-A value that does not fit raises `UnfitError`; `about` adds the node, and whoever knows the file adds that.
-What a conversion says besides its figures (unknown keys, numbers that were rounded) are `Remarks`.
+A value that does not fit raises `UnfitError`; `about` adds the node, and the caller that has the path adds
+the file. `Remarks` collect what a report needs besides figures: unknown keys and rounded numbers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _WIRE_NAMES = dict(ENUMS["NodeType"])
 
 
 class UnfitError(ValueError):
-    """A value that cannot be used: the sentence, and what to do."""
+    """A value that cannot be used: the sentence, and the remedy."""
 
     def __init__(self, cause: str, remedy: str) -> None:
         super().__init__(cause)
@@ -43,7 +43,7 @@ class UnfitError(ValueError):
 
 @contextmanager
 def about(who: str) -> Iterator[None]:
-    """Whatever does not fit inside belongs to `who`."""
+    """Add `who` to errors about values inside the block."""
     try:
         yield
     except UnfitError as error:
@@ -52,13 +52,15 @@ def about(who: str) -> Iterator[None]:
 
 
 def shown(value: Any) -> str:
-    """Return a value in a message, cut if it is long."""
+    """Return a value for a message, cut if it is long."""
     text = repr(value)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 
 
 def node_kind(value: Any) -> int:
-    """Return a node type: its number, our name (`COLL`, `TYPE_11`) or the schema's (`COMM_COLL_NODE`)."""
+    """Return a node type given by number, et-sim's name (`COLL`, `TYPE_11`) or the schema's
+    (`COMM_COLL_NODE`).
+    """
     names = {**_WIRE_NAMES, **{kind_name(number): number for number in range(LAST_KIND_NUMBER + 1)}}
     if isinstance(value, str) and value in names:
         return names[value]
@@ -72,7 +74,7 @@ def node_kind(value: Any) -> int:
 
 
 def collective_number(value: Any) -> Any:
-    """Return the number of a collective given by name; anything else as it is."""
+    """Return the number of a collective given by name; return any other value unchanged."""
     if not isinstance(value, str) or value.lstrip("-").isdecimal():
         return value
     if value.upper() in CollectiveKind.__members__:
@@ -85,7 +87,7 @@ def collective_number(value: Any) -> Any:
 
 
 def text(key: str, value: Any) -> str:
-    """Return a text that UTF-8 can hold."""
+    """Return a text after checking that UTF-8 can hold it."""
     try:
         value.encode()
     except (AttributeError, UnicodeEncodeError):
@@ -94,7 +96,7 @@ def text(key: str, value: Any) -> str:
 
 
 def integer(key: str, value: Any, lowest: int = 0, highest: int = 2**64 - 1) -> int:
-    """Return a whole number, possibly as text, because many JSON readers lose digits beyond 2^53."""
+    """Return a whole number. Text is accepted too, because many JSON readers lose digits beyond 2^53."""
     if isinstance(value, str) and value.removeprefix("-").isdecimal() and len(value) <= 20:
         value = int(value)
     if isinstance(value, float) and value.is_integer():
@@ -114,7 +116,7 @@ def integers(key: str, value: Any) -> list[int]:
 
 
 def add_attribute(node: Any, name: str, member: str, value: Any) -> Any:
-    """Append an attribute whose value is of the kind that `member` names; returns it."""
+    """Append an attribute whose value has the kind that `member` names, and return it."""
     attribute = node.attr.add(name=text("an attribute's name", name))
     if member not in MEMBERS:
         remedy = did_you_mean(str(member), MEMBERS) or f"kinds are {', '.join(MEMBERS[::2])}, and …_list"
@@ -155,7 +157,7 @@ def _real(name: str, value: Any, largest: float) -> float:
 
 
 def from_base64(name: str, value: Any) -> bytes:
-    """Bytes, as JSON keeps them."""
+    """Return the bytes of a base64 text."""
     try:
         return base64.b64decode(value, validate=True)
     except (TypeError, ValueError, binascii.Error):
@@ -164,7 +166,7 @@ def from_base64(name: str, value: Any) -> bytes:
 
 @dataclass(slots=True)
 class Seen:
-    """How often something occurred, and where first."""
+    """The number of occurrences, and the first place."""
 
     count: int
     first: str
@@ -173,25 +175,25 @@ class Seen:
 
 @dataclass(slots=True)
 class Remarks:
-    """Collected while one input is read."""
+    """Remarks collected while one input is read."""
 
     unknown: dict[str, Seen] = field(default_factory=dict)
     rounded: dict[str, Seen] = field(default_factory=dict)
     sentences: list[tuple[str, str]] = field(default_factory=list)
 
     def note_unknown(self, given: Iterable[str], known: Collection[str], who: str) -> None:
-        """Count the keys that are not known."""
+        """Count the keys that are not in `known`."""
         for key in given:
             if key not in known:
                 seen = self.unknown.setdefault(key, Seen(0, who, did_you_mean(key, sorted(known))))
                 seen.count += 1
 
     def note_rounded(self, key: str, who: str) -> None:
-        """Count a number that had to be rounded."""
+        """Count a number that was rounded."""
         self.rounded.setdefault(key, Seen(0, who)).count += 1
 
     def notes(self) -> Iterator[tuple[str, str]]:
-        """Yield everything as (label, sentence)."""
+        """Yield all remarks as (label, sentence)."""
         yield from self.sentences
         for key, seen in sorted(self.rounded.items()):
             yield "rounded", f"{key} to whole microseconds, {_places(seen)}"
@@ -201,7 +203,7 @@ class Remarks:
 
 
 def who(node_id: Any, name: Any) -> str:
-    """How messages call a node of a JSON file."""
+    """Return the name of a JSON file's node in messages."""
     called = f" {json.dumps(name, ensure_ascii=False)}" if isinstance(name, str) and name else ""
     return f"node {node_id}{called}"
 
@@ -215,7 +217,7 @@ _ATTRIBUTES = tuple(name for name, _ in EXPECTED_MEMBER)
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """What a flavour calls the fields of a node."""
+    """The keys of a flavour for the fields of a node."""
 
     node_id: str
     name: str

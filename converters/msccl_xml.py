@@ -1,7 +1,7 @@
 """MSCCL algorithms as read from their XML: GPUs, their threadblocks, and the steps of those.
 
-Each threadblock runs its steps one after the other; a step may also wait for a step of another threadblock
-of its GPU. Numbers are checked here, so that an `Algorithm` is complete: every GPU and step exists.
+Each threadblock runs its steps one after the other; a step may also wait for a step of another threadblock of
+its GPU. An `Algorithm` is complete: numbers are checked, and every GPU and step exists.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from et_sim.basics.errors import TraceError
 
 
 class Work(NamedTuple):
-    """What a type of step consists of, in this order."""
+    """The parts of a type of step, in this order."""
 
     receives: bool
     computes: str  # "reduce", "copy", or nothing
@@ -37,7 +37,7 @@ NOBODY = -1
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step; `waits_for` is (threadblock, step) of the same GPU."""
+    """A step; `waits_for` is (threadblock, step) of the same GPU."""
 
     type: str
     count: int  # chunks that it moves
@@ -45,7 +45,7 @@ class Step:
 
     @property
     def work(self) -> Work:
-        """What it consists of."""
+        """Return the parts of the step."""
         return STEP_TYPES[self.type]
 
 
@@ -71,7 +71,7 @@ class Algorithm:
 
 
 def parse_algorithm(content: bytes, source: str) -> Algorithm:
-    """Read the XML text of one algorithm."""
+    """Parse the XML text of one algorithm."""
     try:
         root = ElementTree.fromstring(content)
     except (ElementTree.ParseError, ValueError, LookupError) as error:
@@ -124,7 +124,7 @@ class _Reader:
 def _numbered(
     parent: ElementTree.Element, tag: str, key: str, noun: str, place: str
 ) -> dict[int, ElementTree.Element]:
-    """Return the children with a tag, by number, ascending."""
+    """Return the children with a tag by number, ascending."""
     elements: dict[int, ElementTree.Element] = {}
     for element in parent.iterfind(tag):
         reader = _Reader(element, f"{place}, a {noun}")

@@ -46,7 +46,7 @@ class Options(Command):
 
 
 def run(options: Options) -> Iterator[str]:
-    """Read, share, time, write, report."""
+    """Read the products, divide them, time them, write the layer file, and report."""
     from converters.files import refuse_overwriting
     from converters.layers.gemm import STRATEGIES, Shape, layers_of, rounded_up
     from converters.layers.products import parse_convolutions, parse_products
@@ -75,7 +75,7 @@ def run(options: Options) -> Iterator[str]:
     )
     layer_file = layers_of(products, shape, _timer(options), source)
     text = layer_file_text(layer_file)
-    parse_layer_file(text, str(options.output))  # what is written can be read
+    parse_layer_file(text, str(options.output))  # checks that the output can be read
     replace_all([(options.output, text.encode())])
     yield from _report(options, layer_file, shape, rounded_up(products, shape))
 

@@ -46,7 +46,7 @@ class Options(Command):
 
 
 def run(options: Options) -> Iterator[str]:
-    """Convert all ranks, then say what became of them."""
+    """Convert all ranks and report the results."""
     import json
 
     from converters.files import Progress
