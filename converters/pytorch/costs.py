@@ -1,9 +1,9 @@
 """Costs of kernels: operations of operators with a formula, and bytes of their tensors.
 
 The cost of an operator is divided among the kernels that it launched in proportion to their times, so that
-sums over kernels are sums over operators. If operators with a formula are nested, the innermost counts. Copies
-and fills have their own sizes. A kernel has no cost without an operator, or if the operator's tensors are
-missing or insufficient, or if no device could reach that cost in its time.
+sums over kernels are sums over operators. If operators with a formula are nested, the innermost counts.
+Copies and fills have their own sizes. A kernel has no cost without an operator, or if the operator's tensors
+are missing or insufficient, or if no device could reach that cost in its time.
 
 Every input of an operator is read once and every output written once, with exceptions by name: filling only
 writes, and gathering reads no more of its source than the output. A timeline lists no outputs: an output in

@@ -1,8 +1,8 @@
 """The conversion of an execution trace alone: the calls of the host, in order, without times.
 
-Every operator is a node. The operators of a thread are a chain. If the trace continues with another thread, that one
-comes after the one before: nodes are numbered as they start, and waits are not recorded. Communication is at
-its `record_param_comms`, or else at the operator of torch.distributed.
+Every operator is a node, and the operators of a thread are a chain. If the trace continues with another
+thread, that one comes after the one before: nodes are numbered as they start, and waits are not recorded.
+Communication is at its `record_param_comms`, or else at the operator of torch.distributed.
 """
 
 from __future__ import annotations

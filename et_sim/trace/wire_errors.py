@@ -1,8 +1,7 @@
-"""What went wrong in a trace file, in words.
+"""Faults of trace files, in words.
 
-The compiled decoder leaves a code and a few positions; the sentence is built here, with the
-protobuf library's help for the one record concerned. Also here: telling a file of another format
-from a damaged trace.
+The compiled decoder leaves a code and a few positions. The sentence is built here, with the protobuf
+library's help for the one record concerned. Files of other formats are distinguished from damaged traces.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ def explain(buffers: DecodeBuffers, source: str) -> TraceError:
 
 
 def old_format(version: bytes) -> bool:
-    """Return whether what stands in place of the version text is an attribute, as in an older schema."""
+    """Return whether the version text is in fact an attribute, as in an older schema."""
     try:
         return version.decode().startswith("\n")
     except UnicodeDecodeError:
@@ -84,7 +83,7 @@ def old_format_error(source: str) -> TraceError:
 
 
 def foreign_format(head: bytes) -> tuple[str, str] | None:
-    """(what the bytes look like, what to do), if they look like something else than a trace."""
+    """Return the apparent format of other files and the remedy, or None for traces."""
     for magic, format_name, remedy in _SIGNATURES:
         if head.startswith(magic):
             return format_name, remedy
@@ -150,7 +149,7 @@ def _allowed_range(name: str) -> str:
 
 
 def _read_node(record: bytes) -> tuple[str, Any]:
-    """(how to call the node, the message or None if protobuf cannot read it)."""
+    """Return the name of the node, and its message or None if protobuf cannot read it."""
     from google.protobuf.message import DecodeError
 
     from et_sim.trace.schema import messages
@@ -163,7 +162,7 @@ def _read_node(record: bytes) -> tuple[str, Any]:
 
 
 def _read_attribute(content: bytes) -> tuple[str, str, Any]:
-    """(name, member of the oneof or "", value)."""
+    """Return (name, member of the oneof or "", value)."""
     from google.protobuf.message import DecodeError
 
     from et_sim.trace.schema import messages

@@ -1,8 +1,8 @@
-"""What libraries must be told, as soon as the program imports them.
+"""Adjustments of libraries, applied as soon as the program imports them.
 
-transformers looks for fake tensors and takes another way when it sees one: as if the program were traced,
-with kernels that no GPU would run. FSDP2 cuts weights into a piece for every rank, of which it uses its own.
-Zero bubble goes through sets of autograd's nodes, in an order that depends on addresses.
+transformers detects fake tensors and then behaves as in a trace, with kernels that no GPU would run. FSDP2
+splits weights into a piece for every rank, of which it uses its own. Zero bubble iterates over sets of
+autograd's nodes, in an order that depends on addresses.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def _transformers(module: ModuleType) -> None:
 
 
 class _Pieces(Sequence[torch.Tensor]):
-    """A tensor in equal pieces, the last ones smaller or empty; each is cut when it is asked for."""
+    """A tensor in equal pieces, the last ones smaller or empty; each is split off on first use."""
 
     def __init__(self, tensor: torch.Tensor, pieces: int, dim: int) -> None:
         self._tensor, self._pieces, self._dim = tensor, pieces, dim
@@ -49,7 +49,7 @@ def _attention(module: ModuleType) -> None:
 
 
 def _pipelining(module: ModuleType) -> None:
-    """Gradients of weights are added in the order of the weights, the same in every recording."""
+    """Order gradients of weights by the order of the weights, so that recordings are repeatable."""
     find = module.get_param_groups
 
     def groups(inputs: list[Any], weights: list[Any], edges: Any) -> Any:
@@ -72,7 +72,7 @@ _TOLD: dict[str, Callable[[ModuleType], None]] = {
 
 
 class _Loader(importlib.abc.Loader):
-    """Loads as another does, and then tells the module."""
+    """A loader that delegates to another one and then adjusts the module."""
 
     def __init__(self, inner: Any, tell: Callable[[ModuleType], None]) -> None:
         self._inner, self._tell = inner, tell
@@ -86,7 +86,7 @@ class _Loader(importlib.abc.Loader):
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the modules that are to be told, through the finders behind it."""
+    """A finder of the modules to adjust, through the finders behind it."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -103,7 +103,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def tell_libraries() -> None:
-    """Those that are there, and others as they are imported."""
+    """Adjust the libraries that are imported already, and others on import."""
     for name, tell in _TOLD.items():
         if name in sys.modules:
             tell(sys.modules[name])

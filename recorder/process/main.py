@@ -82,7 +82,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _enter_threads(modes: Sequence[AbstractContextManager[Any]]) -> None:
-    """Modes are those of one thread: others enter them as they begin."""
+    """Make new threads enter the modes, which apply to one thread each."""
     begin = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
 
     def inner(thread: threading.Thread) -> None:
@@ -118,4 +118,4 @@ if __name__ == "__main__":
     status = main(sys.argv[1:])
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(status)  # what the program left behind needs no order to end in
+    os._exit(status)  # the rest of the program needs no orderly end
