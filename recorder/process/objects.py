@@ -1,6 +1,6 @@
 """Small messages with known values, exchanged between recorded processes through a folder of files.
 
-Programs send each other objects, such as the shapes in a pipeline, as tensors of integers. Those are
+Programs send each other objects, such as the shapes in a pipeline, as tensors of integers. These tensors are
 delivered; activations, whose values are unknown, are not.
 """
 

@@ -132,7 +132,7 @@ def test_an_input_is_not_overwritten(manifest: str, capsys: pytest.CaptureFixtur
     assert "job.3.et: would be overwritten, and it is an input" in capsys.readouterr().err
 
 
-def test_progress_is_told_on_stderr(
+def test_progress_is_shown_on_stderr(
     manifest: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(files, "SECONDS_BETWEEN_LINES", 0.0)
@@ -152,7 +152,7 @@ def test_repair_takes_no_manifest(manifest: str, capsys: pytest.CaptureFixture[s
     assert "only trace files are repaired" in capsys.readouterr().err
 
 
-def test_what_a_simulator_does_not_know_is_kept(manifest: str) -> None:
+def test_unknown_fields_are_kept(manifest: str) -> None:
     header, *nodes = parse(split(Path("job.template0.et").read_bytes()), "job")
     for node in nodes:
         node.attr.add(name="rf_id", int64_val=node.id + 7)

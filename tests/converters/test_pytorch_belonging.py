@@ -1,4 +1,4 @@
-"""Recordings that do not belong together are refused, with what speaks against it and the way on."""
+"""Recordings that do not belong together are refused, with the reason and the remedy."""
 
 from __future__ import annotations
 
@@ -140,8 +140,6 @@ def test_ranks_without_times_do_not_join_ranks_with_them(
 
 
 @pytest.mark.deep
-def test_ranks_of_a_world_that_are_not_there_are_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_missing_ranks_of_a_world_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pytorch", str(FOLDER / "dlrm_8r"), "-o", str(tmp_path / "out")]) == 0
     assert "note: 2 of 8 ranks of the run are here: only they do" in capsys.readouterr().out

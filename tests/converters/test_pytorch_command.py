@@ -52,7 +52,9 @@ def test_the_same_recordings_give_the_same_bytes_however_many_at_once(tmp_path: 
 
 
 @pytest.mark.deep
-def test_single_files_are_told_by_their_content(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_single_files_are_identified_by_their_content(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for number, path in enumerate((HOST, DEVICE, FOLDER / "dlrm_8r_linked" / "dlrm_eg_0_plus.json.gz")):
         assert main(["pytorch", str(path), "-o", str(tmp_path / f"x.{number}.et.gz"), "--json"]) == 0
         report = json.loads(capsys.readouterr().out)["ranks"][0]
@@ -105,7 +107,9 @@ def test_a_folder_with_one_recording_of_no_rank_is_rank_0(
 
 
 @pytest.mark.deep
-def test_missing_ranks_and_other_files_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_ranks_and_other_files_are_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "in").mkdir()
     shutil.copy(FOLDER / "fake_fsdp2_tp4_1024" / "et_5.json.gz", tmp_path / "in")
     (tmp_path / "in" / "system.json").write_text("{}")
@@ -142,7 +146,7 @@ def test_two_recordings_of_one_rank_are_refused(tmp_path: Path, capsys: pytest.C
         (["NOTHING"], "holds no operator, no call of a runtime and no kernel"),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_a_sentence(
+def test_senseless_arguments_are_refused_in_a_sentence(
     arguments: list[str], cause: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "empty").mkdir()
@@ -209,7 +213,7 @@ def test_a_failed_conversion_leaves_nothing(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.deep
-def test_only_what_the_execution_trace_covers_is_converted(tmp_path: Path) -> None:
+def test_only_the_span_of_the_execution_trace_is_converted(tmp_path: Path) -> None:
     folder, half = FOLDER / "fake_fsdp2_tp4_1024", tmp_path / "et_5.json"
     content = parsed(folder / "et_5.json.gz")
     content["nodes"] = [node for node in content["nodes"] if node["id"] < len(content["nodes"]) // 2]

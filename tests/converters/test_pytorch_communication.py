@@ -1,4 +1,4 @@
-"""What recorded communications transfer, in every form in which PyTorch says it."""
+"""The content of recorded communications, in every form of PyTorch."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def nccl(**said: Any) -> Communication:
     return result
 
 
-def test_arguments_of_kernels_say_elements_and_ranks() -> None:
+def test_arguments_of_kernels_hold_elements_and_ranks() -> None:
     result = nccl(
         operation="_allgather_base", dtype="BFloat16", in_elements=25136, out_elements=201088, group_size=8
     )
@@ -192,7 +192,7 @@ def test_annotations_have_the_bytes_of_their_shapes() -> None:
         ("void at::native::reduce_kernel<512, 1>", None),
     ],
 )
-def test_kernels_are_told_by_their_names(kernel: str, operation: str | None) -> None:
+def test_kernels_are_recognised_by_their_names(kernel: str, operation: str | None) -> None:
     assert rules().kernel(kernel) == operation
 
 
@@ -223,7 +223,7 @@ def test_a_group_that_could_be_several_is_all_ranks_and_counted() -> None:
     assert sum(groups.tally.counts.values()) == 2
 
 
-def test_members_that_only_a_kernel_tells_are_kept() -> None:
+def test_members_from_a_kernel_alone_are_kept() -> None:
     groups = Groups(9, 16, Tally())
     assert groups.resolve(a_communication(group="25", group_ranks=(1, 9))).group == "25"
     assert groups.described() == {"25": (1, 9)}

@@ -1,4 +1,4 @@
-"""Columns of recordings say what the standard library's json finds in the files."""
+"""Columns of recordings hold the content that the standard library's json finds in the files."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_details_are_those_of_the_arguments(timeline: Timeline) -> None:
             assert "values" not in recorded or recorded["values"] == own["Concrete Inputs"]
 
 
-def test_what_is_said_of_the_run_is_kept(timeline: Timeline) -> None:
+def test_metadata_of_the_run_is_kept(timeline: Timeline) -> None:
     trace, whole = timeline.trace, timeline.whole
     distributed = whole.get("distributedInfo", {})
     assert trace.world_size == distributed.get("world_size", -1)

@@ -1,4 +1,4 @@
-"""A real process of a program, on gloo: writes what it communicates.
+"""A real process of a program, on gloo, which writes its communication.
 
 DEVICE=cpu … python gloo_worker.py OUTPUT PROGRAM ARGUMENTS…
 """
@@ -13,12 +13,12 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._subclasses.fake_tensor import FakeTensor  # in which DTensor asks for shapes
+from torch._subclasses.fake_tensor import FakeTensor  # DTensor uses it to infer shapes
 from torch.distributed import ProcessGroup
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
-# Operator -> kind, the argument that holds what a rank puts in, and the one that names the other end.
+# operator -> kind, the argument with the input of a rank, and the argument with the other end
 KINDS = {
     "allreduce_": ("ALL_REDUCE", "tensors", ""),
     "allreduce_coalesced_": ("ALL_REDUCE", "tensors", ""),
@@ -38,7 +38,7 @@ KINDS = {
 
 
 class Listener(TorchDispatchMode):
-    """Keeps what is sent."""
+    """A mode that records sent tensors."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Who is in which group of a rule, against lists."""
+"""The members of the groups of a rule, compared with lists."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_the_groups_of_a_rule_are_those_of_a_list(given_rule: tuple[GroupRule, i
 
 
 @given(group_rules())
-def test_what_holds_for_a_rank_holds_for_an_array_of_them(given_rule: tuple[GroupRule, int]) -> None:
+def test_functions_of_a_rank_accept_arrays_of_ranks(given_rule: tuple[GroupRule, int]) -> None:
     rule, ranks = given_rule
     for name in ("has", "first", "position", "index"):
         ask = getattr(rule, name)
