@@ -85,10 +85,10 @@ class Progress:
     """A display of the share of a known total that is done."""
 
     def __init__(self, noun: str, total: int) -> None:
-        self._what = noun
+        self._noun = noun
         self._total = max(total, 1)
         self._begin = time.monotonic()
-        self._said = self._begin
+        self._shown_at = self._begin
         self._line = StatusLine()
         self._estimate = Estimate()
         self._estimate.add(0.0, self._begin)
@@ -99,9 +99,9 @@ class Progress:
         self._estimate.add(share, now)
         pause = _BETWEEN_UPDATES if self._line.is_live else _BETWEEN_LINES
         left = self._estimate.left(now)
-        if now - self._begin < _SILENT_SECONDS or now - self._said < pause or left is None:
+        if now - self._begin < _SILENT_SECONDS or now - self._shown_at < pause or left is None:
             return
-        self._said = now
+        self._shown_at = now
         plain = f"et-convert: {self._what}: {100 * share:.0f} %, about {left:.0f} s left"
         self._line.show(Status(plain, f"converting {self._what}", share, now - self._begin, left))
 

@@ -25,9 +25,9 @@ from converters.json_values import (
     flat_node,
     from_base64,
     integer,
+    node_label,
     shown,
     text,
-    who,
 )
 from converters.records import EXPECTED_MEMBER, parse, split
 from et_sim.basics.units import plural
@@ -66,7 +66,7 @@ def read(first: dict[str, Any], rest: Iterator[dict[str, Any]], remarks: Remarks
     yield header
     known = _KEYS.known()
     for given in rest:
-        with about(who(given.get("id", "?"), given.get("name"))):
+        with about(node_label(given.get("id", "?"), given.get("name"))):
             node = _node(given, known, remarks)
         yield node
 

@@ -31,8 +31,8 @@ from converters.json_values import (
     add_attribute,
     flat_node,
     node_kind,
+    node_label,
     shown,
-    who,
 )
 from converters.records import Dropped, frame, without_dangling
 from converters.report import Report, make_report
@@ -201,7 +201,7 @@ def _read_graph(first: dict[str, Any], rest: Iterator[dict[str, Any]], remarks: 
     for given in first[_GRAPH]:
         if not isinstance(given, dict):
             raise UnfitError(f"{_GRAPH} holds {shown(given)}", "give nodes as objects")
-        with about(who(given.get("Id", "?"), given.get("Name"))):
+        with about(node_label(given.get("Id", "?"), given.get("Name"))):
             node = flat_node(given, _GRAPH_KEYS, known, remarks)
         yield node
     if next(rest, None) is not None:
@@ -224,7 +224,7 @@ def _read_protobuf(first: dict[str, Any], rest: Iterator[dict[str, Any]], remark
         yield schema.GlobalMetadata()
         rest = chain((first,), rest)
     for given in rest:
-        caller = who(given.get("id", 0), given.get("name"))
+        caller = node_label(given.get("id", 0), given.get("name"))
         with about(caller):
             node_kind(given.get("type", 0))
             node = _parsed(given, schema.Node(), caller, remarks)

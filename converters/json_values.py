@@ -34,20 +34,20 @@ class UnfitError(ValueError):
     def __init__(self, cause: str, remedy: str) -> None:
         super().__init__(cause)
         self.remedy = remedy
-        self.who = ""
+        self.subject = ""
 
     def __str__(self) -> str:
         cause = super().__str__()
-        return f"{self.who}: {cause}" if self.who else cause
+        return f"{self.subject}: {cause}" if self.subject else cause
 
 
 @contextmanager
-def about(who: str) -> Iterator[None]:
-    """Add `who` to errors about values inside the block."""
+def about(subject: str) -> Iterator[None]:
+    """Add `subject` to errors about values inside the block."""
     try:
         yield
     except UnfitError as error:
-        error.who = error.who or who
+        error.subject = error.subject or subject
         raise
 
 
@@ -181,16 +181,16 @@ class Remarks:
     rounded: dict[str, Seen] = field(default_factory=dict)
     sentences: list[tuple[str, str]] = field(default_factory=list)
 
-    def note_unknown(self, given: Iterable[str], known: Collection[str], who: str) -> None:
+    def note_unknown(self, given: Iterable[str], known: Collection[str], subject: str) -> None:
         """Count the keys that are not in `known`."""
         for key in given:
             if key not in known:
-                seen = self.unknown.setdefault(key, Seen(0, who, did_you_mean(key, sorted(known))))
+                seen = self.unknown.setdefault(key, Seen(0, subject, did_you_mean(key, sorted(known))))
                 seen.count += 1
 
-    def note_rounded(self, key: str, who: str) -> None:
+    def note_rounded(self, key: str, subject: str) -> None:
         """Count a number that was rounded."""
-        self.rounded.setdefault(key, Seen(0, who)).count += 1
+        self.rounded.setdefault(key, Seen(0, subject)).count += 1
 
     def notes(self) -> Iterator[tuple[str, str]]:
         """Yield all remarks as (label, sentence)."""
@@ -202,10 +202,10 @@ class Remarks:
             yield "ignored", f"unknown key {json.dumps(key, ensure_ascii=False)}, {_places(seen)}{hint}"
 
 
-def who(node_id: Any, name: Any) -> str:
+def node_label(node_id: Any, name: Any) -> str:
     """Return the name of a JSON file's node in messages."""
-    called = f" {json.dumps(name, ensure_ascii=False)}" if isinstance(name, str) and name else ""
-    return f"node {node_id}{called}"
+    quoted_name = f" {json.dumps(name, ensure_ascii=False)}" if isinstance(name, str) and name else ""
+    return f"node {node_id}{quoted_name}"
 
 
 def _places(seen: Seen) -> str:
@@ -238,7 +238,7 @@ def flat_node(given: dict[str, Any], keys: Keys, known: frozenset[str], remarks:
     for required in (keys.node_id, keys.kind):
         if required not in given:
             raise UnfitError(f"{required} is missing", f"give every node its {keys.node_id} and {keys.kind}")
-    caller = who(given[keys.node_id], given.get(keys.name))
+    caller = node_label(given[keys.node_id], given.get(keys.name))
     remarks.note_unknown(given, known, caller)
     node = messages().Node(
         id=integer(keys.node_id, given[keys.node_id]),

@@ -32,7 +32,7 @@ STEP_TYPES = {
     "re": Work(False, "reduce", False),
     "nop": Work(False, "", False),
 }
-NOBODY = -1
+NONE = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ def _threadblocks(gpu: ElementTree.Element, source: str, number: int, gpus: int)
         place = f"{source}, gpu {number}, threadblock {block}"
         reader = _Reader(element, place)
         send, receive = (
-            reader.number(name, least=NOBODY, most=gpus - 1, default=NOBODY) for name in ("send", "recv")
+            reader.number(name, least=NONE, most=gpus - 1, default=NONE) for name in ("send", "recv")
         )
         if number in (send, receive):
             raise reader.refused("it sends to or receives from its own gpu", "use a step of type cpy")
@@ -182,7 +182,7 @@ def _step(element: ElementTree.Element, place: str, peers: tuple[int, int], leng
         known = ", ".join(STEP_TYPES)
         raise reader.refused(f"step type {kind!r} is not known", f"known: {known}")
     for needed, peer, attribute in ((work.sends, peers[0], "send"), (work.receives, peers[1], "recv")):
-        if needed and peer == NOBODY:
+        if needed and peer == NONE:
             raise reader.refused(
                 f"type {kind!r} needs a peer, and the threadblock has no {attribute!r}",
                 f"give <tb> a {attribute}",
@@ -192,9 +192,9 @@ def _step(element: ElementTree.Element, place: str, peers: tuple[int, int], leng
 
 
 def _awaited(reader: _Reader, lengths: dict[int, int]) -> tuple[int, int] | None:
-    block = reader.number("depid", least=NOBODY, default=NOBODY)
-    step = reader.number("deps", least=NOBODY, default=NOBODY)
-    if block == NOBODY or step == NOBODY:
+    block = reader.number("depid", least=NONE, default=NONE)
+    step = reader.number("deps", least=NONE, default=NONE)
+    if block == NONE or step == NONE:
         return None
     if step >= lengths.get(block, 0):
         raise reader.refused(

@@ -103,7 +103,7 @@ def fold(
 def _refuse(first: Recorded, names: list[str], other: Recorded, other_names: list[str]) -> None:
     """Raise an error with the first difference of two ranks that should be equal."""
     for at, (node, other_node) in enumerate(zip(first.nodes, other.nodes, strict=False)):
-        texts = _said(node, names), _said(other_node, other_names)
+        texts = _described(node, names), _described(other_node, other_names)
         if texts[0] != texts[1]:
             differ = f"node {at} of rank {first.rank} is {texts[0]}, and of rank {other.rank} {texts[1]}"
             break
@@ -117,7 +117,7 @@ def _refuse(first: Recorded, names: list[str], other: Recorded, other_names: lis
     )
 
 
-def _said(node: Node, names: list[str]) -> str:
+def _described(node: Node, names: list[str]) -> str:
     group = f" in group {names[node.group] or 'of all ranks'!r}" if node.group >= 0 else ""
     size = f" of {node.bytes:,} bytes" if node.bytes >= 0 else ""
     waits = ", ".join(map(str, node.after)) or "nothing"

@@ -14,7 +14,7 @@ from et_sim.trace.group_rule import GroupRule
 from et_sim.workloads.recording import Recording
 from recorder.recorded import Node, Recorded, Work
 
-EVERYBODY = ""  # the name of the group of all ranks
+ALL_RANKS = ""  # the name of the group of all ranks
 
 
 def rule_of(members: Sequence[int], rank: int, world: int) -> GroupRule | None:
@@ -81,7 +81,7 @@ class Groups:
         seen: dict[str, int] = {}
         for group in recorded.groups:
             if len(group.members) == self._world:
-                name = EVERYBODY
+                name = ALL_RANKS
             else:
                 rule = rule_of(group.members, recorded.rank, self._world)
                 if rule is None:

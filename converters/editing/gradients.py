@@ -51,10 +51,10 @@ def backward_rows(recorded: Recorded) -> Any:
     none.
     """
     trace = recorded.trace
-    says_so = np.array([bool(_BACKWARD.search(name)) for name in trace.names], np.bool_)
-    if not says_so.any():
+    is_named_backward = np.array([bool(_BACKWARD.search(name)) for name in trace.names], np.bool_)
+    if not is_named_backward.any():
         return np.zeros(len(trace), np.bool_)
-    is_backward = says_so[trace.name].tolist()
+    is_backward = is_named_backward[trace.name].tolist()
     data, ctrl = dependency_lists(trace)
     on_host, is_gap, is_launch = trace.is_cpu.tolist(), trace.is_gap.tolist(), trace.is_launch.tolist()
     for row in row_order(recorded):

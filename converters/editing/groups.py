@@ -204,7 +204,7 @@ def find_group_rules(
         of_rank.append(known[key])
     if role is not None:
         of_rank *= workload.ranks
-    return GroupRules(search.rules, of_rank, frozenset(search.called.values()))
+    return GroupRules(search.rules, of_rank, frozenset(search.rule_names.values()))
 
 
 def _used(trace: Trace) -> list[str]:
@@ -222,7 +222,9 @@ class _Search:
     all_ranks: str
     plan: PlanChange | None
     rules: dict[str, GroupRule] = field(default_factory=dict)
-    called: dict[tuple[GroupRule, int], str] = field(default_factory=dict)  # rules without names of their own
+    rule_names: dict[tuple[GroupRule, int], str] = field(
+        default_factory=dict
+    )  # rules without names of their own
 
     def names(self, rank: int, used: list[str], instances: tuple[Any, ...]) -> Names:
         """Return the names of a rank's groups as rules."""
@@ -242,15 +244,15 @@ class _Search:
 
     def name_of(self, rule: GroupRule, number: int, group: str) -> str:
         """Return the name of the `number`-th rule of its size and stride: by its axes, or after a group."""
-        if (rule, number) not in self.called:
+        if (rule, number) not in self.rule_names:
             first = name = self.plan.name_of(rule, f"group {group}") if self.plan else f"like-{group}"
             others = 1
             while name in self.rules:
                 others += 1
                 name = f"{first}-{others}"
-            self.called[rule, number] = name
+            self.rule_names[rule, number] = name
             self.rules[name] = rule
-        return self.called[rule, number]
+        return self.rule_names[rule, number]
 
     def rule_of(self, rank: int, name: str) -> GroupRule:
         """Return the rule of a list of members."""

@@ -55,9 +55,9 @@ class PlanChange:
     def __init__(self, old: Mapping[str, int], new: Mapping[str, int], order: Sequence[str]) -> None:
         expert = {**old, "tp": old[EXPERT_TENSOR], "dp": old[EXPERT_DATA], "cp": 1}
         grown = {**new, "tp": new[EXPERT_TENSOR], "dp": new[EXPERT_DATA], "cp": 1}
-        called = {"tp": EXPERT_TENSOR, "dp": EXPERT_DATA}
+        renamed = {"tp": EXPERT_TENSOR, "dp": EXPERT_DATA}
         dense = _view({**old, "ep": 1}, {**new, "ep": 1}, order, {})
-        self.views = [dense, _view(expert, grown, order, called)] if old["ep"] > 1 else [dense]
+        self.views = [dense, _view(expert, grown, order, renamed)] if old["ep"] > 1 else [dense]
         self.ranks = prod(axis.size for axis in dense)
         self.order = "-".join(order)
         if len(self.views) > 1 and _steps(self.views[1], by_place=True) != _steps(dense, by_place=True):
@@ -77,7 +77,7 @@ class PlanChange:
         view = self.views[0]
         if all(axis.size > 1 for axis in view if axis.new_size != axis.size):
             return ""
-        return _called(axis.name for axis in view if axis.size > 1)
+        return _joined_names(axis.name for axis in view if axis.size > 1)
 
     @property
     def new_replicas(self) -> GroupRule | None:
@@ -201,11 +201,11 @@ def _order(text: str) -> tuple[str, ...]:
 
 
 def _view(
-    old: Mapping[str, int], new: Mapping[str, int], order: Sequence[str], called: Mapping[str, str]
+    old: Mapping[str, int], new: Mapping[str, int], order: Sequence[str], renamed: Mapping[str, str]
 ) -> View:
     axes, stride, new_stride = [], 1, 1
     for name in order:
-        axes.append(Axis(called.get(name, name), old[name], stride, new[name], new_stride))
+        axes.append(Axis(renamed.get(name, name), old[name], stride, new[name], new_stride))
         stride, new_stride = stride * old[name], new_stride * new[name]
     return tuple(axes)
 
@@ -228,12 +228,12 @@ def _along(view: View, rule: GroupRule, ranks: int) -> tuple[str, GroupRule] | N
     try:
         if _rule(parts, apart, is_new=False) != rule:
             return None
-        return _called(axis.name for axis, _ in parts), _rule(parts, apart, is_new=True)
+        return _joined_names(axis.name for axis, _ in parts), _rule(parts, apart, is_new=True)
     except TraceError:  # there is no rule for such groups
         return None
 
 
-def _called(names: Iterable[str]) -> str:
+def _joined_names(names: Iterable[str]) -> str:
     return "-".join(names) or "alone"
 
 
@@ -266,10 +266,10 @@ def read_role(given: Input, plan: PlanChange, rank: int | None) -> int:
     """Return the number of the recorded rank in the plan; the default is the rank in its metadata."""
     (recorded,) = given.traces
     header = messages().GlobalMetadata.FromString(recorded.header)
-    says = {attribute.name: attribute.string_val for attribute in header.attr}
-    if rank is None and says.get("rank", "").isdecimal():
-        rank = int(says["rank"])
-    world = says.get("world_size", "")
+    attributes = {attribute.name: attribute.string_val for attribute in header.attr}
+    if rank is None and attributes.get("rank", "").isdecimal():
+        rank = int(attributes["rank"])
+    world = attributes.get("world_size", "")
     if world.isdecimal() and int(world) not in (1, plan.ranks):
         raise UsageError(
             f"is one of {int(world):,} ranks, and --from are {plan.ranks:,}",

@@ -154,7 +154,7 @@ def _write(
     texts, gone = rewritten_descriptions(trace, lambda members: None if members else members)
     changes |= {row: partial(_set_text, text=text) for row, text in texts.items()}
     rewiring, added = Rewiring(), list[Any]()
-    notes = list(_said(smaller, rounded, gone))
+    notes = list(_notes(smaller, rounded, gone))
     if gradients is not None:
         rewiring, added, text = add_gradients(recorded, gradients)
         notes.append(("gradients", text))
@@ -239,7 +239,7 @@ def _move_root(trace: Trace, row: int, growth: Growth, held: dict[str, Any]) -> 
             held[column] = moved
 
 
-def _said(smaller: int, rounded: int, gone: int) -> Iterator[tuple[str, str]]:
+def _notes(smaller: int, rounded: int, gone: int) -> Iterator[tuple[str, str]]:
     if smaller:
         up = f", {rounded:,} of them rounded up to whole bytes" if rounded else ""
         yield "shares", f"{plural(smaller, 'all-gather')} in bigger groups: smaller shares{up}"

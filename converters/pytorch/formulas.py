@@ -143,7 +143,7 @@ def _filtered(first: int) -> Formula:
 
 def _library_backward(given: Given) -> int:
     """Count a backward pass: input, gradient of the output, weight; the last argument selects gradients."""
-    return _filtered(1)(given) * _asked_for(given.values[-1] if given.values else None)
+    return _filtered(1)(given) * _wanted_gradients(given.values[-1] if given.values else None)
 
 
 def _library_backward_weight(given: Given) -> int:
@@ -151,7 +151,7 @@ def _library_backward_weight(given: Given) -> int:
     return int(2 * prod(given.shapes[1]) * prod(weight[1:]))
 
 
-def _asked_for(mask: Any) -> int:
+def _wanted_gradients(mask: Any) -> int:
     """Return the number of wanted gradients of input and weight; both if the call has no mask."""
     if isinstance(mask, str):
         mask = [word.strip(" []").lower() == "true" for word in mask.split(",")]
@@ -164,7 +164,7 @@ def _convolution_backward(given: Given) -> int:
     mask = values[10] if len(values) > 10 else None
     transposed = len(values) > 7 and str(values[7]).lower() == "true"
     spread = shapes[1] if transposed else shapes[0]
-    return int(2 * prod(spread) * prod(shapes[2][1:]) * _asked_for(mask))
+    return int(2 * prod(spread) * prod(shapes[2][1:]) * _wanted_gradients(mask))
 
 
 def _attention(first: int) -> Formula:

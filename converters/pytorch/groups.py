@@ -31,7 +31,7 @@ class Groups:
         name = self._name_of(communication)
         if name and name not in self.members:
             self._learn(name, communication)
-        resolved = replace(communication, group="" if self._is_everybody(name) else name)
+        resolved = replace(communication, group="" if self._has_all_ranks(name) else name)
         if communication.peer == UNKNOWN and communication.root != UNKNOWN:
             return replace(resolved, peer=self.global_rank(name, communication.root))
         if communication.peer == UNKNOWN and communication.operation.is_message:
@@ -51,9 +51,9 @@ class Groups:
 
     def described(self) -> dict[str, tuple[int, ...]]:
         """Return the groups for the converted trace: those that are not of all ranks."""
-        return {name: ranks for name, ranks in self.members.items() if not self._is_everybody(name)}
+        return {name: ranks for name, ranks in self.members.items() if not self._has_all_ranks(name)}
 
-    def _is_everybody(self, name: str) -> bool:
+    def _has_all_ranks(self, name: str) -> bool:
         ranks = self.members.get(name, ())
         return not name or name == DEFAULT or (name in self.members and len(ranks) in (0, self.world))
 

@@ -151,11 +151,11 @@ def link_workers(
     draft: Draft, threads: Threads, calls: Calls, work: Work, by_worker: Column, work_node: Column
 ) -> None:
     """Add dependencies from the work of workers to the thread that issued it."""
-    asked = by_worker[work.call[by_worker] != NONE]
-    if not len(asked):
+    issued = by_worker[work.call[by_worker] != NONE]
+    if not len(issued):
         return
     marks = calls.is_annotation.copy()
-    marks[work.call[asked]] = True
+    marks[work.call[issued]] = True
     starts = np.concatenate(draft.start_ns)
     before, after = [], []
     nodes_of, marks_of = {}, {}
@@ -169,15 +169,15 @@ def link_workers(
     starts[freed[free]] = np.maximum(starts[freed[free]], work.end_ns[by_worker[free]])
     before += work_node[by_worker[free]].tolist()
     after += freed[free].tolist()
-    slept_of = threads.before(np.array([mark_of[int(work.row[at_work])] for at_work in asked.tolist()]))
-    for lane in unique(calls.lane[work.call[asked]]).tolist():
+    slept_of = threads.before(np.array([mark_of[int(work.row[at_work])] for at_work in issued.tolist()]))
+    for lane in unique(calls.lane[work.call[issued]]).tolist():
         nodes_of[lane] = threads.node[threads.lane == lane]
         marks_of[lane] = np.flatnonzero(marks & (calls.lane == lane))
-    for at_work, node in zip(asked.tolist(), slept_of.tolist(), strict=True):
-        asking = int(work.call[at_work])
-        if node != NONE and is_gap[node] and ends[asking] <= work.start_ns[at_work]:
-            starts[node] = max(int(starts[node]), int(ends[asking]))
-            before.append(asking)
+    for at_work, node in zip(issued.tolist(), slept_of.tolist(), strict=True):
+        issuing = int(work.call[at_work])
+        if node != NONE and is_gap[node] and ends[issuing] <= work.start_ns[at_work]:
+            starts[node] = max(int(starts[node]), int(ends[issuing]))
+            before.append(issuing)
             after.append(node)
         lane = int(calls.lane[work.call[at_work]])
         nodes, later = nodes_of[lane], marks_of[lane]

@@ -103,16 +103,16 @@ class LateWork:
     def causes(self, reach_ns: int, calls_for_waits: Column) -> list[tuple[int, int]]:
         """Return pairs of a likely cause and late work; `calls_for_waits` are times."""
         start, window = self._start_ns, self._start_ns - self.opened_ns
-        asked = self._asked(calls_for_waits)
+        had_wait_call = self._had_wait_call(calls_for_waits)
         best, moment = np.full(len(self.row), NONE), np.full(len(self.row), NONE)
         for other in self._other_streams():
             fits = (other.cause != NONE) & (other.end_ns >= start - reach_ns) & (other.end_ns > moment)
-            fits &= asked | (other.count * reach_ns <= SELDOM * window)
+            fits &= had_wait_call | (other.count * reach_ns <= SELDOM * window)
             best, moment = np.where(fits, other.cause, best), np.where(fits, other.end_ns, moment)
         caused = np.flatnonzero(best != NONE)
         return list(zip(best[caused].tolist(), self.row[caused].tolist(), strict=True))
 
-    def _asked(self, calls_for_waits: Column) -> Flags:
+    def _had_wait_call(self, calls_for_waits: Column) -> Flags:
         """Return a mask of the work for which a wait was called since the launch before on its stream."""
         work, launched = self.launches.work, self.launches.launched_ns
         since = np.zeros(len(self.row), np.int64)
@@ -121,8 +121,8 @@ class LateWork:
             place = np.searchsorted(times, launched[self.row[of_lane]])
             since[of_lane] = np.where(place > 0, np.array(times)[np.maximum(place - 1, 0)], 0)
         until = np.searchsorted(calls_for_waits, launched[self.row])
-        is_asked: Flags = np.searchsorted(calls_for_waits, since) < until
-        return is_asked
+        had_call: Flags = np.searchsorted(calls_for_waits, since) < until
+        return had_call
 
     def _other_streams(self) -> Iterator[_Ends]:
         work, launched = self.launches.work, self.launches.launched_ns

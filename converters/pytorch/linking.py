@@ -25,7 +25,7 @@ from et_sim.basics.errors import TraceError
 from et_sim.basics.unique import unique
 from et_sim.basics.units import format_ns
 
-_NOT_CALLED = (HostNodeKind.PROCESS, HostNodeKind.THREAD, HostNodeKind.DEVICE, HostNodeKind.GROUPS)
+_WITHOUT_CALLS = (HostNodeKind.PROCESS, HostNodeKind.THREAD, HostNodeKind.DEVICE, HostNodeKind.GROUPS)
 RECORD_FUNCTIONS, EXTERNAL, NAMES = "record-function ids", "external ids", "names, thread by thread"
 _ENOUGH = 0.8  # share of the smaller side that must link for a method to be used at once
 _VOTES = 100_000  # most operators that vote
@@ -70,7 +70,7 @@ class _Sides:
 
 def operators_of(host: HostTrace) -> Any:
     """Return the rows of calls."""
-    return np.flatnonzero(~np.isin(host.kind, [int(node_sort) for node_sort in _NOT_CALLED]))
+    return np.flatnonzero(~np.isin(host.kind, [int(node_sort) for node_sort in _WITHOUT_CALLS]))
 
 
 def _names_in_common(host: HostTrace, device: DeviceTrace) -> Any:

@@ -131,20 +131,20 @@ _Group = tuple[list[int], list[Series]]  # positions of ranks, and the series of
 def _matched(ranks: Sequence[Meetings]) -> Iterator[_Group]:
     """Yield the groups whose present ranks all have the same collectives."""
     for key in dict.fromkeys(key for rank in ranks for key in rank.of_group):
-        who = [at for at, rank in enumerate(ranks) if key in rank.of_group]
-        series = [ranks[at].of_group[key] for at in who]
+        positions = [at for at, rank in enumerate(ranks) if key in rank.of_group]
+        series = [ranks[at].of_group[key] for at in positions]
         if all(np.array_equal(other.kind, series[0].kind) for other in series[1:]):
-            yield who, series
+            yield positions, series
 
 
 def _find_starts(settled: Settled, ranks: Sequence[Meetings], groups: Sequence[_Group]) -> None:
     if len(ranks) < 2:
         return
     ends: list[tuple[list[int], Any]] = []
-    for who, series in groups:
+    for positions, series in groups:
         joint = np.isin(series[0].kind, [int(kind) for kind in _JOINT])
-        if len(who) > 1 and joint.sum() >= _ENOUGH:
-            ends.append((who, np.array([rank_series.end_ns[joint] for rank_series in series])))
+        if len(positions) > 1 and joint.sum() >= _ENOUGH:
+            ends.append((positions, np.array([rank_series.end_ns[joint] for rank_series in series])))
     collectives = len(ends)
     if len(_compared(ends)) < len(ranks):
         ends += _message_ends(ranks)
@@ -172,17 +172,17 @@ def _find_starts(settled: Settled, ranks: Sequence[Meetings], groups: Sequence[_
 
 
 def _compared(ends: Sequence[tuple[list[int], Any]]) -> set[int]:
-    return {at for who, _ in ends for at in who}
+    return {at for positions, _ in ends for at in positions}
 
 
 def _message_ends(ranks: Sequence[Meetings]) -> list[tuple[list[int], Any]]:
     """Return both ends of messages between two ranks that recorded the same number of them."""
     ends_of_pairs: list[tuple[list[int], Any]] = []
     for ends in dict.fromkeys(ends for rank in ranks for ends in rank.of_pair):
-        who = [at for at, rank in enumerate(ranks) if ends in rank.of_pair]
-        moments = [ranks[at].of_pair[ends] for at in who]
-        if len(who) == 2 and len(moments[0]) == len(moments[1]) >= _ENOUGH:
-            ends_of_pairs.append((who, np.array(moments)))
+        positions = [at for at, rank in enumerate(ranks) if ends in rank.of_pair]
+        moments = [ranks[at].of_pair[ends] for at in positions]
+        if len(positions) == 2 and len(moments[0]) == len(moments[1]) >= _ENOUGH:
+            ends_of_pairs.append((positions, np.array(moments)))
     return ends_of_pairs
 
 
@@ -193,24 +193,24 @@ def _offsets(ends: Sequence[tuple[list[int], Any]], ranks: int) -> Any:
     while left:
         # A group with some corrected clocks determines the others; without any, its first rank's clock is
         # taken.
-        who, values = left.pop(
+        positions, values = left.pop(
             next((at for at, group_ends in enumerate(left) if is_set[group_ends[0]].any()), 0)
         )
-        if not is_set[who].any():
-            is_set[who[0]] = True
-        known = is_set[who]
-        right = np.median((values + offset[who][:, None])[known], axis=0)
+        if not is_set[positions].any():
+            is_set[positions[0]] = True
+        known = is_set[positions]
+        right = np.median((values + offset[positions][:, None])[known], axis=0)
         fresh = np.flatnonzero(~known)
-        offset[np.array(who)[fresh]] = np.median(right - values[fresh], axis=1).astype(np.int64)
-        is_set[who] = True
+        offset[np.array(positions)[fresh]] = np.median(right - values[fresh], axis=1).astype(np.int64)
+        is_set[positions] = True
     return offset - int(np.median(offset))
 
 
 def _disagreement(ends: Sequence[tuple[list[int], Any]], offset: Any) -> int:
     """Return the typical distance of an end from the others of its collective."""
     off = []
-    for who, values in ends:
-        now = values + offset[who][:, None]
+    for positions, values in ends:
+        now = values + offset[positions][:, None]
         off.append(np.abs(now - np.median(now, axis=0)).ravel())
     return int(np.median(np.concatenate(off)))
 
@@ -218,7 +218,7 @@ def _disagreement(ends: Sequence[tuple[list[int], Any]], offset: Any) -> int:
 def _find_sizes(settled: Settled, ranks: Sequence[Meetings], groups: Sequence[_Group]) -> None:
     """Find sizes that other ranks recorded, and estimate the others from the usual rate of the group."""
     settled.sizes, settled.estimates = [{} for _ in ranks], [set() for _ in ranks]
-    for who, series in groups:
+    for positions, series in groups:
         known = np.max([rank_series.bytes for rank_series in series], axis=0)
         took = np.min([rank_series.end_ns - rank_series.begin_ns for rank_series in series], axis=0)
         guessed = np.zeros(len(known), np.bool_)
@@ -229,7 +229,7 @@ def _find_sizes(settled: Settled, ranks: Sequence[Meetings], groups: Sequence[_G
                 rate = float(np.median(known[sample] / took[sample]))
                 known[wanted] = np.maximum(np.rint(rate * took[wanted]), 1).astype(np.int64)
                 guessed |= wanted
-        for at, rank_series in zip(who, series, strict=True):
+        for at, rank_series in zip(positions, series, strict=True):
             for place in np.flatnonzero((rank_series.bytes == NONE) & (known != NONE)).tolist():
                 settled.sizes[at][int(rank_series.node[place])] = int(known[place])
                 if guessed[place]:

@@ -163,16 +163,16 @@ def explained(graph: Graph, device: DeviceTrace | None, event: Lookup, path: Row
                 "name": names[name[path[place]]],
                 "ns": int(duration[place]),
                 "start_ns": int(graph.start_ns[path[place]]),
-                "before": _called(device, event, int(path[place - 1])) if place else "",
+                "before": _name_of_row(device, event, int(path[place - 1])) if place else "",
             }
             for place in longest.tolist()
         ],
     }
 
 
-def _called(device: DeviceTrace, event: Lookup, row: int) -> str:
-    called_event = int(event[row])
-    return device.names[device.name[called_event]] if called_event != NONE else ""
+def _name_of_row(device: DeviceTrace, event: Lookup, row: int) -> str:
+    event_of_row = int(event[row])
+    return device.names[device.name[event_of_row]] if event_of_row != NONE else ""
 
 
 def _words(role: Role) -> str:

@@ -68,10 +68,12 @@ def _waits_for_events(device: DeviceTrace, calls: Calls) -> dict[int, int]:
     """
     waits = calls.row[np.isin(device.name[calls.row], named(device, "wait_event"))]
     records = dict.fromkeys(waits.tolist(), NONE)
-    asked = np.flatnonzero((device.kind == EventKind.LAUNCH) & np.isin(device.name, named(device, "query")))
-    asked = asked[np.lexsort((device.ts_ns[asked], device.lane[asked]))]
-    is_call = np.isin(asked, calls.row)
-    for before, row in zip(asked[:-1][is_call[1:]].tolist(), asked[1:][is_call[1:]].tolist(), strict=True):
+    queries = np.flatnonzero((device.kind == EventKind.LAUNCH) & np.isin(device.name, named(device, "query")))
+    queries = queries[np.lexsort((device.ts_ns[queries], device.lane[queries]))]
+    is_call = np.isin(queries, calls.row)
+    for before, row in zip(
+        queries[:-1][is_call[1:]].tolist(), queries[1:][is_call[1:]].tolist(), strict=True
+    ):
         records[row] = int(device.ts_ns[before])
     return records
 
@@ -89,18 +91,18 @@ def _recorded(
             continue
         lane = int(device.lane[row])
         recorded = call_at.get(int(waits.record_correlation[at]))
-        called = call_at.get(int(device.correlation[row]))
+        called_at = call_at.get(int(device.correlation[row]))
         source = lane_of.get((device.lanes[lane].device, int(waits.stream[at])))
-        if recorded is None or called is None or source is None:
+        if recorded is None or called_at is None or source is None:
             tally.count("waits of streams for events recorded before the recording")
             continue
         pair = (
             launches.last_before(source, recorded),
-            launches.first_after(_stream_of(device, lane, lane_of), called),
+            launches.first_after(_stream_of(device, lane, lane_of), called_at),
         )
         tally.count("waits of streams for events, as recorded")
         if pair[0] != NONE and source != lane:
-            pending.add(_stream_of(device, lane, lane_of), called, pair[0])
+            pending.add(_stream_of(device, lane, lane_of), called_at, pair[0])
         if NONE not in pair and source != lane:
             pairs.append(pair)
     return pairs
@@ -221,8 +223,8 @@ def _recorded_targets(device: DeviceTrace, launches: Launches, pending: Pending)
     lane_of = _lane_of_stream(device)
     for at, row in enumerate(waits.row.tolist()):
         kind, correlation = device.texts[waits.kind[at]], int(device.correlation[row])
-        called = call_at.get(correlation)
-        if called is None:
+        called_at = call_at.get(correlation)
+        if called_at is None:
             continue
         number = device.lanes[int(device.lane[row])].device
         if kind == b"Event Sync":
@@ -231,10 +233,10 @@ def _recorded_targets(device: DeviceTrace, launches: Launches, pending: Pending)
             targets = [NONE] if recorded is None or lane is None else [launches.last_before(lane, recorded)]
         elif kind == b"Stream Sync":
             lane = _stream_of(device, int(device.lane[row]), lane_of)
-            targets = [launches.last_before(lane, called)]
-            targets += pending.between(lane, launches.last_time(lane, called), called)
+            targets = [launches.last_before(lane, called_at)]
+            targets += pending.between(lane, launches.last_time(lane, called_at), called_at)
         elif kind == b"Context Sync":
-            targets = [launches.last_before(lane, called) for lane in launches.by_lane]
+            targets = [launches.last_before(lane, called_at) for lane in launches.by_lane]
         else:
             continue
         targets_of[correlation] = [target for target in targets if target != NONE]

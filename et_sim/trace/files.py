@@ -208,9 +208,9 @@ def _notices(prefix: Path, files: dict[int, list[Path]], count: int) -> list[str
             notices.append(f"{len(extra)} trace files {beyond} are not used, from {first} on")
     double = [rank for rank, paths in files.items() if len(paths) > 1 and rank < count]
     if double:
-        who = "1 rank has" if len(double) == 1 else f"{len(double)} ranks have"
+        having = "1 rank has" if len(double) == 1 else f"{len(double)} ranks have"
         notices.append(
-            f"{who} an .et and an .et.gz file; the .et file is used (first: {prefix.name}.{min(double)}.et)"
+            f"{having} an .et and an .et.gz file; the .et file is used (first: {prefix.name}.{min(double)}.et)"
         )
     return notices
 

@@ -225,9 +225,9 @@ def _template_of_rank(manifest: Manifest, place: str) -> RowColumn:
             taken[:] = number
     lacking = np.flatnonzero(of_rank < 0)
     if len(lacking):
-        who = f"rank {lacking[0]}" if len(lacking) == 1 else f"{len(lacking)} of {ranks} ranks"
+        lacking_ranks = f"rank {lacking[0]}" if len(lacking) == 1 else f"{len(lacking)} of {ranks} ranks"
         which = "" if len(lacking) == 1 else f": {_shortened(format_ranks(lacking))}"
-        raise TraceError(f"no template is for {who}{which}", place=place, remedy=_ONE_EACH)
+        raise TraceError(f"no template is for {lacking_ranks}{which}", place=place, remedy=_ONE_EACH)
     return of_rank
 
 

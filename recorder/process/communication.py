@@ -144,7 +144,7 @@ class Collectives:
         self._stopped_by: PeerNeeded | None = None
         self._writing: dict[int, Storage] = {}  # storages that asynchronous collectives still write, by id
 
-    def knows(self, func: Any) -> bool:
+    def is_communication(self, func: Any) -> bool:
         """Return whether an operator of c10d is communication or a wait; add a remark on unsupported ones."""
         name = func._schema.name.partition("::")[2]
         known = name in (_C10D if func.namespace == "c10d" else _FUNCTIONAL) or name == "wait_tensor"

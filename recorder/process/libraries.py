@@ -63,7 +63,7 @@ def _pipelining(module: ModuleType) -> None:
     vars(module)["get_param_groups"] = groups
 
 
-_TOLD: dict[str, Callable[[ModuleType], None]] = {
+_ADJUSTMENTS: dict[str, Callable[[ModuleType], None]] = {
     "transformers.utils.import_utils": _transformers,
     "torch.nn.attention": _attention,
     "torch.distributed.pipelining._backward": _pipelining,
@@ -74,15 +74,15 @@ _TOLD: dict[str, Callable[[ModuleType], None]] = {
 class _Loader(importlib.abc.Loader):
     """A loader that delegates to another one and then adjusts the module."""
 
-    def __init__(self, inner: Any, tell: Callable[[ModuleType], None]) -> None:
-        self._inner, self._tell = inner, tell
+    def __init__(self, inner: Any, adjust: Callable[[ModuleType], None]) -> None:
+        self._inner, self._adjust = inner, adjust
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
         return self._inner.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
         self._inner.exec_module(module)
-        self._tell(module)
+        self._adjust(module)
 
 
 class _Finder(importlib.abc.MetaPathFinder):
@@ -91,20 +91,20 @@ class _Finder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        tell = _TOLD.get(fullname)
-        if tell is None:
+        adjust = _ADJUSTMENTS.get(fullname)
+        if adjust is None:
             return None
         for finder in sys.meta_path:
             if finder is not self and (spec := finder.find_spec(fullname, path, target)) is not None:
                 if spec.loader is not None:
-                    spec.loader = _Loader(spec.loader, tell)
+                    spec.loader = _Loader(spec.loader, adjust)
                 return spec
         return None
 
 
-def tell_libraries() -> None:
+def adjust_libraries() -> None:
     """Adjust the libraries that are imported already, and others on import."""
-    for name, tell in _TOLD.items():
+    for name, adjust in _ADJUSTMENTS.items():
         if name in sys.modules:
-            tell(sys.modules[name])
+            adjust(sys.modules[name])
     sys.meta_path.insert(0, _Finder())

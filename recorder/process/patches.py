@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_iter
 
 from recorder.process.objects import object_to_tensor, tensor_to_object
 from recorder.process.phases import Phases
-from recorder.process.redirect import INSIDE, Redirect, fake_device, here, swap, told
+from recorder.process.redirect import INSIDE, Redirect, fake_device, here, reported_device, swap
 from recorder.process.streams import NAME, DeviceModule
 from recorder.process.tape import Tape, user_place
 
@@ -63,7 +63,9 @@ def _patch_cuda(module: DeviceModule) -> None:
     torch.Generator = _Generator
     torch.cuda.nccl.version = lambda: (2, 28, 0)
     torch.cuda.current_device = lambda: int(os.environ["LOCAL_RANK"])
-    torch.accelerator.current_accelerator = lambda *_, **__: told(torch.device(NAME), sys._getframe(1))
+    torch.accelerator.current_accelerator = lambda *_, **__: reported_device(
+        torch.device(NAME), sys._getframe(1)
+    )
 
 
 class _AnyGenerator(type(torch._C.Generator)):  # type: ignore[misc]
@@ -154,11 +156,11 @@ def _patch_distributed() -> None:
         return FakeProcessGroup._create_internal(common.group_rank, common.group_size, options)
 
     dist.Backend.register_backend(BACKEND, create, extended_api=True, devices=["cpu", NAME])
-    begin, asked, backend_of = dist.init_process_group, dict[str, str](), dist.get_backend
+    begin, requested, backend_of = dist.init_process_group, dict[str, str](), dist.get_backend
 
     @functools.wraps(begin)
     def initialise(*args: Any, **kwargs: Any) -> None:
-        asked[""] = str(kwargs.get("backend", args[0] if args else None) or "nccl")
+        requested[""] = str(kwargs.get("backend", args[0] if args else None) or "nccl")
         begin(
             backend=BACKEND,
             store=FakeStore(),
@@ -176,7 +178,7 @@ def _patch_distributed() -> None:
         kwargs.pop("pg_options", None)
         kwargs.pop("device_id", None)
         made = make(ranks, timeout, BACKEND, **kwargs)
-        asked[made.group_name] = str(backend or asked.get("", "nccl"))
+        requested[made.group_name] = str(backend or requested.get("", "nccl"))
         return made
 
     @functools.wraps(backend_of)
@@ -184,7 +186,7 @@ def _patch_distributed() -> None:
         """Return the backend that the program requested; of several, the one for CUDA."""
         if sys._getframe(1).f_code.co_filename.startswith(INSIDE):
             return backend_of(group)
-        wanted = asked.get(group.group_name if group is not None else "", asked.get("", "nccl"))
+        wanted = requested.get(group.group_name if group is not None else "", requested.get("", "nccl"))
         return wanted.partition("cuda:")[2].partition(",")[0] or wanted
 
     device_mesh.new_group = group

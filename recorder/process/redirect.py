@@ -103,10 +103,10 @@ def fake_device(tensor: FakeTensor) -> torch.device:
     """Return the device of a fake tensor by thread: within one of its kernels it is on "meta"."""
     if torch._C._meta_in_tls_dispatch_include():
         return torch.device("meta")
-    return told(tensor.fake_device, sys._getframe(1))
+    return reported_device(tensor.fake_device, sys._getframe(1))
 
 
-def told(device: torch.device, caller: FrameType) -> torch.device:
+def reported_device(device: torch.device, caller: FrameType) -> torch.device:
     """Return "cuda" to programs, which compare devices with it, and the recording device to PyTorch
     itself.
     """
@@ -115,10 +115,10 @@ def told(device: torch.device, caller: FrameType) -> torch.device:
     return torch.device(CUDA, int(os.environ["LOCAL_RANK"]))
 
 
-def _format(tensor: torch.Tensor, how: str) -> str:
+def _format(tensor: torch.Tensor, spec: str) -> str:
     if tensor.dim() == 0 and isinstance(tensor, FakeTensor):
-        return format(tensor.item(), how)
-    return torch.Tensor.__format__(tensor, how)
+        return format(tensor.item(), spec)
+    return torch.Tensor.__format__(tensor, spec)
 
 
 def _tensor(data: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
@@ -163,7 +163,7 @@ def _address(tensor: torch.Tensor) -> int:
 _SPECIAL: dict[Any, Callable[..., Any]] = {
     torch.device: torch.device,  # stays "cuda" for comparisons in programs; it is rewritten where it is used
     torch.Tensor.cuda: _to_device,
-    torch.Tensor.device.__get__: lambda tensor: told(tensor.device, sys._getframe(2)),
+    torch.Tensor.device.__get__: lambda tensor: reported_device(tensor.device, sys._getframe(2)),
     torch.Tensor.__format__: _format,
     torch.tensor: _tensor,
     torch.Tensor.type: _type_name,

@@ -54,7 +54,9 @@ class Tape:
         self._pending: dict[int, set[int]] = {}
         self._streams = COMPUTE + 1
         self._host: frozenset[int] = frozenset()  # nodes that the host has waited for
-        self._heard: dict[int, frozenset[int]] = {}  # the part of it that each stream already waits for
+        self._host_waits_of: dict[
+            int, frozenset[int]
+        ] = {}  # the part of it that each stream already waits for
         self._thread = threading.get_ident()
         self._remarks: dict[tuple[str, str, str], Remark] = {}
 
@@ -72,9 +74,9 @@ class Tape:
             after.add(last)
         if self.host_ns and work is not Work.HOST:
             after.add(self._launch(operator))
-        if self._heard.get(stream, frozenset()) is not self._host:
+        if self._host_waits_of.get(stream, frozenset()) is not self._host:
             after |= self._host
-            self._heard[stream] = self._host
+            self._host_waits_of[stream] = self._host
         node = Node(
             work, operator, self.module, self.phase, self.step, stream, self._bare(after, last), **figures
         )

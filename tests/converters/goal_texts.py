@@ -26,7 +26,7 @@ def ring_all_reduce(ranks: int, size: int) -> str:
             receive = f"recv {part}b from {before} tag {ranks * step + before}"
             order = (send, receive) if rank == 0 else (receive, send)
             labels = [f"l{number + 1}", f"l{number + 2}"]
-            own += [f"{label}: {what}" for label, what in zip(labels, order, strict=True)]
+            own += [f"{label}: {statement}" for label, statement in zip(labels, order, strict=True)]
             if received:
                 dependencies.append(f"{labels[order.index(send)]} requires {received}")
             received = labels[order.index(receive)]

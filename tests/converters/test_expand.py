@@ -98,7 +98,7 @@ def test_no_rules_no_groups_file(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (
             ["job.workload.json", "-o", "x", "--ranks", "0-8"],
@@ -111,13 +111,13 @@ def test_no_rules_no_groups_file(
     ],
 )
 def test_wrong_use_is_one_sentence_and_writes_nothing(
-    manifest: str, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+    manifest: str, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     write_manifest(job(10_000), "many.workload.json")
     Path("other.et").write_bytes(b"\xff\xfe")
     assert main(["expand", *arguments]) == 2
     captured = capsys.readouterr()
-    assert said in captured.err
+    assert message in captured.err
     assert captured.err.count("\n") == 1
     assert not list(Path().glob("x.*"))
     assert manifest == "job.workload.json"

@@ -101,7 +101,7 @@ TWO = "num_ranks 2\nrank 1 { }\nrank 0 {\n"
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "said"),
+    ("text", "line", "message"),
     [
         ("", None, "num_ranks is missing"),
         ("num_ranks 0", 1, "num_ranks is 0"),
@@ -157,13 +157,13 @@ TWO = "num_ranks 2\nrank 1 { }\nrank 0 {\n"
     ],
 )
 def test_faults_are_reported_with_their_line(
-    text: str, line: int | None, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    text: str, line: int | None, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "wrong.goal"
     file.write_text(text, encoding="utf-8")
     assert main(["goal", str(file), "-o", str(tmp_path / "out")]) == 2
     error = capsys.readouterr().err
-    assert said in error
+    assert message in error
     assert error.startswith(f"et-convert: error: {file}: " + (f"line {line}: " if line else ""))
     assert error.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["wrong.goal"]

@@ -175,7 +175,7 @@ HEAD = "Layer,m,n,k,strategy\n"
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "m.csv, line 1: column \"layer\" is missing"),
         ("Layer,m,n\na,1,2", 'm.csv, line 1: column "k" is missing (the first line names the columns'),
@@ -198,16 +198,16 @@ HEAD = "Layer,m,n,k,strategy\n"
     ],
 )  # fmt: skip
 def test_bad_lists_are_refused_with_the_place_of_the_fault(
-    text: str, said: str, capsys: pytest.CaptureFixture[str]
+    text: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("m.csv").write_text(text, encoding="utf-8")
     assert main(["gemm", "m.csv", "-o", "m.txt", "--ranks", "4"]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert not Path("m.txt").exists()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--ranks", "6", "--packages", "4"], "4 packages do not divide 6 NPUs"),
         (["--ranks", "0"], "npus is 0"),
@@ -220,11 +220,11 @@ def test_bad_lists_are_refused_with_the_place_of_the_fault(
     ],
 )
 def test_impossible_options_are_refused(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("m.csv").write_text(f"{HEAD}a,8,8,8", encoding="utf-8")
     assert main(["gemm", "m.csv", "-o", "m.txt", *arguments]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 @given(st.text("Layer,mnk\n0159 \"';", max_size=60))

@@ -100,7 +100,7 @@ def test_the_chakra_flavour_has_running_ids_in_one_file_per_rank(capsys: pytest.
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["gpt.txt", "--ranks", "8", "--flavour", "chakra"], "text converter does not support HYBRID"),
         (["gpt.txt", "--ranks", "10"], "gpt.txt: model-parallel groups of 4 do not divide 10 ranks"),
@@ -112,11 +112,11 @@ def test_the_chakra_flavour_has_running_ids_in_one_file_per_rank(capsys: pytest.
     ],
 )  # fmt: skip
 def test_unsupported_input_is_refused_and_no_file_is_written(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = sorted(Path().iterdir())
     assert main(["text", "-o", "out", *arguments]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert sorted(Path().iterdir()) == before
 
 

@@ -81,7 +81,8 @@ def test_spans_that_do_not_match_are_refused(tmp_path: Path, capsys: pytest.Capt
     assert convert(changed(host, tmp_path / "et_0.json.gz", shorter), device, tmp_path) == 2
     err = capsys.readouterr().err
     assert (
-        "what links takes 159.735 ms in the timeline, and the execution trace was recorded for 30 ms" in err
+        "linked operators take 159.735 ms in the timeline, and the execution trace was recorded for 30 ms"
+        in err
     )
 
 

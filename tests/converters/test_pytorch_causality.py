@@ -359,7 +359,7 @@ def test_work_that_seems_to_begin_before_its_launch_comes_after_the_call_before(
     converted = timeline.converted()
     assert converted.comes_after("kernel", "op")
     assert not converted.comes_after("kernel", "cudaLaunchKernel")
-    assert any("begin after what they launched" in what for what in converted.rank.tally.counts)
+    assert any("begin after what they launched" in subject for subject in converted.rank.tally.counts)
 
 
 def test_work_launched_before_the_recording_has_a_gap_from_its_beginning(timeline: Timeline) -> None:
@@ -524,7 +524,7 @@ def test_callers_in_a_cycle_are_reported_and_dropped(tmp_path: Path) -> None:
     path = tmp_path / "et_0.json"
     path.write_text(json.dumps({"schema": "1.0.2-chakra.0.0.4", "pid": 1, "nodes": nodes}))
     rank = convert_rank(read_host(path), None)
-    output = next(what for what in rank.tally.counts if "circle" in what)
+    output = next(subject for subject in rank.tally.counts if "circle" in subject)
     assert rank.tally.counts[output] == 3
     assert rank.tally.examples[output] == ["5 is called by 7 is called by 6 is called by 5"]
     assert (rank.graph.before < rank.graph.after).all()

@@ -25,9 +25,9 @@ SPLITS = "GenericList[Int,Int]"
 
 
 def record(
-    values: list[Any], types: list[str], in_bytes: dict[int, int], out_bytes: int, **said: Any
+    values: list[Any], types: list[str], in_bytes: dict[int, int], out_bytes: int, **fields: Any
 ) -> Communication:
-    result = from_record(Values(values, types, in_bytes, out_bytes), said)
+    result = from_record(Values(values, types, in_bytes, out_bytes), fields)
     assert result is not None
     return result
 
@@ -89,13 +89,13 @@ def test_records_that_transfer_nothing_or_are_unknown_give_nothing(name: str) ->
     assert from_record(given, {}) is None
 
 
-def nccl(**said: Any) -> Communication:
+def nccl(**fields: Any) -> Communication:
     nothing = {
         "operation": "allreduce", "dtype": "Float", "in_elements": 1, "out_elements": 1, "group_size": 2,
         "group_name": "", "group_description": "", "group_ranks": "", "rank_start": -1, "rank_stride": -1,
         "in_splits": "[]", "out_splits": "[]", "source": -1, "destination": -1, "number": -1,
     }  # fmt: skip
-    result = from_nccl(nothing | said)
+    result = from_nccl(nothing | fields)
     assert result is not None
     return result
 
@@ -204,8 +204,8 @@ def test_datatypes_have_sizes(datatype: str, size: int) -> None:
     assert rules().bytes_of(datatype) == size
 
 
-def a_communication(**said: Any) -> Communication:
-    return Communication(rules().operations["allreduce"], 8, 8, **said)
+def a_communication(**fields: Any) -> Communication:
+    return Communication(rules().operations["allreduce"], 8, 8, **fields)
 
 
 def test_a_group_is_found_by_its_ranks_or_its_size() -> None:

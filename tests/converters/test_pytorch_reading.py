@@ -171,10 +171,10 @@ def attributes_of(node: dict[str, Any]) -> dict[str, Any]:
     return {entry["name"]: entry["value"] for entry in node.get("attrs", [])}
 
 
-def values_of(node: dict[str, Any], side: str, what: str) -> Any:
+def values_of(node: dict[str, Any], side: str, member: str) -> Any:
     if isinstance(node[f"{side}s"], dict):
-        return node[f"{side}s"][what]
-    return node[f"{side}s" if what == "values" else f"{side}_{what}"]
+        return node[f"{side}s"][member]
+    return node[f"{side}s" if member == "values" else f"{side}_{member}"]
 
 
 def tensors_in(value: Any) -> list[list[Any]]:
@@ -209,9 +209,9 @@ def test_arguments_of_nodes_are_kept(execution: Execution) -> None:
         ("output", "types", trace.output_types),
     )
     meanings = [json.loads(text) if text[:1] in b'[{"' else None for text in trace.texts]
-    for side, what, column in columns:
+    for side, member, column in columns:
         for node, text in zip(nodes, column, strict=True):
-            assert meanings[text] == values_of(node, side, what)
+            assert meanings[text] == values_of(node, side, member)
     for node, text, sort in zip(nodes, trace.input_values, trace.kind, strict=True):
         if text >= 0:
             assert json.loads(trace.texts[text], parse_float=Decimal) == values_of(node, "input", "values")

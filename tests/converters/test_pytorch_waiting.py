@@ -146,7 +146,7 @@ def test_the_latency_after_awaited_work_follows_from_the_recording(timeline: Tim
         assert converted.waits_directly(f"layer {number}", f"gather {number}", Link.EVENT_WAIT)
     assert not converted.waits_directly("layer 7", "gather 7", Link.EVENT_WAIT)
     (output,) = converted.rank.tally.examples["waits of streams, concluded from when work began"]
-    assert output == "within 19 µs of what was awaited, as 14 that began late; 4 % by accident"
+    assert output == "within 19 µs of the awaited work, as 14 that began late; 4 % by accident"
 
 
 def test_a_recording_that_shows_little_is_taken_to_be_as_others(timeline: Timeline) -> None:

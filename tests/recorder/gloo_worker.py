@@ -42,7 +42,7 @@ class Listener(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.heard: list[list[Any]] = []
+        self.communicated: list[list[Any]] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if any(type_ not in (torch.Tensor, torch.nn.Parameter, FakeTensor) for type_ in types):
@@ -64,7 +64,7 @@ class Listener(TorchDispatchMode):
             size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
             if len(members) > 1:
                 result = [] if kind in ("SEND", "RECEIVE") else sorted(members)
-                self.heard.append([kind, size, result, peer])
+                self.communicated.append([kind, size, result, peer])
         return func(*args, **(kwargs or {}))
 
 
@@ -73,4 +73,4 @@ if __name__ == "__main__":
     sys.argv = [script, *rest]
     with torch.autograd.set_multithreading_enabled(False), Listener() as listener:
         runpy.run_path(script, run_name="__main__")
-    Path(output).write_text(json.dumps(listener.heard), encoding="utf-8")
+    Path(output).write_text(json.dumps(listener.communicated), encoding="utf-8")

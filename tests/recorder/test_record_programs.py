@@ -229,7 +229,7 @@ def test_even_experts_need_one_rank(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("skew", "said"),
+    ("skew", "message"),
     [
         (("--expert-skew", "zipf:x"), "expert_skew is 'zipf:x'"),
         (("--expert-skew", "nowhere.json"), "--expert-skew is 'nowhere.json'"),
@@ -238,11 +238,11 @@ def test_even_experts_need_one_rank(tmp_path: Path) -> None:
     ],
 )
 def test_a_skew_that_means_nothing_is_refused(
-    skew: tuple[str, ...], said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    skew: tuple[str, ...], message: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     output = ("--world", "8", "-o", str(tmp_path / "job.workload.json"))
     assert main([*output, *skew, str(PROGRAMS / "reductions.py")]) == 2
-    assert said in capfd.readouterr().err
+    assert message in capfd.readouterr().err
     assert not list(tmp_path.iterdir())
 
 

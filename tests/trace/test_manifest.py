@@ -160,7 +160,7 @@ def entry(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         (
             {"et_sim_workload": 2},
@@ -204,16 +204,18 @@ def entry(**changes: Any) -> dict[str, Any]:
         ({"groups": {"07": {"size": 2}}}, 'a group rule cannot be called "07"'),
     ],
 )
-def test_a_wrong_manifest_is_refused_in_a_sentence(folder: Path, changes: dict[str, Any], said: str) -> None:
+def test_a_wrong_manifest_is_refused_in_a_sentence(
+    folder: Path, changes: dict[str, Any], message: str
+) -> None:
     with pytest.raises(TraceError) as caught:
         read_workload(written(folder, content(**changes)))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "job.workload.json" in caught.value.place
     assert caught.value.remedy
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "not valid JSON"),
         ("[1]", "is not a workload manifest"),
@@ -221,10 +223,10 @@ def test_a_wrong_manifest_is_refused_in_a_sentence(folder: Path, changes: dict[s
         ('{"et_sim_workload": 1,}', "line 1, column"),
     ],
 )
-def test_a_text_that_is_no_manifest_is_refused(folder: Path, text: str, said: str) -> None:
+def test_a_text_that_is_no_manifest_is_refused(folder: Path, text: str, message: str) -> None:
     with pytest.raises(TraceError, match=r"job\.workload\.json") as caught:
         read_workload(written(folder, text))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_bytes_that_are_no_text_are_refused(folder: Path) -> None:

@@ -155,7 +155,7 @@ def test_matching_messages_are_sound_and_tags_are_folded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("receive", "said", "remedy"),
+    ("receive", "message", "remedy"),
     [
         (lambda b: b.receive(0, 6 << 20, tag=7), "rank 1 expects 6 MiB (node 0", "same comm_size"),
         (lambda b: b.receive(0, 8 << 20, tag=9), "rank 1 expects tag 9 (node 0", "same comm_tag"),
@@ -167,7 +167,7 @@ def test_matching_messages_are_sound_and_tags_are_folded() -> None:
     ids=["size", "tag", "both", "source", "direction", "nothing"],
 )
 def test_an_unmatched_send_is_explained_by_its_nearest_mismatch(
-    receive: Callable[[TraceBuilder], object], said: str, remedy: str
+    receive: Callable[[TraceBuilder], object], message: str, remedy: str
 ) -> None:
     problem = only(
         find_problems(workload(lambda b: b.send(1, 8 << 20, tag=7, name="p2p"), receive, nothing)),
@@ -175,7 +175,7 @@ def test_an_unmatched_send_is_explained_by_its_nearest_mismatch(
     )
     assert problem.severity == "error"
     assert problem.text.startswith('rank 0 sends 8 MiB with tag 7 to rank 1 (node 0 "p2p" in x.0.et); ')
-    assert said in problem.text
+    assert message in problem.text
     assert remedy in problem.remedy
 
 

@@ -46,7 +46,7 @@ from converters.pytorch.reading.values import (
 )
 from et_sim.basics.errors import TraceError
 
-_FLOATS_TELL_BELOW = (
+_FLOATS_EXACT_BELOW = (
     2.0**43
 )  # microseconds; neighbours are 0.98 ns apart there, so the nearest is within 0.49
 _NS_PER_US = 1000
@@ -59,7 +59,7 @@ def nanoseconds(values: Sequence[Any]) -> npt.NDArray[np.int64] | None:
     if times.dtype == np.int64 and bool((np.abs(times) < _LARGEST_US).all()):
         scaled: npt.NDArray[np.int64] = times * _NS_PER_US
         return scaled
-    if times.dtype != np.float64 or not bool((np.abs(times) < _FLOATS_TELL_BELOW).all()):
+    if times.dtype != np.float64 or not bool((np.abs(times) < _FLOATS_EXACT_BELOW).all()):
         return None
     whole = np.floor(times)
     exact: npt.NDArray[np.int64] = whole.astype(np.int64) * _NS_PER_US

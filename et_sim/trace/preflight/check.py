@@ -117,12 +117,15 @@ def check_dependencies(index: TemplateIndex) -> list[Problem]:
         problems_found = [*_self_dependencies(trace), *_cycles(trace)]
         if not problems_found and len(trace):
             continue
-        place, who = index.place(ranks), format_ranks(ranks)
+        place, ranks_text = index.place(ranks), format_ranks(ranks)
         if not len(trace) and not index.workload.is_idle(int(ranks[0])):
             text = f"{place}: the trace has no nodes, so there is nothing to do"
-            problems.append(Problem("warning", "empty-trace", who, text, "check how the trace was made"))
+            problems.append(
+                Problem("warning", "empty-trace", ranks_text, text, "check how the trace was made")
+            )
         problems += [
-            Problem("error", kind, who, f"{place}: {text}", remedy) for kind, text, remedy in problems_found
+            Problem("error", kind, ranks_text, f"{place}: {text}", remedy)
+            for kind, text, remedy in problems_found
         ]
     return problems
 
@@ -135,10 +138,10 @@ def _self_dependencies(trace: Trace) -> list[tuple[str, str, str]]:
     if not len(selfish):
         return []
     row = int(selfish[0])
-    how = _edge_kind(trace, row, row)
+    edge_kind = _edge_kind(trace, row, row)
     more = f", and so do {len(selfish) - 1} more nodes" if len(selfish) > 2 else ""
     more = ", and so does 1 more node" if len(selfish) == 2 else more
-    text = f"{trace.describe(row)} depends on itself ({how}) and can never start{more}"
+    text = f"{trace.describe(row)} depends on itself ({edge_kind}) and can never start{more}"
     return [("self-dependency", text, "remove the node's own id from its dependencies")]
 
 
@@ -270,6 +273,6 @@ def find_mismatches(workload: Workload, groups: Mapping[str, tuple[int, ...]], r
 def _check_rank_count(workload: Workload, ranks: int) -> list[Problem]:
     if workload.ranks == ranks:
         return []
-    who = f"0-{workload.ranks - 1}" if workload.ranks > 1 else "0"
+    ranks_text = f"0-{workload.ranks - 1}" if workload.ranks > 1 else "0"
     text = f"{workload.source}: the workload has {workload.ranks} ranks, and {ranks} are wanted"
-    return [Problem("error", "rank-count", who, text, "give one trace per NPU of the machine")]
+    return [Problem("error", "rank-count", ranks_text, text, "give one trace per NPU of the machine")]

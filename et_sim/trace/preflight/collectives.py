@@ -304,8 +304,8 @@ def _check_group(
     beyond = [rank for rank in listed if not 0 <= rank < ranks]
     if beyond:
         text = f"group {group} lists rank {beyond[0]}, and there are ranks 0 to {ranks - 1}"
-        whose = "the traces' metadata" if stream.described else "the groups file"
-        remedy = f"correct {whose}, or give all the ranks"
+        source = "the traces' metadata" if stream.described else "the groups file"
+        remedy = f"correct {source}, or give all the ranks"
         problems.append(Problem("error", "unknown-member", format_ranks(beyond), text, remedy))
     inside = {*listed}
     outsiders = users[[rank not in inside for rank in users.tolist()]]

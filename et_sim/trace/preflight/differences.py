@@ -68,7 +68,7 @@ def explain_difference(
     at = _first_difference(usual_plain, unusual_plain)
     if at == min(len(usual_plain), len(unusual_plain)):
         return _another_count(index, stream, usual_side, unusual_side, streams)
-    kind, remedy = _what_differs(usual_plain[at], unusual_plain[at])
+    kind, remedy = _difference(usual_plain[at], unusual_plain[at])
     text = f"{stream.noun}s of {stream.name} differ: {_both(index, usual_side, unusual_side, at)}"
     text += _elsewhere(index, stream, usual_side, unusual_side, at, streams)
     return Problem(_severity(stream), kind, format_ranks(unusual), text, remedy)
@@ -93,7 +93,7 @@ def _first_difference(first: Any, second: Any) -> int:
     return int(differs[0]) if len(differs) else shorter
 
 
-def _what_differs(first: Any, second: Any) -> tuple[str, str]:
+def _difference(first: Any, second: Any) -> tuple[str, str]:
     if first[0] != second[0]:
         return "collective-type", "give all members the same collectives in the same order"
     if SPLIT in (first[1], second[1]):
@@ -186,8 +186,8 @@ def _elsewhere(
         known = 0 if ours is None else int((ours.content[:, :2] == wanted).all(axis=1).sum())
         if len(same) > known:
             node = index.workload.templates[second.template].describe(int(theirs.rows[same[0]]))
-            who = f"{of_ranks(second.ranks)} {have(second.ranks)}"
-            return f"; {who} one like it in {elsewhere.name} ({node})"
+            holders = f"{of_ranks(second.ranks)} {have(second.ranks)}"
+            return f"; {holders} one like it in {elsewhere.name} ({node})"
     return ""
 
 

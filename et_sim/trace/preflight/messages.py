@@ -43,7 +43,7 @@ def check_messages(index: TemplateIndex, ranks: int) -> list[Problem]:
     for template in _doubtful(index, sound, ranks):
         ends = sound[template]
         problems += _outside(index, template, ends, ranks)
-        problems += _foreign(index, template, message_rows(index.workload.templates[template]))
+        problems += _wrong_own_ends(index, template, message_rows(index.workload.templates[template]))
         problems += _to_oneself(index, template, ends)
         problems += _empty(index, template, ends)
         exists[sound.rows(template)] = (ends.peer >= 0) & (ends.peer < _peers(index, template, ranks))
@@ -85,8 +85,8 @@ def _unmatched(index: TemplateIndex, sound: EndsOf) -> list[Problem]:
     problems = explain_unmatched(index, _channels(index, sound, differing[:_EXPLAINED]))
     left = differing[_EXPLAINED:]
     if len(left):
-        rest, who = f"of ranks {_NO_MATCH}", np.concatenate(split_key(left))
-        problems.append(not_spelled_out("error", "unmatched-message", len(left), "pair", rest, who))
+        rest, ranks_left = f"of ranks {_NO_MATCH}", np.concatenate(split_key(left))
+        problems.append(not_spelled_out("error", "unmatched-message", len(left), "pair", rest, ranks_left))
     return problems
 
 
@@ -135,7 +135,7 @@ def _outside(index: TemplateIndex, template: int, ends: Ends, ranks: int) -> lis
     return [Problem("error", "unknown-peer", format_ranks(index.ranks_of(template)), text, remedy)]
 
 
-def _foreign(index: TemplateIndex, template: int, rows: Any) -> list[Problem]:
+def _wrong_own_ends(index: TemplateIndex, template: int, rows: Any) -> list[Problem]:
     """Return findings about nodes whose own end is another rank than the one that runs them."""
     trace = index.workload.templates[template]
     is_send = trace.kind[rows] == NodeKind.SEND
@@ -176,8 +176,8 @@ def _to_oneself(index: TemplateIndex, template: int, ends: Ends) -> list[Problem
         f" {trace.describe(int(ends.row[first]))} {verb} its own rank{_more(ends.count[to_itself].sum() - 1)}"
     )
     remedy = "a copy within a rank is not a message: check the peer"
-    who = format_ranks(users if is_relative else ends.peer[to_itself])
-    return [Problem("warning", "message-to-oneself", who, text, remedy)]
+    own_ranks = format_ranks(users if is_relative else ends.peer[to_itself])
+    return [Problem("warning", "message-to-oneself", own_ranks, text, remedy)]
 
 
 def _empty(index: TemplateIndex, template: int, ends: Ends) -> list[Problem]:
@@ -263,8 +263,10 @@ def explain_unmatched(index: TemplateIndex, channels: Channels) -> list[Problem]
     problems = [problem_of[at] for at in sorted(problem_of)]
     left = unmatched[spare]
     if len(left):
-        who = np.concatenate((channels.source[left], channels.target[left]))
-        problems.append(not_spelled_out("error", "unmatched-message", len(left), "channel", _NO_MATCH, who))
+        ranks_left = np.concatenate((channels.source[left], channels.target[left]))
+        problems.append(
+            not_spelled_out("error", "unmatched-message", len(left), "channel", _NO_MATCH, ranks_left)
+        )
     return problems
 
 

@@ -35,11 +35,11 @@ class Problem(Struct, frozen=True):
 
 
 def not_spelled_out(
-    severity: Severity, kind: str, number: int, noun: str, rest: str, who: Any = ()
+    severity: Severity, kind: str, number: int, noun: str, rest: str, affected: Any = ()
 ) -> Problem:
     """Return the finding that counts the ones not printed in full."""
     text = f"{plural(number, f'more {noun}')} {rest}"
-    return Problem(severity, kind, format_ranks(who), text, REPAIR_FIRST)
+    return Problem(severity, kind, format_ranks(affected), text, REPAIR_FIRST)
 
 
 def not_checked(question: str, size: str) -> Problem:

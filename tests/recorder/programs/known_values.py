@@ -32,11 +32,11 @@ assert fresh.tolist() == [1, 0, 0, 0]
 
 # Every entry of a gather is distinct from its input.
 mine = torch.ones(1, device="cuda")
-everybody = [torch.zeros(1, device="cuda") for _ in range(world)]
-dist.all_gather(everybody, mine)
-everybody[0] += 5
+gathered = [torch.zeros(1, device="cuda") for _ in range(world)]
+dist.all_gather(gathered, mine)
+gathered[0] += 5
 mine += 100
-assert [tensor.item() for tensor in everybody] == [6.0, *[1.0] * (world - 1)]
+assert [tensor.item() for tensor in gathered] == [6.0, *[1.0] * (world - 1)]
 
 # On the host.
 ours = torch.full((2,), 2.0)
