@@ -47,7 +47,7 @@ def _obey(arguments: Sequence[str] | None) -> int:
         print("et-convert: interrupted", file=sys.stderr)
         return 130
     except MemoryError:
-        print("et-convert: error: this needs more memory than there is", file=sys.stderr)
+        print("et-convert: error: not enough memory", file=sys.stderr)
         return 2
     except OSError as error:  # such as a full disk behind stdout; errors of files name the file
         print(f"et-convert: error: {brief(str(error))}", file=sys.stderr)

@@ -43,7 +43,7 @@ def table(trace: Trace, nodes: Iterator[Any]) -> Iterator[str]:
     """Yield the lines of these nodes of `trace`, under headings."""
     widths = _widths(trace)
     known = set(trace.node_id.tolist())
-    yield widths.row(_HEADINGS, "what, after which nodes")
+    yield widths.row(_HEADINGS, "details, dependencies")
     for node in nodes:
         cells = (str(node.id), kind_name(node.type), _quoted(node.name), _duration(node))
         parts = [*_details(node), *_dependencies(node, known)]

@@ -53,7 +53,7 @@ def run(options: Options) -> Iterator[str]:
     rows = _rows(options, recorded)
     if len(rows) > options.most:
         raise UsageError(
-            f"these are {len(rows):,} nodes, and a drawing of more than {options.most:,} is of no use",
+            f"the choice has {len(rows):,} nodes, and at most {options.most:,} are drawn",
             place=recorded.source,
             remedy="choose fewer with --nodes, --window or --around, or allow more with --most",
         )

@@ -55,11 +55,11 @@ class Options(Command):
     replicas: Annotated[Count, "number of copies of the whole workload (default: 1)", "R"] = None
     group: Annotated[
         Sequence[str],
-        "let a group, and all that are like it, have SIZE members; may be given several times",
+        "new size of a group and of all similar groups; may be given several times",
         "NAME=SIZE",
     ] = ()
     keep_groups: Annotated[
-        bool, 'let collectives of all ranks stay among the ranks of a replica (group "replica")'
+        bool, 'restrict collectives of all ranks to the ranks of a replica (group "replica")'
     ] = False
     rank: Annotated[
         int | None,
@@ -206,15 +206,15 @@ def _gradients(
         if trains is None:
             return None
         raise UsageError(
-            "has a backward pass and nothing that reduces its gradients among replicas, for there was one",
+            "has a backward pass but no all-reduce of gradients among replicas",
             place=trains.source,
             remedy="give the bytes that each rank reduces: --gradients SIZE (its weights times the bytes of"
-            " each), or --gradients 0 if they shall stay apart",
+            " each), or --gradients 0 to keep replicas independent",
         )
     if replicas is None:
         raise UsageError(
             "--gradients are for replicas of a job that was one replica, and dp does not grow from 1",
-            remedy="leave --gradients out: what the input reduces, it reduces among more replicas, too",
+            remedy="leave --gradients out: existing all-reduces grow with the replicas",
         )
     if options.gradients == 0:
         return None
@@ -284,7 +284,7 @@ def _remarks(
         why = f"group {step.group} grows" if step.group else "replicas"
         yield f"{why}: every {plural(step.block, 'rank')} {step.factor:,} times, one copy behind the other"
         if step.rule is not None and step.rule.count == 1 and gradients is None:
-            yield f"{step.group} had one place, so that the input has nothing of what is exchanged along it"
+            yield f"{step.group} had size 1, so the input has no communication along it"
     for name, rule in growth.rules.items():
         old = growth.old_rules[name]
         grew = (

@@ -46,9 +46,7 @@ def run(options: Options) -> Iterator[str]:
     if options.iterations is None and options.window is None and options.ranks is None:
         raise UsageError("the slice has no limits", remedy="give --iterations, --window or --ranks")
     if options.marker is not None and options.iterations is None:
-        raise UsageError(
-            "--marker without --iterations has no meaning", remedy="choose iterations with --iterations 1-3"
-        )
+        raise UsageError("--marker requires --iterations", remedy="choose iterations with --iterations 1-3")
     ranks = _ranks(options.ranks)
     wanted = Wanted(
         iterations=_iterations(options.iterations),

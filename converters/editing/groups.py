@@ -275,7 +275,7 @@ class _Search:
                 f"{where} has the members {listed}, which follow no rule: equally far apart along each axis,"
                 f" in blocks that divide {self.workload.ranks} ranks",
                 place=self.workload.source,
-                remedy="what such a group is among more ranks is not known; number the ranks differently",
+                remedy="number the ranks differently: the growth of such a group is undefined",
             )
         return rule
 

@@ -121,7 +121,7 @@ class Growth:
             return rule
         raise UsageError(
             f"group {other} ({rule.count} members {rule.apart}) lies across the members of {growing},"
-            " so that it is not known who would be in it",
+            " so its new members are undefined",
             place=self.source,
             remedy="scale with --replicas, or a group of which this one is a part",
         )

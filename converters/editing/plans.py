@@ -289,6 +289,6 @@ def read_role(given: Input, plan: PlanChange, rank: int | None) -> int:
         raise UsageError(
             f"{work}, so that other ranks do something else than it",
             place=recorded.source,
-            remedy="convert one rank of each kind, and run what there is with --alone",
+            remedy="convert one rank of each kind, and run the present ranks with --alone",
         )
     return rank

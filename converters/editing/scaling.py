@@ -130,7 +130,7 @@ def _distance(workload: Workload, template: int, users: Any, peer: int, growth: 
         at = int(np.argmax(other != users))
         raise TraceError(
             f"rank {users[at]} sends to or receives from rank {other[at]}, which is another member of group"
-            f" {group}: who its partner would be among more members is not known",
+            f" {group}: its partner among more members is undefined",
             place=trace.source,
             remedy="grow a group whose members send each other nothing, or use --replicas; the order of"
             " ranks in a plan is that of --order",

@@ -139,7 +139,7 @@ def systolic_timer(clocked: ClockedArray) -> Timer:
     def times(kernels: Sequence[Kernel], value_bytes: int) -> list[int]:  # noqa: ARG001
         if any(kernel.lookups for kernel in kernels):
             raise UsageError(
-                f"{_EMBEDDING} is no product, and systolic arrays do nothing else",
+                f"{_EMBEDDING} is no product, and systolic arrays support products only",
                 remedy="time such a model with --compute roofline",
             )
         for kernel in kernels:

@@ -183,7 +183,7 @@ def _chosen(
         raise TraceError(
             f"{prefix.name}.{missing}.et is missing: {have} of {count} trace files found ({reason})",
             place=str(prefix),
-            remedy="supply one file per rank, from 0 on without a gap, or run what there is with --alone",
+            remedy="supply one file per rank, from 0 on without a gap, or run the present ranks with --alone",
         )
     last = max(files)
     if last >= count and not may_be_more:
@@ -208,9 +208,9 @@ def _notices(prefix: Path, files: dict[int, list[Path]], count: int) -> list[str
             notices.append(f"{len(extra)} trace files {beyond} are not used, from {first} on")
     double = [rank for rank, paths in files.items() if len(paths) > 1 and rank < count]
     if double:
-        having = "1 rank has" if len(double) == 1 else f"{len(double)} ranks have"
+        both = "1 rank has" if len(double) == 1 else f"{len(double)} ranks have"
         notices.append(
-            f"{having} an .et and an .et.gz file; the .et file is used (first: {prefix.name}.{min(double)}.et)"
+            f"{both} an .et and an .et.gz file; the .et file is used (first: {prefix.name}.{min(double)}.et)"
         )
     return notices
 

@@ -109,7 +109,7 @@ TWO = "num_ranks 2\nrank 1 { }\nrank 0 {\n"
         ("rank 0 {\n}", 1, "num_ranks is missing"),
         ("num_ranks 1\ncalc 5", 2, 'this statement is outside of a rank (write "rank R {" before it)'),
         ("num_ranks 1\nrank 1 { }", 2, "there is no rank 1 (there are ranks 0 to 0)"),
-        ("num_ranks 1\nrank 0 { }\nrank 0 { }", 3, "rank 0 stands there twice"),
+        ("num_ranks 1\nrank 0 { }\nrank 0 { }", 3, "rank 0 is given twice"),
         ("num_ranks 2\nrank 0 {\nrank 1 { }", 3, "rank 0 of line 2 is not closed"),
         (ONE, 2, "rank 0 is not closed"),
         ("num_ranks 3\nrank 0 { }\nrank 2 { }", None, "2 of 3 ranks, and rank 1 is missing"),

@@ -265,10 +265,10 @@ def test_a_systolic_array_times_products_in_cycles(capsys: pytest.CaptureFixture
     ("options", "sentence"),
     [
         (["--compute", "systolic"], "lacks the array (name a configuration of SCALE-Sim: --config CFG)"),
-        (["--config", "google.cfg"], "--config describes a systolic array (add --compute systolic)"),
+        (["--config", "google.cfg"], "--config requires a systolic array (add --compute systolic)"),
         ([*SYSTOLIC, "--clock-ghz", "0"], "the clock is 0.0"),
-        ([*SYSTOLIC, "--tflops", "3"], "--tflops and --memory-gbps are of the roofline (leave them out"),
-        (["--clock-ghz", "2"], "--clock-ghz is that of a systolic array (add --compute systolic)"),
+        ([*SYSTOLIC, "--tflops", "3"], "--tflops and --memory-gbps require the roofline (leave them out"),
+        (["--clock-ghz", "2"], "--clock-ghz requires a systolic array (add --compute systolic)"),
         (["--images", "2"], "m.csv, line 2: the row has 4 columns (a row has the columns name, IFMAP height"),
         (
             [*SYSTOLIC, "--strategy", "EMBEDDING", "--last-bottom-layer", "a"],

@@ -131,8 +131,8 @@ def test_two_recordings_of_one_rank_are_refused(tmp_path: Path, capsys: pytest.C
 @pytest.mark.parametrize(
     ("arguments", "cause"),
     [
-        ([], "what to convert is not clear"),
-        (["FOLDER", "--host", "HOST"], "what to convert is not clear"),
+        ([], "the input is missing or ambiguous"),
+        (["FOLDER", "--host", "HOST"], "the input is missing or ambiguous"),
         (["missing.json"], "does not exist"),
         (
             ["HOST", "--without", "steam-order"],

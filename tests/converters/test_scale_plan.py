@@ -184,7 +184,7 @@ def test_collectives_of_all_ranks_keep_their_members_if_an_axis_of_size_one_grow
     assert scaled("four", "tp=4", "dp=3") == 0
     assert read_workload("grown.workload.json").group_rules == {"tp": GroupRule(4)}
     printed = capsys.readouterr().out
-    assert "note: dp had one place, so that the input has nothing of what is exchanged along it" in printed
+    assert "note: dp had size 1, so the input has no communication along it" in printed
     assert "note: no collective spans the replicas: they are independent jobs" in printed
     assert scaled("four", "dp=4", "dp=12") == 0
     assert read_workload("grown.workload.json").group_rules == {}

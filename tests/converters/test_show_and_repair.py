@@ -65,7 +65,7 @@ def test_every_node_is_one_readable_line(step: Path, capsys: pytest.CaptureFixtu
     assert main(["show", str(step), "--rank", "1"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         f"{step}.1.et, one of 2 ranks: 7 nodes, schema version 0.0.4",
-        "id  kind      name         duration  what, after which nodes",
+        "id  kind      name         duration  details, dependencies",
         ' 0  MEM_LOAD  "weights"           -  1 MiB',
         ' 1  COMP      "forward"      1.2 ms  4 KiB; operations 5,000; after 0',
         ' 2  COMP      "log"            3 µs  on the CPU; control after 1',

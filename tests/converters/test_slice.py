@@ -140,7 +140,7 @@ def test_every_trace_uses_the_first_marker_that_it_contains() -> None:
         (["--iterations", "-1"], "--iterations '-1' cannot be understood (give numbers and ranges"),
         (["--iterations", "0-99999999999999", "--marker", "step"], "there is no iteration 2"),
         ([], "the slice has no limits"),
-        (["--marker", "x", "--ranks", "0"], "--marker without --iterations has no meaning"),
+        (["--marker", "x", "--ranks", "0"], "--marker requires --iterations"),
     ],
 )
 def test_impossible_slices_are_refused_in_a_sentence(

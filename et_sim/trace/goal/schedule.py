@@ -151,7 +151,7 @@ def _head(head: Head, source: str, totals: Totals, rank: _Rank | None, done: set
     place = at(source, head.line)
     if head.word == "num_ranks":
         if totals.ranks or not 1 <= head.number <= MOST_RANKS:
-            cause = "num_ranks stands there twice" if totals.ranks else f"num_ranks is {head.number}"
+            cause = "num_ranks is given twice" if totals.ranks else f"num_ranks is {head.number}"
             raise TraceError(cause, place=place, remedy=f"give it once, 1 to {MOST_RANKS}")
         totals.ranks = head.number
         return None
@@ -164,7 +164,7 @@ def _head(head: Head, source: str, totals: Totals, rank: _Rank | None, done: set
     if head.number >= totals.ranks:
         raise TraceError(f"there is no rank {head.number}", place=place, remedy=_allowed(totals))
     if head.number in done:
-        raise TraceError(f"rank {head.number} stands there twice", place=place, remedy="put both into one")
+        raise TraceError(f"rank {head.number} is given twice", place=place, remedy="put both into one")
     return _Rank(head.number, head.line)
 
 
