@@ -234,11 +234,11 @@ TERM_KEYS = (
         "The standard error of the logarithm for each kind and size.",
         maximum=MOST,
     ),
-    Key("common", NUMBER, "The standard error of the logarithm that the whole class shares.", maximum=MOST),
+    Key("common", NUMBER, "The standard error of the logarithm, shared by the class.", maximum=MOST),
     Key(
         "bias",
         NUMBER,
-        "The mean logarithm of true times over predicted ones; below 0: true times are shorter.",
+        "The mean logarithm of true by predicted times; below 0: true times are shorter.",
         minimum=-MOST,
         maximum=MOST,
     ),

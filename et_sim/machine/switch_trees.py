@@ -2,8 +2,8 @@
 
 In a network of dimensions, the switch of a line serves ranks that all lie on this line. On a graph, each
 member is a child of a switch that it is linked with, directly or by its NIC. Among the trees that reach
-all members, the one with the fewest levels is taken, then the one with the fewest links, then the one whose root
-was declared first.
+all members, the one with the fewest levels is taken, then the one with the fewest links, then the one whose
+root was declared first.
 
 Endpoints of messages have numbers: ranks come first, then dimensions, which stand for their switches, or
 the switches of a graph that reduce.
