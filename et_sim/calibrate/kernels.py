@@ -141,11 +141,13 @@ def fit(device: RooflineDevice, kernels: Kernels, *, takes_few: bool = False) ->
         if is_coarse and all(len(rest) < FEWEST_ROWS for _, rest in _folds(kernels, family, which)):
             unknown.append(f"{family.name}: {len(which)} rows are too few to judge a fit")
             continue
-        device, family_factors, unsaid = _fit_family(device, family, kernels, which, is_coarse=is_coarse)
+        device, family_factors, undetermined = _fit_family(
+            device, family, kernels, which, is_coarse=is_coarse
+        )
         if is_coarse:
-            unsaid.append(f"{family.name}: {len(which)} rows are too few for more than one figure")
+            undetermined.append(f"{family.name}: {len(which)} rows are too few for more than one figure")
         fitted |= family_factors
-        unknown += unsaid
+        unknown += undetermined
         taken.append(which)
     types = sorted({kernels.rows[at].datatype for at in np.concatenate(taken).tolist()} - {""})
     if types and len(device.peaks) > 1:
@@ -226,8 +228,8 @@ def _fit_family(
     _, device, free, minimum = best
     fitted, unknown = {}, []
     pull = np.sqrt((minimum.jac[: len(which)] ** 2).sum(axis=0))
-    for factor, log, is_said in zip(free, minimum.x.tolist(), (pull > PRIOR).tolist(), strict=True):
-        if not is_said:
+    for factor, log, is_determined in zip(free, minimum.x.tolist(), (pull > PRIOR).tolist(), strict=True):
+        if not is_determined:
             unknown.append(f"{factor.name}: no row depends on it; it stays {factor.start:g}")
             continue
         value = factor.start * math.exp(log)

@@ -224,8 +224,8 @@ TERM_KEYS = (
     Key(
         "basis",
         CHOICE,
-        "The basis of the times: `measured`, `calibrated` (fitted to measurements of the device), `modelled`, or "
-        "`assumed`.",
+        "The basis of the times: `measured`, `calibrated` (fitted to measurements of the device), "
+        "`modelled`, or `assumed`.",
         choices=BASES,
     ),
     Key(

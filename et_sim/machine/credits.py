@@ -64,7 +64,7 @@ def _held(credits: Credits, flit: Any, latency_ns: Any) -> Any:
     return (credits.flits - 1) * np.maximum(flit, round_trip / credits.buffer) + round_trip
 
 
-WORTH_SAYING = 0.98  # links that carry less of their bandwidth are named
+WORTH_A_WARNING = 0.98  # links that carry less of their bandwidth are named
 CREDITS_KEY = Key(
     "credits",
     OBJECT,
@@ -97,7 +97,7 @@ def _warn_of_slow_links(
     full = filled_in(credits, bytes_per_ns, latency_ns)
     part = most_carried(full, bytes_per_ns, latency_ns) / bytes_per_ns
     slowest = int(part.argmin())
-    if part[slowest] < WORTH_SAYING:
+    if part[slowest] < WORTH_A_WARNING:
         given = format_bandwidth(float(bytes_per_ns[slowest]))
         remarks.warn(
             place,

@@ -131,7 +131,7 @@ class _Reader:
     def protocol(self) -> Protocol:
         """Build the protocol."""
         missing = [key for key in REQUIRED if key not in self._values]
-        self._judge_keys()
+        self._check_keys()
         mode = self._whole("CC_MODE")
         if mode == PINT:
             raise self._refused("CC_MODE", "HPCC-PINT is not simulated", "take 1, 3, 7, 8, or 12 for none")
@@ -180,7 +180,7 @@ class _Reader:
         constants = {key.field: readers[key.of](name) for name, key in USED.items() if key.field}
         return Control(algorithm, **constants)
 
-    def _judge_keys(self) -> None:
+    def _check_keys(self) -> None:
         """Refuse unknown, missing and unsupported keys; report keys without effect, and defaults."""
         known = {*USED, *NEUTRAL, *WITHOUT_EFFECT, *OUTPUTS, "LINK_DOWN"}
         for key in self._values:
@@ -195,7 +195,7 @@ class _Reader:
             if key in OUTPUTS or (key in WITHOUT_EFFECT and key not in QUIET):
                 why = WITHOUT_EFFECT.get(key, "et-sim writes its own tables")
                 self._remarks.warn(str(self._path), key, f"no effect: {why}")
-        self._say_what_is_for_nothing()
+        self._warn_of_unused()
         for name, used in DEFAULTS.items():
             if name not in self._values:
                 self._values[name], self._lines[name] = [used.usual], 0
@@ -207,7 +207,7 @@ class _Reader:
         for name, used in REQUIRED.items():
             self._values.setdefault(name, used.usual.split())
 
-    def _say_what_is_for_nothing(self) -> None:
+    def _warn_of_unused(self) -> None:
         """Warn once of all keys that have no effect."""
         mode = self._whole("CC_MODE") if "CC_MODE" in self._values else int(USED["CC_MODE"].usual)
         unused = [key for key in self._values if key in QUIET]

@@ -213,7 +213,7 @@ def read_machine(
         memory_value = read_memory(sources[-1], ranks, remarks)
     _refuse_spilling_nowhere(system_value, memory_value, system_source)
     groups_value: dict[str, tuple[int, ...]] = {}
-    if groups is not None and not _means_no_groups(groups):
+    if groups is not None and not _is_no_groups(groups):
         sources.append(load(groups, Role.GROUPS))
         configuration["groups"] = as_given(sources[-1])
 
@@ -412,7 +412,7 @@ def _check_dimensions(system: System, network: Network, source: Source, remarks:
             remarks.warn(source.place, key, text)
 
 
-def _means_no_groups(groups: Given) -> bool:
+def _is_no_groups(groups: Given) -> bool:
     """Check whether the value is the reference's word for "no group file".
 
     The reference ignores every path that contains "empty", even of an existing file, so a run from a folder

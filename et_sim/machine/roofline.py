@@ -91,7 +91,7 @@ class RooflineDevice:
     """A device; rates in TFLOPS, times in ns."""
 
     timer: ClassVar[str] = "et_sim.compute.device:Device"
-    scope: ClassVar[tuple[str, str]] = "kernels at the machine's efficiencies below their roofs", ""
+    scope: ClassVar[tuple[str, str]] = "kernels at the machine's efficiencies", ""
 
     peaks: Mapping[str, float] = key(  # by datatype
         PEAKS,

@@ -55,7 +55,7 @@ def _figures(reducer: Reducer) -> str:
     return f"{rate}, {format_ns(reducer.latency_ns)}"
 
 
-NO_PARENT = -1
+NO_INDEX = -1
 FAR = 1 << 20
 Figures = tuple[float, float]  # bytes per ns, latency
 
@@ -67,7 +67,7 @@ class TreeSwitch(Struct, frozen=True):
     server: int  # its number among all switches of the network
     kind: int  # index in `SwitchTrees.kinds`
     reducer: Reducer
-    parent: int  # index in the tree; NO_PARENT: it is the root
+    parent: int  # index in the tree; NO_INDEX: it is the root
     ranks: tuple[int, ...]  # ranks that are its children
     members: int  # ranks below it
 
@@ -125,7 +125,7 @@ class SwitchTrees:
                 uneven = any(link.dimension == number for link in self._grid.links)
                 server, members = first_server + int(lines[0]), tuple(ranks.tolist())
                 stands = self._ranks + number, server, self._kind_of[entry]
-                switch = TreeSwitch(*stands, reducer, NO_PARENT, members, len(members))
+                switch = TreeSwitch(*stands, reducer, NO_INDEX, members, len(members))
                 return SwitchTree((switch,), None if uneven else (number,))
             first_server += self._ranks // npus
         return None
@@ -181,7 +181,7 @@ class _Reach:
     def _spread(self, root: int) -> tuple[list[int], list[int]]:
         """Return the links from a switch to all others, and the last switch before each."""
         if root not in self._from:
-            depth, before = [FAR] * len(self._next), [NO_PARENT] * len(self._next)
+            depth, before = [FAR] * len(self._next), [NO_INDEX] * len(self._next)
             depth[root], waiting = 0, deque([root])
             while waiting:
                 here = waiting.popleft()
@@ -199,7 +199,7 @@ class _Reach:
         for rank, own_hosts in zip(ranks.tolist(), hosts, strict=True):
             host = min(own_hosts, key=lambda place: (depth[place], place))
             hanging.setdefault(host, []).append(rank)
-            while host != NO_PARENT:
+            while host != NO_INDEX:
                 hanging.setdefault(host, [])
                 below[host] = below.get(host, 0) + 1
                 host = before[host]
@@ -211,7 +211,7 @@ class _Reach:
                 server=place,
                 kind=self._kind_of[place],
                 reducer=self._fabric.reducers[place][1],
-                parent=NO_PARENT if place == root else place_in_tree[before[place]],
+                parent=NO_INDEX if place == root else place_in_tree[before[place]],
                 ranks=tuple(hanging[place]),
                 members=below[place],
             )
@@ -234,7 +234,7 @@ class _Reach:
                 return None
             reducer = switch.reducer
             kinds[place] = (reducer.bytes_per_ns, reducer.latency_ns, len(below[place]), *ways)
-            if switch.parent != NO_PARENT:
+            if switch.parent != NO_INDEX:
                 below[switch.parent].append((device, kinds[place]))
         return tuple(kinds[0])
 

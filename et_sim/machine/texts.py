@@ -98,7 +98,7 @@ def _value_of(node: yaml.Node, place: str, known: dict[int, Any]) -> Any:
     if isinstance(node, yaml.MappingNode):
         odd = next((key for key, _ in node.value if not isinstance(key, yaml.ScalarNode)), None)
         if odd is not None:
-            raise MachineError("a key is not a text", place=_at_line(place, odd))
+            raise MachineError("a key is not a plain text", place=_at_line(place, odd))
         names = [str(key.value) for key, _ in node.value]
         if len(set(names)) < len(names):
             again = next(at for at, name in enumerate(names) if name in names[:at])

@@ -78,7 +78,6 @@ class TcpControl(StrEnum):
 
 
 @quick_dataclass(frozen=True)
-@quick_dataclass(frozen=True)
 class Marking:
     """The marking (ECN) of packets that leave a queue, for ports up to a bandwidth."""
 

@@ -2,9 +2,9 @@
 
 Devices are equivalent if each of them has as many links of the same figures to, and from, every set of
 equivalent devices; an NPU is equivalent to no other device. These sets are the coarsest equitable partition
-of the graph. Bytes that enter such a set evenly leave it evenly: each of its devices is equally far from every
-target, has as many links to every next set, and gets as many bytes over them. So all links of one set of
-figures between two sets carry the same at every time, and one link with the bandwidth of all replaces them
+of the graph. Bytes that enter such a set evenly leave it evenly: each of its devices is equally far from
+every target, has as many links to every next set, and gets as many bytes over them. So all links of one set
+of figures between two sets carry the same at every time, and one link with the bandwidth of all replaces them
 exactly.
 """
 

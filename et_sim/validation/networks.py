@@ -144,16 +144,20 @@ def machine_measured(name: str, ranks: int, nodes: int, hardware: str, network: 
         machine = as_one_file(name)
     if per_node >= ranks or len(machine.get("dimensions", ())) != 2:
         return Measured(f"{name}:{ranks}", is_stated=True)
-    said = stated(network, hardware)
+    described = stated(network, hardware)
     options = {NODE: str(per_node)} if per_node != machine["node"] else {}
-    if said.cards is not None:
+    if described.cards is not None:
         whole = max(int(board[1]) if board else machine["node"], per_node)
-        options[CARDS] = said.cards.option(per_node, Fraction(per_node, whole))
+        options[CARDS] = described.cards.option(per_node, Fraction(per_node, whole))
     if "library" in machine:
-        kind = "efa-1" if said.kind == "efa" and machine["library"].get("gpu") in FIRST_EFA else said.kind
+        kind = (
+            "efa-1"
+            if described.kind == "efa" and machine["library"].get("gpu") in FIRST_EFA
+            else described.kind
+        )
         options[NETWORK] = kind or UNKNOWN
     text = "".join(f",{option}={value}" for option, value in options.items())
-    return Measured(f"{name}:{ranks}{text}", is_stated=bool(said.cards and said.kind))
+    return Measured(f"{name}:{ranks}{text}", is_stated=bool(described.cards and described.kind))
 
 
 def node_of(name: str, ranks: int) -> int:

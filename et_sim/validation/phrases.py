@@ -77,7 +77,7 @@ class Phrases(Struct, frozen=True, forbid_unknown_fields=True):
     precisions: dict[str, str]  # `products` of a plan
 
 
-class Said(Struct, frozen=True):
+class NoteMeaning(Struct, frozen=True):
     """The meaning of a note."""
 
     plan: Mapping[str, Any]
@@ -127,7 +127,7 @@ def machine_of_source(source: str, machine: str) -> str:
     return next((site.machine for site in sites), machine)
 
 
-def read_note(note: str, model: str = "") -> Said:
+def read_note(note: str, model: str = "") -> NoteMeaning:
     """Return the meaning of a note's clauses; unknown clauses become remarks."""
     plan: dict[str, Any] = {}
     dense_layers: int | None = None
@@ -143,7 +143,7 @@ def read_note(note: str, model: str = "") -> Said:
                 remarks.append(f"note {clause!r}: {phrase.lacks}")
             if phrase.dense_layers >= 0 and phrase.model in model:
                 dense_layers = phrase.dense_layers
-    return Said(plan, dense_layers, tuple(remarks))
+    return NoteMeaning(plan, dense_layers, tuple(remarks))
 
 
 def fitting(plan: Mapping[str, Any], node: int) -> dict[str, Any]:

@@ -105,10 +105,10 @@ def _model(folder: Path, name: str) -> Model:
         return read_model(name)
     model = read_model(str(beside))
     known = read_model(name) if name in preset_names() else None
-    return known if known is not None and _stands_for(model, known) else model
+    return known if known is not None and _has_dimensions_of(model, known) else model
 
 
-def _stands_for(model: Model, known: Model) -> bool:
+def _has_dimensions_of(model: Model, known: Model) -> bool:
     """Check whether a file has the dimensions of a model with experts that et-sim describes.
 
     Files of collections write such models as Mixtral, without their biases, norms and limits.

@@ -162,13 +162,13 @@ def _iteration_of(table: dict[str, Any], values: Any) -> tuple[Iteration | None,
     stated = str(table.get("software") or row.get("framework") or "")
     named = stated or f"{table.get('id', '')} {table.get('source', '')}"
     product = software_of(named, str(table.get("source", "")))
-    said = read_note(str(table.get("software") or "").partition(";")[2], str(row.get("model", "")))
+    meaning = read_note(str(table.get("software") or "").partition(";")[2], str(row.get("model", "")))
     model = _model(row)
-    if said.dense_layers is not None and model.experts is not None:
-        experts = structs.replace(model.experts, dense_layers=said.dense_layers)
+    if meaning.dense_layers is not None and model.experts is not None:
+        experts = structs.replace(model.experts, dense_layers=meaning.dense_layers)
         model = replace(model, experts=experts)
     usual = product.plan if product is not None and table.get("software") else {}
-    plan = _plan(row, {**usual, **said.plan})
+    plan = _plan(row, {**usual, **meaning.plan})
     if product is not None:
         plan = replace(plan, software=product.software)
     label = f"{model.name}, TP {plan.tensor} x PP {plan.pipeline} x DP {plan.data}, batch {plan.batch}"
@@ -176,7 +176,7 @@ def _iteration_of(table: dict[str, Any], values: Any) -> tuple[Iteration | None,
         label = f"{row['model']}, {row['mode']}"
     hardware = str(row.get("gpu", table.get("hardware") or ""))
     name, power = product.software if product else "", power_of(hardware)
-    remarks = said.remarks if product else (unknown_software(stated), *said.remarks)
+    remarks = meaning.remarks if product else (unknown_software(stated), *meaning.remarks)
     return Iteration(label, hardware, model, plan, float(seconds), name, power), remarks
 
 

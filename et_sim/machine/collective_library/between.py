@@ -70,7 +70,7 @@ class Between:
         """Return the time of a message, given the step that the library counts for it."""
         return step_us + self.latency_ns / 1000
 
-    def told_us(self, protocol: Protocol) -> float:
+    def reported_us(self, protocol: Protocol) -> float:
         """Return the latency that the library adds to a step; it counts it twice with Simple."""
         return self.told_latency_ns / 1000 * (2 if protocol is Protocol.SIMPLE else 1)
 

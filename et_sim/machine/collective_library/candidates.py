@@ -122,15 +122,15 @@ def candidates(
             yield way
             continue
         crossing = _crossing(machine, kind, group, way)
-        told = crossing.messages * machine.between.told_us(way.protocol)
-        yield replace(way, between_us=way.between_us + told, crossing=crossing)
+        reported = crossing.messages * machine.between.reported_us(way.protocol)
+        yield replace(way, between_us=way.between_us + reported, crossing=crossing)
 
 
 def _ways(
     machine: Machine, kind: str, group: Group, size: int, datatype: str, rings: Channels
 ) -> Iterator[Candidate]:
     for protocol in Protocol:
-        if protocol is Protocol.LL128 and not _knows_ll128(machine, group):
+        if protocol is Protocol.LL128 and not _has_ll128(machine, group):
             continue
         yield _ring(machine, kind, group, size, protocol, rings)
         if kind == ALL_REDUCE:
@@ -178,7 +178,7 @@ def _by_switches(machine: Machine, ppn: int) -> float:
     return ppn * speed_within(machine.wires, machine.gpu.speeds, ppn) * machine.gpu.nvls_efficiency
 
 
-def _knows_ll128(machine: Machine, group: Group) -> bool:
+def _has_ll128(machine: Machine, group: Group) -> bool:
     return machine.gpu.ll128 and (machine.wires.is_nvlink or group.has_one_on_each)
 
 
