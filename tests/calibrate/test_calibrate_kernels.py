@@ -76,7 +76,7 @@ def test_rows_left_out_are_predicted_without_their_sizes(other: RooflineDevice) 
     assert np.exp(np.abs(np.log([ratio for _, ratio in held])).mean()) < 1.10
 
 
-def test_what_was_not_measured_stays_and_is_named(other: RooflineDevice) -> None:
+def test_unmeasured_figures_stay_and_are_named(other: RooflineDevice) -> None:
     before = device_of(MACHINE)
     fitted = fit(before, measured(other, SOFTMAX))
     assert fitted.device.tiles == before.tiles
@@ -121,7 +121,7 @@ def test_figures_at_their_bounds_are_refused(other: RooflineDevice) -> None:
 
 
 @pytest.mark.deep
-def test_a_calibrated_machine_predicts_what_it_was_fitted_to(
+def test_a_calibrated_machine_predicts_the_rows_of_its_fit(
     other: RooflineDevice, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kernels = measured(other, PRODUCTS)

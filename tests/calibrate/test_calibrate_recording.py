@@ -133,7 +133,7 @@ def test_a_fit_that_no_row_could_judge_is_not_made(
         (("host", "--machine", MACHINE), "no kernel has a time"),
     ],
 )
-def test_recordings_that_say_nothing_are_refused(
+def test_unusable_recordings_are_refused(
     words: tuple[str, ...], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     job(tmp_path / "job", SHAPES[:1])

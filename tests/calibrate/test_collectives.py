@@ -38,7 +38,7 @@ def _errors(library: Library, rows: list[Measured], least: int = 0) -> Errors:
 
 
 @pytest.mark.parametrize(("system", "library"), [("a100", A100), ("h200", H200)])
-def test_two_and_eight_gpus_tell_what_four_take(system: str, library: Library) -> None:
+def test_a_fit_to_two_and_eight_gpus_predicts_four(system: str, library: Library) -> None:
     seen = [row for row in _rows(system) if row.call.ranks != 4]
     unseen = [row for row in _rows(system) if row.call.ranks == 4]
     calibrated = replace(library, calibration=fit(library, seen).calibration)
@@ -48,7 +48,7 @@ def test_two_and_eight_gpus_tell_what_four_take(system: str, library: Library) -
     assert _errors(calibrated, unseen, LARGE).e < 4
 
 
-def test_all_reduces_of_bytes_tell_what_other_collectives_take() -> None:
+def test_a_fit_to_all_reduces_predicts_other_collectives() -> None:
     others, errors = [], []
     for system, library in (("a100", A100), ("h200", H200)):
         seen = [r for r in _rows(system) if r.call.datatype == "int8" and r.call.ranks != 4]
@@ -72,7 +72,7 @@ TRUE = Calibration(
 )
 
 
-def test_what_is_true_is_found() -> None:
+def test_true_factors_are_found() -> None:
     true = replace(A100, calibration=TRUE)
     rows = _made(true, ("all_reduce", "all_gather"), (2, 4, 8))
     result = replace(A100, calibration=fit(A100, rows).calibration)
@@ -104,7 +104,7 @@ def _of_no_library(rows: list[Measured]) -> list[Measured]:
         (_of_no_library, "beyond what describes a library"),
     ],
 )
-def test_rows_that_cannot_tell_are_refused(
+def test_rows_that_do_not_determine_factors_are_refused(
     change: Callable[[list[Measured]], list[Measured]], why: str
 ) -> None:
     rows = change(_made(A100, ("all_reduce", "all_gather"), (2, 8)))
@@ -156,7 +156,7 @@ def test_a_fit_that_is_further_off_than_the_machine_on_long_times_is_not_taken()
     assert without_worse(slower, better, rows, [(rows[-1], 3.0)]).kept  # rows that it had not seen tell more
 
 
-def test_without_large_sizes_bandwidth_is_said_to_be_unknown() -> None:
+def test_without_large_sizes_bandwidth_is_reported_as_unknown() -> None:
     rows = [row for row in _made(A100, ("all_reduce",), (2, 8)) if row.call.size < 32 * MIB]
     fitted = fit(A100, rows)
     assert fitted.calibration.bandwidth_simple == 1.0

@@ -189,9 +189,7 @@ def test_kernels_take_the_times_of_the_machine_and_others_are_left_out_by_name(
         ("all", 2),
     ]
     assert main(["validate", str(path)]) == 0
-    assert (
-        "not predicted: 1 row: no preset for Q900 (name one with --machine)" in capsys.readouterr().out
-    )
+    assert "not predicted: 1 row: no preset for Q900 (name one with --machine)" in capsys.readouterr().out
     assert all(
         row["machine"] == "h100-dgx" for row in validated(capsys, str(path), "--machine", "h100-dgx")["rows"]
     )

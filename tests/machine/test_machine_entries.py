@@ -138,7 +138,7 @@ def test_a_wrong_factor_is_refused(overlap: Any, text: str) -> None:
         ({"takes": ["collectives"], "group": "tp"}, 'key "group" is "tp", but none of the collectives'),
     ],
 )
-def test_what_no_node_is_of_is_refused(entry: Any, text: str) -> None:
+def test_work_that_no_node_has_is_refused(entry: Any, text: str) -> None:
     build = TraceBuilder()
     build.compute("gemm", nanos=5, attributes={"stream": 7})
     build.collective("all_reduce", 8)
@@ -151,7 +151,7 @@ def test_what_no_node_is_of_is_refused(entry: Any, text: str) -> None:
     assert text in str(caught.value)
 
 
-def test_a_stream_with_nothing_to_do_is_a_warning() -> None:
+def test_a_stream_without_work_is_a_warning() -> None:
     build = TraceBuilder()
     build.compute("gemm", nanos=5)
     workload = Workload((build.build(),), np.zeros(2, np.int32), source="built")

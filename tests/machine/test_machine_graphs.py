@@ -66,7 +66,7 @@ MADE = [
 
 
 @pytest.mark.parametrize(("generator", "keys", "npus", "others", "links", "dimensions", "forward"), MADE)
-def test_generators_make_what_they_are_asked_for(
+def test_generators_make_the_requested_networks(
     generator: str,
     keys: dict[str, Any],
     npus: int,
@@ -198,7 +198,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("change", "text"), REFUSED)
-def test_what_is_wrong_is_said_in_a_sentence_with_its_line(
+def test_a_fault_is_reported_in_a_sentence_with_its_line(
     change: dict[str, Any], text: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "network.json"

@@ -162,7 +162,7 @@ def links(*entries: Any) -> tuple[UnevenLink, ...]:
     return read_machine(system={}, network=THREE | {"links": list(entries)}).network.links
 
 
-def test_what_a_link_is_not_given_is_as_in_the_dimension() -> None:
+def test_missing_figures_of_a_link_are_those_of_the_dimension() -> None:
     assert links(
         {"dimension": 0, "from": 3, "to": 0, "bandwidth": "50GiB/s", "latency": "1us"},
         {"dimension": 1, "from": 9, "to": 1, "bandwidth": 20},

@@ -30,7 +30,7 @@ def training(ranks: int) -> et_sim.Workload:
 
 
 @pytest.mark.parametrize("name", names())
-def test_a_machine_reads_without_remarks_and_says_where_its_figures_are_from(name: str) -> None:
+def test_a_machine_reads_without_remarks_and_has_sources_of_its_figures(name: str) -> None:
     known = entry(name)
     for npus in {known.fewest, min(2 * known.fewest, known.most)}:
         result = preset(f"{name}:{npus}")
@@ -198,7 +198,7 @@ def test_commands_take_a_machine_in_place_of_files(
     assert "network is missing (give --network, or --machine" in capsys.readouterr().err
 
 
-def test_python_says_what_is_missing() -> None:
+def test_python_reports_a_missing_option() -> None:
     options: dict[str, Any] = {}
     with pytest.raises(EtSimError, match="system and network are missing"):
         et_sim.simulate(training(2), **options)
@@ -220,7 +220,7 @@ def test_a_machine_by_name_tracks_memory_only_if_there_are_tensors() -> None:
     assert [warning["key"] for warning in asked.manifest["warnings"]] == ["local-mem-capacity"]
 
 
-def test_what_a_fit_had_not_seen_is_stated() -> None:
+def test_parts_outside_a_fit_are_stated() -> None:
     """A mean of |ln| of 0.1 is a standard error of 0.1253 of a normal distribution."""
     result = accuracy_entry([np.exp(0.1), np.exp(-0.1)])
     assert result == {"basis": "calibrated", "random": 0.1253, "common": 0.03}
@@ -250,7 +250,7 @@ def test_who_takes_nodes_as_they_are_refuses_others(capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize("text", [*names(), "h100-dgx:16,cards=2", "mi300x-node:16,cards=4", "l40s-node:16"])
-def test_every_machine_says_what_joins_its_npus(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_machine_lists_the_links_of_its_npus(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["machine", text]) == 0
     out = capsys.readouterr().out
     assert out.startswith(preset(text).text + ": ")

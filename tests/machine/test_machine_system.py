@@ -115,7 +115,7 @@ def test_an_unknown_key_is_refused_with_the_nearest_known_one() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(UNUSED_KEYS.keys() - {key.name for key in SYSTEM_KEYS}))
-def test_keys_of_other_versions_are_accepted_and_said_to_have_no_effect(name: str) -> None:
+def test_keys_of_other_versions_are_accepted_with_a_warning(name: str) -> None:
     machine = read_machine(system={"endpoint-delay": 10, name: 1}, network=RING_4)
     assert [notice.text for notice in machine.warnings if notice.key == name] == [
         f"no effect: it {UNUSED_KEYS[name]}"
@@ -210,7 +210,7 @@ def test_the_endpoint_delay_is_cut_before_and_after_scaling(
     assert read(endpoint_delay=delay, injection_scale=scale).system.endpoint_delay_ns == expected
 
 
-def test_the_built_in_endpoint_delay_is_not_scaled_and_a_warning_says_so() -> None:
+def test_the_built_in_endpoint_delay_is_not_scaled_with_a_warning() -> None:
     machine = read(injection_scale=3)
     assert machine.system.endpoint_delay_ns == 10
     assert "no effect without endpoint-delay" in warnings(machine)["injection-scale"]
@@ -294,7 +294,7 @@ def test_a_roofline_without_figures_is_warned_about() -> None:
 LEAST = {"scheduling-policy": "LIFO", "preferred-dataset-splits": 4}
 
 
-def test_a_profile_that_is_asked_for_stands_for_the_files() -> None:
+def test_a_given_profile_overrides_that_of_the_file() -> None:
     switches = {"corrections": {"eager-sends": False}}
     for named, profile in ((LEAST | {"profile": "corrected"}, "reference"), (LEAST, "corrected")):
         behaviour = read_machine(system=named, network=RING_4, profile=profile).system.behaviour

@@ -88,7 +88,7 @@ def test_no_way_beats_the_cards_of_a_node(
     assert named.choice(Call(kind, ranks, nodes, size)).time_us >= 0.999 * leaves / 1000 / rate
 
 
-def test_a_run_takes_what_the_library_says_on_other_cards_and_networks() -> None:
+def test_a_run_on_other_cards_and_networks_takes_the_time_of_the_library() -> None:
     for machine in ("h100-quad:16,cards=2x200Gbps,network=slingshot", "a100-dgx-40gb:16,network=efa-1"):
         for kind, size in (("all_reduce", 1 << 28), ("all_reduce", 1000), ("reduce_scatter", MIB)):
             workload = make_microbenchmark(kind, ranks=16, size=size)
@@ -96,7 +96,7 @@ def test_a_run_takes_what_the_library_says_on_other_cards_and_networks() -> None
             assert ran == pytest.approx(time_us(machine, kind, size), rel=0.001)
 
 
-def test_the_first_efa_sends_with_simple_alone_and_its_latency_is_told_to_the_library() -> None:
+def test_the_first_efa_uses_simple_alone_and_reports_its_latency_to_the_library() -> None:
     call = Call("all_reduce", 16, 2, 8)
     assert library("a100-dgx-40gb:16,network=efa-1").choice(call).protocol is Protocol.SIMPLE
     assert library("a100-dgx-40gb:16").choice(call).protocol is Protocol.LL
