@@ -230,7 +230,7 @@ def test_nodes_of_unknown_datatypes_are_refused() -> None:
         assert sentence in str(error.value)
         assert 'node 0 "k0"' in str(error.value)
     without = {key: value for key, value in DEVICE.items() if key != "dtype"}
-    with pytest.raises(EtSimError, match="says no dtype"):
+    with pytest.raises(EtSimError, match="has no dtype"):
         rows(program(GEMM), {**COMMON, "compute": without})
 
 

@@ -192,7 +192,7 @@ def test_an_option_overrides_the_cap_of_the_system() -> None:
 
 
 BAD: list[tuple[dict[str, Any], str]] = [
-    ({"power": POWER}, 'key "power" without "power-cap"'),
+    ({"power": POWER}, 'key "power" requires "power-cap"'),
     ({"power-cap": "500W"}, 'key "power-cap" has no effect without "power"'),
     ({"power": POWER, "power-cap": 500}, 'key "power-cap" is 500: it has no unit'),
     ({"power": POWER, "power-cap": "500J"}, "key \"power-cap\": power '500J' cannot be understood"),
@@ -229,7 +229,7 @@ def test_invalid_power_is_refused_in_one_sentence(changes: dict[str, Any], sente
             "h100-dgx:1",
             "power '500' has no unit (allowed: a power with its unit, such as 700W or 1.2kW)",
         ),
-        ("50W", "h100-dgx:1", 'key "power-cap" is 50 W, and the device draws 75 W when idle'),
+        ("50W", "h100-dgx:1", 'key "power-cap" is 50 W, and the device draws 75 W while idle'),
         (
             "500W",
             "tpu-v4-pod:64",
@@ -248,7 +248,7 @@ def test_the_option_is_refused_with_a_remedy(
 
 def test_rates_beside_a_device_that_states_its_power_are_refused() -> None:
     rates = {"busy-watts": 500, "idle-watts": 90}
-    with pytest.raises(EtSimError, match='key "busy-watts" and key "power" of "compute" both say'):
+    with pytest.raises(EtSimError, match='key "busy-watts" and key "power" of "compute" both give'):
         read_system_alone({**system("500W"), "costs": rates})
     known = read_system_alone({**system("500W"), "costs": {"network-watts": 30}}).costs
     assert known is not None

@@ -146,8 +146,8 @@ def test_a_rule_that_no_kernel_met_is_warned_of() -> None:
 
 
 BAD: list[tuple[Any, str]] = [
-    ({**DEVICE}, 'keys "compute" and "roofline-enabled" both say what times kernels'),
-    ({**DEVICE, "where": {}}, "nothing is said of the kernels"),
+    ({**DEVICE}, 'keys "compute" and "roofline-enabled" both time kernels'),
+    ({**DEVICE, "where": {}}, '"where" is empty'),
     ({**DEVICE, "where": {"opertion": "gemm"}}, "did you mean 'operation'?"),
     ({**DEVICE, "where": {"operation": "gem"}}, "did you mean 'gemm'?"),
     ([{**DEVICE, "where": {"ranks": "0-999"}}], 'key "ranks" names rank 999, and the network has'),
@@ -259,7 +259,7 @@ def test_sizes_outside_a_table_are_refused_or_follow_the_rule(tmp_path: Path) ->
     ("text", "sentence"),
     [
         ("size,ns\n10,5\n", "the table has only one size"),
-        ("size,ns\n10,5\n10,6\n", "line 3: size 10 stands twice"),
+        ("size,ns\n10,5\n10,6\n", "line 3: size 10 is listed twice"),
         ("size,ns\n10,0\n20,6\n", "line 2: column 'ns' is '0'"),
         ("size,nss\n10,1\n", "column 'nss' is not known (did you mean 'ns'?"),
         ("size\n10\n", "needs a column 'ns' or 'us'"),

@@ -137,7 +137,7 @@ def test_a_bad_array_is_refused(change: dict[str, Any], sentence: str) -> None:
 
 
 def test_a_system_has_one_model() -> None:
-    with pytest.raises(MachineError, match='"compute" and "roofline-enabled" both say what times kernels'):
+    with pytest.raises(MachineError, match='"compute" and "roofline-enabled" both time kernels'):
         kernels(program(PRODUCT), {**SYSTEM, "roofline-enabled": 1, "peak-perf": 1, "local-mem-bw": 1})
 
 
@@ -170,5 +170,7 @@ def test_roundtrip_through_a_file(tmp_path: Path) -> None:
 def test_a_convolution_may_have_more_output_pixels_than_the_largest_side_of_a_product() -> None:
     ((layer, count),) = layers_of("conv 16000 16000 3 3 64 64 1 1", "k")
     assert (layer.rows, count) == (15998**2, 1)
-    with pytest.raises(TraceError, match=r"has the size 20,000,000 \(a systolic array takes 16,777,216"):
+    with pytest.raises(
+        TraceError, match=r"has the size 20,000,000 \(the limit of a systolic array is 16,777,216"
+    ):
         layers_of("gemm 20000000 4 4", "k")

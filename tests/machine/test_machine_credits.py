@@ -134,7 +134,7 @@ def test_keys_that_garnet_ignores_are_warnings(tmp_path: Path) -> None:
     builders = one_message(100, 16, 1)
     result = simulate(builders, str(garnet(tmp_path)), system(dimensions=3), model="packet")  # type: ignore[arg-type]
     texts = " ".join(warning["text"] for warning in result.manifest["warnings"])
-    for name in ("package-packet-size in every dimension", "does not apply it", "shortest ways"):
+    for name in ("package-packet-size in every dimension", "does not apply it", "shortest paths"):
         assert name in texts
 
 

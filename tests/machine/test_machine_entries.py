@@ -75,9 +75,9 @@ FIRST = {
 WRONG = [
     ("stragglers", entry, text)
     for entry, text in (
-        ({"ranks": "3"}, "the entry says nothing about its ranks"),
+        ({"ranks": "3"}, "the entry has no effect"),
         ({"ranks": "3", "computee": 2}, "did you mean 'compute'?"),
-        ({"ranks": "3", "delay": 0.5}, "no whole number of nanoseconds"),
+        ({"ranks": "3", "delay": 0.5}, "not a whole number of nanoseconds"),
         ({"ranks": "3", "delay": 2**60}, "is 1152921504606846976: more than 9007199254740992"),
         ({"ranks": "3", "jitter": 1}, "a number >= 0 and < 1"),
         ({"ranks": "3", "delay": 1, "seed": 1}, 'key "seed" has no effect without "jitter"'),

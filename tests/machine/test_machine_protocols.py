@@ -42,8 +42,8 @@ def test_single_constants_override_the_preset(machine: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("protocol", "text"),
     [
-        ({}, "does not say how large packets are (give a payload in bytes, or a preset: roce, tcp"),
-        ({"header": 36}, "does not say how large packets are"),
+        ({}, "has no packet size (give a payload in bytes, or a preset: roce, tcp"),
+        ({"header": 36}, "has no packet size"),
         ({"preset": "rocee"}, "did you mean 'roce'?"),
         ({"payload": 0}, "allowed: an integer >= 1, in bytes"),
         ({"payload": 2000000}, "more than 1048576"),

@@ -165,13 +165,13 @@ def test_cards_have_ports_and_rates_and_several_of_an_npu_are_one() -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("h100-dgx:16,network=ethernet", "there is no kind of network 'ethernet'"),
+        ("h100-dgx:16,network=ethernet", "kind of network 'ethernet' is not known"),
         ("h100-dgx:16,network=infinband", "did you mean 'infiniband'?"),
-        ("h100-dgx:16,cards=fast", "'fast' says nothing of network cards"),
-        ("h100-dgx:16,cards=0x100Gbps", "'0x100Gbps' says nothing of network cards"),
-        ("h100-dgx:16,cards=8x100", "'8x100' says nothing of network cards"),
-        ("h100-dgx:16,node=four", "'four' is no number of NPUs"),
-        ("h100-dgx:16,cards=16", "16 cards for 8 NPUs: those of one NPU count as one"),
+        ("h100-dgx:16,cards=fast", "'fast' does not describe network cards"),
+        ("h100-dgx:16,cards=0x100Gbps", "'0x100Gbps' does not describe network cards"),
+        ("h100-dgx:16,cards=8x100", "'8x100' does not describe network cards"),
+        ("h100-dgx:16,node=four", "'four' is not a number of NPUs"),
+        ("h100-dgx:16,cards=16", "16 cards for 8 NPUs: several cards of an NPU count as one"),
         ("h100-dgx:16,speed=3", "machines have no option 'speed'"),
     ],
 )

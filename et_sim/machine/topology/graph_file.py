@@ -252,7 +252,7 @@ def _overridden(build: GraphBuilder, spec: GraphFile) -> list[int]:
         if entry.has_failed:
             failed.update(chosen)
         elif entry.bandwidth is None and entry.latency_ns is None:
-            cause = "the entry changes nothing"
+            cause = "the entry has no effect"
             raise entry.section.fault(cause, "give a bandwidth, a latency, or failed: true")
         other = OtherLinks(entry.bandwidth, entry.latency_ns)
         for link in chosen:
