@@ -103,7 +103,7 @@ class Work(Struct):
         self.put_off.append(work)
 
     def catch_up(self) -> None:
-        """Do all postponed work."""
+        """Run all postponed work."""
         put_off, self.put_off = self.put_off, []
         for work in put_off:
             work()
