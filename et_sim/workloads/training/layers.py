@@ -55,7 +55,9 @@ class Layers(Struct, frozen=True):
     place: int = 0  # position on the expert axis, if experts are uneven
     _known: dict[tuple[LayerKind, int], tuple[ModelPart, ...]] = field(default_factory=dict)
     _tokens: dict[Experts, tuple[int, ...]] = field(default_factory=dict)  # tokens of each expert
-    _met: dict[tuple[Experts, int], Spread] = field(default_factory=dict)  # tokens of each part of the experts
+    _met: dict[tuple[Experts, int], Spread] = field(
+        default_factory=dict
+    )  # tokens of each part of the experts
 
     def at(self, place: int) -> Layers:
         """Return the same layers on the rank at another place of the expert axis."""

@@ -482,7 +482,8 @@ class Plan:
     def _check_tensor(self) -> None:
         if self.sequence_parallel and self.tensor == 1:
             raise UsageError(
-                "sequence_parallel requires tensor, 2 or more", remedy="give tensor, 2 or more, or leave it out"
+                "sequence_parallel requires tensor, 2 or more",
+                remedy="give tensor, 2 or more, or leave it out",
             )
         if self.scatter_gather and (self.tensor == 1 or self.sequence_parallel):
             raise UsageError(

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from et_sim.trace.columns import Trace
 from et_sim.workloads.rank import Rank
-from et_sim.workloads.recording import Doing, Key, Recording
+from et_sim.workloads.recording import Key, Operation, Recording
 from et_sim.workloads.training.layers import Layers
 from et_sim.workloads.training.parts import ModelPart
 from et_sim.workloads.training.plan import EXPERT, PIPELINE
@@ -24,7 +24,7 @@ from et_sim.workloads.training.units import Unit, units_of
 from et_sim.workloads.training.work import Work
 
 Parts = tuple[ModelPart, ...]
-Doings = list[tuple[str, Doing]]  # a layer's operations, each with the end of its node's name
+Operations = list[tuple[str, Operation]]  # a layer's operations, each with the end of its node's name
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class _First:
 class _Change(NamedTuple):
     """Operations of layers that differ on another rank."""
 
-    becomes: Mapping[Key, Doing]  # the operation on the other rank
+    becomes: Mapping[Key, Operation]  # the operation on the other rank
     ends: Mapping[Key, tuple[str, ...]]  # ends of the names of its nodes
 
 
@@ -51,7 +51,7 @@ class UnevenSteps:
     run: Callable[[Layers, Rank], Mapping[int, Sequence[Unit]]]
     _layers: dict[int, Layers] = field(default_factory=dict)  # by place
     _firsts: list[_First] = field(default_factory=list)
-    _doings: dict[Parts, Doings] = field(default_factory=dict)
+    _operations: dict[Parts, Operations] = field(default_factory=dict)
     _changes: dict[tuple[tuple[int, int], ...], _Change | None] = field(default_factory=dict)
     _built: dict[tuple[Key, ...], Trace] = field(default_factory=dict)
 
@@ -107,7 +107,7 @@ class UnevenSteps:
         return self._changes[pairs]
 
     def _found_change(self, of: Sequence[tuple[Parts, Parts]]) -> _Change | None:
-        becomes: dict[Key, Doing] = {}
+        becomes: dict[Key, Operation] = {}
         ends: dict[Key, set[str]] = {}
         for parts, others in of:
             for (end, before), (_, now) in zip(self._of(parts), self._of(others), strict=True):
@@ -117,17 +117,17 @@ class UnevenSteps:
         changed = {key: now for key, now in becomes.items() if now.key != key}
         return _Change(changed, {key: tuple(ends[key]) for key in changed})
 
-    def _of(self, parts: Parts) -> Doings:
+    def _of(self, parts: Parts) -> Operations:
         """Return all operations of parts, forward and backward."""
-        if parts not in self._doings:
+        if parts not in self._operations:
             work = Work(Rank(self.layers.plan.axes, 0, {}, ""), self.layers.plan)
             for part in parts:
                 part.forward(work)
             for part in parts[::-1]:
                 part.backward(work)
             work.catch_up()
-            self._doings[parts] = work.rank.recording.doings()
-        return self._doings[parts]
+            self._operations[parts] = work.rank.recording.operations()
+        return self._operations[parts]
 
     def _is_of_layers(self, first: _First, key: Key, ends: tuple[str, ...]) -> bool:
         """Return whether all nodes of the first rank with an operation are nodes of layers."""
