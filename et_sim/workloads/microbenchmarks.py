@@ -41,9 +41,10 @@ def make_microbenchmark(
     """Return `repeat` operations of `size` bytes one after the other on every rank.
 
     In send_receive, rank 0 sends to 1, 2 to 3, and so on. In ring_send_receive, every rank sends to the next
-    one and receives from the previous one. With `compute_us`, a computation of that many microseconds precedes
-    each operation and may overlap with the previous one. compute has these computations only. `dtype` is the
-    datatype of collectives, such as "int8". Ranks share one template, or two; peers are named by distance.
+    one and receives from the previous one. With `compute_us`, a computation of that many microseconds comes
+    before each operation and may overlap with the previous one. compute has these computations only. `dtype`
+    is the datatype of collectives, such as "int8". Ranks share one template, or two; peers are named by
+    distance.
     """
     _check(kind, ranks, size, repeat, compute_us)
     import numpy as np

@@ -10,7 +10,7 @@ that follows, so that one computes while the other exchanges.
 - dualpipe: two pipelines in opposite directions through the same ranks (DeepSeek-V3 Technical Report, 2024,
   section 3.2.1): place p holds part p of the one, chunk 0, and part stages - 1 - p of the other one, chunk 1.
 - zero-bubble: 1f1b with backward passes in two halves (ZB-H1 of Qi et al., "Zero Bubble Pipeline
-  Parallelism", 2023): gradients of inputs first, for the previous stage; gradients of weights fill the bubble.
+  Parallelism", 2023): gradients of inputs first, for the previous stage; those of weights fill the bubble.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _in_turn(forward: list[Pass], backward: list[Pass], warm_up: int, shape: Sha
 
 
 def dual_pipe(place: int, shape: Shape) -> Iterator[Pass]:
-    """Yield the passes of two opposite pipelines; forward passes of one run beside backward ones of the other.
+    """Yield passes of two opposite pipelines; forward passes of one run beside backward ones of the other.
 
     Chunk 0 is the pipeline from place 0 on, chunk 1 the one from the last place on. Phase 0 is the pipeline
     whose beginning is nearer to a place, phase 1 the other one.

@@ -12,8 +12,8 @@ and collectives go to the stream "main" unless they name another one; messages g
 Each operation returns the nodes that later ones may name in `after`; sums of them are nodes, too.
 
 The queries of a program about places are recorded: ranks with the same results do the same, and share a
-template in the workload (`make_workload`). The program runs for the lowest rank that has none yet, so the cost
-grows with the number of different ranks.
+template in the workload (`make_workload`). The program runs for the lowest rank that has none yet, so the
+cost grows with the number of different ranks.
 """
 
 from __future__ import annotations

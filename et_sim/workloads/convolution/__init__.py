@@ -1,7 +1,7 @@
 """A convolutional network: its layers in a JSON file, their kernels, and a step of training it.
 
-Images and windows are squares. A convolution may have a bias, followed by a normalisation over the batch and an
-activation; "add" is the sum of two branches. Replicas train on images of their own.
+Images and windows are squares. A convolution may have a bias, followed by a normalisation over the batch and
+an activation; "add" is the sum of two branches. Replicas train on images of their own.
 """
 
 from __future__ import annotations

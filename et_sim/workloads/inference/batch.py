@@ -35,7 +35,7 @@ def cached_values_of_rank(attention: Attention, tensor: int) -> int:
 
 
 def cache_bytes(model: Model, value_bytes: int = 2) -> int:
-    """Return the cached bytes of a token in all layers, without copies; layers with windows keep all tokens."""
+    """Return the cached bytes of a token in all layers; layers with windows keep all tokens, too."""
     layers = sum(model.has_attention(layer) for layer in range(model.layers))
     return layers * cached_values(model.attention) * value_bytes
 

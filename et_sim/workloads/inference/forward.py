@@ -2,20 +2,20 @@
 
 Tensor-parallel ranks have a share of every layer and of the vocabulary, and all-reduce their outputs after
 attention, after the feed-forward part and after the embedding. All of them gather the scores of the next
-tokens. Experts are shared in the same way; or, with an expert axis, each is whole on a rank: every rank of the
-tensor axis sends a share of the tokens to the ranks of their experts, receives the outputs, and gathers those
-of the other tokens.
+tokens. Experts are shared in the same way; or, with an expert axis, each is whole on a rank: every rank of
+the tensor axis sends a share of the tokens to the ranks of their experts, receives the outputs, and gathers
+those of the other tokens.
 
 Weights and cached values come from the largest memory (`cold`), since a pass reads them once.
 
-Attention reads the keys and values of each segment once, cached and new ones. Prompts and single tokens are two
-kernels. If lengths differ, the shape has the mean lengths, rounded up; operations and bytes are exact.
+Attention reads the keys and values of each segment once, cached and new ones. Prompts and single tokens are
+two kernels. If lengths differ, the shape has the mean lengths, rounded up; operations and bytes are exact.
 
 With a compressed cache (MLA), prompts expand it into keys and values of every head. Single tokens instead
 transform their queries to the compressed form, and the outputs back, by the same weights.
 
-A transfer moves the cache of a sequence from one replica to another: every rank gets its layers and heads from
-ranks that have them. If several have them, ranks take turns by their places.
+A transfer moves the cache of a sequence from one replica to another: every rank gets its layers and heads
+from ranks that have them. If several have them, ranks take turns by their places.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _latent(model: Model, latent: Latent, plan: Plan, batch: Batch, heads: int) 
 
 
 def _absorbed(attention: Attention, latent: Latent, load: Load, heads: int, plan: Plan) -> Iterator[Kernel]:
-    """Yield attention in the compressed form: all heads share the cache, and values are a part of the keys."""
+    """Yield attention in the compressed form: heads share the cache, and values are a part of the keys."""
     rank, width, size = latent.value_rank, cached_values(attention), plan.value_bytes
     yield from linear("query to latent", load.tokens, rank, attention.head_size, size, plan.cast_to, heads)
     moved = heads * load.tokens * (width + rank) + load.keys * width

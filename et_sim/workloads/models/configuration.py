@@ -1,7 +1,8 @@
 """A model from a `config.json`, in the form in which checkpoints are published on Hugging Face.
 
-`model_type` determines the keys of the file and their meaning (`families`, `mixed`). A language model within a
-larger file is the object "text_config". A missing key is an error; an unknown key becomes a remark on the model.
+`model_type` determines the keys of the file and their meaning (`families`, `mixed`). A language model within
+a larger file is the object "text_config". A missing key is an error; an unknown key becomes a remark on the
+model.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ def nemotron(keys: Keys, name: str) -> Model:
 
 
 def glm4_moe(keys: Keys, name: str) -> Model:
-    """Return GLM-4.5: biases of queries, keys and values; experts after the first layers, with a router bias."""
+    """Return GLM-4.5: biases of queries, keys and values; experts with a router bias after the first layers."""
     has_norm = keys.flag("use_qk_norm", default=False)
     return Model(
         **common(keys, name),
@@ -173,7 +173,7 @@ def _with_shared(keys: Keys, *, has_bias: bool) -> Experts:
 
 
 def minimax_m2(keys: Keys, name: str) -> Model:
-    """Return MiniMax-M2: norms over all heads of queries and keys; experts in every layer, with a router bias."""
+    """Return MiniMax-M2: norms over all heads of queries and keys; experts with a router bias everywhere."""
     keys.refuse("attn_type_list", [1] * keys.number("num_hidden_layers"), "linear attention")
     keys.refuse("shared_intermediate_size", 0, "shared experts")
     norms = {"per_layer": "whole", "per_head": "head"}

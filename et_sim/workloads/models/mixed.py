@@ -64,7 +64,7 @@ def gemma3(keys: Keys, name: str) -> Model:
 
 
 def llama4(keys: Keys, name: str) -> Model:
-    """Return Llama 4: attention within chunks; every fourth layer sees all tokens, without rotary positions."""
+    """Return Llama 4: attention within chunks; every fourth layer sees all tokens, without rotary."""
     fields = common(keys, name)
     layers = fields["layers"]
     turned = keys.numbers("no_rope_layers") or ()  # 1: the layer turns positions

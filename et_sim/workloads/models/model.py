@@ -120,7 +120,7 @@ class Recurrence(Struct, frozen=True):
         return self.channels + self.values + self.heads * (1 + self.has_delta_rule)
 
     def share(self, ranks: int) -> Recurrence:
-        """Return the share of one of several ranks; if there are more ranks than heads of keys, some share one."""
+        """Return the share of one of several ranks; ranks beyond the number of key heads share one."""
         return Recurrence(
             self.heads // ranks,
             -(-self.key_heads // ranks),

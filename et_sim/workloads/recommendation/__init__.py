@@ -1,9 +1,9 @@
 """A DLRM, and one step of training it: tables are spread over the ranks, networks are replicas.
 
 There is a bottom network for dense features, tables for sparse ones, their products, and a top network. The
-number of rows of a table has no effect: a step reads and writes the rows that its samples name. Vectors of the
-tables arrive by all-to-all while the bottom network computes, and their gradients return during its backward
-pass.
+number of rows of a table has no effect: a step reads and writes the rows that its samples name. Vectors of
+the tables arrive by all-to-all while the bottom network computes, and their gradients return during its
+backward pass.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Dlrm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def interactions(self) -> int:
-        """Return the inputs of the top network: products of pairs of vectors, and the bottom network's outputs."""
+        """Return the inputs of the top network: products of pairs of vectors, and outputs of the bottom."""
         return (self.tables + 1) * self.tables // 2 + self.dimension
 
     @property

@@ -227,8 +227,8 @@ class Software:
         stated=True,
     )
     sums_in_products: bool = flag(
-        "Products add gradients of weights to their sums over micro-batches themselves, also if sums have the "
-        "datatype of values; in a wider one, they always do.",
+        "Products add gradients of weights to their sums over micro-batches themselves, also if sums have "
+        "the datatype of values; in a wider one, they always do.",
         False,
         stated=True,
     )

@@ -136,7 +136,7 @@ class Core(Struct, frozen=True):
         return self._apart_backward(block) if backward else self._apart(block)
 
     def _of_scores(self, block: Block) -> tuple[int, int, int]:
-        """Return queries and keys of a head's scores, masked ones included, and the heads of all sequences."""
+        """Return queries and keys of a head's scores, with masked ones, and the heads of all sequences."""
         return block.all_queries, block.keys_read, self.batch * self._heads // self._split
 
     def _apart(self, block: Block) -> tuple[Kernel, ...]:

@@ -20,8 +20,8 @@ from et_sim.workloads.training.expert_plan import EXPERT, EXPERT_NODE, EXPERT_RA
 from et_sim.workloads.training.parts import ModelPart, Passing, Shared, ToExperts, Transfer
 
 WEIGHT_BYTES, SCORE_BYTES, CHOICE_BYTES = 4, 4, 1  # a copy has a weight; a score has a score and a choice
-# Numbers of fused and of unfused kernels. Unfused ones are: cast, softmax, top k, two tables filled with zeros
-# and then scattered to, and sums of both for the loss that balances experts; a mask sorted, its indices
+# Numbers of fused and of unfused kernels. Unfused ones are: cast, softmax, top k, two tables filled with
+# zeros and then scattered to, and sums of both for the loss that balances experts; a mask sorted, its indices
 # selected, rows taken; weights multiplied, sums filled with zeros, rows added.
 ROUTER_LAUNCHES, ROUTER_BACK_LAUNCHES, INDEX_LAUNCHES = (2, 10), (1, 5), (3, 4)
 

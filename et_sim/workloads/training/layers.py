@@ -555,7 +555,7 @@ class Layers(Struct, frozen=True):
         return self._overlapped(parts)
 
     def joining(self) -> tuple[ModelPart, ...]:
-        """Return the parts that join layer outputs and the embedding of the next token for a further layer."""
+        """Return the parts that join outputs and the embedding of the next token for a further layer."""
         hidden = self.model.hidden
         first, second = self._norm("joining norm"), self._norm("joining embedding norm")
         product = self._product("joining", hidden, 2 * hidden, rows=self.kept_tokens)

@@ -1,7 +1,7 @@
 """Model operations of a training step, counted as in published figures of MFU.
 
-They follow Chowdhery et al. (PaLM, 2022, appendix B) and, for the layers, Narayanan et al. (Megatron, 2021): a
-token costs 6 operations for each weight that it is multiplied with, 2 forward and 4 backward, and
+They follow Chowdhery et al. (PaLM, 2022, appendix B) and, for the layers, Narayanan et al. (Megatron, 2021):
+a token costs 6 operations for each weight that it is multiplied with, 2 forward and 4 backward, and
 12 x layers x width x sequence for scores and their sums. Every query counts for every key, masked or not:
 published figures do not halve causal attention. In a layer with a window, keys are those of the window.
 Unmasked operations count only the scores that a query sees: causal, and within its document. Weights that are
@@ -60,7 +60,7 @@ def unmasked_operations(model: Model, plan: Plan) -> int:
 
 
 def _of_states(model: Model) -> int:
-    """Return forward operations of a token in all recurrent layers: each value decays, changes, and is read."""
+    """Return forward operations of a token in recurrent layers: each value decays, changes, and is read."""
     if model.recurrence is None:
         return 0
     layers = sum(model.kind(layer).mixer == RECURRENCE for layer in range(model.layers))

@@ -129,7 +129,7 @@ class Product(Struct, frozen=True):
                 work.then(kernel)
 
     def _weights_cast(self, work: Work, values: int, *, is_gathered: bool) -> tuple[Kernel, ...]:
-        """Return the casts of weights; if they were gathered cast along rows, backward casts along columns."""
+        """Return the casts of weights; if they are gathered cast along rows, only backward ones remain."""
         if not work.plan.gathers_cast or not self.datatype:
             return self._casts(work.plan.by.casts, "weights", values, 1 if is_gathered else 2)
         if not work.during.startswith("backward"):
@@ -167,8 +167,8 @@ class Product(Struct, frozen=True):
     def put_off_weights(self, work: Work, gradients: Nodes | None = None) -> None:
         """Postpone gradients of weights, which need the gradients of outputs.
 
-        Inputs that ranks keep a share of are gathered beside gradients of inputs, before these are reduced; if
-        gradients of weights have a pass of their own, they are gathered in that pass.
+        Inputs that ranks keep a share of are gathered beside gradients of inputs, before these are reduced;
+        if gradients of weights have a pass of their own, they are gathered in that pass.
         """
         if self.is_frozen:
             return
@@ -265,7 +265,7 @@ class LowRank(Struct, frozen=True):
 
 
 class Enter(Struct, frozen=True):
-    """The begin of tensor-parallel products: each rank needs all inputs, and has partial gradients of them."""
+    """The begin of tensor-parallel products: each rank needs all inputs, and has partial gradients."""
 
     name: str
     bytes: int  # of all inputs

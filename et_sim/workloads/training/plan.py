@@ -3,11 +3,11 @@
 Ranks are counted along the axes in the order of `order`, the first one innermost, as Megatron does. Experts
 are spread over the ranks of tensor, context and data together, which are then `expert` x `expert-data` ranks.
 
-`expert_skew` sets uneven numbers of tokens for experts. It is `zipf:S`, with which the k-th busiest expert has
-a load of k^-S, or a JSON list with a load for each expert. With `zipf`, the seed chooses the k-th expert. The
-tokens of a rank are divided in proportion to the loads, in whole tokens. A token takes an expert at most once,
-so an expert gets at most all tokens of a rank; the rest goes to the others. All ranks divide their tokens in
-the same way.
+`expert_skew` sets uneven numbers of tokens for experts. It is `zipf:S`, with which the k-th busiest expert
+has a load of k^-S, or a JSON list with a load for each expert. With `zipf`, the seed chooses the k-th expert.
+The tokens of a rank are divided in proportion to the loads, in whole tokens. A token takes an expert at most
+once, so an expert gets at most all tokens of a rank; the rest goes to the others. All ranks divide their
+tokens in the same way.
 """
 
 from __future__ import annotations
@@ -446,7 +446,7 @@ class Plan:
             raise UsageError("shard requires zero", remedy="give zero, 1 to 3, too")
         if self.gather_cast and not (self.zero == 3 and self.cast_to):
             raise UsageError(
-                f"gather_cast requires zero 3 and cast products: zero is {self.zero}, products {self.products}",
+                f"gather_cast requires zero 3 and fp8 or fp4: zero is {self.zero}, products {self.products}",
                 remedy="give zero 3 and products, fp8 or fp4, or leave it out",
             )
         if self.lora_rank and (self.computed_again == OPERATORS or self.tensor_overlap > 1):

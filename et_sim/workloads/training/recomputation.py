@@ -3,8 +3,8 @@
 Modules are those of Megatron-Core: its `core_attn`, `layernorm`, `moe_act`, `mla_up_proj`, `mlp`, `moe` and
 `shared_experts`. `op` is torchtitan's selective recomputation by operators: outputs of attention and of every
 other product with weights are kept, all else is recomputed. `every:N` and `first:N` choose layers; with
-`uniform:N`, each run of N layers keeps the input of its first one, and all layers of a run are recomputed before
-their backward passes, as in Megatron's method of that name.
+`uniform:N`, each run of N layers keeps the input of its first one, and all layers of a run are recomputed
+before their backward passes, as in Megatron's method of that name.
 """
 
 from __future__ import annotations

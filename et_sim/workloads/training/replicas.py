@@ -1,7 +1,7 @@
 """Exchanges between replicas of a model, after which all have the same weights.
 
 - zero 0: gradients are all-reduced, in buckets, while earlier layers still compute.
-- zero 1: gradients are reduce-scattered; each replica updates its share of the weights, and gathers the others.
+- zero 1: gradients are reduce-scattered; each replica updates its share of weights, and gathers the others.
 - zero 2: gradients are reduce-scattered after every micro-batch, so that no rank keeps all of them.
 - zero 3: weights are shared, too: gathered before a layer needs them, forward and backward.
 

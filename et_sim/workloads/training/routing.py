@@ -5,9 +5,9 @@ the likelihood of a set is the product of the odds of its experts, which follow 
 distribution of largest entropy with a fixed number of choices). If a router limits a token to some groups of
 experts, such as those of four nodes, sets of groups are chosen likewise, and the experts are within these.
 
-So the weight of sets is a coefficient of a polynomial: each expert is a factor 1 + odds x, each group a factor
-1 + y (its experts), and sets of M groups and K experts are the coefficient of y^M x^K. The polynomial without
-the experts of a part gives the sets that use none of them.
+So the weight of sets is a coefficient of a polynomial: each expert is a factor 1 + odds x, each group a
+factor 1 + y (its experts), and sets of M groups and K experts are the coefficient of y^M x^K. The polynomial
+without the experts of a part gives the sets that use none of them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _weight(groups: Sequence[Polynomial], limit: int, chosen: int) -> float:
 def shares_met(odds: Polynomial, parts: int, groups: int, limit: int, chosen: int) -> tuple[float, ...]:
     """Return the share of tokens that use each of several equal parts of the experts.
 
-    Tokens take their experts from `limit` of several equal groups of experts, or from all if there are no more.
+    Tokens take their experts from `limit` of several equal groups of experts, or from all groups.
     """
     if limit >= groups:
         groups = limit = 1
@@ -91,7 +91,7 @@ def odds_of(loads: Sequence[int], experts: int, tokens: int) -> Polynomial:
 
 
 def tokens_met(shares: Sequence[float], tokens: int, loads: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """Return whole tokens of shares, between the largest load of a part's experts and the sum of their loads."""
+    """Return whole tokens of shares, from the largest load of a part's experts to the sum of its loads."""
     return tuple(
         max(min(round(tokens * share), tokens, sum(of_part)), max(of_part))
         for share, of_part in zip(shares, loads, strict=True)

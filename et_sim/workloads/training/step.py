@@ -81,7 +81,7 @@ def check_plan(model: Model, plan: Plan) -> None:
         raise UsageError(f"{model.name} does not predict tokens", remedy="leave mtp_layers out")
     if experts is not None and plan.tensor > 1 and not plan.sequence_parallel:
         raise UsageError(
-            "experts with tensor parallelism require sequence parallelism, so that no two ranks share a token",
+            "experts with tensor parallelism require sequence_parallel, so that no two ranks have a token",
             remedy="add sequence_parallel",
         )
     if experts is not None:
@@ -108,8 +108,7 @@ def _check_context(model: Model, plan: Plan) -> None:
     seen = max(windows, default=0) or plan.document_tokens
     if plan.context_attention == RING and seen and seen < model.sequence:
         raise UsageError(
-            f"{model.name} has layers that see {seen} tokens only, which a ring does not support: it sends all"
-            " keys",
+            f"{model.name} has layers that see {seen} tokens only, which a ring does not support",
             remedy=f"choose the context attention {ALL_GATHER} or {ALL_TO_ALL}",
         )
     if plan.context_attention == ALL_TO_ALL:

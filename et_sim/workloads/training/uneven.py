@@ -1,8 +1,8 @@
 """Steps of ranks whose experts get different numbers of tokens: recorded once, and resized.
 
-Ranks with different experts have the same nodes; only sizes of some kernels, exchanges and tensors differ. So
-the step is run for one rank of a stage. For each other rank, the parts of its layers determine the new size of
-each operation; nodes, their names and their order stay.
+Ranks with different experts have the same nodes; only sizes of some kernels, exchanges and tensors differ.
+So the step is run for one rank of a stage. For each other rank, the parts of its layers determine the new
+size of each operation; nodes, their names and their order stay.
 
 The step is run again if this is ambiguous: two operations are equal for the first rank and differ for another
 one, or an operation outside of layers equals one that changes.

@@ -240,8 +240,8 @@ def _layer(layers: Layers, layer: int, recompute: str) -> Unit:
 def _further_tokens(layers: Layers, number: int) -> Unit:
     """Return a layer that predicts one more token, with the embedding and the head of the model.
 
-    The outputs of the previous layer and the embedding of the next token, both normed, are projected together.
-    The first such layer has a copy of the embedding, unless the rank has the embedding itself.
+    The outputs of the previous layer and the embedding of the next token, both normed, are projected
+    together. The first such layer has a copy of the embedding, unless the rank has the embedding itself.
     """
     model, plan = layers.model, layers.plan
     name, layer = f"further token {number}", model.layers - 1
