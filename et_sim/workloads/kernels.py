@@ -76,7 +76,7 @@ def transposed(name: str, values: int, dtype: str) -> Kernel:
 def stored_bytes(values: int, dtype: str) -> int:
     """Return the bytes of cast values, with a scale of a byte for each block.
 
-    A block has 32 values of fp8 (4 bytes for 128 are equal), or 16 of fp4.
+    A block has 32 values of fp8, or 16 of fp4. Scales of 4 bytes for 128 values take the same space.
     """
     each, block = {"fp8": (8, 32), "fp4": (4, 16)}[dtype]
     return -(-values * each // 8) - (-values // block)

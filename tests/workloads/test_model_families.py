@@ -115,7 +115,7 @@ def test_a_key_that_is_not_known_is_named_in_a_remark() -> None:
     assert model_of(content | {"rms_norm_eps": 1e-6, "torch_dtype": "bfloat16"}, "c", "x").remarks == ()
     many = {f"thing_{number}": 1 for number in range(9)}
     (remark,) = model_of(content | many, "config.json", "x").remarks
-    assert '"thing_5" and 3 more: not known' in remark
+    assert '"thing_5" and 3 more: unknown' in remark
 
 
 def test_no_key_without_effect_is_one_that_a_preset_needs() -> None:

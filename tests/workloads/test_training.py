@@ -406,7 +406,8 @@ def test_no_timing_makes_a_job_hang(
         ({"order": "tp-dp", "pipeline": 2}, "order is 'tp-dp', but lacks context, pipeline"),
         (
             {"global_batch": 10, "data": 2, "batch": 2},
-            "global_batch is 10, which is not a multiple of 4: 2 replicas times 2 sequences of a micro-batch (give a"
+            "global_batch is 10, which is not a multiple of 4: 2 replicas times 2 sequences of a micro-batch"
+            " (give a"
             " multiple of 4, such as 8)",
         ),
         ({"zero": 4}, "zero is 4 (give 0, 1, 2 or 3)"),

@@ -142,7 +142,7 @@ def nemotron(keys: Keys, name: str) -> Model:
 
 
 def glm4_moe(keys: Keys, name: str) -> Model:
-    """Return GLM-4.5: biases of queries, keys and values; experts with a router bias after the first layers."""
+    """Return GLM-4.5: biases of queries, keys and values; experts with a router bias in later layers."""
     has_norm = keys.flag("use_qk_norm", default=False)
     return Model(
         **common(keys, name),

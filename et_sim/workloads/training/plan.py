@@ -195,14 +195,14 @@ class Plan:
     pipeline: int = _option(1, "--pp", "stages of the pipeline")
     expert: int = _option(1, "--ep", "ranks that the experts are spread over, among those of tp x cp x dp")
     expert_skew: str = _option(
-        "", "--expert-skew", "how uneven experts are: zipf:S, or a JSON list of their loads (default: even)"
+        "", "--expert-skew", "loads of experts: zipf:S, or a JSON list of them (default: even)"
     )
-    expert_seed: int = _option(0, "--expert-seed", "which experts are busy, with zipf", 0)
+    expert_seed: int = _option(0, "--expert-seed", "seed that chooses the busy experts, with zipf", 0)
     expert_tensor: int = _option(1, "--etp", "ranks that share every expert, each of which has a share of it")
     expert_exchange: str = _option(
         exchange_names.ALL_TO_ALL,
         "--expert-exchange",
-        f"how tokens get to their experts: {', '.join(exchange_names.EXCHANGES)}",
+        f"exchange of tokens with their experts: {', '.join(exchange_names.EXCHANGES)}",
     )
     expert_nodes: int = _option(
         0, "--expert-nodes", "nodes that the experts of a token are on (default: as the model limits them)", 0
@@ -218,7 +218,7 @@ class Plan:
     capacity_factor: float = _option(
         0.0,
         "--capacity-factor",
-        "tokens of a rank that an expert takes at most, of the mean (default: all)",
+        "most tokens that an expert takes of a rank, as a factor on the mean (default: all)",
         0,
     )
     fused_routing: bool = _option(
@@ -230,8 +230,8 @@ class Plan:
         "exchange the tokens of a forward pass while a backward pass computes, and the other way round",
     )
     mtp_layers: int = _option(0, "--mtp-layers", "layers that predict further tokens, each with a head", 0)
-    order: str = _option(ORDER, "--order", f"how ranks are counted, the innermost axis first: {ORDER}")
-    schedule: str = _option("1f1b", "--schedule", f"of the pipeline: {', '.join(SCHEDULES)}")
+    order: str = _option(ORDER, "--order", f"order of the axes of ranks, the innermost first: {ORDER}")
+    schedule: str = _option("1f1b", "--schedule", f"schedule of the pipeline: {', '.join(SCHEDULES)}")
     chunks: int = _option(1, "--chunks", "parts of the model on each rank, for the schedule interleaved")
     micro_batches: int = _option(8, "--micro-batches", "micro-batches of a step, in every replica")
     global_batch: int = _option(
@@ -255,7 +255,7 @@ class Plan:
     document_tokens: int = _option(
         0,
         "--document-tokens",
-        "tokens beyond which attention does not see (default: whole sequences)",
+        "tokens of a document, which limits attention (default: whole sequences)",
         0,
     )
     recompute: str = _option(
@@ -267,22 +267,22 @@ class Plan:
     recompute_layers: str = _option(
         "",
         "--recompute-layers",
-        "recompute in these only: every:N or first:N of a stage (default: all), or in runs: uniform:N",
+        "recomputed layers: every:N or first:N of a stage (default: all), or runs: uniform:N",
     )
     offload_activations: bool = _option(
         False, "--offload-activations", "activations of layers wait in remote memory for their backward pass"
     )
     zero: int = _option(
-        0, "--zero", "what replicas share: 1 optimizer states, 2 and gradients, 3 and weights (FSDP)", 0
+        0, "--zero", "sharing among replicas: 1 optimizer states, 2 also gradients, 3 also weights (FSDP)", 0
     )
-    shard: int = _option(0, "--shard", "so many replicas share (default: all of them)", 0)
+    shard: int = _option(0, "--shard", "number of replicas that share (default: all of them)", 0)
     prefetch: int = _option(1, "--prefetch", "layers whose shared weights are gathered ahead", 0)
     bucket: int = _option(25 << 20, "--bucket", "bytes of gradients that are reduced together")
     overlap_tensor: bool = _option(
         True, "--no-overlap-tensor", "exchange gradients of inputs before those of weights are computed"
     )
     overlap_pipeline: bool = _option(
-        True, "--no-overlap-pipeline", "stages wait for what they send and receive before they go on"
+        True, "--no-overlap-pipeline", "stages wait for their sends and receives before they go on"
     )
     scatter_gather: bool = _option(
         False,
@@ -317,15 +317,15 @@ class Plan:
         12, "--master-bytes", "bytes of the optimizer for each weight: a copy and two moments", 0
     )
     tflops: float = _option(
-        200.0, "--tflops", "what a rank's kernels achieve, in 10^12 operations per second", SMALLEST
+        200.0, "--tflops", "rate of a rank's kernels, in 10^12 operations per second", SMALLEST
     )
     memory_gbps: float = _option(
-        2000.0, "--memory-gbps", "what they achieve of memory, in 10^9 bytes per second", SMALLEST
+        2000.0, "--memory-gbps", "memory rate of a rank's kernels, in 10^9 bytes per second", SMALLEST
     )
     software: str = _option(
         "",
         "--software",
-        f"what runs the step: a description by name, or a JSON file of one (default: {DEFAULT})",
+        f"software of the step: a description by name, or a JSON file (default: {DEFAULT})",
     )
 
     def __post_init__(self) -> None:
