@@ -160,7 +160,7 @@ CORRECTION_NOTES = (
         Correction.GROUPS_BY_DIMENSION,
         "A group that is a part of the system is one ring through its members as listed (or runs the only "
         "algorithm of the system file), across all dimensions: of all ports that its members in a node have "
-        "to other nodes, it uses one. It pays 10 ns at endpoints, and ignores the system file.",
+        "to other nodes, it uses one. It pays 10 ns at endpoints, whatever the delay in the system file.",
         "The group runs as on a machine of its own shape: dimension by dimension with their algorithms, "
         "members in the order of ranks. Where nodes hold different numbers of its members, it runs several "
         "rings at a time, which enter and leave every node at members of their own.",
