@@ -83,7 +83,7 @@ def read_credits(source: Section, bytes_per_ns: Any, latency_ns: Any, remarks: R
     if PROTOCOL_KEY.name in source.content:
         raise section.fault(
             'keys "protocol" and "credits" exclude each other',
-            "leave out the protocol: with credits, nothing is lost that it would send again",
+            "leave out the protocol: with credits, no packet is lost and sent again",
         )
     credits_read = read(Credits, section, remarks)
     _warn_of_slow_links(credits_read, np.asarray(bytes_per_ns), latency_ns, source.place, remarks)

@@ -268,8 +268,8 @@ class Packets:
         name="skip-repeats",
     )
     as_ns3: bool = flag(
-        "Details of ns-3: its random numbers; a rate wakes a port only if the rates of all other pairs forbid "
-        "to send; TIMELY's packets carry no time of sending.",
+        "Details of ns-3: its random numbers; a rate wakes a port only if the rates of all other pairs "
+        "forbid to send; TIMELY's packets carry no time of sending.",
         False,
     )
     tcp: Tcp | None = None  # None: RoCE
