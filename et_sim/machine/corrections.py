@@ -107,8 +107,8 @@ CORRECTION_NOTES = (
         "grow to a byte per chunk and NPU.",
         "Chunks differ by at most one byte, the larger ones first, and add up to the size; there are never "
         "more than bytes. The share of a chunk that a phase leaves a rank is rounded up, so that no byte is "
-        "lost; on the way out, the same shares are gathered, so that none is added. If no byte moves, no time "
-        "passes.",
+        "lost; on the way out, the same shares are gathered, so that none is added. If no byte moves, no "
+        "time passes.",
     ),
     CorrectionNote(
         Correction.WHOLE_PATH,

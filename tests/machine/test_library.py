@@ -1,4 +1,4 @@
-"""A collective library chooses as its source says, and what it chose takes the time that is said."""
+"""A collective library makes the choice of its source, and the choice takes the predicted time."""
 
 from __future__ import annotations
 
