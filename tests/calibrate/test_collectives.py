@@ -371,7 +371,10 @@ def test_choices_that_nccl_prints_are_taken(
             TUNING.replace("AllReduce: ", ""),
             "tuning.log, line 2: the collective, algorithm or protocol is not known",
         ),
-        (TUNING + TUNING.replace("TREE", "RING"), "tuning.log, line 5: 1024 bytes have two different choices"),
+        (
+            TUNING + TUNING.replace("TREE", "RING"),
+            "tuning.log, line 5: 1024 bytes have two different choices",
+        ),
     ):
         Path("tuning.log").write_text(text)
         assert main(fits) == 2
