@@ -172,7 +172,7 @@ def _mention_unused(library: Library, place: str, remarks: Remarks) -> None:
             place,
             "gpu",
             f"{library.name} has at most {used} {where} for {library.gpu}, and wires for {carried:.4g} GB/s: "
-            'faster ones change nothing; name "rings" that it should have, or a later "gpu"',
+            'faster ones have no effect; name "rings" that it should have, or a later "gpu"',
         )
     gpu_of = LIBRARIES[library.name].gpus[library.gpu]
     of_card = speed_between(wires, gpu_of.speeds)

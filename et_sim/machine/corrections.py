@@ -107,7 +107,7 @@ CORRECTION_NOTES = (
         "grow to a byte per chunk and NPU.",
         "Chunks differ by at most one byte, the larger ones first, and add up to the size; there are never "
         "more than bytes. The share of a chunk that a phase leaves a rank is rounded up, so that no byte is "
-        "lost; on the way out, the same shares are gathered, so that none is added. Where nothing moves, no "
+        "lost; on the way out, the same shares are gathered, so that none is added. If no byte moves, no "
         "time passes.",
     ),
     CorrectionNote(
@@ -146,7 +146,7 @@ CORRECTION_NOTES = (
     ),
     CorrectionNote(
         Correction.SIMULATED_BROADCAST,
-        "A broadcast takes the time the trace records, whatever the network.",
+        "A broadcast takes the time that the trace records, on any network.",
         "It is simulated on a tree, like reduce, gather, scatter and barrier (which both profiles simulate).",
     ),
     CorrectionNote(
@@ -160,7 +160,7 @@ CORRECTION_NOTES = (
         Correction.GROUPS_BY_DIMENSION,
         "A group that is a part of the system is one ring through its members as listed (or runs the only "
         "algorithm of the system file), across all dimensions: of all ports that its members in a node have "
-        "to other nodes, it uses one. It pays 10 ns at endpoints, and ignores the system file.",
+        "to other nodes, it uses one. It pays 10 ns at endpoints, whatever the delay in the system file.",
         "The group runs as on a machine of its own shape: dimension by dimension with their algorithms, "
         "members in the order of ranks. Where nodes hold different numbers of its members, it runs several "
         "rings at a time, which enter and leave every node at members of their own.",

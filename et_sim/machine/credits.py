@@ -21,7 +21,7 @@ ROUNDED = 1e-9  # relative: a quotient this near to a whole number is taken as w
 
 
 def filled_in(credits: Credits, bytes_per_ns: Any, latency_ns: Any) -> Credits:
-    """Fill in a cycle that suits the fastest link, and the buffer and channels that suit the slowest."""
+    """Fill in a cycle that suits the fastest link, and channels that suit the longest."""
     if credits.cycle_ps is None:
         shortest = credits.flit * PS_PER_NS / float(np.max(bytes_per_ns)) * (1 - ROUNDED)
         cycles = math.ceil(shortest / LONGEST_CYCLE_PS)
@@ -68,7 +68,7 @@ WORTH_A_WARNING = 0.98  # links that carry less of their bandwidth are named
 CREDITS_KEY = Key(
     "credits",
     OBJECT,
-    "Links carry flits for which there is a place at the other end, on the packet model; see "
+    "Links that carry flits only if the other end has a buffer for them, on the packet model; see "
     "[networks](network-features.md#credits).",
     "In files of Garnet.",
     choices=tuple(key.name for key in keys_of(Credits)),
@@ -83,7 +83,7 @@ def read_credits(source: Section, bytes_per_ns: Any, latency_ns: Any, remarks: R
     if PROTOCOL_KEY.name in source.content:
         raise section.fault(
             'keys "protocol" and "credits" exclude each other',
-            "leave out the protocol: with credits, nothing is lost that it would send again",
+            "leave out the protocol: with credits, no packet is lost and sent again",
         )
     credits_read = read(Credits, section, remarks)
     _warn_of_slow_links(credits_read, np.asarray(bytes_per_ns), latency_ns, source.place, remarks)

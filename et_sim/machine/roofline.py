@@ -235,7 +235,7 @@ class RooflineDevice:
 
     @property
     def at_full_clock(self) -> RooflineDevice:
-        """Return the device without a power cap, as for kernels too short to heat up."""
+        """Return the device without a power cap, for kernels that are too short for it."""
         return replace(self, power=None, power_cap=None)
 
     @property

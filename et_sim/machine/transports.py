@@ -211,7 +211,7 @@ class Tcp:
     least_timeout_ns: float = span("Lowest retransmission timeout.", 10e6)
     first_timeout_ns: float = span("Retransmission timeout before the first acknowledgement.", 1e9)
     scan_ns: float = picoseconds(
-        "Interval of checks for timeouts; 0: none is needed.", 0.0, name="timeout-interval"
+        "Interval of checks for timeouts; 0: timeouts are exact.", 0.0, name="timeout-interval"
     )
     clock_ns: float = picoseconds("Clock of round-trip times, at least 1 us; 0: exact times.", 0.0)
     bypass: bool = flag(
@@ -268,8 +268,8 @@ class Packets:
         name="skip-repeats",
     )
     as_ns3: bool = flag(
-        "Details of ns-3: its random numbers; a rate wakes a port only if no other pair could send before; "
-        "TIMELY's packets carry no time of sending.",
+        "Details of ns-3: its random numbers; a rate wakes a port only if the rates of all other pairs "
+        "forbid to send; TIMELY's packets carry no time of sending.",
         False,
     )
     tcp: Tcp | None = None  # None: RoCE
@@ -376,7 +376,7 @@ class Credits:
     )
     channels: int | None = count(
         "Virtual channels of each class of a link; a packet holds one until the credit of its last flit is "
-        "back. Without the key: as many as keep the slowest link busy.",
+        "back. Without the key: as many as keep the longest link busy.",
         None,
         minimum=1,
         maximum=MOST_CHANNELS,

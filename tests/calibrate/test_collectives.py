@@ -144,7 +144,7 @@ def test_a_fit_that_is_further_off_than_the_machine_on_long_times_is_not_taken()
     assert partly.kept[0].startswith("rings and trees on a node, but for the protocol LL: above 200 us")
     [reason] = result.kept
     assert reason.startswith("rings and trees on a node: above 200 us the fit has an error E of ")
-    assert reason.endswith("and the machine as it is by 0.0 %")
+    assert reason.endswith("the unchanged machine 0.0 %")
     seen = [(rows[-1], 1.25)]
     [(row, ratio)] = as_taken(A100, result, seen)
     assert row is rows[-1]
@@ -328,7 +328,7 @@ def test_channels_that_nccl_prints_are_taken(
     capsys.readouterr()
     for text, why in (
         (GRAPH[:90], "the log describes no rings"),
-        (GRAPH + GRAPH.replace("12", "6"), "they differ"),
+        (GRAPH + GRAPH.replace("12", "6"), "which differ"),
     ):
         Path("graph.log").write_text(text)
         assert main(fits) == 2
@@ -371,7 +371,10 @@ def test_choices_that_nccl_prints_are_taken(
             TUNING.replace("AllReduce: ", ""),
             "tuning.log, line 2: the collective, algorithm or protocol is not known",
         ),
-        (TUNING + TUNING.replace("TREE", "RING"), "tuning.log, line 5: 1024 bytes were sent in another way"),
+        (
+            TUNING + TUNING.replace("TREE", "RING"),
+            "tuning.log, line 5: 1024 bytes have two different choices",
+        ),
     ):
         Path("tuning.log").write_text(text)
         assert main(fits) == 2

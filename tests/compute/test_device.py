@@ -75,7 +75,7 @@ def test_every_kernel_pays_its_launch() -> None:
     assert ns({"num_ops": 0, "tensor_bytes": 0}, system(**{"launch-overhead": "3us"})) == 3000
 
 
-def test_figures_of_the_trace_stand_before_those_of_the_shape() -> None:
+def test_figures_of_the_trace_override_those_of_the_shape() -> None:
     assert ns({**GEMM, "num_ops": 10**9, "tensor_bytes": 0}, system()) == 10**9 // 100_000
 
 

@@ -1,4 +1,4 @@
-"""Figures of a device: what the critical path predicts of them is what a simulation says."""
+"""Effects of figures of a device that the critical path predicts agree with simulations."""
 
 from __future__ import annotations
 

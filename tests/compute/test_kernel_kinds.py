@@ -122,7 +122,7 @@ def test_a_figure_that_is_multiplied_is_multiplied_in_its_entries_too(
         assert after.efficiency.of("gemm").peak == doubled * before.efficiency.of("gemm").peak
 
 
-def test_errors_of_a_datatype_stand_before_those_of_the_operation() -> None:
+def test_errors_of_a_datatype_override_those_of_the_operation() -> None:
     system_of = read_system_alone(
         system() | {"accuracy": {"gemm": {"random": 0.1}, "gemm fp8": {"random": 0.2}, "small_gemm": {}}}
     )

@@ -233,7 +233,7 @@ def test_invalid_power_is_refused_in_one_sentence(changes: dict[str, Any], sente
         (
             "500W",
             "tpu-v4-pod:64",
-            "--power 500W has no effect: the system does not say what its devices draw",
+            "--power 500W has no effect: the system has no device with a power model",
         ),
     ],
 )

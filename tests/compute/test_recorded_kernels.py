@@ -26,7 +26,7 @@ def workload() -> Workload:
 
 
 def times(**how: Any) -> tuple[list[int], list[str]]:
-    """How long the two kernels take, and what is said about it."""
+    """Return the times of the two kernels, and the remarks on them."""
     result = et_sim.simulate(workload(), **how)
     rows = result.timeline.to_pylist()[:2]
     output = [notice["text"] for notice in result.manifest["warnings"] if "--retime" in notice["text"]]

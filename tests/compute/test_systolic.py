@@ -190,7 +190,7 @@ def test_lines_of_writes_are_those_of_their_blocks(layer: SystolicLayer, array: 
         assert written.before(line) == sum(other < line for other in lines)
 
 
-def test_layers_that_are_alike_are_worked_out_once_and_keep_their_names() -> None:
+def test_equal_layers_are_computed_once_and_keep_their_names() -> None:
     twice = [SystolicLayer.product(name, 30, 20, 10) for name in ("a", "b")]
     first, second = reports(twice, SMALL)
     assert (first.layer.name, second.layer.name) == ("a", "b")

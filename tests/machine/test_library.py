@@ -1,4 +1,4 @@
-"""A collective library chooses as its source says, and what it chose takes the time that is said."""
+"""A collective library makes the choice of its source, and the choice takes the predicted time."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _said_ns(name: str, kind: str, ranks: int, size: int) -> float:
     size=st.integers(1, 1 << 28),
     model=st.sampled_from(["analytical", "flow"]),
 )
-def test_a_collective_alone_takes_the_time_of_the_library(
+def test_alone_a_collective_takes_what_the_library_says(
     name: str, kind: str, ranks: int, size: int, model: str
 ) -> None:
     assert abs(_alone_ns(name, kind, ranks, size, model) - _said_ns(name, kind, ranks, size)) <= 2

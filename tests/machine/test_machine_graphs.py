@@ -296,7 +296,7 @@ def test_graphs_of_networkx_graphml_and_node_link_are_the_same(tmp_path: Path) -
         read(made)
 
 
-def test_devices_of_lists_stand_in_rows_by_their_distance_from_npus() -> None:
+def test_listed_devices_have_tiers_by_their_distance_from_npus() -> None:
     links = [
         {"from": "npu*", "to": "s", "bandwidth": "1GB/s"},
         {"from": "s", "to": "top", "bandwidth": "1GB/s"},

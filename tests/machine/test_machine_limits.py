@@ -91,7 +91,7 @@ def bomb(levels: int) -> str:
     return "\n".join([first, *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 8)}]" for n in range(1, levels))])
 
 
-def test_aliases_that_stand_for_billions_of_values_are_refused() -> None:
+def test_aliases_of_billions_of_values_are_refused() -> None:
     with pytest.raises(MachineError, match=r"with its aliases, the content has more than 4,194,304 values"):
         parse_yaml(bomb(400), "file")
     assert len(parse_yaml(bomb(3), "file")["a2"]) == 8

@@ -173,7 +173,7 @@ def test_half_of_a_cube_mesh_reduces_around_four_rings() -> None:
         ("h100-dgx:8,cards=9", "9 cards for 8 NPUs: several cards of an NPU count as one"),
     ],
 )
-def test_machines_that_there_are_not_are_refused_in_one_sentence(
+def test_unknown_machines_are_refused_in_one_sentence(
     text: str, sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["machine", text]) == 2
@@ -244,7 +244,7 @@ def test_nodes_have_cards_in_proportion_and_may_be_of_any_size() -> None:
         assert (library.wires.cards, library.wires.card) == (4, pytest.approx(card))
 
 
-def test_who_takes_nodes_as_they_are_refuses_others(capsys: pytest.CaptureFixture[str]) -> None:
+def test_validation_refuses_options_of_nodes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["validate", "--machine", "h100-dgx:8,node=4"]) == 2
     assert "h100-dgx:8,node=4: node=4 is not supported" in capsys.readouterr().err
 

@@ -195,7 +195,7 @@ def test_zero_chunks_zero_active_chunks_and_zero_queues_are_refused_with_the_rea
     assert "is 0: without chunks, no collective starts (allowed: an integer >= 1)" in refusal(
         active_chunks_per_dimension=0
     )
-    assert "is 0.5: no chunk would ever start" in refusal(active_chunks_per_dimension=0.5)
+    assert "is 0.5: without chunks, no collective starts" in refusal(active_chunks_per_dimension=0.5)
     assert "is 0: without queues, no collective starts" in refusal(num_queues_per_dim=0)
 
 

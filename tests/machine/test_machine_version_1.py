@@ -66,7 +66,7 @@ def test_dicts_with_the_same_keys_are_taken_too() -> None:
     assert (read.layers.passes, read.layers.comm_scale, read.layers.compute_scale) == (3, 0.5, 1.0)
 
 
-def test_a_whole_file_may_stand_on_one_line(tmp_path: Path) -> None:
+def test_a_whole_file_may_be_one_line(tmp_path: Path) -> None:
     assert machine(tmp_path, as_text(SYSTEM).replace("\n", " ")).system == machine(tmp_path).system
 
 

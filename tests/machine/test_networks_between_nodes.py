@@ -175,7 +175,7 @@ def test_cards_have_ports_and_rates_and_several_of_an_npu_are_one() -> None:
         ("h100-dgx:16,speed=3", "machines have no option 'speed'"),
     ],
 )
-def test_networks_that_there_are_not_are_refused_in_one_sentence(text: str, sentence: str) -> None:
+def test_unknown_networks_are_refused_in_one_sentence(text: str, sentence: str) -> None:
     with pytest.raises(EtSimError) as raised:
         preset(text)
     assert sentence in str(raised.value)

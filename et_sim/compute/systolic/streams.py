@@ -355,7 +355,7 @@ class Held(Struct, frozen=True):
 
 
 class Written(Struct, frozen=True, dict=True):
-    """The words that leave the array: also slanted, but read only once."""
+    """The words that leave the array: also slanted, but never read again."""
 
     folds: Folds
 
