@@ -32,7 +32,7 @@ def model(groups: int = 1, chosen_groups: int = 1) -> Model:
 
 
 def layout(**given: Any) -> Plan:
-    """Sixteen experts on eight ranks of four nodes."""
+    """Return a plan of sixteen experts on eight ranks of four nodes."""
     usual = {"data": 8, "expert": 8, "node_ranks": 2, "micro_batches": 1, "expert_exchange": "hierarchical"}
     return Plan(**{**usual, **given})
 
@@ -126,7 +126,7 @@ def test_tokens_are_dispatched_in_fewer_bits_and_combined_in_values() -> None:
 
 
 def sent_and_got(plan: Plan, of: Model) -> tuple[Counter[tuple[int, int]], int]:
-    """Bytes between ranks by the sizes that they name, and bytes in all."""
+    """Return the bytes between pairs of ranks, and the bytes in all."""
     workload, pairs = make_training(of, plan), Counter[tuple[int, int]]()
     total = 0
     for rank in range(workload.ranks):
@@ -144,7 +144,7 @@ def sent_and_got(plan: Plan, of: Model) -> tuple[Counter[tuple[int, int]], int]:
 
 
 @pytest.mark.parametrize("exchange", ["all-to-all", "hierarchical", "deepep"])
-def test_uneven_tokens_come_back_to_whom_they_came_from(exchange: str) -> None:
+def test_uneven_tokens_return_to_their_ranks(exchange: str) -> None:
     plan = layout(expert_exchange=exchange, expert_skew="zipf:1")
     pairs, total = sent_and_got(plan, model())
     assert total > 0
@@ -262,7 +262,7 @@ def test_places_of_dualpipe_that_have_the_same_parts_are_alike_and_end_folded_as
 
 
 def test_dualpipe_on_a_known_machine_has_an_actor_for_each_place_at_most() -> None:
-    """Messages from both sides arrive in one nanosecond at places in the middle."""
+    """Let messages from both sides arrive in one nanosecond at places in the middle."""
     of = replace(read_model("deepseek-v3"), layers=4, vocabulary=1024)
     plan = Plan(data=8, expert=8, pipeline=4, schedule="dualpipe", micro_batches=8, products="fp8", zero=1)
     folded = run(make_training(of, plan), machine="h100-dgx:32", model="flow")

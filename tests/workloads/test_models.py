@@ -110,7 +110,7 @@ def test_a_configuration_that_lacks_something_is_refused(
 
 
 @pytest.mark.parametrize("key", ["q_lora_rank", "n_shared_experts", "first_k_dense_replace"])
-def test_what_makers_of_files_would_add_by_themselves_must_be_said(key: str, tmp_path: Path) -> None:
+def test_keys_with_defaults_of_other_programs_are_required(key: str, tmp_path: Path) -> None:
     content = json.loads((PRESETS / "deepseek-v3.json").read_text())
     del content[key]
     path = tmp_path / "config.json"

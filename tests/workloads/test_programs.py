@@ -1,4 +1,4 @@
-"""What programs may not ask for is refused in a sentence, and nothing is taken for something else."""
+"""Programs of ranks: invalid calls are refused in one sentence."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ AXES = Axes(tensor=4, data=4)
         (("tensor",), {"expert": 3}, "expert 3 are 3 places, but the axes have 4 ranks"),
     ],
 )
-def test_axes_that_cannot_be_split_so_are_refused(
-    names: tuple[str, ...], sizes: dict[str, int], said: str
-) -> None:
+def test_invalid_splits_of_axes_are_refused(names: tuple[str, ...], sizes: dict[str, int], said: str) -> None:
     with pytest.raises(UsageError) as caught:
         AXES.split(*names, **sizes)
     assert said in str(caught.value)
@@ -59,7 +57,7 @@ def test_groups_that_differ_do_not_share_a_name(program: Callable[[Rank], None])
         (lambda rank: rank.send(rank.at("data", 1.5), 8), "place is 1.5"),
     ],
 )
-def test_what_a_program_may_not_ask_for_is_refused(program: Callable[[Rank], None], said: str) -> None:
+def test_invalid_calls_of_programs_are_refused(program: Callable[[Rank], None], said: str) -> None:
     with pytest.raises(UsageError) as caught:
         make_workload(AXES, program)
     assert said in str(caught.value)
