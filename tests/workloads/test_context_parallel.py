@@ -257,7 +257,7 @@ def test_without_balance_the_last_rank_is_the_longest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "said"),
+    ("how", "message"),
     [
         ({"context_attention": "rings"}, "context_attention is 'rings' (did you mean 'ring'?)"),
         ({"context_balance": "zigzags"}, "context_balance is 'zigzags' (did you mean 'zigzag'?)"),
@@ -266,7 +266,7 @@ def test_without_balance_the_last_rank_is_the_longest() -> None:
         ({"document_tokens": 8, "context": 2}, "see 8 tokens only, which a ring does not support"),
     ],
 )
-def test_attention_that_ranks_cannot_share_is_refused(how: dict[str, Any], said: str) -> None:
+def test_attention_that_ranks_cannot_share_is_refused(how: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as caught:
         make_training(decoder(), Plan(**how))
-    assert said in str(caught.value)
+    assert message in str(caught.value)

@@ -210,7 +210,7 @@ def test_a_layer_that_predicts_a_further_token_costs_a_layer_a_head_and_their_jo
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"expert_exchange": "deep"}, "expert_exchange is 'deep' (did you mean 'deepep'?)"),
         ({"expert": 1}, "expert_exchange hierarchical requires expert, 2 or more (give expert, 2 or more)"),
@@ -227,23 +227,23 @@ def test_a_layer_that_predicts_a_further_token_costs_a_layer_a_head_and_their_jo
         ({"expert_tensor": 3}, "24 expert-parallel ranks do not divide the 8 of tensor x context x data"),
     ],
 )
-def test_exchanges_that_cannot_be_are_refused(given: dict[str, Any], said: str) -> None:
+def test_invalid_exchanges_are_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as caught:
         make_training(model(), layout(**given))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"capacity_factor": 1.0}, "small has no experts (leave capacity_factor out)"),
         ({"overlap_experts": True}, "small has no experts (leave overlap_experts out)"),
     ],
 )
-def test_options_of_experts_need_a_model_with_experts(given: dict[str, Any], said: str) -> None:
+def test_options_of_experts_need_a_model_with_experts(given: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as caught:
         make_training(replace(with_experts(), experts=None), Plan(**given))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_places_of_dualpipe_that_have_the_same_parts_are_alike_and_end_folded_as_unfolded() -> None:

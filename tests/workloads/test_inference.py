@@ -221,7 +221,7 @@ def test_a_pass_over_nothing_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("plan", "said"),
+    ("plan", "message"),
     [
         (Plan(tensor=3), "heads: 8, which 3"),
         (Plan(pipeline=3), "3 parts of the pipeline"),
@@ -229,6 +229,6 @@ def test_a_pass_over_nothing_is_refused() -> None:
         (Plan(pipeline=2, stage_layers=(1, 1)), "sum 2"),
     ],
 )
-def test_shares_that_do_not_divide_are_refused(plan: Plan, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_shares_that_do_not_divide_are_refused(plan: Plan, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         make_inference(decoder(), plan, [Batch.of([Segment(4)])])

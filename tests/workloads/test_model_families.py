@@ -127,9 +127,9 @@ def test_remarks_and_long_sequences_are_shown(tmp_path: Path, capsys: pytest.Cap
     path = tmp_path / "config.json"
     path.write_text(json.dumps(content_of("qwen3-0.6b") | {"new_thing": 2}))
     assert main(["plan", "--model", str(path), "--micro-batches", "1"]) == 0
-    said = capsys.readouterr().err
-    assert '"new_thing": unknown, and not simulated' in said
-    assert "sequences of 40,960 tokens, the longest that its file allows; --sequence sets" in said
+    message = capsys.readouterr().err
+    assert '"new_thing": unknown, and not simulated' in message
+    assert "sequences of 40,960 tokens, the longest that its file allows; --sequence sets" in message
     plan = ["plan", "--model", "qwen3-0.6b", "--micro-batches", "1", "--sequence", "4096"]
     assert main(plan) == 0
     assert capsys.readouterr().err == ""
@@ -146,7 +146,7 @@ def test_a_language_model_within_a_larger_file_is_read(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "change", "said"),
+    ("name", "change", "message"),
     [
         ("llama4-scout", {"model_type": "llama4"}, 'key "text_config" is missing'),
         ("llama4-scout", {"no_rope_layers": [1, 0]}, 'key "no_rope_layers" is [1, 0] (give 48 numbers'),
@@ -166,10 +166,10 @@ def test_a_language_model_within_a_larger_file_is_read(name: str) -> None:
         ("glm-4.5", {"moe_layer_freq": 2}, "layers between those with experts"),
     ],
 )
-def test_a_file_that_makes_no_sense_is_refused(name: str, change: dict[str, Any], said: str) -> None:
+def test_a_file_that_makes_no_sense_is_refused(name: str, change: dict[str, Any], message: str) -> None:
     with pytest.raises(EtSimError) as caught:
         model_of(content_of(name) | change, "config.json", name)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_files_set_the_kinds_of_layers() -> None:

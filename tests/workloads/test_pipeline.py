@@ -245,7 +245,7 @@ def test_1f1b_and_zero_bubble_keep_no_more_micro_batches_than_there_are_stages(
 
 
 @pytest.mark.parametrize(
-    ("name", "shape", "said"),
+    ("name", "shape", "message"),
     [
         ("1f2b", Shape(2, 2), "there is no schedule '1f2b' (did you mean '1f1b'?)"),
         ("1f1b", Shape(2, 2, 2), "chunks is 2, but 1f1b has one chunk for each rank"),
@@ -258,7 +258,7 @@ def test_1f1b_and_zero_bubble_keep_no_more_micro_batches_than_there_are_stages(
         ("zero-bubble", Shape(2, 4, pairs=True), "zero-bubble has no forward pass that may run beside"),
     ],
 )
-def test_schedules_that_make_no_sense_are_refused(name: str, shape: Shape, said: str) -> None:
+def test_schedules_that_make_no_sense_are_refused(name: str, shape: Shape, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         schedule(name, shape)
-    assert said in str(caught.value)
+    assert message in str(caught.value)

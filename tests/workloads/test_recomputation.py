@@ -227,7 +227,7 @@ def test_each_module_saves_its_outputs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "how", "said"),
+    ("model", "how", "message"),
     [
         (decoder(), {"recompute": "norm"}, "recompute is 'norm' (did you mean 'norms'?)"),
         (
@@ -275,7 +275,7 @@ def test_each_module_saves_its_outputs() -> None:
         ),
     ],
 )
-def test_invalid_recomputation_is_refused(model: Model, how: dict[str, Any], said: str) -> None:
+def test_invalid_recomputation_is_refused(model: Model, how: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as caught:
         make_training(model, Plan(**how))
-    assert said in str(caught.value)
+    assert message in str(caught.value)

@@ -203,7 +203,7 @@ def test_shares_of_tables_that_differ_are_refused(ranks: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["cnn"], "cnn needs a model (add --model, a JSON file or one of: resnet50, vgg16, vgg19)"),
         (["cnn", "--model", "resnet5"], "there is no model 'resnet5' (did you mean 'resnet50'?)"),
@@ -224,7 +224,7 @@ def test_shares_of_tables_that_differ_are_refused(ranks: int) -> None:
 )
 def test_invalid_jobs_are_refused_in_one_sentence(
     arguments: list[str],
-    said: str,
+    message: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -235,7 +235,7 @@ def test_invalid_jobs_are_refused_in_one_sentence(
         Path(f"{name}.json").write_text(f'{{"source": "", "layers": [{layers}]}}')
     assert main(["make", *arguments, "-o", "job"]) == 2
     err = capsys.readouterr().err
-    assert said in err
+    assert message in err
     assert len(err.splitlines()) == 1
 
 

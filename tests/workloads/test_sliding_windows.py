@@ -86,7 +86,7 @@ def test_files_set_the_layers_with_a_window(keys: dict[str, Any], windows: list[
 
 
 @pytest.mark.parametrize(
-    ("keys", "said"),
+    ("keys", "message"),
     [
         ({"sliding_window": 0}, 'key "sliding_window" is 0 (give a whole number from 1 up)'),
         ({"sliding_window": "4k"}, "key \"sliding_window\" is '4k'"),
@@ -96,10 +96,10 @@ def test_files_set_the_layers_with_a_window(keys: dict[str, Any], windows: list[
         ({"sliding_window": 64, "use_sliding_window": "no"}, "key \"use_sliding_window\" is 'no'"),
     ],
 )
-def test_windows_that_make_no_sense_are_refused(keys: dict[str, Any], said: str, tmp_path: Path) -> None:
+def test_windows_that_make_no_sense_are_refused(keys: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         configured(tmp_path, **keys)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_windows_without_support_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

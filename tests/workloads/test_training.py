@@ -381,7 +381,7 @@ def test_no_timing_makes_a_job_hang(
 
 
 @pytest.mark.parametrize(
-    ("how", "said"),
+    ("how", "message"),
     [
         ({"tensor": 0}, "tensor is 0 (it must be at least 1"),
         ({"tflops": -1.0}, "tflops is -1.0 (it must be more than 0"),
@@ -424,10 +424,10 @@ def test_no_timing_makes_a_job_hang(
         ),
     ],
 )
-def test_plans_that_cannot_be_are_refused(how: dict[str, Any], said: str) -> None:
+def test_plans_that_cannot_be_are_refused(how: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as caught:
         make_training(decoder(), Plan(**how))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 @given(st.integers(1, 8), st.integers(1, 4), st.integers(1, 9))
