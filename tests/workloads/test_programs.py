@@ -1,4 +1,4 @@
-"""What programs may not ask for is refused in a sentence, and nothing is taken for something else."""
+"""Programs of ranks: invalid calls are refused in one sentence."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ AXES = Axes(tensor=4, data=4)
 
 
 @pytest.mark.parametrize(
-    ("names", "sizes", "said"),
+    ("names", "sizes", "message"),
     [
         ((), {"expert": 4}, "split requires an axis (name some of tensor, data before"),
         (("tensor",), {}, "no sizes are 1 places, but the axes have 4 ranks"),
@@ -21,12 +21,12 @@ AXES = Axes(tensor=4, data=4)
         (("tensor",), {"expert": 3}, "expert 3 are 3 places, but the axes have 4 ranks"),
     ],
 )
-def test_axes_that_cannot_be_split_so_are_refused(
-    names: tuple[str, ...], sizes: dict[str, int], said: str
+def test_invalid_splits_of_axes_are_refused(
+    names: tuple[str, ...], sizes: dict[str, int], message: str
 ) -> None:
     with pytest.raises(UsageError) as caught:
         AXES.split(*names, **sizes)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def _two_groups_of_a_name(rank: Rank) -> None:
@@ -47,7 +47,7 @@ def test_groups_that_differ_do_not_share_a_name(program: Callable[[Rank], None])
 
 
 @pytest.mark.parametrize(
-    ("program", "said"),
+    ("program", "message"),
     [
         (lambda rank: rank.compute("x", micros=1, after=(99,)), "after names 99, but the rank has 0 nodes"),
         (lambda rank: rank.compute("x", micros=1, after=(-1,)), "after names -1"),
@@ -59,10 +59,10 @@ def test_groups_that_differ_do_not_share_a_name(program: Callable[[Rank], None])
         (lambda rank: rank.send(rank.at("data", 1.5), 8), "place is 1.5"),
     ],
 )
-def test_what_a_program_may_not_ask_for_is_refused(program: Callable[[Rank], None], said: str) -> None:
+def test_invalid_calls_of_programs_are_refused(program: Callable[[Rank], None], message: str) -> None:
     with pytest.raises(UsageError) as caught:
         make_workload(AXES, program)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_after_may_be_a_list() -> None:

@@ -56,5 +56,5 @@ def _gradient(build: TraceBuilder, name: str, parameters: int, after: int) -> in
 
 
 def _micros(parameters: int, slowdown: float) -> int:
-    """Forward time of a matrix multiplication: two operations per parameter and token."""
+    """Return the forward time of a matrix multiplication: two operations per parameter and token."""
     return round(2 * parameters * TOKENS / FLOP_PER_MICROSECOND * slowdown)
