@@ -217,7 +217,7 @@ def test_windows_that_would_be_followed_for_hours_are_refused() -> None:
     layer = SystolicLayer("endless", Dimensions(5000, 5000, 3, 3, 512, 64, 1, 1), "net.csv, line 7")
     assert Report(layer, SMALL).cycles == reporting.unlimited_cycles(layer, SMALL)
     for array in (SMALL, replace(SMALL, mode=Bandwidth.GIVEN, bandwidths=(1 << 20,), rules=Rules.CORRECTED)):
-        with pytest.raises(InputError, match=r"net\.csv, line 7: layer endless (asks|has) \d+"):
+        with pytest.raises(InputError, match=r"net\.csv, line 7: layer endless (reads|has) \d+"):
             _ = Report(layer, array).timing
 
 

@@ -1,10 +1,12 @@
-"""Where a chunk joins the others that wait in its queue, by each order, where chunks are equal, too."""
+"""Where a chunk joins the others that wait in its queue, and which of these is admitted over the limit."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from types import SimpleNamespace
 from typing import Any, NamedTuple
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -91,3 +93,97 @@ def test_reduce_scatters_and_all_gathers_take_turns(place: Place) -> None:
     assert of(gather._replace(started=1), gather, gather) == 2
     assert of(scatter._replace(started=1), scatter, scatter) == 2
     assert of(Chunk(priority=2), Chunk(priority=1), Chunk(priority=1), priority=1) == 1
+
+
+class Queues(NamedTuple):
+    """Queues in which chunks wait, the chunks that started, and the queues that are to admit one next."""
+
+    run: Any
+    started: list[int]
+    planned: list[int]
+
+    def waiting(self, queue: int) -> list[int]:
+        """Return the chunks that wait in a queue, in their order."""
+        at, found = self.run.queues[queue].waiting, []
+        while at != NONE:
+            found.append(at)
+            at = self.run.visits[at].next
+        return found
+
+
+Blocked = Callable[[Sequence[Sequence[int]]], Queues]
+
+
+@pytest.fixture
+def blocked(monkeypatch: pytest.MonkeyPatch) -> Blocked:
+    """Return queues of chunks that wait in the order of the numbers in which they came."""
+
+    def made(sequences: Sequence[Sequence[int]]) -> Queues:
+        started, planned = list[int](), list[int]()
+        chunks = [number for queued in sequences for number in queued]
+        run: Any = SimpleNamespace(
+            clock=[SimpleNamespace(now=0)],
+            chunks=chunks,
+            queues=[],
+            visits=[SimpleNamespace() for _ in chunks],
+        )
+        rows = iter(range(len(chunks)))
+        for queue, queued in enumerate(sequences):
+            run.queues.append(SimpleNamespace(head=NONE, tail=NONE, waiting=NONE, running=1))
+            for row in islice(rows, len(queued)):
+                run.visits[row].queue = queue
+                queues._link(run, row, NONE)
+        monkeypatch.setattr(queues, "observe", MagicMock())
+        monkeypatch.setattr(queues, "sequence_of", lambda number: number)
+        monkeypatch.setattr(queues, "start_phase", lambda _, row: started.append(row))
+        monkeypatch.setattr(queues, "schedule", lambda _run, _now, _kind, row, *_: planned.append(row))
+        return Queues(run, started, planned)
+
+    return made
+
+
+def test_the_oldest_waiting_chunk_is_admitted_over_the_limit_and_the_others_keep_their_order(
+    blocked: Blocked,
+) -> None:
+    for numbers, oldest in (([5, 3, 8, 4], 1), ([2, 3, 4], 0), ([7, 6, 5], 2), ([1], 0)):
+        found = blocked([numbers])
+        queues.admit_over_limit(found.run, 0)
+        assert found.started == [oldest]
+        assert found.waiting(0) == [row for row in range(len(numbers)) if row != oldest]
+        assert found.run.queues[0].head == oldest
+        assert found.run.queues[0].running == 2
+
+
+def test_every_blocked_queue_admits_one_chunk(
+    blocked: Blocked,
+) -> None:
+    found = blocked([[9, 8], [7], [], [3, 4]])
+    found.run.plan = SimpleNamespace(settings={queues.TWO_WAY_QUEUES: 1})
+    assert queues.break_queue_deadlock(found.run)
+    for queue in found.planned:  # grows while each admission plans the next one
+        queues.admit_over_limit(found.run, queue)
+    assert found.planned == [0, 1, 3]
+    assert found.started == [1, 2, 3]
+    assert [found.waiting(queue) for queue in range(4)] == [[0], [], [], [4]]
+
+
+def test_no_chunk_is_admitted_where_none_waits_or_queues_may_block(
+    blocked: Blocked,
+) -> None:
+    for sequences, two_way, is_admitted in (
+        ([[], []], 1, False),
+        ([[], [1]], 0, False),
+        ([[], [1]], 1, True),
+    ):
+        found = blocked(sequences)
+        found.run.plan = SimpleNamespace(settings={queues.TWO_WAY_QUEUES: two_way})
+        assert queues.break_queue_deadlock(found.run) == is_admitted
+        assert bool(found.planned) == is_admitted
+
+
+def test_a_queue_that_is_empty_by_the_time_of_its_admission_passes_it_on(
+    blocked: Blocked,
+) -> None:
+    found = blocked([[], [1]])
+    queues.admit_over_limit(found.run, 0)
+    assert (found.started, found.planned) == ([], [1])

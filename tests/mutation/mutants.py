@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import ast
 import copy
+import io
+import tokenize
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -51,7 +53,7 @@ class Mutant:
     """One change of one module; `line`, `change` and `number` identify it where lines move."""
 
     module: str  # below the repository
-    line: str  # the line where the change begins, without its indentation
+    line: str  # the line where the change begins, without its indentation and its comment
     change: str  # "before -> after"
     number: int  # of those with the same line and change, from the top
     row: int
@@ -85,6 +87,8 @@ def changes_of(module: str, source: str) -> list[Mutant]:
     def place(row: int, offset: int) -> int:
         return begins[row - 1] + len(lines[row - 1].encode()[:offset].decode())
 
+    bare = _without_comments(source)
+    bare_lines = bare.splitlines()
     seen: Counter[tuple[str, str]] = Counter()
     found = []
     for first, last, text in _changes(ast.parse(source)):
@@ -92,11 +96,21 @@ def changes_of(module: str, source: str) -> list[Mutant]:
         end = place(last.end_lineno or 0, last.end_col_offset or 0)
         if source.startswith("elif", start):
             continue
-        line = lines[first.lineno - 1].strip()
-        change = f"{_short(source[start:end])} -> {_short(text)}"
+        line = bare_lines[first.lineno - 1].strip()
+        change = f"{_short(bare[start:end])} -> {_short(text)}"
         found.append(Mutant(module, line, change, seen[line, change], first.lineno, start, end, text))
         seen[line, change] += 1
     return found
+
+
+def _without_comments(source: str) -> str:
+    """Return a source with blanks for its comments, which change more often than rules."""
+    lines = source.splitlines(keepends=True)
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            (row, column), (_, end) = token.start, token.end
+            lines[row - 1] = lines[row - 1][:column] + " " * (end - column) + lines[row - 1][end:]
+    return "".join(lines)
 
 
 def _short(text: str) -> str:

@@ -66,6 +66,12 @@ def test_every_listed_change_is_one_of_the_source(name: str) -> None:
     assert all(entry["reason"] for entry in entries)
 
 
+def test_every_listed_test_is_one_of_its_file() -> None:
+    named = {tuple(entry["test"].partition("[")[0].split("::")) for entry in NOTICED}
+    missing = [(file, test) for file, test in named if f"def {test}(" not in (REPOSITORY / file).read_text()]
+    assert missing == []
+
+
 def test_no_equivalent_change_is_drawn() -> None:
     for module in {entry["module"] for entry in listed("equivalent")}:
         left_out = set(mutants_of(module)) - set(changes_to_try(module))
@@ -128,6 +134,13 @@ def test_changes_are_of_operators_numbers_conditions_branches_and_statements() -
     assert len({mutant.applied(SOURCE) for mutant in found}) == len(found)
     for mutant in found:
         compile(mutant.applied(SOURCE), "rule.py", "exec")
+
+
+def test_a_comment_is_no_part_of_a_change() -> None:
+    [bare, commented] = "a = (\n    b + c\n)\n", 'a = (  # "x" + y\n    b + c  # of b\n)\n'
+    [there, here] = (changes_of("rule.py", source) for source in (bare, commented))
+    assert [mutant.key for mutant in here] == [mutant.key for mutant in there]
+    assert here[0].applied(commented) == 'a = (  # "x" + y\n    (b - c)  # of b\n)\n'
 
 
 def test_equal_lines_are_told_apart_by_their_number() -> None:

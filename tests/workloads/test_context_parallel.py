@@ -261,7 +261,7 @@ def test_without_balance_the_last_rank_is_the_longest() -> None:
         ({"context_balance": "zigzags"}, "context_balance is 'zigzags' (did you mean 'zigzag'?)"),
         ({"context": 32}, "tokens of a sequence: 32, which 64 pieces of a zigzag do not divide"),
         ({"document_tokens": 5}, "tokens of a sequence: 32, which 5 tokens of a document do not divide"),
-        ({"document_tokens": 8, "context": 2}, "see 8 tokens only, and a ring passes all keys on"),
+        ({"document_tokens": 8, "context": 2}, "see 8 tokens only, which a ring does not support"),
     ],
 )
 def test_what_ranks_cannot_share_so_is_refused(how: dict[str, Any], said: str) -> None:

@@ -213,14 +213,14 @@ def test_a_layer_that_predicts_a_further_token_costs_a_layer_a_head_and_their_jo
     ("given", "said"),
     [
         ({"expert_exchange": "deep"}, "expert_exchange is 'deep' (did you mean 'deepep'?)"),
-        ({"expert": 1}, "expert_exchange is hierarchical, and no token is sent (give expert, 2 or more)"),
+        ({"expert": 1}, "expert_exchange hierarchical requires expert, 2 or more (give expert, 2 or more)"),
         ({"node_ranks": 3}, "nodes of 3 ranks cut the 8 expert-parallel ranks, 1 apart, into unequal parts"),
-        ({"expert_nodes": 5}, "expert_nodes is 5, and experts are on 4 (give a number from 1 to 4"),
+        ({"expert_nodes": 5}, "expert_nodes is 5, but experts are on 4 nodes (give a number from 1 to 4"),
         (
             {"expert_exchange": "all-to-all", "expert_nodes": 2},
             "(give expert_exchange, hierarchical or deepep",
         ),
-        ({"dispatch": "fp8"}, "dispatch is fp8, and experts compute with values (give products fp8"),
+        ({"dispatch": "fp8"}, "dispatch is fp8, but experts compute with values (give products fp8"),
         ({"capacity_factor": 1.0}, "(leave it out, or take expert_exchange all-to-all)"),
         ({"overlap_experts": True, "zero": 3}, "zero is 3, and two passes at the same time"),
         ({"overlap_experts": True, "schedule": "gpipe"}, "(leave overlap_experts out, or take the schedule"),

@@ -116,5 +116,5 @@ def test_jobs_with_adapters_run_and_need_what_their_plan_says(how: dict[str, Any
     "how", [{"recompute": "op"}, {"tensor": 2, "sequence_parallel": True, "tensor_overlap": 2}]
 )
 def test_what_takes_products_without_adapters_is_refused(how: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match="takes products without adapters"):
+    with pytest.raises(UsageError, match="does not support products with adapters"):
         Plan(lora_rank=4, **how)

@@ -104,7 +104,7 @@ def test_compute_is_a_chain_of_computations() -> None:
         ("compute", {"compute_us": 0}, "needs a duration"),
         ("compute", {"size": 8}, "moves no bytes"),
         ("send_receive", {"ranks": 3}, "3 is odd"),
-        ("ring_send_receive", {"ranks": 1}, "nobody to send to"),
+        ("ring_send_receive", {"ranks": 1}, "a ring needs at least 2 ranks"),
     ],
 )
 def test_impossible_wishes_are_refused(kind: str, given: dict[str, Any], said: str) -> None:

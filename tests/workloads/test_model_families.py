@@ -110,12 +110,12 @@ def content_of(name: str) -> dict[str, Any]:
 def test_a_key_that_is_not_known_is_named_in_a_remark() -> None:
     content = content_of("qwen3-8b")
     assert model_of(content | {"rope_theta": 1e6, "new_thing": None}, "config.json", "x").remarks == (
-        'config.json: the key "new_thing": not known, and not simulated',
+        'config.json: the key "new_thing": unknown, and not simulated',
     )
     assert model_of(content | {"rms_norm_eps": 1e-6, "torch_dtype": "bfloat16"}, "c", "x").remarks == ()
     many = {f"thing_{number}": 1 for number in range(9)}
     (remark,) = model_of(content | many, "config.json", "x").remarks
-    assert '"thing_5" and 3 more: not known' in remark
+    assert '"thing_5" and 3 more: unknown' in remark
 
 
 def test_no_key_without_effect_is_one_that_a_preset_needs() -> None:
@@ -128,8 +128,8 @@ def test_remarks_and_long_sequences_are_shown(tmp_path: Path, capsys: pytest.Cap
     path.write_text(json.dumps(content_of("qwen3-0.6b") | {"new_thing": 2}))
     assert main(["plan", "--model", str(path), "--micro-batches", "1"]) == 0
     said = capsys.readouterr().err
-    assert '"new_thing": not known, and not simulated' in said
-    assert "sequences of 40,960 tokens, the longest that its file allows; --sequence says" in said
+    assert '"new_thing": unknown, and not simulated' in said
+    assert "sequences of 40,960 tokens, the longest that its file allows; --sequence sets" in said
     plan = ["plan", "--model", "qwen3-0.6b", "--micro-batches", "1", "--sequence", "4096"]
     assert main(plan) == 0
     assert capsys.readouterr().err == ""
@@ -282,7 +282,7 @@ def test_windows_make_decoding_read_less() -> None:
     sizes = trace.tensor_bytes[rows_named(trace, "decode attention")].tolist()
     each = 4 * 2 * 64 * 2  # four tokens' keys and values, or queries and outputs, of one head
     assert sizes == [each * (64 + 8 * seen) for _ in range(12) for seen in (128, 4001)]
-    with pytest.raises(UsageError, match="the batch does not say how many"):
+    with pytest.raises(UsageError, match="the batch lacks their number of keys"):
         make_inference(model, Plan(), [Batch.of([Segment(1, 4000)])])
 
 
@@ -311,7 +311,7 @@ def test_states_are_read_and_written_by_each_token() -> None:
 
 
 def test_states_are_no_business_of_context_parallel_ranks() -> None:
-    with pytest.raises(UsageError, match="have no state of the tokens before theirs"):
+    with pytest.raises(UsageError, match="lacks the state of the tokens before its own"):
         make_training(hybrid(), Plan(context=2))
 
 

@@ -92,7 +92,7 @@ def test_a_configuration_file_is_read_like_a_preset(tmp_path: Path) -> None:
         ({"model_type": None}, 'key "model_type" is'),
         (
             {"num_attention_heads": 33, "num_key_value_heads": 33},
-            "a width of 4096 is not divided by 33 heads",
+            "33 heads do not divide a width of 4096",
         ),
         ({"tie_word_embeddings": "no"}, 'key "tie_word_embeddings" is'),
     ],

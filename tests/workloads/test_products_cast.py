@@ -141,7 +141,7 @@ def test_experts_that_nobody_shares_are_cast_all_the_same() -> None:
 def test_casts_are_gathered_only_where_casts_and_shares_are(how: dict[str, Any]) -> None:
     with pytest.raises(UsageError) as refused:
         Plan(gather_cast=True, **how)
-    assert "gather_cast is given, with zero" in f"{refused.value}"
+    assert "gather_cast requires zero 3" in f"{refused.value}"
 
 
 def test_values_of_a_byte_are_refused() -> None:

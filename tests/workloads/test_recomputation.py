@@ -240,7 +240,11 @@ def test_each_module_spares_what_it_makes() -> None:
         (decoder(), {"recompute": "norms+norms"}, "recompute names norms twice"),
         (decoder(), {"recompute": "moe"}, "recompute names moe, which small lacks (leave it out)"),
         (decoder(), {"recompute": "mla-up"}, "recompute names mla-up, which small lacks"),
-        (with_experts(), {"recompute": "op"}, "small has experts, whose products are one operator"),
+        (
+            with_experts(),
+            {"recompute": "op"},
+            "does not support experts, whose products are one operator: small",
+        ),
         (
             decoder(),
             {"recompute": "full", "recompute_layers": "2"},
@@ -254,12 +258,12 @@ def test_each_module_spares_what_it_makes() -> None:
         (
             decoder(),
             {"recompute_layers": "every:2"},
-            "recompute_layers is every:2, and nothing is recomputed",
+            "recompute_layers is every:2, but nothing is recomputed",
         ),
         (
             decoder(),
             {"recompute": "selective", "recompute_layers": "uniform:2"},
-            "recompute_layers is uniform:2, and recompute is selective",
+            "recompute_layers uniform:2 requires recompute full, and recompute is selective",
         ),
         (
             decoder(),

@@ -68,9 +68,17 @@ def test_every_figure_of_a_description_has_a_note(name: str) -> None:
     assert len(read_software(name).about) < 80
 
 
-def test_the_default_is_one_kernel_for_each_part_and_adds_no_option() -> None:
+def test_the_default_is_one_kernel_for_each_part_and_hides_no_exchange_of_tensor_parallel_ranks() -> None:
     assert Plan().by.name == DEFAULT
-    assert plan_of({}) == Plan()
+    assert plan_of({}) == Plan(overlap_tensor=False)
+
+
+def test_overlap_of_products_with_their_own_exchange_needs_no_other_option() -> None:
+    options = {"tensor": 2, "sequence_parallel": True, "tensor_overlap": 4}
+    assert plan_of(options).overlap_tensor
+    assert plan_of(options | {"tensor_overlap": 1}) == plan_of(
+        options | {"overlap_tensor": False, "tensor_overlap": 1}
+    )
 
 
 def test_options_of_a_plan_stand_before_the_defaults_of_software() -> None:
