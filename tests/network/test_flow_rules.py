@@ -97,7 +97,7 @@ def waiting(result: Any) -> dict[str, tuple[int, int]]:
 
 
 def test_all_messages_that_share_a_link_but_one_wait_there() -> None:
-    """Three share the last link for 600 ns, after which the largest has it for itself, and then a later one."""
+    """Three share the last link for 600 ns; then the largest has it for itself, and a later one, too."""
     builders = sends(4, [(0, 1, 10_000), (2, 1, 10_000), (3, 1, 30_000)])
     builders[2].send(1, 5000, tag=9, after=[builders[2].compute("wait", micros=4)])
     builders[1].receive(2, 5000, tag=9)
