@@ -108,6 +108,37 @@ def test_a_message_that_waited_is_copied_at_the_speed_of_memory() -> None:
         assert receive["end_ns"] - receive["start_ns"] == int(2 * size / memory)
 
 
+def arrived_and_copied_ns(count: int, work_ns: int) -> tuple[int, list[int]]:
+    """Return when the last of messages sent in turn arrives, and how long each is copied."""
+    found, here, there = preset(f"h100-dgx:{RANKS}"), TraceBuilder(), TraceBuilder()
+    sent = list[int]()
+    for _ in range(count):
+        sent = [here.send(RECEIVER, MIB, after=sent)]
+    work = there.compute("work", nanos=work_ns)
+    for _ in range(count):
+        there.receive(SENDER, MIB, after=[work], attributes={"concurrent": 1})
+    others = TraceBuilder()
+    others.compute("work", micros=1)
+    programs = {SENDER: here, RECEIVER: there}
+    workload = Workload.of([programs.get(rank, others).build() for rank in range(RANKS)])
+    result = et_sim.simulate(
+        workload, system=found.system, network=found.network, model="flow", detail="messages"
+    )
+    arrived = result.table("messages").to_pylist()[-1]["arrived_ns"]
+    return arrived, [row["end_ns"] - work_ns for row in nodes(result, "receive")]
+
+
+def test_the_last_message_to_arrive_is_copied_for_no_longer_than_it_has_waited() -> None:
+    """Those that arrived before it have waited for longer than a copy takes."""
+    copy_ns = int(2 * MIB / preset(f"h100-dgx:{RANKS}").system["local-mem-bw"])
+    for count in (1, 2):
+        arrived, copied = arrived_and_copied_ns(count, WORK_US * 1000)
+        assert copied == [copy_ns] * count
+        for waited in (100, copy_ns - 1, copy_ns + 1):
+            _, copied = arrived_and_copied_ns(count, arrived + waited)
+            assert copied == [copy_ns] * (count - 1) + [min(waited, copy_ns)]
+
+
 def test_direct_transfers_never_start_before_their_receives() -> None:
     result = exchange([(1, 0), (MIB, 1)], buffers={"direct": True})
     assert min(sent_ns(result)) == WORK_US * 1000

@@ -145,7 +145,7 @@ def blocked(monkeypatch: pytest.MonkeyPatch) -> Blocked:
 def test_the_oldest_waiting_chunk_is_admitted_over_the_limit_and_the_others_keep_their_order(
     blocked: Blocked,
 ) -> None:
-    for numbers, oldest in (([5, 3, 8, 4], 1), ([2, 3, 4], 0), ([7, 6, 5], 2), ([1], 0)):
+    for numbers, oldest in (([5, 3, 8, 4], 1), ([6, 4, 4], 1), ([2, 3, 4], 0), ([7, 6, 5], 2), ([1], 0)):
         found = blocked([numbers])
         queues.admit_over_limit(found.run, 0)
         assert found.started == [oldest]

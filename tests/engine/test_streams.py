@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from heapq import heappop, heappush
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from machines import RING_4
 
 import et_sim
 from et_sim.basics.errors import MachineError, UsageError
+from et_sim.engine.nodes.slowing import _rate
 from et_sim.run.result import Result
 from et_sim.trace import TraceBuilder, Workload
 from et_sim.trace.encode import encode_trace
@@ -170,6 +172,23 @@ def test_a_kernel_takes_longer_beside_a_collective(nanos: int, factor: float) ->
     end = beside((0, ALL_REDUCE_NS), duration=nanos, factor=Fraction(str(factor)))
     assert times(result) == {"k0": (0, end), "all_reduce": (0, ALL_REDUCE_NS)}
     assert result.timeline["treatment"].to_pylist()[0] == "replayed"
+
+
+def test_a_kernel_keeps_all_processors_that_collectives_do_not_hold_and_at_least_half() -> None:
+    """Of 132 processors; and of 7, of which 4 are at least half."""
+    slowdowns = [SimpleNamespace(alone=number, beside=number - number // 2, each=1) for number in (132, 7)]
+    for held, left in (
+        (0, (132, 7)),
+        (1, (131, 6)),
+        (3, (129, 4)),
+        (8, (124, 4)),
+        (66, (66, 4)),
+        (90, (66, 4)),
+    ):
+        run: Any = SimpleNamespace(
+            plan=SimpleNamespace(slowdowns=slowdowns), slowed_actors=[SimpleNamespace(beside=held)]
+        )
+        assert tuple(_rate(run, 0, factor) for factor in (0, 1)) == left
 
 
 def test_many_changes_round_no_more_than_one() -> None:
