@@ -134,9 +134,7 @@ def preset(text: str) -> Preset:
     cards of a node, and the kind of network between nodes."""
     match = _NAME.fullmatch(text)
     name = match[1] if match else text.partition(":")[0]
-    if not name.endswith(_ENDING) and name not in names():
-        remedy = did_you_mean(name, names()) or f"et-sim machine lists them: {', '.join(names())}"
-        raise UsageError(f"there is no machine called {name!r}", remedy=remedy)
+    _check_name(name)
     if match is None:
         raise UsageError(
             f"machine {text!r} does not end in a number of NPUs",
@@ -341,8 +339,15 @@ def _near(npus: int, unit: int) -> str:
 
 def as_one_file(name: str) -> dict[str, Any]:
     """All that is known of a machine and of its device, as a file of its own holds it."""
+    _check_name(name)
     machine = _data("machines", name)
     return {**machine, "device": _device(machine)}
+
+
+def _check_name(name: str) -> None:
+    if not name.endswith(_ENDING) and name not in names():
+        remedy = did_you_mean(name, names()) or f"et-sim machine lists them: {', '.join(names())}"
+        raise UsageError(f"there is no machine called {name!r}", remedy=remedy)
 
 
 def _device(machine: dict[str, Any]) -> dict[str, Any]:
