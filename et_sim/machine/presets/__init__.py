@@ -246,9 +246,11 @@ def _nodes(name: str, machine: dict[str, Any], npus: int) -> dict[str, Any]:
     sides = _node(machine)
     node = prod(sides)
     if npus % node and (npus > node or len(sides) > 1):
-        raise UsageError(
-            f"{name} has nodes of {node} NPUs, and {npus:,} are no whole nodes", remedy=_near(npus, node)
-        )
+        remedy = _near(npus, node)
+        part = max(size for size in range(1, node + 1) if npus % size == 0)
+        if part > 1 and len(machine.get("dimensions", ())) == 2:
+            remedy += f"; or with fewer of each node, {name}:{npus},node={part}"
+        raise UsageError(f"{name} has nodes of {node} NPUs, and {npus:,} are no whole nodes", remedy=remedy)
     if npus < 1:
         raise UsageError(f"{name}:{npus} has no NPU", remedy=f"name 1 to {node}, or whole nodes")
     counts = (
