@@ -198,6 +198,13 @@ def _find_slowdown(name: str, job: str, options: RunOptions, measured_ns: float)
         return Step(name, 1.0, before, before, simulated.runs)
     low, high = (1.0, LARGEST_FACTOR) if before < measured_ns else (1 / LARGEST_FACTOR, 1.0)
     least, most = simulated(low), simulated(high)
+    if least == most:
+        raise InputError(
+            f"{name} changes nothing: {format_ns(least)} are simulated with {figure.value(low):g} and "
+            f"{figure.value(high):g}, and {format_ns(int(measured_ns))} were measured",
+            place=job,
+            remedy="fit another figure: the machine does not say this one, or no kernel is timed by it",
+        )
     if not least <= measured_ns <= most:
         raise InputError(
             f"{format_ns(least)} to {format_ns(most)} are simulated with {name} from {figure.value(low):g} "

@@ -87,9 +87,10 @@ def _made_job(options: Options) -> tuple[Workload, str, dict[str, Any]]:
             raise UsageError(f"--{name} is not for {options.kind}", remedy="the model gives sizes and times")
     job = make_job(options)
     if options.ranks not in (None, job.workload.ranks):
+        given = f"--machine is {options.machine}" if options.machine else f"--ranks is {options.ranks}"
         raise UsageError(
-            f"--ranks is {options.ranks}, and the plan ({job.plan.axes}) makes {job.workload.ranks} ranks",
-            remedy="leave --ranks out, or correct one of them",
+            f"{given}, and the plan ({job.plan.axes}) makes {job.workload.ranks} ranks",
+            remedy=f"leave --{'machine' if options.machine else 'ranks'} out, or correct one of them",
         )
     return job.workload, job.text, {"model": job.model, "plan": asdict(job.plan), **job.more}
 

@@ -24,10 +24,11 @@ from et_sim.basics.errors import InputError, UsageError
 from et_sim.documents.reading import parse_json
 from et_sim.validation.included import included_kernels
 from et_sim.validation.row import Kernel, Row, microseconds, refused, size_of_kernel
-from et_sim.validation.steps import is_steps, read_steps
+from et_sim.validation.steps import NEEDED, is_steps, read_steps
 from et_sim.validation.tables import read_tables
 
 KERNEL_COLUMNS = {"table", "shape", "us"}
+MOST_SHOWN = 20  # columns of a file that is refused
 
 
 def shipped() -> list[Path]:
@@ -63,8 +64,9 @@ def _of_csv(path: Path, text: str) -> Iterator[Row]:
     if is_steps(columns):
         return read_steps(path, text)
     if {*columns} != KERNEL_COLUMNS:
-        remedy = "kernels have the columns table, shape and us; docs/accuracy.md has those of training steps"
-        raise InputError("the columns do not match", place=str(path), remedy=remedy)
+        given = ", ".join(columns[:MOST_SHOWN]) + (", …" if len(columns) > MOST_SHOWN else "")
+        remedy = f"kernels have table, shape and us; training steps have {', '.join(NEEDED)}"
+        raise InputError(f"the columns are {given or 'none'}", place=str(path), remedy=remedy)
     return _kernels(path, text)
 
 

@@ -19,6 +19,7 @@ from typing import Any
 from msgspec import structs
 
 from et_sim.basics.errors import EtSimError, InputError
+from et_sim.basics.units import plural
 from et_sim.documents.keys import show
 from et_sim.documents.reading import parse_json
 from et_sim.validation.phrases import fitting, power_of, read_note, software_of, unknown_software
@@ -154,10 +155,12 @@ def iterations_of(table: dict[str, Any]) -> Iterator[tuple[int, Iteration | None
 
 def _iteration_of(table: dict[str, Any], values: Any) -> tuple[Iteration | None, tuple[str, ...]]:
     """Return the training step of a row, and remarks on its description."""
-    given = values if isinstance(values, dict) else dict(zip(table["columns"], values, strict=True))
+    given = values if isinstance(values, dict) else _by_column(table["columns"], values)
     if TIME not in given and TIME_MS not in given:
         return None, ()
     row = _checked({**table.get("defaults", {}), **given})
+    if TIME not in row and TIME_MS not in row:
+        raise ValueError(f"{TIME if TIME in given else TIME_MS} is null (allowed: more than 0)")
     seconds = row[TIME] if TIME in row else row[TIME_MS] / 1000
     stated = str(table.get("software") or row.get("framework") or "")
     named = stated or f"{table.get('id', '')} {table.get('source', '')}"
@@ -178,6 +181,12 @@ def _iteration_of(table: dict[str, Any], values: Any) -> tuple[Iteration | None,
     name, power = product.software if product else "", power_of(hardware)
     remarks = meaning.remarks if product else (unknown_software(stated), *meaning.remarks)
     return Iteration(label, hardware, model, plan, float(seconds), name, power), remarks
+
+
+def _by_column(columns: Any, values: Any) -> dict[str, Any]:
+    if len(columns) != len(values):
+        raise ValueError(f"the row has {plural(len(values), 'value')}, and columns names {len(columns)}")
+    return dict(zip(columns, values, strict=True))
 
 
 def _model(row: dict[str, Any]) -> Model:
@@ -225,6 +234,9 @@ def _plan(row: dict[str, Any], usual: dict[str, Any]) -> Plan:
     sharding = row.get("sharding")
     if sharding is not None and sharding not in SHARDING:
         raise ValueError(f"sharding is {sharding!r} (known: {', '.join(SHARDING)})")
+    again = row.get("recompute")
+    if again is not None and again not in RECOMPUTED:
+        raise ValueError(f"recompute is {again!r} (known: {', '.join(RECOMPUTED)})")
     data = row["gpus"] if sharding else row["dp"]
     batch, chunks = row["micro_batch"], row.get("interleave", 1)
     micro_batches = row.get("grad_accum") or row.get("micro_batches")
@@ -243,7 +255,7 @@ def _plan(row: dict[str, Any], usual: dict[str, Any]) -> Plan:
         "micro_batches": micro_batches or row["global_batch"] // data // batch,
         "chunks": chunks,
         "schedule": "interleaved" if chunks > 1 else "1f1b",
-        "recompute": RECOMPUTED.get(row.get("recompute", ""), "full" if recomputes else "none"),
+        "recompute": RECOMPUTED[again] if again else "full" if recomputes else "none",
         "overlap_pipeline": False,
         "scatter_gather": row.get("tp_comm") != "rs_ag" and not usual.get("sequence_parallel"),
         "overlap_tensor": not is_deepspeed,

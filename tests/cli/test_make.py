@@ -61,6 +61,10 @@ def test_make_lists_its_output_in_json(tmp_path: Path, capsys: pytest.CaptureFix
         (["transformer", "--bytes", "1"], "--bytes is not for transformer"),
         (["transformer", "--tp", "2", "--ranks", "4"], "--ranks is 4, and the plan (tensor 2) makes 2 ranks"),
         (
+            ["transformer", "--tp", "2", "--machine", "h100-dgx:8"],
+            "--machine is h100-dgx:8, and the plan (tensor 2) makes 2 ranks (leave --machine out",
+        ),
+        (
             ["transformer", "--pp", "5"],
             "24 layers, which 5 parts of the pipeline do not divide",
         ),

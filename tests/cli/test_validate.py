@@ -307,6 +307,17 @@ def test_files_that_hold_no_tables_are_refused(
     assert words in " ".join(capsys.readouterr().err.split())
 
 
+def test_a_csv_of_other_columns_is_told_its_own_and_those_that_are_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "steps.csv"
+    path.write_text("hardware,model,seconds\nH100,llama3-8b,1\n")
+    assert main(["validate", str(path)]) == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert "the columns are hardware, model, seconds" in error
+    assert "training steps have hardware, model, machine, gpus" in error
+
+
 def of_iterations(**changed: Any) -> dict[str, Any]:
     """Return the table of iterations with other values in its row."""
     row = dict(zip(ITERATIONS["columns"], ITERATIONS["rows"][0], strict=True))
@@ -327,6 +338,9 @@ COUNTED: list[tuple[dict[str, Any], str]] = [
     (of_iterations(heads=0), "heads is 0"),
     (of_iterations(heads=None), "'heads' is missing"),
     (of_iterations(iteration_time_s=0.0), "the time is 0.0"),
+    (of_iterations(iteration_time_s=None), "iteration_time_s is null (allowed: more than 0)"),
+    ({**ITERATIONS, "rows": [[512, 8]]}, "the row has 2 values, and columns names 11"),
+    (of_iterations(recompute="weird"), "recompute is 'weird' (known: full, attn_only, none)"),
     (of_iterations(sharding="SOME_SHARD"), "sharding is 'SOME_SHARD' (known: FULL_SHARD, SHARD_GRAD_OP"),
     (of_iterations(hidden=None, model="llama9"), "there is no model 'llama9'"),
 ]

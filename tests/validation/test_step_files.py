@@ -14,6 +14,7 @@ import pytest
 from et_sim.basics.declared_options import declare
 from et_sim.cli.jobs import read_plan
 from et_sim.cli.make import Options
+from et_sim.validation.predictions import predictions
 from et_sim.validation.recipes import recipe_of
 from et_sim.validation.row import Iteration, Row
 from et_sim.validation.rows import measured_rows, read_rows
@@ -160,6 +161,22 @@ def test_a_line_that_cannot_be_read_has_its_reason_and_others_are_read(
     assert bad.why.startswith("steps.csv: line 3: ")
     assert why in bad.why
     assert job_of(good) == job_of(after)
+
+
+@pytest.mark.parametrize(
+    ("machine", "model", "plan"),
+    [
+        ("tpu-v9", "mixtral-8x7b", "tp1 dp16 ep8 zero1 none"),
+        ("h100-dgx:16", "llama3-8b", "tp1 dp16 ep1 zero1 none"),
+    ],
+)
+def test_a_machine_that_is_not_known_is_the_reason_of_its_row(
+    machine: str, model: str, plan: str, tmp_path: Path
+) -> None:
+    rows = rows_of(tmp_path, {"machine": machine, "model": model, "plan": plan})
+    (prediction,) = predictions(rows)
+    assert prediction.predicted_us is None
+    assert f"machine '{machine}' is not known" in prediction.how
 
 
 def test_a_line_with_too_few_values_has_its_reason(tmp_path: Path) -> None:

@@ -266,7 +266,7 @@ def test_each_module_saves_its_outputs() -> None:
         (
             decoder(),
             {"recompute": "full", "recompute_layers": "uniform:2", "zero": 3, "data": 2},
-            "recompute_layers is uniform:2, and zero is 3",
+            "recompute_layers is uniform:2, and zero is 3 (give every:N or first:N, or give zero 0, 1 or 2)",
         ),
         (
             decoder(),

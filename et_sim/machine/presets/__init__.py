@@ -131,9 +131,7 @@ def preset(text: str) -> Preset:
     """Return the machine of a name, `NAME:NPUS`, with options such as `,node=4,cards=2x200Gbps`."""
     match = _NAME.fullmatch(text)
     name = match[1] if match else text.partition(":")[0]
-    if not name.endswith(_ENDING) and name not in names():
-        remedy = did_you_mean(name, names()) or f"et-sim machine lists them: {', '.join(names())}"
-        raise UsageError(f"machine {name!r} is not known", remedy=remedy)
+    _check_name(name)
     if match is None:
         raise UsageError(
             f"machine {text!r} does not end in a number of NPUs",
@@ -244,9 +242,11 @@ def _nodes(name: str, machine: dict[str, Any], npus: int) -> dict[str, Any]:
     sides = _node(machine)
     node = prod(sides)
     if npus % node and (npus > node or len(sides) > 1):
-        raise UsageError(
-            f"{name} has nodes of {node} NPUs, and {npus:,} is not a multiple", remedy=_near(npus, node)
-        )
+        remedy = _near(npus, node)
+        part = max(size for size in range(1, node + 1) if npus % size == 0)
+        if part > 1 and len(machine.get("dimensions", ())) == 2:
+            remedy += f"; or with fewer of each node, {name}:{npus},node={part}"
+        raise UsageError(f"{name} has nodes of {node} NPUs, and {npus:,} is not a multiple", remedy=remedy)
     if npus < 1:
         raise UsageError(f"{name}:{npus} has no NPU", remedy=f"name 1 to {node}, or whole nodes")
     counts = (
@@ -337,8 +337,15 @@ def _near(npus: int, unit: int) -> str:
 
 def as_one_file(name: str) -> dict[str, Any]:
     """Return a machine and its device as the content of one file."""
+    _check_name(name)
     machine = _data("machines", name)
     return {**machine, "device": _device(machine)}
+
+
+def _check_name(name: str) -> None:
+    if not name.endswith(_ENDING) and name not in names():
+        remedy = did_you_mean(name, names()) or f"et-sim machine lists them: {', '.join(names())}"
+        raise UsageError(f"machine {name!r} is not known", remedy=remedy)
 
 
 def _device(machine: dict[str, Any]) -> dict[str, Any]:

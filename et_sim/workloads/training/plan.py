@@ -358,10 +358,17 @@ class Plan:
                 raise UsageError(f"{name} is {value!r}", remedy=remedy)
         check_recompute(self.recompute, self.recompute_layers)
         if run_length(self.recompute_layers) > 1 and (self.zero == 3 or self.offload_activations):
-            other = "zero is 3" if self.zero == 3 else "offload_activations is given"
+            other, remedy = (
+                ("zero is 3", "give zero 0, 1 or 2")
+                if self.zero == 3
+                else (
+                    "offload_activations is given",
+                    "leave it out",
+                )
+            )
             raise UsageError(
                 f"recompute_layers is {self.recompute_layers}, and {other}",
-                remedy="give every:N or first:N, or leave one of them out",
+                remedy=f"give every:N or first:N, or {remedy}",
             )
         self._share_batch()
         if self.zero > 3:
