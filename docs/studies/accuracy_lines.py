@@ -30,6 +30,7 @@ FITTED = {  # tables
     *("a100_gemm_bf16", "h100_gemm_bf16", "h100_gemm_fp8", "b200_gemm_bf16", "b200_gemm_fp8"),
     *("a100_attention", "h100_attention", "a100_pcie_memory", "v100_pcie_memory"),
     "b200_training",  # the energy of an operation
+    "vtrain_single",  # the time of the host for a launch of Megatron-LM of 2021
 }
 ITERATIONS = {
     "megatron_seqpar_table5": "training steps, Megatron-LM of 2022, 8 to 512 A100",

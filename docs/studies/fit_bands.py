@@ -106,7 +106,9 @@ class Judged:
         found = self.composition
         of_parts = {name: terms.get(_class(name, found.terms), term) for name, term in found.terms.items()}
         traits = tuple(
-            Trait(each.of, each.item, _of_trait(each, terms)) for each in found.traits if each.of in ORDER
+            Trait(each.of, each.item, _of_trait(each, terms, found.device))
+            for each in found.traits
+            if each.of in ORDER
         )
         return Composition(found.device, found.whole, of_parts, found.parts, traits)
 
@@ -135,9 +137,9 @@ def _class(name: str, terms: Terms) -> str:
     return f"{name} {basis}" if name in ON_A_NODE and basis != CALIBRATED else name
 
 
-def _of_trait(trait: Trait, terms: Terms) -> Term:
-    """Return the term of a trait: of software, its own where there is one."""
-    own = terms.get(of_software(trait.item)) if trait.of == SOFTWARE else None
+def _of_trait(trait: Trait, terms: Terms, device: str) -> Term:
+    """Return the term of a trait: of software, its own on this device if there is one."""
+    own = terms.get(of_software(trait.item, device)) if trait.of == SOFTWARE else None
     return own or terms.get(trait.of, trait.term)
 
 
@@ -195,12 +197,15 @@ def fitted(rows: Sequence[Judged]) -> dict[str, Term]:
 
 
 def _own(terms: Terms, rows: Sequence[Judged]) -> dict[str, Term]:
-    """Return terms of software of which there are many rows, but for those that `terms` have."""
+    """Return terms of software with many rows on one device, but for those that `terms` have.
+
+    They hold on this device only: on others the software has the spread between software.
+    """
     chosen = [row for row in rows if row.is_evidence and _matters(row, SOFTWARE, AFTER_SOFTWARE)]
     return {
-        of_software(software): _term(SOFTWARE, terms, some)
-        for software, some in _by(lambda row: row.software, chosen).items()
-        if len(some) >= MANY and of_software(software) not in terms
+        of_software(*source): _term(SOFTWARE, terms, some)
+        for source, some in _by(lambda row: row.source, chosen).items()
+        if some[0].software and len(some) >= MANY and of_software(*source) not in terms
     }
 
 

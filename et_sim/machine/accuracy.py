@@ -162,9 +162,9 @@ class Accuracy(Struct, frozen=True):
         return Accuracy(content[DEVICE], terms)
 
 
-def of_software(name: str) -> str:
-    """Return the class of training steps of one software."""
-    return f"{SOFTWARE} {name}"
+def of_software(name: str, device: str = "") -> str:
+    """Return the class of training steps of one software, perhaps on one device only."""
+    return f"{SOFTWARE} {name} on {device}" if device else f"{SOFTWARE} {name}"
 
 
 def of_other_machines(name: str) -> str:

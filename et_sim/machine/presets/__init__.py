@@ -214,6 +214,12 @@ def _accuracy(device: dict[str, Any], machine: dict[str, Any]) -> dict[str, Any]
         of_others = fitted.pop(of_other_machines(name))
         if stated.get(name, {}).get("basis") != CALIBRATED:
             fitted[name] = of_others
+    ending = f" on {device['about']}"
+    fitted = {
+        name.removesuffix(ending): term
+        for name, term in fitted.items()
+        if name.endswith(ending) or " on " not in name
+    }
     widths = {name: {**fitted.get(name, {}), **term} for name, term in stated.items()}
     return {"device": device["about"], **fitted, **widths}
 
