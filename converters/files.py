@@ -102,8 +102,8 @@ class Progress:
         if now - self._begin < _SILENT_SECONDS or now - self._shown_at < pause or left is None:
             return
         self._shown_at = now
-        plain = f"et-convert: {self._what}: {100 * share:.0f} %, about {left:.0f} s left"
-        self._line.show(Status(plain, f"converting {self._what}", share, now - self._begin, left))
+        plain = f"et-convert: {self._noun}: {100 * share:.0f} %, about {left:.0f} s left"
+        self._line.show(Status(plain, f"converting {self._noun}", share, now - self._begin, left))
 
     def close(self) -> None:
         """Clear the line."""

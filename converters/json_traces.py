@@ -1,13 +1,13 @@
 """Conversion of a JSON file to the bytes of a trace file: detect the flavour, read, and check with the
 reader.
 
-Objects are decoded one at a time from wherever they stand: one after another, one per line, or in
-one array. Beside our own JSON lines there are two flavours:
+Objects are decoded one at a time: one after another, one per line, or in one array. Besides et-sim's JSON
+lines there are two flavours:
 
 * the feeder's: one object with the nodes in `workload_graph`, attributes as keys of a node. Units are those
   of Chakra's feeder: `runtime` in microseconds, sizes in bytes. The feeder ignores `ctrlDeps`; here they are
   control dependencies, as everywhere else;
-* protobuf's own JSON, which is what `chakra_jsonizer` writes: a GlobalMetadata object and one object per
+* protobuf's own JSON, as `chakra_jsonizer` writes it: a GlobalMetadata object and one object per
   node, camelCase keys, 64-bit integers as text, enum names, defaults omitted. Protobuf's library reads the
   objects; keys that the schema lacks are counted and left out.
 """

@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 class Options(Command):
     """Record a distributed PyTorch program without its devices: it runs on shapes alone, as some of its
-    ranks, and what comes out is a workload of all of them."""
+    ranks, and yields a workload of all of them."""
 
     world: Annotated[int, "ranks of the job", "N", Option(least=1)]
     ranks: Annotated[str, "ranks to record, as 0-3,8 (default: auto, one per role)", "LIST"] = AUTO

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Options(Command):
-    """Convert what PyTorch recorded of a run: an execution trace (--host), a Kineto timeline (--device), or
+    """Convert PyTorch's recordings of a run: an execution trace (--host), a Kineto timeline (--device), or
     both of one rank; or a folder with the recordings of many ranks. Either of the two recordings is enough;
     times come from the timeline only."""
 

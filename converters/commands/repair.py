@@ -18,7 +18,7 @@ class Options(Command):
     prefix: Annotated[str, "traces to repair: PREFIX.0.et, PREFIX.1.et, …", "PREFIX"]
     output: Output
     even_sizes: Annotated[
-        bool, "where members of a group give different sizes to a collective, let all give the largest"
+        bool, "if members of a group give different sizes to a collective, set all to the largest"
     ] = False
     json: JsonReport = False
 
@@ -39,7 +39,7 @@ def run(options: Options) -> Iterator[str]:
     inputs = [Path(path) for path, _ in workload.inputs]
     outputs = [trace_path(options.output, rank) for rank in range(workload.ranks)]
     refuse_overwriting(inputs, outputs)
-    evening = SizeEqualiser(workload) if options.even_sizes else None
+    equaliser = SizeEqualiser(workload) if options.even_sizes else None
     converted = []
     held: dict[int, tuple[bytes, Dropped]] = {}
     for rank, template in enumerate(workload.template_of_rank.tolist()):
@@ -47,13 +47,13 @@ def run(options: Options) -> Iterator[str]:
         if template not in held:
             held[template] = repaired(inputs[rank], trace)
         content, dropped = held[template]
-        content, evened = evening.of_rank(rank, content, trace) if evening else (content, 0)
+        content, equalised = equaliser.of_rank(rank, content, trace) if equaliser else (content, 0)
         write_trace(content, outputs[rank])
-        notes = [("made even", f"sizes of {plural(evened, 'collective')}")] if evened else []
-        status = "repaired" if evened or dropped else "nothing to repair"
-        report = make_report(decode(content, str(outputs[rank])) if evened else trace, dropped, notes)
+        notes = [("made even", f"sizes of {plural(equalised, 'collective')}")] if equalised else []
+        status = "repaired" if equalised or dropped else "nothing to repair"
+        report = make_report(decode(content, str(outputs[rank])) if equalised else trace, dropped, notes)
         converted.append(Converted(str(inputs[rank]), status, (str(outputs[rank]),), report))
-    notices = [*workload.notices, *([evening.remark()] if evening and evening.uneven else [])]
+    notices = [*workload.notices, *([equaliser.remark()] if equaliser and equaliser.uneven else [])]
     yield from report_lines(converted, notices, as_json=options.json)
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Options(Command):
-    """Count what is in the traces of all ranks together, or of each distinct trace."""
+    """Count the contents of the traces of all ranks together, or of each distinct trace."""
 
     input: WorkloadInput
     per_rank: Annotated[bool, "the figures of each distinct trace"] = False

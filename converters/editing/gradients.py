@@ -81,7 +81,7 @@ def add_gradients(recorded: Recorded, gradients: Gradients) -> tuple[Rewiring, l
     if not len(backward):
         raise TraceError(
             "has no backward pass (no node is called backward, and none was called or launched by"
-            " autograd::engine::evaluate_function): so the times of its gradients are unknown",
+            " autograd::engine::evaluate_function), so the times of its gradients are unknown",
             place=recorded.source,
             remedy="leave --gradients out, or name the nodes of its backward pass so",
         )

@@ -78,8 +78,8 @@ class Growth:
             return
         if not (isinstance(rule.stride, int) and rule.has_all):
             raise UsageError(
-                f"group {name} ({rule}) does not lie along one axis with all ranks in it, so that it is not"
-                " known where it would grow",
+                f"group {name} ({rule}) does not lie along one axis with all ranks in it,"
+                " so its growth is undefined",
                 place=self.source,
                 remedy="scale with --replicas, or a group along one axis",
             )

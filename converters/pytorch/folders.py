@@ -159,8 +159,8 @@ def missing_ranks(reports: Sequence[dict[str, Any]]) -> list[str]:
     if world <= len(reports) or len(reports) == 1:
         return []
     return [
-        f"{len(reports)} of {plural(world, 'rank')} of the run are here: only they do what its groups of all"
-        " ranks did, with less communication (et-sim run --alone takes the recorded times)"
+        f"{len(reports)} of {plural(world, 'rank')} of the run are present: groups of all ranks have only"
+        " these members, with less communication (et-sim run --alone takes the recorded times)"
     ]
 
 

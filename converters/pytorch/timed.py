@@ -53,7 +53,7 @@ def convert_timed(
 def _connected(
     given: Recording, links: Links | None, groups: Groups, without: frozenset[Link]
 ) -> ConvertedRank:
-    """Find out what depends on what, and what everything is."""
+    """Find the dependencies and the attributes of all nodes."""
     tally = groups.tally
     carriers = find_carriers(given, groups)
     given = replace(given, work=carriers.work)

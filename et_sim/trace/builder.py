@@ -61,7 +61,7 @@ class NodeOptions(TypedDict, total=False):
 
 
 class TraceBuilder(Struct):
-    """Collects nodes; `build` turns them into a `Trace`. `version` is free text for the file."""
+    """A collector of nodes; `build` turns them into a `Trace`. `version` is free text for the file."""
 
     version: str = ""
     source: str = "<python>"

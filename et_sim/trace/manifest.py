@@ -6,7 +6,7 @@
      "templates": [{"file": "job.template0.et", "ranks": "0-15", "peers": "distances"}],
      "groups": {"tensor": {"size": 8, "stride": 1}}}
 
-Nothing here loops over ranks, so that a million of them cost what a few do.
+No function loops over ranks, so that a million of them cost as much as a few.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ def _settled_with_lane(trace: Trace, rows: RowColumn, marked_rows: RowColumn) ->
 
 
 def _forced_by_id(trace: Trace, rows: RowColumn) -> tuple[RowColumn, RowColumn]:
-    """Return neighbours in id order of which the second waits for all dependencies of the first."""
+    """Return pairs of neighbours in id order whose second waits for all dependencies of the first."""
     needs = [frozenset(trace.parents(int(row)).tolist()) for row in rows]
     first = np.array([a <= b for a, b in pairwise(needs)], bool)
     return rows[:-1][first], rows[1:][first]

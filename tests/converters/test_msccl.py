@@ -104,7 +104,7 @@ def finish_times(folder: Path, text: str, *options: str, kind: str = "all-gather
     return times
 
 
-# ---- what it takes
+# ---- timing
 
 
 @pytest.mark.parametrize("ranks", [2, 4, 7])
@@ -148,7 +148,7 @@ def test_an_idle_gpu_takes_no_time_of_the_others(tmp_path: Path) -> None:
     assert finish_times(tmp_path, text, "--bytes", "65536")[:2] == [flight(65536)] * 2
 
 
-# ---- what it writes
+# ---- outputs
 
 
 def test_a_step_that_receives_reduces_and_sends_is_three_nodes_in_sequence() -> None:
@@ -205,7 +205,7 @@ def test_the_report_names_the_key_of_the_system_file(
     assert notes["algorithm"] == '"mine" for 2 GPUs, 2 connections'
 
 
-# ---- what is refused
+# ---- refusals
 
 ONE = block(0, 1, -1, [step(0, "s")])
 OTHER = block(0, -1, 0, [step(0, "r")])

@@ -143,4 +143,4 @@ def test_ranks_without_times_do_not_join_ranks_with_them(
 @pytest.mark.deep
 def test_missing_ranks_of_a_world_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pytorch", str(FOLDER / "dlrm_8r"), "-o", str(tmp_path / "out")]) == 0
-    assert "note: 2 of 8 ranks of the run are here: only they do" in capsys.readouterr().out
+    assert "note: 2 of 8 ranks of the run are present: groups of all ranks" in capsys.readouterr().out

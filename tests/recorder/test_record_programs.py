@@ -178,7 +178,7 @@ def test_an_unknown_size_is_refused_with_its_line(
     command = ["--world", "8", "-o", str(tmp_path / "job.workload.json"), str(PROGRAMS / "unsized.py"), kind]
     assert main(command) == 1
     err = capfd.readouterr().err
-    assert f"unsized.py:{line}: the size of what {operator} gives follows from values" in err
+    assert f"unsized.py:{line}: the size of the result of {operator} depends on unknown values" in err
     assert not list(tmp_path.iterdir())
 
 

@@ -325,7 +325,7 @@ def test_many_long_lists_of_tensors_fit() -> None:
     assert set(lists.texts) == {"8", *(f"t{tensor}" for tensor in range(199))}
 
 
-# ---- refusals: what, where, what to do
+# ---- refusals: cause, place, remedy
 
 
 @pytest.mark.parametrize(

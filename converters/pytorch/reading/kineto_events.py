@@ -142,7 +142,7 @@ _MOVES = frozenset((EventKind.MEMCPY, EventKind.MEMSET, EventKind.LAUNCH, EventK
 
 
 class Details:
-    """Collects them, with the number of the event's row beside each."""
+    """A collector of details, with the row of the event beside each."""
 
     def __init__(self) -> None:
         self.texts: Table[str | bytes] = Table()
