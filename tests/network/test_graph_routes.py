@@ -327,6 +327,7 @@ def test_the_bisection_is_a_maximum_flow_even_of_merged_devices(seed: int) -> No
 def test_diameter_and_bisection_match_the_textbook(machine: Network, diameter: int, across: float) -> None:
     result = describe(machine)
     assert result["diameter"] == diameter
+    assert result["diameter_is_exact"]
     assert result["bisection_bytes_per_ns"] == pytest.approx(across)
 
 
