@@ -1,8 +1,5 @@
-"""From and to other tools' trace formats: the rooms behind `et-convert`.
+"""Conversions between the trace formats of other tools and et-sim's: the packages behind `et-convert`.
 
-A converter turns what it reads into the records of a trace file and lets et-sim's own reader judge
-them before anything is written, so that a file made here can be read here. Nothing is left out
-without being counted in a report.
-
-Not here: the trace format itself (`et_sim.trace`) and anything that simulates.
+A converter turns its input into the records of a trace file. et-sim's own reader checks them before anything
+is written, so every file that is written can be read. Everything that is left out is counted in a report.
 """

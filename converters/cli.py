@@ -1,8 +1,8 @@
-"""The command line: `et-convert <command> …`; one file per command, in `converters.commands`.
+"""The command line `et-convert <command> …`, with one file per command in `converters.commands`.
 
-A command module has `Options`, which declares it, and `run(options)`, which gives the lines to print. Modules
-are found by being there, so a new command is a new file. Results go to stdout, everything else to stderr.
-Exit status: 0 success, 2 bad input or usage.
+A command module declares its options in `Options` and yields the lines to print in `run(options)`. Modules
+are found by name, so a new command is a new file. Results go to stdout, everything else to stderr. Exit
+status: 0 success, 2 bad input or usage.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from et_sim.documents.recognise import CONVERTER, refuse_misplaced
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the process's exit status."""
+    """Run one command and return the exit status of the process."""
     with visible_streams():
         return _obey(arguments)
 
@@ -40,16 +40,16 @@ def _obey(arguments: Sequence[str] | None) -> int:
         sys.stdout.flush()
         print(f"et-convert: error: {error}", file=sys.stderr)
         return error.exit_status
-    except BrokenPipeError:  # the reader of the output has gone, and nobody would see a message
+    except BrokenPipeError:  # the reader of stdout is gone, so a message would reach no reader
         sys.stderr.close()
         return 0
     except KeyboardInterrupt:
         print("et-convert: interrupted", file=sys.stderr)
         return 130
     except MemoryError:
-        print("et-convert: error: this needs more memory than there is", file=sys.stderr)
+        print("et-convert: error: not enough memory", file=sys.stderr)
         return 2
-    except OSError as error:  # a full disk behind stdout, for one; files name their own errors
+    except OSError as error:  # such as a full disk behind stdout; errors of files name the file
         print(f"et-convert: error: {brief(str(error))}", file=sys.stderr)
         return 2
     return 0

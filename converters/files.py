@@ -1,7 +1,4 @@
-"""Files that commands write: their names, the check that none replaces an input, progress, how to run them.
-
-Not here: how a set of files is replaced as a whole, which is `et_sim.trace.disk`.
-"""
+"""Output files of commands: their names, protection of inputs, and progress."""
 
 from __future__ import annotations
 
@@ -26,17 +23,17 @@ SECONDS_BETWEEN_LINES = 2.0
 
 
 def trace_path(prefix: str, rank: int) -> Path:
-    """Where the trace of a rank is written."""
+    """Return the path of the trace of a rank."""
     return Path(f"{prefix}.{rank}.et")
 
 
 def profile_option(workload: Workload) -> str:
-    """An option of `et-sim run` for the profile that a manifest names, and trace files cannot."""
+    """Return the option of `et-sim run` for the profile of the manifest, which trace files cannot hold."""
     return f" --profile {workload.profile}" if workload.profile else ""
 
 
 def refuse_overwriting(inputs: Iterable[Path], outputs: Iterable[Path]) -> None:
-    """An output that is one of the inputs would destroy what cannot be made again."""
+    """Refuse outputs that are also inputs: they would destroy data that cannot be made again."""
     read = {file for path in inputs if (file := _identity(path))}
     for path in outputs:
         if _identity(path) in read:
@@ -46,9 +43,9 @@ def refuse_overwriting(inputs: Iterable[Path], outputs: Iterable[Path]) -> None:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Which file of which disk is at a path, whatever else it is called; None: there is none."""
+    """Return device and inode of the file at a path, or None if there is none."""
     try:
-        found = os.stat(path)  # noqa: PTH116 - thousands of outputs are asked for
+        found = os.stat(path)  # noqa: PTH116 - called for thousands of outputs
     except OSError:
         return None
     return found.st_dev, found.st_ino
@@ -60,7 +57,9 @@ def write_files(
     files: Iterable[tuple[Path, bytes]],
     whole: str | None = None,
 ) -> None:
-    """Write all or nothing at `paths`, none of which is an input; with `whole`, the set of that prefix."""
+    """Write all files at `paths` or none; none may be an input. With `whole`, they are the complete set of
+    that prefix.
+    """
     from et_sim.trace.disk import replace_all
 
     refuse_overwriting(inputs, paths)
@@ -68,7 +67,7 @@ def write_files(
 
 
 def watched(items: Iterable[Item], count: int, noun: str = "files") -> Iterator[Item]:
-    """Yield the items, with a line on stderr now and then while whoever takes them is busy."""
+    """Yield the items and write a line to stderr every few seconds."""
     reported = time.monotonic()
     for number, item in enumerate(items):
         yield item
@@ -83,26 +82,26 @@ _BETWEEN_LINES = 10.0
 
 
 class Progress:
-    """Told how much of a known total is done, says so."""
+    """A display of the share of a known total that is done."""
 
     def __init__(self, noun: str, total: int) -> None:
-        self._what = noun
+        self._noun = noun
         self._total = max(total, 1)
         self._begin = time.monotonic()
-        self._said = self._begin
+        self._shown_at = self._begin
         self._line = StatusLine()
         self._estimate = Estimate()
         self._estimate.add(0.0, self._begin)
 
     def __call__(self, done: int) -> None:
-        """Say how far it is, if it is time to."""
+        """Show the share that is done if enough time has passed."""
         now, share = time.monotonic(), min(done / self._total, 1.0)
         self._estimate.add(share, now)
         pause = _BETWEEN_UPDATES if self._line.is_live else _BETWEEN_LINES
         left = self._estimate.left(now)
-        if now - self._begin < _SILENT_SECONDS or now - self._said < pause or left is None:
+        if now - self._begin < _SILENT_SECONDS or now - self._shown_at < pause or left is None:
             return
-        self._said = now
+        self._shown_at = now
         plain = f"et-convert: {self._what}: {100 * share:.0f} %, about {left:.0f} s left"
         self._line.show(Status(plain, f"converting {self._what}", share, now - self._begin, left))
 
@@ -113,7 +112,7 @@ class Progress:
 
 @contextmanager
 def progress(noun: str, total: int) -> Iterator[Progress]:
-    """Progress that is closed behind the work."""
+    """Yield a progress display, which is closed after the work."""
     shown = Progress(noun, total)
     try:
         yield shown

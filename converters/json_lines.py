@@ -1,11 +1,10 @@
-"""Our JSON lines: a header object, then one object per node; what `et-convert show --json` writes.
+"""The JSON lines of et-sim: a header object, then one object per node; `et-convert show --json` writes them.
 
-The form keeps everything that a trace file says, so that `et-convert json` makes the same bytes again.
-Attributes with a meaning are keys of the node if they have the kind that other tools expect; all others stand
-in `attr` as [name, kind, value] or [name, kind, value, description]. A file whose attributes do not stand in
-the usual order (those that are keys first, in the order of `EXPECTED_MEMBER`) has the names of keys in
-`attr`, too, each at its place. Fields that a node lacks are left out. `docs/converting.md` has the table of
-keys.
+The form keeps all content of a trace file, so that `et-convert json` makes the same bytes again. Attributes
+with a meaning are keys of the node if they have the kind that other tools expect; all others are entries of
+`attr`: [name, kind, value] or [name, kind, value, description]. If the attributes of a node are not in the
+usual order (keys first, in the order of `EXPECTED_MEMBER`), `attr` also holds the names of the keys, each at
+its position. Fields that a node lacks are left out. `docs/converting.md` has the table of keys.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ from converters.json_values import (
     flat_node,
     from_base64,
     integer,
+    node_label,
     shown,
     text,
-    who,
 )
 from converters.records import EXPECTED_MEMBER, parse, split
 from et_sim.basics.units import plural
@@ -50,12 +49,12 @@ _EXPECTED = dict(EXPECTED_MEMBER)
 
 
 def recognises(first: dict[str, Any]) -> bool:
-    """Return whether an input that starts with this object is of this flavour."""
+    """Return whether an input that starts with this object has this flavour."""
     return _MARK in first
 
 
 def read(first: dict[str, Any], rest: Iterator[dict[str, Any]], remarks: Remarks) -> Iterator[Any]:
-    """Yield the metadata and the nodes."""
+    """Yield the metadata, then the nodes."""
     if first[_MARK] != _FORM:
         raise UnfitError(
             f"{_MARK} is {shown(first[_MARK])}", f"this version reads form {_FORM}; write the lines again"
@@ -67,7 +66,7 @@ def read(first: dict[str, Any], rest: Iterator[dict[str, Any]], remarks: Remarks
     yield header
     known = _KEYS.known()
     for given in rest:
-        with about(who(given.get("id", "?"), given.get("name"))):
+        with about(node_label(given.get("id", "?"), given.get("name"))):
             node = _node(given, known, remarks)
         yield node
 
@@ -85,7 +84,7 @@ def _node(given: dict[str, Any], known: frozenset[str], remarks: Remarks) -> Any
 
 
 def header_object(header: Any) -> dict[str, Any]:
-    """Return the first line."""
+    """Return the object of the first line."""
     written: dict[str, Any] = {_MARK: _FORM, "version": header.version}
     if header.attr:
         written["attr"] = [_entry(attribute) for attribute in header.attr]
@@ -93,7 +92,7 @@ def header_object(header: Any) -> dict[str, Any]:
 
 
 def node_object(node: Any) -> dict[str, Any]:
-    """Return the line of one node."""
+    """Return the object of a node's line."""
     written: dict[str, Any] = {"id": node.id, "kind": kind_name(node.type)}
     if node.name:
         written["name"] = node.name
@@ -118,9 +117,9 @@ def node_object(node: Any) -> dict[str, Any]:
 
 
 def _attributes(node: Any) -> tuple[dict[str, Any], list[Any]]:
-    """Return attributes that are keys, and the entries; of a name, only the first counts.
+    """Return the attributes that are keys, and the entries. Only the first attribute of a name becomes a key.
 
-    In another order than the usual, the names of keys are entries too.
+    If the order is unusual, the names of keys are entries too.
     """
     flat: dict[str, Any] = {}
     others: list[Any] = []
@@ -142,7 +141,7 @@ def _attributes(node: Any) -> tuple[dict[str, Any], list[Any]]:
 
 
 def plain_value(attribute: Any) -> Any:
-    """Return the value as JSON has it; bytes are base64 text."""
+    """Return the value for JSON; bytes become base64 text."""
     member = attribute.WhichOneof("value")
     if member is None:
         return None
@@ -180,7 +179,7 @@ def _add_attributes(message: Any, given: dict[str, Any]) -> None:
 
 
 def _out_of_place(message: Any, entries: list[Any]) -> dict[str, Any]:
-    """Takes away the attributes whose places entries name; they are put back there."""
+    """Remove the attributes that entries place, and return all; the caller puts them back in order."""
     names = [entry for entry in entries if isinstance(entry, str)]
     if not names:
         return {}
@@ -207,13 +206,13 @@ def _set_tensors(tensors: Any, key: str, given: Any) -> None:
 
 @dataclass(slots=True)
 class Spelling:
-    """Records that come back with other bytes, because theirs are not those that protobuf writes."""
+    """The records whose bytes change on the way back, because protobuf writes them differently."""
 
     unusual: int = 0  # the content is the same
     unknown: int = 0  # fields that the schema lacks, which JSON lines cannot hold
 
     def notes(self) -> Iterator[tuple[str, str]]:
-        """As (label, sentence)."""
+        """Yield the remarks as (label, sentence)."""
         if self.unusual:
             yield (
                 "spelling",
@@ -224,7 +223,7 @@ class Spelling:
 
 
 def as_lines(content: bytes, source: str) -> tuple[bytes, Spelling]:
-    """Return the file as text; `content` has been read by the decoder."""
+    """Return the file as text. The decoder has checked `content`."""
     spelling = Spelling()
     lines = []
     records = list(split(content))

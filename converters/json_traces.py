@@ -1,16 +1,15 @@
-"""A JSON file to the bytes of a trace file: tell the flavours apart, read, and have the reader judge.
+"""Conversion of a JSON file to the bytes of a trace file: detect the flavour, read, and check with the
+reader.
 
 Objects are decoded one at a time from wherever they stand: one after another, one per line, or in
 one array. Beside our own JSON lines there are two flavours:
 
 * the feeder's: one object with the nodes in `workload_graph`, attributes as keys of a node. Units are those
-  of the reader it was written for: `runtime` in microseconds, sizes in bytes. That reader ignores `ctrlDeps`;
-  here they are control dependencies, as everywhere else;
+  of Chakra's feeder: `runtime` in microseconds, sizes in bytes. The feeder ignores `ctrlDeps`; here they are
+  control dependencies, as everywhere else;
 * protobuf's own JSON, which is what `chakra_jsonizer` writes: a GlobalMetadata object and one object per
   node, camelCase keys, 64-bit integers as text, enum names, defaults omitted. Protobuf's library reads the
   objects; keys that the schema lacks are counted and left out.
-
-Not here: our lines (`json_lines`), and single values (`json_values`).
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ from converters.json_values import (
     add_attribute,
     flat_node,
     node_kind,
+    node_label,
     shown,
-    who,
 )
 from converters.records import Dropped, frame, without_dangling
 from converters.report import Report, make_report
@@ -49,7 +48,7 @@ _SHOWN = 6
 
 @dataclass(frozen=True, slots=True)
 class JsonTrace:
-    """One JSON file as a trace file."""
+    """A JSON file converted to a trace file."""
 
     flavour: str
     content: bytes
@@ -57,7 +56,7 @@ class JsonTrace:
 
 
 def convert(path: Path, *, drop_dangling: bool = False) -> JsonTrace:
-    """Read one JSON file, of whichever flavour it is."""
+    """Read one JSON file of any flavour."""
     source = str(path)
     remarks = Remarks()
     given = _objects(_text(path), source)
@@ -71,7 +70,7 @@ def convert(path: Path, *, drop_dangling: bool = False) -> JsonTrace:
     try:
         trace = decode(content, source, drop_dangling=True)
     except TraceError as error:
-        error.place = source  # offsets would be those of bytes that are in no file
+        error.place = source  # offsets would refer to bytes that are in no file
         raise
     dropped = Dropped()
     if trace.dropped_dependencies:
@@ -84,7 +83,7 @@ def convert(path: Path, *, drop_dangling: bool = False) -> JsonTrace:
 def _messages(
     flavour: _Flavour, first: dict[str, Any], rest: Iterator[dict[str, Any]], remarks: Remarks, source: str
 ) -> Iterator[Any]:
-    """Yield the messages of the file; what does not fit is an error of that file."""
+    """Yield the messages of the file. Values that do not fit raise an error about that file."""
     try:
         yield from flavour.read(first, rest, remarks)
     except UnfitError as error:
@@ -103,7 +102,7 @@ def _text(path: Path) -> str:
 
 
 def _objects(text: str, source: str) -> Iterator[dict[str, Any]]:
-    """Yield the objects of the text; those of a single array, if it is one."""
+    """Yield the objects of the text, or the items if it is one array."""
     decode_next = json.JSONDecoder().raw_decode
     may_lack_halves = _SURROGATE.search(text) is not None
     position = _after_space(text, 0)
@@ -137,7 +136,7 @@ def _objects(text: str, source: str) -> Iterator[dict[str, Any]]:
 
 
 def _is_text(item: dict[str, Any]) -> bool:
-    """Return whether everything in the object can be written as UTF-8."""
+    """Return whether every text in the object can be written as UTF-8."""
     try:
         json.dumps(item, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -174,17 +173,17 @@ def _dangling(dropped: Dropped, source: str) -> TraceError:
 
 _GRAPH = "workload_graph"
 _GRAPH_KEYS = Keys("Id", "Name", "NodeType", "runtime", "data_deps", "ctrlDeps")
-# What describes the whole file goes to the trace's metadata.
+# Keys that describe the whole file; they become metadata of the trace.
 _DESCRIPTION = {"workload_name": "string_val", "ngpus": "int64_val", "soc": "string_val"}
 
 
 def _is_graph(first: dict[str, Any]) -> bool:
-    """Return whether an input that starts with this object is of this flavour."""
+    """Return whether an input that starts with this object has this flavour."""
     return _GRAPH in first
 
 
 def _read_graph(first: dict[str, Any], rest: Iterator[dict[str, Any]], remarks: Remarks) -> Iterator[Any]:
-    """Yield the metadata and the nodes."""
+    """Yield the metadata, then the nodes."""
     remarks.sentences.append(("units", "runtime taken as microseconds, sizes as bytes"))
     remarks.note_unknown(first, {_GRAPH, *_DESCRIPTION}, "the file's own object")
     header = messages().GlobalMetadata()
@@ -202,7 +201,7 @@ def _read_graph(first: dict[str, Any], rest: Iterator[dict[str, Any]], remarks: 
     for given in first[_GRAPH]:
         if not isinstance(given, dict):
             raise UnfitError(f"{_GRAPH} holds {shown(given)}", "give nodes as objects")
-        with about(who(given.get("Id", "?"), given.get("Name"))):
+        with about(node_label(given.get("Id", "?"), given.get("Name"))):
             node = flat_node(given, _GRAPH_KEYS, known, remarks)
         yield node
     if next(rest, None) is not None:
@@ -210,13 +209,13 @@ def _read_graph(first: dict[str, Any], rest: Iterator[dict[str, Any]], remarks: 
 
 
 def _is_protobuf(first: dict[str, Any]) -> bool:
-    """Return whether an input that starts with this object is of this flavour."""
+    """Return whether an input that starts with this object has this flavour."""
     keys = set(first)
     return keys <= _keys(messages().GlobalMetadata) or {"name", "type"} <= keys <= _keys(messages().Node)
 
 
 def _read_protobuf(first: dict[str, Any], rest: Iterator[dict[str, Any]], remarks: Remarks) -> Iterator[Any]:
-    """Yield the metadata and the nodes."""
+    """Yield the metadata, then the nodes."""
     schema = messages()
     if set(first) <= _keys(schema.GlobalMetadata):
         yield _parsed(first, schema.GlobalMetadata(), "the metadata", remarks)
@@ -225,7 +224,7 @@ def _read_protobuf(first: dict[str, Any], rest: Iterator[dict[str, Any]], remark
         yield schema.GlobalMetadata()
         rest = chain((first,), rest)
     for given in rest:
-        caller = who(given.get("id", 0), given.get("name"))
+        caller = node_label(given.get("id", 0), given.get("name"))
         with about(caller):
             node_kind(given.get("type", 0))
             node = _parsed(given, schema.Node(), caller, remarks)
@@ -238,7 +237,7 @@ def _parsed(given: dict[str, Any], message: Any, caller: str, remarks: Remarks) 
     try:
         return ParseDict(given, message)
     except ParseError:
-        message.Clear()  # nearly always a key that the schema lacks
+        message.Clear()  # the usual cause is a key that the schema lacks
     try:
         return ParseDict(_pruned(given, message.DESCRIPTOR, caller, remarks), message)
     except ParseError as error:
@@ -246,7 +245,7 @@ def _parsed(given: dict[str, Any], message: Any, caller: str, remarks: Remarks) 
 
 
 def _pruned(given: Any, kind: Any, caller: str, remarks: Remarks) -> Any:
-    """`given` without the keys that the message lacks, at any depth."""
+    """Remove the keys that the message lacks, at any depth, and count them."""
     if isinstance(given, list):
         return [_pruned(item, kind, caller, remarks) for item in given]
     if kind is None or not isinstance(given, dict):
@@ -266,7 +265,7 @@ def _keys(message_class: Any) -> set[str]:
 
 
 class _Flavour(NamedTuple):
-    """How traces are written as JSON; `recognises` judges an input by its first object."""
+    """A form of traces as JSON; `recognises` tests the first object of an input."""
 
     name: str
     recognises: Callable[[dict[str, Any]], bool]

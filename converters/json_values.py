@@ -1,9 +1,7 @@
-"""Single values of a JSON trace into protobuf messages, checked, and nodes whose attributes are keys.
+"""Checked conversion of single JSON values to protobuf, and nodes whose attributes are keys.
 
-A value that does not fit raises `UnfitError`; `about` adds the node, and whoever knows the file adds that.
-What a conversion says besides its figures (unknown keys, numbers that were rounded) are `Remarks`.
-
-Not here: the keys under which a flavour keeps its values, which each gives as `Keys`.
+A value that does not fit raises `UnfitError`; `about` adds the node, and the caller that has the path adds
+the file. `Remarks` collect what a report needs besides figures: unknown keys and rounded numbers.
 """
 
 from __future__ import annotations
@@ -31,36 +29,38 @@ _WIRE_NAMES = dict(ENUMS["NodeType"])
 
 
 class UnfitError(ValueError):
-    """A value that cannot be used: the sentence, and what to do."""
+    """A value that cannot be used: the sentence, and the remedy."""
 
     def __init__(self, cause: str, remedy: str) -> None:
         super().__init__(cause)
         self.remedy = remedy
-        self.who = ""
+        self.subject = ""
 
     def __str__(self) -> str:
         cause = super().__str__()
-        return f"{self.who}: {cause}" if self.who else cause
+        return f"{self.subject}: {cause}" if self.subject else cause
 
 
 @contextmanager
-def about(who: str) -> Iterator[None]:
-    """Whatever does not fit inside belongs to `who`."""
+def about(subject: str) -> Iterator[None]:
+    """Add `subject` to errors about values inside the block."""
     try:
         yield
     except UnfitError as error:
-        error.who = error.who or who
+        error.subject = error.subject or subject
         raise
 
 
 def shown(value: Any) -> str:
-    """Return a value in a message, cut if it is long."""
+    """Return a value for a message, cut if it is long."""
     text = repr(value)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 
 
 def node_kind(value: Any) -> int:
-    """Return a node type: its number, our name (`COLL`, `TYPE_11`) or the schema's (`COMM_COLL_NODE`)."""
+    """Return a node type given by number, et-sim's name (`COLL`, `TYPE_11`) or the schema's
+    (`COMM_COLL_NODE`).
+    """
     names = {**_WIRE_NAMES, **{kind_name(number): number for number in range(LAST_KIND_NUMBER + 1)}}
     if isinstance(value, str) and value in names:
         return names[value]
@@ -74,7 +74,7 @@ def node_kind(value: Any) -> int:
 
 
 def collective_number(value: Any) -> Any:
-    """Return the number of a collective given by name; anything else as it is."""
+    """Return the number of a collective given by name; return any other value unchanged."""
     if not isinstance(value, str) or value.lstrip("-").isdecimal():
         return value
     if value.upper() in CollectiveKind.__members__:
@@ -87,7 +87,7 @@ def collective_number(value: Any) -> Any:
 
 
 def text(key: str, value: Any) -> str:
-    """Return a text that UTF-8 can hold."""
+    """Return a text after checking that UTF-8 can hold it."""
     try:
         value.encode()
     except (AttributeError, UnicodeEncodeError):
@@ -96,7 +96,7 @@ def text(key: str, value: Any) -> str:
 
 
 def integer(key: str, value: Any, lowest: int = 0, highest: int = 2**64 - 1) -> int:
-    """Return a whole number, possibly as text, because many JSON readers lose digits beyond 2^53."""
+    """Return a whole number. Text is accepted too, because many JSON readers lose digits beyond 2^53."""
     if isinstance(value, str) and value.removeprefix("-").isdecimal() and len(value) <= 20:
         value = int(value)
     if isinstance(value, float) and value.is_integer():
@@ -116,7 +116,7 @@ def integers(key: str, value: Any) -> list[int]:
 
 
 def add_attribute(node: Any, name: str, member: str, value: Any) -> Any:
-    """Append an attribute whose value is of the kind that `member` names; returns it."""
+    """Append an attribute whose value has the kind that `member` names, and return it."""
     attribute = node.attr.add(name=text("an attribute's name", name))
     if member not in MEMBERS:
         remedy = did_you_mean(str(member), MEMBERS) or f"kinds are {', '.join(MEMBERS[::2])}, and …_list"
@@ -157,7 +157,7 @@ def _real(name: str, value: Any, largest: float) -> float:
 
 
 def from_base64(name: str, value: Any) -> bytes:
-    """Bytes, as JSON keeps them."""
+    """Return the bytes of a base64 text."""
     try:
         return base64.b64decode(value, validate=True)
     except (TypeError, ValueError, binascii.Error):
@@ -166,7 +166,7 @@ def from_base64(name: str, value: Any) -> bytes:
 
 @dataclass(slots=True)
 class Seen:
-    """How often something occurred, and where first."""
+    """The number of occurrences, and the first place."""
 
     count: int
     first: str
@@ -175,25 +175,25 @@ class Seen:
 
 @dataclass(slots=True)
 class Remarks:
-    """Collected while one input is read."""
+    """Remarks collected while one input is read."""
 
     unknown: dict[str, Seen] = field(default_factory=dict)
     rounded: dict[str, Seen] = field(default_factory=dict)
     sentences: list[tuple[str, str]] = field(default_factory=list)
 
-    def note_unknown(self, given: Iterable[str], known: Collection[str], who: str) -> None:
-        """Count the keys that are not known."""
+    def note_unknown(self, given: Iterable[str], known: Collection[str], subject: str) -> None:
+        """Count the keys that are not in `known`."""
         for key in given:
             if key not in known:
-                seen = self.unknown.setdefault(key, Seen(0, who, did_you_mean(key, sorted(known))))
+                seen = self.unknown.setdefault(key, Seen(0, subject, did_you_mean(key, sorted(known))))
                 seen.count += 1
 
-    def note_rounded(self, key: str, who: str) -> None:
-        """Count a number that had to be rounded."""
-        self.rounded.setdefault(key, Seen(0, who)).count += 1
+    def note_rounded(self, key: str, subject: str) -> None:
+        """Count a number that was rounded."""
+        self.rounded.setdefault(key, Seen(0, subject)).count += 1
 
     def notes(self) -> Iterator[tuple[str, str]]:
-        """Yield everything as (label, sentence)."""
+        """Yield all remarks as (label, sentence)."""
         yield from self.sentences
         for key, seen in sorted(self.rounded.items()):
             yield "rounded", f"{key} to whole microseconds, {_places(seen)}"
@@ -202,10 +202,10 @@ class Remarks:
             yield "ignored", f"unknown key {json.dumps(key, ensure_ascii=False)}, {_places(seen)}{hint}"
 
 
-def who(node_id: Any, name: Any) -> str:
-    """How messages call a node of a JSON file."""
-    called = f" {json.dumps(name, ensure_ascii=False)}" if isinstance(name, str) and name else ""
-    return f"node {node_id}{called}"
+def node_label(node_id: Any, name: Any) -> str:
+    """Return the name of a JSON file's node in messages."""
+    quoted_name = f" {json.dumps(name, ensure_ascii=False)}" if isinstance(name, str) and name else ""
+    return f"node {node_id}{quoted_name}"
 
 
 def _places(seen: Seen) -> str:
@@ -217,7 +217,7 @@ _ATTRIBUTES = tuple(name for name, _ in EXPECTED_MEMBER)
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """What a flavour calls the fields of a node."""
+    """The keys of a flavour for the fields of a node."""
 
     node_id: str
     name: str
@@ -238,7 +238,7 @@ def flat_node(given: dict[str, Any], keys: Keys, known: frozenset[str], remarks:
     for required in (keys.node_id, keys.kind):
         if required not in given:
             raise UnfitError(f"{required} is missing", f"give every node its {keys.node_id} and {keys.kind}")
-    caller = who(given[keys.node_id], given.get(keys.name))
+    caller = node_label(given[keys.node_id], given.get(keys.name))
     remarks.note_unknown(given, known, caller)
     node = messages().Node(
         id=integer(keys.node_id, given[keys.node_id]),

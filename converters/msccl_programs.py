@@ -1,11 +1,10 @@
-"""MSCCL algorithms to programs of custom collectives: sends, receives and computations per GPU.
+"""Programs of custom collectives from MSCCL algorithms: sends, receives and computations per GPU.
 
-Steps of a threadblock follow each other, as in MSCCL. Of a step that receives, reduces and sends, these are
-three nodes in sequence; a `nop` is none, and whoever waits for it waits for what it waits for. Messages of
-one channel between two threadblocks carry a tag that no other pair has, and meet in the order of the steps.
+Steps of a threadblock run one after the other, as in MSCCL. A step that receives, reduces and sends becomes
+three nodes in sequence. A `nop` becomes no node: its dependents depend on its dependencies. Messages of one
+channel between two threadblocks have a tag of their own and match in the order of the steps.
 
-Invariant: programs that are returned finish. Sends without receives and circular waiting are refused.
-Not here: reading (`msccl_xml`) and writing.
+Invariant: returned programs finish. Sends without receives and cycles are refused.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ Connection = tuple[int, int, int]  # channel, source, target
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What the XML does not say."""
+    """Costs that the XML lacks."""
 
     chunk_bytes: int
     reduce_micros: int
 
 
 def chunk_bytes(size: int, chunks: int) -> int:
-    """Return bytes of a chunk: rounded up, so that no byte is left out."""
+    """Return the bytes of a chunk, rounded up so that no byte is left out."""
     return -(-size // chunks)
 
 
@@ -50,7 +49,7 @@ def programs(algorithm: Algorithm, costs: Costs, source: str) -> list[Trace]:
 
 
 def connections(algorithm: Algorithm) -> int:
-    """Return the number of pairs of threadblocks exchange messages."""
+    """Return the number of pairs of threadblocks that exchange messages."""
     steps = dict(_steps(algorithm))
     return len({_connection(algorithm, place, True) for place, step in steps.items() if step.work.sends})
 
@@ -73,9 +72,7 @@ Sides = dict[Connection, list[Place]]
 
 
 def _by_connection(algorithm: Algorithm, steps: dict[Place, Step], source: str) -> tuple[Sides, Sides]:
-    """Return the steps that send on each connection, and those that receive, in the order of their
-    threadblock.
-    """
+    """Return the sending and the receiving steps of each connection, in the order of their threadblock."""
     sides: tuple[Sides, Sides] = (defaultdict(list), defaultdict(list))
     for place, step in steps.items():
         for side, takes_part, sends in zip(
@@ -100,7 +97,7 @@ def _by_connection(algorithm: Algorithm, steps: dict[Place, Step], source: str) 
 def _matched(
     steps: dict[Place, Step], sends: Sides, receives: Sides, source: str
 ) -> Iterator[tuple[Place, Place]]:
-    """Which step receives what a step sends."""
+    """Yield pairs of a sending step and the step that receives its message."""
     for connection in sorted({*sends, *receives}):
         channel, sender, receiver = connection
         ends = sends.get(connection, []), receives.get(connection, [])
@@ -124,7 +121,7 @@ def _matched(
 
 
 def _order(steps: dict[Place, Step], pairs: list[tuple[Place, Place]], source: str) -> list[Place]:
-    """Return all steps, each after those that it waits for."""
+    """Return all steps, each after its dependencies."""
     waiting = {place: list(_predecessors(place, step)) for place, step in steps.items()}
     for sender, receiver in pairs:
         waiting[receiver].append(sender)
@@ -143,7 +140,7 @@ def _predecessors(place: Place, step: Step) -> Iterator[Place]:
 
 
 def _circle(knot: list[Place], source: str) -> TraceError:
-    """Steps of which each waits for the next, and the last for the first."""
+    """Return the error for a cycle of steps, each of which waits for the next."""
     first = knot.index(min(knot))
     knot = knot[first:] + knot[:first]
     words = [f"gpu {gpu} threadblock {block} step {step}" for gpu, block, step in [*knot, knot[0]]]
@@ -156,7 +153,7 @@ def _circle(knot: list[Place], source: str) -> TraceError:
 
 
 class _Program:
-    """The program of one GPU in the making."""
+    """The program of one GPU under construction."""
 
     def __init__(self, algorithm: Algorithm, gpu: int, costs: Costs, tags: dict[Connection, int]) -> None:
         self._algorithm = algorithm
@@ -168,7 +165,7 @@ class _Program:
         self._ends: dict[Place, tuple[int, ...]] = {}  # the nodes to wait for
 
     def build(self, order: list[Place], source: str) -> Trace:
-        """Make the nodes; ids follow the numbers of threadblocks and steps."""
+        """Build the nodes; ids follow the numbers of threadblocks and steps."""
         self._builder.source = f"{source}, gpu {self._gpu}"
         next_id = 0
         for place in sorted(order):

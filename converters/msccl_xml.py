@@ -1,9 +1,7 @@
 """MSCCL algorithms as read from their XML: GPUs, their threadblocks, and the steps of those.
 
-Each threadblock runs its steps one after the other; a step may also wait for a step of another threadblock
-of its GPU. Numbers are checked here, so that an `Algorithm` is complete: every GPU and step exists.
-
-Not here: what steps become (`msccl_programs`). Buffers and offsets are not kept: they do not matter to time.
+Each threadblock runs its steps one after the other; a step may also wait for a step of another threadblock of
+its GPU. An `Algorithm` is complete: numbers are checked, and every GPU and step exists.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from et_sim.basics.errors import TraceError
 
 
 class Work(NamedTuple):
-    """What a type of step consists of, in this order."""
+    """The parts of a type of step, in this order."""
 
     receives: bool
     computes: str  # "reduce", "copy", or nothing
@@ -34,12 +32,12 @@ STEP_TYPES = {
     "re": Work(False, "reduce", False),
     "nop": Work(False, "", False),
 }
-NOBODY = -1
+NONE = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step; `waits_for` is (threadblock, step) of the same GPU."""
+    """A step; `waits_for` is (threadblock, step) of the same GPU."""
 
     type: str
     count: int  # chunks that it moves
@@ -47,7 +45,7 @@ class Step:
 
     @property
     def work(self) -> Work:
-        """What it consists of."""
+        """Return the parts of the step."""
         return STEP_TYPES[self.type]
 
 
@@ -73,7 +71,7 @@ class Algorithm:
 
 
 def parse_algorithm(content: bytes, source: str) -> Algorithm:
-    """Read the XML text of one algorithm."""
+    """Parse the XML text of one algorithm."""
     try:
         root = ElementTree.fromstring(content)
     except (ElementTree.ParseError, ValueError, LookupError) as error:
@@ -126,7 +124,7 @@ class _Reader:
 def _numbered(
     parent: ElementTree.Element, tag: str, key: str, noun: str, place: str
 ) -> dict[int, ElementTree.Element]:
-    """Return the children with a tag, by number, ascending."""
+    """Return the children with a tag by number, ascending."""
     elements: dict[int, ElementTree.Element] = {}
     for element in parent.iterfind(tag):
         reader = _Reader(element, f"{place}, a {noun}")
@@ -158,7 +156,7 @@ def _threadblocks(gpu: ElementTree.Element, source: str, number: int, gpus: int)
         place = f"{source}, gpu {number}, threadblock {block}"
         reader = _Reader(element, place)
         send, receive = (
-            reader.number(name, least=NOBODY, most=gpus - 1, default=NOBODY) for name in ("send", "recv")
+            reader.number(name, least=NONE, most=gpus - 1, default=NONE) for name in ("send", "recv")
         )
         if number in (send, receive):
             raise reader.refused("it sends to or receives from its own gpu", "use a step of type cpy")
@@ -184,7 +182,7 @@ def _step(element: ElementTree.Element, place: str, peers: tuple[int, int], leng
         known = ", ".join(STEP_TYPES)
         raise reader.refused(f"step type {kind!r} is not known", f"known: {known}")
     for needed, peer, attribute in ((work.sends, peers[0], "send"), (work.receives, peers[1], "recv")):
-        if needed and peer == NOBODY:
+        if needed and peer == NONE:
             raise reader.refused(
                 f"type {kind!r} needs a peer, and the threadblock has no {attribute!r}",
                 f"give <tb> a {attribute}",
@@ -194,9 +192,9 @@ def _step(element: ElementTree.Element, place: str, peers: tuple[int, int], leng
 
 
 def _awaited(reader: _Reader, lengths: dict[int, int]) -> tuple[int, int] | None:
-    block = reader.number("depid", least=NOBODY, default=NOBODY)
-    step = reader.number("deps", least=NOBODY, default=NOBODY)
-    if block == NOBODY or step == NOBODY:
+    block = reader.number("depid", least=NONE, default=NONE)
+    step = reader.number("deps", least=NONE, default=NONE)
+    if block == NONE or step == NONE:
         return None
     if step >= lengths.get(block, 0):
         raise reader.refused(

@@ -1,9 +1,7 @@
-"""Trace files as records: each node as its protobuf message, with everything the file says.
+"""Trace files as records: each node as its protobuf message, with all fields of the file.
 
-The simulator's columns leave out what a simulation does not need. Repairing, showing and
-converting JSON must not, so they work on the records themselves.
-
-Not here: judging the content. Bytes given to `split` must have been accepted by `et_sim.trace.decode`.
+The columns of the simulator leave out what a simulation does not need. Repair, display and JSON must keep
+everything, so they use the records.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ EXPECTED_MEMBER = tuple((attribute.name, attribute.member) for attribute in ATTR
 
 @dataclass(slots=True)
 class Dropped:
-    """Dependencies that were left out because the node they name is not in the file."""
+    """Dependencies that were left out because their target is not in the file."""
 
     control: int = 0
     data: int = 0
@@ -41,7 +39,7 @@ def frame(records: Iterable[Any]) -> bytes:
 
 
 def split(content: bytes) -> Iterator[bytes]:
-    """Yield the records of a file, without their lengths; the first is the GlobalMetadata."""
+    """Yield the records of a file without their lengths; the first is the GlobalMetadata."""
     position = 0
     while position < len(content):
         size = shift = 0
@@ -57,7 +55,7 @@ def split(content: bytes) -> Iterator[bytes]:
 
 
 def parse(records: Iterator[bytes], source: str, *, only_nodes: bool = False) -> Iterator[Any]:
-    """Yield the messages of a file: one GlobalMetadata, unless only nodes are wanted, and the nodes."""
+    """Yield the messages of a file: the GlobalMetadata, unless `only_nodes` is set, then the nodes."""
     schema = messages()
     header = next(records)
     if not only_nodes:
@@ -67,7 +65,7 @@ def parse(records: Iterator[bytes], source: str, *, only_nodes: bool = False) ->
 
 
 def without_dangling(content: bytes, known: Collection[int], source: str) -> tuple[bytes, Dropped]:
-    """Return the file without dependencies on ids that are not `known`; other records keep their bytes."""
+    """Return the file without dependencies on ids outside `known`; other records keep their bytes."""
     dropped = Dropped()
     records = split(content)
     kept = [_framed(next(records))]
@@ -105,7 +103,7 @@ def _message(kind: Any, record: bytes, source: str) -> Any:
         return kind.FromString(record)
     except DecodeError as error:
         raise TraceError(
-            f"a record is not what the trace schema says: {error}",
+            f"a record does not fit the trace schema: {error}",
             place=source,
             remedy="the file is damaged; fetch or write it again",
         ) from None

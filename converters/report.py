@@ -1,6 +1,6 @@
-"""What a conversion did: nodes by kind, bytes by operation, and all that was changed or left out.
+"""The report of a conversion: nodes by kind, bytes by operation, and everything changed or left out.
 
-Files about which the same is to be said share one report. Not here: the conversion.
+Files with equal reports share one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from et_sim.trace.columns import CollectiveKind, NodeKind, Trace, collective_nam
 
 _LABEL_WIDTH = 14
 _MISSING_SHOWN = 3
-# What a run refuses to do without.
+# Attributes that a run requires.
 _NEEDED = (
     (NodeKind.COLL, "comm_type"),
     (NodeKind.COLL, "comm_size"),
@@ -35,7 +35,7 @@ _NEEDED = (
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The figures of one trace, and what happened to it on the way."""
+    """The figures of one trace, and the changes that the conversion made."""
 
     nodes: dict[str, int]
     operations: dict[str, tuple[int, int]]  # name -> (nodes, bytes)
@@ -54,7 +54,7 @@ class Converted:
 
 
 def make_report(trace: Trace, dropped: Dropped, notes: Iterable[tuple[str, str]] = ()) -> Report:
-    """Count what `trace` holds; `notes` are what the converter has to say besides."""
+    """Count the nodes of `trace`; `notes` are further remarks of the converter."""
     remarks = list(notes)
     if dropped:
         remarks.append(("dropped", _dropped_text(dropped)))
@@ -86,7 +86,7 @@ def _as_text(conversions: list[Converted]) -> Iterable[str]:
 
 
 def _as_plain(conversions: list[Converted], notices: Iterable[str]) -> dict[str, Any]:
-    """Return the same for programs; `notices` are about all files together."""
+    """Return the report as plain data; `notices` are about all files together."""
     files = [
         {
             "input": conversion.source,
@@ -148,7 +148,7 @@ def _dropped_text(dropped: Dropped) -> str:
 
 
 def _unused_text(attributes: dict[str, int]) -> str:
-    """Return attributes that the simulator does not use, those of equally many nodes together."""
+    """Return the attributes that the simulator does not use, grouped by their number of nodes."""
     by_count: dict[int, list[str]] = {}
     for name, count in sorted(attributes.items()):
         by_count.setdefault(count, []).append(name)
@@ -159,7 +159,7 @@ def _unused_text(attributes: dict[str, int]) -> str:
 
 
 def _operations(trace: Trace) -> dict[str, tuple[int, int]]:
-    """Return nodes and bytes of each collective and of messages; collectives of no type stand apart."""
+    """Return nodes and bytes of each collective and of messages; collectives without a type are separate."""
     operations: dict[str, tuple[int, int]] = {}
     collective = trace.kind == NodeKind.COLL
     typed = trace.has("comm_type")

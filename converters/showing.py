@@ -1,7 +1,4 @@
-"""A trace for people: one line per node, with what the file says about it.
-
-Not here: the JSON lines for programs (`json_lines`), which leave nothing out.
-"""
+"""Display of a trace: one line per node with its attributes."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ _HEADINGS = ("id", "kind", "name", "duration")
 
 @dataclass(frozen=True, slots=True)
 class Widths:
-    """How wide the columns are, which must be known before the first line."""
+    """The widths of the columns, which are fixed before the first line is written."""
 
     node_id: int
     kind: int
@@ -33,7 +30,7 @@ class Widths:
     duration: int
 
     def row(self, cells: tuple[str, str, str, str], details: str) -> str:
-        """One line of the table."""
+        """Return one line of the table."""
         node_id, kind, name, duration = cells
         line = (
             f"{node_id:>{self.node_id}}  {kind:<{self.kind}}  {name:<{self.name}}"
@@ -46,7 +43,7 @@ def table(trace: Trace, nodes: Iterator[Any]) -> Iterator[str]:
     """Yield the lines of these nodes of `trace`, under headings."""
     widths = _widths(trace)
     known = set(trace.node_id.tolist())
-    yield widths.row(_HEADINGS, "what, after which nodes")
+    yield widths.row(_HEADINGS, "details, dependencies")
     for node in nodes:
         cells = (str(node.id), kind_name(node.type), _quoted(node.name), _duration(node))
         parts = [*_details(node), *_dependencies(node, known)]
@@ -54,7 +51,7 @@ def table(trace: Trace, nodes: Iterator[Any]) -> Iterator[str]:
 
 
 def _duration(node: Any) -> str:
-    """Return the recorded duration, exactly if the node says so."""
+    """Return the recorded duration; the exact attribute has priority."""
     exact = next((plain_value(attr) for attr in node.attr if attr.name == "duration_ns"), None)
     if isinstance(exact, int):
         return format_ns(exact)
@@ -81,7 +78,7 @@ def _quoted(name: str) -> str:
 
 
 def _details(node: Any) -> Iterator[str]:
-    """What the node does, as far as its attributes tell."""
+    """Yield the parts of a node's description, as far as it has attributes."""
     values: dict[str, Any] = {}
     others = 0
     for attribute in node.attr:
@@ -119,7 +116,7 @@ def _value(value: Any) -> str:
 
 
 def _action(values: dict[str, Any]) -> str:
-    """`all_reduce 1 MiB in group 2`, `1 MiB to rank 3`."""
+    """Return the operation of a node, such as `all_reduce 1 MiB in group 2` or `1 MiB to rank 3`."""
     words = []
     if "comm_type" in values:
         words.append(collective_name(values["comm_type"]))

@@ -1,4 +1,4 @@
-"""`python -m recorder`."""
+"""The entry point of `python -m recorder`."""
 
 import sys
 

@@ -1,7 +1,7 @@
 """`et-record`: run a training script as some ranks of many, without devices, and write the workload of all.
 
 Results go to stdout, everything else to stderr. Exit status: 0 success, 1 the program failed, 2 bad usage.
-PyTorch is imported only by the processes that record. Not here: those (`launching`).
+PyTorch is imported only by the processes that record.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MOST_PROCESSES = 64
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Record; returns the process's exit status."""
+    """Record the program and return the exit status of the process."""
     with visible_streams():
         parser = Parser(prog="et-record")
         add_version(parser)
@@ -63,11 +63,15 @@ class Options(Command):
     host_time: Annotated[
         float, "of the host for each operator, as 5us (default: none)", "TIME", Option(parse=parse_time_ns)
     ] = 0
-    expert_skew: Annotated[str, "how uneven experts are: zipf:S, or a JSON list (default: even)", "SKEW"] = ""
-    expert_seed: Annotated[int, "which experts are busy, with zipf", "N"] = 0
-    keep_roots: Annotated[bool, "broadcasts from their root, which tells ranks apart"] = False
-    report: Annotated[str | None, "write all that the report says as JSON", "FILE"] = None
-    force: Annotated[bool, "try versions of PyTorch that are not supported"] = False
+    expert_skew: Annotated[
+        str, "distribution of tokens over experts: zipf:S, or a JSON list (default: even)", "SKEW"
+    ] = ""
+    expert_seed: Annotated[int, "seed for the choice of busy experts, with zipf", "N"] = 0
+    keep_roots: Annotated[bool, "record broadcasts with their root, so that ranks have different roles"] = (
+        False
+    )
+    report: Annotated[str | None, "write the whole report as JSON", "FILE"] = None
+    force: Annotated[bool, "permit unsupported versions of PyTorch"] = False
     script: Annotated[str, "the training script"]
     arguments: Annotated[Sequence[str], "its arguments", Argument(words="...")]
 
@@ -103,7 +107,7 @@ def _record(options: Options) -> list[str]:
 
 
 def _check_routing(routing: Routing) -> None:
-    """Whether it means anything, before a program runs for it."""
+    """Check the routing before the program runs."""
     from et_sim.workloads.training.plan import is_zipf, tokens_of_experts
 
     if is_zipf(routing.skew):

@@ -1,7 +1,7 @@
-"""Processes that record: one for each rank, side by side, in torchrun's environment.
+"""Launch of the processes that record: one for each rank, in parallel, in torchrun's environment.
 
-Which versions of PyTorch can be recorded is asked first, without importing it: the device and the modes use
-its inside, which changes. Not here: what runs in the processes (`recorder.process.main`).
+The version of PyTorch is checked first, without importing it: the device and the modes use its internals,
+which change.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LEAST, BELOW = (2, 13), (2, 16)
 
 
 def check_torch(*, force: bool) -> str:
-    """Return the version that is installed; refuses none, and ones that nobody tried unless forced."""
+    """Return the installed version; refuse a missing one and, unless forced, an unsupported one."""
     try:
         found = metadata.version("torch")
     except metadata.PackageNotFoundError:
@@ -41,7 +41,7 @@ def check_torch(*, force: bool) -> str:
 
 
 def is_supported(version: str) -> bool:
-    """Return whether a version is one of those that recordings are tested with."""
+    """Return whether recordings are tested with a version."""
     numbers = tuple(int(part) for part in version.split("+")[0].split(".")[:2] if part.isdigit())
     return LEAST <= numbers < BELOW
 
@@ -50,19 +50,19 @@ def _text(version: tuple[int, int]) -> str:
     return ".".join(map(str, version))
 
 
-MEETING = "ET_RECORD_MEETING"  # folder through which recorded processes hand each other objects
+MEETING = "ET_RECORD_MEETING"  # folder through which recorded processes exchange objects
 RECORDED = "ET_RECORD_RANKS"
 
 
 class ProgramError(EtSimError):
-    """The program that is recorded failed; its traceback has been printed."""
+    """A failure of the recorded program; its traceback has been printed."""
 
     exit_status = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What is to be run, and as what."""
+    """The program to run, and its settings."""
 
     script: str
     arguments: tuple[str, ...]
@@ -85,7 +85,7 @@ def record_ranks(program: Program, ranks: Sequence[int], folder: Path) -> list[R
 
 @contextmanager
 def _ending_by_exception() -> Iterator[None]:
-    """Whoever terminates this process ends those that it has started."""
+    """Raise SystemExit on SIGTERM, so that started processes are ended, too."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -125,7 +125,7 @@ def _recorded(program: Program, ranks: Sequence[int], meeting: Path, files: Sequ
         ended = f"the program ended with status {status} on rank {rank}"
         if status < 0:
             ended = f"the program was ended by {signal.Signals(-status).name} on rank {rank}"
-        remedy = "its own message is above" if status > 0 else "PyTorch may have said why above"
+        remedy = "its own message is above" if status > 0 else "PyTorch may have printed the reason above"
         raise ProgramError(ended, place=program.script, remedy=remedy)
     for rank, file in zip(ranks, files, strict=True):
         if not file.exists():
@@ -140,7 +140,7 @@ def _recorded(program: Program, ranks: Sequence[int], meeting: Path, files: Sequ
 def _first_failure(
     processes: Sequence[subprocess.Popen[bytes]], ranks: Sequence[int]
 ) -> tuple[int, int] | None:
-    """Wait for all; the rank and the status of the first that fails, as soon as it does."""
+    """Wait for all processes; return the rank and the status of the first failure at once."""
     left = dict(zip(ranks, processes, strict=True))
     while left:
         for rank, process in list(left.items()):

@@ -1,7 +1,6 @@
-"""What the recording of one rank consists of, and the file in which a recorded process hands it over.
+"""The recording of one rank, and the file in which a recorded process returns it.
 
-Nodes stand in the order in which the program issued them; what a node comes after is told by the places of
-earlier ones. Not here: how it is recorded (`recorder.process`), and what becomes of it (`workload`).
+Nodes are in the order of issue; dependencies are indices of earlier nodes.
 """
 
 from __future__ import annotations
@@ -34,18 +33,18 @@ class Phase(StrEnum):
     OPTIMIZER = "optimizer"
 
 
-SPREAD = "values are spread"  # how the remark on a count of experts begins
+SPREAD = "values are spread"  # beginning of the remark on a count of experts
 
 
 class Routing(NamedTuple):
-    """How tokens are spread over experts, as `et-sim make llm` is told."""
+    """The distribution of tokens over experts, as in `et-sim make llm`."""
 
     skew: str = ""  # even
     seed: int = 0
 
 
 class Node(msgspec.Struct, array_like=True):
-    """One piece of work; -1 and empty texts stand for what it has not."""
+    """One piece of work; -1 and empty texts stand for missing values."""
 
     work: Work
     operator: str
@@ -68,21 +67,21 @@ class Node(msgspec.Struct, array_like=True):
     writes: list[int] = []
 
     def title(self) -> str:
-        """What the node is called in traces."""
+        """Return the name of the node in traces."""
         step = "" if self.step < 0 else f"step {self.step} "
         module = f"{self.module} " if self.module else ""
         return f"{step}{self.phase.value} {module}{self.operator}"
 
 
 class Group(msgspec.Struct):
-    """A process group that the rank is a member of."""
+    """A process group of the rank."""
 
     members: list[int]
     name: str
 
 
 class Remark(msgspec.Struct):
-    """Something that whoever reads the results must know."""
+    """A fact that the readers of the results need."""
 
     kind: str
     text: str
@@ -91,7 +90,7 @@ class Remark(msgspec.Struct):
 
 
 class Recorded(msgspec.Struct):
-    """All of one rank."""
+    """The whole recording of one rank."""
 
     rank: int
     world: int
@@ -103,14 +102,14 @@ class Recorded(msgspec.Struct):
     steps: int = 0
     peak_bytes: int = 0
     torch: str = ""
-    stopped: str = ""  # why the program was not recorded to its end
+    stopped: str = ""  # the reason if the program was not recorded to its end
 
 
 def write_recorded(recorded: Recorded, path: Path) -> None:
-    """For the process that asked for it."""
+    """Write the recording for the launching process."""
     path.write_bytes(msgspec.msgpack.encode(recorded))
 
 
 def read_recorded(path: Path) -> Recorded:
-    """What a recorded process wrote."""
+    """Read the recording of a process."""
     return msgspec.msgpack.decode(path.read_bytes(), type=Recorded)

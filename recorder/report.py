@@ -1,7 +1,4 @@
-"""What a recording consists of, and what whoever reads its results must know.
-
-Not here: the workload (`roles`).
-"""
+"""The report of a recording: its contents, and remarks that the readers of its results need."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ NOT_YET = ("times of the host are those of --host-time, for every operator the s
 
 
 def lines(recordings: Sequence[Recorded], stands_for: Mapping[int, str], step: int | None) -> Iterator[str]:
-    """For people."""
+    """Yield the report as text."""
     first = recordings[0]
     yield f"recorded     {plural(len(recordings), 'rank')} of {first.world:,}, torch {first.torch}"
     for rank, others in stands_for.items():
@@ -38,7 +35,7 @@ def lines(recordings: Sequence[Recorded], stands_for: Mapping[int, str], step: i
 
 
 def as_json(recordings: Sequence[Recorded], stands_for: Mapping[int, str]) -> dict[str, Any]:
-    """For programs."""
+    """Return the report as plain data."""
     return {
         "world": recordings[0].world,
         "torch": recordings[0].torch,
@@ -63,7 +60,7 @@ def as_json(recordings: Sequence[Recorded], stands_for: Mapping[int, str]) -> di
 
 
 def spreads_experts(recorded: Recorded) -> bool:
-    """Return whether a count was answered as one of tokens over experts."""
+    """Return whether a count was taken as one of tokens over experts."""
     return any(remark.text.startswith(SPREAD) for remark in recorded.remarks)
 
 
@@ -90,7 +87,7 @@ def _collectives(recorded: Recorded) -> list[dict[str, Any]]:
 
 
 def _by_kind(recordings: Sequence[Recorded]) -> dict[str, list[Remark]]:
-    """Remarks of all ranks, the same ones once, as often as the rank says that says them most."""
+    """Return the remarks of all ranks by kind; equal ones are merged with the largest count of a rank."""
     merged: dict[tuple[str, str, str], Remark] = {}
     for recorded in recordings:
         for remark in recorded.remarks:

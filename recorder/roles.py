@@ -1,9 +1,8 @@
-"""Which ranks do the same: the role of a rank is its places in the groups that tell their members apart.
+"""Roles of ranks: ranks at the same places in the distinguishing groups have the same role.
 
-Those are groups in which messages are sent, or in which an all-to-all does not share evenly.
-
-A recorded rank stands for all of its role. Two recorded ranks of one role that differ are refused with the
-first difference. Not here: templates (`workload`).
+A group distinguishes its members if messages are sent in it, or if an all-to-all of it has uneven shares. A
+recorded rank represents all ranks of its role. Two recorded ranks of one role that differ are refused with
+the first difference.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ Places = tuple[int, ...]
 
 
 def telling_rules(recordings: Sequence[Recorded]) -> list[GroupRule]:
-    """Rules of the groups in which what any recorded rank does follows from its place."""
+    """Return the rules of the groups that distinguish their members."""
     rules: list[GroupRule] = []
     for recorded in recordings:
         used = {
@@ -44,7 +43,7 @@ def role_of_ranks(rules: Sequence[GroupRule], world: int) -> list[Places]:
 
 
 def missing_ranks(recordings: Sequence[Recorded], world: int) -> list[int]:
-    """Return the first rank of each role that no recorded rank has."""
+    """Return the first rank of each role without a recorded rank."""
     roles = role_of_ranks(telling_rules(recordings), world)
     known = {roles[recording.rank] for recording in recordings}
     first: dict[Places, int] = {}
@@ -57,7 +56,7 @@ def missing_ranks(recordings: Sequence[Recorded], world: int) -> list[int]:
 def fold(
     recordings: Sequence[Recorded], *, step: int | None = None, keep_roots: bool = False
 ) -> tuple[Workload, Mapping[int, str]]:
-    """Return the workload of all ranks, and the ranks that each recorded rank stands for."""
+    """Return the workload of all ranks, and the ranks that each recorded rank represents."""
     world = recordings[0].world
     missing = missing_ranks(recordings, world)
     if missing:
@@ -84,7 +83,7 @@ def fold(
         raise TraceError(
             "no work was recorded" if step is None else f"no work of step {step} was recorded",
             place="recording",
-            remedy="say which step is meant with --step, counted from 0, or leave it out",
+            remedy="choose a step with --step, counted from 0, or leave it out",
         )
     workload = Workload(
         traces,
@@ -102,9 +101,9 @@ def fold(
 
 
 def _refuse(first: Recorded, names: list[str], other: Recorded, other_names: list[str]) -> None:
-    """Say where two ranks that should do the same begin to differ."""
+    """Raise an error with the first difference of two ranks that should be equal."""
     for at, (node, other_node) in enumerate(zip(first.nodes, other.nodes, strict=False)):
-        texts = _said(node, names), _said(other_node, other_names)
+        texts = _described(node, names), _described(other_node, other_names)
         if texts[0] != texts[1]:
             differ = f"node {at} of rank {first.rank} is {texts[0]}, and of rank {other.rank} {texts[1]}"
             break
@@ -118,7 +117,7 @@ def _refuse(first: Recorded, names: list[str], other: Recorded, other_names: lis
     )
 
 
-def _said(node: Node, names: list[str]) -> str:
+def _described(node: Node, names: list[str]) -> str:
     group = f" in group {names[node.group] or 'of all ranks'!r}" if node.group >= 0 else ""
     size = f" of {node.bytes:,} bytes" if node.bytes >= 0 else ""
     waits = ", ".join(map(str, node.after)) or "nothing"

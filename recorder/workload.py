@@ -1,8 +1,6 @@
-"""Recorded ranks as a workload of all ranks: templates, and rules that say who is in the group of any
-rank.
+"""Recorded ranks as a workload of all ranks: templates, and rules of the groups of any rank.
 
-What a rank does is a template with distances to its peers, so that all ranks of its role share it. Not here:
-which ranks have one role (`roles`), and the report (`report`).
+The program of a rank is a template with distances to its peers, so that all ranks of its role share it.
 """
 
 from __future__ import annotations
@@ -16,12 +14,12 @@ from et_sim.trace.group_rule import GroupRule
 from et_sim.workloads.recording import Recording
 from recorder.recorded import Node, Recorded, Work
 
-EVERYBODY = ""  # the name of the group of all ranks
+ALL_RANKS = ""  # the name of the group of all ranks
 
 
 def rule_of(members: Sequence[int], rank: int, world: int) -> GroupRule | None:
-    """Return the rule by which a rank has these members beside it; None: there is none, or ranks are left
-    over.
+    """Return the rule of the group with these members, or None if there is none or the ranks do not
+    divide.
     """
     wanted = sorted(members)
     axes = _axes(wanted)
@@ -60,7 +58,7 @@ def _axes(members: Sequence[int]) -> list[tuple[int, int]] | None:
 
 
 def name_of(rule: GroupRule, title: str, taken: dict[str, GroupRule]) -> str:
-    """Return a name for the groups of a rule: PyTorch's if it says something, and another for each rule."""
+    """Return a name for the groups of a rule: PyTorch's if it has one, made unique for each rule."""
     title = title.removeprefix("mesh_")
     if title in ("", "undefined", "default_pg"):
         title = str(rule)
@@ -71,19 +69,19 @@ def name_of(rule: GroupRule, title: str, taken: dict[str, GroupRule]) -> str:
 
 
 class Groups:
-    """Names of the groups of recorded ranks; the same for ranks whose groups follow the same rule."""
+    """Names of the groups of recorded ranks; groups of the same rule have the same name on all ranks."""
 
     def __init__(self, world: int) -> None:
         self._world = world
         self.rules: dict[str, GroupRule] = {}
 
     def names(self, recorded: Recorded) -> list[str]:
-        """Of the groups of a rank, in their order."""
+        """Return the names of the groups of a rank, in order."""
         names: list[str] = []
         seen: dict[str, int] = {}
         for group in recorded.groups:
             if len(group.members) == self._world:
-                name = EVERYBODY
+                name = ALL_RANKS
             else:
                 rule = rule_of(group.members, recorded.rank, self._world)
                 if rule is None:
@@ -93,7 +91,7 @@ class Groups:
                         remedy="groups that are not evenly spaced cannot be recorded yet",
                     )
                 name = name_of(rule, group.name, self.rules)
-            # Groups with the same members communicate apart from each other.
+            # groups with the same members communicate independently
             seen[name] = seen.get(name, -1) + 1
             if seen[name] and name:
                 again = f"{name} #{seen[name] + 1}"
@@ -111,7 +109,7 @@ def _short(members: Iterable[int]) -> str:
 def template(
     recorded: Recorded, names: list[str], *, step: int | None = None, keep_roots: bool = False
 ) -> Recording:
-    """Return the nodes of a rank, of one step if that is asked for, as they go into a trace."""
+    """Return the nodes of a rank, or of one step of it, in the form of a trace."""
     recording = Recording(f"<rank {recorded.rank}>")
     number: dict[int, int] = {}
     for at, node in enumerate(recorded.nodes):
@@ -141,7 +139,7 @@ def _sizes(recorded: Recorded, numbers: list[int]) -> Mapping[str, int]:
 
 
 def _call(recorded: Recorded, node: Node, names: list[str], keep_roots: bool) -> tuple[Any, dict[str, Any]]:
-    """Return the builder's method for a node, and what it is given."""
+    """Return the builder's method for a node, and its arguments."""
     attributes: dict[str, int | str] = {"stream": node.stream} if node.stream >= 0 else {}
     if node.work in (Work.SEND, Work.RECEIVE):
         end = "to" if node.work is Work.SEND else "source"
@@ -172,7 +170,7 @@ def _call(recorded: Recorded, node: Node, names: list[str], keep_roots: bool) ->
 
 
 def _collective(recorded: Recorded, node: Node, names: list[str], keep_roots: bool) -> dict[str, Any]:
-    """A broadcast is an all-gather of equal parts unless its root is to be kept (docs/recording.md)."""
+    """Return the arguments of a collective; a broadcast without root is an all-gather (docs/recording.md)."""
     members = recorded.groups[node.group].members
     kind, size = node.collective, max(node.bytes, 0)
     options: dict[str, Any] = {"group": names[node.group], "concurrent": True, "dtype": node.dtype or None}

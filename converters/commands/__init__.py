@@ -1,6 +1,6 @@
-"""The commands of `et-convert`, one module each; see `converters.cli` for what a module must have.
+"""The commands of `et-convert`, one module each; `converters.cli` states the contents of a module.
 
-Modules here are imported for `--help`, so they import what they need when they run.
+Modules are imported for `--help`, so each imports its needs when it runs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ JsonReport = Annotated[bool, "print the report as JSON"]
 
 
 def number_ranges(option: str, text: str) -> list[range]:
-    """Return the numbers of "0-3,6", as ranges in the order given."""
+    """Return the numbers of "0-3,6" as ranges, in the order of the text."""
     import re
 
     ranges = []

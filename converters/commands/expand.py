@@ -25,7 +25,7 @@ class Options(Command):
 
 
 def run(options: Options) -> Iterator[str]:
-    """Read the manifest, write the files of the ranks asked for, then report."""
+    """Read the manifest, write the files of the chosen ranks, and report."""
     import json
 
     from converters.editing.expanding import Files
@@ -65,7 +65,7 @@ def run(options: Options) -> Iterator[str]:
 
 
 def _chosen(text: str | None, count: int) -> list[int]:
-    """The ranks to write, ascending."""
+    """Return the ranks to write, ascending."""
     from et_sim.basics.units import parse_ranks
 
     pieces = parse_ranks(text) if text is not None else [range(count)]

@@ -24,7 +24,7 @@ class Options(Command):
 
 
 def run(options: Options) -> Iterator[str]:
-    """Convert everything, then write, then report."""
+    """Convert every input, write all files, and report."""
     _check_ranks(options)
     from converters.files import refuse_overwriting, trace_path
     from converters.json_traces import convert

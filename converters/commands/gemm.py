@@ -25,7 +25,7 @@ class Options(Command):
     input: Annotated[Path, "the products; may be gzipped", "MODEL.csv"]
     output: Annotated[Path, "the layer file", "FILE", Option("-o --output")]
     ranks: Annotated[int, "NPUs that share the work", Option()]
-    packages: Annotated[int, "packages that they come in"] = 1
+    packages: Annotated[int, "packages of the NPUs"] = 1
     images: Annotated[
         int | None, "the list has convolutions, in SCALE-Sim's columns, of N images in all", "N"
     ] = None
@@ -33,7 +33,9 @@ class Options(Command):
     value_bytes: Annotated[int, "bytes of a value"] = 2
     update: Annotated[int, "ns after each collective", "NS"] = 100
     last_bottom_layer: Annotated[str, "with EMBEDDING: the bottom MLP's last layer", "NAME"] = ""
-    compute: Annotated[str, "what times the products", Option(choices=("roofline", "systolic"))] = "roofline"
+    compute: Annotated[str, "model for the times of products", Option(choices=("roofline", "systolic"))] = (
+        "roofline"
+    )
     config: Annotated[Path | None, "with systolic: the array, a configuration of SCALE-Sim", "CFG"] = None
     clock_ghz: Annotated[float | None, "with systolic: cycles per nanosecond (default: 1)"] = None
     tflops: Annotated[
@@ -46,7 +48,7 @@ class Options(Command):
 
 
 def run(options: Options) -> Iterator[str]:
-    """Read, share, time, write, report."""
+    """Read the products, divide them, time them, write the layer file, and report."""
     from converters.files import refuse_overwriting
     from converters.layers.gemm import STRATEGIES, Shape, layers_of, rounded_up
     from converters.layers.products import parse_convolutions, parse_products
@@ -75,7 +77,7 @@ def run(options: Options) -> Iterator[str]:
     )
     layer_file = layers_of(products, shape, _timer(options), source)
     text = layer_file_text(layer_file)
-    parse_layer_file(text, str(options.output))  # what is written can be read
+    parse_layer_file(text, str(options.output))  # checks that the output can be read
     replace_all([(options.output, text.encode())])
     yield from _report(options, layer_file, shape, rounded_up(products, shape))
 
@@ -89,13 +91,13 @@ def _timer(options: Options) -> Timer:
 
     if options.compute == "roofline":
         if options.config is not None:
-            raise UsageError("--config describes a systolic array", remedy="add --compute systolic")
+            raise UsageError("--config requires a systolic array", remedy="add --compute systolic")
         if options.clock_ghz is not None:
-            raise UsageError("--clock-ghz is that of a systolic array", remedy="add --compute systolic")
+            raise UsageError("--clock-ghz requires a systolic array", remedy="add --compute systolic")
         return roofline_timer(*_peak_and_bandwidth(options))
     if options.tflops is not None or options.memory_gbps is not None:
         raise UsageError(
-            "--tflops and --memory-gbps are of the roofline", remedy="leave them out with --compute systolic"
+            "--tflops and --memory-gbps require the roofline", remedy="leave them out with --compute systolic"
         )
     if options.config is None:
         raise UsageError(

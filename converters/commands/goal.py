@@ -52,7 +52,7 @@ _AT_ONCE = 10_000  # operations of ranks that are written together
 
 
 def _in_portions(given: Iterable[tuple[int, Trace]]) -> Iterator[list[tuple[int, Trace]]]:
-    """Yield ranks and their traces, many small ones at a time."""
+    """Yield portions of ranks and their traces; small traces are grouped."""
     several: list[tuple[int, Trace]] = []
     operations = 0
     for rank, trace in given:

@@ -32,7 +32,7 @@ class Options(Command):
 
 
 def run(options: Options) -> Iterator[str]:
-    """Choose nodes, draw them, write the file."""
+    """Choose nodes, draw them, and write the file."""
     from converters.editing.drawing import as_dot, as_graphml, draw
     from converters.editing.files import read_input
     from et_sim.basics.units import plural
@@ -42,7 +42,7 @@ def run(options: Options) -> Iterator[str]:
     form = forms.get(options.output.suffix)
     if form is None:
         raise UsageError(
-            f"-o {options.output} is neither .dot nor .graphml", remedy="the ending says which form to write"
+            f"-o {options.output} is neither .dot nor .graphml", remedy="end the name with .dot or .graphml"
         )
     given = read_input(options.input, drop_dangling=True)
     if not 0 <= options.rank < given.workload.ranks:
@@ -53,7 +53,7 @@ def run(options: Options) -> Iterator[str]:
     rows = _rows(options, recorded)
     if len(rows) > options.most:
         raise UsageError(
-            f"these are {len(rows):,} nodes, and a drawing of more than {options.most:,} is of no use",
+            f"the choice has {len(rows):,} nodes, and at most {options.most:,} are drawn",
             place=recorded.source,
             remedy="choose fewer with --nodes, --window or --around, or allow more with --most",
         )
@@ -67,7 +67,7 @@ def run(options: Options) -> Iterator[str]:
 
 
 def _rows(options: Options, recorded: Recorded) -> Any:
-    """Return the rows asked for, ascending; without a choice, all."""
+    """Return the chosen rows, ascending; without a choice, all."""
     import numpy as np
 
     ids = recorded.trace.node_id
@@ -97,7 +97,7 @@ def _rows(options: Options, recorded: Recorded) -> Any:
 
 
 def _listed(text: str, ids: Any) -> Any:
-    """Return whether each id is in a list such as "0-49,70"; every number or range must name some node."""
+    """Return a mask of the ids in a list such as "0-49,70"; every number or range must match a node."""
     import numpy as np
 
     chosen = np.zeros(len(ids), np.bool_)

@@ -45,7 +45,7 @@ class Options(Command):
 
 
 def run(options: Options) -> Iterator[str]:
-    """Convert all ranks, then write, then report."""
+    """Convert all ranks, write the files, and report."""
     from converters.files import refuse_overwriting, trace_path
     from converters.msccl_programs import Costs, chunk_bytes, programs
     from converters.msccl_xml import parse_algorithm
@@ -86,7 +86,7 @@ def _notes(algorithm: Algorithm, size: int, chunk: int, prefix: str) -> Iterator
 def _converted(
     source: str, traces: list[Trace], outputs: list[str], notes: list[tuple[str, str]]
 ) -> list[Converted]:
-    """One entry for all outputs about which the same is to be said."""
+    """Return one entry for all outputs with equal reports."""
     from converters.records import Dropped
     from converters.report import Converted, Report, make_report
 

@@ -46,7 +46,7 @@ class Options(Command):
 
 
 def run(options: Options) -> Iterator[str]:
-    """Convert all ranks, then say what became of them."""
+    """Convert all ranks and report the results."""
     import json
 
     from converters.files import Progress
@@ -83,7 +83,7 @@ def _jobs(options: Options) -> tuple[list[Job], list[str]]:
     named = [path for path in (options.host, options.device) if path is not None]
     if (options.input is None) == (not named):
         raise UsageError(
-            "what to convert is not clear",
+            "the input is missing or ambiguous",
             remedy="give a folder, or files with --host and --device, not both",
         )
     for path in (*named, *([options.input] if options.input is not None else [])):

@@ -12,7 +12,8 @@ from et_sim.basics.errors import UsageError
 
 class Options(Command):
     """Rewrite traces that depend on nodes they do not hold, as the PyTorch converter of Chakra writes them.
-    Such dependencies are dropped and counted; nothing else changes, unless --even-sizes asks for it."""
+    Such dependencies are dropped and counted; nothing else changes without --even-sizes.
+    """
 
     prefix: Annotated[str, "traces to repair: PREFIX.0.et, PREFIX.1.et, …", "PREFIX"]
     output: Output
@@ -23,7 +24,7 @@ class Options(Command):
 
 
 def run(options: Options) -> Iterator[str]:
-    """Read every rank's trace, then write every one, then report."""
+    """Read the traces of all ranks, write the files, and report."""
     from pathlib import Path
 
     from converters.editing.partners import SizeEqualiser, repaired

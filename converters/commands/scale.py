@@ -29,40 +29,41 @@ _BUCKET = 25 << 20
 
 
 class Options(Command):
-    """Let many ranks do what few were recorded to do: as replicas, or members of groups. Writes
-    PREFIX.workload.json and its templates, which stay few and small."""
+    """Scale a workload of few ranks to many, as replicas or as members of larger groups. Writes
+    PREFIX.workload.json and its templates, which stay few and small.
+    """
 
     input: WorkloadInput
     output: EditedOutput
     old_plan: Annotated[
         str | None,
-        "how the ranks of the input are spread, as in tp=2,pp=2,dp=2 (other axes have one place)",
+        "plan of the input, as in tp=2,pp=2,dp=2 (other axes have size 1)",
         "PLAN",
         Option("--from"),
     ] = None
     new_plan: Annotated[
         str | None,
-        "what grows, as in dp=64; others stay as they are (without --from, the input is one replica)",
+        "axes that grow, as in dp=64; others keep their size (without --from, the input is one replica)",
         "PLAN",
         Option("--to"),
     ] = None
     order: Annotated[
         str | None,
-        "how ranks are counted, the innermost axis first (default: tp-cp-ep-dp-pp, as Megatron does)",
+        "order of axes in rank numbers, innermost first (default: tp-cp-ep-dp-pp, as in Megatron)",
         "AXES",
     ] = None
-    replicas: Annotated[Count, "so many copies of everything (default: 1)", "R"] = None
+    replicas: Annotated[Count, "number of copies of the whole workload (default: 1)", "R"] = None
     group: Annotated[
         Sequence[str],
-        "let a group, and all that are like it, have SIZE members; may be given several times",
+        "new size of a group and of all similar groups; may be given several times",
         "NAME=SIZE",
     ] = ()
     keep_groups: Annotated[
-        bool, 'let collectives of all ranks stay among the ranks of a replica (group "replica")'
+        bool, 'restrict collectives of all ranks to the ranks of a replica (group "replica")'
     ] = False
     rank: Annotated[
         int | None,
-        "which rank of --from the input is, if it is one that stands for all (default: as it says)",
+        "number of the recorded rank in --from, if one rank represents all (default: from its metadata)",
         "R",
     ] = None
     gradients: Annotated[
@@ -89,7 +90,7 @@ class Options(Command):
 
 
 def run(options: Options) -> Iterator[str]:
-    """Find the rules of groups, let them grow, write, report."""
+    """Find the rules of groups, grow them, write the files, and report."""
     from converters.editing.files import read_input
     from converters.editing.scaling import scale
     from converters.report import report_lines
@@ -112,28 +113,28 @@ def run(options: Options) -> Iterator[str]:
 
 
 def _refuse_both(options: Options) -> None:
-    """Growth is said by plans, or by groups and replicas."""
+    """Refuse a combination of a plan with groups or replicas, or neither."""
     by_plan = options.old_plan is not None or options.new_plan is not None
     is_other = bool(options.group) or options.replicas is not None or options.keep_groups
     if by_plan and is_other:
         raise UsageError(
-            "--from and --to say how to scale, and so do --group, --replicas or --keep-groups",
+            "--from and --to cannot be combined with --group, --replicas or --keep-groups",
             remedy="give plans, or the others",
         )
     if options.old_plan is None and (options.order is not None or options.rank is not None):
         raise UsageError(
             f"{'--order' if options.order is not None else '--rank'} is given without --from",
-            remedy="say how ranks are spread: --from tp=2,pp=2,dp=2",
+            remedy="give the plan of the input: --from tp=2,pp=2,dp=2",
         )
     if not by_plan and not options.group and options.replicas in (None, 1):
         raise UsageError(
-            "nothing says how to scale",
+            "no growth is given",
             remedy="give --from PLAN --to PLAN, --replicas R or --group NAME=SIZE",
         )
 
 
 def _by_plan(options: Options, given: Input) -> _Plan:
-    """Return axes of a plan grow, and groups with them."""
+    """Return the growth along the axes of a plan."""
     import numpy as np
 
     from converters.editing.groups import Groups, find_group_rules, read_groups_file, uses_all_ranks
@@ -152,7 +153,7 @@ def _by_plan(options: Options, given: Input) -> _Plan:
             f"{'--rank' if options.rank is not None else '--from without --to'} is for one recorded rank of"
             f" many, and there are {workload.ranks:,} of {change.ranks:,}",
             place=workload.source,
-            remedy="say what grows: --to dp=64",
+            remedy="give the axis that grows: --to dp=64",
         )
     if change.ranks != workload.ranks:
         raise UsageError(
@@ -170,7 +171,7 @@ def _by_plan(options: Options, given: Input) -> _Plan:
 
 
 def _by_groups(options: Options, given: Input) -> _Plan:
-    """Groups grow by name, and everything is copied, as often as there shall be replicas."""
+    """Return the growth of named groups, and the replicas of the whole."""
     from converters.editing.groups import Groups, find_group_rules, read_groups_file, uses_all_ranks
     from converters.editing.growth import Growth
     from converters.editing.plans import read_replicas
@@ -193,25 +194,27 @@ def _by_groups(options: Options, given: Input) -> _Plan:
 def _gradients(
     options: Options, given: Input, growth: Growth, replicas: GroupRule | None
 ) -> Gradients | None:
-    """What new replicas reduce; `replicas` are ranks that do the same, if there was one replica."""
+    """Return the gradients that new replicas reduce; `replicas` are the ranks that do the same, if there was
+    one replica.
+    """
     from converters.editing.gradients import Gradients, backward_rows
 
     if options.gradients is None and (options.bucket is not None or options.micro_batches is not None):
-        raise UsageError("nothing says how many gradients there are", remedy="give --gradients SIZE")
+        raise UsageError("--bucket and --micro-batches require --gradients", remedy="give --gradients SIZE")
     if options.gradients is None:
         trains = next((trace for trace in given.traces if replicas and backward_rows(trace).any()), None)
         if trains is None:
             return None
         raise UsageError(
-            "has a backward pass and nothing that reduces its gradients among replicas, for there was one",
+            "has a backward pass but no all-reduce of gradients among replicas",
             place=trains.source,
-            remedy="say how many bytes each rank reduces: --gradients SIZE (its weights times the bytes of"
-            " each), or --gradients 0 if they shall stay apart",
+            remedy="give the bytes that each rank reduces: --gradients SIZE (its weights times the bytes of"
+            " each), or --gradients 0 to keep replicas independent",
         )
     if replicas is None:
         raise UsageError(
             "--gradients are for replicas of a job that was one replica, and dp does not grow from 1",
-            remedy="leave --gradients out: what the input reduces, it reduces among more replicas, too",
+            remedy="leave --gradients out: existing all-reduces grow with the replicas",
         )
     if options.gradients == 0:
         return None
@@ -227,7 +230,7 @@ def _wanted(text: str) -> tuple[str, int]:
 
 
 def _write(options: Options, scaled: Scaled) -> tuple[list[Converted], str]:
-    """Write all files; returns what to report, and what to give to a run."""
+    """Write all files; return the report and the argument for a run."""
     from converters.editing.expanding import Files
     from converters.editing.files import decoded
     from converters.files import profile_option, write_files
@@ -266,7 +269,7 @@ def _write(options: Options, scaled: Scaled) -> tuple[list[Converted], str]:
 def _remarks(
     growth: Growth, scaled: Scaled, families: GroupRules, gradients: Gradients | None
 ) -> Iterator[str]:
-    """How ranks are numbered, which groups grew, and whether copies know each other."""
+    """Yield remarks on the numbering of ranks, the groups that grew, and the independence of copies."""
     from converters.editing.groups import uses_all_ranks
     from et_sim.basics.units import plural
 
@@ -281,7 +284,7 @@ def _remarks(
         why = f"group {step.group} grows" if step.group else "replicas"
         yield f"{why}: every {plural(step.block, 'rank')} {step.factor:,} times, one copy behind the other"
         if step.rule is not None and step.rule.count == 1 and gradients is None:
-            yield f"{step.group} had one place, so that the input has nothing of what is exchanged along it"
+            yield f"{step.group} had size 1, so the input has no communication along it"
     for name, rule in growth.rules.items():
         old = growth.old_rules[name]
         grew = (

@@ -18,11 +18,11 @@ class Options(Command):
     trace: Annotated[str, "PREFIX for PREFIX.<rank>.et, a manifest, or a file", "PREFIX_OR_FILE"]
     rank: Annotated[int | None, "which rank of PREFIX or manifest (default: 0)"] = None
     limit: Annotated[int | None, "print only the first N nodes", "N", Option(least=0)] = None
-    json: Annotated[bool, "print JSON lines, which hold everything that the file says"] = False
+    json: Annotated[bool, "print JSON lines, which hold all content of the file"] = False
 
 
 def run(options: Options) -> Iterator[str]:
-    """Have the reader judge the file, then print its records one by one."""
+    """Check the file with the reader, then yield its records one by one."""
     import json
     from itertools import islice
 
@@ -58,7 +58,7 @@ def _title(path: Path, ranks: int, nodes: int, version: str) -> str:
 
 
 def _file_of(options: Options) -> tuple[Path, int]:
-    """Return the file to show, and how many ranks there are (0 if a file was named)."""
+    """Return the file to show, and the number of ranks (0 if a file was named)."""
     from et_sim.trace.manifest import is_manifest
 
     named = Path(options.trace)
@@ -81,7 +81,7 @@ def _file_of(options: Options) -> tuple[Path, int]:
     if not ranks:
         from et_sim.trace import read_workload
 
-        read_workload(options.trace)  # finds no file either, and says why
+        read_workload(options.trace)  # raises the error that names the missing files
     from et_sim.basics.units import plural
 
     listed = str(ranks[0]) if len(ranks) == 1 else f"{ranks[0]} to {ranks[-1]}"
@@ -93,7 +93,7 @@ def _file_of(options: Options) -> tuple[Path, int]:
 
 
 def _template_of(options: Options) -> tuple[Path, int]:
-    """Return the template of a manifest that a rank runs, and how many ranks there are."""
+    """Return the template that a rank of a manifest runs, and the number of ranks."""
     from et_sim.trace import read_manifest
 
     workload = read_manifest(options.trace, drop_dangling=True)

@@ -21,7 +21,7 @@ class Options(Command):
     marker: Annotated[
         Sequence[str] | None,
         "iterations begin with nodes of this name, with a number behind it or in place of a #"
-        " (default: ProfilerStep); of several, a trace goes by the first it knows",
+        " (default: ProfilerStep); of several, the first that a trace contains applies",
         "TEXT",
     ] = None
     window: Annotated[
@@ -37,20 +37,16 @@ class Options(Command):
 
 
 def run(options: Options) -> Iterator[str]:
-    """Choose, cut, write, report."""
+    """Choose the nodes, cut, write, and report."""
     from converters.editing.files import read_input, write_edited
     from converters.editing.groups import read_groups_file
     from converters.editing.slicing import MARKER, Wanted, cut, parse_window
     from converters.report import report_lines
 
     if options.iterations is None and options.window is None and options.ranks is None:
-        raise UsageError(
-            "nothing says what the slice is to hold", remedy="give --iterations, --window or --ranks"
-        )
+        raise UsageError("the slice has no limits", remedy="give --iterations, --window or --ranks")
     if options.marker is not None and options.iterations is None:
-        raise UsageError(
-            "--marker without --iterations has no meaning", remedy="say which with --iterations 1-3"
-        )
+        raise UsageError("--marker requires --iterations", remedy="choose iterations with --iterations 1-3")
     ranks = _ranks(options.ranks)
     wanted = Wanted(
         iterations=_iterations(options.iterations),

@@ -24,7 +24,7 @@ class Options(Command):
 
 
 def run(options: Options) -> Iterator[str]:
-    """Count trace by trace, then print all together or each."""
+    """Count trace by trace, then yield the figures of all together or of each."""
     import json
 
     from converters.editing.figures import as_lines, as_plain, figures_of, merged
@@ -63,7 +63,7 @@ def _title(given: Input, ranks: list[int], traces: int, *, is_each: bool) -> str
 
 
 def _ranks_of_templates(given: Input, text: str | None) -> dict[int, list[int]]:
-    """The ranks asked for, by the template they run, in the order of first ranks."""
+    """Return the chosen ranks by template, in the order of the first ranks."""
     import numpy as np
 
     from et_sim.basics.units import parse_ranks

@@ -10,8 +10,9 @@ from et_sim.basics.declared_options import Command
 
 
 class Options(Command):
-    """Remove computation that is marked is_cpu_op. What came after it comes after what it came after; its
-    time is lost, or kept in delays."""
+    """Remove computation that is marked is_cpu_op and connect its successors to its predecessors. Its time is
+    lost, or kept in delays.
+    """
 
     input: WorkloadInput
     output: EditedOutput
@@ -22,7 +23,7 @@ class Options(Command):
 
 
 def run(options: Options) -> Iterator[str]:
-    """Strip every distinct trace, then write, then report."""
+    """Strip every distinct trace, write the files, and report."""
     from converters.editing.files import Edited, read_input, sources_of, write_edited
     from converters.editing.stripping import strip
     from converters.files import watched

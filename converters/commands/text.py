@@ -37,7 +37,7 @@ class Options(Command):
 
 
 def run(options: Options) -> Iterator[str]:
-    """Read, unroll, write, report."""
+    """Read the layers, unroll the loop, write the files, and report."""
     from converters.report import report_lines
     from et_sim.layerfile.reading import parse_layer_file, read_text
 
@@ -84,7 +84,7 @@ def _write_manifest(options: Options, layer_file: LayerFile) -> Converted:
 
 
 def _groups(layer_file: LayerFile, workload: Workload) -> Iterator[tuple[str, str]]:
-    """Who is in the groups that follow rules."""
+    """Yield the members of the groups that follow rules."""
     if layer_file.model_group is not None and layer_file.model_group > workload.ranks:
         larger = f"groups of {layer_file.model_group:,} are larger than the job"
         yield "model groups", f"none: {larger}, so every rank has the whole model, as in 1.0"

@@ -24,7 +24,7 @@ class Options(Command):
 
 
 def run(options: Options) -> Iterator[str]:
-    """Have the reader judge every file, then write, then report."""
+    """Check every file with the reader, write all, and report."""
     from converters.editing.files import read_input, sources_of
     from converters.files import refuse_overwriting, watched
     from converters.json_lines import as_lines

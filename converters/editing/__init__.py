@@ -1,7 +1,5 @@
-"""Traces changed, measured and drawn: parts of them, many made of few, without the host, figures, graphs.
+"""Edits, figures and drawings of traces: slices, scaling, removal of host operators, statistics, graphs.
 
-Edits work on the records of the files (`converters.records`), so that names, shapes and attributes which mean
-nothing to the simulator survive; what an edit has to know about the graph, it takes from columns.
-
-Not here: the command lines (`converters.commands`).
+Edits work on the records of the files (`converters.records`), so that names, shapes and attributes which the
+simulator ignores survive; the structure of the graph comes from the columns.
 """

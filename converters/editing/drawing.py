@@ -1,6 +1,6 @@
 """Some nodes of a trace as a graph for other programs: GraphViz's DOT, or GraphML.
 
-Dependencies on nodes that are not drawn are counted at each node. Not here: which nodes (`commands.graph`).
+Dependencies on nodes that are not drawn are counted at each node.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Drawing:
 
 
 def draw(trace: Trace, rows: Any) -> Drawing:
-    """Return the graph of these rows; a dependency of both sorts is drawn twice."""
+    """Return the graph of these rows; a dependency that is both data and control is drawn twice."""
     shown = set(rows.tolist())
     edges: list[tuple[int, int, str]] = []
     outside: dict[int, int] = {}
@@ -56,7 +56,7 @@ def draw(trace: Trace, rows: Any) -> Drawing:
 
 
 def near(trace: Trace, start: int, steps: int) -> Any:
-    """Return rows at most `steps` dependencies away from a row, in either direction."""
+    """Return the rows at most `steps` dependencies away from a row, in either direction."""
     parent, child = edges(trace)
     reached = np.zeros(len(trace), np.bool_)
     reached[start] = True
@@ -71,7 +71,7 @@ def near(trace: Trace, start: int, steps: int) -> Any:
 
 
 def as_dot(drawing: Drawing) -> str:
-    """GraphViz's language."""
+    """Return the drawing as DOT text of GraphViz."""
     lines = ["digraph trace {", '  node [shape=box, style="filled,rounded", fontname="sans-serif"];']
     for row, facts in _facts(drawing):
         label = "\\n".join(_escaped(line) for line in _label(facts))
@@ -85,7 +85,7 @@ def as_dot(drawing: Drawing) -> str:
 
 
 def as_graphml(drawing: Drawing) -> str:
-    """GraphML, with everything about a node as data."""
+    """Return the drawing as GraphML, with all facts of a node as data."""
     import networkx
 
     graph: networkx.MultiDiGraph[str] = networkx.MultiDiGraph()
@@ -98,7 +98,7 @@ def as_graphml(drawing: Drawing) -> str:
 
 
 def _facts(drawing: Drawing) -> Iterator[tuple[int, dict[str, Any]]]:
-    """What there is to say about each row, in values that GraphML has."""
+    """Yield each row with its facts, as values that GraphML supports."""
     trace = drawing.trace
     spans = durations_ns(trace)
     for row in drawing.rows:
@@ -126,7 +126,7 @@ def _facts(drawing: Drawing) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _label(facts: dict[str, Any]) -> Iterator[str]:
-    """Name; what it is; how long; how many dependencies lead outside."""
+    """Yield the lines of a label: name, kind and size, duration, dependencies outside the drawing."""
     name = facts["name"]
     yield name if len(name) <= _LONGEST_LABEL else f"{name[: _LONGEST_LABEL - 1]}…"
     words = [facts.get("collective", facts["kind"].lower())]
@@ -138,7 +138,7 @@ def _label(facts: dict[str, Any]) -> Iterator[str]:
 
 
 def _printable(text: str) -> str:
-    """XML 1.0 has no place for control characters, not even as references."""
+    """Replace control characters: XML 1.0 forbids them, even as references."""
     return "".join(character if character.isprintable() else "�" for character in text)
 
 

@@ -1,9 +1,7 @@
-"""The templates of a workload to the file of each rank, with everything that the templates say.
+"""Expansion of the templates of a workload to the file of each rank, with all content of the templates.
 
-Distances become ranks, and groups that follow a rule become numbers, which a groups file lists. Records are
-copied but for that, so that what means nothing to a simulator survives.
-
-Not here: which rank is where in which group (`et_sim.trace.expansion`).
+Distances become ranks, and groups that follow a rule become numbers, which a groups file lists. The rest of
+each record is copied, so that fields which the simulator ignores survive.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ _ENDS = ("comm_src", "comm_dst")
 
 
 class Files:
-    """Writes the files of ranks of a workload whose templates are read from `contents`."""
+    """A writer of the files of ranks; the templates of the workload are read from `contents`."""
 
     def __init__(self, workload: Workload, contents: Sequence[bytes], prefix: str) -> None:
         self._workload = workload
@@ -38,13 +36,13 @@ class Files:
         ]
 
     def of_ranks(self, ranks: Sequence[int]) -> tuple[list[Path], Iterator[tuple[Path, bytes]]]:
-        """Return the paths of all files, the groups file last, and one file after the other."""
+        """Return the paths of all files, the groups file last, and an iterator of the files."""
         groups = self._groups()
         paths = [*(trace_path(self._prefix, rank) for rank in ranks), *(path for path, _ in groups)]
         return paths, chain(self._traces(ranks), groups)
 
     def _traces(self, ranks: Iterable[int]) -> Iterator[tuple[Path, bytes]]:
-        last: dict[int, tuple[tuple[int, ...], bytes]] = {}  # by template, what was written last
+        last: dict[int, tuple[tuple[int, ...], bytes]] = {}  # by template: last variant and file
         for rank in ranks:
             template = int(self._workload.template_of_rank[rank])
             variant = self._expansion.variant(rank)
@@ -54,7 +52,7 @@ class Files:
             yield trace_path(self._prefix, rank), last[template][1]
 
     def _groups(self) -> list[tuple[Path, bytes]]:
-        """Return the groups file, if there are groups by rule."""
+        """Return the groups file if there are groups by rule."""
         if not self._workload.group_rules:
             return []
         listed = self._expansion.groups
@@ -62,7 +60,7 @@ class Files:
 
 
 class _Template:
-    """The records of a template; those that differ from rank to rank as messages."""
+    """The records of a template; those that differ from rank to rank are parsed messages."""
 
     def __init__(self, workload: Workload, template: int, content: bytes) -> None:
         trace = workload.templates[template]
@@ -94,7 +92,7 @@ class _Template:
 
 
 def _ends(trace: Trace, row: int) -> dict[str, int]:
-    """What a message says about its ends, which are distances."""
+    """Return the ends of a message, which are distances."""
     if trace.kind[row] not in (NodeKind.SEND, NodeKind.RECV):
         return {}
     return {end: int(getattr(trace, end)[row]) for end in _ENDS if trace.has(end, row)}

@@ -1,8 +1,6 @@
-"""What is in a trace, in figures: nodes, dependencies, depth, durations, communication, memory; and as text.
+"""Figures of a trace: nodes, dependencies, depth, durations, communication, memory; as data and as text.
 
-Figures of several ranks are added up; depths, paths and longest nodes are the largest of any rank.
-
-Not here: anything that depends on a machine.
+Figures of several ranks are summed; depth, path, longest nodes and tensors are the maximum over ranks.
 """
 
 from __future__ import annotations
@@ -27,13 +25,13 @@ from et_sim.trace.columns import NodeKind, collective_name, kind_name
 from et_sim.trace.order import dependency_lists, edges, fits_row_order, settle
 from et_sim.trace.tensors import tensor_uses
 
-# A number that is a word of a name, as in "layer 3 forward" or "all_reduce.7"; not a part, as in "conv2d".
+# a number that is a word of a name, as in "layer 3 forward" or "all_reduce.7", but not in "conv2d"
 _NUMBER = re.compile(r"(?:(?<=[._ :-])|#)[0-9]+(?=[._ :-]|$)")
 
 
 @dataclass(slots=True)
 class Tally:
-    """How many, how long altogether, and the longest."""
+    """A number of nodes, their total time, and the longest of them."""
 
     nodes: int = 0
     total_ns: int = 0
@@ -41,7 +39,7 @@ class Tally:
     longest: str = ""
 
     def add(self, other: Tally, times: int) -> None:
-        """The figures of `times` ranks more."""
+        """Add the figures of `times` ranks."""
         self.nodes += times * other.nodes
         self.total_ns += times * other.total_ns
         if other.longest_ns > self.longest_ns:
@@ -50,16 +48,16 @@ class Tally:
 
 @dataclass(slots=True)
 class Figures:
-    """Of one trace, or of many together."""
+    """The figures of one trace, or of many together."""
 
     ranks: int = 0
     nodes: Counter[str] = field(default_factory=Counter)  # by kind
     host_nodes: int = 0
     dependencies: Counter[str] = field(default_factory=Counter)  # data, control, dangling
-    first_nodes: int = 0  # that wait for nothing
-    last_nodes: int = 0  # that nothing waits for
-    depth: int = 0  # nodes on the longest way through the graph; 0 if there is a circle
-    path_ns: int = 0  # longest sum of recorded durations on any way
+    first_nodes: int = 0  # without dependencies
+    last_nodes: int = 0  # without dependents
+    depth: int = 0  # nodes on the longest path through the graph; 0 if there is a cycle
+    path_ns: int = 0  # longest sum of recorded durations on any path
     durations: dict[str, Tally] = field(default_factory=dict)  # by kind; computation by place
     names: dict[str, Tally] = field(default_factory=dict)  # a # stands for any number
     collectives: Counter[tuple[str, str, int]] = field(default_factory=Counter)  # (group, type, bytes)
@@ -71,7 +69,7 @@ class Figures:
     tensor_bytes: int = 0
 
     def add(self, other: Figures, times: int) -> None:
-        """The figures of `times` ranks that run the same trace."""
+        """Add the figures of `times` ranks that run the same trace."""
         self.ranks += times
         for name in ("host_nodes", "first_nodes", "last_nodes", "loaded_bytes", "stored_bytes"):
             setattr(self, name, getattr(self, name) + times * getattr(other, name))
@@ -91,7 +89,7 @@ class Figures:
 
 
 def merged(parts: Iterable[tuple[Figures, int]]) -> Figures:
-    """Of all ranks: the figures of each trace, and how many ranks run it."""
+    """Return the figures of all ranks, given those of each trace and its number of ranks."""
     whole = Figures()
     for figures, ranks in parts:
         whole.add(figures, ranks)
@@ -131,7 +129,7 @@ def _count_dependencies(figures: Figures, trace: Trace) -> None:
 
 
 def _depth_and_path(trace: Trace, spans: Any) -> tuple[int, int]:
-    """(nodes on the longest way, nanoseconds on the longest way); zeros if there is a circle."""
+    """Return (nodes on the longest path, nanoseconds of the longest path); zeros if there is a cycle."""
     parent, child = edges(trace)
     order, depth = settle(parent, child, np.ones(len(trace), np.uint8))
     waits_for_itself = len(parent) < len(trace.data_deps) + len(trace.ctrl_deps)
@@ -147,7 +145,7 @@ def _depth_and_path(trace: Trace, spans: Any) -> tuple[int, int]:
 
 
 def _add_tallies(figures: Figures, trace: Trace, spans: Any) -> None:
-    """Recorded durations by kind, and by name."""
+    """Add recorded durations by kind and by name."""
     is_host = trace.is_cpu & (trace.kind == NodeKind.COMP)
     kinds = [number for number in unique(trace.kind).tolist() if number != NodeKind.METADATA]
     places = {kind_name(number): (trace.kind == number) & ~is_host for number in kinds}
@@ -165,7 +163,7 @@ def _add_tallies(figures: Figures, trace: Trace, spans: Any) -> None:
 
 def _one_tally(trace: Trace, spans: Any, rows: Any) -> Tally:
     longest = int(rows[np.argmax(spans[rows])])
-    total = sum(spans[rows].tolist())  # of Python's numbers, which do not wrap around
+    total = sum(spans[rows].tolist())  # as Python integers, which do not wrap around
     return Tally(len(rows), total, int(spans[longest]), f"{trace.describe(longest)} in {trace.source}")
 
 
@@ -189,7 +187,7 @@ def _count_memory(figures: Figures, trace: Trace) -> None:
     figures.stored_bytes = sum(trace.tensor_bytes[trace.kind == NodeKind.MEM_STORE].tolist())
     try:
         uses = tensor_uses(trace, trace.source)
-    except TraceError:  # lists that are no tensors with sizes: a trace of other meaning
+    except TraceError:  # tensor lists of another format
         return
     _, first = np.unique(uses.tensor, return_index=True)
     figures.tensors, figures.tensor_bytes = len(first), sum(uses.bytes[first].tolist())
@@ -220,7 +218,7 @@ def as_lines(figures: Figures, top: int) -> Iterator[str]:
 
 
 def as_plain(figures: Figures) -> dict[str, Any]:
-    """Return the same for programs, with nothing left out."""
+    """Return all figures as plain data."""
     return {
         "ranks": figures.ranks,
         "nodes": dict(figures.nodes),
@@ -289,7 +287,7 @@ def _name_lines(figures: Figures, top: int) -> Iterator[str]:
 
 
 def _table(headings: tuple[str, ...], rows: Sequence[tuple[str, ...]], count: int) -> Iterator[str]:
-    """Yield text to the left, figures to the right."""
+    """Yield the table: text aligned left, figures aligned right."""
     sides = "".join("<" if heading in ("group", "collective", "name") else ">" for heading in headings)
     yield from aligned([("", *cells) for cells in (headings, *rows)], f"<{sides}")
     if count > len(rows):

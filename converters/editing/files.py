@@ -1,9 +1,7 @@
-"""What edits start from and what they write: distinct traces with the records of their files, and new files.
+"""Inputs and outputs of edits: distinct traces with the records of their files, and new files.
 
-Records that stay as they are keep their bytes. Edited traces are written in the input's form: one file per
-rank, or a manifest and its templates. Every file is read by et-sim's own reader before any is written.
-
-Not here: what is edited.
+Unchanged records keep their bytes. Edited traces are written in the form of the input: one file per rank, or
+a manifest and its templates. et-sim's own reader checks every file before any is written.
 """
 
 from __future__ import annotations
@@ -40,17 +38,17 @@ class Recorded:
 
     @property
     def source(self) -> str:
-        """Return the file's name."""
+        """Return the name of the file."""
         return self.trace.source
 
     def nodes(self) -> Iterator[Any]:
-        """Return the messages of all nodes, in the order of the file."""
+        """Yield the messages of all nodes, in the order of the file."""
         return parse(iter((self.header, *self.records)), self.source, only_nodes=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """Everything that an edit starts from; `traces` are those of the workload's templates."""
+    """The input of an edit; `traces` are those of the workload's templates."""
 
     workload: Workload
     traces: tuple[Recorded, ...]
@@ -63,9 +61,9 @@ class Input:
 
 
 def read_input(named: str, *, drop_dangling: bool = False) -> Input:
-    """Return a prefix, a manifest, or one trace file, as `INPUT` of a command names it.
+    """Read a prefix, a manifest, or one trace file, as `INPUT` of a command names it.
 
-    With `drop_dangling`, dependencies on nodes that are not there are left out of the columns.
+    With `drop_dangling`, dependencies on missing nodes are left out of the columns.
     """
     if is_file(Path(named)) and not is_manifest(named):
         workload = _of_one_file(Path(named), drop_dangling)
@@ -81,7 +79,7 @@ def read_input(named: str, *, drop_dangling: bool = False) -> Input:
 
 
 def recorded_as(trace: Trace, content: bytes) -> Recorded:
-    """`trace` is what the decoder made of `content`."""
+    """Return the records of `content` with `trace`, which was decoded from it."""
     header, *records = split(content)
     nodes = parse(iter((header, *records)), trace.source, only_nodes=True)
     ids = np.fromiter((node.id for node in nodes), np.uint64, len(records))
@@ -99,7 +97,7 @@ def _of_one_file(path: Path, drop_dangling: bool) -> Workload:
 
 
 def start_micros(recorded: Recorded) -> IntColumn:
-    """When each row was recorded to start, in microseconds; 0 if the file does not say."""
+    """Return the recorded start of each row in microseconds; 0 if the file has none."""
     starts: npt.NDArray[np.int64] = np.zeros(len(recorded.trace), np.int64)
     given = (min(node.start_time_micros, 2**63 - 1) for node in recorded.nodes())
     starts[recorded.row] = np.fromiter(given, np.int64, len(recorded.records))
@@ -107,7 +105,7 @@ def start_micros(recorded: Recorded) -> IntColumn:
 
 
 def refuse_cycle(recorded: Recorded) -> TraceError:
-    """What to raise where an edit needs an order and there is none."""
+    """Return the error for an edit that needs an order of a graph with a cycle."""
     return TraceError(
         "nodes wait for each other in a circle, so they have no order",
         place=recorded.source,
@@ -120,17 +118,17 @@ _MEMBER = dict(EXPECTED_MEMBER)
 
 @dataclass(slots=True)
 class Rewiring:
-    """New parents (rows) of the nodes whose dependencies change, and what became of the old ones."""
+    """New parents (rows) of the nodes whose dependencies change, and counts of the old dependencies."""
 
     data: dict[int, list[int]] = field(default_factory=dict)
     ctrl: dict[int, list[int]] = field(default_factory=dict)
-    bridged: int = 0  # dependencies on leaving nodes that lead to nodes that stay
-    dropped: int = 0  # those that lead to none
-    added: int = 0  # dependencies written instead
+    bridged: int = 0  # dependencies on removed nodes that became dependencies on kept nodes
+    dropped: int = 0  # dependencies on removed nodes without kept ancestors
+    added: int = 0  # dependencies that replace the bridged ones
 
 
 def set_attributes(node: Any, values: Mapping[str, Any]) -> None:
-    """Give attributes new values, in the member that holds them now, or the usual one."""
+    """Set attributes to new values, in their present member or the usual one."""
     left = dict(values)
     for attribute in node.attr:
         if attribute.name in left:
@@ -141,7 +139,7 @@ def set_attributes(node: Any, values: Mapping[str, Any]) -> None:
 
 
 def _as(member: str, value: Any) -> Any:
-    """Sizes are written as floating-point numbers by some."""
+    """Return the value as the member holds it: some writers store sizes as floating-point numbers."""
     return float(value) if member in ("double_val", "float_val") else value
 
 
@@ -155,7 +153,7 @@ def edited(
     changes: Mapping[int, Change] | None = None,
     added: Sequence[Any] = (),
 ) -> bytes:
-    """Return the file with the rows for which `keep` holds, their new dependencies and changes; then new
+    """Return the file with the rows for which `keep` holds, their new dependencies and changes, then new
     nodes.
 
     Dependencies on new nodes are numbers from `len(trace)` on.
@@ -186,14 +184,14 @@ Notes = tuple[tuple[str, str], ...]
 
 @dataclass(slots=True)
 class Edited:
-    """What becomes of a workload: per template its new file, and what there is to say about it."""
+    """The result of an edit: per template its new file and the notes on it."""
 
     workload: Workload  # its traces are the old ones
     contents: list[bytes]
     notes: list[Notes]
-    word: str  # how the report calls what was done
-    sources: list[str]  # the file that each rank had; of a manifest, each template
-    more: list[tuple[Path, bytes]] = field(default_factory=list)  # files besides
+    word: str  # the word of the report for the edit
+    sources: list[str]  # the old file of each rank; of a manifest, of each template
+    more: list[tuple[Path, bytes]] = field(default_factory=list)  # further files
     remarks: list[str] = field(default_factory=list)  # about all files together
 
 
@@ -205,7 +203,7 @@ def sources_of(given: Input) -> list[str]:
 
 
 def write_edited(given: Input, edit: Edited, prefix: str) -> list[Converted]:
-    """Write everything, or nothing; returns what to report, one entry per rank or template."""
+    """Write all files or none; return the report, one entry per rank or template."""
     of_rank = edit.workload.template_of_rank.tolist()
     templates = range(len(edit.contents))
     if given.is_manifest:

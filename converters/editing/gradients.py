@@ -1,11 +1,10 @@
-"""Gradients of replicas, which a recording of one replica does not reduce: all-reduces where backward ends.
+"""All-reduces of gradients among new replicas, which a recording of one replica lacks.
 
-Nodes are of the backward pass if their names say so, if an operator of the host that is called them, or if it
-launched them. Their time is taken to make the gradients evenly, in one pass or in the last of several equal
-ones. A bucket is reduced when the backward work that makes it has ended, after the bucket before; what comes
-right after the last backward work, comes after the last bucket, too. All of that once in each iteration.
-
-Not here: which ranks are in the group (`growth`).
+A node belongs to the backward pass if its name contains "backward", or if an operator of the host with such a
+name called or launched it. Gradients are assumed to become ready evenly over the time of these nodes, in one
+pass or in the last of several equal ones. A bucket is reduced after the backward work that completes it and
+after the bucket before. Successors of the last backward work also wait for the last bucket. This is repeated
+in each iteration.
 """
 
 from __future__ import annotations
@@ -34,28 +33,28 @@ _BACKWARD = re.compile("backward|^autograd::engine::evaluate_function", re.IGNOR
 
 @dataclass(frozen=True, slots=True)
 class Gradients:
-    """What each rank has to reduce with the other replicas in an iteration."""
+    """The gradients that each rank reduces with the other replicas in an iteration."""
 
     size_bytes: int
     bucket_bytes: int
-    passes: int  # backward passes of an iteration, of which the last makes the sums
+    passes: int  # backward passes of an iteration; the last one completes the sums
     group: str = ""
 
     @property
     def ends(self) -> range | list[int]:
-        """After how many bytes each bucket ends."""
+        """Return the number of bytes after which each bucket ends."""
         return [*range(self.bucket_bytes, self.size_bytes, self.bucket_bytes), self.size_bytes]
 
 
 def backward_rows(recorded: Recorded) -> Any:
-    """Return whether each row is computation of the backward pass: of devices, or of the host if there is
+    """Return a mask of the rows of the backward pass: computation of devices, or of the host if there is
     none.
     """
     trace = recorded.trace
-    says_so = np.array([bool(_BACKWARD.search(name)) for name in trace.names], np.bool_)
-    if not says_so.any():
+    is_named_backward = np.array([bool(_BACKWARD.search(name)) for name in trace.names], np.bool_)
+    if not is_named_backward.any():
         return np.zeros(len(trace), np.bool_)
-    is_backward = says_so[trace.name].tolist()
+    is_backward = is_named_backward[trace.name].tolist()
     data, ctrl = dependency_lists(trace)
     on_host, is_gap, is_launch = trace.is_cpu.tolist(), trace.is_gap.tolist(), trace.is_launch.tolist()
     for row in row_order(recorded):
@@ -76,13 +75,13 @@ def backward_rows(recorded: Recorded) -> Any:
 
 
 def add_gradients(recorded: Recorded, gradients: Gradients) -> tuple[Rewiring, list[Any], str]:
-    """New dependencies, new nodes, and what to say of them."""
+    """Return new dependencies, new nodes, and a note on them."""
     trace = recorded.trace
     backward = np.flatnonzero(backward_rows(recorded))
     if not len(backward):
         raise TraceError(
             "has no backward pass (no node is called backward, and none was called or launched by"
-            " autograd::engine::evaluate_function): where its gradients are ready is not known",
+            " autograd::engine::evaluate_function): so the times of its gradients are unknown",
             place=recorded.source,
             remedy="leave --gradients out, or name the nodes of its backward pass so",
         )
@@ -110,14 +109,14 @@ def add_gradients(recorded: Recorded, gradients: Gradients) -> tuple[Rewiring, l
 
 
 def _iterations(recorded: Recorded) -> Any:
-    """Return the iteration of each row; one, if none are marked."""
+    """Return the iteration of each row; all rows have the same if none are marked."""
     if any(name.startswith(MARKER) for name in recorded.trace.names):
         return iteration_of_rows(recorded, [MARKER])
     return np.zeros(len(recorded.trace), np.int64)
 
 
 def _ready(trace: Trace, rows: Any, gradients: Gradients) -> Iterator[int]:
-    """Yield the row that each bucket comes after."""
+    """Yield the row after which each bucket is ready."""
     lasts = durations_ns(trace)[rows].tolist()
     done = np.cumsum(lasts if any(lasts) else [1] * len(lasts)).tolist()
     size, at = gradients.size_bytes, 0
@@ -142,7 +141,7 @@ def _children(trace: Trace) -> dict[int, list[int]]:
 
 
 def _followers(trace: Trace, row: int, children: dict[int, list[int]]) -> list[int]:
-    """What comes right after a row in its stream or thread, gaps aside."""
+    """Return the direct successors of a row in its stream or thread, past gaps."""
     followers, todo = [], [row]
     while todo:
         for child in children.get(todo.pop(), ()):

@@ -1,11 +1,9 @@
-"""Who is in a communicator group, from whatever says so: the trace itself, a rule, or a groups file.
+"""Members of communicator groups, from the trace itself, a rule, or a groups file.
 
-Groups of a workload are told as rules, too: each is one of many that lie alike. Traces and groups files list
-members; a bigger machine needs to know what the next group looks like. Lists that are equally far apart and
-tile the ranks follow a rule, whatever each of them is called; the rule is then called after one of them,
-"like-3". Two groups of the same members stay two.
-
-Not here: which nodes use a group (`partners`), and growing (`growth`).
+Groups can also be written as rules: each is one of many with the same shape. Traces and groups files list
+members; a larger machine needs the shape of the next group. Lists with equal distances that tile the ranks
+follow a rule, whatever their names; the rule is named after one of them: "like-3". Two groups with equal
+members stay separate.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ GroupsFile = Mapping[str, tuple[int, ...]]
 
 
 class Groups:
-    """Groups of a workload by rank and name."""
+    """The groups of a workload by rank and name."""
 
     def __init__(self, workload: Workload, listed: GroupsFile) -> None:
         self._workload = workload
@@ -41,7 +39,9 @@ class Groups:
         self._described = [read_process_groups(trace) for trace in workload.templates]
 
     def instance(self, rank: int, name: str) -> tuple[Any, ...]:
-        """What is equal for two ranks if and only if they mean the same group; names are `group_key`s."""
+        """Return a key that two ranks share if and only if they mean the same group; names are
+        `group_key`s.
+        """
         described = self._described[int(self._workload.template_of_rank[rank])].get(name)
         if not name or described == ALL_RANKS:
             return ("all", name)
@@ -51,7 +51,7 @@ class Groups:
         return ("rule", name, rule.index(rank)) if rule else ("listed", name)
 
     def members(self, rank: int, name: str) -> tuple[int, ...] | None:
-        """Return the members in their order; None if nothing says who they are."""
+        """Return the members in order, or None if they are unknown."""
         described = self._described[int(self._workload.template_of_rank[rank])].get(name)
         if not name or described == ALL_RANKS:
             return tuple(range(self._workload.ranks))
@@ -62,7 +62,7 @@ class Groups:
 
 
 def read_groups_file(path: Path | None) -> dict[str, tuple[int, ...]]:
-    """Return the groups of a groups file, by `group_key`."""
+    """Read a groups file; the keys are `group_key`s."""
     if path is None:
         return {}
     try:
@@ -81,7 +81,7 @@ def read_groups_file(path: Path | None) -> dict[str, tuple[int, ...]]:
 
 
 def groups_text(groups: Mapping[str, Any]) -> bytes:
-    """Return a groups file."""
+    """Return the content of a groups file."""
     return json.dumps({name: list(members) for name, members in groups.items()}).encode()
 
 
@@ -89,10 +89,13 @@ Rewrite = Callable[[tuple[int, ...]], tuple[int, ...] | None]  # members -> new 
 
 
 def rewritten_descriptions(trace: Trace, rewrite: Rewrite) -> tuple[dict[int, str], int]:
-    """(texts of METADATA rows that change, how many descriptions went); `rewrite` gives None to drop one."""
+    """Return the texts of METADATA rows that change, and the number of dropped descriptions.
+
+    `rewrite` returns None to drop a description.
+    """
     texts: dict[int, str] = {}
     gone = 0
-    if not read_process_groups(trace):  # also refuses what cannot be understood
+    if not read_process_groups(trace):  # also refuses descriptions that cannot be parsed
         return texts, 0
     for row, text in trace.metadata_text.items():
         entries, is_wrapped = _entries(text)
@@ -110,8 +113,8 @@ def rewritten_descriptions(trace: Trace, rewrite: Rewrite) -> tuple[dict[int, st
 
 
 def _entries(text: str) -> tuple[list[dict[str, Any]], bool]:
-    """Return the descriptions in a node's text, and whether they are wrapped; none if it is about something
-    else.
+    """Return the descriptions in a node's text, and whether they are wrapped; none if the text has other
+    content.
     """
     if "pg_name" in text:
         for candidate, is_wrapped in ((text[_WRAPPED:-_WRAPPED], True), (text, False)):
@@ -129,26 +132,26 @@ Names = tuple[tuple[str, str], ...]  # (group_key in the trace, family)
 
 @dataclass(frozen=True, slots=True)
 class GroupRules:
-    """The rules, and what each rank calls them."""
+    """The rules, and their names on each rank."""
 
     rules: dict[str, GroupRule]
     of_rank: list[Names]  # shared by ranks that use the same names
-    unnamed: frozenset[str]  # rules that lists of members follow; those of one size and stride are alike
+    unnamed: frozenset[str]  # rules found from lists of members; those of one size and stride grow together
 
     @property
     def renames_all_ranks(self) -> bool:
-        """Return whether the group of all ranks stays what it was, under a name."""
+        """Return whether the group of all ranks keeps its members, under a name."""
         return any(not key for names in set(self.of_rank) for key, _ in names)
 
     def alike(self, name: str, source: str) -> list[str]:
-        """Return the families that grow together if some rank's group `name` does; its own comes first."""
+        """Return the families that grow together if some rank's group `name` grows; its own comes first."""
         family = self._family(name, source)
         rule = self.rules[family]
         others = [name for name in self.rules if name in self.unnamed and self.rules[name] == rule]
         return list(dict.fromkeys((family, *others))) if family in self.unnamed else [family]
 
     def _family(self, name: str, source: str) -> str:
-        """Return the family that some rank calls `name`."""
+        """Return the family of the group `name` of some rank."""
         key = group_key(name)
         if name in self.rules:
             return name
@@ -159,7 +162,7 @@ class GroupRules:
         cause = f"there is no group {name!r}" if not families else f"group {name!r} means different groups"
         if not key:
             cause = "the group of all ranks grows by itself"
-            remedy = "ask for more ranks with --replicas, or a bigger group"
+            remedy = "add ranks with --replicas, or grow another group"
         else:
             remedy = did_you_mean(name, known) or f"groups are {', '.join(known[:8]) or 'not used here'}"
         raise UsageError(cause, place=source, remedy=remedy)
@@ -173,11 +176,11 @@ def find_group_rules(
     plan: PlanChange | None = None,
     role: int | None = None,
 ) -> GroupRules:
-    """Return every group that a collective names, as a rule; that of all ranks too, if `all_ranks` is its
+    """Return the rules of all groups that collectives name; with `all_ranks`, the group of all ranks has that
     name.
 
-    Rules that lists of members follow are called by the axes of the plan, or after one of the groups. If a
-    single rank was recorded, `role` is its number, and all others have groups that lie like its own.
+    Rules that lists of members follow are named after the axes of the plan, or after one of the groups. If a
+    single rank was recorded, `role` is its number, and all others have groups of the same shape.
     """
     if all_ranks in workload.group_rules:
         raise UsageError(
@@ -201,28 +204,30 @@ def find_group_rules(
         of_rank.append(known[key])
     if role is not None:
         of_rank *= workload.ranks
-    return GroupRules(search.rules, of_rank, frozenset(search.called.values()))
+    return GroupRules(search.rules, of_rank, frozenset(search.rule_names.values()))
 
 
 def _used(trace: Trace) -> list[str]:
-    """Group keys of collectives, by name."""
+    """Return the group keys of collectives, sorted by name."""
     numbers = unique(trace.group[trace.kind == NodeKind.COLL]).tolist()
     return sorted({group_key(trace.group_names[number]) for number in numbers} - {""})
 
 
 @dataclass(slots=True)
 class _Search:
-    """Collects the rules while ranks are looked at."""
+    """A collection of rules, filled rank by rank."""
 
     workload: Workload
     groups: Groups
     all_ranks: str
     plan: PlanChange | None
     rules: dict[str, GroupRule] = field(default_factory=dict)
-    called: dict[tuple[GroupRule, int], str] = field(default_factory=dict)  # rules without names of their own
+    rule_names: dict[tuple[GroupRule, int], str] = field(
+        default_factory=dict
+    )  # rules without names of their own
 
     def names(self, rank: int, used: list[str], instances: tuple[Any, ...]) -> Names:
-        """What a rank's groups are called as rules."""
+        """Return the names of a rank's groups as rules."""
         names = [("", self.all_ranks)] if self.all_ranks else []
         alike: dict[GroupRule, int] = {}
         for name, instance in zip(used, instances, strict=True):
@@ -238,24 +243,24 @@ class _Search:
         return tuple(names)
 
     def name_of(self, rule: GroupRule, number: int, group: str) -> str:
-        """What the `number`-th rule of its size and stride is called: by its axes, or after a group."""
-        if (rule, number) not in self.called:
+        """Return the name of the `number`-th rule of its size and stride: by its axes, or after a group."""
+        if (rule, number) not in self.rule_names:
             first = name = self.plan.name_of(rule, f"group {group}") if self.plan else f"like-{group}"
             others = 1
             while name in self.rules:
                 others += 1
                 name = f"{first}-{others}"
-            self.called[rule, number] = name
+            self.rule_names[rule, number] = name
             self.rules[name] = rule
-        return self.called[rule, number]
+        return self.rule_names[rule, number]
 
     def rule_of(self, rank: int, name: str) -> GroupRule:
-        """Return the rule that a list of members follows."""
+        """Return the rule of a list of members."""
         members = self.groups.members(rank, name)
         where = f"group {name} of rank {rank}"
         if members is None:
             raise TraceError(
-                f"nothing says who is in {where}",
+                f"the members of {where} are unknown",
                 place=self.workload.source,
                 remedy="give the groups file with --groups, or traces whose metadata describes their groups",
             )
@@ -270,7 +275,7 @@ class _Search:
                 f"{where} has the members {listed}, which follow no rule: equally far apart along each axis,"
                 f" in blocks that divide {self.workload.ranks} ranks",
                 place=self.workload.source,
-                remedy="what such a group is among more ranks is not known; number the ranks differently",
+                remedy="number the ranks differently: the growth of such a group is undefined",
             )
         return rule
 
@@ -279,9 +284,7 @@ class _Search:
 
 
 def _rule_of_members(members: Sequence[int], every: int) -> GroupRule | None:
-    """Return the rule of members that lie along axes, beginning anew every so many ranks; None: they do
-    not.
-    """
+    """Return the rule of members that lie along axes and repeat every `every` ranks, or None."""
     left, axes = np.array(members, np.int64), [(1, 1)]
     while len(left) > 1:
         steps = np.diff(left)
@@ -296,7 +299,7 @@ def _rule_of_members(members: Sequence[int], every: int) -> GroupRule | None:
 
 
 def uses_all_ranks(workload: Workload) -> bool:
-    """Return whether some collective is of the group of all ranks."""
+    """Return whether a collective uses the group of all ranks."""
     return any(
         group_key(trace.group_names[number]) == ""
         for trace in workload.templates

@@ -1,11 +1,9 @@
-"""How ranks are numbered in a bigger machine, and what becomes of groups and distances.
+"""Numbers of ranks in a larger machine, and the growth of groups and distances.
 
-A group rule grows in place: with `size` members `stride` apart, the ranks of a block of size * stride are
-copied behind each other, so that the group has more members at the same distance. Replicas are copies of
-everything, one behind the other. So every rank of the bigger workload is a copy of one old rank, and of each
-old rank there is the same number of copies, at the same offsets.
-
-Not here: records (`scaling`), and which rules a workload has (`groups`).
+A group rule grows in place: with `size` members `stride` apart, blocks of size * stride ranks are copied one
+after the other, so that the group has more members at the same distance. Replicas are copies of the whole
+workload, one after the other. Every rank of the larger workload is a copy of one old rank, and all old ranks
+have the same number of copies, at the same offsets.
 """
 
 from __future__ import annotations
@@ -23,17 +21,19 @@ from et_sim.trace.manifest import MOST_RANKS
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Blocks of `block` consecutive ranks are copied `factor` times, each copy behind the last."""
+    """A step of growth: blocks of `block` consecutive ranks are copied `factor` times, one copy after the
+    other.
+    """
 
     block: int
     factor: int
-    group: str = ""  # the rule or axis that grows; "" are replicas
-    rule: GroupRule | None = None  # who its members were
+    group: str = ""  # the rule or axis that grows; "": replicas
+    rule: GroupRule | None = None  # the old rule of its members
 
 
 @dataclass(slots=True)
 class Growth:
-    """Steps taken so far from `ranks` ranks with these rules."""
+    """The steps taken so far from `ranks` ranks with these rules."""
 
     ranks: int
     rules: dict[str, GroupRule]
@@ -41,31 +41,31 @@ class Growth:
     steps: list[Step] = field(default_factory=list)
     old_rules: Mapping[str, GroupRule] = field(default_factory=dict)
     old_ranks: int = 0
-    of_role: bool = False  # one rank was recorded, whose part all old ranks have
+    of_role: bool = False  # one rank was recorded and represents all old ranks
 
     def __post_init__(self) -> None:
         self.old_rules, self.old_ranks = dict(self.rules), self.ranks
 
     @property
     def is_bigger(self) -> bool:
-        """Return whether there are more ranks than traces were recorded of."""
+        """Return whether there are more ranks than recorded traces."""
         return self.factor > 1 or self.of_role
 
     @property
     def factor(self) -> int:
-        """How many copies of each old rank there are."""
+        """Return the number of copies of each old rank."""
         return self.ranks // self.old_ranks
 
     def factor_of(self, name: str) -> int:
-        """By how much a group has grown; "" is the group of all ranks."""
+        """Return the factor by which a group has grown; "" is the group of all ranks."""
         return self.rules[name].count // self.old_rules[name].count if name else self.factor
 
     def replicate(self, copies: int) -> None:
-        """So many copies of everything."""
+        """Copy the whole workload `copies` times."""
         self._take(Step(self.ranks, copies))
 
     def grow(self, names: Sequence[str], size: int) -> None:
-        """Group rules, all of which are the same, to `size` members."""
+        """Grow group rules, all of which are equal, to `size` members."""
         name = names[0]
         rule = self.rules[name]
         if size % rule.count or size < rule.count:
@@ -92,20 +92,20 @@ class Growth:
         self.rules = {known: grown[known] for known in self.rules}
 
     def spread(self, steps: Sequence[Step], rules: Mapping[str, GroupRule]) -> None:
-        """Several steps at once, after which the rules are these."""
+        """Take several steps at once; `rules` are the rules afterwards."""
         for step in steps:
             self._take(step)
         self.rules = {name: rules[name] for name in self.rules}
 
     def add(self, name: str, rule: GroupRule) -> str:
-        """Return a group that the old ranks had no other members of; gives the name that is free for it."""
+        """Add a group in which each old rank was alone, and return a free name for it."""
         while name in self.rules:
             name = f"{name}-gradients"
         self.rules, self.old_rules = {**self.rules, name: rule}, {**self.old_rules, name: GroupRule(1)}
         return name
 
     def _beside(self, other: str, rule: GroupRule, block: int, factor: int, growing: str) -> GroupRule:
-        """What a rule becomes while another one grows: the same within its blocks, wider across them."""
+        """Return a rule after the growth of another one: the same within its blocks, wider across them."""
         sizes, strides = zip(*rule.axes, strict=True)
         across = [stride % block == 0 for stride in strides]
         fits = [
@@ -121,7 +121,7 @@ class Growth:
             return rule
         raise UsageError(
             f"group {other} ({rule.count} members {rule.apart}) lies across the members of {growing},"
-            " so that it is not known who would be in it",
+            " so its new members are undefined",
             place=self.source,
             remedy="scale with --replicas, or a group of which this one is a part",
         )
@@ -135,7 +135,7 @@ class Growth:
         self.ranks *= step.factor
 
     def first_copy(self, ranks: Any) -> Any:
-        """Return the new numbers of old ranks in the first copy; other copies are at the same offsets from
+        """Return the new numbers of old ranks in the first copy; other copies have the same offsets from
         these.
         """
         for step in self.steps:
@@ -143,7 +143,7 @@ class Growth:
         return ranks
 
     def old_rank_of_new(self) -> Any:
-        """Of which old rank every new rank is a copy."""
+        """Return the old rank of which each new rank is a copy."""
         owner = np.arange(self.old_ranks, dtype=np.int32)
         for step in self.steps:
             blocks = owner.reshape(-1, 1, step.block)

@@ -1,15 +1,12 @@
-"""Nodes of several ranks that meet: partners that are not in a slice, and members that give different sizes.
+"""Matching of nodes of several ranks: partners outside a slice, and members that give different sizes.
 
-The k-th collective of a group on one rank meets the k-th on its other members, and the k-th send of a channel
-its k-th receive, as in a simulation; order is that of node ids. Ranks that are not in a slice have nothing
-in it. What the traces themselves leave unmatched is no matter of the slice.
+As in a simulation, the k-th collective of a group on one rank matches the k-th on its other members, and the
+k-th send of a channel its k-th receive, in the order of node ids. Ranks outside a slice have no nodes in it.
+Nodes that are unmatched in the input are ignored.
 
-Members give different sizes in recordings without the splits of an all-to-all. Without sizes for each member,
-a simulation moves equal parts. Where every member gives the largest size of any, a collective takes no less
-time than it would with the sizes as they are.
-
-Not here: who is in a group (`groups`), and members that start different collectives, which nobody can correct
-but the workload's maker.
+Recordings without the splits of an all-to-all have members with different sizes. Without sizes for each
+member, a simulation moves equal parts. If every member gives the largest size of any, a collective takes at
+least as long as with the recorded sizes.
 """
 
 from __future__ import annotations
@@ -38,15 +35,15 @@ _EMPTY = np.zeros(0, np.int64)
 
 
 class Meeting(NamedTuple):
-    """Ranks that meet, with the rows of each, in the order in which they meet."""
+    """Ranks that match, with the rows of each in the order of matching."""
 
     description: str
-    rows: dict[int, Any]  # rank -> rows; of a message, sender and receiver
+    rows: dict[int, Any]  # rank -> rows; of a message: sender and receiver
     name: str = ""  # of a group
 
 
 class Open(NamedTuple):
-    """A row in the slice whose partner is not in it."""
+    """A row in the slice whose partner is outside."""
 
     description: str
     rank: int
@@ -56,17 +53,17 @@ class Open(NamedTuple):
 
 
 class Partners:
-    """All meetings of a workload."""
+    """All matched ranks of a workload."""
 
     def __init__(self, workload: Workload, groups: Groups) -> None:
         self._workload = workload
         used = collectives(workload, groups)
         self._meetings = [*(use for use in used if len(use.rows) > 1), *_messages(workload)]
-        # Groups of which nothing says who is in them; their users are taken for members.
+        # groups with unknown members; their users are taken as members
         self.unknown = {use.name for use in used if groups.members(next(iter(use.rows)), use.name) is None}
 
     def find_open(self, chosen: Sequence[Any], in_slice: Any) -> tuple[Open | None, int]:
-        """Return the first open row, and how many there are; `chosen` is a mask per template."""
+        """Return the first open row and the number of open rows; `chosen` is a mask per template."""
         first: Open | None = None
         count = 0
         for meeting in self._meetings:
@@ -80,7 +77,7 @@ class Partners:
         return first, count
 
     def close(self, chosen: Sequence[Any], in_slice: Any) -> None:
-        """Take open rows out of `chosen` until there are none."""
+        """Remove open rows from `chosen` until there are none."""
         changed = True
         of_rank = self._workload.template_of_rank
         while changed:
@@ -96,7 +93,7 @@ class Partners:
                     changed |= len(wrong) > 0
 
     def _kept(self, meeting: Meeting, chosen: Sequence[Any], in_slice: Any) -> dict[int, Any]:
-        """Per rank, which of its rows are in the slice; as many as all ranks have."""
+        """Return a mask of the rows in the slice per rank, cut to the shortest."""
         shortest = min(len(rows) for rows in meeting.rows.values())
         of_rank = self._workload.template_of_rank
         return {
@@ -112,7 +109,7 @@ class Partners:
 
 
 def open_error(workload: Workload, pair: Open, count: int, in_slice: Any) -> TraceError:
-    """Why a slice cannot be written."""
+    """Return the error for a slice with an open row."""
     trace, other = workload.trace(pair.rank), workload.trace(pair.partner)
     where = "whose rank is" if not in_slice[pair.partner] else "which is"
     more = f"; {count - 1:,} more nodes likewise" if count > 1 else ""
@@ -125,7 +122,7 @@ def open_error(workload: Workload, pair: Open, count: int, in_slice: Any) -> Tra
 
 
 def collectives(workload: Workload, groups: Groups) -> list[Meeting]:
-    """One meeting per group that is used, be it by one rank only."""
+    """Return one meeting per used group, even if only one rank uses it."""
     names = [_rows_by_group(trace) for trace in workload.templates]
     meetings: dict[tuple[Any, ...], Meeting] = {}
     for rank, template in enumerate(workload.template_of_rank.tolist()):
@@ -148,7 +145,7 @@ def _rows_by_group(trace: Trace) -> dict[str, Any]:
 
 
 def _messages(workload: Workload) -> list[Meeting]:
-    """One meeting per channel between two ranks."""
+    """Return one meeting per channel between two ranks."""
     ends = [_rows_by_channel(trace) for trace in workload.templates]
     sides: dict[tuple[int, ...], list[tuple[int, Any]]] = defaultdict(list)
     for rank, template in enumerate(workload.template_of_rank.tolist()):
@@ -176,7 +173,9 @@ def _rows_by_channel(trace: Trace) -> dict[tuple[bool, int, int, int], Any]:
 
 
 def repaired(path: Path, trace: Trace) -> tuple[bytes, Dropped]:
-    """Return the new content, and what was dropped; `trace` is `path`, read with `drop_dangling`."""
+    """Return the new content and the dropped dependencies; `trace` was read from `path` with
+    `drop_dangling`.
+    """
     content = read_unpacked(path)
     if not trace.dropped_dependencies:
         return content, Dropped()
@@ -184,7 +183,7 @@ def repaired(path: Path, trace: Trace) -> tuple[bytes, Dropped]:
 
 
 class SizeEqualiser:
-    """What has to change, by rank."""
+    """The sizes that have to change, by rank."""
 
     def __init__(self, workload: Workload) -> None:
         self._sizes: dict[int, dict[int, int]] = {}  # rank -> row -> bytes
@@ -194,7 +193,7 @@ class SizeEqualiser:
                 self._look_at(workload, meeting.rows)
 
     def _look_at(self, workload: Workload, rows: dict[int, Any]) -> None:
-        """The k-th of each rank meet; those of one type are given the largest size."""
+        """Give matching collectives of one type the largest size among the ranks."""
         shortest = min(map(len, rows.values()))
         traces = {rank: workload.trace(rank) for rank in rows}
         kinds = np.stack([traces[rank].comm_type[of_rank[:shortest]] for rank, of_rank in rows.items()])
@@ -202,7 +201,7 @@ class SizeEqualiser:
         largest = sizes.max(axis=0)
         differs = (sizes != largest).any(axis=0) & (kinds == kinds[0]).all(axis=0)
         differs &= kinds[0] != CollectiveKind.BARRIER
-        for rank, of_rank in rows.items():  # members that list sizes for each other may differ
+        for rank, of_rank in rows.items():  # lists of sizes may differ between members
             differs &= ~has_splits(traces[rank])[of_rank[:shortest]]
         for number in kinds[0][differs].tolist():
             self.uneven[collective_name(number)] += 1
@@ -211,7 +210,7 @@ class SizeEqualiser:
                 self._sizes.setdefault(rank, {})[int(of_rank[k])] = int(largest[k])
 
     def of_rank(self, rank: int, content: bytes, trace: Trace) -> tuple[bytes, int]:
-        """Return the rank's file with the new sizes, and how many nodes have one."""
+        """Return the rank's file with the new sizes, and the number of changed nodes."""
         sizes = self._sizes.get(rank, {})
         if not sizes:
             return content, 0
@@ -220,6 +219,6 @@ class SizeEqualiser:
         return edited(recorded_as(trace, content), keep, Rewiring(), changes), len(sizes)
 
     def remark(self) -> str:
-        """What was uneven, in a sentence; "" if nothing was."""
+        """Return a sentence on the different sizes, or "" if there were none."""
         listed = ", ".join(plural(count, kind) for kind, count in sorted(self.uneven.items()))
         return f"members gave different sizes to {listed}: now all give the largest" if listed else ""

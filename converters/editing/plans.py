@@ -1,11 +1,9 @@
-"""A plan of parallelism before and after: along which axes groups lie, and who is in them when axes grow.
+"""A change of a plan of parallelism: the axes along which groups lie, and their members when axes grow.
 
-Axes have Megatron's names, and ranks are counted along them in Megatron's order unless another one is said.
-Experts are spread over the ranks of tensor, context and data anew: over `etp` x `ep` x the rest. A group lies
-along the axes in which its members differ. Where an axis grows, so do the groups that lie along it, and all
-others are copied. One recorded rank may stand for all ranks of a plan.
-
-Not here: the records of traces (`scaling`), and groups as rules (`groups`).
+Axes have Megatron's names. Ranks are counted along them in Megatron's order by default. Experts have their
+own layout of the ranks of tensor, context and data parallelism: `etp` x `ep` x the rest. A group lies along
+the axes in which its members differ. It grows with each of these axes; all other groups are copied. One
+recorded rank may represent all ranks of a plan.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ _FORM = "name axes and their sizes, as in tp=2,pp=2,dp=8"
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Places along an axis, which are so many ranks apart, before and after it grows."""
+    """The places along an axis and their distance in ranks, before and after it grows."""
 
     name: str
     size: int
@@ -43,7 +41,7 @@ class Axis:
 
     @property
     def step(self) -> Step:
-        """How ranks are copied so that it grows."""
+        """Return the step of growth of the axis."""
         rule = GroupRule(self.size, self.stride)
         return Step(self.size * self.stride, self.new_size // self.size, self.name, rule)
 
@@ -52,14 +50,14 @@ View = tuple[Axis, ...]  # all ranks by their places, the innermost axis first
 
 
 class PlanChange:
-    """What a group of the old plan is in the new one."""
+    """The new rules for the groups of an old plan."""
 
     def __init__(self, old: Mapping[str, int], new: Mapping[str, int], order: Sequence[str]) -> None:
         expert = {**old, "tp": old[EXPERT_TENSOR], "dp": old[EXPERT_DATA], "cp": 1}
         grown = {**new, "tp": new[EXPERT_TENSOR], "dp": new[EXPERT_DATA], "cp": 1}
-        called = {"tp": EXPERT_TENSOR, "dp": EXPERT_DATA}
+        renamed = {"tp": EXPERT_TENSOR, "dp": EXPERT_DATA}
         dense = _view({**old, "ep": 1}, {**new, "ep": 1}, order, {})
-        self.views = [dense, _view(expert, grown, order, called)] if old["ep"] > 1 else [dense]
+        self.views = [dense, _view(expert, grown, order, renamed)] if old["ep"] > 1 else [dense]
         self.ranks = prod(axis.size for axis in dense)
         self.order = "-".join(order)
         if len(self.views) > 1 and _steps(self.views[1], by_place=True) != _steps(dense, by_place=True):
@@ -70,16 +68,16 @@ class PlanChange:
 
     @property
     def steps(self) -> list[Step]:
-        """Outer axes first, so that blocks of inner ones are still where they were."""
+        """Return the steps, outer axes first, so that blocks of inner axes are still in place."""
         return _steps(self.views[0])
 
     @property
     def all_ranks(self) -> str:
-        """What the group of all ranks lies along, if an axis grows along which it had no members; or ""."""
+        """Return the axes of the group of all ranks if an axis of size 1 grows, else ""."""
         view = self.views[0]
         if all(axis.size > 1 for axis in view if axis.new_size != axis.size):
             return ""
-        return _called(axis.name for axis in view if axis.size > 1)
+        return _joined_names(axis.name for axis in view if axis.size > 1)
 
     @property
     def new_replicas(self) -> GroupRule | None:
@@ -89,34 +87,34 @@ class PlanChange:
 
     @property
     def patterns(self) -> list[int]:
-        """After how many ranks groups may begin anew."""
+        """Return the numbers of ranks after which groups may repeat."""
         return sorted({axis.size * axis.stride for view in self.views for axis in view})
 
     def name_of(self, rule: GroupRule, subject: str) -> str:
-        """Return the axes along which groups lie that follow a rule."""
+        """Return the axes along which groups of a rule lie."""
         return self.grown(rule, subject)[0]
 
     def grown(self, rule: GroupRule, subject: str) -> tuple[str, GroupRule]:
-        """Return the axes of groups that follow a rule, and their rule in the new plan."""
+        """Return the axes of groups of a rule, and their rule in the new plan."""
         matches = [match for view in self.views if (match := _along(view, rule, self.ranks))]
         if not matches:
             plan = ", ".join(f"{axis.name} {axis.size}" for axis in self.views[0] if axis.size > 1)
             raise UsageError(
                 f"{subject} ({rule.count} members {rule.apart}) does not lie along axes of the plan {plan}",
-                remedy=f"--from and --order must say how the ranks are numbered (order is {self.order})",
+                remedy=f"correct --from and --order (order is {self.order})",
             )
         axes, grown = matches[0]
         if any(new != grown for _, new in matches):
             raise UsageError(
                 f"{subject} ({rule.count} members {rule.apart}) is one of {axes} or of {matches[1][0]},"
                 " which have the same members, and only one of them grows",
-                remedy="scale with --replicas, or a job that tells them apart",
+                remedy="scale with --replicas, or use a job in which both axes have different members",
             )
         return matches[0]
 
 
 def read_change(old_text: str, new_text: str, order_text: str) -> PlanChange:
-    """Return the change that `--from`, `--to` and `--order` say."""
+    """Parse the change that `--from`, `--to` and `--order` describe."""
     order = _order(order_text)
     old = _complete(_sizes("--from", old_text), "--from")
     given = _sizes("--to", new_text)
@@ -144,14 +142,12 @@ def read_change(old_text: str, new_text: str, order_text: str) -> PlanChange:
 
 
 def read_replicas(text: str) -> int:
-    """Return the number of replicas a `--to` without `--from` asks for: the input is one, whatever its
-    axes.
-    """
+    """Return the number of replicas of a `--to` without `--from`, where the whole input is one replica."""
     sizes = _sizes("--to", text)
     if set(sizes) != {"dp"}:
         raise UsageError(
             f"--to {text} is given without --from",
-            remedy="say how the ranks of the input are spread (--from tp=2,pp=2), or let only dp grow",
+            remedy="give the plan of the input (--from tp=2,pp=2), or grow only dp",
         )
     return sizes["dp"]
 
@@ -164,7 +160,7 @@ _FIXED = {
 
 
 def _sizes(option: str, text: str) -> dict[str, int]:
-    """Return the sizes of "tp=2,dp=8"."""
+    """Parse sizes such as "tp=2,dp=8"."""
     sizes: dict[str, int] = {}
     for piece in text.split(","):
         name, _, size = (part.strip() for part in piece.partition("="))
@@ -183,7 +179,7 @@ def _sizes(option: str, text: str) -> dict[str, int]:
 
 
 def _complete(sizes: dict[str, int], option: str) -> dict[str, int]:
-    """Return axes that are not named have one place; experts have the tensor parallelism of the rest."""
+    """Return sizes for all axes: missing axes have size 1, and `etp` defaults to `tp`."""
     if EXPERT_TENSOR in sizes and sizes.get("ep", 1) == 1:
         raise UsageError(f"{option} has {EXPERT_TENSOR} without ep", remedy="give ep, or leave it out")
     full = {**dict.fromkeys(NAMES, 1), EXPERT_TENSOR: sizes.get("tp", 1), **sizes}
@@ -205,11 +201,11 @@ def _order(text: str) -> tuple[str, ...]:
 
 
 def _view(
-    old: Mapping[str, int], new: Mapping[str, int], order: Sequence[str], called: Mapping[str, str]
+    old: Mapping[str, int], new: Mapping[str, int], order: Sequence[str], renamed: Mapping[str, str]
 ) -> View:
     axes, stride, new_stride = [], 1, 1
     for name in order:
-        axes.append(Axis(called.get(name, name), old[name], stride, new[name], new_stride))
+        axes.append(Axis(renamed.get(name, name), old[name], stride, new[name], new_stride))
         stride, new_stride = stride * old[name], new_stride * new[name]
     return tuple(axes)
 
@@ -220,9 +216,7 @@ def _steps(view: View, *, by_place: bool = False) -> list[Any]:
 
 
 def _along(view: View, rule: GroupRule, ranks: int) -> tuple[str, GroupRule] | None:
-    """Return the axes along which the groups of a rule lie, and the rule of these axes; None: they lie
-    otherwise.
-    """
+    """Return the axes along which the groups of a rule lie, and the rule of these axes, or None."""
     if ranks % rule.every:
         return None
     members = rule.groups(ranks)[0]
@@ -234,23 +228,25 @@ def _along(view: View, rule: GroupRule, ranks: int) -> tuple[str, GroupRule] | N
     try:
         if _rule(parts, apart, is_new=False) != rule:
             return None
-        return _called(axis.name for axis, _ in parts), _rule(parts, apart, is_new=True)
+        return _joined_names(axis.name for axis, _ in parts), _rule(parts, apart, is_new=True)
     except TraceError:  # there is no rule for such groups
         return None
 
 
-def _called(names: Iterable[str]) -> str:
+def _joined_names(names: Iterable[str]) -> str:
     return "-".join(names) or "alone"
 
 
 def _apart(places: Any) -> int | None:
-    """How far apart members are along an axis; None: not equally far."""
+    """Return the distance of members along an axis, or None if distances differ."""
     steps = unique(np.diff(unique(places)))
     return int(steps[0]) if len(steps) == 1 else None
 
 
 def _rule(parts: Sequence[tuple[Axis, int]], apart: Mapping[str, int | None], *, is_new: bool) -> GroupRule:
-    """Yield members along axes; of one that only some places are of, the pattern ends with the axis."""
+    """Return the rule of members along axes; if only some places belong to it, its pattern ends with the
+    axis.
+    """
 
     def place(axis: Axis) -> tuple[int, int]:
         return (axis.new_size, axis.new_stride) if is_new else (axis.size, axis.stride)
@@ -267,15 +263,13 @@ def _rule(parts: Sequence[tuple[Axis, int]], apart: Mapping[str, int | None], *,
 
 
 def read_role(given: Input, plan: PlanChange, rank: int | None) -> int:
-    """Return the number of the recorded rank among those of the plan; by default what the trace says of
-    itself.
-    """
+    """Return the number of the recorded rank in the plan; the default is the rank in its metadata."""
     (recorded,) = given.traces
     header = messages().GlobalMetadata.FromString(recorded.header)
-    says = {attribute.name: attribute.string_val for attribute in header.attr}
-    if rank is None and says.get("rank", "").isdecimal():
-        rank = int(says["rank"])
-    world = says.get("world_size", "")
+    attributes = {attribute.name: attribute.string_val for attribute in header.attr}
+    if rank is None and attributes.get("rank", "").isdecimal():
+        rank = int(attributes["rank"])
+    world = attributes.get("world_size", "")
     if world.isdecimal() and int(world) not in (1, plan.ranks):
         raise UsageError(
             f"is one of {int(world):,} ranks, and --from are {plan.ranks:,}",
@@ -283,7 +277,7 @@ def read_role(given: Input, plan: PlanChange, rank: int | None) -> int:
             remedy="give every axis that has several places",
         )
     if rank is None or not 0 <= rank < plan.ranks:
-        cause = "does not say which rank it is" if rank is None else f"is rank {rank}"
+        cause = "does not state its rank" if rank is None else f"is rank {rank}"
         raise UsageError(
             f"{cause} of the {plan.ranks:,} of --from",
             place=recorded.source,
@@ -295,6 +289,6 @@ def read_role(given: Input, plan: PlanChange, rank: int | None) -> int:
         raise UsageError(
             f"{work}, so that other ranks do something else than it",
             place=recorded.source,
-            remedy="convert one rank of each kind, and run what there is with --alone",
+            remedy="convert one rank of each kind, and run the present ranks with --alone",
         )
     return rank

@@ -1,12 +1,10 @@
-"""Nodes leave a graph: what came after them comes after what they came after.
+"""Removal of nodes from a graph; their successors then depend on their predecessors.
 
-Of two nodes that stay, one waits for the other (directly or through others) exactly as before; that is the
-invariant. A dependency on a node that leaves becomes dependencies on its nearest ancestors that stay, in the
-same list (data or control). Ancestors that another one of them is known to wait for are left out: nodes that
-stay are strung into chains, each link of which is a dependency, and of a chain only the last ancestor counts;
-and what a parent that stays was given already is not given again.
-
-Not here: which nodes leave (`slicing`), and delays in the place of their time (`stripping`).
+Invariant: of two nodes that stay, one waits for the other (directly or through others) exactly as before. A
+dependency on a removed node is replaced by dependencies on its nearest ancestors that stay, in the same list
+(data or control). An ancestor is left out if another one in the list is known to wait for it: nodes that stay
+form chains, each link of which is a dependency, and only the last ancestor of a chain counts. Ancestors that
+a parent that stays already has are left out as well.
 """
 
 from __future__ import annotations
@@ -22,12 +20,12 @@ from et_sim.basics.errors import TraceError
 from et_sim.trace import Trace
 from et_sim.trace.order import dependency_lists, edges, fits_row_order, settle
 
-_MOST_STEPS = 400_000_000  # ancestors looked at: some minutes
+_MOST_STEPS = 400_000_000  # visited ancestors: some minutes
 _NONE: dict[int, int] = {}
 
 
 def remove_nodes(recorded: Recorded, keep: Any) -> Rewiring:
-    """Return dependencies of the rows for which `keep` holds once all others have left."""
+    """Return the dependencies of the rows for which `keep` holds after all others are removed."""
     trace = recorded.trace
     order = row_order(recorded)
     walk = _Walk(trace, keep)
@@ -56,7 +54,9 @@ def _waits_for_itself(trace: Trace) -> bool:
 
 
 class _Walk:
-    """Visits rows in order; `above[row]` maps chains to the last ancestor in them, for rows that leave."""
+    """A visit of all rows in order; `above[row]` maps chains to the last ancestor in them, for
+    removed rows.
+    """
 
     def __init__(self, trace: Trace, keep: Any) -> None:
         count = len(trace)
@@ -64,13 +64,13 @@ class _Walk:
         self.stays = keep.tolist()
         self.data, self.ctrl = dependency_lists(trace)
         self.above: list[dict[int, int]] = [_NONE] * count
-        self.given = [_NONE] * count  # per row that stays: a collection that it is known to wait for
+        self.given = [_NONE] * count  # per row that stays: ancestors it is known to wait for
         self.chains = Chains(trace, trace.is_cpu.tolist())
         self.steps = 0
         self.source = trace.source
 
     def leave(self, row: int) -> None:
-        """Gather the ancestors of a row that leaves; equal collections are shared, not copied."""
+        """Collect the ancestors of a row that leaves; equal collections are shared, not copied."""
         held, owned = _NONE, False
         for parent in (*self.data.of(row), *self.ctrl.of(row)):
             ancestors = {self.chains.of[parent]: parent} if self.stays[parent] else self.above[parent]
@@ -102,7 +102,9 @@ class _Walk:
             self.chains.link(row, (*data, *ctrl))
 
     def replaced(self, data: list[int], ctrl: list[int]) -> tuple[dict[int, int], list[int], list[int]]:
-        """What the row is given, and both lists with ancestors in the places of parents that leave."""
+        """Return the ancestors given to the row, and both lists with ancestors in place of parents that
+        leave.
+        """
         latest: dict[int, int] = {}  # by chain
         known: dict[int, dict[int, int]] = {}  # by identity: collections that need not be given
         for parent in (*data, *ctrl):
@@ -115,7 +117,7 @@ class _Walk:
     def one_replaced(
         self, parents: list[int], latest: dict[int, int], known: dict[int, dict[int, int]]
     ) -> list[int]:
-        """One list; `latest` and `known` grow by what it is given."""
+        """Replace the parents of one list; `latest` and `known` are extended."""
         added: dict[int, int] = {}
         for parent in parents:
             if self.stays[parent]:
@@ -135,7 +137,7 @@ class _Walk:
         return [parent for parent in parents if self.stays[parent]] + sorted(added.values())
 
     def note(self, latest: dict[int, int], ancestor: int) -> bool:
-        """Return whether it is later in its chain than what is known."""
+        """Record an ancestor if it is the last known of its chain, and return whether it is."""
         known = latest.get(self.chains.of[ancestor])
         if known is not None and self.chains.place[known] >= self.chains.place[ancestor]:
             return False
@@ -153,21 +155,21 @@ class _Walk:
 
 
 class Chains:
-    """Nodes strung together: each link is a dependency, so that of a chain only the last ancestor counts."""
+    """Nodes in chains: each link is a dependency, so that only the last ancestor of a chain counts."""
 
     def __init__(self, trace: Trace, side: list[bool]) -> None:
         count = len(trace)
         self.of = [-1] * count  # the chain of each row
-        self.place = [0] * count  # within it
+        self.place = [0] * count  # the position in it
         self.children = np.bincount(edges(trace)[0], minlength=count).tolist()
         self._side = side
-        self._last: list[int] = []  # row of each chain
+        self._last: list[int] = []  # the last row of each chain
 
     def link(self, row: int, parents: Iterable[int]) -> int:
-        """Make the row the last of the chain of a parent, which is returned, or the first of a new one (-1).
+        """Append the row to the chain of a parent and return that parent, or begin a new chain and return -1.
 
-        Of the parents that end a chain, one on the same side (such as host or device) with the fewest
-        children: a thread or stream is then continued by itself, not by what it launches.
+        Among the parents that end a chain, one on the same side (host or device) with the fewest children is
+        chosen. A thread or stream is then continued by itself, not by what it launches.
         """
         best = -1
         for parent in parents:

@@ -1,11 +1,9 @@
-"""Few ranks become many: every new rank does what one of the old ranks did, with partners of its own copy.
+"""Scaling of few ranks to many: every new rank copies an old rank, with partners in its own copy.
 
-What changes in a node: its peer becomes a distance, its group a rule, and its bytes follow the size of its
-group. The data that a rank works on stays the same, so computation does, too. Of an all-reduce, reduce,
-broadcast, reduce-scatter and all-to-all, `comm_size` is all of that data and stays; of an all-gather it is a
-share of it, and becomes smaller. What has no such rule is refused.
-
-Not here: numbers of ranks and sizes of groups (`growth`, `groups`), and files per rank (`expanding`).
+In each node the peer becomes a distance, the group a rule, and the bytes follow the size of the group. The
+data of a rank stays the same, so its computation does, too. `comm_size` of an all-reduce, reduce, broadcast,
+reduce-scatter and all-to-all is all of that data and stays; of an all-gather it is one rank's share and
+shrinks. Other collectives are refused.
 """
 
 from __future__ import annotations
@@ -50,16 +48,16 @@ _NO_RULE = (
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One template of the bigger workload: an old template with distances and names."""
+    """A template of the larger workload: an old template with distances and names."""
 
     template: int
-    distances: tuple[tuple[int, int], ...]  # old peer (as the trace says it) -> distance among all new ranks
+    distances: tuple[tuple[int, int], ...]  # old peer (as in the trace) -> distance among all new ranks
     names: Names
 
 
 @dataclass(slots=True)
 class Scaled:
-    """The bigger workload, whose traces are still the old ones, and the files of its templates."""
+    """The larger workload, which still has the old traces, and the files of its templates."""
 
     workload: Workload
     contents: list[bytes]
@@ -67,7 +65,7 @@ class Scaled:
 
 
 def scale(given: Input, families: GroupRules, growth: Growth, gradients: Gradients | None = None) -> Scaled:
-    """Return everything that `growth` asks for, and all-reduces of gradients."""
+    """Return the workload after `growth`, with all-reduces of gradients if given."""
     workload = given.workload
     if not growth.is_bigger:
         contents = [frame_bytes((trace.header, *trace.records)) for trace in given.traces]
@@ -91,7 +89,7 @@ def scale(given: Input, families: GroupRules, growth: Growth, gradients: Gradien
 
 
 def _variants(workload: Workload, families: GroupRules, growth: Growth) -> tuple[list[Variant], Any]:
-    """Return the templates, and which one the copies of each old rank run."""
+    """Return the templates, and the template that copies of each old rank run."""
     number: dict[Variant, int] = {}
     of_old = np.zeros(workload.ranks, np.int32)
     for template in np.flatnonzero(workload.ranks_per_template).tolist():
@@ -109,13 +107,15 @@ def _variants(workload: Workload, families: GroupRules, growth: Growth) -> tuple
 
 
 def _peers(trace: Trace) -> Any:
-    """Return all that messages name as their other end."""
+    """Return all peers that messages name."""
     is_send, is_receive = trace.kind == NodeKind.SEND, trace.kind == NodeKind.RECV
     return unique(np.concatenate((trace.comm_dst[is_send], trace.comm_src[is_receive]))).astype(np.int64)
 
 
 def _distance(workload: Workload, template: int, users: Any, peer: int, growth: Growth) -> Any:
-    """How far the copy of a peer is from the copy of each user, modulo all new ranks, nearest to zero."""
+    """Return the distance from each user's copy to the copy of its peer, modulo all new ranks, nearest to
+    zero.
+    """
     is_relative = workload.has_relative_peers(template)
     other = (users + peer) % workload.ranks if is_relative else np.full(len(users), peer)
     trace = workload.templates[template]
@@ -130,7 +130,7 @@ def _distance(workload: Workload, template: int, users: Any, peer: int, growth: 
         at = int(np.argmax(other != users))
         raise TraceError(
             f"rank {users[at]} sends to or receives from rank {other[at]}, which is another member of group"
-            f" {group}: who its partner would be among more members is not known",
+            f" {group}: its partner among more members is undefined",
             place=trace.source,
             remedy="grow a group whose members send each other nothing, or use --replicas; the order of"
             " ranks in a plan is that of --order",
@@ -150,11 +150,11 @@ def _write(
     changes: dict[int, Change] = {
         row: partial(set_attributes, values=held) for row, held in values.items() if held
     }
-    # Lists of members are of no use any more; groups of all ranks, which list none, stay.
+    # lists of members are obsolete; groups of all ranks, which list none, stay
     texts, gone = rewritten_descriptions(trace, lambda members: None if members else members)
     changes |= {row: partial(_set_text, text=text) for row, text in texts.items()}
     rewiring, added = Rewiring(), list[Any]()
-    notes = list(_said(smaller, rounded, gone))
+    notes = list(_notes(smaller, rounded, gone))
     if gradients is not None:
         rewiring, added, text = add_gradients(recorded, gradients)
         notes.append(("gradients", text))
@@ -180,8 +180,9 @@ def _set_distances(trace: Trace, variant: Variant, values: dict[int, dict[str, A
 def _set_groups(
     trace: Trace, variant: Variant, growth: Growth, values: dict[int, dict[str, Any]]
 ) -> tuple[int, int]:
-    """Return names and bytes of collectives; returns how many became smaller, and in how many of these bytes
-    were rounded up."""
+    """Set names and bytes of collectives; return the number that shrank, and of those the number
+    rounded up.
+    """
     family_of = dict(variant.names)
     smaller = rounded = 0
     for row in np.flatnonzero(trace.kind == NodeKind.COLL).tolist():
@@ -203,7 +204,7 @@ def _set_groups(
 
 
 def _refuse_unknown(trace: Trace, row: int, group: tuple[str, str], growth: Growth, factor: int) -> None:
-    """What no rule covers; `group` is called so in the trace, and as a rule."""
+    """Refuse a collective without a rule; `group` holds its key in the trace and its family."""
     key, family = group
     kind = int(trace.comm_type[row])
     copies = "--replicas" if key else "--replicas with --keep-groups"
@@ -226,7 +227,7 @@ def _refuse_unknown(trace: Trace, row: int, group: tuple[str, str], growth: Grow
 
 
 def _move_root(trace: Trace, row: int, growth: Growth, held: dict[str, Any]) -> None:
-    """The root of a collective of all ranks is the first copy of the old one."""
+    """Move the root of a collective of all ranks to the first copy of the old root."""
     kind = int(trace.comm_type[row])
     column = ROOT_COLUMN.get(CollectiveKind(kind)) if kind in CollectiveKind._value2member_map_ else None
     if column is None:
@@ -238,7 +239,7 @@ def _move_root(trace: Trace, row: int, growth: Growth, held: dict[str, Any]) -> 
             held[column] = moved
 
 
-def _said(smaller: int, rounded: int, gone: int) -> Iterator[tuple[str, str]]:
+def _notes(smaller: int, rounded: int, gone: int) -> Iterator[tuple[str, str]]:
     if smaller:
         up = f", {rounded:,} of them rounded up to whole bytes" if rounded else ""
         yield "shares", f"{plural(smaller, 'all-gather')} in bigger groups: smaller shares{up}"

@@ -1,13 +1,11 @@
-"""A part of a workload: some iterations, some time, some ranks; with nothing in it that leads outside.
+"""A part of a workload: some iterations, some time or some ranks, without references to the rest.
 
-A marker is a node whose name is the marker's text alone or with a number behind it, such as the annotation
-`ProfilerStep#12`; a # in the text stands for the number. Of several texts, a trace goes by the first known.
-A node belongs to the latest iteration of whose marker it is, or waits for, whatever its thread or stream:
-kernels belong to the iteration that launched them. Metadata belongs to every slice.
+A marker is a node whose name is the text of the marker, alone or followed by a number, such as the annotation
+`ProfilerStep#12`; a # in the text stands for the number. If several texts are given, a trace uses the first
+that it contains. A node belongs to the latest iteration whose marker it is or waits for, whatever its thread
+or stream: kernels belong to the iteration that launched them. Metadata belongs to every slice.
 
-Ranks of a slice are numbered anew from 0, in ascending order; peers, roots and members of groups follow.
-
-Not here: dependencies that lead out (`remove_nodes`), partners outside the slice (`partners`).
+Ranks of a slice are renumbered from 0, in ascending order; peers, roots and members of groups follow.
 """
 
 from __future__ import annotations
@@ -75,7 +73,7 @@ def iteration_of_rows(recorded: Recorded, markers: Sequence[str]) -> IntColumn:
 
 
 def in_iterations(recorded: Recorded, markers: Sequence[str], wanted: Sequence[range]) -> tuple[Any, int]:
-    """(whether each row is in one of the iterations, how many are in none at all)."""
+    """Return a mask of the rows in the wanted iterations, and the number of rows in no iteration."""
     iteration = iteration_of_rows(recorded, markers)
     present = unique(iteration[iteration != _OUTSIDE])
     chosen = np.zeros(len(iteration), np.bool_)
@@ -101,11 +99,11 @@ def _missing(recorded: Recorded, piece: range, present: IntColumn) -> TraceError
 
 
 def in_window(recorded: Recorded, starts: IntColumn, begin_us: float, end_us: float) -> Any:
-    """Return whether each row started within [begin, end)."""
+    """Return a mask of the rows that started within [begin, end)."""
     is_timed = recorded.trace.kind != NodeKind.METADATA
     if bool(is_timed.any()) and not bool(starts[is_timed].any()):
         raise TraceError(
-            "no node says when it started (start_time_micros), so a window of time has no meaning",
+            "no node has a start (start_time_micros), which --window requires",
             place=recorded.source,
             remedy="choose by --iterations, or convert from a recording with times",
         )
@@ -114,7 +112,7 @@ def in_window(recorded: Recorded, starts: IntColumn, begin_us: float, end_us: fl
 
 
 def parse_window(text: str) -> tuple[float, float]:
-    """ "10ms:20ms" in microseconds; either end may be left out."""
+    """Parse a window such as "10ms:20ms" to microseconds; either end may be left out."""
     from et_sim.basics.units import parse_time_ns
 
     form = "give BEGIN:END with units, such as 10ms:20ms, 1.5s: or :300us"
@@ -146,7 +144,7 @@ def _marked(trace: Trace, marker: str) -> IntColumn:
 
 
 def _candidates(trace: Trace) -> str:
-    """Return names that several nodes have in common but for one number."""
+    """Return names that several nodes share except for one number."""
     once = (re.sub("#?[0-9]+", "#", name) for name in trace.names if len(re.findall("[0-9]+", name)) == 1)
     several = [text for text, count in Counter(once).items() if count > 1]
     return f" (numbered here: {', '.join(several[:_SHOWN])})" if several else ""
@@ -154,7 +152,7 @@ def _candidates(trace: Trace) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a slice is to hold; None means everything."""
+    """The limits of a slice; None means no limit."""
 
     iterations: tuple[range, ...] | None = None
     markers: tuple[str, ...] = (MARKER,)
@@ -166,7 +164,7 @@ class Wanted:
 
 
 def cut(given: Input, wanted: Wanted, prefix: str) -> Edited:
-    """Return the slice, as it is to be written."""
+    """Cut the slice and return it, ready to be written."""
     workload = given.workload
     ranks = _ranks(given, wanted)
     in_slice = np.isin(np.arange(workload.ranks), ranks)
@@ -203,18 +201,18 @@ def cut(given: Input, wanted: Wanted, prefix: str) -> Edited:
 
 
 def _remarks(left_out: int, ranks: tuple[int, ...], unknown: Collection[str]) -> Iterator[str]:
-    """What there is to say about all files together."""
+    """Yield remarks about all files together."""
     if left_out:
         yield f"{plural(left_out, 'communication node')} with partners outside were left out"
     if ranks[-1] >= len(ranks):
         yield f"ranks {format_ranks(ranks)} are ranks 0-{len(ranks) - 1} of the slice"
         if unknown:
             listed = ", ".join(sorted(unknown))
-            yield f"no trace says who is in groups {listed}: name a groups file with --groups"
+            yield f"the members of groups {listed} are unknown: give a groups file with --groups"
 
 
 def _ranks(given: Input, wanted: Wanted) -> tuple[int, ...]:
-    """Return the ranks of the slice, as far as they can be chosen."""
+    """Return the ranks of the slice, after checking that they exist."""
     count = given.workload.ranks
     if wanted.ranks is None:
         return tuple(range(count))
@@ -238,7 +236,7 @@ def _ranks(given: Input, wanted: Wanted) -> tuple[int, ...]:
 
 
 def _choose(given: Input, wanted: Wanted, in_slice: Any) -> tuple[list[Any], list[list[tuple[str, str]]]]:
-    """Per template, whether each row is chosen, and what there is to say."""
+    """Return a mask of the chosen rows and the notes per template."""
     used = set(unique(given.workload.template_of_rank[in_slice]).tolist())
     masks: list[Any] = []
     notes: list[list[tuple[str, str]]] = []
@@ -263,7 +261,7 @@ def _choose(given: Input, wanted: Wanted, in_slice: Any) -> tuple[list[Any], lis
 
 
 def _close(partners: Partners, workload: Workload, chosen: list[Any], in_slice: Any) -> int:
-    """Leave out what has no partner; returns how many nodes of ranks in the slice that are."""
+    """Remove nodes without a partner; return their number over the ranks in the slice."""
     before = [int(mask.sum()) for mask in chosen]
     partners.close(chosen, in_slice)
     ranks = np.bincount(workload.template_of_rank[in_slice], minlength=len(chosen)).tolist()
@@ -278,7 +276,7 @@ def _earliest(trace: Trace, starts: Any) -> int:
 
 
 def _write(recorded: Recorded, chosen: Any, new_rank: list[int]) -> tuple[bytes, Notes]:
-    """One file, and what became of its nodes and dependencies."""
+    """Return one file, and the notes on its nodes and dependencies."""
     trace = recorded.trace
     bridges = remove_nodes(recorded, chosen)
     changes: dict[int, Change] = {}
@@ -296,7 +294,7 @@ def _write(recorded: Recorded, chosen: Any, new_rank: list[int]) -> tuple[bytes,
 
 
 def renumbered_ends(trace: Trace, chosen: Any, new_rank: list[int]) -> dict[int, dict[str, int]]:
-    """Peers of messages and roots of collectives that have other numbers now, by row."""
+    """Return peers of messages and roots of collectives whose numbers change, by row."""
     renumbered: dict[int, dict[str, int]] = {}
     rooted = {int(kind): column for kind, column in ROOT_COLUMN.items()}
     for column in ("comm_src", "comm_dst"):
@@ -314,7 +312,7 @@ def renumbered_ends(trace: Trace, chosen: Any, new_rank: list[int]) -> dict[int,
 
 
 def _new_members(members: tuple[int, ...], new_rank: list[int]) -> tuple[int, ...] | None:
-    """Return the members by their new numbers; None if some are outside."""
+    """Return the members by their new numbers, or None if some are outside."""
     if any(not 0 <= rank < len(new_rank) or new_rank[rank] < 0 for rank in members):
         return None
     return tuple(new_rank[rank] for rank in members)

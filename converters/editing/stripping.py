@@ -1,18 +1,17 @@
-"""A trace without the operators of the host: what the devices do, and in which order.
+"""A trace without the operators of the host: the work of the devices, and its order.
 
-Computation marked `is_cpu_op` leaves. Communication of the host stays, because partners wait for it; metadata
-and memory nodes stay. Without delays the time of the host is gone. With delays its time stays, in as few
-delays as keep every other node where it was.
+Computation marked `is_cpu_op` is removed. Communication of the host stays, because partners wait for it;
+metadata and memory nodes stay. Without delays the time of the host is lost. With delays it is kept, in as few
+delay nodes as preserve the start of every other node.
 
-Invariant of delays: if every node starts as soon as all that it waits for has ended, the nodes that stay
-start when they started, whatever those among them that are no delays last; and the trace ends when it ended.
+Invariant of delays: if every node starts as soon as its dependencies have ended, the nodes that stay start
+when they started before, for any durations of those that are not delays, and the trace ends when it ended
+before.
 
-A leaving node that follows or precedes a node that stays becomes a delay and takes up the time of leaving
-nodes before it; time that is needed on one way to a node and not on another becomes a delay of its own.
-Times on all ways are carried along as {ancestor: longest time since it ended}; of the ancestors in one chain,
-those whose time is implied by a later one are left out.
-
-Not here: nodes that leave without a trace (`remove_nodes`).
+A removed node next to a node that stays becomes a delay and takes up the time of removed nodes before it;
+time that is needed on one path to a node and not on another becomes a delay of its own. Times on all paths
+are carried along as {ancestor: longest time since it ended}; within a chain, ancestors whose time is implied
+by a later one are left out.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ from et_sim.trace.schema import messages
 
 LONGEST_NS = 2**63 - 1
 _BEGIN = -1  # in place of an ancestor: the beginning of the trace
-_TIDY = 8  # collections beyond this size are tidied up
+_TIDY = 8  # collections beyond this size are tidied
 
-Times = dict[int, int]  # ancestor -> longest time of leaving nodes since it ended
+Times = dict[int, int]  # ancestor -> longest time of removed nodes since it ended
 
 
 @dataclass(slots=True)
 class Delays:
-    """New parents, where numbers from `len(trace)` on are the `extra` delays; and times of delays."""
+    """New parents, where numbers from `len(trace)` on are the `extra` delays, and times of delays."""
 
     bridges: Rewiring = field(default_factory=Rewiring)
     spans: dict[int, int] = field(default_factory=dict)  # rows that become delays -> nanoseconds
@@ -51,7 +50,7 @@ class Delays:
 
 
 def durations_ns(trace: Trace) -> IntColumn:
-    """How long each row was recorded to last; what 64 bits cannot hold is cut off, and no run accepts it."""
+    """Return the recorded duration of each row, cut to 64 bits; no run accepts longer ones."""
     exact = trace.has("duration_ns")
     return np.where(exact, trace.duration_ns, 1000 * np.minimum(trace.duration_us, LONGEST_NS // 1000))
 
@@ -61,7 +60,7 @@ def delay(recorded: Recorded, leaves: Any) -> Delays:
     trace = recorded.trace
     order = row_order(recorded)
     anchors = _beside_others(trace, leaves)
-    for _ in range(2):  # anchors without time of their own need not be there
+    for _ in range(2):  # anchors without time of their own are not needed
         walk = _Walk(trace, leaves, anchors)
         for row in watched(order, len(trace), "nodes"):
             walk.visit(row)
@@ -74,7 +73,7 @@ def delay(recorded: Recorded, leaves: Any) -> Delays:
 
 
 def _beside_others(trace: Trace, leaves: Any) -> Any:
-    """Leaving rows with a parent or a child that stays."""
+    """Return a mask of removed rows with a parent or a child that stays."""
     parent, child = edges(trace)
     beside = np.zeros(len(trace), np.bool_)
     beside[parent[~leaves[child]]] = True
@@ -83,7 +82,7 @@ def _beside_others(trace: Trace, leaves: Any) -> Any:
 
 
 class _Walk:
-    """Visits rows in order; `above[row]` is known of rows that leave for good."""
+    """A visit of all rows in order; `above[row]` is known for removed rows."""
 
     def __init__(self, trace: Trace, leaves: Any, anchors: Any) -> None:
         count = len(trace)
@@ -94,8 +93,8 @@ class _Walk:
         self.data, self.ctrl = dependency_lists(trace)
         self.span = np.where(leaves, durations_ns(trace), 0).tolist()
         self.above: list[Times] = [{}] * count
-        # Of rows that stay: the time that surely passes from the beginning until they end, and from the end
-        # of the first node of their chain until they end.
+        # of rows that stay: the least time from the beginning, and from the end of the first node of their
+        # chain, until they end
         self.since_begin = [0] * count
         self.chains = Chains(trace, self.leaves)
         self.since_first = [0] * count
@@ -117,7 +116,7 @@ class _Walk:
             self.rewire(row, data, ctrl, self.tidied(times))
 
     def end(self) -> None:
-        """Keep the time of leaving nodes after which nothing comes."""
+        """Keep the time of removed nodes without successors."""
         times: Times = {}
         for row, children in enumerate(self.chains.children):
             if self.gone[row] and not children:
@@ -126,7 +125,7 @@ class _Walk:
             self.delayed(ancestor, time)
 
     def times(self, parents: list[int]) -> Times:
-        """What a list of parents says."""
+        """Return the longest times that a list of parents implies."""
         times: Times = {}
         for parent in parents:
             _merge(times, self.above[parent] if self.gone[parent] else {parent: 0})
@@ -138,7 +137,9 @@ class _Walk:
         return {ancestor: time + span for ancestor, time in times.items()}
 
     def tidied(self, times: Times) -> Times:
-        """Without ancestors whose time is implied by a later one of their chain; the beginning, by any."""
+        """Remove ancestors whose time is implied by a later one of their chain, and the beginning if any
+        implies it.
+        """
         if len(times) < 2:
             return times
         real = [ancestor for ancestor in times if ancestor != _BEGIN]
@@ -190,7 +191,7 @@ class _Walk:
         return self.number[key]
 
     def settle(self, row: int, times: Times) -> None:
-        """Note what surely passes, and continue the chain of the ancestor with the fewest children."""
+        """Record the least times, and continue the chain of the ancestor with the fewest children."""
         own_time = self.span[row]
         for ancestor, time in times.items():
             begun = time if ancestor == _BEGIN else self.since_begin[ancestor] + time
@@ -206,13 +207,13 @@ def _merge(into: Times, other: Times) -> None:
             into[ancestor] = time
 
 
-# What would make a model of the machine, or of memory, see more than a wait.
+# attributes that a model of computation or memory would use
 _NOT_OF_A_DELAY = frozenset(("duration_ns", "num_ops", "tensor_size", "inputs", "outputs"))
 
 
 @dataclass(frozen=True, slots=True)
 class Stripped:
-    """A new file and what became of the nodes and dependencies of the old one."""
+    """A new file, and the notes on the nodes and dependencies of the old one."""
 
     content: bytes
     notes: tuple[tuple[str, str], ...]
@@ -248,7 +249,7 @@ def strip(recorded: Recorded, *, keep_delays: bool) -> Stripped:
 
 
 def dependency_notes(bridges: Rewiring) -> Iterator[tuple[str, str]]:
-    """What became of dependencies on nodes that left."""
+    """Yield notes on the dependencies on removed nodes."""
     if bridges.bridged:
         made = plural(bridges.added, "dependency", "dependencies")
         yield "bridged", f"{_dependencies(bridges.bridged)} on nodes that left, by {made} instead"
@@ -261,7 +262,7 @@ def _dependencies(count: int) -> str:
 
 
 def _as_delay(node: Any, span: int) -> None:
-    """Turn an operator into a wait; it keeps its place: thread, id and what else its attributes say."""
+    """Turn an operator into a delay; its thread, id and other attributes stay."""
     node.name = f"delay: {node.name}" if node.name else "delay"
     for name in ("inputs", "outputs"):
         node.ClearField(name)
@@ -272,7 +273,7 @@ def _as_delay(node: Any, span: int) -> None:
 
 
 def _extra(recorded: Recorded, delays: Delays) -> Iterator[Any]:
-    """New nodes for time that is needed on one way only; they take no turn of the host."""
+    """Yield new nodes for time that is needed on one path only; they occupy no thread of the host."""
     ids = recorded.trace.node_id
     first = int(ids[-1]) + 1 if len(ids) else 0
     if first + len(delays.extra) > 2**64:
@@ -292,6 +293,6 @@ def _extra(recorded: Recorded, delays: Delays) -> Iterator[Any]:
 
 
 def _set_span(node: Any, span: int) -> None:
-    """Exactly in an attribute; in whole microseconds for readers that do not know it."""
+    """Set the span, exactly in an attribute, and in whole microseconds for other readers."""
     node.duration_micros = (span + 500) // 1000
     node.attr.add(name="duration_ns", int64_val=span)

@@ -1,6 +1,5 @@
 """Conversions of layer files, the text workloads of ASTRA-sim 1.0.
 
 `gemm` makes layer files from matrix products, `chakra` makes the traces that Chakra's own converter makes of
-them, and `summary` says what a conversion did. Not here: reading and unrolling layer files
-(`et_sim.layerfile`).
+them, and `summary` reports a conversion.
 """

@@ -1,10 +1,8 @@
 """The graphs that Chakra's text converter makes of layer files, node for node.
 
-They differ from the loops of 1.0: collectives that move nothing are nodes too, there are no ticks, no update
-times and no groups, nothing but data dependencies orders passes, times stand as they are in the field for
-microseconds, and the ids of one rank go on where those of the rank before ended.
-
-Not here: what 1.0 itself does (`loops`).
+They differ from the loops of 1.0: collectives of zero bytes are nodes too; ticks, update times and groups are
+missing; only data dependencies order passes; times are copied to the field for microseconds unchanged; and
+ids continue from rank to rank.
 """
 
 from __future__ import annotations
@@ -34,21 +32,23 @@ class ChakraNode:
 
 
 class ChakraGraph(NamedTuple):
-    """The nodes of rank 0 in the order of their ids, which count from 0, and what of the file they hold."""
+    """The nodes of rank 0 in the order of their ids, which count from 0, and the parts of the file in
+    them.
+    """
 
     nodes: list[ChakraNode]
-    computed: set[tuple[int, Phase]]  # layers and phases of which there are computations
-    sent: set[tuple[int, Phase]]  # and collectives
+    computed: set[tuple[int, Phase]]  # layers and phases that have computations
+    sent: set[tuple[int, Phase]]  # those that have collectives
 
 
 def chakra_graph(layer_file: LayerFile, passes: int) -> ChakraGraph:
-    """What Chakra's converter makes of a file, or its refusal."""
+    """Return the graph that Chakra's converter makes of a file, or raise its refusal."""
     loop = _LOOPS.get(layer_file.keyword)
     if loop is None:
         raise InputError(
-            f"Chakra's text converter does not know {layer_file.keyword}",
+            f"Chakra's text converter does not support {layer_file.keyword}",
             place=layer_file.source,
-            remedy=f"it knows {', '.join(_LOOPS)}; leave --flavour out",
+            remedy=f"leave --flavour out, or use one of {', '.join(_LOOPS)}",
         )
     graph = _Graph(layer_file)
     loop(graph, passes)
@@ -56,7 +56,7 @@ def chakra_graph(layer_file: LayerFile, passes: int) -> ChakraGraph:
 
 
 def chakra_file(nodes: list[ChakraNode], rank: int, text: str) -> bytes:
-    """Return the file of a rank; `text` is the layer file's, which it keeps."""
+    """Return the file of a rank, with `text`, the content of the layer file, in its metadata."""
     schema, first = messages(), rank * len(nodes)
     metadata = schema.GlobalMetadata()
     for name, value in (("schema", SCHEMA), ("input_file", text)):
@@ -76,7 +76,7 @@ def _record(node: ChakraNode, first: int, at: int) -> Any:
 
 @dataclass(slots=True)
 class _Graph:
-    """Adds nodes; dependencies that are None stand for nodes that there are not."""
+    """A builder of nodes; dependencies that are None are skipped."""
 
     file: LayerFile
     nodes: list[ChakraNode] = field(default_factory=list)
@@ -84,11 +84,11 @@ class _Graph:
     sent: set[tuple[int, Phase]] = field(default_factory=set)
 
     def upwards(self) -> range:
-        """Layers, the first one first."""
+        """Return the layers, the first one first."""
         return range(len(self.file.layers))
 
     def downwards(self) -> range:
-        """Layers, the last one first."""
+        """Return the layers, the last one first."""
         return self.upwards()[::-1]
 
     def compute(self, at: int, phase: Phase, after: Iterable[int | None]) -> int:
@@ -125,7 +125,7 @@ def _micro(graph: _Graph, passes: int) -> None:
 
 
 def _data(graph: _Graph, passes: int) -> None:
-    updated: dict[int, int] = {}  # layer -> what its next forward pass comes after
+    updated: dict[int, int] = {}  # layer -> predecessor of its next forward pass
     for _ in range(passes):
         last: int | None = None
         for at in graph.upwards():
@@ -144,7 +144,9 @@ def _model(graph: _Graph, passes: int) -> None:
     for _ in range(passes):
         last: int | None = None
         for at in graph.upwards():
-            after = (updated.get(at), last) if is_hybrid else (last, updated.get(at))  # orders as theirs
+            after = (
+                (updated.get(at), last) if is_hybrid else (last, updated.get(at))
+            )  # the order in Chakra's converter
             last = graph.communicate(at, _FORWARD, (graph.compute(at, _FORWARD, after),))
         before: tuple[int | None, ...] = (last,)
         for at in graph.downwards():

@@ -1,8 +1,8 @@
 """Layers that are matrix products, shared between NPUs, as a layer file.
 
-A *strategy* says what each of P NPUs computes of a product m x k times k x n, and what it has to exchange in
-each phase. G packages of L = P/G NPUs each are dimensions 1 and above and dimension 0 of the machine. What
-does not divide is rounded up: then some NPU has that much.
+A *strategy* defines the share of each of P NPUs in a product m x k times k x n, and its communication in each
+phase. G packages of L = P/G NPUs each are dimensions 1 and above and dimension 0 of the machine. Sizes that
+do not divide are rounded up: the largest share of an NPU counts.
 
 | strategy          | rows | k   | columns | forward          | input gradient       | weight gradient  |
 | ----------------- | ---- | --- | ------- | ---------------- | -------------------- | ---------------- |
@@ -17,8 +17,6 @@ does not divide is rounded up: then some NPU has that much.
 
 COLUMN and ROW are the halves of a transformer's block with tensor parallelism, LOCAL is a product without
 weights. EMBEDDING is not a product: each of n columns of m rows is the sum of k looked-up values.
-
-Not here: reading lists (`products`), what a systolic array is (`et_sim.compute.systolic`).
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ from et_sim.trace.columns import CollectiveKind
 
 
 class Kernel(NamedTuple):
-    """What one NPU computes in a phase; `lookups`: sums of values that were looked up, no product."""
+    """The operation of one NPU in a phase; `lookups`: sums of looked-up values instead of a product."""
 
     rows: int
     inner: int
@@ -52,7 +50,7 @@ class Kernel(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How many NPUs there are, and what they compute with."""
+    """The number of NPUs, and how products are shared between them."""
 
     npus: int
     packages: int = 1
@@ -77,12 +75,12 @@ class Shape:
 
     @property
     def per_package(self) -> int:
-        """NPUs of a package."""
+        """Return the number of NPUs of a package."""
         return self.npus // self.packages
 
 
 class _Strategy(NamedTuple):
-    """What m, k and n are divided by, and (collective, its values, what those are divided by) by phase.
+    """The divisors of m, k and n, and (collective, its values, their divisors) by phase.
 
     Divisors and values are letters: P, G, L of the machine; "mn" is m times n. "" is one, or nothing.
     """
@@ -117,7 +115,7 @@ Timer = Callable[[Sequence[Kernel], int], list[int]]  # kernels and bytes of a v
 
 
 def roofline_timer(peak_tflops: float, memory_gbps: float) -> Timer:
-    """Return times from peak and bandwidth: every operand is moved once."""
+    """Return a timer based on peak and bandwidth, in which every operand is moved once."""
     for name, value in (("peak", peak_tflops), ("bandwidth", memory_gbps)):
         if not 0 < value < float("inf"):
             raise UsageError(f"the {name} is {value}", remedy="give a number of more than 0")
@@ -135,13 +133,13 @@ def roofline_timer(peak_tflops: float, memory_gbps: float) -> Timer:
 
 
 def systolic_timer(clocked: ClockedArray) -> Timer:
-    """Return times of a systolic array, whose words are values of whatever size."""
+    """Return a timer of a systolic array, whose words are values of any size."""
     known: dict[Kernel, int] = {}
 
     def times(kernels: Sequence[Kernel], value_bytes: int) -> list[int]:  # noqa: ARG001
         if any(kernel.lookups for kernel in kernels):
             raise UsageError(
-                f"{_EMBEDDING} is no product, and systolic arrays do nothing else",
+                f"{_EMBEDDING} is no product, and systolic arrays support products only",
                 remedy="time such a model with --compute roofline",
             )
         for kernel in kernels:
@@ -155,7 +153,7 @@ def systolic_timer(clocked: ClockedArray) -> Timer:
 
 
 def _counts(kernel: Kernel) -> tuple[int, int]:
-    """(operations, values moved)."""
+    """Return (operations, values moved) of a kernel."""
     rows, inner, columns, lookups = kernel
     if lookups:
         return rows * inner * columns, rows * columns * (inner + 1)
@@ -197,7 +195,7 @@ def layers_of(products: Sequence[Product], shape: Shape, timer: Timer, source: s
 
 
 def rounded_up(products: Sequence[Product], shape: Shape) -> int:
-    """How many products are shared unevenly."""
+    """Return the number of products that are divided with a remainder."""
     rounded = 0
     for product in products:
         divisors = _STRATEGIES[product.strategy or shape.strategy].divisors
@@ -207,7 +205,7 @@ def rounded_up(products: Sequence[Product], shape: Shape) -> int:
 
 
 def _keyword(products: Sequence[Product], named: list[str], source: str) -> Keyword:
-    """Return the training loop in which these strategies make sense together."""
+    """Return the training loop that fits these strategies."""
     kinds = set(named) - {_LOCAL}
     if _EMBEDDING in kinds:
         wrong = next((at for at, kind in enumerate(named) if at and kind not in ("DATA", _LOCAL)), None)
@@ -239,7 +237,7 @@ def _bottom(products: Sequence[Product], shape: Shape, source: str) -> int:
         raise UsageError(
             f"the last bottom layer is called {shape.last_bottom_layer!r}"
             if shape.last_bottom_layer
-            else "it is not said which layer is the last of the bottom MLP",
+            else "the last layer of the bottom MLP is not given",
             place=source,
             remedy=f"name one of {', '.join(names[:8])}{', …' if len(names) > 8 else ''}",
         )
@@ -247,7 +245,7 @@ def _bottom(products: Sequence[Product], shape: Shape, source: str) -> int:
 
 
 def _kernels(product: Product, strategy: str, shape: Shape) -> list[Kernel]:
-    """What an NPU computes forward, for the input gradient, and for the weight gradient."""
+    """Return the kernels of an NPU: forward, input gradient, weight gradient."""
     divisors = _STRATEGIES[strategy].divisors
     m, k, n = (
         _divided(size, letter, shape)
@@ -273,7 +271,7 @@ def _exchange(
 
 
 def _divided(size: int, letter: str, shape: Shape) -> int:
-    """Rounded up."""
+    """Divide and round up."""
     return -(-size // _count(letter, shape))
 
 

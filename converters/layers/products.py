@@ -11,8 +11,6 @@ capitals; lines may end with a comma.
 
 is a convolution in SCALE-Sim's columns. Its product has a row for each output pixel, a column for each
 filter, and sums up the values of a window.
-
-Not here: SCALE-Sim's rules (`et_sim.compute.systolic.files`), and what products become (`gemm`).
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ _MOST = 1 << 40  # of m, n and k
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """One line: a layer as the product of m x k and k x n, and how it is shared ("": as the caller says)."""
+    """One line: the product of m x k and k x n of a layer, and its strategy ("": the default)."""
 
     name: str
     m: int
@@ -45,7 +43,7 @@ class Product:
 
 
 def parse_products(text: str, source: str, strategies: tuple[str, ...]) -> list[Product]:
-    """Return all products of a list, in order."""
+    """Parse all products of a list, in order."""
     rows = _rows(text, source)
     line, header = next(rows, (1, []))
     order = _order(header, f"{source}, line {line}")
@@ -56,7 +54,7 @@ def parse_products(text: str, source: str, strategies: tuple[str, ...]) -> list[
 
 
 def _rows(text: str, source: str) -> Iterator[tuple[int, list[str]]]:
-    """(line number, fields) of lines that hold something; an empty last field is a trailing comma."""
+    """Yield (line number, fields) of lines with content; an empty last field is a trailing comma."""
     reader = csv.reader(text.splitlines(), strict=True)
     try:
         for row in reader:
@@ -125,7 +123,7 @@ def _size(text: str, column: str, place: str) -> int:
 
 
 def parse_convolutions(text: str, source: str, images: int) -> list[Product]:
-    """Return all layers of a list, in order, each with the given number of images."""
+    """Parse all layers of a list, in order, each with the given number of images."""
     if images < 1:
         raise UsageError(f"--images is {images}", remedy="give how many images all NPUs process in a step")
     products = []

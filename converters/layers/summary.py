@@ -1,7 +1,4 @@
-"""What a conversion says about a layer file: what its columns became, and which were not used.
-
-Not here: the conversion (`program`, `chakra`).
-"""
+"""The notes on the conversion of a layer file: the use of its columns, and those that were not used."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ UNITS = "times taken as nanoseconds, sizes as bytes that one rank puts in"
 
 
 def notes_of(program: LayerProgram, passes: int) -> Iterator[Note]:
-    """Yield the loop, the units, who communicates with whom, and what was left out."""
+    """Yield notes on the loop, the units, the communication, and the parts left out."""
     file = program.layer_file
     yield "loop", f"{file.keyword}, {_layers_and_passes(file, passes)}"
     yield "columns", UNITS
@@ -36,7 +33,7 @@ def notes_of(program: LayerProgram, passes: int) -> Iterator[Note]:
 
 
 def _reached(program: LayerProgram) -> Iterator[str]:
-    """Yield collectives and bytes by whom they reach, in order of their first issue."""
+    """Yield collectives and bytes by their group, in order of first issue."""
     issued, file = program.collectives, program.layer_file
     sizes_of: dict[Reach, list[int]] = {}
     for layer, phase, size in zip(issued.layer, issued.phase, issued.bytes.tolist(), strict=True):
@@ -55,10 +52,10 @@ def _unused(program: LayerProgram) -> Iterator[Note]:
 def unused(
     file: LayerFile, computed: Set[Work], sent: Set[Work], reasons: Mapping[Work, str]
 ) -> Iterator[Note]:
-    """What the file says and its loop does not do, a sentence for each sort.
+    """Yield a sentence for each sort of work that the file holds and its loop leaves out.
 
-    `computed` and `sent`: the layers and phases of which there are computations and collectives; `reasons`:
-    why collectives were left out that the loop has.
+    `computed` and `sent` are the layers and phases that have computations and collectives; `reasons` explain
+    why collectives of the loop were left out.
     """
     for phase in Phase:
         works = {at: layer.work(phase) for at, layer in enumerate(file.layers)}
@@ -69,7 +66,7 @@ def unused(
 
 
 def chakra_notes(file: LayerFile, graph: ChakraGraph, passes: int) -> Iterator[Note]:
-    """Yield the same for the Chakra flavour."""
+    """Yield the notes for the Chakra flavour."""
     yield "loop", f"{file.keyword} as Chakra's text converter has it, {_layers_and_passes(file, passes)}"
     yield "columns", "times stand as microseconds, a thousand times as long as the file's nanoseconds"
     yield from unused(file, graph.computed, graph.sent, {})

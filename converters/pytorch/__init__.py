@@ -1,4 +1,4 @@
-"""From a recorded PyTorch run to trace files: execution traces and Kineto timelines.
+"""Conversion of recorded PyTorch runs (execution traces, Kineto timelines) to trace files.
 
-`reading` turns the files into the columns of `columns`; everything else works on the columns.
+`reading` turns the files into the columns of `columns`; all other modules work on the columns.
 """

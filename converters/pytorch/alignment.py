@@ -1,12 +1,10 @@
-"""Which elements of two sequences of names belong together, where one holds the other more or less.
+"""Alignment of two sequences of names, one of which roughly contains the other.
 
-An execution trace and a timeline that share no ids still list the same operators thread by thread in the
-same order. From a place where the two meet, equal names match one after the other; where they differ, the
-nearest places at which they agree again are taken. Where they meet is told by autograd's sequence numbers,
-which tell one iteration from the next; else both begin together, or where most runs of names agree. The
-place from which most elements match wins, the first of equals.
-
-Not here: what the names are of (`linking`).
+An execution trace and a timeline that share no ids still list the same operators, thread by thread in the
+same order. From a common start, equal names match one after the other; at a difference, both skip to the
+nearest positions that agree again. Candidates for the start come from autograd's sequence numbers, which
+distinguish iterations, from the beginnings of both sequences, and from the shift on which most runs of names
+agree. The start with most matching elements wins, the first of equals.
 """
 
 from __future__ import annotations
@@ -19,18 +17,18 @@ import numpy as np
 import numpy.typing as npt
 
 Numbers = npt.NDArray[np.int64]
-_RUN = 8  # names that say something together
-_AGAIN = 3  # names that must agree for the two to have met again
+_RUN = 8  # names that identify a place together
+_AGAIN = 3  # names that must agree after a difference
 _LOOK_AHEAD = (64, 512, 4096)
-_MOST_REPEATS = 256  # runs that occur more often say nothing about where the sequences meet
-_PLACES = 3  # of most votes that are tried
+_MOST_REPEATS = 256  # runs that occur more often do not identify a place
+_PLACES = 3  # shifts with most votes that are tried
 _NEARLY_ALL = 0.98
 _MULTIPLIER = 0x9E3779B97F4A7C15
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sequence:
-    """Names in order, and autograd's sequence numbers (-1 where there is none)."""
+    """Names in order, and autograd's sequence numbers (-1: none)."""
 
     name: Numbers
     number: Numbers
@@ -39,12 +37,12 @@ class Sequence:
         return len(self.name)
 
     def chosen(self, rows: Any) -> Sequence:
-        """Those in some places."""
+        """Return the elements at some positions."""
         return Sequence(self.name[rows], self.number[rows])
 
 
 def align(ours: Sequence, theirs: Sequence) -> tuple[Numbers, Numbers]:
-    """Positions that match, ascending in both."""
+    """Return the positions that match, ascending in both sequences."""
     best = np.zeros(0, np.int64), np.zeros(0, np.int64)
     for shift in _shifts(ours, theirs):
         aligned = _follow(ours.name, theirs.name, shift)
@@ -56,7 +54,7 @@ def align(ours: Sequence, theirs: Sequence) -> tuple[Numbers, Numbers]:
 
 
 def _shifts(ours: Sequence, theirs: Sequence) -> Iterator[int]:
-    """How much later elements may be in `theirs`, likely ones first."""
+    """Yield the shifts of `theirs` against `ours`, likely ones first."""
     here, there = _by_number(ours, theirs)
     if len(here) >= _AGAIN:
         yield int(np.median(there[:_RUN] - here[:_RUN]))
@@ -70,7 +68,7 @@ def _shifts(ours: Sequence, theirs: Sequence) -> Iterator[int]:
 
 
 def _by_number(ours: Sequence, theirs: Sequence) -> tuple[Numbers, Numbers]:
-    """Return elements of equal name and equal sequence number, of which there is one on each side."""
+    """Return elements of equal name and equal sequence number that are unique on both sides."""
     first, second = (
         np.where(side.number > 0, side.name * (1 << 40) + side.number, -1 - at)
         for at, side in enumerate((ours, theirs))
@@ -88,7 +86,7 @@ def _once(values: Any) -> tuple[Any, Any]:
 
 
 def _repeated_runs(short: Numbers, long: Numbers) -> tuple[Numbers, Numbers]:
-    """Pairs of every run that is unique in the short sequence with its occurrences in the long one."""
+    """Return pairs of every run that is unique in the short sequence with its occurrences in the long one."""
     ours, theirs = _runs(short, _RUN), _runs(long, _RUN)
     values, at = _once(ours)
     order = np.argsort(theirs, kind="stable")
@@ -101,7 +99,7 @@ def _repeated_runs(short: Numbers, long: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def _runs(names: Numbers, length: int) -> Any:
-    """A number for each run of names, by the position of its first."""
+    """Return a hash of each run of names, by the position of its first."""
     if len(names) < length:
         return np.zeros(0, np.uint64)
     mixed = np.zeros(len(names) - length + 1, np.uint64)
@@ -112,7 +110,7 @@ def _runs(names: Numbers, length: int) -> Any:
 
 
 def _follow(ours: Numbers, theirs: Numbers, shift: int) -> tuple[Numbers, Numbers]:
-    """Equal windows from one place on, skipping as little as possible between them."""
+    """Return the matching positions from one shift on, skipping as few elements as possible."""
     here, there = max(0, -shift), max(0, shift)
     pieces: list[tuple[int, int, int]] = []
     while here < len(ours) and there < len(theirs):
@@ -133,7 +131,7 @@ def _follow(ours: Numbers, theirs: Numbers, shift: int) -> tuple[Numbers, Number
 
 
 def _equal(ours: Numbers, theirs: Numbers) -> int:
-    """How many elements are equal before the first difference; looks at more and more at a time."""
+    """Return the number of equal elements before the first difference, comparing growing blocks."""
     size, done = 1024, 0
     most = min(len(ours), len(theirs))
     while done < most:
@@ -146,7 +144,7 @@ def _equal(ours: Numbers, theirs: Numbers) -> int:
 
 
 def _next_meeting(ours: Numbers, theirs: Numbers) -> tuple[int, int] | None:
-    """Return the fewest elements to skip on both sides for the next ones to agree."""
+    """Return the fewest elements to skip on both sides until the next ones agree."""
     for far in _LOOK_AHEAD:
         first, second = _runs(ours[: far + _AGAIN], _AGAIN), _runs(theirs[: far + _AGAIN], _AGAIN)
         skips, other_skips = np.nonzero(first[:, None] == second[None, :])

@@ -1,14 +1,13 @@
-"""What the threads of the host did: operators, annotations and those calls of the runtime that matter.
+"""Calls of the host's threads: operators, annotations, and the relevant calls of the runtime.
 
-A call of the runtime matters if it started work of a device, or waited for one: queries, too, if a thread
-asked several times in a row; these are one call. All others (attributes, event records) are part of their
-operator's time; event records and waits of streams come back as dependencies (`waits`).
+A call of the runtime is relevant if it started work of a device or waited for one. Repeated queries of a
+thread are one such call. All others (attributes, event records) are part of their operator's time; event
+records and waits of streams are evaluated as dependencies (`waits`).
 
-Calls are in lanes, one for each thread, and within a lane in the order of their beginning, callers
-before what they call. Not here: the nodes made of them (`threads`).
+Each thread is a lane. Calls are sorted by lane and start, callers before their callees.
 
-What names mean (collectives, kernels, datatypes, calls) is read from `rules.toml`. A name without a rule
-gives None or 0; whoever asked counts it for the report.
+`rules.toml` holds the meaning of names (collectives, kernels, datatypes, calls). A name without a rule gives
+None or 0, and the caller counts it for the report.
 """
 
 from __future__ import annotations
@@ -29,26 +28,26 @@ from et_sim.basics.unique import unique
 from et_sim.compiled.entry_points import entry
 from et_sim.trace.columns import CollectiveKind, NodeKind
 
-UNNAMED = "?"  # a kernel that communicates, and does not say how
+UNNAMED = "?"  # a kernel that communicates under an unknown operation
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What a communication node is: its kind of node, and of collective (None for messages, or not known)."""
+    """The kind of a communication node and of its collective (None for messages, or unknown)."""
 
     node: NodeKind
     collective: CollectiveKind | None
 
     @property
     def label(self) -> str:
-        """`all_reduce`, `send`: how reports call it."""
+        """Return the name for reports, such as `all_reduce` or `send`."""
         if self == UNNAMED_OPERATION:
             return "communication"
         return self.node.name.lower() if self.collective is None else self.collective.name.lower()
 
     @property
     def is_message(self) -> bool:
-        """Return whether it is between two ranks."""
+        """Return whether the operation is a message between two ranks."""
         return self.node != NodeKind.COLL
 
 
@@ -57,7 +56,7 @@ UNNAMED_OPERATION = Operation(NodeKind.COLL, None)
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What operators do with their tensors."""
+    """The rules for the bytes that operators move."""
 
     by_tensors: re.Pattern[str]
     others: re.Pattern[str]
@@ -76,7 +75,9 @@ class Rules:
     traffic: Traffic
 
     def operation(self, name: str) -> Operation | None:
-        """`_allgather_base`, `nccl:all_reduce` or `c10d::allreduce_` as an operation."""
+        """Return the operation of a name such as `_allgather_base`, `nccl:all_reduce` or
+        `c10d::allreduce_`.
+        """
         return self.operations.get(normalised(name))
 
     def is_bookkeeping(self, name: str) -> bool:
@@ -84,19 +85,17 @@ class Rules:
         return normalised(name) in self.bookkeeping
 
     def kernel(self, name: str) -> str | None:
-        """Return whether a kernel communicates: the name of its operation, UNNAMED, or None for other
-        kernels.
-        """
+        """Return the name of the operation if a kernel communicates (or UNNAMED), else None."""
         operations = (operation for pattern, operation in self.kernels if pattern.search(name))
         return next(operations, None)
 
     def bytes_of(self, datatype: str) -> int:
-        """Return bytes of one element; 0 if the datatype is not known."""
+        """Return the bytes of one element; 0 if the datatype is unknown."""
         return self.element_bytes.get(datatype.lower().replace("c10::", "").strip(), 0)
 
 
 def normalised(name: str) -> str:
-    """Return the part that names the operation, without separators: `c10d::alltoall_base_` is
+    """Return the name of an operation without prefix and separators: `c10d::alltoall_base_` gives
     `alltoallbase`.
     """
     return name.rpartition(":")[2].lower().replace("_", "").replace("-", "")
@@ -104,7 +103,7 @@ def normalised(name: str) -> str:
 
 @functools.cache
 def rules() -> Rules:
-    """The rules, read once."""
+    """Read the rules, once per process."""
     with Path(__file__).with_name("rules.toml").open("rb") as file:
         content = tomllib.load(file)
     return Rules(
@@ -133,7 +132,7 @@ def _operation(name: str) -> Operation:
 
 @entry(what="the reader of PyTorch traces", seconds=lambda lane, *_: len(lane) * 1e-6)
 def nest(lane: Any, start: Any, end: Any, parent: Any, open_calls: Any) -> None:
-    """Fill `parent`; `open_calls` is room for as many calls as there are."""
+    """Fill `parent`; `open_calls` is scratch space for as many entries as there are calls."""
     depth = 0
     for call in range(len(start)):
         if call > 0 and lane[call] != lane[call - 1]:
@@ -145,7 +144,7 @@ def nest(lane: Any, start: Any, end: Any, parent: Any, open_calls: Any) -> None:
         depth += 1
 
 
-Rows = npt.NDArray[np.signedinteger[Any]]  # 32 bits, for there are many
+Rows = npt.NDArray[np.signedinteger[Any]]  # 32 bits to save memory
 Times = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 _HOST = (EventKind.OPERATOR, EventKind.ANNOTATION)
@@ -154,14 +153,14 @@ WAITING = ("wait_stream", "wait_event", "wait_device", "wait_own")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Calls:
-    """One row per call, sorted by lane and start."""
+    """The calls, one row each, sorted by lane and start."""
 
     row: Rows  # of the device trace
     lane: Rows  # index into `DeviceTrace.lanes`
     start_ns: Times
     end_ns: Times
     parent: Rows  # the innermost call around this one, or NONE
-    is_operator: Flags  # the rest is annotations and calls of the runtime
+    is_operator: Flags  # the others are annotations and calls of the runtime
     is_annotation: Flags
 
     def __len__(self) -> int:
@@ -169,7 +168,7 @@ class Calls:
 
     @property
     def outlasting(self) -> int:
-        """How many end after the call they begin in."""
+        """Return the number of calls that end after their caller."""
         inner = np.flatnonzero(self.parent != NONE)
         return int((self.end_ns[inner] > self.end_ns[self.parent[inner]]).sum())
 
@@ -192,14 +191,14 @@ class Calls:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Work:
-    """What the devices did: rows of the device trace by lane (stream) and start."""
+    """The work of the devices: rows of the device trace by lane (stream) and start."""
 
     row: Rows
     lane: Rows
     start_ns: Times
     end_ns: Times
-    launch: Rows  # row of the device trace that launched it, or NONE
-    call: Rows  # the same as an index into `Calls`
+    launch: Rows  # row of the launching event in the device trace, or NONE
+    call: Rows  # the same event as an index into `Calls`
 
     def __len__(self) -> int:
         return len(self.row)
@@ -207,7 +206,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recording:
-    """What is to be converted; all times count from its beginning."""
+    """The input of a conversion; all times count from its beginning."""
 
     device: DeviceTrace
     host: HostTrace | None
@@ -219,13 +218,13 @@ class Recording:
 def running_most(lane: Rows, values: Times) -> Times:
     """Return the largest value so far, lane by lane."""
     beyond = int(values.max(initial=0)) + 1
-    shift = lane.astype(np.int64) * beyond  # times start at 0, so a lane's all lie above those before
+    shift = lane.astype(np.int64) * beyond  # times start at 0, so this separates the lanes
     most: Times = np.maximum.accumulate(values + shift) - shift
     return most
 
 
 def device_work(device: DeviceTrace) -> Work:
-    """Return everything that ran on a device, with the event that started it."""
+    """Return all work of devices, with the event that launched it."""
     rows = np.flatnonzero(np.isin(device.kind, [int(kind) for kind in ON_DEVICE]))
     start = device.ts_ns[rows]
     rows = rows[np.lexsort((rows, start + device.dur_ns[rows], start, device.lane[rows]))]
@@ -253,7 +252,7 @@ def host_calls(device: DeviceTrace, work: Work) -> tuple[Calls, Work]:
     rows = np.flatnonzero(is_call)
     order = (
         -lasts[rows],
-        device.external_id[rows],  # operators are numbered as they start: decides between equal microseconds
+        device.external_id[rows],  # ids ascend by start: they order equal microseconds
         device.kind[rows] == EventKind.LAUNCH,
         begin[rows],
         device.lane[rows],
@@ -265,7 +264,7 @@ def host_calls(device: DeviceTrace, work: Work) -> tuple[Calls, Work]:
     parent = np.empty(len(rows), np.int32)
     nest(lane, start, end, parent, np.empty(len(rows), np.int32))
     kind = device.kind[rows]
-    # What was begun in an operator and goes on without it (gloo's messages) holds no later calls.
+    # an annotation that outlasts its operator (gloo's messages) contains no later calls
     outlasts = (kind == EventKind.ANNOTATION) & (parent != NONE) & (end > end[parent])
     if outlasts.any():
         end[outlasts] = end[parent[outlasts]]
@@ -287,8 +286,9 @@ def host_calls(device: DeviceTrace, work: Work) -> tuple[Calls, Work]:
 
 
 def _polls(device: DeviceTrace, is_call: Flags) -> tuple[Rows, Rows]:
-    """Return the first and the last of queries that a thread made one after another, several times; of
-    threads that do something else, too."""
+    """Return the first and the last of repeated queries of one thread, even if it makes other calls
+    between.
+    """
     is_host = device.kind == EventKind.LAUNCH
     is_query = is_host & np.isin(device.name, named(device, "query"))
     busy = unique(device.lane[is_call])
@@ -303,7 +303,7 @@ def _polls(device: DeviceTrace, is_call: Flags) -> tuple[Rows, Rows]:
 
 
 def _callers(node_id: Any, rows: Rows, work: Rows) -> Rows:
-    """In a linked file, work has no launch but the node of its operator: the call with that node."""
+    """Return the call of the operator of each piece of work. Linked files have no launches but node ids."""
     order = np.argsort(node_id[rows], kind="stable")
     at = np.minimum(np.searchsorted(node_id[rows][order], node_id[work]), max(len(order) - 1, 0))
     if not len(order):
@@ -313,13 +313,13 @@ def _callers(node_id: Any, rows: Rows, work: Rows) -> Rows:
 
 
 def named(device: DeviceTrace, *which: str) -> Any:
-    """Indices of the names that the rules list under `which`."""
+    """Return the indices of the names that the rules list under `which`."""
     wanted = set().union(*(rules().runtime[rule] for rule in which))
     return np.array([at for at, name in enumerate(device.names) if _plain(name) in wanted], np.int64)
 
 
 def _plain(name: str) -> str:
-    """Return a driver's function without the version that it may carry: `cudaMemcpyAsync_v3020`."""
+    """Return a driver's function without its version suffix, as in `cudaMemcpyAsync_v3020`."""
     head, _, tail = name.partition("_")
     return head if tail.startswith(("v", "ptsz")) else name
 

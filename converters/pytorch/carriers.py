@@ -1,14 +1,12 @@
-"""Which nodes carry the communication of a rank: kernels, and for the host's own backends (gloo) calls.
+"""The nodes that carry the communication of a rank: kernels, or calls of the host's own backends (gloo).
 
 A collective is recorded several times: as an operator of torch.distributed, as `record_param_comms`, as an
-annotation and as a kernel. It becomes one node: the kernel, for that is when it happens; without a kernel and
-with tensors in the host's memory, the worker's annotation (`gloo:…`), which is then work that the operator
-launched, on a stream of its own; or else the operator itself.
+annotation and as a kernel. It becomes one node. The kernel is preferred, because it has the time of the
+transfer. Without a kernel and with tensors in host memory, the annotation of the worker (`gloo:…`) is used:
+the operator launched it as work on a stream of its own. Otherwise the operator itself is used.
 
-A kernel's own arguments come first, then those of the calls around its launch, from the inside out. A kernel
-launched for several messages at once, whose calls have returned before, carries all of them.
-
-Not here: how arguments are understood (`communication`), who is in a group (`groups`).
+The arguments of a kernel have priority over those of the calls around its launch, from the inside out. A
+kernel that is launched for several messages, whose calls have already returned, carries all of them.
 """
 
 from __future__ import annotations
@@ -43,17 +41,19 @@ ALONE = "collectives of a group of one rank, which move nothing"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Carriers:
-    """Communications, and what carries them."""
+    """The communications and the work or calls that carry them."""
 
     communications: tuple[Communication, ...]
-    work: Work  # with a row more for each further message of a kernel, and for what workers do
+    work: Work  # with extra rows for further messages of a kernel, and for work of workers
     of_work: Column  # index into `communications`, or NONE
     of_call: Rows
-    by_worker: Column  # work that is a worker's
+    by_worker: Column  # work of a worker
 
     @property
     def group_of_work(self) -> Column:
-        """Return a number for the group of each piece of work; the same for all that does not communicate."""
+        """Return a number for the group of each piece of work; all work without communication has the
+        same.
+        """
         names = {
             name: at
             for at, name in enumerate(
@@ -68,7 +68,7 @@ class Carriers:
 
 @dataclass(slots=True)
 class _Records:
-    """What the calls of the host say about communication."""
+    """The records of communication among the calls of the host."""
 
     device: DeviceTrace
     calls: Calls
@@ -88,20 +88,20 @@ class _Records:
         )
 
     def around(self, call: int) -> Iterator[int]:
-        """Calls that say something about communication, from a call outwards."""
+        """Yield the calls that describe communication, from a call outwards."""
         while call != NONE:
             if self.is_named[call] and self.of(call) is not None:
                 yield call
             call = int(self.calls.parent[call])
 
     def of(self, call: int) -> Communication | None:
-        """What a call itself says."""
+        """Return the communication that a call itself describes."""
         if call not in self.known:
             self.known[call] = self._read(call)
         return self.known[call]
 
     def of_event(self, row: int) -> Communication | None:
-        """What the NCCL arguments of an event say."""
+        """Return the communication that the NCCL arguments of an event describe."""
         at = self.row_of_event.get(row)
         if at is None:
             return None
@@ -116,12 +116,12 @@ class _Records:
         return self.device.names[int(self.device.name[self.calls.row[call]])]
 
     def in_bytes(self, call: int) -> int:
-        """Return bytes of the recorded inputs of a call."""
+        """Return the bytes of the recorded inputs of a call."""
         dims, types, _ = self._arguments(call)
         return sum(shape_bytes(dims, types))
 
     def is_on_host(self, call: int) -> bool | None:
-        """Return whether a call's tensors are in the host's memory; None if it is not recorded."""
+        """Return whether a call's tensors are in host memory; None if that is not recorded."""
         row = int(self.host_of_call[call])
         return None if self.host is None or row == NONE else self.host.is_on_host(row)
 
@@ -153,7 +153,7 @@ class _Records:
 
 
 def find_carriers(given: Recording, groups: Groups) -> Carriers:
-    """Return everything that a rank communicates."""
+    """Return all communication of a rank."""
     host = HostRecords(given.host) if given.host is not None else None
     records = _Records(given.device, given.calls, given.host_of_call, host)
     search = _Search(records, given.work, groups)
@@ -171,17 +171,17 @@ class _Search:
     carried: dict[int, list[int]] = field(default_factory=dict)  # by work
     by_call: dict[int, int] = field(default_factory=dict)
     begun: list[tuple[int, int, int]] = field(default_factory=list)  # worker, its operator, communication
-    used: set[int] = field(default_factory=set)  # calls whose communication has its node
+    used: set[int] = field(default_factory=set)  # calls whose communication has a node
 
     def kernels(self) -> None:
-        """Give kernels what they transfer."""
+        """Assign communications to kernels."""
         device, work = self.records.device, self.work
         kind = [rules().kernel(name) for name in device.names]
         communicates = np.array([kind_name is not None for kind_name in kind], np.bool_)
         communicating = (
             np.flatnonzero(communicates[device.name[work.row]]) if len(work) else np.zeros(0, np.int64)
         )
-        # In the order of launching, so that messages that wait for a common kernel find the first one.
+        # in the order of launching, so that messages of a common kernel are assigned to the first one
         launched = device.ts_ns[
             np.where(work.launch[communicating] != NONE, work.launch[communicating], work.row[communicating])
         ]
@@ -197,7 +197,7 @@ class _Search:
                 self.groups.tally.remark(remark, self.records.name_of(call))
 
     def _pending(self, kernels: Column) -> dict[int, list[int]]:
-        """By lane, in the order of time: records of communication that launch no kernel themselves."""
+        """Return the records of communication that launch no kernel, by lane in the order of time."""
         records, calls = self.records, self.records.calls
         holding = {call for at in kernels.tolist() for call in self._ancestors(int(self.work.call[at]))}
         named = np.flatnonzero(records.is_named & calls.is_operator).tolist()
@@ -239,20 +239,20 @@ class _Search:
                 self._unsized(at, kind, name)
 
     def _unsized(self, at: int, kind: str, name: str) -> None:
-        """A kernel that no record explains: as large as the inputs of the operator that launched it."""
+        """Assign a communication to a kernel without a record; its size is the inputs of its operator."""
         operation = (rules().operation(kind) if kind != UNNAMED else None) or UNNAMED_OPERATION
         parent = int(self.work.call[at])
         while parent != NONE and not self.records.calls.is_operator[parent]:
             parent = int(self.records.calls.parent[parent])
         size = self.records.in_bytes(parent) if parent != NONE else 0
         if operation == UNNAMED_OPERATION:
-            self.groups.tally.remark("kernels that communicate, but do not say what", name)
+            self.groups.tally.remark("kernels whose communication is unknown", name)
         elif size:
             self.groups.tally.remark("kernels whose size is that of their operator's inputs", name)
         self._carry(at, [Communication(operation, size, 0)])
 
     def _merged(self, around: list[int]) -> Communication:
-        """Return the innermost record, with what those around it add."""
+        """Return the innermost record, completed by those around it."""
         first, *outer = (self.records.known[call] for call in around)
         assert first is not None
         for other in outer:
@@ -275,7 +275,7 @@ class _Search:
         return len(self.communications) - 1
 
     def host(self) -> None:
-        """Communication of the host's own backends: operators whose tensors no kernel moves."""
+        """Assign communication to operators of the host's own backends, whose tensors no kernel moves."""
         records, calls = self.records, self.records.calls
         operators = [
             call
@@ -315,7 +315,9 @@ class _Search:
         return not self.carried
 
     def _worker(self, call: int, communication: Communication, workers: list[int]) -> int:
-        """Return the first annotation of a worker that begins after the operator and does the same."""
+        """Return the first annotation of a worker that begins after the operator and has the same
+        operation.
+        """
         calls = self.records.calls
         for worker in workers:
             other = self.records.known[worker]
@@ -328,7 +330,7 @@ class _Search:
         return NONE
 
     def result(self) -> Carriers:
-        """Work with a row for each message, and who carries what."""
+        """Return the work with a row for each message, and the communication of each row and call."""
         calls, work = self.records.calls, self.work
         repeats = np.ones(len(work), np.int64)
         for at, several in self.carried.items():
@@ -370,7 +372,7 @@ def _by_start(calls: Calls, unordered: list[int]) -> list[int]:
 
 
 def _value(text: Any) -> Any:
-    """Kineto writes values as texts."""
+    """Parse a value, which Kineto writes as text."""
     try:
         return json.loads(text) if isinstance(text, str) else text
     except ValueError:

@@ -1,18 +1,16 @@
-"""What a rank's two recordings say, as columns: the execution trace (host) and the Kineto timeline (device).
+"""Columns of a rank's two recordings: the execution trace (host) and the Kineto timeline (device).
 
 One row per node of the execution trace and one per kept event of the timeline, both in the order of
 their files. Rows are columns, not objects, because a file of a gigabyte holds millions of them.
 
 Conventions of every column:
 
-* -1 (`ABSENT`) in an integer column says that the file does not say. A column of numbers from the file
+* -1 (`ABSENT`) in an integer column means that the file has no value. A column of numbers from the file
   is int32 where all its values fit and int64 otherwise; times are always int64.
 * A column called `name`, or documented as "text", holds indices into the table beside it (`names`,
   `texts`). Equal strings have equal indices, so comparing indices compares strings.
-* `texts` holds pieces of JSON as the file has them (`json.loads` reads them), or plain text where said.
+* `texts` holds pieces of JSON as the file has them (`json.loads` reads them), or plain text where noted.
 * Times of the device trace are nanoseconds relative to `base_ns`, exactly the decimals of the file.
-
-Not here: reading (`reading`), and what the rows mean together (linking, dependencies, communication).
 """
 
 from __future__ import annotations
@@ -31,24 +29,24 @@ Indices = npt.NDArray[np.int32]
 Kinds = npt.NDArray[np.uint8]
 
 ABSENT = -1
-NONE = -1  # in a column of rows: none
+NONE = -1  # no row, in a column of rows
 
 
 class HostNodeKind(IntEnum):
-    """What a node of an execution trace stands for."""
+    """The kinds of nodes of an execution trace."""
 
     OPERATOR = 0
     ANNOTATION = 1  # record_function of a user or of PyTorch itself (scope 7): optimizer steps, gloo:*, …
     PROCESS = 2  # the root
     THREAD = 3  # child of the root, one for each thread
-    COMMUNICATION = 4  # record_param_comms: what the NCCL wrapper says about a collective
+    COMMUNICATION = 4  # record_param_comms: the NCCL wrapper's description of a collective
     GROUPS = 5  # process_group:init: a JSON string that lists the process groups
     C10D = 6  # an operator of torch.distributed: c10d::*, _c10d_functional::*
     DEVICE = 7  # work of an accelerator that an older linker put into the file ("ET+")
 
 
 class EventKind(IntEnum):
-    """What an event of a Kineto timeline stands for, whatever its category is called."""
+    """The kinds of events of a Kineto timeline, independent of the names of categories."""
 
     OPERATOR = 0  # cpu_op
     ANNOTATION = 1  # user_annotation: ProfilerStep#k, record_function on the host
@@ -56,7 +54,7 @@ class EventKind(IntEnum):
     KERNEL = 3
     MEMCPY = 4
     MEMSET = 5
-    SYNC = 6  # cuda_sync: how long a stream, an event or the context was waited for
+    SYNC = 6  # cuda_sync: a wait for a stream, an event or the context
     DEVICE_ANNOTATION = 7  # gpu_user_annotation: an annotation's extent on the device
     OVERHEAD = 8  # the profiler's own work
     ACCELERATOR = 9  # work of other devices, such as mtia_ccp_events
@@ -67,12 +65,12 @@ ON_DEVICE = frozenset({EventKind.KERNEL, EventKind.MEMCPY, EventKind.MEMSET, Eve
 
 @dataclass(frozen=True, slots=True)
 class ProcessGroup:
-    """A process group as a file describes it; `ranks` is empty where the file means all, or does not say."""
+    """A process group as a file describes it; `ranks` is empty if the group has all ranks or no list."""
 
     name: str
     description: str
     ranks: tuple[int, ...]
-    size: int  # ABSENT if not said
+    size: int  # ABSENT if missing
     backend: str
 
 
@@ -80,8 +78,8 @@ class ProcessGroup:
 class Tensors:
     """The tensors among the inputs (or outputs) of each row, lists of tensors flattened.
 
-    Those of row r are at `start[r] : start[r + 1]`, in order. A value that is no tensor has no entry;
-    a missing tensor (None) neither. `argument` says which argument it is, or is part of.
+    Those of row r are at `start[r] : start[r + 1]`, in order. Values that are no tensor, and missing tensors
+    (None), have no entry. `argument` is the index of the argument that the tensor is or belongs to.
     """
 
     start: npt.NDArray[np.int64]
@@ -99,22 +97,22 @@ class HostTrace:
     path: str
     schema: str  # as written; known dialects are "1.0.1" to "1.1.1-chakra.0.0.4"
     process: int
-    rank: int  # ABSENT if neither the content nor the file's name says
-    start_ms: int  # `start_ts`, of a clock that has nothing to do with Kineto's
+    rank: int  # ABSENT if neither the content nor the name of the file has it
+    start_ms: int  # `start_ts`, of a clock unrelated to Kineto's
     finish_ms: int
     names: tuple[str, ...]
     texts: tuple[bytes, ...]
     groups: tuple[ProcessGroup, ...]  # of all process_group:init nodes, first mention first
-    dropped: Mapping[str, int]  # what was left out, and how often
-    repaired: int  # blocks of the file that were no valid JSON or UTF-8 until corrected
+    dropped: Mapping[str, int]  # number of parts left out, by kind
+    repaired: int  # blocks of the file that were corrected because they were invalid JSON or UTF-8
 
     node_id: Numbers  # unique
-    parent: Numbers  # id of the node that called this one; the root is its own
+    parent: Numbers  # id of the calling node; the root is its own parent
     kind: Kinds  # HostNodeKind
     name: Indices
     record_function: Numbers  # rf_id: equals Kineto's "Record function id"
     thread: Numbers  # small numbers of the execution trace's own, 1 is the first thread
-    sequence: Numbers  # seq_id of autograd, ABSENT (the file says -1, too) if none
+    sequence: Numbers  # seq_id of autograd, ABSENT (-1 in the file, too) if none
     scope: Kinds  # RecordScope of PyTorch: 0 function, 1 backward function, 7 user
     schema_text: Indices  # text (plain): the operator's signature, or ABSENT if empty
     input_shapes: Indices  # text: JSON list, one shape for each input
@@ -136,10 +134,10 @@ class HostTrace:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """Where events take place one after another: a thread of the host, or a stream of a device.
+    """A sequence of events: a thread of the host, or a stream of a device.
 
-    For events of the host `device` and `stream` are ABSENT. Events of the device carry `process` and
-    `thread` as the timeline draws them (usually the same two numbers).
+    For events of the host `device` and `stream` are ABSENT. Events of the device carry `process` and `thread`
+    as the timeline draws them (usually the same two numbers).
     """
 
     process: int
@@ -150,18 +148,18 @@ class Lane:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WaitColumns:
-    """Synchronisation events (EventKind.SYNC): who waited for what."""
+    """The synchronisation events (EventKind.SYNC): the waiting stream or thread, and its target."""
 
     row: Indices  # of the event
     kind: Indices  # text (plain): "Stream Wait Event", "Event Sync", "Stream Sync", "Context Sync"
-    stream: Numbers  # that is waited for; of "Stream Wait Event" the waiting one is in the row's lane
+    stream: Numbers  # the awaited one; the waiter of "Stream Wait Event" is the row's lane
     event: Numbers  # the CUDA event's id
     record_correlation: Numbers  # correlation of the call that recorded the event
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Transfers:
-    """How much copies and memsets move."""
+    """The bytes that copies and memsets move."""
 
     row: Indices
     size_bytes: npt.NDArray[np.int64]
@@ -171,7 +169,7 @@ class Transfers:
 class Collectives:
     """Events with NCCL arguments: kernels, and the record_param_comms operators above them.
 
-    Sizes are in elements of `dtype`. Rows of "wait" and barriers are here if the file describes them.
+    Sizes are in elements of `dtype`. "wait" and barriers have rows if the file describes them.
     """
 
     row: Indices
@@ -187,12 +185,12 @@ class Collectives:
     rank_stride: Numbers
     in_splits: Indices  # text (plain): "[]" or "[1, 2]"
     out_splits: Indices
-    source: Numbers  # "Src Rank" and "Dst Rank" of send and receive, as the file says
+    source: Numbers  # "Src Rank" and "Dst Rank" of send and receive, as in the file
     destination: Numbers
     number: Numbers  # "Seq", of newer files
 
 
-# The columns of `Collectives` that are texts.
+# the columns of `Collectives` that are texts
 COLLECTIVE_TEXTS = (
     "operation",
     "dtype",
@@ -208,15 +206,15 @@ COLLECTIVE_TEXTS = (
 class DeviceTrace:
     """A Kineto timeline: one row per kept event, in the order of the file.
 
-    Left out, and counted in `dropped` as "phase/category": metadata and instants (M, i), python_function,
-    arrows (ac2g repeat a correlation, fwdbwd a sequence number that their two events carry), counters, and
-    categories that are not known. What else was not as it should be is counted there in words.
+    Left out, and counted in `dropped` as "phase/category", are: metadata and instants (M, i),
+    python_function, arrows (ac2g repeat a correlation, fwdbwd a sequence number that their two events carry),
+    counters, and unknown categories. `dropped` also counts other irregularities, under a description.
     """
 
     path: str
-    rank: int  # of distributedInfo, or of the file's name; ABSENT if neither says
-    world_size: int  # ABSENT if not said
-    backend: str  # "nccl", "gloo", … or "" if not said
+    rank: int  # of distributedInfo, or of the file's name; ABSENT if missing
+    world_size: int  # ABSENT if missing
+    backend: str  # "nccl", "gloo", … or "" if missing
     base_ns: int  # add to a time to get nanoseconds of the epoch; 0 if the file's times are absolute
     names: tuple[str, ...]
     texts: tuple[bytes, ...]
@@ -224,23 +222,23 @@ class DeviceTrace:
     groups: tuple[ProcessGroup, ...]  # of distributedInfo.pg_config
     device_properties: tuple[Mapping[str, Any], ...]  # as the file has them
     metadata: Mapping[str, Any]  # further members of the file's object that are no lists or objects
-    window_ns: tuple[int, int] | None  # what the profiler recorded, if it says (its span "PyTorch Profiler")
+    window_ns: tuple[int, int] | None  # the recorded span ("PyTorch Profiler"), if the file has it
     dropped: Mapping[str, int]
-    repaired: int  # blocks of the file that were no valid JSON or UTF-8 until corrected
+    repaired: int  # blocks of the file that were corrected because they were invalid JSON or UTF-8
 
     kind: Kinds  # EventKind
     name: Indices
     ts_ns: Times
     dur_ns: Times
     lane: Indices  # index into `lanes`
-    correlation: Numbers  # joins a launch and what it launched; several kernels of a graph share one
+    correlation: Numbers  # joins a launch and its work; several kernels of a graph share one
     external_id: Numbers  # joins operators and launches; in old files that of a kernel is its correlation
     record_function: Numbers  # "Record function id": equals rf_id of the execution trace; absent before 2024
     sequence: Numbers  # "Sequence number" of autograd
-    # Of operators: text, the JSON object {"dims": …, "types": …} of their recorded inputs, with "values" for
-    # the operators whose values are kept in a HostTrace, too; else ABSENT.
+    # For operators: text, the JSON object {"dims": …, "types": …} of their recorded inputs, with "values" for
+    # the operators whose values a HostTrace keeps, too; else ABSENT.
     arguments: Indices
-    # Only of files in which an older linker merged both recordings ("ET+"): node id of the execution trace
+    # Only for files in which an older linker merged both recordings ("ET+"): node id of the execution trace
     # that the event belongs to (its own for operators, the launching one for device work); else None.
     node_id: Numbers | None
     waits: WaitColumns

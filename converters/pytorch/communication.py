@@ -1,15 +1,13 @@
-"""What a recorded communication transfers: operation, bytes in and out, group, root or peer, splits.
+"""Recorded communications: operation, bytes in and out, group, root or peer, splits.
 
-Five places say it, each in its own way: `record_param_comms` of the execution trace (by position in old
-schemas, by name in new ones), the NCCL arguments of Kineto's kernels and operators, operators `c10d::*`
-and `_c10d_functional::*` with their arguments, and annotations such as `nccl:all_reduce` with shapes.
-All give a `Communication`.
+Five sources describe them: `record_param_comms` of the execution trace (by position in old schemas, by name
+in new ones), the NCCL arguments of Kineto's kernels and operators, operators `c10d::*` and
+`_c10d_functional::*` with their arguments, and annotations such as `nccl:all_reduce` with shapes. All give a
+`Communication`.
 
-Bytes are those of the tensors, not of the datatype named beside them. What a node puts in counts (`comm_size`
-of the trace format): of an all-reduce the buffer, of an all-gather the local part, of a reduce-scatter the
-whole; of a scatter and a receive, what comes out.
-
-Not here: who is in a group (`groups`), and which node of the trace carries it (`carriers`).
+Bytes are those of the tensors, not of the datatype given beside them. `comm_size` of the trace format counts
+the input of a node: the buffer of an all-reduce, the local part of an all-gather, the whole of a
+reduce-scatter; but the output of a scatter and a receive.
 """
 
 from __future__ import annotations
@@ -30,27 +28,28 @@ _ROOTED = (CollectiveKind.BROADCAST, CollectiveKind.REDUCE, CollectiveKind.SCATT
 
 @dataclass(frozen=True, slots=True)
 class Communication:
-    """One collective or message as one rank takes part in it."""
+    """One collective or message from the view of one rank."""
 
     operation: Operation
     in_bytes: int
     out_bytes: int
-    group: str = ""  # name; "" if not said
+    group: str = ""  # name; "" if missing
     group_size: int = UNKNOWN
     group_ranks: tuple[int, ...] = ()
     root: int = UNKNOWN  # rank within the group: of rooted collectives the root, of messages the peer
-    peer: int = UNKNOWN  # the same among all ranks, where the trace says that, or once the group is known
+    peer: int = UNKNOWN  # the same as a global rank, if the trace has it or the group is known
     tag: int = 0
     datatype: str = ""
     in_splits: tuple[int, ...] = ()
     out_splits: tuple[int, ...] = ()
-    is_empty: bool = False  # the recording says that there is nothing to transfer
+    is_empty: bool = False  # the recording states that nothing is transferred
 
     @property
     def split_bytes(self) -> tuple[int, ...]:
-        """What an all-to-all with split sizes sends to each member; (): it has none, or they do not add up.
+        """Return the bytes that an all-to-all with split sizes sends to each member; () if there are none or
+        they do not fit.
 
-        Who gives split sizes for what comes out only, sends everybody the same.
+        If only output splits are given, every member receives the same.
         """
         is_exchange = self.operation.collective == CollectiveKind.ALL_TO_ALL
         splits = self.in_splits or (1,) * len(self.out_splits)
@@ -63,7 +62,7 @@ class Communication:
 
     @property
     def is_unsized(self) -> bool:
-        """Return whether the recording does not say how much it transfers."""
+        """Return whether the recording lacks the size of the transfer."""
         if self.operation == UNNAMED_OPERATION:
             return True
         if self.split_bytes:
@@ -72,7 +71,7 @@ class Communication:
 
     @property
     def comm_bytes(self) -> int:
-        """Return the size that the trace format wants."""
+        """Return the size in the sense of the trace format."""
         if self.operation.collective == CollectiveKind.BARRIER:
             return 0
         if self.split_bytes:
@@ -82,7 +81,7 @@ class Communication:
         return first or second
 
     def with_group_of(self, other: Communication) -> Communication:
-        """What another record of the same communication adds about the group."""
+        """Add the group of another record of the same communication."""
         return replace(
             self,
             group=self.group or other.group,
@@ -102,7 +101,7 @@ class Values:
 
 
 def from_record(given: Values, attributes: Mapping[str, Any]) -> Communication | None:
-    """`record_param_comms` of an execution trace; None if it transfers nothing or is not known."""
+    """Convert `record_param_comms` of an execution trace; None if it transfers nothing or is unknown."""
     name, position = _operation_name(given, attributes)
     operation = rules().operation(name)
     if operation is None or rules().is_bookkeeping(name):
@@ -130,7 +129,7 @@ def from_record(given: Values, attributes: Mapping[str, Any]) -> Communication |
 
 
 def from_nccl(arguments: Mapping[str, Any]) -> Communication | None:
-    """NCCL arguments of a Kineto event, under the keys of `columns.Collectives`."""
+    """Convert NCCL arguments of a Kineto event, with the keys of `columns.Collectives`."""
     name = str(arguments["operation"])
     operation = rules().operation(name)
     if operation is None or rules().is_bookkeeping(name):
@@ -158,7 +157,7 @@ def from_nccl(arguments: Mapping[str, Any]) -> Communication | None:
 
 
 def from_operator(name: str, given: Values) -> Communication | None:
-    """`c10d::*` and `_c10d_functional::*` by the order of their arguments."""
+    """Convert `c10d::*` and `_c10d_functional::*` by the order of their arguments."""
     operation = rules().operation(name)
     if operation is None or rules().is_bookkeeping(name):
         return None
@@ -188,7 +187,7 @@ def from_operator(name: str, given: Values) -> Communication | None:
 
 
 def from_annotation(name: str, in_bytes: int) -> Communication | None:
-    """`nccl:all_reduce` with the shape of its input, which is all that old Kineto files say."""
+    """Convert `nccl:all_reduce` with the shape of its input; old Kineto files have no more."""
     operation = rules().operation(name)
     if operation is None or rules().is_bookkeeping(name):
         return None
@@ -196,7 +195,9 @@ def from_annotation(name: str, in_bytes: int) -> Communication | None:
 
 
 def shape_bytes(dims: Any, types: Sequence[str]) -> list[int]:
-    """Return bytes of each input by the shapes and types that Kineto records; lists of tensors add up."""
+    """Return the bytes of each input by the shapes and types that Kineto records; lists of tensors are
+    summed.
+    """
     return [
         _elements(shape) * rules().bytes_of(kind.removeprefix("GenericList[").rstrip("]"))
         for shape, kind in zip(dims, types, strict=False)
@@ -204,7 +205,9 @@ def shape_bytes(dims: Any, types: Sequence[str]) -> list[int]:
 
 
 def _elements(shape: Any) -> int:
-    """Return elements of a tensor of this shape, or of all tensors of a list of shapes; scalars have none."""
+    """Return the elements of a tensor of this shape, or of all tensors of a list of shapes; scalars have
+    none.
+    """
     if not isinstance(shape, list) or not shape:
         return 0
     if isinstance(shape[0], list):
@@ -216,7 +219,7 @@ def _elements(shape: Any) -> int:
 
 
 def _operation_name(given: Values, attributes: Mapping[str, Any]) -> tuple[str, int]:
-    """Return the collective's name, and where it stands among the values."""
+    """Return the collective's name, and its position among the values."""
     for at, kind in enumerate(given.types):
         if kind == "String" and at < len(given.values) and isinstance(given.values[at], str):
             return given.values[at], at
@@ -233,21 +236,21 @@ def _has_root(operation: Operation) -> bool:
 
 
 def _size_by_ratio(operation: Operation, in_bytes: int, out_bytes: int) -> int:
-    """Gathering multiplies the bytes by the number of ranks, and scattering divides them."""
+    """Return the group's size: gathering multiplies the bytes by it, and scattering divides them."""
     small, large = sorted((in_bytes, out_bytes))
     grows = operation.collective in (CollectiveKind.ALL_GATHER, CollectiveKind.REDUCE_SCATTER)
     return large // small if grows and small and large % small == 0 else UNKNOWN
 
 
 def _regular_ranks(start: int, stride: int, size: int) -> tuple[int, ...]:
-    """Return members of a group at regular distances."""
+    """Return the members of a group at regular distances."""
     if start < 0 or size <= 0 or (stride <= 0 and size > 1):
         return ()
     return tuple(range(start, start + max(stride, 1) * size, max(stride, 1)))
 
 
 def _plain_list(text: Any) -> tuple[int, ...]:
-    """`[0, 1]` as Kineto writes it; a list shortened with dots says nothing."""
+    """Parse a list such as `[0, 1]`; a list that Kineto shortened with dots is empty."""
     try:
         return _whole(json.loads(text))
     except (TypeError, ValueError):
@@ -267,18 +270,20 @@ def _is_int_list(value: Any, kind: str) -> bool:
 
 
 def _is_pair(value: Any) -> bool:
-    """(name, description) of a process group."""
+    """Return whether a value is (name, description) of a process group."""
     return isinstance(value, list) and len(value) == 2 and all(isinstance(item, str) for item in value)
 
 
 @dataclass(frozen=True, slots=True)
 class HostRecords:
-    """Reads the communication out of rows of an execution trace."""
+    """A reader of communication in rows of an execution trace."""
 
     host: HostTrace
 
     def of(self, row: int) -> Communication | None:
-        """What a row of sort COMMUNICATION or C10D transfers; None if it transfers nothing, or is another."""
+        """Return the communication of a row of kind COMMUNICATION or C10D; None for other rows and empty
+        transfers.
+        """
         kind = int(self.host.kind[row])
         if kind == HostNodeKind.COMMUNICATION:
             return from_record(self._values(row), self._attributes(row))
@@ -287,7 +292,7 @@ class HostRecords:
         return None
 
     def is_on_host(self, row: int) -> bool:
-        """Return whether the tensors of a row are in the host's memory."""
+        """Return whether the tensors of a row are in host memory."""
         tensors = self.host.inputs
         low, high = tensors.start[row], tensors.start[row + 1]
         devices = {self.host.texts[text] for text in tensors.device[low:high].tolist() if text != ABSENT}
@@ -310,7 +315,7 @@ class HostRecords:
 
 
 def bytes_by_argument(tensors: Tensors, row: int) -> dict[int, int]:
-    """Return bytes of the tensors of each argument of a row."""
+    """Return the bytes of the tensors of each argument of a row."""
     sizes: dict[int, int] = {}
     for at in range(int(tensors.start[row]), int(tensors.start[row + 1])):
         argument = int(tensors.argument[at])

@@ -1,13 +1,10 @@
-"""One rank, from its files to a file: read, convert, write, report.
+"""Conversion of one rank: read its files, convert, write, report.
 
-The result is a draft, for whoever converts many ranks gives them their names together.
+The result is a draft; the caller names the files of all ranks together.
 
-Memory of large arrays that are no longer needed goes back to the system. Where Python runs on glibc, blocks
-above a threshold do so by themselves, but glibc raises the threshold to the largest block it ever saw freed,
-up to 32 MiB; from then on the holes between arrays stay. A fixed threshold saves a tenth of the peak of a
-large conversion.
-
-Not here: which files belong together (`folders`).
+Memory of large arrays that are no longer needed is returned to the system. With glibc, freed blocks above a
+threshold are returned at once, but glibc raises the threshold to the largest freed block, up to 32 MiB;
+smaller holes between arrays then stay. A fixed threshold saves a tenth of the peak of a large conversion.
 """
 
 from __future__ import annotations
@@ -36,35 +33,35 @@ _THRESHOLD_BYTES = 1 << 20
 
 
 def give_back_freed_arrays() -> None:
-    """Fix the threshold for this process; does nothing without glibc."""
+    """Fix the threshold for this process; without glibc, do nothing."""
     with suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _THRESHOLD_BYTES)
 
 
 Watch = Callable[[int], None]
-_READING = 0.75  # of the time that a recording takes
+_READING = 0.75  # share of the time of a conversion
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is to be made of which files; `linked` is a file that holds both recordings."""
+    """The files of one conversion; `linked` is a file that holds both recordings."""
 
     output: Path
     host: Path | None = None
     device: Path | None = None
     linked: Path | None = None
     without: frozenset[Link] = frozenset()
-    force: bool = False  # though the recordings seem not to belong together
+    force: bool = False  # convert recordings that seem not to belong together
 
     @property
     def inputs(self) -> tuple[Path, ...]:
-        """The files to read."""
+        """Return the files to read."""
         return tuple(path for path in (self.host, self.device, self.linked) if path is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The draft of a file, and what is to be said about it."""
+    """The draft of a file, and its report."""
 
     job: Job
     draft: Path
@@ -95,7 +92,7 @@ def convert(job: Job, draft: Path, watch: Watch | None = None) -> Done:
 
 
 def _write(path: Path, is_packed: bool, rank: ConvertedRank) -> int:
-    """Write the trace; gives how many bytes it has."""
+    """Write the trace and return its number of bytes."""
     with gzip.GzipFile(path, "wb", mtime=0) if is_packed else path.open("wb") as file:
         return sum(file.write(part) for part in trace_bytes(rank))
 
@@ -107,7 +104,7 @@ def convert_rank(
     *,
     force: bool = False,
 ) -> ConvertedRank:
-    """Convert what was read."""
+    """Convert the recordings that were read."""
     if device is not None:
         return convert_timed(device, host, without, force=force)
     assert host is not None

@@ -1,18 +1,15 @@
-"""What the kernels cost: operations where their operator's formula is known, and bytes of its tensors.
+"""Costs of kernels: operations of operators with a formula, and bytes of their tensors.
 
-An operator's cost is shared by the kernels it launched, as their times are to each other, so that sums over
-kernels are sums over operators. Of operators with a formula that call each other, the innermost counts.
-Copies and fills have their own sizes. A kernel without an operator, or whose operator's tensors were not
-recorded or do not tell, has no cost; nor has one that no device could have run in its time.
+The cost of an operator is divided among the kernels that it launched in proportion to their times, so that
+sums over kernels are sums over operators. If operators with a formula are nested, the innermost counts.
+Copies and fills have their own sizes. A kernel has no cost without an operator, or if the operator's tensors
+are missing or insufficient, or if no device could reach that cost in its time.
 
-Every input of an operator is read once and every output written once, except where the name says otherwise:
-filling only writes, gathering reads no more of its source than comes out. A timeline names no outputs: what
-is changed in place is as large as the first input, a reduction's output is nothing beside its input, and
-other outputs are as large as the largest input, or follow from the shapes (`formulas`). Which operators are
-moved by their tensors at all, `rules.toml` says: of others the tensors do not tell, such as of a compiled
-function.
-
-Not here: the formulas (`formulas`).
+Every input of an operator is read once and every output written once, with exceptions by name: filling only
+writes, and gathering reads no more of its source than the output. A timeline lists no outputs: an output in
+place is as large as the first input, the output of a reduction counts as zero, and other outputs are as large
+as the largest input, or follow from the shapes (`formulas`). `rules.toml` lists the operators whose bytes
+follow from their tensors; others, such as compiled functions, have no bytes.
 """
 
 from __future__ import annotations
@@ -33,22 +30,22 @@ from converters.pytorch.graph import Column, Tally
 from et_sim.basics.unique import unique
 from et_sim.compute import datatype_named
 
-_MOST_BYTES = 1 << 62  # no real shape is as large
+_MOST_BYTES = 1 << 62  # larger than any real shape
 
 
 class TensorUse(Enum):
-    """What an operator does with its tensors."""
+    """The ways in which operators use their tensors."""
 
     UNKNOWN = auto()
     PLAIN = auto()
-    FILLS = auto()  # the first one, without reading it
+    FILLS = auto()  # the first tensor is written, not read
     REDUCES = auto()
-    GATHERS = auto()  # from the first one
-    SCATTERS = auto()  # into the first one
+    GATHERS = auto()  # from the first tensor
+    SCATTERS = auto()  # into the first tensor
 
 
 def tensor_use_of(name: str) -> TensorUse:
-    """What operators of this name do."""
+    """Return the use of tensors by operators of this name."""
     names = rules().traffic
     short = name.removeprefix("aten::").removesuffix("_")
     if short in names.uses:
@@ -60,7 +57,7 @@ def tensor_use_of(name: str) -> TensorUse:
 
 
 def bytes_by_row(host: HostTrace) -> Column:
-    """Of each row of an execution trace; NONE where the tensors do not tell."""
+    """Return the bytes of each row of an execution trace; NONE if the tensors do not determine them."""
     uses = [tensor_use_of(name) for name in host.names]
     kind = np.array([use_of_name.value for use_of_name in uses], np.int8)[host.name]
     inputs, outputs, first = _row_bytes(host.inputs), _row_bytes(host.outputs), _row_bytes(host.inputs, 0)
@@ -76,7 +73,7 @@ def bytes_by_row(host: HostTrace) -> Column:
 
 
 def _row_bytes(tensors: Tensors, argument: int | None = None) -> Column:
-    """Return bytes of each row's tensors, or of those of one argument."""
+    """Return the bytes of each row's tensors, or of those of one argument."""
     sizes = tensors.elements.astype(np.int64) * tensors.element_bytes.astype(np.int64)
     if argument is not None:
         sizes[tensors.argument != argument] = 0
@@ -86,7 +83,7 @@ def _row_bytes(tensors: Tensors, argument: int | None = None) -> Column:
 
 
 def bytes_of_call(name: str, given: Any) -> int:
-    """Of a call with the arguments that a timeline records of it; NONE if they do not tell."""
+    """Return the bytes of a call by its arguments in a timeline; NONE if they do not determine them."""
     kind = tensor_use_of(name)
     if not given or kind is TensorUse.UNKNOWN:
         return NONE
@@ -104,17 +101,19 @@ def bytes_of_call(name: str, given: Any) -> int:
 
 
 def _written(name: str, given: Any, sizes: Sequence[int]) -> int:
-    """Return bytes of the output."""
+    """Return the bytes of the output."""
     elements = output_elements(name, Given(given["dims"], given.get("values") or []))
     if elements is not None:
         return elements * next((rules().bytes_of(kind) for kind in given["types"] if kind), 0)
     if name.rstrip("_") == "aten::copy":
-        return 0  # what is written is the first input
+        return 0  # the first input is written in place
     return sizes[0] if name.endswith("_") else max(sizes, default=0)
 
 
 def _gathered(name: str, given: Any, sizes: Sequence[int]) -> int:
-    """Of an embedding: a line of the table for each index, read and written; others do not tell."""
+    """Return the bytes of an embedding: a row of the table per index, read and written; NONE for
+    other names.
+    """
     shapes = given["dims"]
     if name != "aten::embedding" or len(sizes) < 2 or len(shapes[0]) != 2:
         return NONE
@@ -123,32 +122,32 @@ def _gathered(name: str, given: Any, sizes: Sequence[int]) -> int:
     return 2 * lines * int(shapes[0][1]) * rules().bytes_of(given["types"][0]) + sizes[1]
 
 
-_MOST = 1 << 62  # no real shape is as large
-# No device has as many: a kernel with more is not what its operator's shapes say.
+_MOST = 1 << 62  # larger than any real shape
+# Rates above those of any device: a kernel above them does not do the work of its operator's shapes.
 _OPERATIONS_PER_NS, _BYTES_PER_NS = 20_000_000, 40_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Costs:
-    """By work; -1 where nothing is known."""
+    """Costs by work; -1 if unknown."""
 
     operations: Column
     tensor_bytes: Column
     operator: Column  # the call of the operator that launched it, or NONE
-    shape: Column  # index into `texts`: what is computed, where one kernel does all of it
-    datatype: Column  # index into `texts`: with which numbers
+    shape: Column  # index into `texts`: the shape, if one kernel does all the work
+    datatype: Column  # index into `texts`
     texts: tuple[str, ...]
 
 
 class _Operators:
-    """Calls with their shapes, from the execution trace where it has them."""
+    """Calls with their shapes, from the execution trace if it has them."""
 
     def __init__(self, given: Recording) -> None:
         self.given = given
-        self.texts: dict[str, int] = {}  # what kernels compute, and with which numbers
+        self.texts: dict[str, int] = {}  # shapes and datatypes
 
     def operations(self, calls: Column) -> Column:
-        """Return operations of each of some calls; NONE where they are not known."""
+        """Return the operations of each of some calls; NONE if unknown."""
 
         def count(name: str, given: Given) -> int:
             count = operations(name, given)
@@ -157,7 +156,7 @@ class _Operators:
         return self._figures(calls, count)
 
     def moved(self, calls: Column) -> Column:
-        """Return bytes of the tensors of each of some calls; NONE where they do not tell."""
+        """Return the bytes of the tensors of each of some calls; NONE if unknown."""
         device, host = self.given.device, self.given.host
         event, row = self.given.calls.row[calls], self.given.host_of_call[calls]
         size = np.full(len(calls), NONE, np.int64)
@@ -171,11 +170,11 @@ class _Operators:
         return size
 
     def shapes(self, calls: Column) -> Column:
-        """What each of some calls computes, as a number of a text; NONE where there are no words for it."""
+        """Return the index of the shape's text of each of some calls; NONE if there is none."""
         return self._figures(calls, lambda name, given: self._number(shape_of(name, given)))
 
     def datatypes(self, calls: Column) -> Column:
-        """With which numbers each of some calls computes: the first of its tensors that are numbers."""
+        """Return the index of the datatype's text of each of some calls: that of the first numeric tensor."""
 
         def first(_: str, given: Given) -> int:
             known = (
@@ -245,7 +244,7 @@ def find_costs(given: Recording, tally: Tally) -> Costs:
 
 
 def _of_lone_kernels(operators: _Operators, formula: Column) -> Column:
-    """What kernels compute that do all the work of their operator."""
+    """Return the shapes of kernels that do all the work of their operator."""
     shapes = np.full(len(formula), NONE, np.int64)
     groups, first, kernels = np.unique(formula, return_index=True, return_counts=True)
     lone = (groups != NONE) & (kernels == 1)
@@ -271,7 +270,7 @@ def _formulas(given: Recording) -> Column:
 
 
 def _operations(operators: _Operators, work: Work, formula: Column) -> Column:
-    """Return operations of each kernel's formula, shared by its kernels."""
+    """Return the operations of each kernel's formula, divided among its kernels."""
     with_formula = np.flatnonzero(formula != NONE)
     shares = np.full(len(work), NONE, np.int64)
     groups, which = np.unique(formula[with_formula], return_inverse=True)
@@ -281,9 +280,9 @@ def _operations(operators: _Operators, work: Work, formula: Column) -> Column:
 
 
 def _bytes(operators: _Operators, operator: Column, own_bytes: Column, work: Work) -> Column:
-    """Return bytes of the tensors that each operator names, shared by its work without a size of its own.
+    """Return the bytes of each operator's tensors, divided among its work without a size of its own.
 
-    An operator that is not PyTorch's own describes one kernel only: of several, the share of each is unknown.
+    An operator outside PyTorch describes one kernel only: of several, each share is unknown.
     """
     device, calls = operators.given.device, operators.given.calls
     shares = np.full(len(work), NONE, np.int64)
@@ -299,14 +298,14 @@ def _bytes(operators: _Operators, operator: Column, own_bytes: Column, work: Wor
 
 
 def _own_bytes(device: DeviceTrace) -> Column:
-    """By event: what copies and fills say that they move."""
+    """Return the recorded bytes of copies and fills, by event."""
     size = np.full(len(device), NONE, np.int64)
     size[device.transfers.row] = device.transfers.size_bytes
     return size
 
 
 def _once_each(columns: tuple[Any, ...], figure: Callable[..., int]) -> Column:
-    """Return the figure of each row of some columns; equal rows are worked out once."""
+    """Return the figure of each row of some columns, computed once for equal rows."""
     rows = np.stack([column.astype(np.int64) for column in columns], axis=1)
     distinct, of_row = np.unique(rows, axis=0, return_inverse=True)
     figures = np.array([figure(*row) for row in distinct.tolist()], np.int64)
@@ -315,11 +314,9 @@ def _once_each(columns: tuple[Any, ...], figure: Callable[..., int]) -> Column:
 
 
 def _shared(work: Work, rows: Column, group: Column, totals: Column) -> Column:
-    """Return the total of each group, given to its work as its times are to each other; NONE if it is not
-    known.
+    """Return the total of each group, divided among its work in proportion to times; NONE if unknown.
 
-    Work is at `some`, and of the group with the number beside it. Groups of work that took no time share
-    equally.
+    `rows` are the work, and `group` holds the group of each. Groups without time are divided equally.
     """
     took = np.maximum(work.end_ns[rows] - work.start_ns[rows], 0) + 1
     order = np.lexsort((rows, group))

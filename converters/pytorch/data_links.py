@@ -1,9 +1,7 @@
-"""Dependencies through tensors: whoever reads a tensor comes after whoever wrote it last.
+"""Dependencies through tensors: a reader of a tensor comes after its last writer.
 
-Only where nothing else says so already: between calls of different threads, and between work of different
-streams, and where the writer had ended when the reader began.
-
-Not here: the order within a thread (`threads`) and a stream (`streams`).
+They are added only between calls of different threads and between work of different streams, and only if the
+writer had ended when the reader began.
 """
 
 from __future__ import annotations
@@ -20,8 +18,7 @@ from et_sim.basics.unique import unique_rows
 
 
 def write_read_pairs(host: HostTrace, rows: Column, moment: Column, lane: Column) -> tuple[Column, Column]:
-    """Return pairs of items on different lanes: the last that wrote a tensor, and one that reads it
-    afterwards.
+    """Return pairs of items on different lanes: the last writer of a tensor, and a later reader.
 
     Item i reads the inputs and writes the outputs of `rows[i]` of the execution trace, at `moment[i]`.
     """
@@ -44,7 +41,7 @@ def write_read_pairs(host: HostTrace, rows: Column, moment: Column, lane: Column
 
 
 def _uses(tensors: Tensors, rows: Column) -> tuple[Any, Any]:
-    """Storages that rows name, and which of the rows each is of."""
+    """Return the storages of the rows' tensors, and the row of each."""
     counts = tensors.start[rows + 1] - tensors.start[rows]
     of = np.repeat(np.arange(len(rows)), counts)
     first = np.repeat(tensors.start[rows] - (np.cumsum(counts) - counts), counts)
@@ -52,7 +49,7 @@ def _uses(tensors: Tensors, rows: Column) -> tuple[Any, Any]:
 
 
 def link_data(draft: Draft, given: Recording, work_node: Column, threads: Threads) -> None:
-    """Add the dependencies of both kinds."""
+    """Add the dependencies between calls and between work."""
     calls, work, host, host_of_call = given.calls, given.work, given.host, given.host_of_call
     if host is None:
         return

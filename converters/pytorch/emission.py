@@ -1,10 +1,8 @@
-"""The converted rank as a trace file, written some rows at a time.
+"""The converted rank as a trace file, written block by block.
 
 Attributes have the names and kinds that readers of the format expect. Durations are written twice, in
 nanoseconds (`duration_ns`) and rounded to microseconds. Every node is `concurrent`: threads and streams run
-side by side, and dependencies order what is in one.
-
-Not here: the bytes of a record (`wire_rows`).
+side by side, and dependencies order the nodes within one.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ from et_sim.basics.unique import unique
 from et_sim.trace.columns import CollectiveKind, NodeKind
 from et_sim.trace.group_attributes import process_group_text, split_text
 
-_ROWS = 1 << 14  # written at a time
+_ROWS = 1 << 14  # rows of a block
 _NUMBERS = (
     ("is_cpu_op", "bool"),
     ("concurrent", "bool"),
@@ -96,7 +94,7 @@ def trace_bytes(rank: ConvertedRank) -> Iterator[bytes]:
 
 
 def _header(rank: ConvertedRank) -> bytes:
-    """What the file says about itself."""
+    """Return the header record of the file."""
     attributes = [text_attribute(name, value) for name, value in rank.described_as.items()]
     content = b"".join(
         delimited(2, attribute[_head_size(attribute) :]) for attribute in attributes if attribute
@@ -105,7 +103,7 @@ def _header(rank: ConvertedRank) -> bytes:
 
 
 def _head_size(attribute: bytes) -> int:
-    """Return bytes before the content of an encoded attribute: its tag, and its length."""
+    """Return the bytes before the content of an encoded attribute: its tag and its length."""
     size = 2
     while attribute[size - 1] & 128:
         size += 1
@@ -113,16 +111,16 @@ def _head_size(attribute: bytes) -> int:
 
 
 class _Only(IntEnum):
-    """Which rows a table is for."""
+    """The rows to which a table applies."""
 
     ALL = 0
-    CALLS = 1  # operators themselves, not what they launched
-    BARE = 2  # what the execution trace does not describe
+    CALLS = 1  # operators themselves, without their work
+    BARE = 2  # rows that the execution trace does not describe
     WORK = 3
 
 
 class _Table(NamedTuple):
-    """The piece of a row at some place: that of what a column of a recording says about it."""
+    """The part of a row at one place, chosen by a column of a recording."""
 
     place: int
     recorded: Lookup  # the row of the recording
@@ -132,7 +130,7 @@ class _Table(NamedTuple):
 
 
 class _Writer:
-    """Pieces for everything that rows name, and the rows some at a time."""
+    """The encoded parts of all names, from which rows are written block by block."""
 
     def __init__(self, rank: ConvertedRank) -> None:
         self.rank = rank
@@ -153,7 +151,7 @@ class _Writer:
         self._groups = self.book.add(text_field(VALUES_FIELD, process_group_text(rank.groups)))
 
     def _of_host(self) -> Iterator[_Table]:
-        """What the execution trace says of an operator, which holds for what it launched, too."""
+        """Yield the tables of the execution trace; a row's operator describes its work, too."""
         host, row = self.rank.host, self.rank.described_by
         if host is None:
             return
@@ -172,7 +170,7 @@ class _Writer:
             yield _Table(0, row, host.name, self.book.table(unique(host.name), host.names, _name))
 
     def _of_device(self) -> Iterator[_Table]:
-        """What the timeline says: names, and what the execution trace does not describe."""
+        """Yield the tables of the timeline: names, and calls that the execution trace does not describe."""
         device, event = self.rank.device, self.rank.operator_event
         if device is None:
             return
@@ -193,14 +191,14 @@ class _Writer:
             yield _Table(place, event, device.arguments, pieces, _Only.BARE)
 
     def _of_costs(self) -> Iterator[_Table]:
-        """What kernels compute, and with which numbers."""
+        """Yield the tables of shapes and datatypes of kernels."""
         every = np.arange(len(self.rank.texts))
         for name, recorded in self.rank.words.items():
             pieces = self.book.table(every, self.rank.texts, partial(text_attribute, name))
             yield _Table(_WORDS[name], recorded, every, pieces)
 
     def _gap_pieces(self) -> Column | None:
-        """Return the names of gaps, by row; None: there are none."""
+        """Return the names of gaps by row, or None if there are none."""
         if self.rank.device is None:
             return None
         name, names = gap_names(self.rank.graph, self.rank.device, self.rank.event)
@@ -292,13 +290,13 @@ def _schema(text: bytes) -> bytes:
 
 
 def _recorded(number: int, key: str, text: bytes) -> bytes:
-    """One of the lists that Kineto keeps of an operator's arguments."""
+    """Return one of the lists of an operator's arguments in Kineto."""
     content = json.loads(text).get(key)
     return text_field(number, str(content)) if content else b""
 
 
 def _numbers_of(communication: Communication, rank: int) -> list[int]:
-    """Type, size, source, destination and tag; NONE where the operation has none."""
+    """Return type, size, source, destination and tag; NONE if the operation has none."""
     operation, kind = communication.operation, communication.operation.collective
     if operation == UNNAMED_OPERATION:
         return [NONE] * 5
@@ -312,7 +310,7 @@ def _numbers_of(communication: Communication, rank: int) -> list[int]:
 
 
 def _texts_of(communication: Communication) -> bytes:
-    """Return the group, and what the simulator leaves to other readers."""
+    """Return the group and attributes that only other readers use."""
     return b"".join(
         (
             text_attribute("pg_name", communication.group),

@@ -1,18 +1,17 @@
-"""Which work an event stood for that a stream or a thread waited for, where only the calls are recorded.
+"""Targets of waits for events, inferred if only the calls are recorded.
 
-Calls are gone through in the order of time. What is recorded on an event is the last work of a stream:
+Calls are visited in the order of time. The event stands for the last work of a stream when it was recorded:
 
 * the first record of a thread after a launch is on the stream of that launch (the end of a collective, the
-  gradients before one); a further one on the stream that the thread used before (the next collective's);
-* a wait in the call in which the event was recorded, right after it, is for this event;
-* any other wait is for the oldest event of another stream that nobody has waited for yet, as collectives are
-  waited for in the order in which they were begun. If what waited began right after the work of one of
-  them, and nothing else explains when, it is for that one.
+  gradients before one); a further one is on the stream that the thread used before (the next collective's);
+* a wait right after the record of an event, in the same call, is for this event;
+* any other wait is for the oldest event of another stream without a wait so far, because collectives are
+  awaited in the order of their start. If the waiting work began right after the work of one of the events,
+  and nothing else explains its start, the wait is for that event.
 
-The stream that waits is the one that the thread uses next, or else used last. A wait that would have lasted
-longer than it did is not for that event. What "right after" means, the recording shows (`late_work`).
-
-Not here: waits that the timeline records (`waits`), and what began late though nobody called (`late_work`).
+The stream that waits is the one that the thread uses next, or else used last. A wait is not for an event for
+which it would have lasted longer than it did. The recording determines the limit of "right after"
+(`late_work`).
 """
 
 from __future__ import annotations
@@ -33,17 +32,17 @@ from converters.pytorch.latencies import before_on_stream
 from et_sim.basics.unique import unique
 
 RETURN_NS = 10_000  # from the end of work to the return of a call that waited for it
-_MOST_KEPT = 256  # events that no stream has waited for
+_MOST_KEPT = 256  # events without a waiting stream
 _LAUNCH, _RECORD, _WAIT, _HOST_WAIT, _STREAM = range(5)
 
 
 @dataclass(slots=True)
 class Launches:
-    """Work in the order of launching, of all streams and of each."""
+    """Work in the order of launching, over all streams and for each."""
 
     work: Work
-    launched_ns: Column  # by work; before zero: before the recording, in the order of beginning
-    on_device: Flags  # by work; the rest is workers of the host
+    launched_ns: Column  # by work; negative: before the recording, in the order of beginning
+    on_device: Flags  # by work; the others are workers of the host
     is_early: Flags  # by work: launched before the recording
     by_lane: dict[int, tuple[list[int], list[int]]] = field(default_factory=dict)  # times, work
 
@@ -55,11 +54,14 @@ class Launches:
 
     @classmethod
     def of(cls, device: DeviceTrace, work: Work) -> Launches:
-        """Return the launches of a recording. Work without one that began before all of its stream that have
-        one was launched before the recording; of other work without one, the beginning is taken."""
+        """Return the launches of a recording.
+
+        Work without a launch that began before all launched work of its stream was launched before the
+        recording; other work without a launch counts as launched when it began.
+        """
         on_device = device.kind[work.row] != EventKind.ANNOTATION
         known = work.launch != NONE
-        of_lane = np.flatnonzero(np.diff(work.lane, prepend=NONE))  # where each begins
+        of_lane = np.flatnonzero(np.diff(work.lane, prepend=NONE))  # the first of each
         so_far = np.cumsum(known)
         before_lane = np.repeat((so_far - known)[of_lane], np.diff(of_lane, append=len(work)))
         is_early = on_device & (so_far == before_lane) & bool((known & on_device).any())
@@ -80,7 +82,7 @@ class Launches:
         return rows[at] if at < len(rows) else NONE
 
     def last_time(self, lane: int, moment: int) -> int:
-        """When the last work of a stream before a moment was launched."""
+        """Return the launch time of the last work of a stream before a moment."""
         times, _ = self.by_lane.get(lane, ([], []))
         at = bisect_left(times, moment)
         return times[at - 1] if at else NONE
@@ -93,16 +95,16 @@ class Launches:
 
 @dataclass(slots=True)
 class Pending:
-    """What calls make streams wait for, in the order of calls: moments, and work."""
+    """The waits of streams from calls, in the order of calls: moments and work."""
 
     by_lane: dict[int, SortedKeyList] = field(default_factory=lambda: defaultdict(_by_moment))
 
     def add(self, lane: int, moment: int, work: int) -> None:
-        """A stream waits for work from a moment on."""
+        """Add a wait of a stream for work, from a moment on."""
         self.by_lane[lane].add((moment, work))
 
     def between(self, lane: int, first: int, last: int) -> list[int]:
-        """What calls between two moments made a stream wait for."""
+        """Return the work that calls between two moments made a stream wait for."""
         return [work for _, work in self.by_lane[lane].irange_key(first, last, inclusive=(False, False))]
 
 
@@ -112,20 +114,20 @@ def _by_moment() -> SortedKeyList:
 
 @dataclass(frozen=True, slots=True)
 class Concluded:
-    """What the order of calls says."""
+    """The conclusions from the order of calls."""
 
-    awaited: list[tuple[int, int]]  # work, and work of another stream that comes after it
-    of_host: dict[int, int]  # by row of a call of the host: the work before the event that it waited for
-    stream_of: dict[int, int]  # by row of a wait for a stream: the one that the thread used last
+    awaited: list[tuple[int, int]]  # work, and work of another stream that waits for it
+    of_host: dict[int, int]  # by row of a call of the host: the work before the awaited event
+    stream_of: dict[int, int]  # by row of a wait for a stream: the last stream of the thread
     pending: Pending
 
 
 @dataclass(slots=True)
 class _Thread:
-    """What a thread has done so far."""
+    """The state of a thread while its calls are visited."""
 
     lane: int = NONE  # stream of its last launch
-    other: int = NONE  # stream that it used before
+    other: int = NONE  # stream used before
     records: int = 0  # since its last launch
     fresh: _Event | None = None  # recorded by its last call
 
@@ -138,8 +140,11 @@ class _Event:
 
 
 def conclude(given: Recording, launches: Launches, host_waits: dict[int, int], reach_ns: int) -> Concluded:
-    """Go through all calls; `host_waits` are rows of calls of the host that wait for events, and when these
-    had not happened yet; `reach_ns` is how soon work begins after what it awaited."""
+    """Infer the targets of waits from all calls, in order.
+
+    `host_waits` maps rows of calls of the host that wait for events to the last time before these happened;
+    `reach_ns` is the longest time from the end of awaited work to the start of its successor.
+    """
     return _Search(given, launches, host_waits, reach_ns).result()
 
 
@@ -183,7 +188,9 @@ class _Search:
         return Concluded(self._awaited, self._of_host, self._stream_of, self._pending)
 
     def _in_order(self, host_waits: Column) -> list[tuple[int, int, int, int, int, int]]:
-        """Kind, row, thread, time, stream (or end), innermost call around it, of all calls that matter."""
+        """Return kind, row, thread, time, stream (or end) and innermost enclosing call of all
+        relevant calls.
+        """
         device, work = self._device, self._work
         launched = np.flatnonzero(self._launches.on_device & (work.launch != NONE))
         _, first = np.unique(work.launch[launched], return_index=True)
@@ -236,8 +243,9 @@ class _Search:
             self._last(known.lane, lanes[at], moment)
 
     def _last(self, used: int, lane: int, moment: int) -> None:
-        """Where records are not in the timeline: the last work of the stream that the thread used before, or
-        the last of any other that had ended."""
+        """Add a wait without an event record: for the last work of the thread's former stream, or else the
+        last ended work of any other.
+        """
         launches = self._launches
         follows = launches.first_after(lane, moment)
         start = int(self._work.start_ns[follows])
@@ -250,7 +258,7 @@ class _Search:
             self._awaited.append((max(ended, key=lambda work: int(self._work.end_ns[work])), follows))
 
     def _take(self, event: _Event, lane: int, moment: int) -> bool:
-        """Let the next work of a stream wait for an event, if it can have done so."""
+        """Let the next work of a stream wait for an event, if the times permit it."""
         follows = self._launches.first_after(lane, moment)
         if follows != NONE:
             if self._work.end_ns[event.work] > self._work.start_ns[follows]:
@@ -286,7 +294,7 @@ class _Search:
             self._consume(chosen)
 
     def _consume(self, event: _Event) -> None:
-        """Forget an event, and what its stream had done before."""
+        """Remove an event and all earlier ones of its stream."""
         place = next((at for at, other in enumerate(self._events) if other is event), NONE)
         self._events = [
             other

@@ -1,14 +1,11 @@
-"""A folder of recordings: which files belong to which rank, and all ranks converted side by side.
+"""A folder of recordings: files by rank, and parallel conversion of all ranks.
 
-The content of a file says what it is. Its content or else its name says of which rank it is. Two recordings
-belong together if they are of one rank; or of one process, if one does not say its rank. Ranks are converted
-by processes of their own; when all are done, their files get their names.
+The kind of a file follows from its content, its rank from its content or else its name. Two recordings belong
+together if they have the same rank; or the same process, if one has no rank. Ranks are converted by processes
+of their own; files get their names when all are done.
 
-Into the files of a job's ranks goes what only all of them together say: starts, and sizes. A file that
-nothing is said about stays as it is. A start is an attribute of the first record; of nodes, only those with
-sizes to be added are read.
-
-Not here: converting one rank (`converting`).
+Starts and sizes depend on all ranks of a job and are added at the end. A file without additions stays
+unchanged. A start is an attribute of the first record; only nodes with added sizes are read.
 """
 
 from __future__ import annotations
@@ -38,7 +35,7 @@ _COPIED = 1 << 20  # bytes at a time
 
 
 def settle_files(finished: Sequence[Done]) -> list[str]:
-    """Complete the drafts and reports of all ranks; gives what is to be said about all of them."""
+    """Complete the drafts and reports of all ranks; return remarks on all of them."""
     timed = [done for done in finished if done.meetings is not None]
     if not timed:
         return []
@@ -82,7 +79,7 @@ def _header(old: IO[bytes], new: IO[bytes], start_ns: int) -> None:
 
 
 def _nodes(old: IO[bytes], new: IO[bytes], sizes: Mapping[int, int], guessed: Set[int]) -> None:
-    """All records, until the last node with something to add."""
+    """Copy the records until the last node with an addition."""
     left = set(sizes)
     while left:
         node = messages().Node.FromString(_record(old))
@@ -121,7 +118,7 @@ _REMEDY = "give recordings of one run and the same steps, or --force to convert 
 
 
 def refuse_unlike(reports: Sequence[dict[str, Any]]) -> None:
-    """Raise if ranks are of different worlds, steps or times, or only some have times.
+    """Raise if ranks are of different worlds, steps or times, or if only some have times.
 
     `reports` are those of `report_on`.
     """
@@ -137,7 +134,7 @@ def _differences(reports: Sequence[dict[str, Any]]) -> Iterator[tuple[str, str]]
             if first != other:
                 ours, theirs = wording.format(_shown(other)), wording.format(_shown(first))
                 yield _place(report), f"is of {ours}, and {_place(known[0])} of {theirs}"
-    for report in reports if len(reports) > 1 else ():  # of a single one, the rank may be a guess
+    for report in reports if len(reports) > 1 else ():  # the rank of a single one may be a guess
         size = report["recorded"]["world_size"]
         if size and report["rank"] is not None and report["rank"] >= size:
             yield _place(report), f"is of rank {report['rank']} of a world of {size}"
@@ -157,7 +154,7 @@ def _differences(reports: Sequence[dict[str, Any]]) -> Iterator[tuple[str, str]]
 
 
 def missing_ranks(reports: Sequence[dict[str, Any]]) -> list[str]:
-    """What is to be said where a world has more ranks than are converted together."""
+    """Return a remark if the world has more ranks than are converted together."""
     world = max((report["recorded"]["world_size"] or 0 for report in reports), default=0)
     if world <= len(reports) or len(reports) == 1:
         return []
@@ -172,7 +169,7 @@ def _place(report: dict[str, Any]) -> str:
 
 
 def _shown(value: Any) -> str:
-    """`8`, `steps 3 to 5`."""
+    """Return a value for a message, such as `8` or `steps 3 to 5`."""
     if isinstance(value, int):
         return str(value)
     several = f"steps {value[0]} to {value[-1]}" if len(value) > 1 else f"step {value[0]}"
@@ -184,7 +181,7 @@ Report = Callable[[int], None]  # bytes of inputs that are done
 
 
 def jobs_of_folder(folder: Path, prefix: str, without: frozenset[Link]) -> tuple[list[Job], list[str]]:
-    """One job per rank, in the order of ranks, and what is to be said about files that are left."""
+    """Return one job per rank, in the order of ranks, and remarks on the files that are left."""
     notes: list[str] = []
     known: list[tuple[Path, Identity]] = []
     unknown: list[tuple[Path, Identity]] = []
@@ -207,13 +204,13 @@ def jobs_of_folder(folder: Path, prefix: str, without: frozenset[Link]) -> tuple
         rank = _rank_of(identity, known, unknown)
         if rank is None:
             raise TraceError(
-                "neither its content nor its name says of which rank it is",
+                "has no rank in its content or its name",
                 place=str(path),
                 remedy="give files names such as kineto_0.json and et_0.json",
             )
         _take(jobs, path, identity.kind, rank, prefix, without)
     if unknown and not known:
-        notes.append("no file says of which rank it is: taken as rank 0")
+        notes.append("no file states a rank: rank 0 is assumed")
     missing = sorted(set(range(max(jobs) + 1)) - set(jobs))
     if missing:
         first = f"the first is {missing[0]}"
@@ -224,9 +221,7 @@ def jobs_of_folder(folder: Path, prefix: str, without: frozenset[Link]) -> tuple
 def _rank_of(
     identity: Identity, known: list[tuple[Path, Identity]], unknown: list[tuple[Path, Identity]]
 ) -> int | None:
-    """Return the rank of a file that does not say it: of its process, of the only other file, or the only
-    one.
-    """
+    """Return the rank of a file without one: that of its process, of the only other file, or 0."""
     of_process = {other.process: other.rank for _, other in known if other.process != ABSENT}
     if identity.process in of_process:
         return of_process[identity.process]
@@ -268,7 +263,7 @@ def _with(job: Job, kind: str, path: Path) -> Job:
 def convert_all(
     jobs: list[Job], processes: int, progress: Report, notes: list[str] | None = None
 ) -> list[Done]:
-    """Return every rank, in the order of `jobs`; what is to be said about all of them is added to `notes`."""
+    """Convert all ranks, return them in the order of `jobs`, and add remarks on all of them to `notes`."""
     refuse_overwriting(jobs)
     with drafts() as draft_of:
         of_job = {job: draft_of(job.output) for job in jobs}
@@ -293,7 +288,7 @@ def _converted(draft_of: Mapping[Job, Path], processes: int, progress: Report) -
             finished.append(convert(job, draft, lambda size, before=ready: progress(before + size)))  # type: ignore[misc]
             ready += sizes[job]
         return finished
-    # The first rank is converted here: it leaves the machine code that the others load.
+    # the first rank is converted here: it compiles the machine code that the others load
     finished.append(convert(jobs[0], draft_of[jobs[0]], progress))
     ready = sizes[jobs[0]]
     with ProcessPoolExecutor(count) as pool:
@@ -310,7 +305,7 @@ def _converted(draft_of: Mapping[Job, Path], processes: int, progress: Report) -
 
 
 def refuse_overwriting(jobs: list[Job]) -> None:
-    """An output that is one of the inputs would destroy what cannot be recorded again."""
+    """Refuse outputs that are also inputs: they would destroy recordings that cannot be repeated."""
     inputs = {path.resolve() for job in jobs for path in job.inputs}
     for job in jobs:
         if job.output.resolve() in inputs:
@@ -320,7 +315,7 @@ def refuse_overwriting(jobs: list[Job]) -> None:
 
 
 def job_of_file(path: Path, output: Path, without: frozenset[Link]) -> Job:
-    """What to do with a single file."""
+    """Return the job of a single file."""
     identity = identify(path)
     if identity.kind == "other":
         raise TraceError(

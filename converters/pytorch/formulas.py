@@ -1,14 +1,11 @@
-"""How many floating-point operations an operator takes, and what it computes, by the shapes of its inputs.
+"""Floating-point operations and computed shapes of operators, by the shapes of their inputs.
 
 A multiplication and an addition are two operations. Attention is counted in full, masked or not, and its
-backward pass as flash attention does it, which computes the scores a second time; sequences that are packed
-into one count as if all were as long as the longest. An optimizer's step takes so many operations for each
-parameter, as its formula has with momentum and weight decay.
+backward pass as in flash attention, which computes the scores a second time; packed sequences count as if all
+had the length of the longest. An optimizer's step has a fixed number of operations per parameter, with
+momentum and weight decay.
 
-What products, convolutions and attention compute is also given in the words of the attribute `layer_shape`.
-
-Not here: which kernel does the work (`costs`), and what other readers make of the words
-(`et_sim.compute.operations`).
+The attribute `layer_shape` describes products, convolutions and attention in words.
 """
 
 from __future__ import annotations
@@ -25,7 +22,7 @@ from et_sim.trace import shapes
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """One call as recorded; what is not recorded is empty."""
+    """One call as recorded; missing parts are empty."""
 
     shapes: Sequence[Any]
     values: Sequence[Any] = ()
@@ -36,7 +33,7 @@ Formula = Callable[[Given], int]
 
 
 def operations(name: str, given: Given) -> int | None:
-    """Return operations of one call; None if there is no formula, or the shapes do not fit it."""
+    """Return the operations of one call; None if there is no formula, or the shapes do not fit it."""
     formula = FORMULAS.get(name.removeprefix("aten::"))
     if formula is None:
         return None
@@ -48,9 +45,9 @@ def operations(name: str, given: Given) -> int | None:
 
 
 def output_elements(name: str, given: Given) -> int | None:
-    """Return elements of the output where they follow from the operations; None elsewhere.
+    """Return the elements of the output if they follow from the operations, else None.
 
-    A product makes one of every 2 k operations, a convolution one for every filter's worth of them.
+    A product has one element for every 2 k operations, a convolution one for every application of a filter.
     """
     short = name.removeprefix("aten::")
     count = operations(name, given)
@@ -68,7 +65,7 @@ def is_known(name: str) -> bool:
 
 
 def _product(first: int) -> Formula:
-    """[…, m, k] x [k, n] or […, k, n], from argument `first` on."""
+    """Return the formula of a product [..., m, k] x [k, n] or [..., k, n], from argument `first` on."""
 
     def count(given: Given) -> int:
         left, right = given.shapes[first : first + 2]
@@ -81,7 +78,7 @@ def _product(first: int) -> Formula:
 
 
 def _linear(given: Given) -> int:
-    """[…, k] x [n, k]."""
+    """Count a linear layer: [..., k] x [n, k]."""
     data, weight = given.shapes[:2]
     if data[-1] != weight[-1]:
         raise ValueError
@@ -89,7 +86,7 @@ def _linear(given: Given) -> int:
 
 
 def _convolution(given: Given) -> int:
-    """Return each element of the output (input, if transposed) meets a filter."""
+    """Count a convolution: each element of the output (input, if transposed) meets a filter."""
     data, weight = given.shapes[:2]
     transposed = len(given.values) > 6 and str(given.values[6]).lower() == "true"
     if transposed:
@@ -105,7 +102,7 @@ def recorded_output(given: Given) -> Sequence[int]:
 
 
 def output_of(data: Sequence[int], weight: Sequence[int], values: Sequence[Any]) -> list[int]:
-    """Shape of a convolution's output, by stride, padding and dilation."""
+    """Return the shape of a convolution's output by stride, padding and dilation."""
     axes = len(data) - 2
     stride, padding, dilation = (extents(value, axes) for value in values)
     sizes = [
@@ -116,7 +113,9 @@ def output_of(data: Sequence[int], weight: Sequence[int], values: Sequence[Any])
 
 
 def _library_convolution(first: int, order: str = "psd") -> Formula:
-    """cuDNN and MIOpen: padding, stride and dilation stand from argument `first` on, in another order."""
+    """Return the formula of cuDNN and MIOpen: padding, stride and dilation from argument `first` on, ordered
+    as in `order`.
+    """
 
     def count(given: Given) -> int:
         data, weight = given.shapes[:2]
@@ -131,8 +130,8 @@ def _library_convolution(first: int, order: str = "psd") -> Formula:
 
 
 def _filtered(first: int) -> Formula:
-    """Return each element of argument `first`, an input or a gradient, meets a filter, which is the next
-    one.
+    """Return the formula in which each element of argument `first`, an input or a gradient, meets a filter,
+    the next argument.
     """
 
     def count(given: Given) -> int:
@@ -143,8 +142,8 @@ def _filtered(first: int) -> Formula:
 
 
 def _library_backward(given: Given) -> int:
-    """Input, gradient of the output, weight; which gradients are asked for is the last argument."""
-    return _filtered(1)(given) * _asked_for(given.values[-1] if given.values else None)
+    """Count a backward pass: input, gradient of the output, weight; the last argument selects gradients."""
+    return _filtered(1)(given) * _wanted_gradients(given.values[-1] if given.values else None)
 
 
 def _library_backward_weight(given: Given) -> int:
@@ -152,24 +151,24 @@ def _library_backward_weight(given: Given) -> int:
     return int(2 * prod(given.shapes[1]) * prod(weight[1:]))
 
 
-def _asked_for(mask: Any) -> int:
-    """How many of the gradients of input and weight; both if the call does not say."""
+def _wanted_gradients(mask: Any) -> int:
+    """Return the number of wanted gradients of input and weight; both if the call has no mask."""
     if isinstance(mask, str):
         mask = [word.strip(" []").lower() == "true" for word in mask.split(",")]
     return sum(bool(is_wanted) for is_wanted in mask[:2]) if isinstance(mask, list) and len(mask) > 1 else 2
 
 
 def _convolution_backward(given: Given) -> int:
-    """As much as forward for each gradient that is asked for: of the input, and of the weight."""
+    """Count a backward pass: as much as forward for each wanted gradient of input and weight."""
     values, shapes = given.values, given.shapes
     mask = values[10] if len(values) > 10 else None
     transposed = len(values) > 7 and str(values[7]).lower() == "true"
     spread = shapes[1] if transposed else shapes[0]
-    return int(2 * prod(spread) * prod(shapes[2][1:]) * _asked_for(mask))
+    return int(2 * prod(spread) * prod(shapes[2][1:]) * _wanted_gradients(mask))
 
 
 def _attention(first: int) -> Formula:
-    """Scores, and their product with the values: query, key and value from argument `first` on."""
+    """Return the formula of scores and their product with the values, from argument `first` on."""
 
     def count(given: Given) -> int:
         scores, query, value = _scores(given, first)
@@ -179,13 +178,15 @@ def _attention(first: int) -> Formula:
 
 
 def _attention_backward(given: Given) -> int:
-    """Five products: the scores again, and gradients of query, key, value and probabilities."""
+    """Count five products: the scores again, and gradients of query, key, value and probabilities."""
     scores, query, value = _scores(given, 1)
     return int(2 * scores * (3 * query + 2 * value))
 
 
 def _scores(given: Given, first: int) -> tuple[int, int, int]:
-    """Return elements of query x key, and the widths of query and value: [batch, heads, length, width]."""
+    """Return the elements of query x key, and the widths of query and value: [batch, heads, length,
+    width].
+    """
     query, key, value = given.shapes[first : first + 3]
     if len(query) != 4 or query[-1] != key[-1]:
         raise ValueError
@@ -193,7 +194,9 @@ def _scores(given: Given, first: int) -> tuple[int, int, int]:
 
 
 def _flash_attention(first: int, *, backward: bool = False) -> Formula:
-    """[batch, length, heads, width]; or [length of all, heads, width], and the longest among the values."""
+    """Return the formula for [batch, length, heads, width], or [total length, heads, width] with the longest
+    length among the values.
+    """
 
     def count(given: Given) -> int:
         query, key, value = given.shapes[first : first + 3]
@@ -211,7 +214,9 @@ def _flash_attention(first: int, *, backward: bool = False) -> Formula:
 
 
 def _optimizer(operations_each: int) -> Formula:
-    """So many operations for each parameter; the first argument is the list of parameters."""
+    """Return the formula with a fixed number of operations per parameter; the first argument lists
+    parameters.
+    """
 
     def count(given: Given) -> int:
         return operations_each * sum(int(prod(shape)) for shape in given.shapes[0])
@@ -220,7 +225,7 @@ def _optimizer(operations_each: int) -> Formula:
 
 
 def extents(value: Any, count: int) -> list[int]:
-    """`[1, 1]`, `"[1, 1]"` or a single number for all dimensions."""
+    """Return the numbers of `[1, 1]`, `"[1, 1]"` or a single number, one per dimension."""
     if isinstance(value, int):
         return [value] * count
     numbers = (
@@ -237,7 +242,7 @@ _SCALED = (
     "_scaled_dot_product_fused_attention_overrideable",
 )
 _ADAM = 15  # 2 for the decay of weights, 3 and 4 for the moments, 6 for the step
-# By name, without `aten::`.
+# by name, without `aten::`
 FORMULAS: dict[str, Formula] = {
     **dict.fromkeys(
         ("mm", "bmm", "mv", "_scaled_mm", "_int_mm", "_grouped_mm", "_scaled_grouped_mm"), _product(0)
@@ -282,7 +287,7 @@ FORMULAS: dict[str, Formula] = {
     },
 }
 _FILTERED = ("convolution", "_convolution", "cudnn_convolution", "miopen_convolution", "mkldnn_convolution")
-# Of operators whose outputs are all of one kind: operations for an element of the output.
+# operations for each element of the output, for operators whose outputs are all of one kind
 _OPERATIONS_EACH: dict[str, Formula] = {
     **dict.fromkeys(("mm", "bmm", "mv", "_scaled_mm", "_int_mm"), lambda given: 2 * given.shapes[0][-1]),
     **dict.fromkeys(("addmm", "addmv", "baddbmm"), lambda given: 2 * given.shapes[1][-1]),
@@ -303,14 +308,14 @@ def shape_of(name: str, given: Given) -> str:
         words = writer(given)
         if words is None:
             return ""
-        read_shape(words, "")  # refuses a text that could not be read back
+        read_shape(words, "")  # refuses a text that cannot be read back
     except (IndexError, TypeError, ValueError, TraceError):
         return ""
     return words
 
 
 def _product_words(first: int) -> Writer:
-    """[m, k] x [k, n], or [b, m, k] x [b, k, n], from argument `first` on."""
+    """Return the writer of a product [m, k] x [k, n], or [b, m, k] x [b, k, n], from argument `first` on."""
 
     def write(given: Given) -> str | None:
         left, right = given.shapes[first : first + 2]
@@ -322,13 +327,13 @@ def _product_words(first: int) -> Writer:
 
 
 def _linear_words(given: Given) -> str | None:
-    """[…, k] x [n, k]."""
+    """Return the words of a linear layer: [..., k] x [n, k]."""
     data, weight = given.shapes[:2]
     return shapes.gemm(prod(data[:-1]), weight[0], weight[1]) if data[-1] == weight[1] else None
 
 
 def _convolution_words(given: Given) -> str | None:
-    """The image is as large as the windows on it, padding included."""
+    """Return the words of a convolution; the image is as large as the windows on it, padding included."""
     data, weight = given.shapes[:2]
     if len(given.values) > 6 and str(given.values[6]).lower() == "true":
         return None
@@ -339,7 +344,7 @@ def _convolution_words(given: Given) -> str | None:
 
 
 def _library_convolution_words(first: int) -> Writer:
-    """cuDNN: padding, stride and dilation stand from argument `first` on."""
+    """Return the writer of cuDNN: padding, stride and dilation from argument `first` on."""
 
     def write(given: Given) -> str | None:
         data, weight = given.shapes[:2]
@@ -365,7 +370,9 @@ def _windows(
 
 
 def _attention_words(first: int, *, backward: bool = False) -> Writer:
-    """[batch, heads, length, width]: query, key and value from argument `first` on, masked or not."""
+    """Return the writer of attention: query, key and value [batch, heads, length, width] from argument
+    `first` on.
+    """
 
     def write(given: Given) -> str | None:
         query, key, value = given.shapes[first : first + 3]
@@ -386,7 +393,7 @@ def _attention_words(first: int, *, backward: bool = False) -> Writer:
 
 
 _SDPA = ("flash", "efficient", "cudnn")
-# By name, without `aten::`.
+# by name, without `aten::`
 WRITERS: dict[str, Writer] = {
     **dict.fromkeys(("mm", "bmm", "_int_mm", "_scaled_mm"), _product_words(0)),
     **dict.fromkeys(("addmm", "baddbmm", "_addmm_activation"), _product_words(1)),

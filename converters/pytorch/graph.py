@@ -1,11 +1,9 @@
 """The converted rank as a graph: nodes with measured times, and dependencies of named kinds.
 
-Dependencies run forward in measured time: what comes before has ended when what comes after begins. One that
-would not is left out and counted, so no node is late when replayed. (The one exception is communication of
-one stream that overlaps in the recording: its order decides whether ranks understand each other, and is
-kept.) Nodes are in the order of their start, and every dependency leads to a later row, so there is no cycle.
-
-Not here: what the nodes are (`threads`, `streams`), and writing them (`emission`).
+Dependencies run forward in measured time: a predecessor has ended when its successor begins. Others are left
+out and counted, so no node is late in a replay. (The one exception is communication of one stream that
+overlaps in the recording: ranks match by its order, so it is kept.) Nodes are in the order of their start,
+and every dependency leads to a later row, so there is no cycle.
 """
 
 from __future__ import annotations
@@ -24,9 +22,9 @@ from et_sim.compiled.entry_points import entry
 
 @entry(what="the longest path", seconds=lambda *arrays: len(arrays[2]) * 1e-6)
 def replay_times(duration: Any, first: Any, before: Any, ends: Any, decisive: Any) -> None:
-    """Fill `ends`: row r comes after the rows `before[first[r] : first[r + 1]]`.
+    """Fill `ends`, where row r comes after the rows `before[first[r] : first[r + 1]]`.
 
-    `decisive` gets the index into `before` of the row that ends last, or -1 where there is none.
+    `decisive` receives the index into `before` of the row that ends last, or -1 if there is none.
     """
     for row in range(len(duration)):
         ready = 0
@@ -40,7 +38,7 @@ def replay_times(duration: Any, first: Any, before: Any, ends: Any, decisive: An
 
 @entry(what="the longest path", seconds=lambda last, *_: last * 2e-7)
 def longest_path(last: int, decided_by: Any, path: Any) -> int:
-    """Put node `last` and all that decided before it into `path`; returns how many these are."""
+    """Write node `last` and all its deciding predecessors to `path`; return their number."""
     node, count = last, 0
     while node >= 0:
         path[count] = node
@@ -54,19 +52,19 @@ _NAMED = 3  # examples in a remark
 
 @dataclass(slots=True)
 class Tally:
-    """How often what was seen, with a few examples."""
+    """Counts of remarkable events, with a few examples."""
 
     counts: Counter[str] = field(default_factory=Counter)
     examples: dict[str, list[str]] = field(default_factory=dict)
 
     def count(self, subject: str, number: int = 1, *, example: str = "") -> None:
-        """So many more; perhaps with a word about them."""
+        """Add a number of events, perhaps with an example."""
         if number:
             self.counts[subject] += int(number)
             self.examples.setdefault(subject, []).extend([example] if example else [])
 
     def remark(self, subject: str, example: str) -> None:
-        """One more, and what it was, unless enough of them are named."""
+        """Add one event; keep it as an example unless there are enough."""
         self.counts[subject] += 1
         named = self.examples.setdefault(subject, [])
         if example not in named and len(named) < _NAMED:
@@ -74,18 +72,18 @@ class Tally:
 
 
 Column = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.signedinteger[Any]]  # numbers of rows or nodes: large graphs have many, so 32 bits do
+Rows = npt.NDArray[np.signedinteger[Any]]  # numbers of rows or nodes; 32 bits save memory in large graphs
 
 
 class Role(IntEnum):
-    """What a node stands for."""
+    """The parts of a run that nodes represent."""
 
     OPERATOR = 0  # an operator's own time, until it calls another one or ends
-    MARKER = 1  # where an annotation begins
+    MARKER = 1  # the beginning of an annotation
     LAUNCH = 2  # a call that starts work of a device, until that begins or the call returns
-    WAIT = 3  # what a waiting call takes after what it waits for has ended
-    REST = 4  # an operator's own time after calls that it made
-    GAP = 5  # a thread between operators: what Python does, or waiting for something unrecorded
+    WAIT = 3  # the rest of a waiting call after the awaited work has ended
+    REST = 4  # an operator's own time after its calls
+    GAP = 5  # a thread between operators: Python, or an unrecorded wait
     KERNEL = 6
     COPY = 7
     FILL = 8
@@ -94,8 +92,8 @@ class Role(IntEnum):
     LAUNCH_GAP = 11  # from a launch to the beginning of its work
     STREAM_GAP = 12  # from the end of one piece of work to the beginning of the next
     METADATA = 13
-    UNTIMED = 14  # a node of an execution trace that no timeline goes with
-    LAUNCH_REST = 15  # what a call that starts work takes after that could begin
+    UNTIMED = 14  # a node of an execution trace without a timeline
+    LAUNCH_REST = 15  # the rest of a launching call after its work could begin
 
 
 class Link(IntEnum):
@@ -112,7 +110,7 @@ class Link(IntEnum):
 
     @property
     def label(self) -> str:
-        """As on the command line."""
+        """Return the name of the kind on the command line."""
         return self.name.lower().replace("_", "-")
 
 
@@ -131,14 +129,14 @@ ON_HOST = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Graph:
-    """Rows in the order of their start."""
+    """The rows in the order of their start."""
 
     role: npt.NDArray[np.uint8]
     start_ns: Column  # from the beginning of the converted part
     end_ns: Column
     call: Rows  # index into `Calls` (without a timeline: row of the execution trace), or NONE
     work: Rows  # index into `Work`, or NONE
-    before: Rows  # dependencies, sorted by the later row: the earlier one
+    before: Rows  # the earlier row of each dependency, sorted by the later one
     after: Rows
     kind: npt.NDArray[np.uint8]
 
@@ -147,12 +145,13 @@ class Graph:
 
     @property
     def first_dependency(self) -> Column:
-        """Where the dependencies of each row begin; one more than there are rows."""
+        """Return the index of the first dependency of each row, and the number of dependencies at the end."""
         return np.searchsorted(self.after, np.arange(len(self) + 1, dtype=np.int32)).astype(np.int64)
 
     def replayed(self) -> tuple[Column, Rows]:
-        """When each node ends if only its dependencies hold it back; and the one that does (an index into
-        `before`), or NONE."""
+        """Return the end of each node if only its dependencies delay it, and its deciding dependency (an
+        index into `before`), or NONE.
+        """
         ends, decisive = np.zeros(len(self), np.int64), np.zeros(len(self), np.int32)
         replay_times(self.end_ns - self.start_ns, self.first_dependency, self.before, ends, decisive)
         return ends, decisive
@@ -172,7 +171,7 @@ class Draft:
     size: int = 0
 
     def add(self, role: Any, start: Any, end: Any, *, call: Any = NONE, work: Any = NONE) -> Rows:
-        """Return nodes with their measured times; gives their indices. Scalars hold for all."""
+        """Add nodes with their measured times and return their indices; scalars apply to all."""
         count = len(start)
         for column, value, kind in (
             (self.role, role, np.uint8),
@@ -186,12 +185,12 @@ class Draft:
         return np.arange(self.size - count, self.size, dtype=np.int32)
 
     def times(self) -> tuple[Column, Column]:
-        """When the nodes that are there begin and end, in single columns."""
+        """Return begin and end of the nodes so far, in single columns."""
         self.start_ns, self.end_ns = [np.concatenate(self.start_ns)], [np.concatenate(self.end_ns)]
         return self.start_ns[0], self.end_ns[0]
 
     def link(self, kind: Link, before: Any, after: Any, *, though_late: bool = False) -> None:
-        """Dependencies, pair by pair; pairs with NONE are no pairs.
+        """Add dependencies, pair by pair; pairs with NONE are ignored.
 
         `though_late` keeps those whose first had not ended when the second began.
         """
@@ -200,9 +199,9 @@ class Draft:
         self.links.append((kind, before[both], after[both], though_late))
 
     def finished(self, without: frozenset[Link], position: Any) -> Graph:
-        """Return the graph, without some kinds of dependencies.
+        """Return the graph without some kinds of dependencies.
 
-        `position` says which of several nodes without duration at one instant come first.
+        `position` orders nodes without duration at one instant.
         """
         start, end = self.times()
         order = np.lexsort((position, end, start)).astype(np.int32)
@@ -226,12 +225,12 @@ class Draft:
     ) -> tuple[Rows, Rows, npt.NDArray[np.uint8]]:
         """Return all dependencies by rows, each pair once, under the kind that was added first.
 
-        Callers stand apart: they are written as control dependencies, beside the others.
+        Callers are separate: they are written as control dependencies, beside the others.
         """
         none = np.zeros(0, np.int32)
         befores, afters, kinds = [none], [none], [none.astype(np.uint8)]
         links, self.links = self.links[::-1], []
-        while links:  # each is forgotten when it has been taken over
+        while links:  # each is released when it has been merged
             kind, before, after, though_late = links.pop()
             forward = ((end[before] <= start[after]) | though_late) & (rank[before] < rank[after])
             backward = int((~forward).sum())

@@ -1,10 +1,8 @@
-"""Who is in which process group: what the two recordings say, put together, and communications resolved.
+"""Process groups: the members from both recordings, and the resolution of communications.
 
-Groups keep PyTorch's names ("0" is the default group: all ranks). A communication whose recording does not
-name its group gets one if only one fits: by its ranks, or by its size. What stays open is counted, never
-guessed: such a node names no group, which a simulation takes as all ranks.
-
-Not here: the arguments of communications (`communication`).
+Groups keep PyTorch's names ("0" is the default group: all ranks). A communication without a group gets one if
+only one fits, by its ranks or by its size. Others are counted and never guessed: such a node names no group,
+which a simulation takes as all ranks.
 """
 
 from __future__ import annotations
@@ -24,24 +22,24 @@ class Groups:
     """Members by name, of the groups that this rank is in; () means all ranks."""
 
     rank: int
-    world: int  # UNKNOWN if neither recording says
+    world: int  # UNKNOWN if neither recording has it
     tally: Tally
     members: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def resolve(self, communication: Communication) -> Communication:
-        """Return the communication with the name of its group, and its root or peer as one of all ranks."""
+        """Return the communication with the name of its group, and its root or peer as a global rank."""
         name = self._name_of(communication)
         if name and name not in self.members:
             self._learn(name, communication)
-        resolved = replace(communication, group="" if self._is_everybody(name) else name)
+        resolved = replace(communication, group="" if self._has_all_ranks(name) else name)
         if communication.peer == UNKNOWN and communication.root != UNKNOWN:
             return replace(resolved, peer=self.global_rank(name, communication.root))
         if communication.peer == UNKNOWN and communication.operation.is_message:
-            self.tally.count("messages whose peer the trace does not say (a simulation refuses them)")
+            self.tally.count("messages without a peer in the trace (a simulation refuses them)")
         return resolved
 
     def global_rank(self, name: str, member: int) -> int:
-        """Number `member` of a group as a rank of all."""
+        """Return the global rank of member number `member` of a group."""
         ranks = self.members.get(name, ())
         return ranks[member] if member < len(ranks) else member
 
@@ -52,10 +50,10 @@ class Groups:
         return size == 1 and not communication.operation.is_message
 
     def described(self) -> dict[str, tuple[int, ...]]:
-        """What the converted trace says about groups: those that somebody can be in besides all."""
-        return {name: ranks for name, ranks in self.members.items() if not self._is_everybody(name)}
+        """Return the groups for the converted trace: those that are not of all ranks."""
+        return {name: ranks for name, ranks in self.members.items() if not self._has_all_ranks(name)}
 
-    def _is_everybody(self, name: str) -> bool:
+    def _has_all_ranks(self, name: str) -> bool:
         ranks = self.members.get(name, ())
         return not name or name == DEFAULT or (name in self.members and len(ranks) in (0, self.world))
 
@@ -81,7 +79,7 @@ class Groups:
         return DEFAULT
 
     def _distinct(self) -> dict[str, tuple[int, ...]]:
-        """One name for each set of members that holds this rank."""
+        """Return one name for each set of members that holds this rank."""
         names: dict[tuple[int, ...], str] = {}
         for name, ranks in self.members.items():
             if self.rank in ranks or not ranks or self.rank == ABSENT:
@@ -94,7 +92,7 @@ class Groups:
         elif communication.group_size == self.world and self.world != UNKNOWN:
             self.members[name] = ()
         elif name != DEFAULT:
-            self.tally.count(f"of group {name}, whose members the trace does not say")
+            self.tally.count(f"of group {name}, whose members are not in the trace")
 
 
 def collect_groups(host: HostTrace | None, device: DeviceTrace | None, tally: Tally) -> Groups:
@@ -106,7 +104,7 @@ def collect_groups(host: HostTrace | None, device: DeviceTrace | None, tally: Ta
     for group in described:
         ranks = tuple(group.ranks)
         if not ranks and group.size not in (ABSENT, world) and world != UNKNOWN:
-            continue  # a group of others, of which only the size is said
+            continue  # a group of other ranks, of which only the size is recorded
         if not groups.members.get(group.name):
             groups.members[group.name] = ranks
     return groups
@@ -121,6 +119,6 @@ def learn_world(groups: Groups, largest: int) -> None:
 
 
 def _world(described: Iterable[ProcessGroup]) -> int:
-    """Return the size of the default group, if somebody says it."""
+    """Return the size of the default group, or UNKNOWN."""
     sizes = [group.size for group in described if group.name == DEFAULT and group.size != ABSENT]
     return max(sizes, default=UNKNOWN)

@@ -1,24 +1,23 @@
-"""Threads that waited for other threads: which gaps were waiting, and for whom.
+"""Threads that waited for other threads: detection of the gaps that were waits, and of their causes.
 
-Nothing records that a thread of the host slept until another one let it go on (autograd's thread and the one
-that called it, loaders of data). What shows it is when they worked:
+Recordings do not show that a thread of the host slept until another one released it (autograd's thread and
+its caller, loaders of data). It is inferred from their activity:
 
-* a thread that goes on right after another one stopped, and that other stays idle for much longer, has been
-  handed over to: autograd's thread when the forward pass is done, and back;
-* a thread that goes on while the other one works, has been let go by it if it was at the same place in other
-  iterations, too: by a name that the other thread does not pass often;
-* a thread goes on with a node of autograd because autograd has done another one.
+* a thread that resumes right after another one stopped, which then stays idle for much longer, was handed
+  control: autograd's thread after the forward pass, and back;
+* a thread that resumes while the other one works was released by it if it was at the same place in other
+  iterations, too: at a name that the other thread seldom passes;
+* a thread resumes with a node of autograd because autograd has finished another one.
 
-The gap becomes what was left of it when the other thread had got there. Of several explanations the one that
-explains most gaps before the same operator wins, then the one that leaves least.
+The gap is shortened to the part after the other thread's event. If there are several
+explanations, the one that explains most gaps before the same operator wins, then the one that leaves the
+shortest part.
 
-A collective that a worker thread carried out is known better. The operator of torch.distributed hands it to
-the worker and returns; the thread waits later. Where the thread did nothing else when the collective ended,
-and soon went on, it waited there, and goes on as long after it as measured. Where it was busy then, nothing
-shows when it waited: at the latest, its next collective or annotation (`Optimizer.step`) comes after it, and
-that is taken. The worker itself slept until it got the collective, and is free again when that has ended.
-
-Not here: waiting for devices (`waits`), and which call carries what (`carriers`).
+A collective of a worker thread has better evidence. The operator of torch.distributed hands it to the worker
+and returns; the thread waits later. If the thread was idle when the collective ended and resumed soon, it
+waited there, and resumes as long after it as measured. If it was busy, the time of its wait is unknown: its
+next collective or annotation (`Optimizer.step`) is taken, which is the latest possibility. The worker itself
+slept until it received the collective, and is free again at its end.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from et_sim.basics.unique import unique
 
 _SHORTEST_NS = 20_000
 _LEFT = 4  # a gap is explained if at most this part of it is left
-_CHANCE = 0.05  # of being at the same place by accident, for it to say something
+_CHANCE = 0.05  # greatest probability of the same place by accident
 _AUTOGRAD = "autograd::engine::evaluate_function"
 
 
@@ -45,17 +44,17 @@ _AUTOGRAD = "autograd::engine::evaluate_function"
 class _Reason:
     """Another thread that may have ended a gap."""
 
-    gap: int  # place in the chains
+    gap: int  # position in the chains
     cause: int  # node
     ended_ns: int
     left_ns: int
     lane: int
     has_stopped: bool
-    place: int  # name of what the other thread had done
+    place: int  # name of the last call of the other thread
 
 
 def link_handoffs(draft: Draft, device: DeviceTrace, calls: Calls, threads: Threads) -> None:
-    """Shorten gaps that waited for other threads, to what was left when these had got there."""
+    """Shorten gaps that waited for other threads to the part after their event."""
     lanes = unique(threads.lane).tolist()
     if len(lanes) < 2:
         return
@@ -105,7 +104,7 @@ def link_handoffs(draft: Draft, device: DeviceTrace, calls: Calls, threads: Thre
 
 
 def _reasons(threads: Threads, chain: Column, other: Column, lane: int, name: Column) -> list[_Reason]:
-    """What another thread says about the gaps of one."""
+    """Return the evidence of another thread about the gaps of one."""
     starts, ends, is_gap = threads.start_ns, threads.end_ns, threads.is_gap
     gaps = chain[is_gap[chain] & (ends[chain] - starts[chain] >= _SHORTEST_NS)]
     gaps = gaps[gaps < chain[-1]]
@@ -115,8 +114,8 @@ def _reasons(threads: Threads, chain: Column, other: Column, lane: int, name: Co
     idle = other[is_gap[other]]
     reasons = []
     done = np.searchsorted(ends[busy], ends[gaps], "right")
-    begun = np.searchsorted(starts[busy], ends[gaps])  # what begins as late as this has let nobody go
-    at = np.minimum(done, begun) - 1  # what it had done last
+    begun = np.searchsorted(starts[busy], ends[gaps])  # calls that begin later have released no thread
+    at = np.minimum(done, begun) - 1  # its last event
     resting = np.searchsorted(starts[idle], ends[gaps]) - 1  # its gap around that moment
     for gap, last, rest in zip(gaps.tolist(), at.tolist(), resting.tolist(), strict=True):
         if last < 0:
@@ -137,11 +136,11 @@ def _reasons(threads: Threads, chain: Column, other: Column, lane: int, name: Co
 
 
 _SHORTEST_WAIT_NS = 1_000
-_SOON_NS = 100_000  # after the end of a collective, within which a thread that waited for it goes on
+_SOON_NS = 100_000  # after the end of a collective, within which a waiting thread resumes
 
 
 def link_groups(draft: Draft, work: Work, by_worker: Column, group: Column, work_node: Column) -> None:
-    """Collectives of one group that followed each other, on whatever worker, stay in order."""
+    """Keep consecutive collectives of one group in order, on any worker."""
     order = by_worker[np.lexsort((work.end_ns[by_worker], work.start_ns[by_worker], group[by_worker]))]
     before, after = order[:-1], order[1:]
     same = (group[before] == group[after]) & (work.end_ns[before] <= work.start_ns[after])
@@ -151,12 +150,12 @@ def link_groups(draft: Draft, work: Work, by_worker: Column, group: Column, work
 def link_workers(
     draft: Draft, threads: Threads, calls: Calls, work: Work, by_worker: Column, work_node: Column
 ) -> None:
-    """Dependencies from what workers did to the thread that had asked for it."""
-    asked = by_worker[work.call[by_worker] != NONE]
-    if not len(asked):
+    """Add dependencies from the work of workers to the thread that issued it."""
+    issued = by_worker[work.call[by_worker] != NONE]
+    if not len(issued):
         return
     marks = calls.is_annotation.copy()
-    marks[work.call[asked]] = True
+    marks[work.call[issued]] = True
     starts = np.concatenate(draft.start_ns)
     before, after = [], []
     nodes_of, marks_of = {}, {}
@@ -170,20 +169,22 @@ def link_workers(
     starts[freed[free]] = np.maximum(starts[freed[free]], work.end_ns[by_worker[free]])
     before += work_node[by_worker[free]].tolist()
     after += freed[free].tolist()
-    slept_of = threads.before(np.array([mark_of[int(work.row[at_work])] for at_work in asked.tolist()]))
-    for lane in unique(calls.lane[work.call[asked]]).tolist():
+    slept_of = threads.before(np.array([mark_of[int(work.row[at_work])] for at_work in issued.tolist()]))
+    for lane in unique(calls.lane[work.call[issued]]).tolist():
         nodes_of[lane] = threads.node[threads.lane == lane]
         marks_of[lane] = np.flatnonzero(marks & (calls.lane == lane))
-    for at_work, node in zip(asked.tolist(), slept_of.tolist(), strict=True):
-        asking = int(work.call[at_work])
-        if node != NONE and is_gap[node] and ends[asking] <= work.start_ns[at_work]:
-            starts[node] = max(int(starts[node]), int(ends[asking]))
-            before.append(asking)
+    for at_work, node in zip(issued.tolist(), slept_of.tolist(), strict=True):
+        issuing = int(work.call[at_work])
+        if node != NONE and is_gap[node] and ends[issuing] <= work.start_ns[at_work]:
+            starts[node] = max(int(starts[node]), int(ends[issuing]))
+            before.append(issuing)
             after.append(node)
         lane = int(calls.lane[work.call[at_work]])
         nodes, later = nodes_of[lane], marks_of[lane]
         end = int(work.end_ns[at_work])
-        at = bisect_left(nodes, end, key=threads.end_of.__getitem__)  # during which the collective ended
+        at = bisect_left(
+            nodes, end, key=threads.end_of.__getitem__
+        )  # the one around the end of the collective
         if at == len(nodes):
             continue
         node = int(nodes[at])

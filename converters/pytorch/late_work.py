@@ -1,19 +1,16 @@
-"""What work awaited that began late although nothing known held it back: what another stream just had ended.
+"""Work that began late without a recorded reason, and its likely cause: other work that had just ended.
 
-That is so if the other stream ends work so seldom that this is no accident, or if somebody had called for a
-wait. How soon after the other work it may have begun, the recording shows.
+The cause is accepted if the other stream ends work so seldom that the coincidence is unlikely, or if a wait
+had been called for. The recording determines the longest time between cause and start.
 
-Work whose launch is not in the recording and that began before everything of its stream that has one, was
-launched before the recording, and could have begun when the recording did.
+Work without a launch in the recording that began before all launched work of its stream was launched before
+the recording, and could have begun when the recording did.
 
-When work begins late, another
-stream has last ended work some time before. If the work awaited that, the time between is the latency of the
-device; if not, it is an accident, the longer the seldomer work ends. So the distances of a recording pile up
-at its latencies. The reach is the distance up to which their number exceeds four times that of expected
-accidents by most: what lies beyond is too thin to tell from these. Where other streams end work all the time,
-a distance says little and counts for little.
-
-Not here: waits that calls tell of (`events`).
+When work begins late, another stream has last ended work some time before. If that was the cause, the time
+between is the latency of the device; if not, it is a coincidence, whose typical distance grows as ends become
+rarer. So distances accumulate at the latencies. The reach is the distance at which their number exceeds four
+times that of expected coincidences by most; longer distances cannot be distinguished from coincidences. If
+other streams end work all the time, a distance has little weight.
 """
 
 from __future__ import annotations
@@ -30,36 +27,36 @@ from converters.pytorch.graph import Column
 from converters.pytorch.latencies import before_on_stream
 from et_sim.basics.units import format_ns
 
-SELDOM = 0.25  # accidents among what is taken for none
+SELDOM = 0.25  # greatest share of coincidences that is accepted
 _USUAL_NS = 10_000  # of other recordings
-_ENOUGH = 5  # samples that make it shorter than usual
-_LONGEST_NS = 100_000  # a latency that is longer has another reason
+_ENOUGH = 5  # samples that permit a shorter reach than usual
+_LONGEST_NS = 100_000  # a longer time is no latency
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The longest time from an end to what awaited it."""
+    """The longest time from an end to the start of work that awaited it."""
 
     ns: int
-    samples: int = 0  # within it; none: it is what is usual elsewhere
-    accidents: float = 0.0  # share of the samples that are expected by accident
+    samples: int = 0  # within the reach; 0: the usual reach of other recordings is taken
+    accidents: float = 0.0  # expected share of coincidences among the samples
 
     def __str__(self) -> str:
-        within = f"within {format_ns(self.ns)} of what was awaited"
+        within = f"within {format_ns(self.ns)} of the awaited work"
         if not self.samples:
-            return f"{within}, as is usual, for the recording does not tell"
+            return f"{within}, the usual value, as the recording has too few samples"
         return f"{within}, as {self.samples:,} that began late; {100 * self.accidents:.0f} % by accident"
 
 
 def find_reach(distance: Column, ends: Column, window: Column) -> Reach:
-    """Return the reach, of samples: the distance from the last end, and how many ends there were in which
-    time.
+    """Return the reach of samples: the distance from the last end, the number of ends, and the time in which
+    they fell.
     """
     order = np.argsort(distance, kind="stable")
     distance, rate = distance[order], (ends / np.maximum(window, 1))[order]
     weight = 1 / (1 + rate * _LONGEST_NS)
     total = np.cumsum(weight)
-    passed = np.cumsum(weight * rate * distance)  # accidents expected before each of those so far
+    passed = np.cumsum(weight * rate * distance)  # coincidences expected up to each distance
     rest = np.append(np.cumsum((weight * rate)[::-1])[::-1], 0)[1:]
     accidents = passed + rest * distance
     excess = np.where(distance <= _LONGEST_NS, total - accidents / SELDOM, 0)
@@ -69,21 +66,21 @@ def find_reach(distance: Column, ends: Column, window: Column) -> Reach:
     return Reach(int(distance[at]), at + 1, float(accidents[at] / total[at]))
 
 
-_LATE_NS = 15_000  # work that began so long after all that is known
+_LATE_NS = 15_000  # delay after all known causes from which work is late
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Ends:
-    """What another stream did while work could have begun but did not; by piece of late work."""
+    """The ends of another stream while late work could have begun but did not, by piece of late work."""
 
     cause: Column  # the last work that ended, or NONE
-    end_ns: Column  # when; meaningless without a cause
-    count: Column  # how many ended
+    end_ns: Column  # its end; meaningless without a cause
+    count: Column  # number of ends
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LateWork:
-    """Work that began late, and since when it could have begun."""
+    """Work that began late, and the time from which it could have begun."""
 
     launches: Launches
     row: Column
@@ -94,7 +91,7 @@ class LateWork:
         return self.launches.work.start_ns[self.row]
 
     def reach(self) -> Reach:
-        """How soon work begins after what it awaited."""
+        """Return the longest time from the end of work to the start of work that awaited it."""
         last, count = np.full(len(self.row), NONE), np.zeros(len(self.row), np.int64)
         for other in self._other_streams():
             last = np.maximum(last, np.where(other.cause != NONE, other.end_ns, NONE))
@@ -104,19 +101,19 @@ class LateWork:
         return find_reach(start - last[answered], count[answered], start - self.opened_ns[answered])
 
     def causes(self, reach_ns: int, calls_for_waits: Column) -> list[tuple[int, int]]:
-        """What each piece awaited, if that is to be seen, and the piece; `calls_for_waits` are times."""
+        """Return pairs of a likely cause and late work; `calls_for_waits` are times."""
         start, window = self._start_ns, self._start_ns - self.opened_ns
-        asked = self._asked(calls_for_waits)
+        had_wait_call = self._had_wait_call(calls_for_waits)
         best, moment = np.full(len(self.row), NONE), np.full(len(self.row), NONE)
         for other in self._other_streams():
             fits = (other.cause != NONE) & (other.end_ns >= start - reach_ns) & (other.end_ns > moment)
-            fits &= asked | (other.count * reach_ns <= SELDOM * window)
+            fits &= had_wait_call | (other.count * reach_ns <= SELDOM * window)
             best, moment = np.where(fits, other.cause, best), np.where(fits, other.end_ns, moment)
         caused = np.flatnonzero(best != NONE)
         return list(zip(best[caused].tolist(), self.row[caused].tolist(), strict=True))
 
-    def _asked(self, calls_for_waits: Column) -> Flags:
-        """Return whether somebody called for a wait after the launch before on the stream."""
+    def _had_wait_call(self, calls_for_waits: Column) -> Flags:
+        """Return a mask of the work for which a wait was called since the launch before on its stream."""
         work, launched = self.launches.work, self.launches.launched_ns
         since = np.zeros(len(self.row), np.int64)
         for lane, (times, _) in self.launches.by_lane.items():
@@ -124,8 +121,8 @@ class LateWork:
             place = np.searchsorted(times, launched[self.row[of_lane]])
             since[of_lane] = np.where(place > 0, np.array(times)[np.maximum(place - 1, 0)], 0)
         until = np.searchsorted(calls_for_waits, launched[self.row])
-        is_asked: Flags = np.searchsorted(calls_for_waits, since) < until
-        return is_asked
+        had_call: Flags = np.searchsorted(calls_for_waits, since) < until
+        return had_call
 
     def _other_streams(self) -> Iterator[_Ends]:
         work, launched = self.launches.work, self.launches.launched_ns
@@ -140,7 +137,9 @@ class LateWork:
 
 
 def find_late_work(launches: Launches, arrival_ns: Column, awaited: list[tuple[int, int]]) -> LateWork:
-    """Work that began long after its launch had arrived and its stream and what it awaited had ended."""
+    """Return the work that began long after its launch had arrived and its stream and awaited work
+    had ended.
+    """
     work = launches.work
     known = np.maximum(before_on_stream(work), np.where(launches.is_early, 0, arrival_ns))
     for before, after in awaited:

@@ -1,14 +1,12 @@
-"""How long work takes to begin when nothing else holds it back: after its launch, its stream, an event.
+"""Latencies of work that nothing else delays: after its launch, its stream, an event.
 
-Work begins when it has arrived on the device, when what its stream did before has ended, and when the events
-that it awaits have happened. The last of these is seen in a recording, the others are not. What they would
-have allowed is estimated by what is usual: the median over all work of which only one of them can have
-decided. No estimate is later than the recorded beginning; and none of work that began after its launching
-call had returned is earlier than that return: a call can take long for other reasons (the first launch of a
-kernel may load its code for milliseconds), and that time is the host's. Of a kernel that began within a long
-call, with nothing else to hold it back, what the call took longer than usual came first.
-
-Not here: the nodes (`threads`, `streams`), and which events work awaits (`waits`).
+Work begins when its launch has arrived on the device, when earlier work of its stream has ended, and when the
+awaited events have happened. A recording shows only the last of these. The others are estimated by the median
+over all work for which only one of them can have decided. No estimate is later than the recorded start. If
+work began after its launching call had returned, no estimate is earlier than that return: a call can take
+long for other reasons (the first launch of a kernel may load its code for milliseconds), and that time
+belongs to the host. If a kernel began within a long call and nothing else delayed it, the excess of the call
+came before the launch.
 """
 
 from __future__ import annotations
@@ -23,23 +21,23 @@ from converters.pytorch.columns import NONE, EventKind
 from converters.pytorch.graph import Column
 from et_sim.basics.unique import unique
 
-_ENOUGH = 5  # samples that say what is usual
-_LONGEST_NS, _LONGEST_OF_WORKERS_NS = 100_000, 1_000_000  # a latency that is longer has another reason
+_ENOUGH = 5  # samples that determine a median
+_LONGEST_NS, _LONGEST_OF_WORKERS_NS = 100_000, 1_000_000  # a longer time is no latency
 _LONG_AGO = -(1 << 62)
 Pairs = tuple[Column, Column]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Latencies:
-    """What is usual."""
+    """The usual latencies."""
 
-    arrival_ns: Column  # by work: when its launch would have let it begin
-    turn_ns: int  # from the end of work to the beginning of the next on its stream
-    event_ns: int  # from the end of work to the beginning of work that awaits it
+    arrival_ns: Column  # by work: when its launch permitted its start
+    turn_ns: int  # from the end of work to the start of the next on its stream
+    event_ns: int  # from the end of work to the start of work that awaits it
 
 
 def find_latencies(given: Recording, awaited: Pairs) -> Latencies:
-    """Estimate them."""
+    """Estimate the latencies from a recording."""
     device, calls, work = given.device, given.calls, given.work
     start, call = work.start_ns, np.maximum(work.call, 0)
     ended, happened = before_on_stream(work), np.full(len(work), _LONG_AGO)
@@ -47,13 +45,13 @@ def find_latencies(given: Recording, awaited: Pairs) -> Latencies:
     arrival = start.copy()
     if not len(calls) or not len(work):
         return Latencies(arrival, 0, 0)
-    by_operator = calls.is_operator[call]  # hands it to a worker; in linked files, stands for its launches
+    by_operator = calls.is_operator[call]  # hands it to a worker; in linked files, represents its launches
     launched = (work.call != NONE) & ~(by_operator & (device.node_id is not None))
     begun = np.where(launched, calls.start_ns[call], start)
     most = np.where(by_operator, _LONGEST_OF_WORKERS_NS, _LONGEST_NS)
     by_launch = launched & (np.maximum(ended, happened) <= begun) & _is_latency(start - begun, most)
     names = device.name[calls.row[call]]
-    lasts = calls.end_ns[call] - begun  # of the call, in which work arrives if nothing else is known
+    lasts = calls.end_ns[call] - begun  # duration of the call: the fallback for arrival
     lasts = np.minimum(lasts, _median(lasts[launched], 0))
     samples = by_launch.sum() >= _ENOUGH
     usual = np.where(samples, _median((start - begun)[by_launch], 0), lasts)
@@ -77,7 +75,7 @@ def find_latencies(given: Recording, awaited: Pairs) -> Latencies:
 
 
 def before_on_stream(work: Work) -> Column:
-    """When everything that began earlier on its stream had ended, by work."""
+    """Return by work when all earlier work of its stream had ended."""
     latest = np.full(len(work), _LONG_AGO)
     if len(work):
         most = running_most(work.lane, work.end_ns)
@@ -86,7 +84,7 @@ def before_on_stream(work: Work) -> Column:
 
 
 def _holds_others(calls: Calls) -> Flags:
-    """Which calls make others: their nodes end before they return."""
+    """Return a mask of the calls that make others: their nodes end before they return."""
     is_holding = np.zeros(len(calls), np.bool_)
     is_holding[calls.parent[calls.parent != NONE]] = True
     return is_holding

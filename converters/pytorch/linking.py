@@ -1,15 +1,12 @@
-"""Which node of the execution trace and which call of the timeline are the same operator.
+"""Links between nodes of the execution trace and calls of the timeline that are the same operator.
 
-Three ways, the first that fits: record-function ids, which both files carry since 2024; a constant
-difference between those ids and Kineto's external ids; and the sequences of names, thread by thread. Names
-must agree in all of them. How many operators found each other is part of the result, and so is the
-part of the timeline that the execution trace covers.
+Three methods are tried, and the first that fits is used: record-function ids, which both files contain since
+2024; a constant difference between those ids and Kineto's external ids; and sequences of names, thread by
+thread. Names must agree in all of them. The result states the number of linked operators and the part of the
+timeline that the execution trace covers.
 
-Recordings that were mixed up link by their names as well as those that belong together, so that processes,
-ranks and spans are compared, too.
-
-Not here: aligning sequences (`alignment`), what linked operators become (`threads`), and recordings of
-different ranks (`folders`).
+Recordings of different runs can link by their names as well as those of one run, so processes, ranks and
+spans are compared, too.
 """
 
 from __future__ import annotations
@@ -28,11 +25,11 @@ from et_sim.basics.errors import TraceError
 from et_sim.basics.unique import unique
 from et_sim.basics.units import format_ns
 
-_NOT_CALLED = (HostNodeKind.PROCESS, HostNodeKind.THREAD, HostNodeKind.DEVICE, HostNodeKind.GROUPS)
+_WITHOUT_CALLS = (HostNodeKind.PROCESS, HostNodeKind.THREAD, HostNodeKind.DEVICE, HostNodeKind.GROUPS)
 RECORD_FUNCTIONS, EXTERNAL, NAMES = "record-function ids", "external ids", "names, thread by thread"
-_ENOUGH = 0.8  # of the smaller side, for a way of linking to be taken without looking further
-_VOTES = 100_000  # operators that are asked at most
-_LIKELY = 0.3  # of a thread's names must occur on a lane for the two to be compared
+_ENOUGH = 0.8  # share of the smaller side that must link for a method to be used at once
+_VOTES = 100_000  # most operators that vote
+_LIKELY = 0.3  # share of a thread's names that must occur on a lane for a comparison
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,23 +38,23 @@ class Links:
 
     host_of_call: Rows  # host row, or NONE
     method: str
-    host_rows: Rows  # that could be linked
+    host_rows: Rows  # rows that can be linked
     device_operators: int
     linked: int
 
     @property
     def host_operators(self) -> int:
-        """Return the number of rows of the execution trace could be linked."""
+        """Return the number of rows of the execution trace that can be linked."""
         return len(self.host_rows)
 
     @property
     def host_orphans(self) -> Rows:
-        """Return rows of the execution trace that no call was found for."""
+        """Return the rows of the execution trace without a call."""
         return self.host_rows[~np.isin(self.host_rows, self.host_of_call)]
 
     @property
     def device_rate(self) -> float:
-        """Part of the timeline's operators that the execution trace knows."""
+        """Return the share of the timeline's operators that are linked."""
         return self.linked / self.device_operators if self.device_operators else 1.0
 
 
@@ -72,8 +69,8 @@ class _Sides:
 
 
 def operators_of(host: HostTrace) -> Any:
-    """Return rows that stand for calls."""
-    return np.flatnonzero(~np.isin(host.kind, [int(node_sort) for node_sort in _NOT_CALLED]))
+    """Return the rows of calls."""
+    return np.flatnonzero(~np.isin(host.kind, [int(node_sort) for node_sort in _WITHOUT_CALLS]))
 
 
 def _names_in_common(host: HostTrace, device: DeviceTrace) -> Any:
@@ -83,7 +80,7 @@ def _names_in_common(host: HostTrace, device: DeviceTrace) -> Any:
 
 
 def link(host: HostTrace, device: DeviceTrace, calls: Calls) -> Links:
-    """Find the pairs."""
+    """Find the pairs of rows and calls."""
     sides = _sides(host, device, calls)
     best, name = _no_pairs(), "nothing fits"
     if device.node_id is not None:
@@ -122,7 +119,7 @@ def _sides(host: HostTrace, device: DeviceTrace, calls: Calls) -> _Sides:
 
 
 def _joined(sides: _Sides, ours: Any, theirs: Any) -> Pairs:
-    """Return pairs with equal keys and equal names; a key below 1 is none."""
+    """Return the pairs with equal keys and equal names; a key below 1 is missing."""
     order = np.argsort(ours, kind="stable")
     order = order[ours[order] > 0]
     if not len(order):
@@ -146,7 +143,7 @@ def _by_record_function(host: HostTrace, device: DeviceTrace, calls: Calls, side
 
 
 def _by_external_id(host: HostTrace, device: DeviceTrace, calls: Calls, sides: _Sides) -> Pairs:
-    """The difference is the usual one between operators of one name."""
+    """Return the pairs at the usual difference between ids of operators of one name."""
     ours = host.record_function[sides.host].astype(np.int64)
     theirs = device.external_id[calls.row[sides.call]].astype(np.int64)
     here, there = ours > 0, (theirs > 0) & (sides.call_name >= 0)
@@ -157,9 +154,9 @@ def _by_external_id(host: HostTrace, device: DeviceTrace, calls: Calls, sides: _
 
 
 def _usual_shift(ours: Pairs, theirs: Pairs) -> int | None:
-    """Return the most frequent difference between ids of one name; each side is names, and ids.
+    """Return the most frequent difference between ids of one name; each side is names and ids.
 
-    The rarest of the names that occur equally often on both sides are asked.
+    Only the rarest names that occur equally often on both sides are used.
     """
     counts = [np.bincount(names) for names, _ in (ours, theirs)]
     size = min(map(len, counts))
@@ -176,7 +173,7 @@ def _usual_shift(ours: Pairs, theirs: Pairs) -> int | None:
 
 
 def _by_names(host: HostTrace, device: DeviceTrace, calls: Calls, sides: _Sides) -> Pairs:
-    """Threads and lanes are in pairs, those that share most first."""
+    """Return the pairs of aligned names, for pairs of threads and lanes that match best."""
     threads, lanes = host.thread[sides.host], calls.lane[sides.call]
     ours = Sequence(sides.host_name, host.sequence[sides.host].astype(np.int64))
     theirs = Sequence(sides.call_name, device.sequence[calls.row[sides.call]].astype(np.int64))
@@ -204,25 +201,25 @@ def _by_names(host: HostTrace, device: DeviceTrace, calls: Calls, sides: _Sides)
 
 
 def _shared(ours: Rows, theirs: Rows) -> int:
-    """How many elements the two have in common, repetition counted."""
+    """Return the number of elements that both have, repetitions included."""
     names, count = np.unique(ours, return_counts=True)
     others, counts = np.unique(theirs, return_counts=True)
     _, first, second = np.intersect1d(names, others, assume_unique=True, return_indices=True)
     return int(np.minimum(count[first], counts[second]).sum())
 
 
-_FEW = 0.5  # of the smaller recording's operators
-_LEEWAY = 1.1  # by which what is linked may be longer than the execution trace was recorded
+_FEW = 0.5  # share of the smaller recording's operators
+_LEEWAY = 1.1  # factor by which the linked span may exceed that of the execution trace
 _LEEWAY_NS = 50_000_000
 
 
 def doubts(host: HostTrace, device: DeviceTrace, calls: Calls, links: Links) -> Iterator[str]:
-    """What speaks against the two belonging together."""
+    """Yield reasons to doubt that the two recordings belong together."""
     if device.node_id is not None:  # one file
         return
     processes = sorted({lane.process for lane in device.lanes if lane.device == ABSENT} - {ABSENT})
     if host.process in processes:
-        pass  # a rank may be that of a file's name only
+        pass  # a rank may come from the name of a file only
     elif ABSENT not in (host.rank, device.rank) and host.rank != device.rank:
         yield f"one is of rank {host.rank} and the other of rank {device.rank}"
     elif processes and host.process != ABSENT:
@@ -235,7 +232,7 @@ def doubts(host: HostTrace, device: DeviceTrace, calls: Calls, links: Links) -> 
 
 
 def refuse_unrelated(host: HostTrace, device: DeviceTrace, links: Links, doubts: list[str]) -> None:
-    """Raise for the first of some doubts."""
+    """Raise an error for the first of some doubts."""
     if doubts:
         linked = "" if "operators" in doubts[0] else f"; {_rate(links)}"
         raise TraceError(
@@ -252,7 +249,7 @@ def _rate(links: Links) -> str:
 
 
 def _longer(host: HostTrace, calls: Calls, links: Links) -> str:
-    """How what is linked is longer than what was recorded, if it is."""
+    """Return a sentence if the linked span is longer than the recorded one, else ""."""
     linked = links.host_of_call != NONE
     recorded_ns = (host.finish_ms - host.start_ms) * 1_000_000
     if ABSENT in (host.start_ms, host.finish_ms) or recorded_ns <= 0 or not np.any(linked):
@@ -261,6 +258,6 @@ def _longer(host: HostTrace, calls: Calls, links: Links) -> str:
     if span <= _LEEWAY * recorded_ns + _LEEWAY_NS:
         return ""
     return (
-        f"what links takes {format_ns(span)} in the timeline, and the execution trace was recorded for "
+        f"linked operators take {format_ns(span)} in the timeline, and the execution trace was recorded for "
         f"{format_ns(recorded_ns)}"
     )

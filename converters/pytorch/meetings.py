@@ -1,11 +1,9 @@
-"""What the ranks of a job say together: when each began, and sizes that one of them does not know.
+"""Comparison of the ranks of a job: the start of each, and sizes that some ranks lack.
 
-Collectives that put something into every rank end together on all of their group, so their ends show how far
-clocks are apart, and how well that is known. The n-th collective of a group on one rank is the n-th on the
-others, if all have as many, of the same kinds in the same order; of other groups nothing is concluded. Where
-collectives do not reach all ranks, messages between kernels are taken, too: both ends are done together.
-
-Not here: changing the files that were written (`folders`).
+Collectives with an input from every rank end at the same time on all ranks of their group. Their ends show
+the differences between clocks, and the accuracy of these. The n-th collective of a group on one rank matches
+the n-th on the others, if all have the same number and kinds in the same order; other groups are ignored. If
+collectives do not connect all ranks, messages between kernels are used, too: both ends finish together.
 """
 
 from __future__ import annotations
@@ -30,35 +28,35 @@ _JOINT = (
     CollectiveKind.ALL_TO_ALL,
     CollectiveKind.BARRIER,
 )
-_ENOUGH = 2  # ends that two ranks must share for their clocks to be compared
-_CLEAR = 5  # times as well must ends agree with other clocks for the recorded ones not to be trusted
-_VAGUE = 0.05  # of the time recorded: clocks that agree no better say nothing about the beginning
+_ENOUGH = 2  # common ends of two ranks that permit a comparison
+_CLEAR = 5  # recorded clocks are corrected if corrected ones agree this many times better
+_VAGUE = 0.05  # of the time recorded: clocks that agree no better do not determine the starts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Series:
-    """The collectives of one group on one rank, in their order."""
+    """The collectives of one group on one rank, in order."""
 
     kind: Column  # CollectiveKind
     node: Column  # ids in the trace
     begin_ns: Column  # by the clock of the recording
     end_ns: Column
-    bytes: Column  # NONE: not known
+    bytes: Column  # NONE: unknown
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Meetings:
-    """The collectives of one rank, and when it was recorded."""
+    """The collectives of one rank, and the time of its recording."""
 
     begin_ns: int
     end_ns: int
     of_group: dict[tuple[int, ...] | str, Series]  # by members; groups without a description by name
-    # Ends of the messages that kernels carry, by sender and receiver.
+    # ends of the messages of kernels, by sender and receiver
     of_pair: dict[tuple[int, int], Column] = field(default_factory=dict)
 
 
 def meetings_of(rank: ConvertedRank) -> Meetings:
-    """Those of a converted rank."""
+    """Return the collectives and messages of a converted rank."""
     graph = rank.graph
     rows = np.flatnonzero(rank.communication != NONE)
     rows = rows[np.lexsort((rows, graph.start_ns[rows]))]
@@ -89,7 +87,7 @@ def meetings_of(rank: ConvertedRank) -> Meetings:
 
 
 def _messages(rank: ConvertedRank, rows: Column, which: Column) -> dict[tuple[int, int], Column]:
-    """Ends of the messages among the rows, in their order."""
+    """Return the ends of the messages among the rows, in order."""
     ends_of: dict[tuple[int, int], list[int]] = {}
     for row, at in zip(rows.tolist(), which.tolist(), strict=True):
         communication = rank.communications[at]
@@ -110,16 +108,16 @@ def _messages(rank: ConvertedRank, rows: Column, which: Column) -> dict[tuple[in
 
 @dataclass(slots=True)
 class Settled:
-    """What was concluded, by rank in the order given."""
+    """The results of the comparison, by rank in the order given."""
 
     start_ns: list[int]
-    starts_text: str = ""  # how far apart the ranks begin, or why that is not known
+    starts_text: str = ""  # the differences between starts, or why they are unknown
     sizes: list[dict[int, int]] = field(default_factory=list)  # bytes by node
     estimates: list[set[int]] = field(default_factory=list)  # nodes whose bytes are estimates
 
 
 def settle(ranks: Sequence[Meetings]) -> Settled:
-    """Compare what the ranks of a job recorded."""
+    """Compare the recordings of the ranks of a job."""
     groups = list(_matched(ranks))
     settled = Settled([0] * len(ranks))
     _find_starts(settled, ranks, groups)
@@ -127,26 +125,26 @@ def settle(ranks: Sequence[Meetings]) -> Settled:
     return settled
 
 
-_Group = tuple[list[int], list[Series]]  # positions of ranks, and what each did
+_Group = tuple[list[int], list[Series]]  # positions of ranks, and the series of each
 
 
 def _matched(ranks: Sequence[Meetings]) -> Iterator[_Group]:
-    """Yield groups whose ranks, of those that there are, all did the same."""
+    """Yield the groups whose present ranks all have the same collectives."""
     for key in dict.fromkeys(key for rank in ranks for key in rank.of_group):
-        who = [at for at, rank in enumerate(ranks) if key in rank.of_group]
-        series = [ranks[at].of_group[key] for at in who]
+        positions = [at for at, rank in enumerate(ranks) if key in rank.of_group]
+        series = [ranks[at].of_group[key] for at in positions]
         if all(np.array_equal(other.kind, series[0].kind) for other in series[1:]):
-            yield who, series
+            yield positions, series
 
 
 def _find_starts(settled: Settled, ranks: Sequence[Meetings], groups: Sequence[_Group]) -> None:
     if len(ranks) < 2:
         return
     ends: list[tuple[list[int], Any]] = []
-    for who, series in groups:
+    for positions, series in groups:
         joint = np.isin(series[0].kind, [int(kind) for kind in _JOINT])
-        if len(who) > 1 and joint.sum() >= _ENOUGH:
-            ends.append((who, np.array([rank_series.end_ns[joint] for rank_series in series])))
+        if len(positions) > 1 and joint.sum() >= _ENOUGH:
+            ends.append((positions, np.array([rank_series.end_ns[joint] for rank_series in series])))
     collectives = len(ends)
     if len(_compared(ends)) < len(ranks):
         ends += _message_ends(ranks)
@@ -174,52 +172,53 @@ def _find_starts(settled: Settled, ranks: Sequence[Meetings], groups: Sequence[_
 
 
 def _compared(ends: Sequence[tuple[list[int], Any]]) -> set[int]:
-    return {at for who, _ in ends for at in who}
+    return {at for positions, _ in ends for at in positions}
 
 
 def _message_ends(ranks: Sequence[Meetings]) -> list[tuple[list[int], Any]]:
-    """Both ends of messages between two ranks that recorded as many of them."""
+    """Return both ends of messages between two ranks that recorded the same number of them."""
     ends_of_pairs: list[tuple[list[int], Any]] = []
     for ends in dict.fromkeys(ends for rank in ranks for ends in rank.of_pair):
-        who = [at for at, rank in enumerate(ranks) if ends in rank.of_pair]
-        moments = [ranks[at].of_pair[ends] for at in who]
-        if len(who) == 2 and len(moments[0]) == len(moments[1]) >= _ENOUGH:
-            ends_of_pairs.append((who, np.array(moments)))
+        positions = [at for at, rank in enumerate(ranks) if ends in rank.of_pair]
+        moments = [ranks[at].of_pair[ends] for at in positions]
+        if len(positions) == 2 and len(moments[0]) == len(moments[1]) >= _ENOUGH:
+            ends_of_pairs.append((positions, np.array(moments)))
     return ends_of_pairs
 
 
 def _offsets(ends: Sequence[tuple[list[int], Any]], ranks: int) -> Any:
-    """What to add to each rank's clock for ends to agree, one group after another; the median is nothing."""
+    """Return the correction of each rank's clock for ends to agree, group by group; the median is 0."""
     offset, is_set = np.zeros(ranks, np.int64), np.zeros(ranks, np.bool_)
     left = list(ends)
     while left:
-        # A group with clocks that are set sets the others; without any, its first rank's is taken as right.
-        who, values = left.pop(
+        # A group with some corrected clocks determines the others; without any, its first rank's clock is
+        # taken.
+        positions, values = left.pop(
             next((at for at, group_ends in enumerate(left) if is_set[group_ends[0]].any()), 0)
         )
-        if not is_set[who].any():
-            is_set[who[0]] = True
-        known = is_set[who]
-        right = np.median((values + offset[who][:, None])[known], axis=0)
+        if not is_set[positions].any():
+            is_set[positions[0]] = True
+        known = is_set[positions]
+        right = np.median((values + offset[positions][:, None])[known], axis=0)
         fresh = np.flatnonzero(~known)
-        offset[np.array(who)[fresh]] = np.median(right - values[fresh], axis=1).astype(np.int64)
-        is_set[who] = True
+        offset[np.array(positions)[fresh]] = np.median(right - values[fresh], axis=1).astype(np.int64)
+        is_set[positions] = True
     return offset - int(np.median(offset))
 
 
 def _disagreement(ends: Sequence[tuple[list[int], Any]], offset: Any) -> int:
-    """How far an end typically is from the others of its collective."""
+    """Return the typical distance of an end from the others of its collective."""
     off = []
-    for who, values in ends:
-        now = values + offset[who][:, None]
+    for positions, values in ends:
+        now = values + offset[positions][:, None]
         off.append(np.abs(now - np.median(now, axis=0)).ravel())
     return int(np.median(np.concatenate(off)))
 
 
 def _find_sizes(settled: Settled, ranks: Sequence[Meetings], groups: Sequence[_Group]) -> None:
-    """Sizes that other ranks know, and those that follow from how fast the group is else."""
+    """Find sizes that other ranks recorded, and estimate the others from the usual rate of the group."""
     settled.sizes, settled.estimates = [{} for _ in ranks], [set() for _ in ranks]
-    for who, series in groups:
+    for positions, series in groups:
         known = np.max([rank_series.bytes for rank_series in series], axis=0)
         took = np.min([rank_series.end_ns - rank_series.begin_ns for rank_series in series], axis=0)
         guessed = np.zeros(len(known), np.bool_)
@@ -230,7 +229,7 @@ def _find_sizes(settled: Settled, ranks: Sequence[Meetings], groups: Sequence[_G
                 rate = float(np.median(known[sample] / took[sample]))
                 known[wanted] = np.maximum(np.rint(rate * took[wanted]), 1).astype(np.int64)
                 guessed |= wanted
-        for at, rank_series in zip(who, series, strict=True):
+        for at, rank_series in zip(positions, series, strict=True):
             for place in np.flatnonzero((rank_series.bytes == NONE) & (known != NONE)).tolist():
                 settled.sizes[at][int(rank_series.node[place])] = int(known[place])
                 if guessed[place]:

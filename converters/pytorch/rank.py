@@ -1,13 +1,10 @@
-"""One converted rank: the graph, and for each of its rows where in the recordings more about it stands.
+"""One converted rank: the graph, and references from its rows to the recordings.
 
-Columns of a graph that are looked up when they are wanted, not kept. What a node is called or how it is
-described stands in the columns of its call or of its work; copying that to every node of a large graph would
-take more memory than the graph.
+Names and descriptions of nodes are in the columns of their call or work and are looked up on demand: copies
+for every node of a large graph would take more memory than the graph.
 
-A gap is of the thread or stream that has nothing to do in it, which is that of what follows. Threads are
-numbered in the order in which they begin, so that numbers mean the same in recordings of other ranks.
-
-Not here: making it (`timed`, `untimed`), writing it (`emission`), reporting on it (`report`).
+A gap belongs to the thread or stream that is idle, which is that of its successor. Threads are numbered in
+the order in which they begin, so that numbers have the same meaning in recordings of other ranks.
 """
 
 from __future__ import annotations
@@ -26,9 +23,9 @@ from converters.pytorch.linking import Links
 
 
 class Lookup:
-    """A column by row: `lookup[rows]` are its entries, NONE where there is nothing.
+    """A column by row: `lookup[rows]` are its entries, NONE if there is none.
 
-    Each part is a column by row that names an entry of the values beside it, or NONE; `like` is any column
+    Each part is a column by row that holds indices into the values beside it, or NONE; `like` is any column
     by row.
     """
 
@@ -41,7 +38,7 @@ class Lookup:
         return len(self._like)
 
     def __getitem__(self, rows: Any) -> Any:
-        """Return entries of some rows, given as a slice, as numbers or as one number."""
+        """Return the entries of some rows, given as a slice, as numbers or as one number."""
         entries = np.full(np.shape(self._like[rows]), NONE, np.int64)
         for index, values in self._parts:
             which = index[rows]
@@ -51,7 +48,7 @@ class Lookup:
         return entries
 
     def then(self, values: Any) -> Lookup:
-        """What stands in further values where this column says."""
+        """Return the lookup of `values` at the entries of this one."""
         if not len(values):
             return Lookup(self._like)
         further = Lookup(self._like, *self._parts)
@@ -60,51 +57,51 @@ class Lookup:
 
 
 def taken(values: Any, index: Any) -> Column:
-    """Return entries of a column, NONE where the index is."""
+    """Return the entries of a column at some indices, NONE for NONE."""
     entries: Column = Lookup(index, (index, values))[:]
     return entries
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ConvertedRank:
-    """Columns by row of the graph; -1 where a row has nothing of the kind."""
+    """Columns by row of the graph; -1 if a row has no entry."""
 
     graph: Graph
     host: HostTrace | None
     device: DeviceTrace | None
     links: Links | None
     is_timed: bool
-    rank: int  # -1 if it is not known
+    rank: int  # -1 if unknown
     groups: Mapping[str, tuple[int, ...]]
     communications: tuple[Communication, ...]
     communication: Column  # index into `communications`
     event: Lookup  # row of the device trace
-    operator_event: Lookup  # row of the device trace that holds the arguments: of work, its operator's
+    operator_event: Lookup  # row of the device trace that holds the arguments; for work, that of its operator
     described_by: Lookup  # row of the execution trace that holds the arguments
     numbers: Mapping[str, Lookup]  # attributes
-    tally: Tally  # what was left out, concluded or unexpected, and how often
+    tally: Tally  # counts of parts left out, inferred or unexpected
     measured_ns: int
-    begin_ns: int  # when it begins, by the clock of the recording; 0 without times
-    described_as: Mapping[str, str]  # what the file says about itself
-    device_orphans: Column  # rows of the device trace: operators that the execution trace does not know
+    begin_ns: int  # start by the clock of the recording; 0 without times
+    described_as: Mapping[str, str]  # metadata of the file
+    device_orphans: Column  # rows of the device trace: operators without a node in the execution trace
     left_out_events: Mapping[str, int]  # events that are no nodes, by reason
-    words: Mapping[str, Lookup] = field(default_factory=dict)  # attributes that are text: index into `texts`
+    words: Mapping[str, Lookup] = field(default_factory=dict)  # text attributes: index into `texts`
     texts: tuple[str, ...] = ()
 
 
 EMPTY = (Role.GAP, Role.LAUNCH_GAP, Role.STREAM_GAP)
-_LONGEST = 5  # that are listed one by one
+_LONGEST = 5  # number of entries that are listed one by one
 
 
 def row_lanes(graph: Graph, device: DeviceTrace, event: Lookup) -> Column:
-    """Return the thread or stream of every row, as an index into the lanes; NONE where it is not known."""
+    """Return the thread or stream of every row as an index into the lanes; NONE if unknown."""
     row_event = event[:]
     lane = np.where(row_event != NONE, device.lane[row_event], NONE)
     pairs = np.flatnonzero(np.isin(graph.role[graph.before], (Role.LAUNCH_GAP, Role.STREAM_GAP)))
     lane[graph.before[pairs][::-1]] = lane[graph.after[pairs]][::-1]  # of several, the first
     order = np.flatnonzero(graph.kind == Link.THREAD_ORDER)
     before, after = graph.before[order], graph.after[order]
-    while len(before):  # what follows, or comes before, on a thread is of the same
+    while len(before):  # neighbours on a thread have the same lane
         forwards = (lane[before] == NONE) & (lane[after] != NONE)
         backwards = (lane[after] == NONE) & (lane[before] != NONE)
         lane[before[forwards]] = lane[after[forwards]]
@@ -117,7 +114,7 @@ def row_lanes(graph: Graph, device: DeviceTrace, event: Lookup) -> Column:
 
 
 def gap_names(graph: Graph, device: DeviceTrace, event: Lookup) -> tuple[Column, tuple[str, ...]]:
-    """What the gaps of a graph are called: by row, an index into names; NONE for what is no gap."""
+    """Return the names of the gaps of a graph: by row an index into names, NONE for other rows."""
     row_event = event[:]
     lane = np.where(row_event != NONE, device.lane[row_event], NONE)
     lane_names = _lane_names(device, lane)
@@ -134,7 +131,7 @@ def gap_names(graph: Graph, device: DeviceTrace, event: Lookup) -> tuple[Column,
 
 
 def _continue_threads(graph: Graph, lane: Column, unknown: int) -> None:
-    """Give gaps at the end of a thread the lane of what comes before them: a call, or what is left of one."""
+    """Give gaps at the end of a thread the lane of their predecessor: a call, or the rest of one."""
     order = np.flatnonzero(graph.kind == Link.THREAD_ORDER)
     before, after = graph.before[order], graph.after[order]
     for _ in range(2):
@@ -143,7 +140,7 @@ def _continue_threads(graph: Graph, lane: Column, unknown: int) -> None:
 
 
 def explained(graph: Graph, device: DeviceTrace | None, event: Lookup, path: Rows) -> dict[str, Any]:
-    """How much of the longest path (its rows, the last first) is gaps, whose, and the longest of them."""
+    """Return the gaps on the longest path (its rows, the last first) by name, and the longest of them."""
     duration = (graph.end_ns - graph.start_ns)[path]
     total = int(duration.sum())
     if device is None:
@@ -166,16 +163,16 @@ def explained(graph: Graph, device: DeviceTrace | None, event: Lookup, path: Row
                 "name": names[name[path[place]]],
                 "ns": int(duration[place]),
                 "start_ns": int(graph.start_ns[path[place]]),
-                "before": _called(device, event, int(path[place - 1])) if place else "",
+                "before": _name_of_row(device, event, int(path[place - 1])) if place else "",
             }
             for place in longest.tolist()
         ],
     }
 
 
-def _called(device: DeviceTrace, event: Lookup, row: int) -> str:
-    called_event = int(event[row])
-    return device.names[device.name[called_event]] if called_event != NONE else ""
+def _name_of_row(device: DeviceTrace, event: Lookup, row: int) -> str:
+    event_of_row = int(event[row])
+    return device.names[device.name[event_of_row]] if event_of_row != NONE else ""
 
 
 def _words(role: Role) -> str:
@@ -183,7 +180,9 @@ def _words(role: Role) -> str:
 
 
 def _lane_names(device: DeviceTrace, lane_of_row: Column) -> list[str]:
-    """` of thread 2` or ` of stream 7` for each lane; the last is for gaps that nothing follows."""
+    """Return ` of thread 2` or ` of stream 7` for each lane; the last entry is for gaps without a
+    successor.
+    """
     lanes, first = np.unique(lane_of_row[lane_of_row != NONE], return_index=True)
     devices = {lane.device for lane in device.lanes if lane.stream != ABSENT}
     threads: Mapping[int, int] = {

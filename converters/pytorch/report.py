@@ -1,7 +1,4 @@
-"""What became of a rank's recordings, in figures and in lines for people.
-
-Not here: the conversion.
-"""
+"""The report on the conversion of a rank, as figures and as lines of text."""
 
 from __future__ import annotations
 
@@ -22,12 +19,12 @@ from et_sim.trace.columns import NodeKind
 
 _NAMED = 5
 _STEP = re.compile(r"ProfilerStep#(\d+)")
-_EPOCH_NS = 10**18  # of 2001; less is counted from something else
+_EPOCH_NS = 10**18  # of 2001; smaller times have another origin
 _KINDS = (NodeKind.METADATA, NodeKind.COMP, NodeKind.COLL, NodeKind.SEND, NodeKind.RECV)
 
 
 def report_on(rank: ConvertedRank, inputs: list[str], output: str, size_bytes: int) -> dict[str, Any]:
-    """Everything there is to say about a converted rank."""
+    """Return all figures of a converted rank."""
     nodes, links = _nodes(rank), np.bincount(rank.graph.kind, minlength=len(Link)).tolist()
     return {
         "inputs": inputs,
@@ -55,7 +52,7 @@ def report_on(rank: ConvertedRank, inputs: list[str], output: str, size_bytes: i
 
 
 def _recorded(rank: ConvertedRank) -> dict[str, Any]:
-    """Of which run and steps a rank was recorded, and when (of the epoch)."""
+    """Return the world, the steps and the times (of the epoch) of a recording."""
     device, host = rank.device, rank.host
     groups = host.groups if host is not None else ()
     sizes = [device.world_size] if device is not None else []
@@ -82,7 +79,7 @@ def _roles(graph: Graph) -> dict[str, dict[str, int]]:
 
 
 def _communication(rank: ConvertedRank) -> list[dict[str, Any]]:
-    """By operation and group, in the order of their first."""
+    """Return figures by operation and group, in the order of their first node."""
     rows = np.flatnonzero(rank.communication != NONE)
     duration = (rank.graph.end_ns - rank.graph.start_ns)[rows].tolist()
     entries: dict[tuple[str, str], dict[str, Any]] = {}
@@ -101,7 +98,7 @@ def _communication(rank: ConvertedRank) -> list[dict[str, Any]]:
 
 
 def _unsized(rank: ConvertedRank) -> int:
-    """Return collectives and messages whose size the recording does not give."""
+    """Return the number of collectives and messages without a recorded size."""
     is_unsized = np.array(
         [communication.is_unsized for communication in rank.communications] or [False], np.bool_
     )
@@ -109,7 +106,7 @@ def _unsized(rank: ConvertedRank) -> int:
 
 
 def _linkage(rank: ConvertedRank) -> dict[str, Any] | None:
-    """Return the number of operators of the two recordings found each other, and the first that did not."""
+    """Return the number of linked operators of the two recordings, and the first that are not linked."""
     links, host, device = rank.links, rank.host, rank.device
     if links is None or host is None or device is None:
         return None
@@ -126,7 +123,7 @@ def _linkage(rank: ConvertedRank) -> dict[str, Any] | None:
 
 
 def _time(rank: ConvertedRank) -> dict[str, Any]:
-    """Measured against replayed."""
+    """Return the measured and the replayed time, and their differences."""
     graph = rank.graph
     ends, decisive = graph.replayed()
     replayed = int(ends.max(initial=0))
@@ -144,7 +141,7 @@ def _time(rank: ConvertedRank) -> dict[str, Any]:
 
 
 def _busy(graph: Graph) -> int:
-    """Return time in which some device worked."""
+    """Return the time in which some device worked."""
     rows = np.flatnonzero((graph.work != NONE) & (graph.role != Role.COMMUNICATION))
     until = np.maximum.accumulate(graph.end_ns[rows])
     before = np.insert(until[:-1], 0, 0) if len(rows) else until
@@ -152,7 +149,7 @@ def _busy(graph: Graph) -> int:
 
 
 def _path(graph: Graph, ends: Column, decisive: Rows) -> Rows:
-    """Return the nodes that decided when the last one ended, the last first."""
+    """Return the nodes that determined the end of the last one, the last first."""
     path = np.empty(len(graph), np.int32)
     decided_by = np.where(decisive >= 0, graph.before[decisive] if len(graph.before) else decisive, NONE)
     length = longest_path(int(np.argmax(ends)), decided_by, path) if len(ends) else 0
@@ -161,7 +158,7 @@ def _path(graph: Graph, ends: Column, decisive: Rows) -> Rows:
 
 
 def _by_role(graph: Graph, path: Rows) -> dict[str, int]:
-    """Return time by role along a path."""
+    """Return the time by role along a path."""
     times = np.zeros(len(Role), np.int64)
     np.add.at(times, graph.role[path], (graph.end_ns - graph.start_ns)[path])
     total = dict(zip(Role, times.tolist(), strict=True))
@@ -209,7 +206,7 @@ def _first_names(device: DeviceTrace, rows: Column) -> list[str]:
 
 
 def _dropped(rank: ConvertedRank) -> dict[str, int]:
-    """What was left out in reading, by category."""
+    """Return the counts of events left out in reading, by category."""
     dropped: dict[str, int] = {}
     for trace in (rank.device, rank.host):
         for subject, count in sorted(trace.dropped.items() if trace is not None else ()):
@@ -222,7 +219,7 @@ def _dropped(rank: ConvertedRank) -> dict[str, int]:
 
 
 def _plain(subject: str) -> str:
-    """What the readers call "phase/category" in words."""
+    """Return the readers' "phase/category" in words."""
     phase, _, category = subject.partition("/")
     if phase in ("s", "f", "t"):
         return f"ends of {category} arrows"
@@ -239,7 +236,7 @@ _GAPS_SHOWN = 3
 
 
 def lines(report: dict[str, Any]) -> Iterator[str]:
-    """What the figures say, without what is nothing."""
+    """Yield the report as text, without figures that are zero."""
     yield f"{' + '.join(report['inputs'])} -> {report['output']}"
     nodes = ", ".join(f"{count:,} {kind}" for kind, count in report["nodes"].items())
     yield _row("nodes", f"{sum(report['nodes'].values()):,}: {nodes}")
@@ -277,14 +274,14 @@ def lines(report: dict[str, Any]) -> Iterator[str]:
 
 
 def _sizes(entry: dict[str, Any]) -> str:
-    """Return the bytes of operations, as far as the recording gives them, and how many these are."""
+    """Return the recorded bytes of operations, and the number of operations."""
     unsized, known = entry["unsized"], entry["count"] - entry["unsized"]
     sized = [f"{format_bytes(entry['bytes'])} in {known:,}"] if known else []
     return " and ".join(sized + ([f"unknown size in {unsized:,}"] if unsized else []))
 
 
 def _unsized_lines(unsized: dict[str, int]) -> Iterator[str]:
-    """How many sizes are not recorded, and what is taken instead."""
+    """Yield the number of unrecorded sizes, and their replacements."""
     if not unsized["count"]:
         return
     left = unsized["count"] - unsized["estimated"] - unsized["of_other_ranks"]
@@ -331,7 +328,7 @@ def _time_lines(time: dict[str, Any]) -> Iterator[str]:
 
 
 def _explained_lines(explained: dict[str, Any]) -> Iterator[str]:
-    """How much of the longest path is known for what it was, and where the rest is."""
+    """Yield the explained share of the longest path, and its gaps."""
     whole, gaps = max(explained["path_ns"], 1), explained["gaps_ns"]
     text = f"{100 * (whole - gaps) / whole:.0f} % of the longest path"
     if gaps:

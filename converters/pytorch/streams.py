@@ -1,13 +1,11 @@
-"""The work of devices as nodes: after its launch, after what its stream did before, after events it awaits.
+"""The work of devices as nodes, after its launch, earlier work of its stream, and awaited events.
 
-Each of these lets the work begin a little later, as usual (`latencies`): that time is a node of its own, a
-`LAUNCH_GAP` after the launch, else a `STREAM_GAP`. The one that came last decided when the work began, and
-its gap lasts until then.
+Each of these permits the start only after the usual latency (`latencies`), which is a node of its own: a
+`LAUNCH_GAP` after the launch, else a `STREAM_GAP`. The last of them decided the start, and its gap lasts
+until then.
 
-Work of one stream that overlaps (kernels that may start before the one before has ended) comes after the
-last work that had ended, and what follows waits for all of it.
-
-Not here: where events and synchronisation lead (`waits`).
+Overlapping work of one stream (kernels that may start before the previous one has ended) comes after the last
+work that had ended, and its successors wait for all of it.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ _ROLE_OF = {
     EventKind.MEMCPY: Role.COPY,
     EventKind.MEMSET: Role.FILL,
     EventKind.ACCELERATOR: Role.ACCELERATOR,
-    EventKind.ANNOTATION: Role.COMMUNICATION,  # a worker's
+    EventKind.ANNOTATION: Role.COMMUNICATION,  # of a worker
 }
 
 
@@ -41,7 +39,7 @@ class Streams:
 
 
 _LONG_GAP_NS = 100_000  # longer than a launch takes
-_MOST = 256  # pieces of work that may overlap with one of their stream and still be looked at
+_MOST = 256  # most pieces of overlapping work that are examined
 
 
 def add_streams(
@@ -53,10 +51,10 @@ def add_streams(
     communicates: Flags,
     base: int,
 ) -> Streams:
-    """Return nodes of all work; `awaited` are pairs of work of which the second comes after the first.
+    """Add nodes for all work; of each pair in `awaited`, the second comes after the first.
 
     `communicates` marks work whose order on its stream matters to other ranks; `base` is the first position
-    of this work among nodes of no duration.
+    of this work among nodes without duration.
     """
     device, calls, work = given.device, given.calls, given.work
     role = np.array([_ROLE_OF.get(EventKind(kind), Role.KERNEL) for kind in range(len(EventKind))])
@@ -84,7 +82,7 @@ def add_streams(
 
 
 def _keep_order(draft: Draft, work: Work, node: Column, communications: Column) -> None:
-    """Communication of one stream is in order even where the recording overlaps."""
+    """Keep the communication of one stream in order, even if it overlaps in the recording."""
     before, after = communications[:-1], communications[1:]
     overlaps = (work.lane[before] == work.lane[after]) & (work.end_ns[before] > work.start_ns[after])
     overlaps &= work.row[before] != work.row[after]
@@ -104,10 +102,10 @@ def _gaps(
     own_position: Column,
     late: Column,
 ) -> Column:
-    """Dependencies, each with a gap node if it lets what follows begin only later, at its `moment`.
+    """Add dependencies, with a gap node if the successor may begin only later, at its `moment`.
 
     Of the dependencies of a node, the one with the latest moment decided, and its gap lasts until the node
-    begins. Gives the positions of the gaps.
+    begins. Returns the positions of the gaps.
     """
     start, end = np.concatenate(draft.start_ns), np.concatenate(draft.end_ns)
     fits = end[before] <= start[after]
@@ -147,12 +145,12 @@ def _gaps(
 def _launch_nodes(
     draft: Draft, calls: Calls, work: Work, threads: Threads, arrival: Column
 ) -> tuple[Column, Column]:
-    """Return the node that each piece of work comes after: its launching call, or what that call came after;
-    and when that lets it begin.
+    """Return the predecessor of each piece of work (its launching call, or that call's predecessor), and the
+    time at which it permits the start.
 
-    Of a call that launches several, some may begin before it returns and some after it: these come after all
-    of the call. The node of a call that launches and waits begins too late. Clocks of host and device differ
-    by a little, so work can even seem to begin before its launch.
+    If a call launches several, some may begin before it returns and others after it: the latter come after
+    all of the call. The node of a call that launches and waits begins too late. Clocks of host and device
+    differ a little, so work may seem to begin before its launch.
     """
     node = work.call.copy()  # node i is call i
     launched = np.flatnonzero(node != NONE)
@@ -176,7 +174,7 @@ def _launch_nodes(
 
 
 def stream_order(work: Work) -> Pairs:
-    """Return pairs of work: each comes after what its stream did last, all of it if that overlapped."""
+    """Return pairs of work: each comes after the last work of its stream, all of it if that overlapped."""
     same = work.lane[1:] == work.lane[:-1]
     overlaps = same & (work.end_ns[:-1] > work.start_ns[1:])
     plain = np.flatnonzero(same & ~overlaps)
@@ -189,7 +187,7 @@ def stream_order(work: Work) -> Pairs:
 
 
 def _overlapping(work: Work, overlapped: Column) -> Any:
-    """What the plain pairs lack around overlaps: from the last that had ended, to all that still ran."""
+    """Return the additional pairs around overlaps: from the last that had ended, to all that still ran."""
     before: list[int] = []
     after: list[int] = []
     start, end, lane = work.start_ns, work.end_ns, work.lane
@@ -201,7 +199,7 @@ def _overlapping(work: Work, overlapped: Column) -> Any:
         if back >= 0 and lane[back] == lane[late] and end[back] <= start[late]:
             before.append(back)
             after.append(late)
-        ahead = late + 1  # `at` ends before which one starts?
+        ahead = late + 1  # the first that starts after the end of `at`
         while ahead < min(len(start), at + _MOST) and lane[ahead] == lane[at] and start[ahead] < end[at]:
             ahead += 1
         if ahead < len(start) and lane[ahead] == lane[at] and start[ahead] >= end[at]:

@@ -1,16 +1,13 @@
 """The threads of the host as nodes: every nanosecond of a thread belongs to one node, in one chain.
 
-A call's node lasts until the call makes another one or ends. What is left of it when the inner call has
-returned is a node of its own (`REST`), and time outside of operators is a `GAP`; annotations are marks
-without duration, and their time is that of what they hold. So no time counts twice, and a replayed thread
-takes as long as the recorded one.
+A call's node lasts until the call makes another one or ends. The time of a call after an inner call is a node
+of its own (`REST`), and time outside of operators is a `GAP`; annotations are marks without duration, and
+their time belongs to their content. So no time counts twice, and a replayed thread takes as long as the
+recorded one.
 
-A call that starts work of a device is cut where that work could begin, if that was before it returned, so
-that the work can come after the first part; the other is a `LAUNCH_REST`. A
-call that waits for a device begins when what it waits for has ended: what remains is its own time.
-
-Not here: the devices (`streams`), which work a call waits for (`waits`), and gaps in which a thread waited
-for another one (`handoffs`).
+A call that starts work of a device is split where that work could begin, if that was before its return, so
+that the work can follow the first part; the other part is a `LAUNCH_REST`. A call that waits for a device
+begins at the end of the awaited work: the rest is its own time.
 """
 
 from __future__ import annotations
@@ -41,12 +38,12 @@ class Threads:
 
     @property
     def start_ns(self) -> Column:
-        """In the order of `node`; not kept, for there are many."""
+        """Return the starts in the order of `node`; they are not stored, to save memory."""
         return self.start_of[self.node]
 
     @property
     def end_ns(self) -> Column:
-        """In the order of `node`; not kept, for there are many."""
+        """Return the ends in the order of `node`; they are not stored, to save memory."""
         return self.end_of[self.node]
 
     def before(self, node: Rows) -> Rows:
@@ -67,7 +64,7 @@ class Threads:
         return nodes
 
     def last_before(self, lane: Column, moment: Column) -> Column:
-        """Return the last node of a lane that has ended at a moment, gaps aside; NONE if there is none."""
+        """Return the last node of a lane that has ended at a moment, except gaps; NONE if there is none."""
         nodes = np.full(len(moment), NONE, np.int64)
         ends = self.end_ns
         for thread in unique(lane).tolist():
@@ -80,10 +77,10 @@ class Threads:
 
 
 def add_threads(draft: Draft, calls: Calls, work: Work, arrival_ns: Column, waited_until: Column) -> Threads:
-    """Return nodes of all threads with their chains; node i of the draft is call i.
+    """Add the nodes of all threads with their chains; node i of the draft is call i.
 
-    `arrival_ns` is when the launch of each piece of work would have let it begin, `waited_until` when what a
-    waiting call waits for has ended, else NONE.
+    `arrival_ns` is the time at which the launch of each piece of work permitted its start, `waited_until` the
+    end of the awaited work of a waiting call, else NONE.
     """
     is_mark = calls.is_annotation
     covered = running_most(calls.lane, np.where(is_mark, calls.start_ns, calls.end_ns))
@@ -155,7 +152,7 @@ def _part(draft: Draft, role: Role, lane: Rows, start: Column, end: Column, posi
 def _own_time(
     calls: Calls, work: Work, arrival_ns: Column, until: Column, waited_until: Column, is_mark: Flags
 ) -> tuple[Column, Column]:
-    """When each call's node begins and ends."""
+    """Return the start and the end of each call's node."""
     start = calls.start_ns.copy()
     end = np.minimum(calls.end_ns, until)
     first_work = np.full(len(calls), np.iinfo(np.int64).max)
@@ -166,7 +163,7 @@ def _own_time(
     own_end = np.minimum(calls.end_ns, until)
     waits = (waited_until != NONE) & (
         waited_until <= own_end
-    )  # a call that goes on to call others has not waited
+    )  # a call that makes further calls has not waited
     end[waits] = own_end[waits]
     start[waits] = np.maximum(waited_until[waits], start[waits])
     return start, end

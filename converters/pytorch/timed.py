@@ -1,7 +1,4 @@
-"""A rank from its timeline, and its execution trace if there is one: every step in its order.
-
-Not here: the steps themselves.
-"""
+"""The conversion of a timeline, with an execution trace if there is one."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ from converters.pytorch.waits import Waits, find_waits
 from et_sim.basics.errors import TraceError
 
 _Spans = TypeVar("_Spans", Calls, Work)
-WHOLE = 0.8  # of the timeline's operators that must be linked for all of it to be converted
+WHOLE = 0.8  # share of the timeline's operators that must be linked for all of it to be converted
 
 
 def convert_timed(
@@ -36,7 +33,7 @@ def convert_timed(
     *,
     force: bool = False,
 ) -> ConvertedRank:
-    """Link, order, connect; recordings that do not belong together are refused, unless forced."""
+    """Link the recordings, order and connect their nodes; unrelated recordings are refused, unless forced."""
     device, calls, work = _from_its_beginning(device)
     links = link(host, device, calls) if host is not None else None
     tally = Tally()
@@ -68,7 +65,7 @@ def _connected(
 
 
 def _nothing_timed(device: DeviceTrace) -> TraceError:
-    """There is nothing to convert."""
+    """Return the error for a timeline without content."""
     return TraceError(
         "holds no operator, no call of a runtime and no kernel",
         place=device.path,
@@ -77,7 +74,7 @@ def _nothing_timed(device: DeviceTrace) -> TraceError:
 
 
 def _from_its_beginning(device: DeviceTrace) -> tuple[DeviceTrace, Calls, Work]:
-    """Return the timeline with times from its first call or work on, and these."""
+    """Return the timeline with times from its first call or work on, with its calls and work."""
     timed = [int(kind) for kind in EventKind if kind not in (EventKind.DEVICE_ANNOTATION, EventKind.OVERHEAD)]
     rows = np.isin(device.kind, timed)
     if not rows.any():
@@ -91,7 +88,7 @@ def _from_its_beginning(device: DeviceTrace) -> tuple[DeviceTrace, Calls, Work]:
 
 
 def _shifted(device: DeviceTrace, by_ns: int) -> DeviceTrace:
-    """Return the timeline with times from later on."""
+    """Return the timeline with times relative to a later moment."""
     return replace(device, ts_ns=device.ts_ns - by_ns, base_ns=device.base_ns + by_ns) if by_ns else device
 
 
@@ -100,15 +97,15 @@ def _shifted_spans(spans: _Spans, by_ns: int) -> _Spans:
 
 
 def _within(given: Recording, links: Links, tally: Tally) -> tuple[Recording, Links]:
-    """Only what the execution trace covers, where the timeline goes on for much longer."""
+    """Return the part that the execution trace covers, if the timeline is much longer."""
     calls, work, linked = given.calls, given.work, links.host_of_call != NONE
     low, high = int(calls.start_ns[linked].min()), int(calls.end_ns[linked].max())
     keep = (calls.start_ns >= low) & (calls.end_ns <= high)
     launched = (work.call != NONE) & keep[work.call]
-    remark = "calls of the timeline outside of what the execution trace covers"
+    remark = "calls of the timeline outside of the execution trace's span"
     tally.count(remark, int((~keep).sum()))
     tally.count("work of devices that calls outside of it launched", int((~launched).sum()))
-    number = np.append(np.cumsum(keep) - 1, NONE)  # the last entry is NONE's
+    number = np.append(np.cumsum(keep) - 1, NONE)  # the last entry belongs to NONE
     number[:-1][~keep] = NONE
     kept = Calls(**{name: getattr(calls, name)[keep] for name in Calls.__slots__})
     kept = replace(_shifted_spans(kept, low), parent=number[kept.parent])
@@ -129,7 +126,7 @@ def _graph(
     link_handoffs(draft, given.device, calls, threads)
     base = (len(calls) + 1) * STEP
     communicates = carriers.of_work != NONE
-    communicates[carriers.by_worker] = False  # workers do several things at once
+    communicates[carriers.by_worker] = False  # a worker may run several at once
     streams = add_streams(draft, given, threads, waits.awaited, waits.latencies, communicates, base)
     link_workers(draft, threads, calls, work, carriers.by_worker, streams.node)
     link_groups(draft, work, carriers.by_worker, carriers.group_of_work, streams.node)
@@ -185,7 +182,7 @@ def _columns(
 
 
 def _numbers(given: Recording, costs: Costs, graph: Graph) -> dict[str, Lookup]:
-    """Return attributes that are numbers."""
+    """Return the attributes that are numbers."""
     device, host, calls, work = given.device, given.host, given.calls, given.work
     role, call, of_work = graph.role, graph.call, graph.work
     held = calls.is_annotation.copy()
@@ -208,7 +205,7 @@ def _numbers(given: Recording, costs: Costs, graph: Graph) -> dict[str, Lookup]:
 
 
 def _left_out(device: DeviceTrace, calls: Calls, work: Work) -> dict[str, int]:
-    """Events that are no nodes, and why."""
+    """Return the number of events that are no nodes, by reason."""
     is_none = np.ones(len(device), np.bool_)
     is_none[calls.row] = is_none[work.row] = False
     reasons = {
@@ -222,7 +219,7 @@ def _left_out(device: DeviceTrace, calls: Calls, work: Work) -> dict[str, int]:
 
 
 def _with_zero(costs: Costs) -> Column:
-    """Return no operations where only the bytes are known, so that a roofline model takes the bytes."""
+    """Return zero operations if only the bytes are known, so that a roofline model uses the bytes."""
     only_bytes = (costs.operations == NONE) & (costs.tensor_bytes >= 0)
     operations: Column = np.where(only_bytes, 0, costs.operations)
     return operations
@@ -233,7 +230,7 @@ def _of_lanes(device: DeviceTrace, attribute: str) -> Column:
 
 
 def _about(device: DeviceTrace, host: HostTrace | None, groups: Groups) -> dict[str, str]:
-    """What the written file says about itself."""
+    """Return the metadata of the written file."""
     facts = {
         "converter": "et-convert pytorch",
         "rank": str(groups.rank) if groups.rank != ABSENT else "",

@@ -1,10 +1,8 @@
-"""A rank from its execution trace alone: what the host called, in order, without times.
+"""The conversion of an execution trace alone: the calls of the host, in order, without times.
 
-Every operator is a node. Those of a thread are a chain; where the trace goes on with another thread, that one
-comes after the one before: nodes are numbered as they start, and nothing else says who waited for whom.
-Communication is where it was recorded: by `record_param_comms`, or else by the operator of torch.distributed.
-
-Not here: ranks with a timeline (`timed`).
+Every operator is a node, and the operators of a thread are a chain. If the trace continues with another
+thread, that one comes after the one before: nodes are numbered as they start, and waits are not recorded.
+Communication is at its `record_param_comms`, or else at the operator of torch.distributed.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ from et_sim.basics.unique import unique
 
 
 def convert_untimed(host: HostTrace, without: frozenset[Link] = frozenset()) -> ConvertedRank:
-    """Return nodes in the order of their ids."""
+    """Convert the nodes, in the order of their ids."""
     if not len(operators_of(host)):
         raise TraceError("holds no operator", place=host.path, remedy="record while the model runs")
     groups = collect_groups(host, None, Tally())
@@ -76,11 +74,11 @@ def _graph(
     without: frozenset[Link],
     tally: Tally,
 ) -> Graph:
-    """Return rows in their order, and a node for the groups before them."""
+    """Return the graph of the rows in order, with a node for the groups before them."""
     draft = Draft(tally)
     nothing = np.zeros(len(rows), np.int64)
     nodes = draft.add(Role.UNTIMED, nothing, nothing, call=rows)
-    node_of = np.full(len(host) + 1, NONE, np.int64)  # the last entry is NONE's
+    node_of = np.full(len(host) + 1, NONE, np.int64)  # the last entry belongs to NONE
     node_of[rows] = nodes
     draft.link(Link.CALL_TREE, node_of[parent[rows]], nodes)
     _link_threads(draft, host.thread[rows], nodes)
@@ -104,7 +102,7 @@ def parent_rows(host: HostTrace) -> Column:
 
 def find_cycle(parent: Column) -> list[int]:
     """Return the rows of a shortest cycle of callers; empty if there is none."""
-    reached = np.append(parent, NONE)  # the last entry is NONE's
+    reached = np.append(parent, NONE)  # the last entry belongs to NONE
     for _ in range(max(1, len(parent)).bit_length()):
         reached = reached[reached]
     caught = unique(reached[reached != NONE])  # only rows of cycles are left
@@ -134,7 +132,7 @@ def _report_cycle(host: HostTrace, parent: Column, tally: Tally) -> None:
 def _communications(
     host: HostTrace, read: dict[int, Communication | None], parent: Column, groups: Groups
 ) -> tuple[list[Communication], Column]:
-    """What is communicated, and the row that carries it: of several around each other the innermost."""
+    """Return the communications, and by row the one that it carries: of nested ones, the innermost."""
     around: set[int] = set()
     for row, communication in read.items():
         at = int(parent[row]) if communication is not None else NONE
@@ -160,7 +158,7 @@ def _communications(
 
 
 def _read(host: HostTrace, rows: Column) -> dict[int, Communication | None]:
-    """What the rows that are about communication say."""
+    """Return the communication of each row that may have one."""
     records = HostRecords(host)
     communicating = rows[np.isin(host.kind[rows], (HostNodeKind.COMMUNICATION, HostNodeKind.C10D))].tolist()
     return {row: records.of(row) for row in communicating}

@@ -1,14 +1,12 @@
-"""Who waited for what: streams for events of other streams, and the host for streams, events and devices.
+"""Recorded and inferred waits: of streams for events of other streams, and of the host for devices.
 
-Newer timelines record synchronisation with the event's recording and its stream. Older ones show only the
-calls, and what they waited for is concluded (`events`); so is what work waited for that began late although
-nothing recorded held it back.
+Newer timelines record a synchronisation with its event and stream. Older ones have only the calls, whose
+targets are inferred (`events`); so are the causes of work that began late for no recorded reason
+(`late_work`).
 
-A host's wait for a stream that is not named is for the last work that had ended when the call returned. A
-launch that took long may have waited, too, and is judged by what had ended just before it returned. Whether
-a wait was recorded or concluded is counted.
-
-Not here: the nodes (`threads`, `streams`).
+A wait of the host for an unnamed stream is for the last work that had ended when the call returned. A long
+launch may have waited, too, and is judged by the work that had ended just before it returned. Recorded and
+inferred waits are counted.
 """
 
 from __future__ import annotations
@@ -31,16 +29,16 @@ _FULL_QUEUE = 64  # pieces of work under way; queues of devices hold some hundre
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Waits:
-    """Waiting as recorded or concluded."""
+    """The recorded and inferred waits."""
 
-    awaited: Pairs  # work, and work that comes after it
+    awaited: Pairs  # work, and its successor
     host_after: Pairs  # work, and the call that returned after it
-    until_ns: Column  # by call: when what it waited for had ended, or NONE
+    until_ns: Column  # by call: the end of the awaited work, or NONE
     latencies: Latencies
 
 
 def find_waits(given: Recording, tally: Tally) -> Waits:
-    """Return all waiting of the timeline."""
+    """Return all waits of the timeline."""
     device, calls, work = given.device, given.calls, given.work
     launches = Launches.of(device, work)
     pending = Pending()
@@ -65,14 +63,17 @@ def find_waits(given: Recording, tally: Tally) -> Waits:
 
 
 def _waits_for_events(device: DeviceTrace, calls: Calls) -> dict[int, int]:
-    """Return rows of calls of the host that wait for an event, and when it had not happened yet: of queries
-    in a row, at the last but one."""
+    """Return the rows of calls that wait for an event, and when it had not yet happened: for repeated
+    queries, at the last but one.
+    """
     waits = calls.row[np.isin(device.name[calls.row], named(device, "wait_event"))]
     records = dict.fromkeys(waits.tolist(), NONE)
-    asked = np.flatnonzero((device.kind == EventKind.LAUNCH) & np.isin(device.name, named(device, "query")))
-    asked = asked[np.lexsort((device.ts_ns[asked], device.lane[asked]))]
-    is_call = np.isin(asked, calls.row)
-    for before, row in zip(asked[:-1][is_call[1:]].tolist(), asked[1:][is_call[1:]].tolist(), strict=True):
+    queries = np.flatnonzero((device.kind == EventKind.LAUNCH) & np.isin(device.name, named(device, "query")))
+    queries = queries[np.lexsort((device.ts_ns[queries], device.lane[queries]))]
+    is_call = np.isin(queries, calls.row)
+    for before, row in zip(
+        queries[:-1][is_call[1:]].tolist(), queries[1:][is_call[1:]].tolist(), strict=True
+    ):
         records[row] = int(device.ts_ns[before])
     return records
 
@@ -80,7 +81,7 @@ def _waits_for_events(device: DeviceTrace, calls: Calls) -> dict[int, int]:
 def _recorded(
     device: DeviceTrace, launches: Launches, pending: Pending, tally: Tally
 ) -> list[tuple[int, int]]:
-    """Waits of streams that the timeline describes."""
+    """Return the waits of streams that the timeline describes."""
     waits, texts = device.waits, device.texts
     call_at = _moments(device)
     lane_of = _lane_of_stream(device)
@@ -90,18 +91,18 @@ def _recorded(
             continue
         lane = int(device.lane[row])
         recorded = call_at.get(int(waits.record_correlation[at]))
-        called = call_at.get(int(device.correlation[row]))
+        called_at = call_at.get(int(device.correlation[row]))
         source = lane_of.get((device.lanes[lane].device, int(waits.stream[at])))
-        if recorded is None or called is None or source is None:
+        if recorded is None or called_at is None or source is None:
             tally.count("waits of streams for events recorded before the recording")
             continue
         pair = (
             launches.last_before(source, recorded),
-            launches.first_after(_stream_of(device, lane, lane_of), called),
+            launches.first_after(_stream_of(device, lane, lane_of), called_at),
         )
         tally.count("waits of streams for events, as recorded")
         if pair[0] != NONE and source != lane:
-            pending.add(_stream_of(device, lane, lane_of), called, pair[0])
+            pending.add(_stream_of(device, lane, lane_of), called_at, pair[0])
         if NONE not in pair and source != lane:
             pairs.append(pair)
     return pairs
@@ -116,7 +117,7 @@ def _host_waits(
     not_yet: dict[int, int],
     tally: Tally,
 ) -> tuple[Column, Pairs]:
-    """Calls that returned when work had ended: which work, and when."""
+    """Return the end of the awaited work by call, and pairs of work and the call that returned after it."""
     until = np.full(len(calls), NONE, np.int64)
     pairs: list[tuple[int, int]] = []
     names = {which: set(named(device, which).tolist()) for which in ("wait_device", "wait_own", "query")}
@@ -159,8 +160,9 @@ def _host_waits(
 
 
 def _likeliest(launches: Launches, targets: list[int], start: int, lane: int) -> int:
-    """What a wait for a stream was for: what ended last, if that was waited for; else what the thread's own
-    stream did last."""
+    """Return the likeliest target of a wait for a stream: the last work to end, if it ended within the wait;
+    else the last work of the thread's own stream.
+    """
     ends, lanes = launches.work.end_ns, launches.work.lane
     last = max(targets, key=lambda target: int(ends[target]))
     of_lane = [target for target in targets if lanes[target] == lane]
@@ -170,8 +172,10 @@ def _likeliest(launches: Launches, targets: list[int], start: int, lane: int) ->
 def _held_launches(
     device: DeviceTrace, calls: Calls, launches: Launches, until: Column, tally: Tally
 ) -> Pairs:
-    """Launches that took long, and returned soon after work had ended: the launched work itself (a copy from
-    memory that is not pinned, which need not take long), or what made room in a full queue. Adds to `until`.
+    """Return long launches that returned soon after work had ended, with that work, and add to `until`.
+
+    The work is the launched work itself (a copy from memory that is not pinned, of any duration), or work
+    whose end made room in a full queue.
     """
     work = launches.work
     own_end = np.full(len(calls), NONE, np.int64)
@@ -193,7 +197,7 @@ def _held_launches(
     for call in launching.tolist():
         start, end = int(calls.start_ns[call]), int(calls.end_ns[call])
         soon = end - max((end - start) // 5, RETURN_NS * int(copies[call]))
-        # A kernel that nothing kept from beginning, and that began late, was not what took the call so long.
+        # a kernel that began late although nothing delayed it did not delay the call
         of_device = copies[call] or own_end[call] - max(start, int(own_start[call])) >= (end - start) // 2
         if soon <= own_end[call] <= end and (of_device or before[call] > start):
             tally.count("launches that waited for their own work, concluded from how long they took")
@@ -213,14 +217,14 @@ def _held_launches(
 
 
 def _recorded_targets(device: DeviceTrace, launches: Launches, pending: Pending) -> dict[int, list[int]]:
-    """By correlation of the waiting call: what the timeline says that the host waited for."""
+    """Return the recorded targets of waits of the host, by correlation of the waiting call."""
     waits, targets_of = device.waits, dict[int, list[int]]()
     call_at = _moments(device)
     lane_of = _lane_of_stream(device)
     for at, row in enumerate(waits.row.tolist()):
         kind, correlation = device.texts[waits.kind[at]], int(device.correlation[row])
-        called = call_at.get(correlation)
-        if called is None:
+        called_at = call_at.get(correlation)
+        if called_at is None:
             continue
         number = device.lanes[int(device.lane[row])].device
         if kind == b"Event Sync":
@@ -229,10 +233,10 @@ def _recorded_targets(device: DeviceTrace, launches: Launches, pending: Pending)
             targets = [NONE] if recorded is None or lane is None else [launches.last_before(lane, recorded)]
         elif kind == b"Stream Sync":
             lane = _stream_of(device, int(device.lane[row]), lane_of)
-            targets = [launches.last_before(lane, called)]
-            targets += pending.between(lane, launches.last_time(lane, called), called)
+            targets = [launches.last_before(lane, called_at)]
+            targets += pending.between(lane, launches.last_time(lane, called_at), called_at)
         elif kind == b"Context Sync":
-            targets = [launches.last_before(lane, called) for lane in launches.by_lane]
+            targets = [launches.last_before(lane, called_at) for lane in launches.by_lane]
         else:
             continue
         targets_of[correlation] = [target for target in targets if target != NONE]
@@ -240,7 +244,7 @@ def _recorded_targets(device: DeviceTrace, launches: Launches, pending: Pending)
 
 
 def _moments(device: DeviceTrace) -> dict[int, int]:
-    """When the call of a correlation began; only of calls that waits can mean."""
+    """Return the start of each call by correlation, for calls that waits can refer to."""
     which = named(device, "record", "stream_wait", "wait_stream", "wait_event", "wait_device")
     rows = np.flatnonzero((device.kind == EventKind.LAUNCH) & np.isin(device.name, which))
     times = device.ts_ns[rows].tolist()
@@ -248,7 +252,7 @@ def _moments(device: DeviceTrace) -> dict[int, int]:
 
 
 def _lane_of_stream(device: DeviceTrace) -> dict[tuple[int, int], int]:
-    """By device and stream: the lane that work of the stream is on."""
+    """Return the lane of the work of each stream, by device and stream."""
     return {(lane.device, lane.stream): at for at, lane in enumerate(device.lanes) if lane.stream >= 0}
 
 

@@ -1,10 +1,8 @@
-"""Records of a trace file from columns, in compiled code: one record per row, fields in ascending order.
+"""Encoding of columns as records of a trace file, in compiled code: one record per row, fields ascending.
 
-What is the same for many rows (names, shapes, types, groups) comes as pieces, fields already encoded, tag and
-length included, in one long text: a row names pieces by number. Numbers are encoded here. A length stands
-before what it is of, which is moved on when it is known.
-
-Not here: which columns and pieces a row has (`emission`).
+Repeated content (names, shapes, types, groups) comes as pieces in one long text: fields already encoded, with
+tag and length. A row refers to pieces by number. Numbers are encoded here. A length precedes its content,
+which is shifted when the length is known.
 """
 
 from __future__ import annotations
@@ -74,7 +72,7 @@ def _copy(out: Any, at: int, pieces: Pieces, number: int) -> int:
 
 @compiled
 def _close(out: Any, begin: int, end: int) -> int:
-    """Put the length of what stands between two places before it; gives where it ends then."""
+    """Insert the length of the content between two positions before it; return the new end."""
     size, room = end - begin, 1
     while size >> (7 * room):
         room += 1
@@ -137,7 +135,7 @@ def _put_record(out: Any, at: int, block: Block, row: int, pieces: Pieces) -> in
 
 @entry(what="the writer of traces", seconds=lambda block, *_: len(block.plain) * 2e-4)
 def write_rows(block: Block, pieces: Pieces, out: Any) -> int:
-    """Write all rows, each after its length; `out` has `room` for them. Gives the number of bytes."""
+    """Write all rows, each after its length; `out` has `room` for them. Return the number of bytes."""
     at = 0
     for row in range(len(block.plain)):
         at = _close(out, at, _put_record(out, at, block, row, pieces))
@@ -145,8 +143,8 @@ def write_rows(block: Block, pieces: Pieces, out: Any) -> int:
 
 
 def room(block: Block, pieces: Pieces) -> int:
-    """More bytes than the rows take."""
-    size = np.append(np.diff(pieces.start), 0)  # the last entry is that of no piece
+    """Return an upper bound of the bytes of the rows."""
+    size = np.append(np.diff(pieces.start), 0)  # the last entry is for "no piece"
     numbers = int((size[block.head] + 2 * _MOST_OF_NUMBER).sum())
     plain = (block.plain.shape[1] + 2 * IO_PIECES) * 2 * _MOST_OF_NUMBER
     most: int = size[block.piece].sum() + len(block.plain) * (numbers + plain)
@@ -164,12 +162,13 @@ class EncodedFields:
         self._number: dict[bytes, int] = {}
 
     def add(self, content: bytes) -> int:
-        """Return the number of a piece; NONE for nothing."""
+        """Return the number of a piece; NONE for an empty one."""
         return self._number.setdefault(content, len(self._number)) if content else NONE
 
     def table(self, used: Any, contents: Sequence[Any], encode: Any) -> Column:
-        """Return the piece of each of `contents`, encoding those that are used; the last entry, which -1
-        finds, is NONE."""
+        """Return the piece of each of `contents`, encoding those that are used; the last entry, for index -1,
+        is NONE.
+        """
         table = np.full(len(contents) + 1, NONE, np.int64)
         for at in used.tolist():
             if at >= 0:
@@ -177,43 +176,43 @@ class EncodedFields:
         return table
 
     def packed(self) -> Pieces:
-        """Return all pieces as compiled code reads them."""
+        """Return all pieces in the form of the compiled code."""
         start = np.zeros(len(self._number) + 1, np.int64)
         np.cumsum([len(content) for content in self._number], out=start[1:])
         return Pieces(np.frombuffer(b"".join(self._number) or b"\0", np.uint8).copy(), start)
 
 
 def text_field(field: int, text: str) -> bytes:
-    """Return a field that holds text; nothing for an empty one."""
+    """Return a text field; nothing for an empty text."""
     content = text.encode(errors="replace")
     return delimited(field, content) if content else b""
 
 
 def printed(field: int, content: bytes) -> bytes:
-    """Return a JSON list as readers of the format expect it: in Python's notation."""
+    """Return a JSON list in Python's notation, as readers of the format expect it."""
     return text_field(field, str(json.loads(content)))
 
 
 def number_head(name: str, kind: str) -> bytes:
-    """What stands before the value of an attribute that is a number."""
+    """Return the bytes before the value of a number attribute."""
     return delimited(1, name.encode()) + varint(_value_field(kind) << 3)
 
 
 def text_attribute(name: str, text: str) -> bytes:
-    """Return a whole attribute that is text; nothing for an empty one."""
+    """Return a whole text attribute; nothing for an empty text."""
     content = text.encode(errors="replace")
     return _attribute(name, delimited(_value_field("string"), content)) if content else b""
 
 
 def list_attribute(name: str, numbers: Iterable[int]) -> bytes:
-    """Return a whole attribute that is a list of numbers; nothing for an empty one."""
+    """Return a whole attribute that is a list of numbers; nothing for an empty list."""
     content = b"".join(varint(number) for number in numbers)
     listed = delimited(_value_field("int64") + 1, delimited(1, content))
     return _attribute(name, listed) if content else b""
 
 
 def number_attribute(name: str, value: int, kind: str = "int64") -> bytes:
-    """Return a whole attribute that is a number."""
+    """Return a whole number attribute."""
     return delimited(ATTRIBUTE_FIELD, number_head(name, kind) + varint(value))
 
 

@@ -1,11 +1,10 @@
-"""Fit a collective library's calibration to measured collectives, and say how well it predicts others.
+"""A fit of a collective library's calibration to measured collectives, and its errors on others.
 
-What the library chooses follows from its constants; of what that takes, a handful of factors are fitted, by
-the kind of way: rings and trees on a node, reductions by switches, copies of all pairs, and groups on several
-nodes. Ways that were not measured keep the factors of the machine, and the fit says so; so do steps where one
-number of ranks cannot tell them from launches, and ways of which a fit is further off than the machine was.
-
-Not here: reading logs (`calibrate.logs`), and what the factors mean (`machine.collective_library.choice`).
+The library's choice follows from its constants. The time of the choice has a handful of factors that are
+fitted, by the class of algorithm: rings and trees on a node, reductions by switches, copies of all pairs, and
+groups on several nodes. Classes that were not measured keep the factors of the machine, and the fit reports
+them; it also reports steps if one number of ranks cannot separate them from launches, and classes for which a
+fit is worse than the machine was.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ from et_sim.machine.collective_library.constants import NVLS, NVLS_TREE, Protoco
 
 MIB = 1 << 20
 FEWEST_SIZES = 8
-LARGE = 64 * MIB  # from which on bandwidth can be told from the rest
-MOST_FACTOR = 30.0  # a fitted factor further from its start means that the model does not describe the rows
+LARGE = 64 * MIB  # sizes from this one on determine bandwidth
+MOST_FACTOR = 30.0  # beyond this factor from its start, the model does not describe the rows
 AT_BOUND = 0.98  # of its logarithm
-PRIOR = 0.05  # pull to the start, for what the rows hardly say
-RIDGE_LOSS = 0.1  # |ln| beyond which a row pulls less
-WITHIN_WIRE = 1.02  # of the line rate, by rounding in logs
+PRIOR = 0.05  # pull to the start, for factors that the rows hardly determine
+RIDGE_LOSS = 0.1  # |ln| beyond which a row has less weight
+WITHIN_WIRE = 1.02  # tolerance of the line rate, for rounding in logs
 
 
 class Measured(Struct, frozen=True):
-    """A collective alone, bytes as nccl-tests counts them."""
+    """A measured collective that ran alone; bytes as nccl-tests counts them."""
 
     call: Call
     us: float
@@ -42,7 +41,7 @@ class Measured(Struct, frozen=True):
 
 
 class Way(Struct, frozen=True):
-    """One class of ways, what is fitted of it, and where fits begin."""
+    """A class of algorithms, its fitted factors, and the starts of fits."""
 
     name: str
     fields: tuple[str, ...]
@@ -86,7 +85,7 @@ PAIRS_WAY = Way(
 )
 BETWEEN = Way("groups on several nodes", ("between_latency", "between_bandwidth"), ({},))
 WAYS = (RINGS, SWITCHES, PAIRS_WAY, BETWEEN)
-# Factors that say nothing without sizes from `LARGE` on, or without protocols that were chosen.
+# Factors that are not determined without sizes from `LARGE` on, or without measured protocols.
 OF_LARGE = (
     "copy",
     "bandwidth_simple",
@@ -96,7 +95,7 @@ OF_LARGE = (
     "pairs_bandwidth",
     "between_bandwidth",
 )
-OF_STEPS = ("step_ll", "step_ll128", "step_simple")  # that one number of ranks cannot tell from launches
+OF_STEPS = ("step_ll", "step_ll128", "step_simple")  # one number of ranks cannot separate them from launches
 OF_PROTOCOL = {
     Protocol.LL: ("base_ll", "step_ll", "bandwidth_ll"),
     Protocol.LL128: ("step_ll128", "bandwidth_ll128"),
@@ -105,17 +104,17 @@ OF_PROTOCOL = {
 
 
 class Fit(Struct, frozen=True):
-    """What was fitted, to how many rows, and what they do not say."""
+    """The result of a fit, its number of rows, and the factors that they do not determine."""
 
     calibration: Calibration
     fitted: tuple[str, ...]
     rows: int
     unknown: tuple[str, ...]
-    kept: tuple[str, ...] = ()  # ways that are as the machine had them, as a fit is further off
+    kept: tuple[str, ...] = ()  # classes that keep the machine's factors, as a fit is worse
 
 
 def fit(library: Library, rows: Sequence[Measured]) -> Fit:
-    """The calibration that is nearest to the rows; refuses rows that cannot tell its factors apart."""
+    """Return the calibration nearest to the rows; refuse rows that cannot separate its factors."""
     _refuse_too_fast(library, rows)
     calibration, fitted, unknown = library.calibration, list[str](), list[str]()
     ways = [(row, _way_of(library, row)) for row in rows]
@@ -136,15 +135,15 @@ def fit(library: Library, rows: Sequence[Measured]) -> Fit:
 
 
 def ratios(library: Library, rows: Sequence[Measured]) -> list[float]:
-    """Predicted by measured."""
+    """Return the ratios of predicted to measured times."""
     return [library.choice(row.call).time_us / row.us for row in rows]
 
 
 def left_out(library: Library, rows: Sequence[Measured]) -> list[tuple[Measured, float]]:
-    """Rows, predicted by what is fitted to the others.
+    """Return rows with the ratios that a fit to the other rows predicts.
 
-    Each size of a group between the smallest and the largest is left out in turn. Where there are two, which
-    is what a fit needs, every third number of bytes is.
+    Each number of ranks between the smallest and the largest is left out in turn. With only two numbers,
+    which a fit needs, every third size in bytes is left out.
     """
     sizes = sorted({(row.call.ranks, row.call.nodes) for row in rows})
     if len(sizes) > 2:
@@ -172,18 +171,18 @@ def _way_of(library: Library, row: Measured) -> Way:
     return SWITCHES if library.choice(row.call).algorithm in (NVLS, NVLS_TREE) else RINGS
 
 
-LONG_US = 200.0  # from where on times matter most to a job, and a fit may not be further off than before
-SHOWN = 0.1  # percent of E: less is not seen in a report
-RUN_TO_RUN = 1.0  # percent of E by which rows that a fit had not seen may differ without a meaning
+LONG_US = 200.0  # above it, times matter most to a job, and a fit must not be worse than before
+SHOWN = 0.1  # percent of E: the resolution of a report
+RUN_TO_RUN = 1.0  # percent of E: the noise of rows outside a fit
 
 
 def without_worse(
     library: Library, fitting: Fit, rows: Sequence[Measured], unseen: Sequence[tuple[Measured, float]]
 ) -> Fit:
-    """Return the fit without what makes it further off than the machine above 200 us.
+    """Return the fit without the factors that make it worse than the machine above 200 us.
 
-    It is judged on the rows that were fitted, and on those that were left out, where there are any of a way.
-    Of rings and trees, factors of LL are kept if they can be: they are those of small messages.
+    It is judged by the fitted rows, and by the rows that were left out, if a class has any. For rings and
+    trees, factors of LL are kept if possible, as they belong to small messages.
     """
     calibration, fitted, kept = fitting.calibration, fitting.fitted, list[str]()
     for way in WAYS:
@@ -206,8 +205,8 @@ def without_worse(
         which = after[1] > before[1] + RUN_TO_RUN
         rest = ", but for the protocol LL" if len(restored) < len(names) else ""
         kept.append(
-            f"{way.name}{rest}: above {LONG_US:g} us the fit is off by E {after[which]:.1f} %, and the "
-            f"machine as it is by {before[which]:.1f} %"
+            f"{way.name}{rest}: above {LONG_US:g} us the fit has an error E of {after[which]:.1f} %, the "
+            f"unchanged machine {before[which]:.1f} %"
         )
     return Fit(calibration, fitted, fitting.rows, fitting.unknown, tuple(kept))
 
@@ -217,7 +216,7 @@ def _restored(library: Library, calibration: Calibration, names: Sequence[str]) 
 
 
 def _percent(ratios_of: Sequence[float]) -> float:
-    """Return E in percent, as `validation.rows` has it; 0 of no rows."""
+    """Return E in percent, as in `validation.rows`; 0 without rows."""
     logs = [abs(math.log(ratio)) for ratio in ratios_of]
     return 100 * (math.exp(sum(logs) / len(logs)) - 1) if logs else 0.0
 
@@ -225,7 +224,7 @@ def _percent(ratios_of: Sequence[float]) -> float:
 def as_taken(
     library: Library, fitting: Fit, unseen: Sequence[tuple[Measured, float]]
 ) -> list[tuple[Measured, float]]:
-    """Return rows that were left out with what the machine as it was says of ways that were not taken."""
+    """Return left-out rows with their ratios, the unchanged machine's for classes that keep its factors."""
     kept = [way for way in WAYS if any(reason.startswith(way.name) for reason in fitting.kept)]
     calibrated = replace(library, calibration=fitting.calibration)
     return [
@@ -237,15 +236,15 @@ def as_taken(
 def _check_rows(way: Way, rows: Sequence[Measured]) -> None:
     if len({row.call.size for row in rows}) < FEWEST_SIZES:
         raise InputError(
-            f"{way.name}: {len({row.call.size for row in rows})} sizes were measured, and a fit needs "
+            f"{way.name}: {len({row.call.size for row in rows})} sizes were measured, and a fit requires "
             f"{FEWEST_SIZES}",
             place=rows[0].place,
-            remedy="measure from 1 KiB to 1 GiB, each twice the one before",
+            remedy="measure sizes from 1 KiB to 1 GiB, doubled each time",
         )
 
 
 def _refuse_too_fast(library: Library, rows: Sequence[Measured]) -> None:
-    """Rows that beat the wire were not measured on this machine."""
+    """Refuse rows that are faster than the links of this machine."""
     for row in rows:
         n, wires = row.call.ranks, library.wires
         if row.call.nodes > 1:
@@ -262,7 +261,7 @@ def _refuse_too_fast(library: Library, rows: Sequence[Measured]) -> None:
 
 
 def _free(library: Library, way: Way, rows: Sequence[Measured], unknown: list[str]) -> list[str]:
-    """What the rows can say something of."""
+    """Return the factors that the rows determine."""
     without: set[str] = set()
     if max(row.call.size for row in rows) < LARGE:
         without.update(OF_LARGE)
@@ -270,8 +269,8 @@ def _free(library: Library, way: Way, rows: Sequence[Measured], unknown: list[st
     if way is RINGS and len({row.call.ranks for row in rows}) == 1:
         without.update(OF_STEPS)
         unknown.append(
-            f"{way.name}: steps apart from launches, as all rows are of {rows[0].call.ranks} ranks: as the "
-            "machine has them"
+            f"{way.name}: steps apart from launches, as all rows have {rows[0].call.ranks} ranks; they stay "
+            "as the machine has them"
         )
     if way is RINGS:
         taken = {library.choice(row.call).protocol for row in rows}
@@ -283,7 +282,7 @@ def _free(library: Library, way: Way, rows: Sequence[Measured], unknown: list[st
 
 
 def _nearest(library: Library, way: Way, free: Sequence[str], rows: Sequence[Measured]) -> Calibration:
-    """By least squares of |ln|, each factor held near where it begins."""
+    """Return the least squares of |ln|, with each factor drawn towards its start."""
     from et_sim.calibrate.fitting import least_squares
 
     predict = [_predictor(library, row) for row in rows]
@@ -314,15 +313,15 @@ def _nearest(library: Library, way: Way, free: Sequence[str], rows: Sequence[Mea
         value = getattr(best[1], name)
         if abs(math.log(value / first)) > AT_BOUND * math.log(MOST_FACTOR):
             raise InputError(
-                f"{way.name}: {name.replace('_', '-')} would be {value:.3g}, beyond what describes a library",
+                f"{way.name}: {name.replace('_', '-')} would be {value:.3g}, which no library has",
                 place=rows[0].place,
-                remedy="look whether all rows are of the machine that is named, and leave out others",
+                remedy="check that all rows were measured on the named machine, and leave out others",
             )
     return best[1]
 
 
 def _predictor(library: Library, row: Measured) -> Callable[[Calibration], float]:
-    """The time of a row for a calibration; the choice does not depend on it."""
+    """Return a function from a calibration to the time of a row; the choice does not depend on it."""
     call, group = row.call, row.call.group
     if call.kind == ALL_TO_ALL:
         return lambda calibration: replace(library, calibration=calibration).choice(call).time_us

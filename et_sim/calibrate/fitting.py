@@ -1,7 +1,4 @@
-"""Least squares, by scipy, which is an optional dependency.
-
-Not here: what is fitted.
-"""
+"""Least squares, by scipy, which is an optional dependency."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from typing import Any
 
 from et_sim.basics.errors import UsageError
 
-CALLS_PER_FIGURE = 20  # fits that have not ended by then creep: waves of tiles leave steps in what is fitted
+CALLS_PER_FIGURE = 20  # later calls gain little: waves of tiles leave steps in the residuals
 
 
 def least_squares(
@@ -21,13 +18,15 @@ def least_squares(
     loss: float,
     highest: Sequence[float] = (),
 ) -> Any:
-    """The `OptimizeResult` nearest to 0, within `most` of the start and below `highest`; outliers beyond
-    `loss` pull less."""
+    """Return the least squares within `most` of the start and below `highest`.
+
+    Outliers beyond `loss` have less weight.
+    """
     try:
         from scipy import optimize
     except ImportError as error:
         raise UsageError(
-            "fitting needs scipy, which is not installed", remedy="pip install 'et-sim[calibrate]'"
+            "fitting requires scipy, which is not installed", remedy="pip install 'et-sim[calibrate]'"
         ) from error
     above = [value + most for value in start]
     above = [min(pair) for pair in zip(above, highest or above, strict=True)]

@@ -1,10 +1,8 @@
 """Families of kernels, and the figures of a device that are fitted to each.
 
-Kinds of one family share their figures: those that were not measured stay in proportion to those that were.
+Kinds of one family share their figures: kinds that were not measured stay in proportion to measured ones.
 Products and attention in another datatype than the device's own have figures of their own, in an entry of its
-`kinds`, and so has what launches of attention take.
-
-Not here: the fit (`calibrate.kernels`), and how a machine file writes figures (`calibrate.machine_file`).
+`kinds`, and so have launches of attention.
 """
 
 from __future__ import annotations
@@ -25,20 +23,20 @@ from et_sim.machine.kernel_kinds import KernelKind
 from et_sim.machine.roofline import RooflineDevice
 
 QUERY_TILES = (64, 128, 256)  # of common fused kernels
-# Where fits begin, if the machine does not say.
+# Starts of fits for figures that the machine does not have.
 PROLOGUE, QUERY_PROLOGUE, LAUNCH_NS, SPLIT_NS = 2.0, 128.0, 2000.0, 2000.0
 QUANTISE = "quantise"
 
 
 class Family(Struct, frozen=True):
-    """Kinds of operations, and the places of the numbers in their shapes that stand for what is left out."""
+    """A family of operations, and the indices of the numbers in their shapes by which rows are left out."""
 
     name: str
     kinds: tuple[str, ...]
     places: tuple[tuple[int, ...], ...]  # by kind
 
     def sizes_of(self, shape: Shape) -> tuple[int, ...]:
-        """The numbers that a row must not share with what it is judged by."""
+        """Return the numbers of a shape by which rows are left out."""
         return tuple(shape.numbers[at] for at in self.places[self.kinds.index(shape.kind)])
 
 
@@ -65,26 +63,28 @@ class Factor(Struct, frozen=True):
     start: float
     change: Callable[[RooflineDevice, float], RooflineDevice]
     highest: float = math.inf
-    is_included: bool = False  # of kernels that measured times may include, or may not
+    is_included: bool = False  # of kernels that measured times may include
 
 
 class Target(Struct, frozen=True):
-    """Kernels of a family that are fitted: `lead` is the kind that was measured, `datatype` of the device's
-    own peak where it is empty."""
+    """Kernels of a family that are fitted together.
+
+    `lead` is the kind that was measured; `datatype` is empty for the device's own peak.
+    """
 
     family: Family
     lead: str
     datatype: str = ""
-    includes: frozenset[str] = frozenset()  # kinds whose kernels are in measured times, too
+    includes: frozenset[str] = frozenset()  # kinds of kernels that measured times include
 
     @property
     def entry(self) -> str:
-        """The entry of `kinds` that its figures are written to; empty: the device itself."""
+        """Return the entry of `kinds` that its figures are written to; empty: the device itself."""
         return f"{self.lead} {self.datatype}" if self.datatype else ""
 
     @property
     def launch_entry(self) -> str:
-        """The entry for what launches take."""
+        """Return the entry for the time of launches."""
         return self.entry or (self.lead if self.family.kinds == ATTENTION else "")
 
     def found(self, device: RooflineDevice) -> RooflineDevice:
@@ -95,7 +95,7 @@ class Target(Struct, frozen=True):
 def target_of(
     device: RooflineDevice, family: Family, lead: str, datatype: str, includes: frozenset[str] = frozenset()
 ) -> Target:
-    """Return the target for rows of a datatype: the device itself, where that is its own or has its peak."""
+    """Return the target for rows of a datatype: the device itself if the datatype has the same peak."""
     own = device.peaks.get(device.datatype)
     is_own = not datatype or family.kinds not in (PRODUCTS, ATTENTION) or device.peaks.get(datatype) == own
     return Target(family, lead, "" if is_own else datatype, includes)
@@ -110,7 +110,7 @@ def changed(device: RooflineDevice, entry: str, **figures: Any) -> RooflineDevic
 
 
 def starts(device: RooflineDevice, target: Target) -> tuple[RooflineDevice, ...]:
-    """Devices that fits begin with, of which the best is taken."""
+    """Return the devices with which fits begin; the best fit is taken."""
     if target.family.kinds == ATTENTION and device.processors:
         return tuple(changed(device, target.entry, query_tile=tile) for tile in QUERY_TILES)
     if target.family.kinds == PRODUCTS and device.tiles:
@@ -119,11 +119,11 @@ def starts(device: RooflineDevice, target: Target) -> tuple[RooflineDevice, ...]
 
 
 def factors(device: RooflineDevice, target: Target) -> list[Factor]:
-    """Figures of a family's kernels in a datatype."""
+    """Return the figures of a family's kernels in a datatype."""
     family, found, factors_found = target.family, target.found(device), list[Factor]()
     if family.kinds == PRODUCTS:
         factors_found += _of_tiles(found, target) if device.tiles else [_efficiency(device, target)]
-        if QUANTISE not in target.includes:  # which of the two launches takes how long, no row says
+        if QUANTISE not in target.includes:  # rows cannot separate the two launches
             factors_found.append(_launch(found, target.launch_entry))
     if family.kinds == ATTENTION:
         factors_found.append(_efficiency(device, target))
@@ -142,7 +142,7 @@ def factors(device: RooflineDevice, target: Target) -> list[Factor]:
 
 
 def one_factor(device: RooflineDevice, target: Target) -> list[Factor]:
-    """The figure that all rows of a family depend on, where they are too few for the others."""
+    """Return the figure that all rows of a family depend on, for families with few rows."""
     kinds = target.family.kinds
     if kinds != PRODUCTS or not device.tiles:
         return [_efficiency(device, target, is_memory=kinds not in (PRODUCTS, ATTENTION))]
@@ -164,7 +164,7 @@ def _launch(found: RooflineDevice, entry: str) -> Factor:
 
 
 def _of_tiles(found: RooflineDevice, target: Target) -> list[Factor]:
-    """Parts of the peak by size of tile, and what tiles and splits take besides."""
+    """Return the parts of the peak by size of tile, and the additional times of tiles and splits."""
     tile_factors = []
     for size in sorted({tile.rows * tile.columns for tile in found.tiles}, reverse=True):
         part = next(tile.part for tile in found.tiles if tile.rows * tile.columns == size)
@@ -180,7 +180,7 @@ def _of_tiles(found: RooflineDevice, target: Target) -> list[Factor]:
 def _with_parts(device: RooflineDevice, target: Target) -> RooflineDevice:
     """Return the device with the efficiency of products as a part of every tile.
 
-    Tiles of a datatype that has none yet are those of the device, whose steps have as many bytes.
+    A datatype without tiles takes those of the device, with steps of as many bytes.
     """
     found, entry = target.found(device), target.entry
     whole = found.efficiency.of(PRODUCTS[0]).peak

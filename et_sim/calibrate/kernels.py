@@ -1,9 +1,8 @@
-"""Fit what a device makes of kernels to measured ones, and say how well it predicts others.
+"""A fit of a device's figures to measured kernels, and its errors on others.
 
-Kernels are fitted family by family, products first: what every launch takes is theirs, and is kept for the
-others. A family whose rows say nothing of a figure keeps it as the machine has it, and the fit says so.
-
-Not here: which figures a family has (`kernel_factors`), and what they mean (`compute.device`).
+Kernels are fitted family by family, products first: the launch overhead is fitted to them, and kept for the
+others. A figure that the rows of a family do not determine stays as the machine has it, and the fit reports
+it.
 """
 
 from __future__ import annotations
@@ -38,39 +37,39 @@ from et_sim.run.workers import in_order
 from et_sim.trace import TraceBuilder
 from et_sim.trace.columns import IntColumn, Trace
 
-FEWEST_ROWS = 4  # for each figure that is fitted
-MOST_FACTOR = 30.0  # a figure further from its start means that the model does not describe the rows
+FEWEST_ROWS = 4  # for each fitted figure
+MOST_FACTOR = 30.0  # beyond this factor from its start, the model does not describe the rows
 AT_BOUND = 0.98  # of its logarithm
-PRIOR = 0.05  # pull to the start; rows that pull less say nothing of a figure
-LOSS = 0.1  # |ln| beyond which a row pulls less
-WITHIN_PEAK = 1.02  # by rounding in tables, and by clocks
+PRIOR = 0.05  # pull to the start; rows that pull less do not determine a figure
+LOSS = 0.1  # |ln| beyond which a row has less weight
+WITHIN_PEAK = 1.02  # tolerance for rounding in tables, and for clocks
 CACHES = 1 << 29  # bytes that no cache holds
-FEW_VALUES = 16  # that are left out one by one
+FEW_VALUES = 16  # most values that are left out one by one
 
 
 class Measured(Struct, frozen=True):
-    """A kernel alone."""
+    """A measured kernel that ran alone."""
 
     shape: str
     datatype: str
     us: float
     place: str
     size_class: str = "all"
-    included: tuple[str, ...] = ()  # shapes of kernels whose times are part of it
+    included: tuple[str, ...] = ()  # shapes of kernels that the time includes
 
 
 class Kernels(Struct, frozen=True, eq=False):
-    """Measured kernels as a trace, by which the device's own model predicts them."""
+    """Measured kernels as a trace, for the device's own model."""
 
     rows: tuple[Measured, ...]
     shapes: tuple[Shape, ...]
-    trace: Trace  # a node of each row, and then those of what their times include
-    owners: IntColumn  # the row of each of these
+    trace: Trace  # a node of each row, and then the included kernels
+    owners: IntColumn  # the row of each included kernel
     _known: dict[str, Operation] = field(default_factory=dict)
 
     @staticmethod
     def of(rows: Sequence[Measured]) -> Kernels:
-        """Shapes are checked here."""
+        """Build the trace, and check the shapes."""
         build = TraceBuilder(source="measured kernels")
         for row in rows:
             build.compute(row.place, layer_shape=row.shape, dtype=row.datatype or None)
@@ -82,13 +81,13 @@ class Kernels(Struct, frozen=True, eq=False):
         return Kernels(tuple(rows), shapes, build.build(), np.array(owners, np.int64))
 
     def parts(self, device: RooflineDevice, which: IntColumn) -> tuple[Any, Any, Any]:
-        """Launch, arithmetic and traffic in ns of some of them, not cut to whole ones."""
+        """Return launch, arithmetic and traffic of some rows in ns, not rounded."""
         used = Device(device, "roofline", "the machine", self._known).durations(self.trace, which).utilisation
         assert used is not None
         return used.launch_ns, used.arithmetic_ns, used.traffic_ns
 
     def ratios(self, device: RooflineDevice, which: IntColumn) -> Any:
-        """Predicted by measured."""
+        """Return the ratios of predicted to measured times."""
         place = np.full(len(self.rows), -1, np.int64)
         place[which] = np.arange(len(which))
         included = np.flatnonzero(place[self.owners] >= 0)
@@ -98,7 +97,7 @@ class Kernels(Struct, frozen=True, eq=False):
         return total / (np.array([self.rows[at].us for at in which.tolist()]) * 1000)
 
     def families(self, device: RooflineDevice) -> Iterator[tuple[Family, IntColumn]]:
-        """Families and the rows of each, those apart whose datatype has figures of its own."""
+        """Yield families and their rows, separately for datatypes with figures of their own."""
         for family in FAMILIES:
             apart: dict[str, list[int]] = {}
             for at, shape in enumerate(self.shapes):
@@ -109,7 +108,7 @@ class Kernels(Struct, frozen=True, eq=False):
                 yield family, np.array(which, np.int64)
 
     def target(self, device: RooflineDevice, family: Family, which: IntColumn) -> Target:
-        """The figures that rows of a family and a datatype are fitted by."""
+        """Return the target of the fit to rows of a family and a datatype."""
         first = int(which[0])
         included = (shape.partition(" ")[0] for at in which.tolist() for shape in self.rows[at].included)
         return target_of(
@@ -118,7 +117,7 @@ class Kernels(Struct, frozen=True, eq=False):
 
 
 class Fit(Struct, frozen=True):
-    """The device with what was fitted, to which rows, and what they do not say."""
+    """The fitted device, the rows of the fit, and the figures that they do not determine."""
 
     device: RooflineDevice
     fitted: dict[str, float]
@@ -127,10 +126,10 @@ class Fit(Struct, frozen=True):
 
 
 def fit(device: RooflineDevice, kernels: Kernels, *, takes_few: bool = False) -> Fit:
-    """The device that is nearest to the rows; refuses rows that it could not have been measured on.
+    """Return the device nearest to the rows; refuse rows faster than the device's peaks.
 
-    Where rows are too few for the figures of their family they are refused as well, unless this `takes_few`:
-    then they say one figure of the family, or none where no rows could be left out to judge it by.
+    Too few rows for the figures of a family are refused as well, unless `takes_few`: then they determine one
+    figure of the family, or none if no rows can be left out to judge it.
     """
     _refuse_too_fast(device, kernels)
     fitted, unknown, taken = dict[str, float](), list[str](), [np.zeros(0, np.int64)]
@@ -140,31 +139,31 @@ def fit(device: RooflineDevice, kernels: Kernels, *, takes_few: bool = False) ->
     for family, which in measured:
         is_coarse = takes_few and _is_few(device, family, kernels, which)
         if is_coarse and all(len(rest) < FEWEST_ROWS for _, rest in _folds(kernels, family, which)):
-            unknown.append(
-                f"{family.name}: {len(which)} rows are too few to leave some out and judge a fit by"
-            )
+            unknown.append(f"{family.name}: {len(which)} rows are too few to judge a fit")
             continue
-        device, family_factors, unsaid = _fit_family(device, family, kernels, which, is_coarse=is_coarse)
+        device, family_factors, undetermined = _fit_family(
+            device, family, kernels, which, is_coarse=is_coarse
+        )
         if is_coarse:
-            unsaid.append(f"{family.name}: {len(which)} rows are too few for more than one figure")
+            undetermined.append(f"{family.name}: {len(which)} rows are too few for more than one figure")
         fitted |= family_factors
-        unknown += unsaid
+        unknown += undetermined
         taken.append(which)
     types = sorted({kernels.rows[at].datatype for at in np.concatenate(taken).tolist()} - {""})
     if types and len(device.peaks) > 1:
-        unknown.append(f"datatypes but {' and '.join(types)}: not measured; they have the same figures")
+        unknown.append(f"datatypes but {' and '.join(types)}: not measured; they keep the same figures")
     others = {shape.kind for shape in kernels.shapes} - {kind for known in FAMILIES for kind in known.kinds}
-    unknown += [f"{kind}: there is nothing to fit" for kind in sorted(others)]
+    unknown += [f"{kind}: no figure to fit" for kind in sorted(others)]
     return Fit(device, fitted, np.concatenate(taken), tuple(unknown))
 
 
 def left_out(
     device: RooflineDevice, kernels: Kernels, *, takes_few: bool = False
 ) -> Iterator[tuple[Measured, float]]:
-    """Rows, predicted by what is fitted to rows that share none of their sizes.
+    """Yield rows with the ratios of a fit to rows that share none of their sizes.
 
-    Of products N and K are left out, of attention heads, of others their sizes. Values that are few are left
-    out one by one, others every second. `device` is what was fitted to all, where other families matter.
+    Rows are left out by N and K for products, by heads for attention, by all sizes for others: one value at a
+    time if there are few, else every second. `device` has been fitted to all rows, for the other families.
     """
     folds = [
         _Fold(family, held, rest, takes_few and _is_few(device, family, kernels, which))
@@ -177,7 +176,7 @@ def left_out(
 
 
 class _Fold(Struct, frozen=True, eq=False):
-    """Rows that are left out, and those that are fitted to."""
+    """Rows that are left out, and the rows of the fit."""
 
     family: Family
     held: IntColumn
@@ -186,8 +185,7 @@ class _Fold(Struct, frozen=True, eq=False):
 
 
 def _judging(given: tuple[RooflineDevice, Kernels]) -> Callable[[_Fold], list[float]]:
-    """What a process does with rows that are left out: predicted by measured, or nothing where the others say
-    too little."""
+    """Return the function of a worker process: ratios of left-out rows, or nothing if the rest is too few."""
     device, kernels = given
 
     def judge(fold: _Fold) -> list[float]:
@@ -202,7 +200,7 @@ def _judging(given: tuple[RooflineDevice, Kernels]) -> Callable[[_Fold], list[fl
 
 
 def _is_few(device: RooflineDevice, family: Family, kernels: Kernels, which: IntColumn) -> bool:
-    """Whether rows are too few for all figures of their family."""
+    """Check whether rows are too few for all figures of their family."""
     return len(which) < FEWEST_ROWS * len(factors(device, kernels.target(device, family, which)))
 
 
@@ -219,9 +217,9 @@ def _fit_family(
         free = (one_factor if is_coarse else factors)(start, target)
         if len(which) < FEWEST_ROWS * len(free):
             raise InputError(
-                f"{family.name}: {len(which)} rows, and {len(free)} figures are fitted to them",
+                f"{family.name}: {len(which)} rows are too few for {len(free)} fitted figures",
                 place=place,
-                remedy=f"measure {FEWEST_ROWS * len(free)} shapes at least",
+                remedy=f"measure at least {FEWEST_ROWS * len(free)} shapes",
             )
         minimum = _nearest(start, free, kernels, which)
         if best is None or minimum.cost < best[0]:
@@ -230,8 +228,8 @@ def _fit_family(
     _, device, free, minimum = best
     fitted, unknown = {}, []
     pull = np.sqrt((minimum.jac[: len(which)] ** 2).sum(axis=0))
-    for factor, log, is_said in zip(free, minimum.x.tolist(), (pull > PRIOR).tolist(), strict=True):
-        if not is_said:
+    for factor, log, is_determined in zip(free, minimum.x.tolist(), (pull > PRIOR).tolist(), strict=True):
+        if not is_determined:
             unknown.append(f"{factor.name}: no row depends on it; it stays {factor.start:g}")
             continue
         value = factor.start * math.exp(log)
@@ -240,12 +238,12 @@ def _fit_family(
             device = factor.change(device, factor.highest)
             continue
         if abs(log) > AT_BOUND * math.log(MOST_FACTOR) or value > AT_BOUND * factor.highest:
-            why = "more than there is" if value > AT_BOUND * factor.highest else "no figure of a device"
+            why = "above its limit" if value > AT_BOUND * factor.highest else "not plausible"
             raise InputError(
                 f"{family.name}: {factor.name} would be {value:.3g}, which is {why}",
                 place=place,
-                remedy="look whether all rows are of the machine that is named, each a kernel alone, and do "
-                "not find their tensors in caches",
+                remedy="check that all rows were measured on the named machine, each a kernel alone, without "
+                "tensors in caches",
             )
         name = f"{target.datatype} {factor.name}".strip()
         fitted[name] = float(f"{value:.4g}")
@@ -269,7 +267,7 @@ def _nearest(start: RooflineDevice, free: Sequence[Factor], kernels: Kernels, wh
 
 
 def _folds(kernels: Kernels, family: Family, which: IntColumn) -> Iterator[tuple[IntColumn, IntColumn]]:
-    """Rows that are left out, and rows that share none of their sizes."""
+    """Yield rows that are left out, and rows that share none of their sizes."""
     keys = np.array([family.sizes_of(kernels.shapes[at]) for at in which.tolist()], np.int64)
     ranks = [np.unique(column, return_inverse=True)[1] for column in keys.T]
     varied = [rank for rank in ranks if rank.max() > 0]
@@ -288,7 +286,7 @@ def _one_datatype(family: Family, kernels: Kernels, which: IntColumn) -> None:
     names = sorted({kernels.rows[at].datatype for at in which.tolist()})
     if len(names) > 1:
         raise InputError(
-            f"{family.name}: rows are of {' and '.join(name or 'no dtype' for name in names)}; a machine has "
+            f"{family.name}: rows have {' and '.join(name or 'no dtype' for name in names)}; a machine has "
             "one set of figures for them",
             place=kernels.rows[int(which[0])].place,
             remedy="fit one of them: --table NAME",
@@ -296,7 +294,7 @@ def _one_datatype(family: Family, kernels: Kernels, which: IntColumn) -> None:
 
 
 def _refuse_too_fast(device: RooflineDevice, kernels: Kernels) -> None:
-    """Rows that beat the peak, or move more than memory does, were not measured on this machine."""
+    """Refuse rows that exceed the peak or the bandwidth of this machine."""
     every = np.arange(len(kernels.rows))
     whole = Efficiency({OTHER: Curve()})
     ideal = replace(

@@ -1,11 +1,9 @@
-"""Measured collectives, read: logs of nccl-tests and rccl-tests, CSV, and tables of measurements.
+"""Readers of measured collectives: logs of nccl-tests and rccl-tests, CSV, and tables of measurements.
 
-A log says which program ran (`all_reduce_perf`), or else its file is named after the collective; it lists its
-ranks with their hosts, and has a line for each size. Of a line, the first time is taken, which is out of
-place. A log may hold several runs. A CSV has the columns `collective`, `dtype`, `ranks`, `nodes`, `bytes` and
-`us`. Of a folder, all files are read that are one of these.
-
-Not here: what is fitted to them (`calibrate.collective_library`).
+A log names the program (`all_reduce_perf`), or its file is named after the collective; it lists its ranks
+with their hosts, and has a line for each size. The first time of a line, which is out of place, is taken. A
+log may hold several runs. A CSV has the columns `collective`, `dtype`, `ranks`, `nodes`, `bytes` and `us`. In
+a folder, all files of these forms are read.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ from et_sim.validation.tables import NAMES
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", ALL_TO_ALL, "broadcast", "reduce")
 CSV_COLUMNS = ("collective", "dtype", "ranks", "nodes", "bytes", "us")
 _PROGRAM = re.compile(r"\b(all_reduce|all_gather|reduce_scatter|alltoall|broadcast|reduce)_perf\b")
-_IN_NAMES = (  # of files, without signs between words: the longest first
+_IN_NAMES = (  # words in names of files, without separators, the longest first
     *(("reducescatter", "reduce_scatter"), ("allreduce", "all_reduce"), ("allgather", "all_gather")),
     *(("alltoall", ALL_TO_ALL), ("broadcast", "broadcast"), ("reduce", "reduce")),
 )
@@ -48,7 +46,7 @@ _RANK = re.compile(r"^#\s+Rank\s+(\d+)\s.*?\bon\s+(\S+)\s+device\b")
 
 
 def read_all(paths: Sequence[Path]) -> tuple[list[Measured], tuple[str, ...]]:
-    """Return the rows of files and of all files in folders, and why files in folders were left out."""
+    """Return the rows of files and folders, and the reasons why files in folders were left out."""
     rows, left = list[Measured](), list[str]()
     for path in paths:
         if not path.is_dir():
@@ -70,7 +68,7 @@ def read_all(paths: Sequence[Path]) -> tuple[list[Measured], tuple[str, ...]]:
 
 
 def _kind_of_name(name: str) -> str:
-    """Return the collective that a file is named after; empty: none, or several."""
+    """Return the collective that a file is named after; empty if none or several."""
     plain, kinds = re.sub(r"[^a-z]", "", name.lower()), list[str]()
     for word, kind in _IN_NAMES:
         if word in plain:
@@ -80,7 +78,7 @@ def _kind_of_name(name: str) -> str:
 
 
 def read_measured(path: Path) -> list[Measured]:
-    """Return all rows of a file, of whichever of these forms it is."""
+    """Return all rows of a file in any of these forms."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -94,7 +92,7 @@ def read_measured(path: Path) -> list[Measured]:
     else:
         measured = list(_csv(path, text) if path.suffix.lower() == ".csv" else _log(path, text))
     if not measured:
-        raise InputError("there is no measured collective", place=str(path), remedy=_REMEDY)
+        raise InputError("the file has no measured collective", place=str(path), remedy=_REMEDY)
     return measured
 
 
@@ -110,7 +108,7 @@ _REMEDY = "give the whole log of a program of nccl-tests, or a CSV with " + ",".
 
 
 def read_rings(path: Path) -> dict[str, list[float]]:
-    """Channels of rings, and the GB/s of each, as NCCL prints them (NCCL_DEBUG_SUBSYS=INIT,GRAPH)."""
+    """Read the channels of rings, and the GB/s of each, from a log of NCCL (NCCL_DEBUG_SUBSYS=INIT,GRAPH)."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
@@ -119,13 +117,13 @@ def read_rings(path: Path) -> dict[str, list[float]]:
     rings = [(int(count), float(speed)) for count, speed in _RINGS.findall(text)]
     if not rings or not nodes:
         raise InputError(
-            "no rings are described" if nodes else "nothing says how many nodes there are (nNodes)",
+            "the log describes no rings" if nodes else "the log has no number of nodes (nNodes)",
             place=str(path),
             remedy="run with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH, and keep the whole log",
         )
     if len(set(rings)) > 1 or len(set(nodes)) > 1:
         raise InputError(
-            "several communicators are described, and they differ",
+            "the log describes several communicators, which differ",
             place=str(path),
             remedy="keep the lines of one of them",
         )
@@ -133,7 +131,7 @@ def read_rings(path: Path) -> dict[str, list[float]]:
 
 
 def read_choices(path: Path) -> dict[str, list[list[Any]]]:
-    """What NCCL chose, as it prints it (NCCL_DEBUG_SUBSYS=INIT,TUNING), in the form of the key "choices"."""
+    """Read NCCL's choices from its log (NCCL_DEBUG_SUBSYS=INIT,TUNING), in the form of the key "choices"."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
@@ -143,9 +141,9 @@ def read_choices(path: Path) -> dict[str, list[list[Any]]]:
         "run with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,TUNING, and keep the whole log of one communicator"
     )
     if len(nodes) != 1:
-        cause = "nothing says how many nodes there are (nNodes)"
+        cause = "the log has no number of nodes (nNodes)"
         if nodes:
-            cause = f"communicators on {' and '.join(sorted(nodes))} nodes are described"
+            cause = f"the log describes communicators on {' and '.join(sorted(nodes))} nodes"
         raise InputError(cause, place=str(path), remedy=remedy)
     choices: dict[tuple[str, int], list[Any]] = {}
     for number, line in enumerate(text.splitlines(), 1):
@@ -158,14 +156,14 @@ def read_choices(path: Path) -> dict[str, list[list[Any]]]:
         place = f"{path}, line {number}"
         if kind is None or algorithm is None or protocol is None:
             raise InputError(
-                f"it is not known what was chosen for what: {seen[0]}", place=place, remedy=remedy
+                f"the collective, algorithm or protocol is not known: {seen[0]}", place=place, remedy=remedy
             )
         size = int(seen["size"])
         entry = [int(min(nodes)), size, algorithm, protocol]
         if choices.setdefault((kind, size), entry) != entry:
-            raise InputError(f"{size} bytes were sent in another way before", place=place, remedy=remedy)
+            raise InputError(f"{size} bytes have two different choices", place=place, remedy=remedy)
     if not choices:
-        raise InputError("no choice is described", place=str(path), remedy=remedy)
+        raise InputError("the log describes no choice", place=str(path), remedy=remedy)
     return {
         kind: [entry for (of, _), entry in sorted(choices.items()) if of == kind]
         for kind in dict.fromkeys(of for of, _ in choices)
@@ -173,7 +171,7 @@ def read_choices(path: Path) -> dict[str, list[list[Any]]]:
 
 
 def _named(given: str, names: Sequence[str]) -> str | None:
-    """By its name, in whichever letters, or its number."""
+    """Return a name, given in any case or as its number; None if it is unknown."""
     if given.isdecimal():
         return names[int(given)] if int(given) < len(names) else None
     plain = {name.replace("-", "").lower(): name for name in names}
@@ -189,7 +187,7 @@ def _csv(path: Path, text: str) -> Iterator[Measured]:
     for number, row in enumerate(rows, 2):
         place = f"{path}, line {number}"
         if set(row) != set(CSV_COLUMNS) or None in row.values():
-            raise InputError("the columns are others", place=place, remedy=_REMEDY)
+            raise InputError("the columns do not match", place=place, remedy=_REMEDY)
         kind = NAMES.get(row["collective"], row["collective"])
         try:
             ranks, nodes, size, us = int(row["ranks"]), int(row["nodes"]), int(row["bytes"]), float(row["us"])
@@ -224,7 +222,7 @@ def _log(path: Path, text: str) -> Iterator[Measured]:
 def _refuse_without_head(path: Path, kind: str, hosts: Sequence[str]) -> None:
     if not kind:
         raise InputError(
-            "nothing says which collective this is",
+            "the log does not name the collective",
             place=str(path),
             remedy="keep the line that names the program, or name the file after the collective, as in "
             "all_reduce.log",
@@ -236,12 +234,12 @@ def _refuse_without_head(path: Path, kind: str, hosts: Sequence[str]) -> None:
 def _checked(kind: str, ranks: int, nodes: int, size: int, datatype: str, us: float, place: str) -> Measured:
     if kind not in COLLECTIVES:
         raise InputError(
-            f"there is no collective {kind!r}", place=place, remedy=f"known: {', '.join(COLLECTIVES)}"
+            f"collective {kind!r} is not known", place=place, remedy=f"known: {', '.join(COLLECTIVES)}"
         )
     if ranks < 2 or not 1 <= nodes <= ranks or ranks % nodes or size < 1 or not 0 < us < 1e12:
         raise InputError(
             f"{size} bytes on {ranks} ranks of {nodes} nodes in {us:g} us",
             place=place,
-            remedy="ranks are two or more, equally many on each node, and bytes and times above 0",
+            remedy="give two or more ranks, equally many on each node, and bytes and times above 0",
         )
     return Measured(Call(kind, ranks, nodes, size, datatype_named(datatype) or ""), us, place)

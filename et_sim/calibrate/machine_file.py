@@ -1,8 +1,7 @@
-"""A calibrated machine: a machine by name with what was fitted, where that came from, and how far off it is.
+"""A calibrated machine: a preset with fitted figures, their sources, and their errors.
 
-Of kernels that were fitted: keys of its device. Measured kernels are read from a CSV as `et-sim validate`
-reads it. A table that names another GPU is left out, and it is said; a table that is named is taken whatever
-it says. Not here: fits (`collective_library`, `kernels`), and reading such a machine (`machine.presets`).
+Measured kernels are read from a CSV in the form of `et-sim validate`. Tables for another GPU are left out,
+and reported; a table that is selected by name is taken with any GPU.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from et_sim.validation.predictions import machine_named
 from et_sim.validation.row import Kernel, Row
 from et_sim.validation.rows import read_rows
 
-COMMON = 0.03  # of runs and versions on one machine: E 1.3 to 7 %
+COMMON = 0.03  # error of runs and versions on one machine: E 1.3 to 7 %
 
 
 def calibrated_machine(
@@ -41,15 +40,15 @@ def calibrated_machine(
     *,
     adds: bool = False,
 ) -> dict[str, Any]:
-    """The machine `base` with `changes`; under the name `fitted`, what was measured, and errors.
+    """Return the machine `base` with `changes`, and the sources and errors of the part `fitted`.
 
-    What was fitted under this name before is replaced, unless this `adds` to it. An estimate that has a
-    source now is none any more.
+    An earlier fit of this part is replaced, unless the new one `adds` to it. An estimate that has a source
+    now is removed.
     """
     machine: dict[str, Any] = _merged(as_one_file(base.partition(":")[0]), changes)
     source, before = f"Fitted by et-sim calibrate to {measured}", machine["sources"].get(fitted)
     if adds and before:
-        source += f"; what these do not say: {before[0].lower()}{before[1:]}"
+        source += f"; the rest: {before[0].lower()}{before[1:]}"
     machine["sources"] = {**machine["sources"], fitted: source}
     machine["estimates"] = {
         name: text for name, text in machine["estimates"].items() if name.partition(":")[0] != fitted
@@ -64,10 +63,10 @@ def calibrated_machine(
 
 
 def accuracy_entry(unseen: Sequence[float]) -> dict[str, Any]:
-    """Return the entry of `accuracy` for a class of time, from predicted by measured of rows outside the fit.
+    """Return the entry of `accuracy` for a class of time, from the ratios of rows outside the fit.
 
-    The standard error follows from the mean of |ln|, which single rows far off do not decide. Other software,
-    of which rows on one machine tell nothing, is common to all times, and stated for these.
+    The standard error follows from the mean of |ln|, in which single outliers have little weight. The error
+    of other software, which rows on one machine do not show, is common to all times, and stated for them.
     """
     mean = sum(abs(math.log(ratio)) for ratio in unseen) / len(unseen)
     random = math.sqrt(math.pi / 2) * mean
@@ -75,12 +74,12 @@ def accuracy_entry(unseen: Sequence[float]) -> dict[str, Any]:
 
 
 def files_text(paths: Sequence[Path]) -> str:
-    """Files by name, with what tells them from others of that name."""
+    """Return the names of files, with a part of their hashes."""
     return ", ".join(f"{path.name} (sha256 {_digest(path)})" for path in paths)
 
 
 def _merged(old: Any, new: Any) -> Any:
-    """Objects key by key; all else is replaced."""
+    """Merge objects key by key; replace other values."""
     if not isinstance(old, dict) or not isinstance(new, Mapping):
         return new
     return {**old, **{name: _merged(old.get(name), value) for name, value in new.items()}}
@@ -93,7 +92,7 @@ def _digest(path: Path) -> str:
 def read_kernels(
     path: Path, machine: str, tables: Sequence[str] = ()
 ) -> tuple[list[Measured], tuple[str, ...]]:
-    """Rows of a machine, and what was left out."""
+    """Read the rows of a machine, and describe the tables that are left out."""
     rows = [row for row in read_rows(path) if isinstance(row.job, Kernel)]
     known = {row.table: row for row in rows}
     for name in tables:
@@ -103,7 +102,7 @@ def read_kernels(
             )
     taken = set(tables) or {name for name, row in known.items() if _is_of(machine, row)}
     left = tuple(
-        f"table {name} ({sum(row.table == name for row in rows)} rows), which is of {row.hardware}"
+        f"table {name} ({sum(row.table == name for row in rows)} rows), measured on {row.hardware}"
         for name, row in known.items()
         if name not in taken and not tables
     )
@@ -118,7 +117,7 @@ def read_kernels(
 
 
 def _is_of(machine: str, row: Row) -> bool:
-    """Tables that do not say their GPU are of the machine that is named."""
+    """Check whether a table belongs to the machine; one without a GPU does."""
     if not row.hardware:
         return True
     named = machine_named(row.hardware)
@@ -140,22 +139,24 @@ def _measured(path: Path, row: Row) -> Measured:
 
 
 NAME = "kernels"
-FEWEST_UNSEEN = 4  # rows that tell how far off a class is
+FEWEST_UNSEEN = 4  # least rows outside the fit for the error of a class
 SEE, ELSE, BEFORE = f"see {NAME}", "; others: ", "; before: "
 
 
 def device_of(machine: str) -> RooflineDevice:
-    """Return the device of the machine with a name."""
+    """Return the device of a preset."""
     rules = read_system_alone(preset(machine).system).compute
     if len(rules) != 1 or not isinstance(rules[0].settings, RooflineDevice):
-        raise UsageError(f"{machine} has other rules than one roofline", remedy="calibrate one that has")
-    return rules[0].settings.at_full_clock  # single kernels are over before their draw counts
+        raise UsageError(
+            f"{machine} has other rules than one roofline", remedy="calibrate a machine with one roofline"
+        )
+    return rules[0].settings.at_full_clock  # single kernels are too short for the power cap
 
 
 def accuracy_of(device: RooflineDevice, held_out: Iterable[tuple[Measured, float]]) -> dict[str, Any]:
     """Return the device's `accuracy` of classes of kernels, from rows outside the fit.
 
-    Datatypes that have figures of their own are apart.
+    Datatypes that have figures of their own are separate.
     """
     ratios_of: dict[str, list[float]] = {}
     for row, ratio in held_out:
@@ -172,7 +173,7 @@ def accuracy_of(device: RooflineDevice, held_out: Iterable[tuple[Measured, float
 def device_changes(
     machine: str, before: RooflineDevice, after: RooflineDevice, accuracy: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return keys whose figures are others now, with their sources and estimates."""
+    """Return the keys with changed figures, with their sources and estimates."""
     old = as_one_file(machine)["device"]
     keys: dict[str, Any] = {}
     if after.tiles != before.tiles:
@@ -207,7 +208,7 @@ def device_changes(
 
 
 def _before(old: dict[str, Any], name: str) -> str:
-    """Return the source of a figure, with the one before: other figures may refer to that."""
+    """Return the source of a figure, with the previous one, to which other figures may refer."""
     source = {**old["sources"], **old["estimates"]}.get(name, "")
     kept = (
         source.partition(BEFORE)[2] if source.startswith(SEE) else "" if source.startswith("see ") else source
@@ -216,7 +217,7 @@ def _before(old: dict[str, Any], name: str) -> str:
 
 
 def _source(old: dict[str, Any], name: str, kinds: Iterable[str]) -> str:
-    """Return the source of figures of kinds, before those of the others."""
+    """Return the source of figures of kinds, followed by that of the others."""
     source = {**old["sources"], **old["estimates"]}.get(name, "")
     rest = source.partition(ELSE)[2] if source.startswith(SEE) else source
     return f"{SEE}: {', '.join(kinds)}" + (f"{ELSE}{rest}" if rest else "")
@@ -231,7 +232,7 @@ def _changed(before: Efficiency, after: Efficiency) -> dict[str, float]:
 def _changed_kinds(
     before: Mapping[str, KernelKind], after: Mapping[str, KernelKind]
 ) -> dict[str, dict[str, Any]]:
-    """Return entries of `kinds`, each with the keys whose figures are others now."""
+    """Return entries of `kinds`, each with the keys that changed."""
     names = dict(zip(FIELDS, (key.name for key in keys_of(KernelKind)), strict=True))
     changed = {}
     for name, kind in after.items():

@@ -1,11 +1,9 @@
-"""What a recording says of kernels and collectives: equal ones together, with the time that they take.
+"""Kernels and collectives of a recording: equal ones together, with their time.
 
-A recording is what `et-convert pytorch` makes of one. A row is a shape, and its time the median. Kernels
-without a shape are counted only: the tensors that an operator names are not what its kernel moves (no
-bandwidth was nearer than E 50 % to such rows). A collective takes as long as on the member that came last, as
-the others wait in it: where all members are recorded, the least of their times.
-
-Not here: what is fitted to them (`kernels`, `collective_library`), and how they are shown.
+A recording is the output of `et-convert pytorch`. A row is a shape, and its time the median. Kernels without
+a shape are only counted: the tensors that an operator names are not those that its kernel moves (no bandwidth
+was nearer than E 50 % to such rows). The time of a collective is that of the last member to arrive, as the
+others wait in it: if all members are recorded, the least of their times.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ from et_sim.validation.row import size_of_kernel
 from et_sim.validation.rows import Errors
 
 SHAPED, SIZED, BARE = "with shapes", "with bytes only", "without figures"
-UNMASKED = "attention, which may be causal or not"  # recordings do not say
+UNMASKED = "attention, which may be causal or not"  # recordings do not show it
 MIXED = "with operations that several kernels share"
 LIBRARY = re.compile(r"^nccl|[^a-z]nccl\w*Kernel")
 _NUMBERS = re.compile(r"_(?:Sum|Prod|Max|Min|MinMax|PreMulSum|SumPostDiv)_(\w+?)(?:_(?:RING|TREE|NVLS)|\(|$)")
@@ -43,14 +41,14 @@ _NAMES = {"f16": "fp16", "f32": "fp32", "f64": "fp64", "i8": "int8", "u8": "int8
 
 
 class FittedPart(Struct, frozen=True):
-    """Kernels of a kind, of all ranks."""
+    """Kernels of a kind, over all ranks."""
 
     kernels: int
     us: float
 
 
 class Recording(Struct, frozen=True, eq=False):
-    """Rows, and what became of all the rest."""
+    """The rows of a recording, and the counts of everything else."""
 
     source: str
     files: tuple[Path, ...]
@@ -60,12 +58,14 @@ class Recording(Struct, frozen=True, eq=False):
     repeats: float  # E in percent, of equal kernels against their median; 0 if there are none
     collectives: tuple[Collective, ...]
     calls: Mapping[Call, int]
-    waits: bool  # whether times of collectives have waits for members that were not recorded in them
-    left: Mapping[str, int] = field(default_factory=dict)  # collectives that are no rows, by why
+    waits: bool  # times of collectives include waits for members that were not recorded
+    left: Mapping[str, int] = field(
+        default_factory=dict
+    )  # number of collectives that are not rows, by reason
 
 
 def read_recording(prefix: str, ranks: int, node: int) -> Recording:
-    """All traces of a prefix, of `ranks` ranks (0: as many as there are traces) on nodes of `node`."""
+    """Read all traces of a prefix: `ranks` ranks (0: as many as there are traces) on nodes of `node`."""
     paths = traces_of(prefix)
     if not paths:
         raise UsageError(
@@ -114,14 +114,14 @@ def _row(source: str, shape: str, datatype: str, times: Sequence[float]) -> Meas
 
 
 class _Kernels:
-    """Times of kernels in microseconds, of all ranks."""
+    """The times of kernels in microseconds, over all ranks."""
 
     def __init__(self) -> None:
         self.rows: dict[tuple[str, str], list[float]] = defaultdict(list)  # by shape and datatype
         self.took: dict[str, list[float]] = {name: [] for name in (SHAPED, UNMASKED, MIXED, SIZED, BARE)}
 
     def add(self, trace: Trace) -> None:
-        """Those of a rank."""
+        """Add the kernels of a rank."""
         times = recorded_ns(trace) / 1000
         is_kernel = (trace.kind == NodeKind.COMP) & trace.has("stream") & is_recorded(trace) & (times > 0)
         is_kernel &= ~(trace.is_cpu | trace.is_gap | trace.is_launch | trace.is_copy)
@@ -142,7 +142,7 @@ class _Kernels:
 
 
 class _Collectives:
-    """Times of collectives by call: the n-th of a kind in a group is one call on all of its members."""
+    """The times of collectives by call: the n-th of a kind in a group is one call on all of its members."""
 
     def __init__(self, ranks: int, node: int) -> None:
         self._ranks, self._node = ranks, node
@@ -151,7 +151,7 @@ class _Collectives:
         self.waits = False
 
     def add(self, trace: Trace) -> None:
-        """Those of a rank."""
+        """Add the collectives of a rank."""
         groups = read_process_groups(trace)
         times, seen = recorded_ns(trace) / 1000, dict[tuple[str, int], int]()
         is_device = ~trace.is_cpu & is_recorded(trace)
@@ -188,7 +188,7 @@ class _Collectives:
         return Call(kind, len(members), nodes, size, datatype or "")
 
     def rows(self, source: str) -> tuple[list[tuple[Collective, int]], dict[str, int]]:
-        """Each call with the time that it commonly takes, and how often it was; what was left out."""
+        """Return each call with its common time and its count, and the number left out by reason."""
         whole: dict[Call, list[float]] = defaultdict(list)
         partly: dict[Call, list[float]] = defaultdict(list)
         for (call, _, _), times in self._calls.items():

@@ -1,12 +1,10 @@
-"""Find the one figure with which a simulated job takes as long as was measured.
+"""A search for the one figure with which a simulated job takes the measured time.
 
-Each figure of the table is one that a machine has: the time that the host takes to launch a kernel, a factor
-on the time of kernels, the rate of the device, that of its memory, or what it may draw. One time cannot tell
-them apart:
-whatever else is missing from the machine goes into it. The times of other jobs, such as one of another model,
-can: the figure is fitted to the first job, and those that describe the machine predict the others.
-
-Not here: the host (`plan.host`), and figures of a machine that are multiplied (`machine.scaling`).
+Each figure of the table belongs to the machine: the time that the host takes to launch a kernel, a factor on
+the time of kernels, the rate of the device or of its memory, or its power cap. One time cannot separate them:
+any other deviation of the machine goes into the figure. The times of other jobs, such as one of another
+model, can: the figure is fitted to the first job, and a figure that describes the machine predicts the
+others.
 """
 
 from __future__ import annotations
@@ -38,24 +36,24 @@ HOST_TIME, SOFTWARE_FACTOR, DEVICE_RATE, MEMORY_RATE, POWER_RATE = (
     "memory-rate",
     "power-rate",
 )
-NEAR = 0.0005  # of the measured time, where a search ends
+NEAR = 0.0005  # of the measured time: a search ends at this difference
 MOST_RUNS = 40
-LONGEST_HOST_NS, LARGEST_FACTOR = 1e6, 8.0  # beyond which hosts and software do not explain a time
+LONGEST_HOST_NS, LARGEST_FACTOR = 1e6, 8.0  # limits of the search
 FIRST_HOST_NS = 1000.0
 SOFTWARE = TimeFactors(None, None, MappingProxyType({WorkKind.KERNELS: 1.0}), "software factor")
 PEAKS = "peaks"
-ABOVE_IDLE = 1.1  # of the idle draw: the least that a limit of power may be
+ABOVE_IDLE = 1.1  # of the idle power: the lowest cap
 
 
 class Figure(Struct, frozen=True):
-    """A figure of a machine that may be fitted; it is searched as a slowdown, by which time rises."""
+    """A figure of a machine that may be fitted; the search varies it as a slowdown, with which time rises."""
 
-    change: Callable[[Machine, float], Machine]  # the machine with a slowdown; with the host's time, that
-    keys: Callable[[Mapping[str, Any], float], dict[str, Any]]  # of a machine's file, with the figure
-    is_rate: bool = False  # which the slowdown divides
+    change: Callable[[Machine, float], Machine]  # the machine with a slowdown, or with a host's time
+    keys: Callable[[Mapping[str, Any], float], dict[str, Any]]  # keys of a machine's file with the figure
+    is_rate: bool = False  # the slowdown divides the figure
 
     def value(self, slowdown: float) -> float:
-        """Return the figure that a slowdown stands for, or the slowdown of a figure."""
+        """Return the figure for a slowdown, or the slowdown for a figure."""
         return 1 / slowdown if self.is_rate else slowdown
 
 
@@ -69,7 +67,7 @@ def _with_factor(machine: Machine, value: float) -> Machine:
 
 
 def _with_rates(machine: Machine, slowdown: float, beginning: str) -> Machine:
-    """Divide the figures of devices whose names begin so."""
+    """Divide the figures of devices whose names have this beginning."""
     names = {name for rule in machine.system.compute for name in rule.settings.figures}
     for name in sorted(name for name in names if name.startswith(beginning)):
         scaled = figures(machine)[name](1 / slowdown)
@@ -78,7 +76,7 @@ def _with_rates(machine: Machine, slowdown: float, beginning: str) -> Machine:
 
 
 def _peaks(file: Mapping[str, Any], rate: float) -> dict[str, Any]:
-    """Return slower peaks, at which the device draws as much."""
+    """Return slower peaks, at which the device draws the same power."""
     compute = file["device"]["compute"]
     keys: dict[str, Any] = {PEAKS: {datatype: rate * peak for datatype, peak in compute[PEAKS].items()}}
     if "operation" in compute.get(POWER, {}):
@@ -94,7 +92,7 @@ def _memory(file: Mapping[str, Any], rate: float) -> dict[str, Any]:
 
 
 def _with_power(machine: Machine, slowdown: float) -> Machine:
-    """Divide the limit of what devices draw, those that say how their clock follows it."""
+    """Divide the power caps of devices with a power model."""
     rules = []
     for rule in machine.system.compute:
         settings = rule.settings
@@ -123,7 +121,7 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
 
 
 class Step(Struct, frozen=True):
-    """What was found, and what is simulated with it and without."""
+    """The figure that was found, and the simulated times with and without it."""
 
     figure: str
     value: float  # ns, or a factor
@@ -133,7 +131,7 @@ class Step(Struct, frozen=True):
 
 
 def find(name: str, job: str, options: RunOptions, measured_ns: float) -> Step:
-    """Return the figure of this name with which a job takes the time."""
+    """Return the figure of this name with which a job takes the measured time."""
     if name == HOST_TIME:
         return _find_host_time(job, options, measured_ns)
     return _find_slowdown(name, job, options, measured_ns)
@@ -145,14 +143,14 @@ def with_figure(machine: Machine, name: str, value: float) -> Machine:
 
 
 def simulated_with(step: Step, job: str, options: RunOptions) -> int:
-    """Return what another job takes with a figure that was found."""
+    """Return the time of another job with a figure that was found."""
     return _Simulated(job, options, lambda value: lambda machine: with_figure(machine, step.figure, value))(
         step.value
     )
 
 
 def error_of(pairs: Sequence[tuple[float, float]]) -> float:
-    """Return E in percent, of simulated and measured times."""
+    """Return E in percent, for simulated and measured times."""
     return 100 * (math.exp(sum(abs(math.log(one / other)) for one, other in pairs) / len(pairs)) - 1)
 
 
@@ -162,11 +160,11 @@ def _find_host_time(job: str, options: RunOptions, measured_ns: float) -> Step:
     if before > measured_ns * (1 + NEAR):
         raise InputError(
             f"{format_ns(before)} are simulated without a host, more than the {format_ns(int(measured_ns))} "
-            "that were measured, and a host's time cannot be less than nothing",
+            "that were measured, and a host's time cannot be negative",
             place=job,
-            remedy="kernels or collectives of this machine are slower than what was measured: calibrate them "
-            "first (et-sim calibrate kernels, nccl), or look whether job and machine are those that were "
-            "measured",
+            remedy="kernels or collectives of this machine are slower than the measured ones: calibrate them "
+            "first (et-sim calibrate kernels, nccl), or check that job and machine are those of the "
+            "measurement",
         )
     if before >= measured_ns * (1 - NEAR):
         return Step(HOST_TIME, 0.0, before, before, simulated.runs)
@@ -174,7 +172,7 @@ def _find_host_time(job: str, options: RunOptions, measured_ns: float) -> Step:
     while simulated(high) < measured_ns:
         if high == FIRST_HOST_NS and simulated(LONGEST_HOST_NS) == before:
             raise InputError(
-                "no launch of a host changes what is simulated: traces have a host of their own",
+                "the host's time has no effect: traces have a host of their own",
                 place=job,
                 remedy=f"use --{SOFTWARE_FACTOR}",
             )
@@ -184,7 +182,7 @@ def _find_host_time(job: str, options: RunOptions, measured_ns: float) -> Step:
                 f"{format_ns(int(LONGEST_HOST_NS))} for a kernel, and {format_ns(int(measured_ns))} were "
                 "measured",
                 place=job,
-                remedy="something else is missing: look whether job and machine are those that were measured",
+                remedy="check that job and machine are those of the measurement",
             )
         high = min(4 * high, LONGEST_HOST_NS)
     value = _between(simulated, 0.0, high, measured_ns)
@@ -192,7 +190,7 @@ def _find_host_time(job: str, options: RunOptions, measured_ns: float) -> Step:
 
 
 def _find_slowdown(name: str, job: str, options: RunOptions, measured_ns: float) -> Step:
-    """Return a factor; communication keeps its own time."""
+    """Return a factor with which the job takes the measured time; communication keeps its own time."""
     figure = FIGURES[name]
     simulated = _Simulated(job, options, lambda value: lambda machine: figure.change(machine, value))
     before = simulated(1.0)
@@ -206,7 +204,7 @@ def _find_slowdown(name: str, job: str, options: RunOptions, measured_ns: float)
             f"to {figure.value(high):g}, and {format_ns(int(measured_ns))} were measured",
             place=job,
             remedy=f"{name} does not explain it: fit another figure, calibrate collectives (et-sim calibrate "
-            "nccl), or look if job and machine are those that were measured",
+            "nccl), or check that job and machine are those of the measurement",
         )
     slowdown = _between(simulated, low, high, measured_ns)
     value = float(f"{figure.value(slowdown):.5g}")
@@ -238,7 +236,7 @@ class _Simulated:
 
 
 def _between(simulated: _Simulated, low: float, high: float, measured_ns: float) -> float:
-    """The figure that comes nearest, by secants; an end that stays counts less (the Illinois rule)."""
+    """Return the nearest figure, by secants; an end that stays has less weight (the Illinois rule)."""
     below, above = simulated(low) - measured_ns, simulated(high) - measured_ns
     best, last = min((abs(below), low), (abs(above), high)), 0
     while best[0] > NEAR * measured_ns and simulated.runs < MOST_RUNS:

@@ -1,4 +1,4 @@
-"""How long local work takes: one module per compute model, behind one seam; and reductions."""
+"""Durations of local work: one module per compute model, behind one interface; and reductions."""
 
 from et_sim.compute.model import ComputeModel, Durations, Treatment, Utilisation
 from et_sim.compute.registry import (

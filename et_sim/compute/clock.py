@@ -1,14 +1,12 @@
-"""The clock that a cap on a device's draw leaves to a kernel.
+"""The clock that a cap on a device's power leaves to a kernel.
 
 A kernel has the highest clock at which it draws no more than the cap:
 
     time  = launch + max(arithmetic / clock, traffic)
     draw  = idle + (energy of operations x clock^voltage + energy of bytes) / time
 
-Draw falls with the clock, so halving finds it. Where a kernel draws more at the lowest clock, too, the
-device pauses: the kernel takes its energy / (cap - idle). Each kernel is taken as if it went on for long.
-
-Not here: the figures (`et_sim.machine.power`), and the times at the full clock (`device`).
+Power falls with the clock, so bisection finds it. If a kernel exceeds the cap at the lowest clock, too, the
+device pauses: the kernel takes its energy / (cap - idle). Each kernel is treated as if it ran for long.
 """
 
 from __future__ import annotations
@@ -34,11 +32,11 @@ class Load(Struct, frozen=True, eq=False):
     bytes_pj: FloatColumn
 
     def times(self, clock: FloatColumn) -> FloatColumn:
-        """Return what each kernel takes."""
+        """Return the time of each kernel."""
         return self.launch_ns + np.maximum(self.arithmetic_ns / clock, self.traffic_ns)
 
     def energies(self, power: Power, clock: FloatColumn) -> FloatColumn:
-        """Return what each kernel takes above the idle draw, in pJ."""
+        """Return the energy of each kernel above the idle power, in pJ."""
         return self.operations_pj * clock**power.voltage + self.bytes_pj
 
     def take(self, rows: IntColumn) -> Load:
@@ -47,15 +45,14 @@ class Load(Struct, frozen=True, eq=False):
 
 
 class Limited(Struct, frozen=True, eq=False):
-    """Kernels under a cap: their clocks, as parts of the full one, and how many times longer pauses make each
-    of them."""
+    """The clocks of kernels under a cap, as parts of the full one, and the factors of pauses."""
 
     clock: FloatColumn
     stretch: FloatColumn
 
 
 def limited(power: Power, cap_watts: float, load: Load) -> Limited:
-    """Return what a cap leaves to each kernel."""
+    """Return the clock and stretch of each kernel under a cap."""
     clock, stretch = np.ones((2, len(load.arithmetic_ns)))
     most = (cap_watts - power.idle_watts) * PER_WATT_NS  # pJ in a ns
     above = np.flatnonzero(load.energies(power, clock) > most * load.times(clock))
@@ -68,6 +65,6 @@ def limited(power: Power, cap_watts: float, load: Load) -> Limited:
         fits = load.energies(power, middle) <= most * load.times(middle)
         low, high = np.where(fits, middle, low), np.where(fits, high, middle)
     clock[above] = low
-    # A launch of nothing has no energy to pause for.
+    # An empty kernel has no energy.
     stretch[above] = np.maximum(load.energies(power, low) / (most * np.maximum(load.times(low), 1e-9)), 1.0)
     return Limited(clock, stretch)

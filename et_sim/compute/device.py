@@ -4,20 +4,17 @@
     traffic    = bytes / (bandwidth * efficiency), from the smallest level of memory that the bytes fit, or
                  the largest where they are `cold`
 
-A product whose inner side is split takes less arithmetic, and some time more; the better of the two is taken.
+A product whose inner side is split takes less arithmetic, and some time more; the better option is taken.
 
-Waste is the operations of whole waves of tiles, for each of the kernel's own: processors take a tile each,
-and a wave takes as long however many tiles there are. A tile of a product goes through its inner side in
-steps, of which it needs some more to begin and to end; where there are few tiles, that side may be split
-among several. A tile of attention is a part of the queries of one head, and goes through the keys that they
-see; kernels for fewer queries than a tile has are built in another way, and are not cut. The exponentials of
-scores are operations of attention besides, of which its shape says nothing.
+Waste is the ratio of the operations of whole waves of tiles to the kernel's own: each processor takes a tile,
+and a wave takes the same time for any number of tiles. A tile of a product goes through its inner side in
+steps, with some more to begin and to end; with few tiles, that side may be split among several. A tile of
+attention is a part of the queries of one head, and goes through the keys that they see; kernels for fewer
+queries than a tile has work differently, and are not cut. The exponentials of scores are further operations
+of attention, which its shape does not count.
 
-Figures are those that the device has for the kernel's operation and datatype (`RooflineDevice.of_kind`).
-
-The clock is 1, or what a cap on the draw leaves (`clock`).
-
-Not here: how a device is described (`et_sim.machine.roofline`), and what shapes mean (`operations`).
+Figures are the device's for the kernel's operation and datatype (`RooflineDevice.of_kind`). The clock is 1,
+or the one that a cap on power leaves (`clock`).
 """
 
 from __future__ import annotations
@@ -50,11 +47,11 @@ from et_sim.trace.columns import BoolColumn, IntColumn, Trace
 
 PRODUCTS = ("gemm", "grouped_gemm", "conv")
 ATTENTION = ("attention", "attention_backward")
-LEAST_STEPS = 4  # that a split leaves to each part
+LEAST_STEPS = 4  # least steps of each part of a split
 
 
 def waste(device: RooflineDevice, operations: Sequence[Operation]) -> tuple[FloatColumn, FloatColumn]:
-    """Return the waste of each operation: as one piece, and split in the best way, if that is better."""
+    """Return the waste of each operation as one piece, and with the best split if that is better."""
     whole, split = np.ones(len(operations)), np.ones(len(operations))
     products = [at for at, operation in enumerate(operations) if operation.kind in PRODUCTS]
     if device.tiles and products:
@@ -69,7 +66,7 @@ def waste(device: RooflineDevice, operations: Sequence[Operation]) -> tuple[Floa
 
 
 class _Products(Struct, frozen=True):
-    """All products of some operations, one after the other; `first`: where each operation's begin."""
+    """All products of some operations, one after the other; `first` has the index of each first one."""
 
     rows: IntColumn
     columns: IntColumn
@@ -94,7 +91,7 @@ class _Products(Struct, frozen=True):
         )
 
     def operations(self, device: RooflineDevice, parts: int) -> FloatColumn:
-        """Return the operations with the best tile, where the inner side is split into so many parts."""
+        """Return the operations with the best tile, with the inner side split into `parts`."""
         best = np.full(len(self.inner), math.inf)
         for tile in device.tiles:
             steps = -(-self.inner // (parts * tile.step))
@@ -110,18 +107,18 @@ def _of_attention(device: RooflineDevice, operation: Operation) -> float:
     scores, rows = operation.products[0], device.query_tile
     queries = scores.rows * scores.count
     of_pair = sum(product.operations for product in operation.products) / (queries * scores.columns)
-    keys = operation.operations / of_pair / queries  # that a query sees
+    keys = operation.operations / of_pair / queries  # keys that a query sees
     each = of_pair + device.score_operations
     if not 0 < rows <= scores.rows:
         return float(queries * keys * each)
     tiles = -(-scores.rows // rows) * scores.count
     mean, longest = keys + device.query_prologue, scores.columns + device.query_prologue
-    last = max(longest, tiles / device.processors * mean + longest - mean)  # where tiles are unequal
+    last = max(longest, tiles / device.processors * mean + longest - mean)  # if tiles are unequal
     return float(max(_waves(device, tiles) * mean, device.processors * last) * rows * each)
 
 
 def _waves(device: RooflineDevice, tiles: Any) -> Any:
-    """Return the tiles of whole waves, of all processors."""
+    """Return the number of tiles, rounded up to whole waves of all processors."""
     return -(-tiles // device.processors) * device.processors
 
 
@@ -130,26 +127,26 @@ LAUNCH, COMPUTE, TILES = "launch", "compute", "tiles"
 
 
 class _Work(Struct, frozen=True, eq=False):
-    """Of some kernels."""
+    """The work of some kernels."""
 
     operations: FloatColumn
     bytes: FloatColumn
-    waste: FloatColumn  # operations of whole waves of tiles, for each of the kernel's
-    split: FloatColumn  # the same where the inner side is split
+    waste: FloatColumn  # operations of whole waves of tiles by the kernel's own
+    split: FloatColumn  # the same with the inner side split
     datatype: IntColumn  # index into BITS
-    part: FloatColumn  # of the rate of the best kernel
-    drawing: FloatColumn  # energy of an operation, for that of the best kernel
-    kind: list[str]  # of operations, of each device
-    devices: list[RooflineDevice]  # as each kind of operation finds it, in a datatype
+    part: FloatColumn  # part of the best kernel's rate
+    drawing: FloatColumn  # energy of an operation by that of the best kernel
+    kind: list[str]  # kind of operation of each device
+    devices: list[RooflineDevice]  # the device for each kind of operation and datatype
     of_device: IntColumn
 
     def figure(self, name: str) -> FloatColumn:
-        """Return a number of the device, as each kernel finds it."""
+        """Return a number of the device for each kernel."""
         return np.array([float(getattr(device, name)) for device in self.devices])[self.of_device]
 
 
 class Device(Struct, frozen=True, eq=False):
-    """Kernels by their shapes, or by their operations and bytes."""
+    """A model for kernels with shapes, or with operations and bytes."""
 
     device: RooflineDevice
     label: str
@@ -173,12 +170,12 @@ class Device(Struct, frozen=True, eq=False):
                     )
 
     def lacking(self, trace: Trace, rank: int) -> Mapping[str, BoolColumn]:  # noqa: ARG002
-        """A shape, or what follows from it."""
+        """Return the kernels without a shape, and without operations and bytes."""
         has_figures = trace.has("num_ops") & trace.has("tensor_size")
         return {NEEDED: ~(trace.has("layer_shape") | has_figures)}
 
     def durations(self, trace: Trace, rows: IntColumn, rank: int = 0) -> Durations:  # noqa: ARG002
-        """Nothing takes less than a nanosecond."""
+        """Return the durations of kernels, at least a nanosecond each."""
         work = self._work(trace, rows)
         names, peak_of = self._peaks(work, trace, rows)
         efficiency, of_efficiency = _parts("efficiency", work, work.operations * work.waste)
@@ -235,8 +232,10 @@ class Device(Struct, frozen=True, eq=False):
         launch: FloatColumn,
         level: IntColumn,
     ) -> tuple[FloatColumn, ...]:
-        """The times of each kernel as its power allows; its clock, and its energy above the idle draw in pJ:
-        NaN where the device does not say what it draws."""
+        """Return the times of kernels under the power cap, their clocks, and energies above idle in pJ.
+
+        Clocks and energies are NaN for a device without a power model.
+        """
         power, cap = self.device.power, self.device.power_cap
         if power is None or cap is None:
             nothing = np.full(len(level), np.nan)
@@ -266,7 +265,7 @@ class Device(Struct, frozen=True, eq=False):
             operation = self._operation(shaped[at][0], trace, row)
             kinds_work[:2, at] = operation.operations, operation.bytes(int(bits[first]))
             kinds_work[4, at] = part = self._part_of(operation)
-            if operation.kernel == FULL_SUMS:  # what else it does draws as much as the products
+            if operation.kernel == FULL_SUMS:  # its additional work draws as much as the products
                 kinds_work[5, at] = 1 / part
             of_kind[at] = kinds.index(operation.kind)
         if shaped:
@@ -309,7 +308,7 @@ class Device(Struct, frozen=True, eq=False):
         return self._known[text]
 
     def _waste_of(self, shapes: list[tuple[str, int]]) -> FloatColumn:
-        """Return a row for each shape and datatype."""
+        """Return the waste for each shape and datatype."""
         new: dict[tuple[str, int], list[tuple[str, int]]] = {}
         for shape in dict.fromkeys(shapes):
             if shape not in self._waste:
@@ -320,8 +319,7 @@ class Device(Struct, frozen=True, eq=False):
         return np.array([self._waste[shape] for shape in shapes])
 
     def _peaks(self, work: _Work, trace: Trace, rows: IntColumn) -> tuple[IntColumn, FloatColumn]:
-        """Index into BITS plus one of the peak that each kernel has, and what it is; 0 of those that compute
-        nothing."""
+        """Return the index into BITS plus one of each kernel's peak, and the peak; 0 without operations."""
         peaks = np.array([self.device.peaks.get(name, np.nan) for name in BITS])
         of_row = peaks[work.datatype]
         computes = work.operations > 0
@@ -337,7 +335,7 @@ class Device(Struct, frozen=True, eq=False):
         return np.where(computes, work.datatype + 1, 0), np.where(computes, of_row, 1.0)
 
     def _levels(self, size: FloatColumn, is_cold: BoolColumn) -> tuple[IntColumn, FloatColumn]:
-        """The smallest level of memory that the bytes fit, or the largest there is; its bandwidth."""
+        """Return the smallest level of memory that the bytes fit, or the largest level, and its bandwidth."""
         levels = np.zeros(len(size), np.int64)
         for number, level in enumerate(self.device.levels):
             if level.capacity is not None and number:
@@ -352,7 +350,7 @@ class Device(Struct, frozen=True, eq=False):
         waste: FloatColumn,
         level: IntColumn,
     ) -> Labels:
-        """The longest part; tiles, if arithmetic is that because of them, or wastes more than it needs."""
+        """Return the name of the longest part; tiles if their waste decides or doubles arithmetic."""
         words = [LAUNCH, COMPUTE, TILES, *(level.name for level in self.device.levels)]
         useful = arithmetic / waste
         which = np.where(traffic > arithmetic, level + 3, 1)

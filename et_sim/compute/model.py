@@ -1,8 +1,8 @@
-"""The seam of compute models: how long a kernel takes, and how well it uses the machine.
+"""The interface of compute models: durations of kernels, and their utilisation of the machine.
 
-A model is one module and one line: in `et_sim.machine.compute_rules`, or of whole systems in `registry`. The
-plan asks it for durations, folding and the timeline for what they consist of. None of them knows which models
-there are.
+A model is one module and one entry: in `et_sim.machine.compute_rules`, or for whole systems in `registry`.
+The plan takes durations from it, folding and the timeline take their parts. They are independent of the list
+of models.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from et_sim.trace.columns import BoolColumn, IntColumn, RowColumn, Trace
 
 
 def place_of(trace: Trace, row: int) -> str:
-    """The file and the node, for messages."""
+    """Return the file and the node, for messages."""
     return ", ".join(filter(None, (trace.source, trace.describe(row))))
 
 
 def datatypes_of(trace: Trace, rows: IntColumn, default: str, rule: str) -> IntColumn:
-    """Index into BITS of the datatype of each node; refuses nodes whose datatype is not known."""
+    """Return the index into BITS of the datatype of each node; refuse nodes with an unknown datatype."""
     names = list(BITS)
     known = [datatype_named(text) if text else default for text in trace.datatypes]
     number = np.array([names.index(name) if name else -1 for name in known], np.int64)
@@ -39,7 +39,7 @@ def datatypes_of(trace: Trace, rows: IntColumn, default: str, rule: str) -> IntC
         text = trace.datatypes[int(trace.datatype[row])]
         if not text:
             raise TraceError(
-                f"{trace.describe(row)} says no dtype, and {rule} gives none for such nodes",
+                f"{trace.describe(row)} has no dtype, and {rule} gives none",
                 place=trace.source,
                 remedy='give "dtype" there, or the attribute dtype to the node',
             )
@@ -56,43 +56,43 @@ NOTHING = ""
 
 
 class Labels(Struct, frozen=True, eq=False):
-    """A column of words; the empty one stands for "nothing is known", and is always the first."""
+    """A column of words; the empty one stands for "unknown", and is always the first."""
 
     codes: npt.NDArray[np.int16]
     texts: tuple[str, ...] = (NOTHING,)
 
     @staticmethod
     def alike(text: str, count: int) -> Labels:
-        """The same word `count` times."""
+        """Return `count` entries with the same word."""
         return Labels(np.full(count, 1 if text else 0, np.int16), (NOTHING, text) if text else (NOTHING,))
 
     @staticmethod
     def of(words: Sequence[str], which: IntColumn) -> Labels:
-        """Of some words, which each entry has."""
+        """Return a column from words and the index of each entry's word."""
         texts = tuple(dict.fromkeys((NOTHING, *words)))
         place = np.array([texts.index(word) for word in words] or [0], np.int16)
         return Labels(place[which], texts)
 
     @staticmethod
     def joined(parts: Sequence[Labels]) -> Labels:
-        """All of them, one after the other."""
+        """Concatenate columns."""
         texts = tuple(dict.fromkeys((NOTHING, *(text for part in parts for text in part.texts))))
         number = {text: code for code, text in enumerate(texts)}
         codes = [np.array([number[text] for text in part.texts], np.int16)[part.codes] for part in parts]
         return Labels(np.concatenate(codes) if codes else np.zeros(0, np.int16), texts)
 
     def take(self, rows: IntColumn) -> Labels:
-        """Some of the entries, in the order given."""
+        """Return some of the entries, in the order of `rows`."""
         return Labels(self.codes[rows], self.texts)
 
     def spread(self, rows: IntColumn, count: int) -> Labels:
-        """The same entries as these rows of `count`: the others have no word."""
+        """Return a column of `count` entries with these at `rows`, and no word elsewhere."""
         codes = np.zeros(count, np.int16)
         codes[rows] = self.codes
         return Labels(codes, self.texts)
 
     def is_same(self, other: Labels) -> bool:
-        """Whether all entries are the same words."""
+        """Check whether all entries are the same words."""
         joined = Labels.joined([self, other])
         return np.array_equal(joined.codes[: len(self.codes)], joined.codes[len(self.codes) :])
 
@@ -101,7 +101,7 @@ FloatColumn = npt.NDArray[np.float64]
 
 
 class Treatment(IntEnum):
-    """Where a node's time comes from: the coverage table counts these."""
+    """The source of a node's time, which the coverage table counts."""
 
     MODELLED = 0
     REPLAYED = 1
@@ -111,10 +111,10 @@ class Treatment(IntEnum):
 
 @quick_dataclass(frozen=True, eq=False)
 class Utilisation:
-    """Of each kernel: which model timed it, what its time consists of, and how well it uses the machine.
+    """The timing of kernels: their model, the parts of their times, and their use of the machine.
 
-    It takes its launch, and then the longer of its arithmetic and its memory traffic. NaN where a model does
-    not say; `peak` and `level` name the figures of the machine that set the two times.
+    A kernel takes its launch, and then the longer of its arithmetic and its memory traffic. Figures that a
+    model does not give are NaN; `peak` and `level` name the figures of the machine behind the two times.
     """
 
     compute: FloatColumn  # share of the peak
@@ -127,16 +127,16 @@ class Utilisation:
     timed_by: Labels
     bound: Labels
     peak: Labels
-    efficiency: Labels  # the figure that says how much of the peak is reached
+    efficiency: Labels  # the figure for the part of the peak that is reached
     level: Labels
     memory_efficiency: Labels
-    processors: FloatColumn  # that it is spread over, where its arithmetic sets its time; else NaN
-    clock: FloatColumn  # that its device has then, as a part of the full one
-    energy_pj: FloatColumn  # that it takes above what the device draws when idle
+    processors: FloatColumn  # processors in use if arithmetic sets the time; else NaN
+    clock: FloatColumn  # clock of the device, as a part of the full one
+    energy_pj: FloatColumn  # energy above the idle power
 
     @staticmethod
     def unknown(timed_by: str, bound: str, count: int) -> Utilisation:
-        """Of kernels whose times were measured: what the times consist of is not known."""
+        """Return the entry of measured kernels, the parts of whose times are not known."""
         nothing, none = np.full(count, np.nan), Labels.alike("", count)
         return Utilisation(
             nothing,
@@ -156,7 +156,7 @@ class Utilisation:
         )
 
     def take(self, rows: IntColumn) -> Utilisation:
-        """That of some of the kernels, in the order given."""
+        """Return the entries of some kernels, in the order of `rows`."""
 
         def chosen(column: Any) -> Any:
             return column.take(rows) if isinstance(column, Labels) else column[rows]
@@ -164,7 +164,7 @@ class Utilisation:
         return self._each(chosen)
 
     def slowed(self, nominal_ns: IntColumn, actual_ns: IntColumn) -> Utilisation:
-        """The same kernels where they take other times than the model says."""
+        """Return the entries of kernels whose actual times differ from the model's."""
         slower = np.flatnonzero(nominal_ns != actual_ns)
         if not len(slower):
             return self
@@ -187,7 +187,7 @@ class Utilisation:
         )
 
     def spread(self, rows: IntColumn, count: int) -> Utilisation:
-        """The same kernels as these rows of `count` nodes: the others have NaN, and no words."""
+        """Return entries for `count` nodes with these at `rows`, and NaN and no words elsewhere."""
 
         def put(part: Any) -> Any:
             if isinstance(part, Labels):
@@ -199,7 +199,7 @@ class Utilisation:
         return self._each(put)
 
     def is_same(self, other: Utilisation) -> bool:
-        """Whether all of it is."""
+        """Check whether all columns are equal."""
         pairs = ((getattr(self, field.name), getattr(other, field.name)) for field in fields(self))
         return all(
             column.is_same(two) if isinstance(column, Labels) else np.array_equal(column, two, equal_nan=True)
@@ -211,7 +211,7 @@ class Utilisation:
 
     @staticmethod
     def joined(parts: list[Utilisation]) -> Utilisation:
-        """All of them, one after the other."""
+        """Concatenate entries."""
 
         def together(column: list[Any]) -> Any:
             return Labels.joined(column) if isinstance(column[0], Labels) else np.concatenate(column)
@@ -221,71 +221,71 @@ class Utilisation:
 
 
 class Durations(Struct, frozen=True, eq=False):
-    """What a model says about some nodes, an entry for each."""
+    """The durations of some nodes, an entry for each."""
 
     ns: IntColumn
-    treatment: npt.NDArray[np.uint8]  # Treatment; what is INSTANT occupies nothing
-    bytes: IntColumn | None = None  # what the timeline shows as moved; None: nothing
+    treatment: npt.NDArray[np.uint8]  # Treatment; INSTANT nodes occupy no stream
+    bytes: IntColumn | None = None  # bytes that the timeline shows; None: none
     utilisation: Utilisation | None = None
 
 
 class TimingModel(Protocol):
-    """What times kernels."""
+    """A model that times kernels."""
 
     def lacking(self, trace: Trace, rank: int) -> Mapping[str, BoolColumn]:
-        """By what it is, which kernels lack something without which they cannot be timed, and are replayed.
+        """Return, by attribute, the kernels that lack it, which are replayed.
 
-        Only kernels count; of other nodes nothing is said.
+        Only the entries of kernels are meaningful.
         """
 
     def durations(self, trace: Trace, rows: IntColumn, rank: int) -> Durations:
-        """How long the kernels at these rows take on a rank, and on all others of its class."""
+        """Return the durations of the kernels at these rows on a rank, and on all others of its class."""
 
 
 @runtime_checkable
 class PartialModel(TimingModel, Protocol):
-    """A model that may leave kernels to the rules behind its own."""
+    """A model that may leave kernels to later rules."""
 
     def covers(self, trace: Trace) -> BoolColumn:
-        """Which kernels it times; of other nodes nothing is said."""
+        """Return the kernels that it times; only the entries of kernels are meaningful."""
 
 
 class ComputeModel(TimingModel, Protocol):
-    """How long the kernels of a machine take: its nodes that compute on the device."""
+    """A model of all kernels of a machine: the nodes that compute on the device."""
 
     @property
     def has_rules(self) -> bool:
-        """Whether kernels of one machine are timed by several models."""
+        """Check whether several models time the kernels of one machine."""
 
     def rank_classes(self, ranks: int) -> RowColumn | None:
-        """A number per rank, equal where ranks are timed alike; None: all of them are."""
+        """Return a number per rank, equal for ranks with equal times; None: all ranks are equal."""
 
     def notices(self) -> tuple[Notice, ...]:
-        """What somebody should know after all traces were looked at."""
+        """Return the remarks of the model after all traces."""
 
 
 class OfAllRanks:
-    """A model that times all kernels of all ranks alike, and has nothing to say about it."""
+    """A model that times the kernels of all ranks alike, and has no remarks."""
 
     __slots__ = ()
     has_rules = False
 
     def rank_classes(self, ranks: int) -> None:
-        """All ranks are the same machine."""
+        """Return None: all ranks are equal."""
 
     def notices(self) -> tuple[Notice, ...]:
-        """None."""
+        """Return no remarks."""
         return ()
 
 
 class SystemModel(ComputeModel, Protocol):
-    """A model that the keys of a system ask for."""
+    """A model that the keys of a system select."""
 
     @classmethod
     def of(cls, system: System) -> Self | None:
-        """The model of a system; None if the system does not ask for this one."""
+        """Return the model of a system, or None if the system does not select this one."""
 
 
 def without(trace: Trace, *attributes: str) -> Mapping[str, BoolColumn]:
-    """Which nodes lack which of these attributes."""
+    """Return the nodes that lack each of these attributes."""
     return {repr(name): ~trace.has(name) for name in attributes}

@@ -1,9 +1,7 @@
-"""What an operation computes and moves, from its shape: closed forms, one for each kind of operation.
+"""Operations and bytes of an operation, from its shape: closed forms, one for each kind of operation.
 
-The attribute `layer_shape` says the shape in words, such as `gemm 4096 4096 1024`. A multiplication and an
-addition are two operations. Every tensor is read or written once, whatever the kernel keeps in its caches.
-
-Not here: how long it takes (`device`, `systolic`).
+The attribute `layer_shape` gives the shape in words, such as `gemm 4096 4096 1024`. A multiplication and an
+addition are two operations. Every tensor is read or written once, without regard to caches.
 """
 
 from __future__ import annotations
@@ -17,19 +15,19 @@ from msgspec.structs import replace
 from et_sim.basics.attention_names import ATTENTION_KERNELS, FULL_SUMS
 from et_sim.basics.errors import EtSimError, TraceError, did_you_mean
 
-LARGEST = 1 << 40  # of one number
+LARGEST = 1 << 40  # limit of one number
 MOST_OPERATIONS = 1 << 62
 CAUSAL = "causal"
-TIMES = "x"  # behind a shape: how many of them
+TIMES = "x"  # after a shape, before its count
 INDEX_BYTES = 8
-UNQUANTISED_BYTES = 2  # of a number in 16 bits
+UNQUANTISED_BYTES = 2  # bytes of a number in 16 bits
 
-# Operations for each element; docs/compute.md says of what they consist.
+# Operations for each element; docs/compute.md lists them.
 LAYER_NORM, RMS_NORM, SOFTMAX, QUANTISE = 7, 4, 5, 2
 
 
 class Product(Struct, frozen=True):
-    """So many products of `rows` x `inner` and `inner` x `columns`."""
+    """Products of `rows` x `inner` and `inner` x `columns`, `count` of them."""
 
     rows: int
     columns: int
@@ -38,22 +36,22 @@ class Product(Struct, frozen=True):
 
     @property
     def operations(self) -> int:
-        """Return the operations of all of them."""
+        """Return the operations of all products."""
         return 2 * self.rows * self.columns * self.inner * self.count
 
 
 class Operation(Struct, frozen=True):
-    """What a shape stands for."""
+    """The work of a shape."""
 
     kind: str
     operations: int
     elements: int  # read and written, in the operation's datatype
-    products: tuple[Product, ...] = ()  # of matrices, of which it consists
-    other_bytes: int = 0  # read and written, whatever the datatype
-    kernel: str = ""  # by name, if it is not the best of the device
+    products: tuple[Product, ...] = ()  # products of matrices
+    other_bytes: int = 0  # read and written, independent of the datatype
+    kernel: str = ""  # name of the kernel, if it is not the best of the device
 
     def times(self, count: int) -> Operation:
-        """Return the operation so many times."""
+        """Return the work of `count` such operations."""
         products = tuple(
             Product(product.rows, product.columns, product.inner, product.count * count)
             for product in self.products
@@ -63,23 +61,23 @@ class Operation(Struct, frozen=True):
         )
 
     def bytes(self, bits: int) -> int:
-        """Bytes read and written, where a number has `bits` bits."""
+        """Return the bytes read and written, with `bits` bits per number."""
         return -(-self.elements * bits // 8) + self.other_bytes
 
 
 class Form(Struct, frozen=True):
-    """How the shape of a kind of operation is written."""
+    """The form of the shapes of a kind of operation."""
 
     numbers: tuple[str, ...]
     make: Callable[..., Operation]
-    optional: int = 0  # of the numbers, the last ones
+    optional: int = 0  # number of optional numbers, the last ones
     repeats: bool = False  # the last number may stand any number of times
     may_be_causal: bool = False
-    kernels: tuple[str, ...] = ()  # that it may name
+    kernels: tuple[str, ...] = ()  # kernels that it may name
 
     @property
     def text(self) -> str:
-        """Return the shape as it is written."""
+        """Return the form as it is written."""
         required = len(self.numbers) - self.optional
         words = [*self.numbers[:required], *(f"[{number}]" for number in self.numbers[required:])]
         return " ".join(
@@ -125,7 +123,7 @@ def _convolution(
 
 
 def causal_pairs(queries: int, keys: int) -> int:
-    """Pairs of a query and a key that is not behind it, where the last query sees all keys."""
+    """Return the pairs of a query and a key not after it, if the last query sees all keys."""
     if keys >= queries:
         return queries * keys - queries * (queries - 1) // 2
     return keys * (keys + 1) // 2
@@ -142,7 +140,7 @@ def _attention(
     *,
     causal: bool = False,
 ) -> Operation:
-    """Scores and their product with the values; scores stay on the chip."""
+    """Return scores and their product with the values; scores stay on the chip."""
     value_width = value_width or width
     pairs = causal_pairs(queries, keys) if causal else queries * keys
     elements = batch * (heads * queries + key_heads * keys) * (width + value_width)
@@ -164,7 +162,7 @@ def _attention_backward(
     *,
     causal: bool = False,
 ) -> Operation:
-    """Five products: the scores again, and gradients of query, key, value and probabilities.
+    """Return five products: the scores again, and gradients of query, key, value and probabilities.
 
     Query, key, value, output and its gradient are read, three gradients written.
     """
@@ -197,7 +195,7 @@ def _elementwise(elements: int, inputs: int = 1, operations: int = 1) -> Operati
 
 
 def _quantise(rows: int, width: int) -> Operation:
-    """Numbers in 16 bits are read twice, for the largest and to be scaled, and written in the datatype."""
+    """Return a quantisation: 16-bit numbers are read twice, for the maximum and the scaling, and written."""
     elements = rows * width
     return Operation("quantise", QUANTISE * elements, elements, other_bytes=2 * UNQUANTISED_BYTES * elements)
 
@@ -237,7 +235,7 @@ FORMS: Mapping[str, Form] = MappingProxyType(
 
 
 class Shape(Struct, frozen=True):
-    """The words of a shape, checked: its numbers fit its kind."""
+    """The checked words of a shape."""
 
     kind: str
     numbers: tuple[int, ...]
@@ -247,7 +245,7 @@ class Shape(Struct, frozen=True):
 
     @property
     def operation(self) -> Operation:
-        """Return the operation that the shape stands for."""
+        """Return the operation of the shape."""
         form = FORMS[self.kind]
         options = {"causal": self.causal} if form.may_be_causal else {}
         operation = form.make(*self.numbers, **options).times(self.count)
@@ -255,7 +253,7 @@ class Shape(Struct, frozen=True):
 
 
 def read_shape(text: str, place: str) -> Shape:
-    """The shape that a node's attribute gives."""
+    """Parse the shape in a node's attribute."""
     word, *rest = text.split() or [""]
     if word not in FORMS:
         near = did_you_mean(word, tuple(FORMS)) or f"known: {', '.join(FORMS)};"
@@ -294,7 +292,7 @@ def refuse_large_filter(sizes: Sequence[int], place: str, error: type[EtSimError
             raise error(
                 f"the filter's {side} {window} is larger than the ifmap's, {image}",
                 place=place,
-                remedy="make the ifmap as large as the filter at least, padding included",
+                remedy="make the ifmap at least as large as the filter, padding included",
             )
 
 

@@ -1,8 +1,7 @@
-"""Measured durations: a kernel takes what its whole shape took, or what its size says between measured ones.
+"""Measured durations: a kernel takes the time of its whole shape, or an interpolated time of its size.
 
-Between two sizes, the logarithm of the time is a line over the logarithm of the size. The timeline says of
-each kernel whether it was measured, lies between what was, or outside. Not here: the file
-(`et_sim.machine.operator_times`).
+Between two sizes, the logarithm of the time is linear in the logarithm of the size. The timeline marks each
+kernel as measured, interpolated or outside the measured sizes.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ MEASURED, INTERPOLATED, OUTSIDE = range(3)
 
 
 class NotInTableError(TraceError):
-    """A kernel of which the table says nothing."""
+    """A kernel that the table does not cover."""
 
 
 @quick_dataclass(frozen=True, eq=False)
 class OperatorTable:
-    """Kernels by what was measured of their like."""
+    """A model of kernels by measured durations."""
 
     times: OperatorTimes
     label: str
@@ -53,12 +52,12 @@ class OperatorTable:
             read_shape(shape, self.times.place)
 
     def lacking(self, trace: Trace, rank: int) -> Mapping[str, BoolColumn]:  # noqa: ARG002
-        """A shape, or the size that the table is about."""
+        """Return the kernels without a shape, and without the size that the table uses."""
         name = "num_ops" if self.times.size_is is Measure.OPERATIONS else "tensor_size"
         return {NEEDED: ~(trace.has("layer_shape") | trace.has(name))}
 
     def durations(self, trace: Trace, rows: IntColumn, rank: int = 0) -> Durations:  # noqa: ARG002
-        """Kernels that agree in all that counts are looked up once."""
+        """Return the durations of kernels; equal kernels are looked up once."""
         has_type = trace.datatype[rows] != 0
         datatype = np.full(len(rows), -1, np.int64)
         if self.times.datatype or has_type.any():
@@ -83,7 +82,7 @@ class OperatorTable:
         return Durations(ns, treatment, trace.tensor_bytes[rows], used)
 
     def covers(self, trace: Trace) -> BoolColumn:
-        """What the table has, if the rest is left to other rules."""
+        """Return the kernels that the table covers, if it leaves the rest to other rules."""
         covered = np.ones(len(trace), np.bool_)
         if self.times.outside is not Outside.LEAVE:
             return covered
@@ -111,7 +110,7 @@ class OperatorTable:
             return False
 
     def _duration(self, trace: Trace, row: int, datatype: str) -> tuple[float, int]:
-        """Nanoseconds before `multiple`, and the index in PLACES."""
+        """Return nanoseconds before `multiple`, and the index in PLACES."""
         kind, size = "", 0.0
         by_operations = self.times.size_is is Measure.OPERATIONS
         if trace.has("layer_shape", row):
@@ -141,7 +140,7 @@ class OperatorTable:
     def _bytes(self, operation: Operation, datatype: str, trace: Trace, row: int) -> int:
         if not datatype:
             raise TraceError(
-                f"{trace.describe(row)} says no dtype, and {self.place} gives none: its bytes are not known",
+                f"{trace.describe(row)} has no dtype, and {self.place} gives none: its bytes are not known",
                 place=trace.source,
                 remedy='give "dtype" there, or the attribute dtype to the node',
             )

@@ -1,4 +1,4 @@
-"""The compute models of whole systems, and the times of kernels for whoever adds them up without a run.
+"""The compute models of whole systems, and the times of kernels without a run.
 
 Roofline: a kernel is bound by its arithmetic or by its memory traffic.
 
@@ -7,9 +7,7 @@ of the floating-point operations is the reference's, so that the truncated nanos
 without operations (the reference divides zero by zero) takes the time of its memory traffic.
 A local reduction inside a collective reads local memory twice and writes it once.
 
-Replay: a node takes exactly as long as its trace says, and nothing takes less than a nanosecond.
-
-Not here: what else a node may wait for (the plan).
+Replay: a node takes exactly its time in the trace, and at least a nanosecond.
 """
 
 from __future__ import annotations
@@ -42,9 +40,9 @@ Column = npt.NDArray[np.int64]
 
 
 def reduction_ns(reduced_bytes: Column, memory_gbps: float) -> Column:
-    """Three passes over the data, each truncated alone; a machine without bandwidth charges nothing.
+    """Return the time of three passes over the data, each truncated; zero without a bandwidth.
 
-    Cut at what no run may reach, so that nothing overflows before it is refused.
+    Times are cut at a limit that no run may reach, so that they do not overflow before they are refused.
     """
     if memory_gbps <= 0 or not math.isfinite(memory_gbps):
         return np.zeros_like(reduced_bytes)
@@ -54,23 +52,23 @@ def reduction_ns(reduced_bytes: Column, memory_gbps: float) -> Column:
 
 @quick_dataclass(frozen=True)
 class Roofline(OfAllRanks):
-    """Peak of one NPU: TFLOPS and decimal GB/s of local memory."""
+    """A roofline of one NPU: TFLOPS and decimal GB/s of local memory."""
 
     peak_tflops: float
     memory_gbps: float
 
     @classmethod
     def of(cls, system: System) -> Roofline | None:
-        """The roofline of a system that turns it on."""
+        """Return the roofline of a system that enables it, or None."""
         is_used = system.roofline and not system.replay_only
         return cls(system.peak_perf, system.local_mem_bw) if is_used else None
 
     def lacking(self, trace: Trace, rank: int) -> Mapping[str, BoolColumn]:  # noqa: ARG002
-        """Arithmetic and traffic."""
+        """Return the kernels that lack operations or bytes."""
         return without(trace, "tensor_size", "num_ops")
 
     def durations(self, trace: Trace, rows: IntColumn, rank: int = 0) -> Durations:  # noqa: ARG002
-        """Kernels that touch no memory complete at once, as in the reference."""
+        """Return the durations of kernels; those without bytes complete at once, as in the reference."""
         ops, size = trace.num_ops[rows], trace.tensor_bytes[rows]
         timed = np.flatnonzero(size)
         nanoseconds = np.zeros(len(rows), np.int64)
@@ -88,19 +86,21 @@ class Roofline(OfAllRanks):
         return self.memory_gbps * 1e9
 
     def duration_ns(self, num_ops: IntColumn, tensor_bytes: IntColumn) -> IntColumn:
-        """Time of each kernel; `tensor_bytes` must not be zero."""
+        """Return the time of each kernel; `tensor_bytes` must not be zero."""
         ops = num_ops.astype(np.float64)
         with np.errstate(divide="ignore", invalid="ignore"):
             rate = np.minimum(self._bandwidth * (ops / tensor_bytes), self._peak)
             seconds = np.where(num_ops == 0, tensor_bytes / self._bandwidth, ops / rate)
         nanoseconds = seconds * 1e9
-        # A machine without peak or bandwidth has no roofline: the reference takes no time then.
+        # Without a peak or bandwidth, kernels take no time, as in the reference.
         finite = np.where(np.isfinite(nanoseconds), nanoseconds, 0.0)
         return np.minimum(finite, 2 * LONGEST_NS).astype(np.int64)
 
     def utilisation(self, num_ops: IntColumn, tensor_bytes: IntColumn) -> Utilisation:
-        """How well each kernel uses the machine; NaN where a machine without peak or bandwidth says
-        nothing. `tensor_bytes` must not be zero."""
+        """Return the utilisation of each kernel, with NaN without peak or bandwidth.
+
+        `tensor_bytes` must not be zero.
+        """
         with np.errstate(divide="ignore", invalid="ignore"):
             intensity = num_ops / tensor_bytes
             rate = np.minimum(self._bandwidth * intensity, self._peak)
@@ -130,19 +130,19 @@ class Roofline(OfAllRanks):
 
 
 class Replay(OfAllRanks):
-    """Any node as its trace recorded it."""
+    """A model by which nodes take their recorded times."""
 
     @classmethod
     def of(cls, system: System) -> Replay:  # noqa: ARG003
-        """Every system can replay."""
+        """Return the model: every system can replay."""
         return cls()
 
     def lacking(self, trace: Trace, rank: int) -> Mapping[str, BoolColumn]:  # noqa: ARG002
-        """Nothing: a node without a duration takes one nanosecond."""
+        """Return no kernels: a node without a duration takes one nanosecond."""
         return {}
 
     def durations(self, trace: Trace, rows: IntColumn, rank: int = 0) -> Durations:  # noqa: ARG002
-        """The recorded durations; which of them are not recorded."""
+        """Return the recorded durations, and mark nodes without one."""
         treatment = np.where(is_recorded(trace)[rows], Treatment.REPLAYED, Treatment.DEFAULTED).astype(
             np.uint8
         )
@@ -150,16 +150,16 @@ class Replay(OfAllRanks):
 
 
 def is_recorded(trace: Trace) -> BoolColumn:
-    """Which nodes have a duration in their trace."""
+    """Return the nodes that have a duration in their trace."""
     recorded: BoolColumn = (trace.duration_us != 0) | trace.has("duration_ns")
     return recorded
 
 
 def recorded_ns(trace: Trace) -> IntColumn:
-    """How long each node took: exactly if the trace says so, else by its microseconds.
+    """Return the duration of each node: exact if the trace has it, else from its microseconds.
 
-    A recorded zero becomes one nanosecond; cut at what no run may reach, so that nothing overflows before it
-    is refused.
+    A recorded zero becomes one nanosecond. Times are cut at a limit that no run may reach, so that they do
+    not overflow before they are refused.
     """
     micros = trace.duration_us
     rounded = np.where(micros == 0, 1, np.minimum(micros, LONGEST_NS // 1000 + 1) * 1000)
@@ -167,7 +167,7 @@ def recorded_ns(trace: Trace) -> IntColumn:
 
 
 def at_full_clock(system: System) -> System:
-    """The system with kernels that no limit of power holds back: those of a moment."""
+    """Return the system without power caps."""
     rules = (
         replace(rule, settings=getattr(rule.settings, "at_full_clock", rule.settings))
         for rule in system.compute
@@ -176,9 +176,9 @@ def at_full_clock(system: System) -> System:
 
 
 def kernel_times(model: ComputeModel) -> Callable[[Trace, Any, int], Any]:
-    """Of a trace, rows of its kernels and a rank: nanoseconds, as the model says.
+    """Return a function of a trace, rows of its kernels and a rank, to nanoseconds.
 
-    Kernels that lack what it needs take what their trace has.
+    Kernels that lack attributes of the model take their recorded times.
     """
 
     def times(trace: Trace, rows: Any, rank: int) -> Any:
@@ -193,26 +193,26 @@ def kernel_times(model: ComputeModel) -> Callable[[Trace, Any, int], Any]:
     return times
 
 
-# The first that a system asks for times its kernels; every system can replay.
+# The first model that a system selects times its kernels; every system can replay.
 MODELS: tuple[type[SystemModel], ...] = (Roofline, Replay)
-# What kernels include that are timed at their roofs, and leave out.
-AT_THE_ROOFS = "kernels at their roofs", "launches, and what keeps kernels below their roofs"
+# Contents and omissions of times of kernels at their roofs.
+AT_THE_ROOFS = "kernels at their roofs", "launches, and losses below the roofs"
 
 
 def replay(*_: Any) -> Replay:
-    """The model of a rule by which kernels take their recorded times."""
+    """Return the model of a rule by which kernels take their recorded times."""
     return Replay()
 
 
 def scopes_of(system: System) -> dict[str, tuple[str, str]]:
-    """The same of what times the kernels of a system, by its label."""
+    """Return the contents and omissions of the times of kernels, by label."""
     scopes = {"roofline": AT_THE_ROOFS} if Roofline.of(system) else {}
     rules = () if system.replay_only else system.compute
     return scopes | {rule.label: scope for rule in rules if (scope := rule.settings.scope)}
 
 
 def compute_model(system: System) -> ComputeModel:
-    """The model that times the kernels of a system."""
+    """Return the model that times the kernels of a system."""
     rest: ComputeModel = next(model for kind in MODELS if (model := kind.of(system)) is not None)
     if system.replay_only or not system.compute:
         return rest

@@ -1,7 +1,4 @@
-"""Rules: each kernel is timed by the model of the first rule that it matches, and the rest by another model.
-
-Not here: how rules are written (`et_sim.machine.compute_rules`).
-"""
+"""Rules: the model of the first rule that a kernel matches times it; another model times the rest."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from et_sim.trace.columns import ATTRIBUTES, BIT, BoolColumn, IntColumn, NodeKin
 
 
 class Rules:
-    """Models by rule, and one for the rest."""
+    """Models by rule, and one for the remaining kernels."""
 
     has_rules = True
 
@@ -38,7 +35,7 @@ class Rules:
                 _check(rule.where, f'{rule.place}: "where"')
 
     def lacking(self, trace: Trace, rank: int) -> Mapping[str, BoolColumn]:
-        """What the model of each kernel's rule needs."""
+        """Return the kernels that lack an attribute of their rule's model."""
         lacking: dict[str, BoolColumn] = {}
         which = self._which(trace, rank)
         for number, model in enumerate(self._models):
@@ -52,7 +49,7 @@ class Rules:
         return lacking
 
     def durations(self, trace: Trace, rows: IntColumn, rank: int) -> Durations:
-        """What the models of their rules say."""
+        """Return the durations of kernels by the models of their rules."""
         which = self._which(trace, rank)[rows]
         numbers: list[int] = unique(which).tolist()
         if len(numbers) == 1:
@@ -76,7 +73,7 @@ class Rules:
         return Durations(ns, treatment, size, Utilisation.joined(utilisations).take(back))
 
     def rank_classes(self, ranks: int) -> RowColumn | None:
-        """Ranks are alike that the same rules are about."""
+        """Return equal numbers for ranks to which the same rules apply."""
         rules = [rule.where.ranks for rule in self._rules if rule.where and rule.where.ranks is not None]
         if not rules:
             return None
@@ -84,15 +81,15 @@ class Rules:
         return np.unique(masks, axis=1, return_inverse=True)[1].reshape(-1).astype(np.int32)
 
     def notices(self) -> tuple[Notice, ...]:
-        """Rules that no kernel met; nothing need be left for a rule about all the rest."""
-        text = "no kernel is timed by this rule: none matches it, or rules before it match those that do"
+        """Return a remark on each rule that no kernel matched; a rule for all the rest may stay unused."""
+        text = "no kernel is timed by this rule: none matches it, or an earlier rule matches first"
         every = [number for number, rule in enumerate(self._rules) if rule.where is None]
         met = self._met | set(every[:1])
         unmet = (rule for number, rule in enumerate(self._rules) if number not in met)
         return tuple(Notice(rule.place, "where", text) for rule in unmet)
 
     def _which(self, trace: Trace, rank: int) -> IntColumn:
-        """The number of each kernel's rule; one more than the last for the rest."""
+        """Return the number of each kernel's rule; one more than the last for the rest."""
         rule_numbers = np.full(len(trace), len(self._rules), np.int64)
         is_left = (trace.kind == NodeKind.COMP) & ~trace.is_cpu
         for number, rule in enumerate(self._rules):
@@ -107,7 +104,7 @@ class Rules:
 
 
 def _matches(where: Where, trace: Trace, rank: int) -> Any:
-    """Which nodes of a rank's trace a rule is about."""
+    """Return the nodes of a rank's trace that a rule matches."""
     matches = np.ones(len(trace), np.bool_)
     if where.ranks is not None and not any(rank in piece for piece in where.ranks):
         return ~matches
@@ -173,5 +170,7 @@ def _check(where: Where, place: str) -> None:
             "leave it out" if attribute is None or not (attribute.is_number or wants_text) else f"give {noun}"
         )
         raise MachineError(
-            f'key "value" is {where.value!r}, which {where.attribute!r} cannot be', place=place, remedy=remedy
+            f'key "value" is {where.value!r}, which {where.attribute!r} does not take',
+            place=place,
+            remedy=remedy,
         )

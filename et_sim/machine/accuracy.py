@@ -1,13 +1,12 @@
-"""How far the times of a machine may be off: the object `accuracy` of the system file, and what is known at
-large.
+"""The uncertainty of a machine's times: the object `accuracy` of the system file, and its defaults.
 
-Only machines that stand for real ones have it: presets, and files that say it. Each class of time has a
-standard error of its own kinds and sizes, and one that all of them share; both are of logarithms. What the
-file does not say of a class is what is known of such classes at large:
+Only machines that stand for real ones have it: presets, and files with this object. Each class of time has a
+standard error that each kind and size draws on its own, and one that the whole class shares; both are of
+logarithms. A class that the file leaves out has the default below:
 
 - kernels: presets that were fitted to nothing were off by E 24 to 45 % on products of A100 and H100, by 9 to
   12 % on large ones; on devices of which no kernel was measured, whole runs are slower still: published runs
-  of MI300X reach about 47 % of its peak, where the preset says 74 %;
+  of MI300X reach about 47 % of its peak, where the preset predicts 74 %;
 - communication: collectives of DGX A100, H100, H200 and B200 from 64 MiB on, simulated without a library,
   were off by 10 to 44 %, most of it in common, and smaller ones by more;
 - library: NCCL's own model is 4 to 30 % too fast; where it is fitted to a machine, collectives on group sizes
@@ -15,12 +14,9 @@ file does not say of a class is what is known of such classes at large:
 - the whole: the same run repeated differs by E 1.3 to 2 %, large collectives of other labs on the same device
   by 0.4 to 2.1 %; other software differs by 3 to 12 %, which is in the classes of kernels;
 - recordings repeat within a few percent; hosts and remote memory were not measured;
-- a training step as a whole: its software besides kernels, and plans unlike those that were measured. These
-  terms, and those of libraries on a node, are fitted by `docs/studies/fit_bands.py` for machines by name
-  (`et_sim/machine/presets/bands.json`); here are those of other machines.
-
-Not here: reading it (`objects`), and what follows for a run (`et_sim.basics.uncertainty`,
-`et_sim.timeline.composition`).
+- a training step as a whole: its software besides kernels, and plans unlike the measured ones. These terms,
+  and the terms of libraries on a node, are fitted by `docs/studies/fit_bands.py` for each preset
+  (`et_sim/machine/presets/bands.json`); the values here are those of other machines.
 """
 
 from __future__ import annotations
@@ -63,8 +59,8 @@ NOT_STATED = "not stated"
 LIBRARY, SMALL_LIBRARY, BETWEEN_NODES = "library", "small_library", "library_between_nodes"
 SMALL_BETWEEN_NODES = f"small_{BETWEEN_NODES}"
 SMALL_GEMM, SHORT_ATTENTION = "small_gemm", "short_attention"
-LARGE_SIDE, LONG_SEQUENCE = 1024, 2048  # from where on products and attention are not these
-LARGE_BYTES = 1 << 26  # and collectives, as nccl-tests counts, no `small_library`
+LARGE_SIDE, LONG_SEQUENCE = 1024, 2048  # products and attention from these sizes on are in neither class
+LARGE_BYTES = 1 << 26  # as nccl-tests counts; collectives from this size on are not `small_library`
 OPERATIONS = (
     *("gemm", "grouped_gemm", "conv", "attention", "attention_backward"),
     *(SMALL_GEMM, SHORT_ATTENTION),
@@ -102,18 +98,18 @@ DEFAULTS: Mapping[str, Term] = MappingProxyType(
 
 
 class Accuracy(Struct, frozen=True):
-    """What a machine states."""
+    """The classes of time of a machine with their errors."""
 
     device: str
-    terms: Mapping[str, Term]  # every key of DEFAULTS, and what else the file has
+    terms: Mapping[str, Term]  # every key of DEFAULTS, and further classes of the file
 
     @property
     def whole(self) -> Term:
-        """Of all times together."""
+        """Return the error that all times share."""
         return self.terms[WHOLE]
 
     def of_kernel(self, shape: str, datatype: str = "") -> str:
-        """Return the class of kernels of such a shape; that of the datatype comes first."""
+        """Return the class of kernels of a shape; a class of its datatype is preferred."""
         kinds = [kind for kind in (small_kind(shape), shape.partition(" ")[0]) if kind in OPERATIONS]
         of_datatype = [f"{kind} {datatype}" for kind in kinds if datatype]
         known = next((kind for kind in (*of_datatype, *kinds) if kind in self.terms), "")
@@ -121,13 +117,13 @@ class Accuracy(Struct, frozen=True):
 
     @property
     def has_measured_kernels(self) -> bool:
-        """Whether kernels of the device, or of one like it, were measured."""
+        """Check whether kernels of the device, or of one like it, were measured."""
         return any(kind in self.terms for kind in OPERATIONS)
 
     def traits(self, kinds: str, software: str, job: str = "") -> tuple[Trait, ...]:
         """Return the properties of a run that its errors depend on; `software` is empty if not stated.
 
-        Runs of one `job`, by whatever tells it from others, have equal errors of these.
+        Runs with the same `job` share the errors of these properties.
         """
         words = kinds.split()
         if TRAINING not in words:
@@ -139,16 +135,16 @@ class Accuracy(Struct, frozen=True):
         return (named if software else assumed, *of_plan)
 
     def of_kernel_alone(self, shape: str, datatype: str = "") -> Composition | None:
-        """Return the parts that the time of a kernel of such a shape consists of."""
+        """Return the parts of the time of a kernel of a shape."""
         kind = self.of_kernel(shape, datatype)
         return Composition.of(self.device, self.whole, self.terms, {(kind, shape): 1.0})
 
     def of_exchange(self, kind: str) -> str:
-        """The class of transfers of a kind that no library does."""
+        """Return the class of transfers of a kind that no library performs."""
         return kind if kind in self.terms else COMMUNICATION
 
     def of_library(self, kind: str, size: int, *, is_on_one_node: bool) -> str:
-        """The class of a library's collectives of this size, as nccl-tests counts bytes."""
+        """Return the class of a library's collectives of a size in bytes as nccl-tests counts them."""
         classes = (
             library_class(size, is_on_one_node=is_on_one_node),
             "" if is_on_one_node else BETWEEN_NODES,
@@ -156,18 +152,18 @@ class Accuracy(Struct, frozen=True):
         return next(name for name in (kind, *classes, LIBRARY) if name in self.terms)
 
     def as_dict(self) -> dict[str, Any]:
-        """As a run's manifest has it, and as system files may."""
+        """Return the classes as in the manifest of a run and in system files."""
         return {DEVICE: self.device, **{name: term.as_dict() for name, term in self.terms.items()}}
 
     @staticmethod
     def from_dict(content: Mapping[str, Any]) -> Accuracy:
-        """From what `as_dict` gave."""
+        """Read the dictionary that `as_dict` returns."""
         terms = {name: Term.read(term) for name, term in content.items() if name != DEVICE}
         return Accuracy(content[DEVICE], terms)
 
 
 def of_software(name: str) -> str:
-    """Return the class of training steps of one software, where it is stated."""
+    """Return the class of training steps of one software."""
     return f"{SOFTWARE} {name}"
 
 
@@ -177,16 +173,16 @@ def of_other_machines(name: str) -> str:
 
 
 def library_class(size: int, *, is_on_one_node: bool) -> str:
-    """The class of a library's collectives where every class is stated."""
+    """Return the class of a library's collectives, assuming that every class is stated."""
     if not is_on_one_node:
         return SMALL_BETWEEN_NODES if size < LARGE_BYTES else BETWEEN_NODES
     return SMALL_LIBRARY if size < LARGE_BYTES else LIBRARY
 
 
 def small_kind(shape: str) -> str:
-    """The class of kernels that are small of their kind, if the shape is of such a one; else empty.
+    """Return the class of small kernels that a shape belongs to, or an empty string.
 
-    Launches and tiles decide their times, which models tell less well.
+    Launches and tiles decide the times of small kernels, which models predict less well.
     """
     kind, *words = shape.split()
     sizes = [int(word) for word in words[:4] if word.isascii() and word.isdecimal()]
@@ -203,9 +199,9 @@ MOST_ROWS = 10**9
 _MEANINGS: Mapping[str, str] = MappingProxyType(
     {
         KERNELS: "Kernels that a model times; a kind of operation, such as `gemm`, may have its own entry. "
-        "Of `gemm`, those with a side below 1,024 may have one apart, `small_gemm`; of `attention`, those of "
-        "fewer than 2,048 queries, `short_attention`; and all, those of a datatype: `gemm fp8`.",
-        TABLES: "Kernels whose times stand in a table of measured times.",
+        "Products with a side below 1,024 may have the entry `small_gemm`, attention of fewer than 2,048 "
+        "queries `short_attention`, and each kind one for a datatype: `gemm fp8`.",
+        TABLES: "Kernels whose times are in a table of measured times.",
         RECORDED: "Kernels, copies and communication that take the times of a recording.",
         COMMUNICATION: "Transfers that nothing hides; a kind, such as `all_reduce`, may have its own entry.",
         LIBRARY: "Collectives that the machine's collective library chooses; those of less than 64 MiB, "
@@ -219,8 +215,8 @@ _MEANINGS: Mapping[str, str] = MappingProxyType(
         ASSUMED_SOFTWARE: "A training step as a whole, in software that is not stated.",
         "experts": "A training step of a model with experts.",
         "long_sequences": "A training step of 32,768 tokens and more, or with context parallelism.",
-        WHOLE: "What all times share: clocks, other labs (`common`), and what differs from one run to "
-        "the next (`random`). `basis` says nothing here.",
+        WHOLE: "The error that all times share: clocks and other labs (`common`), and differences between "
+        "runs (`random`). `basis` has no effect here.",
     }
 )
 
@@ -228,29 +224,31 @@ TERM_KEYS = (
     Key(
         "basis",
         CHOICE,
-        "What times rest on: `measured`, `calibrated` (fitted to measurements of the device), `modelled`, or "
-        "`assumed`.",
+        "The basis of the times: `measured`, `calibrated` (fitted to measurements of the device), "
+        "`modelled`, or `assumed`.",
         choices=BASES,
     ),
     Key(
         "random",
         NUMBER,
-        "The standard error that each kind and size has of its own, of the logarithm.",
+        "The standard error of the logarithm for each kind and size.",
         maximum=MOST,
     ),
-    Key("common", NUMBER, "The standard error that all of the class share.", maximum=MOST),
+    Key("common", NUMBER, "The standard error of the logarithm, shared by the class.", maximum=MOST),
     Key(
         "bias",
         NUMBER,
-        "By how much true times exceed predicted ones on average, as a logarithm; below 0: they are shorter.",
+        "The mean logarithm of true by predicted times; below 0: true times are shorter.",
         minimum=-MOST,
         maximum=MOST,
     ),
-    Key("rows", INTEGER, "How many measurements these errors are of; 0: not stated.", maximum=MOST_ROWS),
+    Key("rows", INTEGER, "The number of measurements behind these errors; 0: not stated.", maximum=MOST_ROWS),
 )
 
 ACCURACY_KEYS = (
-    Key(DEVICE, TEXT, "What errors are of: two runs have the same ones if they name the same."),
+    Key(
+        DEVICE, TEXT, "The device that the errors belong to: runs that name the same device share its errors."
+    ),
     *(
         Key(name, OBJECT, text, choices=tuple(key.name for key in TERM_KEYS))
         for name, text in _MEANINGS.items()
@@ -259,7 +257,7 @@ ACCURACY_KEYS = (
 
 
 def read_accuracy(given: dict[str, Any] | None, section: Section, remarks: Remarks) -> Accuracy | None:
-    """What the object says; None where there is none."""
+    """Read the object `accuracy`; return None if there is none."""
     if given is None:
         return None
     section = section.entry(ACCURACY, given)

@@ -1,7 +1,4 @@
-"""The key `library` of the system file: the collective library of a machine, on the machine's network.
-
-Not here: what a library does (`machine.collective_library`).
-"""
+"""The key `library` of the system file: the collective library of a machine, on the machine's network."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ LIBRARY_KEYS = (
     Key(
         "name",
         CHOICE,
-        "Which library chooses; `none`: the `...-implementation` keys do.",
+        "The library that chooses; `none`: the `...-implementation` keys apply.",
         choices=(*LIBRARIES, NO_LIBRARY),
         required=True,
     ),
@@ -44,11 +41,11 @@ LIBRARY_KEYS = (
         "the NVLink of one of them.",
         choices=GPUS,
     ),
-    Key("link", CHOICE, "What joins the GPUs of a node.", default="NVLink", choices=("NVLink", "PCI")),
+    Key("link", CHOICE, "The links between the GPUs of a node.", default="NVLink", choices=("NVLink", "PCI")),
     Key(
         "link-speed",
         RATE,
-        "What the library takes all links of a GPU to its node for; as a rule, it counts four fifths of the "
+        "Rate that the library counts for all links of a GPU to its node; as a rule, four fifths of the "
         "bandwidth on a data sheet.",
         unit="GB/s",
         above_minimum=True,
@@ -57,23 +54,23 @@ LIBRARY_KEYS = (
     Key(
         "cards",
         COUNT,
-        "Network cards of a node; without it, one for each NPU, or as many as they share (`npus-per-nic`).",
+        "Network cards of a node. Without the key: one for each NPU, or for `npus-per-nic` of them.",
         minimum=1,
         maximum=MOST,
     ),
     Key(
         "rings",
         OBJECT,
-        "Channels as the library itself says them (NCCL_DEBUG_SUBSYS=GRAPH): how many on one node and "
+        "Channels as the library logs them (NCCL_DEBUG_SUBSYS=GRAPH): their number on one node and "
         "between nodes, and the GB/s of each.",
         choices=("on-a-node", "between-nodes"),
     ),
     Key(
         "choices",
         OBJECT,
-        "What the library was seen to choose (NCCL_DEBUG_SUBSYS=TUNING), by collective: lists of the number "
-        "of nodes, the bytes, the algorithm and the protocol. Between the sizes that are listed for a number "
-        "of nodes, the next one below holds; outside, the library's own constants do.",
+        "Logged choices of the library (NCCL_DEBUG_SUBSYS=TUNING), by collective: lists of the number of "
+        "nodes, the bytes, the algorithm and the protocol. Between the listed sizes of a number of nodes, "
+        "the next lower entry holds; outside, the library's own constants hold.",
         choices=LOGGED_KINDS,
     ),
     *keys_of(Library),
@@ -95,13 +92,13 @@ LIBRARY_KEY = Key(
     NAME,
     NAME_OR_OBJECT,
     "The collective library, which then chooses algorithm, protocol and channels of every collective, and "
-    "says what it takes ([collective libraries](collectives.md#collective-libraries)). A "
-    "`...-implementation` key stands before it for its collective.",
+    "determines its time ([collective libraries](collectives.md#collective-libraries)). A "
+    "`...-implementation` key overrides it for its collective.",
     "Not known there.",
     choices=tuple(key.name for key in LIBRARY_KEYS),
 )
 
-# GB/s of all NVLinks of a GPU, as a data sheet has it one way, and as NCCL counts it.
+# GB/s of all NVLinks of a GPU, one way as on a data sheet, and as NCCL counts it.
 NVLINK = {
     "volta": (150.0, 120.0),
     "ampere": (300.0, 240.0),
@@ -116,7 +113,7 @@ OTHER_EFFICIENCY = 0.75  # RCCL counts a link of 64 GB/s as 48
 def read_library(
     given: dict[str, Any] | None, system: System, network: Network, source: Section, remarks: Remarks
 ) -> Library | None:
-    """The library on this network; None where the system file names none."""
+    """Read the library on this network; return None if the system file names none."""
     if given is None:
         return None
     section = source.entry(NAME, given)
@@ -135,7 +132,7 @@ def read_library(
     gpu = values.get("gpu") or _generation(each_way, name, section, remarks)
     if gpu not in LIBRARIES[name].gpus:
         known = ", ".join(LIBRARIES[name].gpus)
-        raise section.fault(f'{name} knows nothing of "gpu" {gpu!r}', f"it knows {known}")
+        raise section.fault(f'{name} does not support "gpu" {gpu!r}', f"known: {known}")
     node = inner.npus if inner is not None else 1
     ports = node // (network.cards.sharers if network.cards else 1)
     cards = values.get("cards", ports) if inner is not None else 1
@@ -163,7 +160,7 @@ def read_library(
 
 
 def _mention_unused(library: Library, place: str, remarks: Remarks) -> None:
-    """Wires that are so fast that no channels that the library knows use them."""
+    """Warn of wires that are faster than all channels of the library."""
     wires, gpu = library.wires, library.wires.gpu * (library.node - 1 if library.wires.is_mesh else 1)
     for nodes, carried in ((1, gpu), (2, min(gpu, wires.card * wires.cards))):
         rings = library.rings(Group(nodes * library.node, nodes))
@@ -175,7 +172,7 @@ def _mention_unused(library: Library, place: str, remarks: Remarks) -> None:
             place,
             "gpu",
             f"{library.name} has at most {used} {where} for {library.gpu}, and wires for {carried:.4g} GB/s: "
-            'faster ones change nothing; name "rings" that it should have, or a later "gpu"',
+            'faster ones have no effect; name "rings" that it should have, or a later "gpu"',
         )
     gpu_of = LIBRARIES[library.name].gpus[library.gpu]
     of_card = speed_between(wires, gpu_of.speeds)
@@ -189,12 +186,12 @@ def _mention_unused(library: Library, place: str, remarks: Remarks) -> None:
 
 
 def names_library(given: dict[str, Any] | None) -> bool:
-    """Whether the value of the key names a library."""
+    """Check whether the value of the key names a library."""
     return given is not None and given.get("name") != NO_LIBRARY
 
 
 def without_library(given: Implementations, dimensions: int) -> Implementations:
-    """What runs where a library is named and cannot be used."""
+    """Return the algorithms that run if a library is named and cannot be used."""
     rings, direct = ("ring",) * dimensions, ("direct",) * dimensions
     return replace(
         given,
@@ -206,7 +203,7 @@ def without_library(given: Implementations, dimensions: int) -> Implementations:
 
 
 def _why_not(system: System, network: Network) -> str:
-    """Why the library cannot be used; empty: it can."""
+    """Return the reason why the library cannot be used, or an empty string."""
     if system.behaviour.profile is not Profile.CORRECTED:
         return f"is not known in profile {system.behaviour.profile.value!r}"
     if not system.behaviour.corrects(Correction.GROUPS_BY_DIMENSION):
@@ -234,7 +231,7 @@ def _generation(each_way: float, name: str, section: Section, remarks: Remarks) 
 
 
 def _counted(each_way: float, gpu: str, *, link: str) -> float:
-    """Return what the library takes the links of a GPU for; where each is a node, there are none in it."""
+    """Return the rate that the library counts for the links of a GPU."""
     if link != "NVLink":
         return each_way * (PCI_EFFICIENCY if link else 1)
     if gpu in NVLINK:

@@ -1,7 +1,6 @@
-"""The key `compute` of the system file: which model times which kernels, as rules.
+"""The key `compute` of the system file: the rules that assign timing models to kernels.
 
-A new model is a module and a line in `MODELS`. Not here: whether operations and attributes exist that rules
-name, and applying rules (`et_sim.compute`).
+A new model is a module and an entry of `MODELS`.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ Scope = tuple[str, str]
 
 
 class WorkOf(StrEnum):
-    """What a device does with a node."""
+    """The kind of work of a node on a device."""
 
     KERNEL = "kernel"
     COPY = "copy"
@@ -42,25 +41,25 @@ class WorkOf(StrEnum):
 
 @quick_dataclass(frozen=True)
 class Recorded:
-    """Kernels take their recorded times."""
+    """The model by which kernels take their recorded times."""
 
     timer: ClassVar[str] = "et_sim.compute.registry:replay"
     scope: ClassVar[Scope | None] = None
 
     @property
     def figures(self) -> tuple[str, ...]:
-        """None."""
+        """Return no names."""
         return ()
 
     def scaled(self, name: str, multiple: float) -> None:
-        """There is nothing to multiply."""
+        """Return None: recorded times have no figures."""
 
 
 class Settings(Protocol):
-    """What a model needs to time kernels: a class whose fields are its keys.
+    """The settings of a model: a class whose fields are its keys.
 
-    `timer` is `module:name` of what makes a `TimingModel` of it and a rule's label and place; `scope` is what
-    its times include and leave out.
+    `timer` is the `module:name` of the function that makes a `TimingModel` from the settings, the label and
+    the place of a rule; `scope` describes what its times include and leave out.
     """
 
     timer: ClassVar[str]
@@ -68,10 +67,10 @@ class Settings(Protocol):
 
     @property
     def figures(self) -> tuple[str, ...]:
-        """Names of what can be multiplied, as the critical path has them where it can predict them."""
+        """Return the names of figures that can be multiplied, as the critical path shows them."""
 
     def scaled(self, name: str, multiple: float) -> tuple[Self, float] | None:
-        """The same with one of them multiplied, and by what in the end; None: it has no such figure."""
+        """Return the settings with a figure multiplied, and the multiple applied; None without the figure."""
 
 
 def _text_or_number(slot: Slot, value: Any) -> str | int:
@@ -91,7 +90,7 @@ def _words(text: str) -> tuple[str, ...]:
 
 @quick_dataclass(frozen=True)
 class Where:
-    """Nodes of which all that is given holds."""
+    """The conditions of a rule, all of which a node must meet."""
 
     name: str | None = text('Nodes with this name; `*` stands for any text: `"*gemm*"`.', None)
     kind: WorkOf | None = choice(
@@ -108,16 +107,16 @@ class Where:
     value: str | int | None = key(
         TEXT_OR_NUMBER, "The attribute's value. Without the key: any.", None, needs="attribute"
     )
-    ranks: tuple[range, ...] | None = ranks("Which ranks.", None)  # None: all
+    ranks: tuple[range, ...] | None = ranks("Nodes of these ranks.", None)  # None: all
     regex: str | None = text(
         "Nodes whose whole name matches this regular expression of RE2.", None, name="name-regex"
     )
 
     @staticmethod
     def complete(given: Mapping[str, Any], section: Section, _: Remarks) -> dict[str, Any]:
-        """Refuse two patterns of names, and what is no regular expression."""
+        """Refuse an empty object, two patterns of names, and an invalid regular expression."""
         if not given:
-            raise section.fault("nothing is said of the kernels", 'leave "where" out for all')
+            raise section.fault('"where" is empty', "leave it out for all kernels")
         if "name" in given and "name-regex" in given:
             raise section.fault('keys "name" and "name-regex" are both given', "leave one out")
         regex = given.get("name-regex")
@@ -135,15 +134,15 @@ class ComputeRule:
     """A model for some kernels."""
 
     settings: Settings
-    label: str  # what the timeline calls the model
-    where: Where | None = None  # None: all that are left
+    label: str  # name of the model in the timeline
+    where: Where | None = None  # None: all remaining kernels
     place: str = ""
 
 
 NAME = "compute"
 MODEL, WHERE, LABEL = "model", "where", "label"
 MOST_RULES = 100
-# The settings of each, as `module:name`.
+# Settings of each model, as `module:name`.
 MODELS: Mapping[str, str] = MappingProxyType(
     {
         "roofline": "et_sim.machine.roofline:RooflineDevice",
@@ -156,22 +155,22 @@ RULE_KEYS = (
     Key(
         MODEL,
         TEXT,
-        f"What times the kernels: {', '.join(f'`{name}`' for name in MODELS)}. The last one takes their "
-        "recorded times, and has no other keys.",
+        f"The timing model: {', '.join(f'`{name}`' for name in MODELS)}. The last one takes recorded "
+        "times, and has no other keys.",
         required=True,
     ),
     Key(
         WHERE,
         OBJECT,
-        "Which kernels: all that is given must hold. Without the key: all that no rule before has.",
+        "The kernels of the rule. Without the key: all that match no earlier rule.",
         of=Where,
     ),
-    Key(LABEL, TEXT, "What the timeline calls the rule in `timed_by`. Without the key: the model."),
+    Key(LABEL, TEXT, "The name of the rule in `timed_by` of the timeline. Without the key: the model."),
 )
 
 
 def _rules(slot: Slot, value: Any) -> tuple[ComputeRule, ...]:
-    """A single model is one rule."""
+    """Read a list of rules, or a single model as one rule."""
     section = slot.section
     entries = [value] if isinstance(value, dict) else value
     if not isinstance(entries, list) or not entries or not all(isinstance(rule, dict) for rule in entries):
@@ -185,7 +184,7 @@ def _rules(slot: Slot, value: Any) -> tuple[ComputeRule, ...]:
 
 
 def _rule(section: Section, remarks: Remarks) -> ComputeRule:
-    """A rule's own keys, and those of its model beside them."""
+    """Read the keys of a rule and of its model."""
     model = section.content.get(MODEL)
     if isinstance(model, str) and model not in MODELS:
         remedy = f"{nearest(model, tuple(MODELS))} allowed: {', '.join(MODELS)}".strip()

@@ -1,14 +1,10 @@
-"""The modelling defects of the reference that can be corrected, one named switch each; and what profiles
-decide.
+"""Corrections of the reference's modelling defects, one named switch each, and the rules of the profiles.
 
-The reference profile mends none, so that its nanoseconds are the reference's; the corrected profile mends
-all. Whatever the reference aborts or hangs on is no switch: both profiles do something sane there.
+The reference profile corrects none, so that its nanoseconds are the reference's; the corrected profile
+corrects all. Inputs on which the reference aborts or hangs have no switch: both profiles handle them.
 
-Whatever differs between profiles is a field of `Behaviour`, with one name for the rule and no mention of the
-profile where the rule is applied: the corrections it makes, and what only ASTRA-sim 1.0 does.
-
-Not here: what a switch changes (the room that simulates the thing), and the page for users
-(`et_sim.reference_page`).
+A difference between profiles is a field of `Behaviour`, named after the rule. The code that applies the rule
+does not mention profiles.
 """
 
 from __future__ import annotations
@@ -22,7 +18,7 @@ from et_sim.basics.quick_dataclass import quick_dataclass
 
 
 class Correction(StrEnum):
-    """A switch, by its name in the system file."""
+    """The switches, by their names in the system file."""
 
     GROUP_COUNTERS = "group-counters"
     MATCH_BY_PROGRAM = "match-by-program"
@@ -45,7 +41,7 @@ class Correction(StrEnum):
 
 
 class CorrectionNote(Struct, frozen=True):
-    """What the documentation says about a switch."""
+    """The text of the documentation on a switch."""
 
     correction: Correction
     defect: str
@@ -62,7 +58,7 @@ CORRECTION_NOTES = (
     CorrectionNote(
         Correction.MATCH_BY_PROGRAM,
         "Collectives are matched by the order in which each rank happens to issue them.",
-        "Collectives are matched by type, size and place among their like in the program.",
+        "Collectives are matched by type, size and position among similar ones in the program.",
     ),
     CorrectionNote(
         Correction.ISSUE_AT_ONCE,
@@ -71,9 +67,9 @@ CORRECTION_NOTES = (
     ),
     CorrectionNote(
         Correction.CUSTOM_BY_POSITION,
-        "In a custom collective a rank runs the program of its place among the sorted members, but peers "
-        "are places in the list as written; and its messages share tags with the workload's.",
-        "Both are places in the list as written; its messages meet only each other.",
+        "In a custom collective a rank runs the program of its position among the sorted members, but peers "
+        "are positions in the list as written; and its messages share tags with the workload's.",
+        "Both are positions in the list as written; its messages match only each other.",
     ),
     CorrectionNote(
         Correction.EXACT_HALVING_DOUBLING,
@@ -84,7 +80,7 @@ CORRECTION_NOTES = (
     ),
     CorrectionNote(
         Correction.TREE_OPERATIONS,
-        "A tree does an all-reduce whatever was asked for, and reduces on the way down, too.",
+        "A tree runs an all-reduce for every operation, and also reduces on the way down.",
         "It reduces on the way up only; all other operations use a ring in its place.",
     ),
     CorrectionNote(
@@ -97,8 +93,8 @@ CORRECTION_NOTES = (
         Correction.TWO_WAY_QUEUES,
         "With one queue per dimension, chunks on their way in and out of an all-reduce share it, and "
         "ranks that differ in time can wait for each other for ever.",
-        "The two ways have queues of their own. When nothing else is left to happen, every blocked queue "
-        "lets its oldest chunk in over the limit, so that no run stands still because of queues.",
+        "The two ways have queues of their own. When no event is left, every blocked queue admits its oldest "
+        "chunk over the limit, so that no run stalls because of queues.",
     ),
     CorrectionNote(
         Correction.ALL_QUEUES,
@@ -111,22 +107,22 @@ CORRECTION_NOTES = (
         "grow to a byte per chunk and NPU.",
         "Chunks differ by at most one byte, the larger ones first, and add up to the size; there are never "
         "more than bytes. The share of a chunk that a phase leaves a rank is rounded up, so that no byte is "
-        "lost; on the way out, the same shares are gathered, so that none is added. Where nothing moves, no "
+        "lost; on the way out, the same shares are gathered, so that none is added. If no byte moves, no "
         "time passes.",
     ),
     CorrectionNote(
         Correction.WHOLE_PATH,
         "A message between NPUs that differ in several dimensions pays for the first of them only "
         "(analytical model).",
-        "It pays for each dimension it crosses.",
+        "It pays for each dimension that it crosses.",
     ),
     CorrectionNote(
         Correction.PORT_BANDWIDTH,
-        "Messages that share a port (an end of a link) do not notice each other, so that it carries more "
+        "Messages that share a port (an end of a link) do not delay each other, so that it carries more "
         "bytes than its bandwidth allows (analytical model); and each message is cut to whole nanoseconds by "
         "itself (link model), as is each request in the stages of a memory pool.",
-        "A port carries one message after the other, in the order they came, on every link of a message's "
-        "way; a message alone pays for the latencies of all, and for the slowest one's bandwidth once. "
+        "A port carries one message after the other, in order of arrival, on every link of a message's "
+        "path; a message alone pays for the latencies of all, and for the slowest one's bandwidth once. "
         "Networks of ASTRA-sim 1.0, whose links are bundles, have no such ports.",
     ),
     CorrectionNote(
@@ -134,7 +130,7 @@ CORRECTION_NOTES = (
         "A rank has one slot for collectives, sends and remote memory: groups never overlap, and a send "
         "delays the next collective.",
         "Collectives are limited by their queues alone, of which every group has its own, and LIFO and FIFO "
-        "go by the order of the program; sends and remote memory have a slot each.",
+        "follow the order of the program; sends and remote memory have a slot each.",
     ),
     CorrectionNote(
         Correction.EAGER_SENDS,
@@ -150,7 +146,7 @@ CORRECTION_NOTES = (
     ),
     CorrectionNote(
         Correction.SIMULATED_BROADCAST,
-        "A broadcast takes the time the trace records, whatever the network.",
+        "A broadcast takes the time that the trace records, on any network.",
         "It is simulated on a tree, like reduce, gather, scatter and barrier (which both profiles simulate).",
     ),
     CorrectionNote(
@@ -163,24 +159,24 @@ CORRECTION_NOTES = (
     CorrectionNote(
         Correction.GROUPS_BY_DIMENSION,
         "A group that is a part of the system is one ring through its members as listed (or runs the only "
-        "algorithm of the system file), whichever dimensions it crosses: of all ports that its members in a "
-        "node have to other nodes, it uses one. It pays 10 ns at endpoints, whatever the system file says.",
-        "It runs as on a machine of its own shape: dimension by dimension with their algorithms, members in "
-        "the order of ranks. Where nodes hold different numbers of its members, it runs several rings at a "
-        "time, which enter and leave every node at members of their own.",
+        "algorithm of the system file), across all dimensions: of all ports that its members in a node have "
+        "to other nodes, it uses one. It pays 10 ns at endpoints, whatever the delay in the system file.",
+        "The group runs as on a machine of its own shape: dimension by dimension with their algorithms, "
+        "members in the order of ranks. Where nodes hold different numbers of its members, it runs several "
+        "rings at a time, which enter and leave every node at members of their own.",
     ),
 )
 
 
 class Profile(StrEnum):
-    """Whose behaviour is simulated, unless single corrections are switched."""
+    """The simulator whose behaviour is simulated, unless single corrections are switched."""
 
     REFERENCE = "reference"
     CORRECTED = "corrected"
     ASTRA_1 = "astra-1.0"
 
 
-DEFAULT = Profile.REFERENCE  # where none is named
+DEFAULT = Profile.REFERENCE  # if the system file names none
 
 
 @quick_dataclass(frozen=True)
@@ -193,19 +189,19 @@ class Behaviour:
     # Rules of ASTRA-sim 1.0:
     are_chunks_alike: bool = False  # all chunks of a collective have one size
     are_queues_shared_both_ways: bool = False  # an all-reduce uses all queues on its way in and out
-    wait_by_input: bool = False  # "smallest first" goes by what a phase takes in, whatever it puts out
-    sees_loads_of_this_time: bool = False  # greedy orders weigh what others planned in the same nanosecond
-    are_programs_in_step: bool = False  # where all ranks run one program, their chunks start together
+    wait_by_input: bool = False  # "smallest first" compares the input of a phase, not its output
+    sees_loads_of_this_time: bool = False  # greedy orders include loads planned in the same nanosecond
+    are_programs_in_step: bool = False  # if all ranks run one program, their chunks start together
     has_top_priority: bool = False  # a high priority in the trace goes before the scheduling policy
     has_fractions_of_ns: bool = False  # contention adds up fractions of nanoseconds
 
     @property
     def switched(self) -> frozenset[Correction]:
-        """Corrections that are switched on or off, other than the profile has them."""
+        """Return the corrections that differ from those of the profile."""
         return self.corrections ^ _BEHAVIOURS[self.profile].corrections
 
     def corrects(self, correction: Correction) -> bool:
-        """Whether a defect of the reference is corrected."""
+        """Check whether a defect of the reference is corrected."""
         return correction in self.corrections
 
 
@@ -214,7 +210,7 @@ _BEHAVIOURS = {
     Profile.CORRECTED: Behaviour(Profile.CORRECTED, frozenset(Correction), must_reach_all=True),
     Profile.ASTRA_1: Behaviour(
         Profile.ASTRA_1,
-        # what 1.0 has right where 2.x has not
+        # defects of 2.x that 1.0 does not have
         frozenset({Correction.ISSUE_AT_ONCE, Correction.DIMENSION_SCHEDULERS}),
         are_chunks_alike=True,
         are_queues_shared_both_ways=True,
@@ -228,7 +224,7 @@ _BEHAVIOURS = {
 
 
 def behaviour_of(profile: Profile, switches: dict[str, bool] | None = None) -> Behaviour:
-    """The profile's behaviour, with single corrections switched."""
+    """Return the profile's behaviour, with single corrections switched."""
     behaviour = _BEHAVIOURS[profile]
     switched = {Correction(name): wanted for name, wanted in (switches or {}).items()}
     chosen = behaviour.corrections | {name for name, wanted in switched.items() if wanted}

@@ -1,7 +1,4 @@
-"""The key `credits` of the network file, and how long flits take on links, in whole cycles.
-
-Not here: single constants (`transports`), and what routers do (`et_sim.network.packet.credit`).
-"""
+"""The key `credits` of the network file, and the times of flits on links in whole cycles."""
 
 from __future__ import annotations
 
@@ -17,14 +14,14 @@ from et_sim.documents.kinds import OBJECT
 from et_sim.machine.protocol_presets import PROTOCOL_KEY
 from et_sim.machine.transports import Credits
 
-MOST_RANKS = 4096  # the ways of all pairs are looked at
+MOST_RANKS = 4096  # the paths of all pairs are computed
 PS_PER_NS = 1000
-LONGEST_CYCLE_PS = 1000  # unless given
-ROUNDED = 1e-9  # relative: a quotient of floats that is so near to a whole number is that
+LONGEST_CYCLE_PS = 1000  # without the key `cycle`
+ROUNDED = 1e-9  # relative: a quotient this near to a whole number is taken as whole
 
 
 def filled_in(credits: Credits, bytes_per_ns: Any, latency_ns: Any) -> Credits:
-    """With what the file leaves open: a cycle that suits the fastest link, channels that suit the longest."""
+    """Fill in a cycle that suits the fastest link, and channels that suit the longest."""
     if credits.cycle_ps is None:
         shortest = credits.flit * PS_PER_NS / float(np.max(bytes_per_ns)) * (1 - ROUNDED)
         cycles = math.ceil(shortest / LONGEST_CYCLE_PS)
@@ -39,20 +36,20 @@ def filled_in(credits: Credits, bytes_per_ns: Any, latency_ns: Any) -> Credits:
 
 
 def cycles_of_flit(credits: Credits, bytes_per_ns: Any) -> Any:
-    """How many a flit takes on links, at least one."""
+    """Return the cycles of a flit on links, at least one."""
     assert credits.cycle_ps is not None
     exact = credits.flit * PS_PER_NS / (np.asarray(bytes_per_ns) * credits.cycle_ps)
     return np.maximum(np.ceil(exact * (1 - ROUNDED)), 1).astype(np.int64)
 
 
 def cycles_of_wire(credits: Credits, latency_ns: Any) -> Any:
-    """How many the latencies of links take."""
+    """Return the cycles of the latencies of links."""
     assert credits.cycle_ps is not None
     return np.ceil(np.asarray(latency_ns) * PS_PER_NS / credits.cycle_ps * (1 - ROUNDED)).astype(np.int64)
 
 
 def most_carried(credits: Credits, bytes_per_ns: Any, latency_ns: Any) -> Any:
-    """Bytes per ns that links can carry: a flit in whole cycles, and as many as there are places for."""
+    """Return the bytes per ns that links can carry, limited by whole cycles and by buffers."""
     assert credits.cycle_ps is not None
     assert credits.channels is not None
     flit = cycles_of_flit(credits, bytes_per_ns)
@@ -61,17 +58,17 @@ def most_carried(credits: Credits, bytes_per_ns: Any, latency_ns: Any) -> Any:
 
 
 def _held(credits: Credits, flit: Any, latency_ns: Any) -> Any:
-    """Cycles that a packet holds a channel of an idle link: until that is known to be free again."""
+    """Return the cycles for which a packet holds a channel of an idle link, until the credit returns."""
     assert credits.buffer is not None
     round_trip = 2 * cycles_of_wire(credits, latency_ns) + flit + credits.router_cycles + 1
     return (credits.flits - 1) * np.maximum(flit, round_trip / credits.buffer) + round_trip
 
 
-WORTH_SAYING = 0.98  # links that carry less of their bandwidth are named
+WORTH_A_WARNING = 0.98  # links that carry less of their bandwidth are named
 CREDITS_KEY = Key(
     "credits",
     OBJECT,
-    "Links carry flits for which there is a place at the other end, on the packet model; see "
+    "Links that carry flits only if the other end has a buffer for them, on the packet model; see "
     "[networks](network-features.md#credits).",
     "In files of Garnet.",
     choices=tuple(key.name for key in keys_of(Credits)),
@@ -79,14 +76,14 @@ CREDITS_KEY = Key(
 
 
 def read_credits(source: Section, bytes_per_ns: Any, latency_ns: Any, remarks: Remarks) -> Credits | None:
-    """Those that the source describes, if any, for links with these figures."""
+    """Read the credits of a source for links with these figures, if it describes any."""
     section = inner_section(source, CREDITS_KEY, remarks)
     if section is None:
         return None
     if PROTOCOL_KEY.name in source.content:
         raise section.fault(
             'keys "protocol" and "credits" exclude each other',
-            "leave out the protocol: with credits, nothing is lost that it would send again",
+            "leave out the protocol: with credits, no packet is lost and sent again",
         )
     credits_read = read(Credits, section, remarks)
     _warn_of_slow_links(credits_read, np.asarray(bytes_per_ns), latency_ns, source.place, remarks)
@@ -96,16 +93,16 @@ def read_credits(source: Section, bytes_per_ns: Any, latency_ns: Any, remarks: R
 def _warn_of_slow_links(
     credits: Credits, bytes_per_ns: Any, latency_ns: Any, place: str, remarks: Remarks
 ) -> None:
-    """Links that can never carry what their bandwidth says."""
+    """Warn of links that can never carry their bandwidth."""
     full = filled_in(credits, bytes_per_ns, latency_ns)
     part = most_carried(full, bytes_per_ns, latency_ns) / bytes_per_ns
     slowest = int(part.argmin())
-    if part[slowest] < WORTH_SAYING:
+    if part[slowest] < WORTH_A_WARNING:
         given = format_bandwidth(float(bytes_per_ns[slowest]))
         remarks.warn(
             place,
             CREDITS_KEY.name,
             f"a link of {given} can carry {part[slowest]:.0%} of that: a flit of {credits.flit} bytes takes "
-            f"whole cycles of {full.cycle_ps} ps, and no more flits are under way than there are places for "
-            f"at the other end ({full.channels} channels of {full.buffer} flits)",
+            f"whole cycles of {full.cycle_ps} ps, and the other end has buffers for {full.channels} channels "
+            f"of {full.buffer} flits",
         )

@@ -1,7 +1,4 @@
-"""Types of numbers that peaks are known for, their sizes, and what else they are called.
-
-Not here: which node computes with which (`et_sim.compute`).
-"""
+"""Types of numbers for which peaks are known, their sizes, and their other names."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ BITS: Mapping[str, int] = MappingProxyType(
     }
 )
 
-# Beyond upper and lower case, and what stands before the last colon: `c10::BFloat16`.
+# Other names; case and a prefix up to the last colon (`c10::BFloat16`) are ignored as well.
 _ALSO: Mapping[str, str] = MappingProxyType(
     {
         "double": "fp64",
@@ -58,7 +55,7 @@ _ALSO: Mapping[str, str] = MappingProxyType(
 
 
 def datatype_named(word: str) -> str | None:
-    """The name that a type has here, however it is spelled; None: it is unknown."""
+    """Return the name of a type, given any of its spellings, or None if it is unknown."""
     short = word.strip().rpartition(":")[2].lower()
     short = _ALSO.get(short, short)
     return short if short in BITS else None

@@ -1,7 +1,4 @@
-"""Parts of peaks that kernels reach, and the tiles that they are cut into, as system files write them.
-
-Not here: the device that has them (`roofline`), and what a kernel takes then (`et_sim.compute.device`).
-"""
+"""Parts of peaks that kernels reach, and the tiles that they are cut into, as system files write them."""
 
 from __future__ import annotations
 
@@ -29,9 +26,9 @@ FloatColumn = npt.NDArray[np.float64]
 
 
 class Curve(Struct, frozen=True):
-    """Which part of a peak is reached, by size: `peak` x / (x + `half`), or measured points.
+    """The part of a peak that is reached, by size: `peak` x / (x + `half`), or measured points.
 
-    Between points it is a line over the logarithm of the size, beyond them that of the nearest.
+    Between points, the part is linear in the logarithm of the size; beyond them, it is that of the nearest.
     """
 
     peak: float = 1.0
@@ -40,7 +37,7 @@ class Curve(Struct, frozen=True):
     values: tuple[float, ...] = ()
 
     def at(self, size: FloatColumn) -> FloatColumn:
-        """The part that is reached by operations of some sizes."""
+        """Return the parts that operations of these sizes reach."""
         speed: FloatColumn
         if self.sizes:
             speed = self.peak * np.interp(np.log(np.maximum(size, 1.0)), np.log(self.sizes), self.values)
@@ -49,7 +46,7 @@ class Curve(Struct, frozen=True):
         return speed
 
     def raised(self, multiple: float) -> Curve:
-        """Return it with a multiple of every part."""
+        """Return the curve with every part multiplied."""
         return structs.replace(self, peak=self.peak * multiple)
 
 
@@ -59,23 +56,22 @@ class Efficiency(Struct, frozen=True):
     curves: Mapping[str, Curve] = field(default_factory=lambda: MappingProxyType({OTHER: Curve()}))
 
     def of(self, kind: str) -> Curve:
-        """That of a kind of operation."""
+        """Return the curve of a kind of operation."""
         return self.curves.get(kind) or self.curves.get(OTHER) or Curve()
 
     def with_curve(self, kind: str, curve: Curve) -> Efficiency:
-        """Return it with a curve in place of that of a kind."""
+        """Return the curves with the one of a kind replaced."""
         return Efficiency(MappingProxyType({**self.curves, kind: curve}))
 
     def better(self, kind: str, multiple: float) -> Efficiency:
-        """Return it with the curve of a kind multiplied, if the kind has one of its own."""
+        """Return the curves with the one of a kind multiplied, if the kind has one of its own."""
         if kind not in self.curves:
             return self
         return self.with_curve(kind, self.curves[kind].raised(multiple))
 
 
 class Tile(Struct, frozen=True):
-    """Of a product's output, and the step in which it goes through the inner side; `part`: of the peak that
-    processors reach with such tiles."""
+    """A tile of a product's output, its step along the inner side, and the part of the peak it reaches."""
 
     rows: int
     columns: int
@@ -95,7 +91,7 @@ def _efficiency(slot: Slot, value: Any) -> Efficiency:
         return Efficiency(MappingProxyType({OTHER: Curve(part)}))
     section = slot.section.entry(slot.key.name, value)
     if not value:
-        raise section.fault("nothing is given", f'for example {{"gemm": 0.8, "{OTHER}": 1}}')
+        raise section.fault("the object is empty", f'for example {{"gemm": 0.8, "{OTHER}": 1}}')
     if any(name in CURVE_KEYS for name in value):
         return Efficiency(MappingProxyType(_curves(section, slot.remarks)))
     curves = {kind: _curve(section, kind, slot.remarks) for kind in value}
@@ -103,7 +99,6 @@ def _efficiency(slot: Slot, value: Any) -> Efficiency:
 
 
 def _curve(section: Section, kind: str, remarks: Remarks) -> Curve:
-    """The curve of a kind of operation."""
     entry = section.content[kind]
     inner = section.entry(kind, entry)
     if not isinstance(entry, dict):
@@ -111,14 +106,14 @@ def _curve(section: Section, kind: str, remarks: Remarks) -> Curve:
     curves = _curves(inner, remarks)
     if list(curves) != [OTHER]:
         raise inner.fault(
-            "the table has a column 'operation', and stands under one",
+            "the table has a column 'operation', but is the table of one operation",
             "leave the column out, or name the table for all operations",
         )
     return curves[OTHER]
 
 
 def _curves(section: Section, remarks: Remarks) -> dict[str, Curve]:
-    """A fitted curve, or measured ones by kind of operation."""
+    """Read a fitted curve, or measured ones by kind of operation."""
     entry = section.content
     for name in entry:
         if name not in CURVE_KEYS:
@@ -126,7 +121,7 @@ def _curves(section: Section, remarks: Remarks) -> dict[str, Curve]:
             raise section.fault(f"key {show(name)} is not known", remedy)
     if "table" in entry:
         if len(entry) > 1 or not isinstance(entry["table"], str):
-            raise section.fault('"table" names a file, and stands alone', "correct it")
+            raise section.fault('"table" must be a file name and the only key', "leave the other keys out")
         from et_sim.machine.measured import read_measured
 
         path = section.beside(entry["table"])
@@ -142,7 +137,7 @@ def _curves(section: Section, remarks: Remarks) -> dict[str, Curve]:
 
 def _part(value: Any, section: Section) -> float:
     if not is_part(value):
-        raise section.fault(f"{show(value)} is no efficiency", "allowed: a number > 0 and <= 1")
+        raise section.fault(f"the efficiency is {show(value)}", "allowed: a number > 0 and <= 1")
     return float(value)
 
 
@@ -154,7 +149,7 @@ def _measured(table: Measured) -> dict[str, Curve]:
             raise MachineError(f"the efficiency is {value:g}", place=table.at(row), remedy="give at most 1")
         table.add_point(points.setdefault(table.word(row, "operation") or OTHER, {}), row, value)
     if not points:
-        raise MachineError("the table has no rows", place=table.place, remedy="give two sizes at least")
+        raise MachineError("the table has no rows", place=table.place, remedy="give at least two sizes")
     curves = {
         kind: Curve(1.0, 0.0, *table.curve(measured, "" if kind == OTHER else kind))
         for kind, measured in points.items()

@@ -1,10 +1,8 @@
-"""Network files of Garnet in ASTRA-sim, as the lists of a graph file with `credits`.
+"""Network files of Garnet in ASTRA-sim, converted to the lists of a graph file with `credits`.
 
 `Torus3D`: packages of NPUs on local rings, connected by horizontal and vertical rings. `NV_Switch`: NPUs on
-several switches, over which they spread their packets. Rings of one direction, and switches, are one here,
-whose links have the bandwidth of all.
-
-Not here: what credits mean (`et_sim.network.packet.credit`).
+several switches, over which they spread their packets. Parallel rings of one direction, and parallel
+switches, are merged into one, whose links have the bandwidth of all.
 """
 
 from __future__ import annotations
@@ -27,13 +25,13 @@ WITHOUT_EFFECT = {
     "local-packet-size": "packets have package-packet-size in every dimension, as in Garnet",
     "local-link-efficiency": "Garnet reads it, and does not apply it",
     "package-link-efficiency": "Garnet reads it, and does not apply it",
-    "routing-algorithm": "messages take shortest ways",
+    "routing-algorithm": "messages take shortest paths",
 }
 OPTIONAL = ("local-rings", "vertical-rings", "horizontal-rings", "links-per-tile", "package-rows")
 
 
 class _File:
-    """The keys of a file, and where they stand."""
+    """The keys of a file, and the lines that hold them."""
 
     def __init__(self, text: str, place: str) -> None:
         self.place = place
@@ -53,7 +51,7 @@ class _File:
             self.words[name], self._lines[name] = value, number
 
     def number(self, name: str, most: int = MOST_DEVICES) -> int:
-        """Return a whole number from 1."""
+        """Return a whole number from 1 to `most`."""
         word = self.words.get(name, "1" if name in OPTIONAL else "")
         number = whole_number(word)
         if number is None or not 1 <= number <= most:
@@ -62,20 +60,20 @@ class _File:
         return number
 
     def bytes(self, name: str) -> int:
-        """What is given in bits."""
+        """Return the bytes of a width that is given in bits."""
         bits = self.number(name)
         if bits % BITS_PER_BYTE:
             raise self.fault(name, f"{name} is {bits} bits", "give a multiple of 8")
         return bits // BITS_PER_BYTE
 
     def fault(self, name: str, cause: str, remedy: str) -> MachineError:
-        """What is wrong with a key."""
+        """Return an error with the line of a key."""
         line = self._lines.get(name)
         return MachineError(cause, place=self.place + (f": line {line}" if line else ""), remedy=remedy)
 
 
 def import_garnet(text: str, place: str) -> Imported:
-    """The network that a file describes."""
+    """Convert a Garnet file."""
     file = _File(text, place)
     shape = file.words.get("topology", "")
     if shape not in (TORUS, SWITCH):
@@ -117,7 +115,7 @@ def import_garnet(text: str, place: str) -> Imported:
 
 
 def _sizes(file: _File, npus: int) -> tuple[int, int, int]:
-    """(NPUs of a package, packages in a row, rows)."""
+    """Return the NPUs of a package, the packages in a row, and the rows."""
     packages, rows = file.number("num-packages"), file.number("package-rows")
     if npus % packages:
         raise file.fault("num-packages", f"{npus} NPUs do not divide among {packages} packages", "correct it")
@@ -127,7 +125,7 @@ def _sizes(file: _File, npus: int) -> tuple[int, int, int]:
 
 
 def _figures(file: _File, width: str, latency: str) -> dict[str, Any]:
-    """Of a link; a cycle is 1 ns."""
+    """Return the bandwidth and latency of a link; a cycle is 1 ns."""
     return {
         "bandwidth": f"{file.bytes(f'{width}-link-width')}GB/s",
         "latency": file.number(f"{latency}-link-latency"),
@@ -135,7 +133,7 @@ def _figures(file: _File, width: str, latency: str) -> dict[str, Any]:
 
 
 def _ring(npus: int, stride: int, size: int, rings: int, figures: dict[str, Any]) -> list[dict[str, Any]]:
-    """All lines of a dimension; the second, fourth, … ring of each leads the other way."""
+    """Return the links of all rings of a dimension; every second ring runs the other way."""
     links = []
     ways = {} if size == 1 else {1: rings} if size == 2 else {1: (rings + 1) // 2, size - 1: rings // 2}
     for way, count in ways.items():

@@ -1,7 +1,7 @@
-"""A graph of NPUs, NICs and switches, how one is put together, and whether every NPU reaches every other.
+"""A graph of NPUs, NICs and switches, its builder, and checks of reachability.
 
-Links are directed and numbered in the order in which they were added: where two ways are equally short, the
-lowest number decides.
+Links are directed and numbered in the order in which they were added: of equally short paths, the lowest
+number decides.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from et_sim.documents.reading import MOST_DEVICES, MOST_LINKS
 
 
 class LinkClass(Struct, frozen=True):
-    """Links that nothing but their ends tells apart."""
+    """A class of links that differ only in their ends."""
 
     name: str
     bytes_per_ns: float
@@ -27,7 +27,7 @@ class LinkClass(Struct, frozen=True):
 
 
 def link_classes(graph: Graph) -> tuple[Any, list[LinkClass]]:
-    """(the class of each link, the classes from the lowest row up)."""
+    """Return the class of each link, and the classes from the lowest row up."""
     low, high = graph.tiers[graph.sources], graph.tiers[graph.targets]
     figures = np.stack([low, high, graph.bytes_per_ns, graph.latency_ns])
     columns, of_link = np.unique(figures, axis=1, return_inverse=True)
@@ -44,7 +44,7 @@ def link_classes(graph: Graph) -> tuple[Any, list[LinkClass]]:
 
 
 def link_tiers(graph: Graph) -> tuple[Any, tuple[str, ...]]:
-    """(the tier of each link, the names of the tiers): links between the same rows, one way."""
+    """Return the tier of each link and the names of the tiers; a tier joins two rows in one direction."""
     rows = np.stack([graph.tiers[graph.sources], graph.tiers[graph.targets]])
     tiers, of_link = np.unique(rows, axis=1, return_inverse=True)
     names = tuple(
@@ -54,7 +54,7 @@ def link_tiers(graph: Graph) -> tuple[Any, tuple[str, ...]]:
 
 
 def row_name(graph: Graph, tier: int) -> str:
-    """What stands in a row: the names of its devices without their numbers."""
+    """Return the name of a row: the names of its devices without their numbers."""
     if tier == 0:
         return "NPUs"
     names = dict.fromkeys(
@@ -69,7 +69,7 @@ KINDS = ("npu", "nic", "switch")
 
 
 class Figures(Struct, frozen=True):
-    """What a link is capable of."""
+    """The bandwidth and latency of a link."""
 
     bytes_per_ns: float
     latency_ns: float
@@ -80,21 +80,21 @@ class Graph(Struct, frozen=True, eq=False):
 
     names: tuple[str, ...]
     kinds: Any
-    tiers: Any  # 0 for NPUs; switches have those of the rows in which they are drawn
+    tiers: Any  # 0 for NPUs; for switches, the row in which they are drawn
     sources: Any
     targets: Any
     bytes_per_ns: Any
     latency_ns: Any
     link_names: tuple[str, ...]
     npus: Any  # the device of each rank
-    members: Any = None  # by link, how many links it stands for (`trunks`); None: itself alone
+    members: Any = None  # by link, the number of links that it merges (`trunks`); None: one each
 
     def __len__(self) -> int:
         return len(self.names)
 
 
 class GraphBuilder(Struct):
-    """A graph that grows."""
+    """A graph under construction."""
 
     names: list[str] = field(default_factory=list)
     kinds: list[int] = field(default_factory=list)
@@ -106,19 +106,19 @@ class GraphBuilder(Struct):
     link_names: dict[str, int] = field(default_factory=dict)
 
     def expect(self, *, devices: int = 0, links: int = 0) -> None:
-        """Refuse what would be too large, before it is made; links of both directions count."""
+        """Refuse a network that would be too large, before it is built; links of both directions count."""
         for count, most, noun in (
             (len(self.names) + devices, MOST_DEVICES, "devices"),
             (len(self.sources) + links, MOST_LINKS, "links"),
         ):
             if count > most:
                 raise MachineError(
-                    f"the network would have {count:,} {noun}",
+                    f"the network has {count:,} {noun}",
                     remedy=f"the limit is {most:,}; describe large machines by dimensions, which fold",
                 )
 
     def device(self, name: str, kind: int, tier: int) -> int:
-        """Add a device; a name that is taken raises KeyError."""
+        """Add a device; raise KeyError if the name is taken."""
         if name in self.number:
             raise KeyError(name)
         if len(self.names) >= MOST_DEVICES:
@@ -141,7 +141,7 @@ class GraphBuilder(Struct):
         return [self.device(f"{name}{number}", SWITCH, tier) for number in range(count)]
 
     def link(self, source: int, target: int, figures: Figures, name: str = "") -> None:
-        """Add a link; a name that is taken raises KeyError."""
+        """Add a link; raise KeyError if the name is taken."""
         name = name or f"{self.names[source]}->{self.names[target]}"
         if name in self.link_names:
             raise KeyError(name)
@@ -158,7 +158,7 @@ class GraphBuilder(Struct):
         self.link(other, device, figures)
 
     def built(self, kept: Sequence[int] | None = None, ranks: Sequence[int] | None = None) -> Graph:
-        """The graph; `kept`: of these links only, `ranks`: the device of each rank."""
+        """Build the graph of the `kept` links; `ranks` holds the device of each rank."""
         of = list(range(len(self.sources))) if kept is None else kept
         names = list(self.link_names)
         kinds = np.array(self.kinds, np.int8)
@@ -176,7 +176,7 @@ class GraphBuilder(Struct):
 
 
 def switches_suffice(graph: Graph) -> bool:
-    """Whether some switch is reached by all NPUs and reaches them all, with no NPU in between."""
+    """Check whether a switch reaches all NPUs and is reached by all, with no NPU in between."""
     first = graph.npus[0]
     near = graph.targets[(graph.sources == first) & (graph.kinds[graph.targets] != NPU)]
     forwards = graph.kinds != NPU
@@ -185,7 +185,7 @@ def switches_suffice(graph: Graph) -> bool:
 
 
 def longest_way(graph: Graph, npus_forward: bool) -> int | None:
-    """More links than this no shortest way has: so many lead through one device; None: not known."""
+    """Return an upper bound of the links on a shortest path, or None if it is not known."""
     if npus_forward:
         return _ways_through(graph, graph.npus[0], np.ones(len(graph), bool))
     near = graph.targets[graph.sources == graph.npus[0]]
@@ -194,7 +194,7 @@ def longest_way(graph: Graph, npus_forward: bool) -> int | None:
 
 
 def _ways_through(graph: Graph, device: int, forwards: Any) -> int | None:
-    """How long ways through a device are at most; None: it is not between all NPUs."""
+    """Return the most links on paths through a device, or None if it does not connect all NPUs."""
     if not forwards[device]:
         return None
     there = links_away(graph.sources, graph.targets, device, forwards)[graph.npus]
@@ -203,7 +203,7 @@ def _ways_through(graph: Graph, device: int, forwards: Any) -> int | None:
 
 
 def unreachable_pair(graph: Graph, npus_forward: bool) -> tuple[int, int] | None:
-    """Two ranks, the first of which cannot reach the second; None: there are none."""
+    """Return a rank and another one that it cannot reach, or None."""
     forwards = np.ones(len(graph), bool) if npus_forward else graph.kinds != NPU
     if npus_forward:
         first = graph.npus[0]
@@ -222,7 +222,7 @@ def unreachable_pair(graph: Graph, npus_forward: bool) -> tuple[int, int] | None
 
 
 def links_away(sources: Any, targets: Any, first: int, forwards: Any) -> Any:
-    """How many links devices are away from one, which need not forward; -1: they cannot be reached."""
+    """Return the number of links from a device to each other one; -1: it cannot be reached."""
     order = np.argsort(sources, kind="stable")
     begin = np.searchsorted(sources[order], np.arange(len(forwards) + 1))
     ends = targets[order]

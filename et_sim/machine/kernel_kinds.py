@@ -1,8 +1,7 @@
-"""Constants of single kinds of kernels, such as `gemm fp8` or `attention`, where they are not the device's.
+"""Constants of single kinds of kernels, such as `gemm fp8` or `attention`, which override the device's.
 
-An entry is named by an operation, and perhaps a datatype behind it. It holds for kernels of that operation;
-how kinds of one family are launched and cut is that of their lead (`gemm`, `attention`), unless they have it
-themselves. Not here: the device (`roofline`), and what a kernel takes (`et_sim.compute.device`).
+An entry is named by an operation and optionally a datatype. It holds for kernels of that operation; kinds of
+one family take their launch and tiles from their lead (`gemm`, `attention`) unless they have their own.
 """
 
 from __future__ import annotations
@@ -22,34 +21,34 @@ LARGEST = 1 << 20  # steps, or queries
 LEADS: Mapping[str, str] = MappingProxyType(
     {"grouped_gemm": "gemm", "conv": "gemm", "attention_backward": "attention"}
 )
-PARTS = ("efficiency", "memory_efficiency")  # fields that are of the operation alone
+PARTS = ("efficiency", "memory_efficiency")  # fields that are not taken from the lead
 
 
 @quick_dataclass(frozen=True)
 class KernelKind:
-    """Constants of a kind of kernels; None: those of the device."""
+    """Constants of a kind of kernels; None: the device's."""
 
-    efficiency: Curve | None = key(CURVE, "In place of `efficiency` of the operation.", None)
-    memory_efficiency: Curve | None = key(CURVE, "In place of `memory-efficiency` of the operation.", None)
+    efficiency: Curve | None = key(CURVE, "Overrides `efficiency` of the operation.", None)
+    memory_efficiency: Curve | None = key(CURVE, "Overrides `memory-efficiency` of the operation.", None)
     launch_ns: float | None = time(
-        "In place of `launch-overhead`: kernels that prepare and end it are part of it.",
+        "Overrides `launch-overhead`; includes kernels that prepare and finish the operation.",
         None,
         name="launch-overhead",
     )
-    tiles: tuple[Tile, ...] | None = key(TILES, "In place of `tiles`.", None)
-    prologue: float | None = number("In place of `prologue`.", None, maximum=LARGEST)
-    split_k: int | None = count("In place of `split-k`.", None, minimum=1, maximum=1 << 10)
-    split_ns: float | None = time("In place of `split-time`.", None, name="split-time")
-    query_tile: int | None = count("In place of `query-tile`.", None, minimum=1, maximum=LARGEST)
-    query_prologue: float | None = number("In place of `query-prologue`.", None, maximum=LARGEST)
+    tiles: tuple[Tile, ...] | None = key(TILES, "Overrides `tiles`.", None)
+    prologue: float | None = number("Overrides `prologue`.", None, maximum=LARGEST)
+    split_k: int | None = count("Overrides `split-k`.", None, minimum=1, maximum=1 << 10)
+    split_ns: float | None = time("Overrides `split-time`.", None, name="split-time")
+    query_tile: int | None = count("Overrides `query-tile`.", None, minimum=1, maximum=LARGEST)
+    query_prologue: float | None = number("Overrides `query-prologue`.", None, maximum=LARGEST)
 
     def slower(self, multiple: float) -> KernelKind:
-        """Return it with a multiple of the times of launches and splits."""
+        """Return the constants with the times of launches and splits multiplied."""
         times = {name: getattr(self, name) for name in ("launch_ns", "split_ns")}
         return replace(self, **{name: ns * multiple for name, ns in times.items() if ns is not None})
 
     def better(self, field: str, multiple: float) -> KernelKind:
-        """Return it with a multiple of one of its efficiencies, if it has that one."""
+        """Return the constants with one of the efficiencies multiplied, if it is given."""
         curve: Curve | None = getattr(self, field)
         changed: dict[str, Any] = {} if curve is None else {field: curve.raised(multiple)}
         return replace(self, **changed)
@@ -84,7 +83,7 @@ KINDS = Kind(
 
 
 def constants_of(kinds: Mapping[str, KernelKind], operation: str, datatype: str) -> dict[str, Any]:
-    """Return fields of the device that are others for kernels of an operation and a datatype."""
+    """Return the fields of the device that kernels of an operation and a datatype override."""
     found: dict[str, Any] = {}
     for name, fields in _entries(operation, datatype):
         if name in kinds:
@@ -94,7 +93,7 @@ def constants_of(kinds: Mapping[str, KernelKind], operation: str, datatype: str)
 
 
 def _entries(operation: str, datatype: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield names of entries that hold, the most special last, and the fields that each may give."""
+    """Yield the names of entries that apply, the most specific last, and the fields of each that count."""
     lead = LEADS.get(operation)
     if lead is not None:
         cut = tuple(field for field in FIELDS if field not in PARTS)

@@ -1,7 +1,4 @@
-"""Tables of measurements that a system file names: CSV with a header, or Arrow files.
-
-Not here: what is measured (`operator_times`, `roofline`).
-"""
+"""Tables of measurements that a system file names: CSV with a header, or Arrow files."""
 
 from __future__ import annotations
 
@@ -21,20 +18,20 @@ ARROW_ENDINGS = (".arrow", ".feather")
 
 
 class Measured(Struct, frozen=True):
-    """Rows by column name, and where each stands."""
+    """Rows by column name, and the lines that hold them."""
 
     place: str
     columns: tuple[str, ...]
     rows: tuple[dict[str, Any], ...]
-    first_line: int  # of a CSV: 2, behind the header; of Arrow: 0
+    first_line: int  # 2 for CSV, after the header; 0 for Arrow
 
     def at(self, row: int) -> str:
-        """Where a row stands."""
+        """Return the place of a row."""
         word = "line" if self.first_line else "row"
         return f"{self.place}: {word} {row + self.first_line}"
 
     def number(self, row: int, column: str) -> float:
-        """A figure above zero."""
+        """Return a number above zero."""
         value = self.rows[row][column]
         try:
             number = float(value)
@@ -49,31 +46,31 @@ class Measured(Struct, frozen=True):
         return number
 
     def add_point(self, points: dict[float, float], row: int, value: float) -> None:
-        """The value of a row, by its size."""
+        """Add the value of a row to the points, by its size."""
         size = self.number(row, "size")
         if size in points:
-            raise MachineError(f"size {size:g} stands twice", place=self.at(row), remedy="leave one out")
+            raise MachineError(f"size {size:g} is listed twice", place=self.at(row), remedy="leave one out")
         points[size] = value
 
     def curve(
         self, points: Mapping[float, float], of: str, instead: str = ""
     ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """(sizes in ascending order, their values); one alone makes no curve."""
+        """Return the sizes in ascending order, and their values; refuse a single size."""
         if len(points) < 2:
             cause = f"the table has only one size{' of ' + of if of else ''}"
-            remedy = f"give two sizes at least{instead}"
+            remedy = f"give at least two sizes{instead}"
             raise MachineError(cause, place=self.place, remedy=remedy)
         sizes = tuple(sorted(points))
         return sizes, tuple(points[size] for size in sizes)
 
     def word(self, row: int, column: str) -> str:
-        """A text; empty where there is no such column, or nothing in it."""
+        """Return a text; empty if there is no such column or value."""
         value = self.rows[row].get(column)
         return "" if value is None else str(value).strip()
 
 
 def read_measured(path: Path, required: Sequence[str], optional: Sequence[str], remarks: Remarks) -> Measured:
-    """The table at a path, which has the required columns, and no others but the optional ones."""
+    """Read the table at a path, which must have the required columns and may have the optional ones."""
     try:
         raw = path.read_bytes()
     except (OSError, ValueError) as error:

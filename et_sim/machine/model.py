@@ -1,7 +1,6 @@
-"""The machine as plain, frozen, validated values: what the hardware is.
+"""The machine as frozen, validated values.
 
-Readers (`readers`) are the only place that makes these from files; whoever holds a `Machine` may
-trust it. Not here: file formats, and any simulation.
+Only the readers (`readers`) make these values from files, so other code needs no further checks.
 """
 
 from __future__ import annotations
@@ -99,7 +98,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Everything known about the hardware, and what was said about the way it was described."""
+    """The hardware, and the remarks on its description."""
 
     network: Network
     system: System
@@ -109,11 +108,11 @@ class Machine:
     warnings: tuple[Notice, ...] = ()
     defaults: tuple[Notice, ...] = ()
     inputs: tuple[tuple[str, str], ...] = ()  # (path, content hash) of every file read
-    names_profile: bool = True  # else the reference's is the default, and whoever knows better may choose
+    names_profile: bool = True  # else the reference's is the default, which a caller may replace
     configuration: Mapping[str, Any] = field(default_factory=dict, compare=False)  # as read, by role
 
     def network_of(self, *, has_contention: bool) -> Network:
-        """The network as a model counts its time: that of 1.0 with contention has fractions."""
+        """Return the network with the unit of time of a model: 1.0 with contention has fractions of ns."""
         has_fractions = self.system.behaviour.has_fractions_of_ns and has_contention
         if not has_fractions or self.system.shared_bus is not None:
             return self.network
@@ -121,7 +120,7 @@ class Machine:
 
     @property
     def straggling_ranks(self) -> int:
-        """How many ranks are stragglers."""
+        """Return the number of ranks that are stragglers."""
         pieces = [piece.ranks for piece in self.system.stragglers]
         if None in pieces:
             return self.network.ranks

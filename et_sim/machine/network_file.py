@@ -1,9 +1,8 @@
-"""The network file: one list per property, one entry per dimension; and single links that differ. Or it gives
-the constants of LogGOPS, and nothing of links:
+"""The network file: one list per property, one entry per dimension; and single links that differ.
+
+Instead, it may give the constants of LogGOPS, without links:
 
     loggops: { npus: 8, L: 1000, o: 200, g: 5, G: 0.04, O: 0, S: 65535 }
-
-Not here: what the shapes and constants mean for messages (`et_sim.network`).
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ NETWORK_KEYS = (*DIMENSION_KEYS, LINKS_KEY, IN_NETWORK_KEY, PROTOCOL_KEY, CREDIT
 def _entries(
     source: Section, key: Key, keys: tuple[Key, ...], dimensions: tuple[Dimension, ...], remarks: Remarks
 ) -> list[tuple[Section, dict[str, Any]]]:
-    """The entries of a list, each about a dimension, and their checked values."""
+    """Return the sections of a list, each for a dimension, and their checked values."""
     if key.name not in source.content:
         return []
     entries = []
@@ -89,20 +88,18 @@ def _entries(
 
 
 def read_links(source: Section, fabric: GridFabric, remarks: Remarks) -> tuple[UnevenLink, ...]:
-    """The links that the source changes; `fabric` has the others."""
+    """Read the links that the source changes; `fabric` has the others."""
     links: dict[tuple[int, int, int], UnevenLink] = {}
     for section, given in _entries(source, LINKS_KEY, LINK_KEYS, fabric.dimensions, remarks):
         if "bandwidth" not in given and "latency" not in given:
-            raise section.fault(
-                "the entry does not say how the link differs", "give its bandwidth, its latency, or both"
-            )
+            raise section.fault("the entry has neither a bandwidth nor a latency", "give one or both of them")
         _check_ends(given, fabric, section)
         dimension = fabric.dimensions[given["dimension"]]
         usual = {"bandwidth": dimension.bandwidth, "latency": dimension.latency_ns}
         link = made(UnevenLink, usual | given)
         ends = (link.dimension, link.source, link.target)
         if ends in links:
-            raise section.fault("the same link stands there twice", "keep one of them")
+            raise section.fault("the link is listed twice", "keep one of them")
         links[ends] = link
     return tuple(links.values())
 
@@ -136,7 +133,7 @@ def _check_ends(given: dict[str, Any], fabric: GridFabric, section: Section) -> 
 
 
 def _are_connected(dimension: Dimension, stride: int, source: int, target: int) -> bool:
-    """Whether one link leads from one NPU to the other, on a ring or among fully connected ones."""
+    """Check whether a link leads from one NPU to the other, on a ring or among fully connected ones."""
     here, there = source // stride % dimension.npus, target // stride % dimension.npus
     if source == target or target - source != (there - here) * stride:
         return False
@@ -144,7 +141,7 @@ def _are_connected(dimension: Dimension, stride: int, source: int, target: int) 
 
 
 def read_network(source: Section, remarks: Remarks, *, may_be_plain: bool = False) -> Network:
-    """The network that the source describes.
+    """Read the network of a source.
 
     `may_be_plain`: the topology may be one word, as in files for the congestion model of ASTRA-sim 1.0.
     """
@@ -183,7 +180,7 @@ def read_network(source: Section, remarks: Remarks, *, may_be_plain: bool = Fals
 def _reducers(
     source: Section, dimensions: tuple[Dimension, ...], remarks: Remarks
 ) -> tuple[tuple[int, Reducer], ...]:
-    """The dimensions whose switches reduce."""
+    """Read the dimensions whose switches reduce."""
     reducers: dict[int, Reducer] = {}
     for section, given in _entries(source, IN_NETWORK_KEY, IN_NETWORK_KEYS, dimensions, remarks):
         number = given["dimension"]
@@ -192,13 +189,13 @@ def _reducers(
             cause = f"dimension {number} is a {shape.value}, which has no switch"
             raise section.fault(cause, "name a Switch dimension")
         if number in reducers:
-            raise section.fault(f"dimension {number} stands there twice", "keep one of them")
+            raise section.fault(f"dimension {number} is listed twice", "keep one of them")
         reducers[number] = made(Reducer, given)
     return tuple(sorted(reducers.items()))
 
 
 def listed(key: Key, source: Section) -> list[Any]:
-    """The key's list, one entry per dimension."""
+    """Return the key's list, one entry per dimension."""
     form = f"allowed: a list with one entry per dimension, each {key.allowed}"
     if key.name not in source.content:
         raise source.fault(f'key "{key.name}" is missing', form)
@@ -232,13 +229,13 @@ LOGGOPS_KEY = Key(
 
 
 def read_loggops(source: Section, remarks: Remarks) -> Network:
-    """All NPUs are connected with all others."""
+    """Read the constants of LogGOPS, which connect all NPUs with all others."""
     section = inner_section(source, LOGGOPS_KEY, remarks)
     assert section is not None
     for name in source.content:
         if name != LOGGOPS_KEY.name:
             raise source.lined.fault(
-                f'key "{name}" stands beside "{LOGGOPS_KEY.name}", which describes the whole network',
+                f'keys "{name}" and "{LOGGOPS_KEY.name}" exclude each other',
                 "leave one of them out",
                 key=name,
             )

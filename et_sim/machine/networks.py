@@ -1,7 +1,4 @@
-"""The network as plain, frozen, validated values: what collectives run along, and what their messages cross.
-
-Not here: file formats (`network_file`, `topology`), and any simulation.
-"""
+"""The network as frozen, validated values: the grid for collectives, and the fabric for their messages."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ _GIB_PER_S = "GiB/s (2^30 bytes)"
 
 
 class Shape(StrEnum):
-    """How the NPUs of one dimension are wired."""
+    """The wiring of the NPUs of one dimension."""
 
     RING = "Ring"
     FULLY_CONNECTED = "FullyConnected"
@@ -37,7 +34,7 @@ GIB = 1073741824 / 1_000_000_000  # bytes per ns of a GiB/s
 
 
 def bytes_per_ns(bandwidth: float) -> float:
-    """GiB/s as bytes per ns; the multiplication precedes the division, as in the reference."""
+    """Convert GiB/s to bytes per ns; the multiplication precedes the division, as in the reference."""
     return bandwidth * 1073741824 / 1000000000
 
 
@@ -46,7 +43,7 @@ class Dimension:
     """One network dimension. Bandwidth is GiB/s per link (the files call it GB/s), latency ns."""
 
     shape: Shape = choice(
-        "How the NPUs of each dimension are wired, innermost dimension first.",
+        "Wiring of the NPUs of each dimension, innermost dimension first.",
         name="topology",
         choices=Shape,
         required=True,
@@ -54,7 +51,7 @@ class Dimension:
     npus: int = count(
         "NPUs in each dimension; rank ids count dimension 0 fastest.",
         name="npus_count",
-        reference="1 is refused there; here such a dimension is legal and never takes part.",
+        reference="1 is refused there; here such a dimension is legal and has no effect.",
         minimum=1,
         required=True,
     )
@@ -70,13 +67,13 @@ class Dimension:
 
     @property
     def bytes_per_ns(self) -> float:
-        """Link bandwidth."""
+        """Return the bandwidth of a link."""
         return bytes_per_ns(self.bandwidth)
 
 
-# Where times have fractions that add up, as in some models of ASTRA-sim 1.0.
+# Bits for fractions of ns, which some models of ASTRA-sim 1.0 add up.
 FRACTION_BITS = 20
-AT_SWITCH = -1  # in place of an NPU: the switch of its line
+AT_SWITCH = -1  # in place of an NPU: its switch
 _SWITCH = "switch"
 
 
@@ -92,22 +89,22 @@ LINK_END = Kind("NPU or switch", lambda _: 'the number of an NPU, or "switch"', 
 
 
 def end_name(end: int) -> str:
-    """An end of a link as files have it."""
+    """Return the end of a link as files write it."""
     return f'"{_SWITCH}"' if end == AT_SWITCH else str(end)
 
 
 @quick_dataclass(frozen=True)
 class UnevenLink:
-    """A directed link that differs from the others of its dimension; it has both figures of its own."""
+    """A directed link that differs from the others of its dimension; it has its own bandwidth and latency."""
 
     dimension: int = count("The dimension that the link is in, counted from 0.", required=True)
     source: int = key(
         LINK_END,
-        "Where it begins: an NPU; in a Switch dimension, at one of the ends, `switch`.",
+        "Its start: an NPU; in a Switch dimension, one of the two ends is `switch`.",
         name="from",
         required=True,
     )
-    target: int = key(LINK_END, "Where it ends; in a Ring, a neighbour.", name="to", required=True)
+    target: int = key(LINK_END, "Its end; in a Ring, a neighbour.", name="to", required=True)
     bandwidth: float = bandwidth(
         "Its bandwidth, as in the list. Without the key: as the dimension's.",
         0.0,
@@ -118,42 +115,40 @@ class UnevenLink:
 
     @property
     def bytes_per_ns(self) -> float:
-        """Its bandwidth."""
+        """Return the bandwidth."""
         return bytes_per_ns(self.bandwidth)
 
 
 @quick_dataclass(frozen=True)
 class Reducer:
-    """What a switch is capable of that reduces, and copies, what it is sent."""
+    """The rate and latency of a switch that reduces and copies."""
 
     bytes_per_ns: float = bandwidth(
-        "What a switch passes on of reduced or copied data in a time. Without the key: as much as comes.",
+        "Rate at which a switch passes on reduced or copied data. Without the key: unlimited.",
         math.inf,
         name="rate",
         unit=_GIB_PER_S,
         above_minimum=True,
         becomes=bytes_per_ns,
     )
-    latency_ns: float = time("What a switch takes for a chunk besides. Without the key: nothing.", 0.0)
+    latency_ns: float = time("Additional time of a switch for a chunk. Without the key: 0.", 0.0)
 
 
 @quick_dataclass(frozen=True)
 class Level:
-    """A dimension as ASTRA-sim 1.0 describes it: bundles of links, and what else a message pays for."""
+    """A dimension as ASTRA-sim 1.0 describes it: bundles of links, and other costs of a message."""
 
     shape: Shape = choice(
-        "How the NPUs of each dimension are wired, innermost dimension first.",
+        "Wiring of the NPUs of each dimension, innermost dimension first.",
         name="topologies-per-dim",
         choices=Shape,
         required=True,
     )
-    built_of: str = text(
-        "What a dimension is built of: of interest to its price only.", "Node", name="dimension-type"
-    )
+    built_of: str = text("Material of a dimension; affects only its price.", "Node", name="dimension-type")
     npus: int = count("NPUs in each dimension.", name="units-count", minimum=1, required=True)
     links: int = count(
         "Links of an NPU in each dimension: a ring uses an even number of them, a fully connected "
-        "dimension as many per peer as there are for all, a switch all.",
+        "dimension the same number for each peer, a switch all.",
         name="links-count",
         minimum=1,
         required=True,
@@ -162,9 +157,9 @@ class Level:
     link_bandwidth: float = number(
         "Bandwidth of one link.", unit=_GIB_PER_S, above_minimum=True, required=True
     )
-    nic_ns: float = number("Paid twice by every message.", 0.0, name="nic-latency", unit="ns")
+    nic_ns: float = number("Latency that every message pays twice.", 0.0, name="nic-latency", unit="ns")
     router_ns: float = number(
-        "Paid once by a message through a switch.", 0.0, name="router-latency", unit="ns"
+        "Latency that a message through a switch pays once.", 0.0, name="router-latency", unit="ns"
     )
     memory_latency_ns: float = number(
         "Latency of the memory that bounds a message.", 0.0, name="hbm-latency", unit="ns"
@@ -173,7 +168,7 @@ class Level:
         "Bandwidth of the memory that bounds a message.", 1.0, name="hbm-bandwidth", unit="GB/s (10^9 bytes)"
     )
     memory_scale: float = number(  # 0: the memory bounds no message
-        "A message takes at least so many times the latency and the serialisation of the memory.",
+        "Factor of the memory's latency and serialisation, which bound a message's time from below.",
         0.0,
         name="hbm-scale",
     )
@@ -181,7 +176,7 @@ class Level:
 
     @property
     def bytes_per_ns(self) -> float:
-        """What one message gets: all links in use, but among fully connected NPUs those to the peer."""
+        """Return the rate of a message: all links in use, or those to the peer among fully connected NPUs."""
         peers = max(self.npus - 1, 1) if self.shape is Shape.FULLY_CONNECTED else 1
         return bytes_per_ns(self.link_bandwidth) * (self.links_used // peers)
 
@@ -190,28 +185,28 @@ class LogicalDimension(Struct, frozen=True):
     """A dimension as collectives see it."""
 
     npus: int
-    shape: Shape  # of what it lies on
-    bandwidth: float  # of an NPU along it, in GiB/s: by which some orders of dimensions weigh them
+    shape: Shape  # of the level or dimension below it
+    bandwidth: float  # of an NPU along it, in GiB/s; some orders of dimensions use it
 
 
 class LogicalGrid(Struct, frozen=True):
-    """What collectives run along: dimensions, innermost first; rank ids count dimension 0 fastest."""
+    """The dimensions of collectives, innermost first; rank ids count dimension 0 fastest."""
 
     dimensions: tuple[LogicalDimension, ...]
 
     @property
     def ranks(self) -> int:
-        """How many there are."""
+        """Return the number of ranks."""
         return math.prod(dimension.npus for dimension in self.dimensions)
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Distance in rank ids between neighbours of each dimension."""
+        """Return the distance in rank ids between neighbours of each dimension."""
         return strides_of(self.dimensions)
 
 
 class GridFabric(Struct, frozen=True):
-    """What messages cross: dimensions, innermost first, and the links that differ from their dimension's."""
+    """The dimensions that messages cross, innermost first, and the links that differ from others."""
 
     dimensions: tuple[Dimension, ...]
     links: tuple[UnevenLink, ...] = ()
@@ -219,17 +214,17 @@ class GridFabric(Struct, frozen=True):
 
     @property
     def ranks(self) -> int:
-        """How many NPUs it connects."""
+        """Return the number of NPUs."""
         return math.prod(dimension.npus for dimension in self.dimensions)
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Distance in rank ids between neighbours of each dimension."""
+        """Return the distance in rank ids between neighbours of each dimension."""
         return strides_of(self.dimensions)
 
 
 class LevelFabric(Struct, frozen=True):
-    """What messages cross in ASTRA-sim 1.0: they pay for the highest level in which their ends differ.
+    """The levels of ASTRA-sim 1.0; a message pays for the highest level in which its ends differ.
 
     A level may be cut into several dimensions of the logical grid.
     """
@@ -239,22 +234,22 @@ class LevelFabric(Struct, frozen=True):
 
     @property
     def is_cut(self) -> bool:
-        """Whether some level is cut into several dimensions."""
+        """Check whether a level is cut into several dimensions."""
         return len(self.levels) < len(self.level_of)
 
 
 class Cards(Struct, frozen=True):
-    """What a rank of a graph has while no other one sends: its node, and a network card."""
+    """The node and network card of a rank of a graph, as seen while no other rank sends."""
 
     dimensions: tuple[Dimension, ...]
-    port: Figures  # of its link to the card
+    port: Figures  # link of the rank to the card
     sharers: int = 1  # NPUs of a node to a card
-    has_node: bool = True  # in dimension 0; else each rank is a node
-    is_only_port: bool = False  # whether bytes to the others of the node take that link too
+    has_node: bool = True  # dimension 0 is the node; else each rank is one
+    is_only_port: bool = False  # bytes to other ranks of the node also take `port`
 
 
 class Routing(StrEnum):
-    """Which ways a message takes through a graph: one of the shortest, all of them, or a detour."""
+    """The choice of paths through a graph: one of the shortest, all of them, or a detour."""
 
     SPREAD = "spread"
     SHORTEST = "shortest"
@@ -266,29 +261,28 @@ class Routing(StrEnum):
 
 
 class GraphFabric(Struct, frozen=True, eq=False, dict=True):
-    """What messages cross: a graph of devices."""
+    """A graph of devices that messages cross."""
 
     graph: Graph
     routing: Routing = Routing.SHORTEST
     seed: int = 0
     npus_forward: bool = False
-    grid: tuple[
-        tuple[int, bool], ...
-    ] = ()  # (NPUs, whether it wraps round) by dimension, if it is a whole one
-    routes: tuple[tuple[int, ...], ...] = ()  # links of the ways that were given
+    # (NPUs, wraps round) of each dimension if the graph is a whole torus or mesh
+    grid: tuple[tuple[int, bool], ...] = ()
+    routes: tuple[tuple[int, ...], ...] = ()  # links of the paths that the file gives
     reducers: tuple[tuple[int, Reducer], ...] = ()  # switches that reduce, by device, in order
-    groups: tuple[tuple[int, ...], ...] = ()  # devices of each group of a dragonfly, if ways depend on them
+    groups: tuple[tuple[int, ...], ...] = ()  # devices of each group of a dragonfly, if paths depend on them
     cards: Cards | None = None  # if switches join the NPUs of every dimension
     names_routing: bool = True  # else it is the default of the generator, if there is one
 
     @property
     def ranks(self) -> int:
-        """How many NPUs it connects."""
+        """Return the number of NPUs."""
         return len(self.graph.npus)
 
     @cached_property
     def trunks(self) -> Trunks:
-        """Links that always carry the same, as one; each by itself, where messages do not spread."""
+        """Return the graph with links that always carry the same merged, if messages spread over paths."""
         if self.routing is not Routing.SPREAD or self.graph.members is not None:
             return no_trunks(self.graph)
         ends = (self.graph.sources, self.graph.targets)
@@ -297,7 +291,7 @@ class GraphFabric(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def routed(self) -> GraphFabric:
-        """The same as messages cross it: link by link, or where they spread, trunk by trunk."""
+        """Return the fabric as messages cross it: trunk by trunk if they spread, else link by link."""
         trunks = self.trunks
         if trunks.graph is self.graph:
             return self
@@ -310,13 +304,13 @@ Fabric = GridFabric | LevelFabric | GraphFabric
 
 
 class Network(Struct, frozen=True):
-    """What collectives run along, and what their messages cross."""
+    """The grid along which collectives run, and the fabric that their messages cross."""
 
     grid: LogicalGrid
     fabric: Fabric
-    fraction_bits: int = 0  # time is counted in 2^-bits ns while a run lasts
+    fraction_bits: int = 0  # a run counts time in 2^-bits ns
     protocol: Protocol | None = None
-    loggops: LogGops | None = None  # then nothing is known of links
+    loggops: LogGops | None = None  # if given, there are no links
     credits: Credits | None = None
 
     @staticmethod
@@ -325,7 +319,7 @@ class Network(Struct, frozen=True):
         links: tuple[UnevenLink, ...] = (),
         reducers: tuple[tuple[int, Reducer], ...] = (),
     ) -> Network:
-        """Collectives run along the dimensions that are wired."""
+        """Build a network whose collectives run along the wired dimensions."""
         seen = (
             LogicalDimension(dimension.npus, dimension.shape, dimension.bandwidth) for dimension in dimensions
         )
@@ -333,13 +327,13 @@ class Network(Struct, frozen=True):
 
     @staticmethod
     def of_levels(levels: tuple[Level, ...]) -> Network:
-        """A dimension for each level."""
+        """Build a network with a dimension for each level."""
         cut = tuple((level.npus, at) for at, level in enumerate(levels))
         return Network.of_cut_levels(levels, cut)
 
     @staticmethod
     def of_cut_levels(levels: tuple[Level, ...], cut: tuple[tuple[int, int], ...]) -> Network:
-        """Dimensions of the given (NPUs, level)."""
+        """Build a network whose dimensions are the given (NPUs, level)."""
         seen = []
         for npus, at in cut:
             level = levels[at]
@@ -350,54 +344,54 @@ class Network(Struct, frozen=True):
 
     @staticmethod
     def of_graph(fabric: GraphFabric, dimensions: tuple[LogicalDimension, ...]) -> Network:
-        """Collectives run along dimensions that were declared on top of a graph."""
+        """Build a network whose collectives run along dimensions declared on top of a graph."""
         return Network(LogicalGrid(dimensions), fabric)
 
     @property
     def ranks(self) -> int:
-        """How many NPUs the network connects."""
+        """Return the number of NPUs."""
         return self.grid.ranks
 
     @property
     def links(self) -> tuple[UnevenLink, ...]:
-        """Links that differ from the others."""
+        """Return the links that differ from the others."""
         return self.fabric.links if isinstance(self.fabric, GridFabric) else ()
 
     @property
     def reducers(self) -> tuple[tuple[int, Reducer], ...]:
-        """Dimensions, or devices of a graph, that reduce."""
+        """Return the dimensions, or devices of a graph, that reduce."""
         return () if isinstance(self.fabric, LevelFabric) else self.fabric.reducers
 
     @property
     def wiring(self) -> tuple[Dimension, ...]:
-        """The dimensions that the network is wired in, if it is such a network."""
+        """Return the dimensions that the network is wired in, if any."""
         if isinstance(self.fabric, GridFabric):
             return self.fabric.dimensions
         return self.cards.dimensions if self.cards is not None else ()
 
     @property
     def cards(self) -> Cards | None:
-        """The nodes and cards of a graph, if it has some."""
+        """Return the nodes and cards of a graph, if it has some."""
         return self.fabric.cards if isinstance(self.fabric, GraphFabric) else None
 
     @property
     def node(self) -> Dimension | None:
-        """The dimension that is a node, where there are some."""
+        """Return the dimension that is a node, if any."""
         has_node = self.cards is None or self.cards.has_node
         return self.wiring[0] if self.wiring and has_node else None
 
     @property
     def outside(self) -> Dimension | None:
-        """The first dimension that joins nodes."""
+        """Return the first dimension that joins nodes."""
         outer = self.wiring if self.node is None else self.wiring[1:]
         return next((dimension for dimension in outer if dimension.npus > 1), None)
 
     @property
     def levels(self) -> tuple[Level, ...]:
-        """The levels of ASTRA-sim 1.0, if it is such a network."""
+        """Return the levels of ASTRA-sim 1.0, if any."""
         return self.fabric.levels if isinstance(self.fabric, LevelFabric) else ()
 
 
 def strides_of(dimensions: Sequence[LogicalDimension | Dimension | Level]) -> tuple[int, ...]:
-    """Distance in rank ids between neighbours of each dimension, innermost first."""
+    """Return the distance in rank ids between neighbours of each dimension, innermost first."""
     return tuple(math.prod(dimension.npus for dimension in dimensions[:at]) for at in range(len(dimensions)))

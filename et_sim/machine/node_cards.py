@@ -1,10 +1,8 @@
-"""What a rank of a graph has alone: links to its node, and a network card, which it may share with others.
+"""The resources of a rank of a graph while no other sends: links to its node, and a card it may share.
 
-Dimension 0 of the collectives is the node if ways within it do not use the link to other ranks, or use no
-more of it than the way to the card. Else each rank is a node of its own. Switches between cards do not
-matter here: a collective library chooses by nodes and cards, and messages cross the links that there are.
-
-Not here: graphs (`graph`), what is shared while messages move, and the library (`collective_library`).
+Dimension 0 of the collectives is the node if paths within it do not use the link to other ranks, or use no
+more of it than the path to the card. Else each rank is a node of its own. Switches between cards do not
+matter: a collective library chooses by nodes and cards, and messages cross the actual links.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from et_sim.machine.networks import GIB, Cards, Dimension, Shape
 
 
 def cards_of(graph: Graph, sizes: tuple[int, ...], *, npus_forward: bool) -> Cards | None:
-    """Return it by the first of some ranks all of whose lines are joined by switches; None: there is none."""
+    """Return the cards of the first of three ranks whose lines are all joined by switches, or None."""
     ranks = len(graph.npus)
     for rank in dict.fromkeys((0, ranks - 1, ranks // 2)):
         seen = _Rank(graph, rank, sizes, npus_forward=npus_forward).cards()
@@ -28,7 +26,7 @@ def cards_of(graph: Graph, sizes: tuple[int, ...], *, npus_forward: bool) -> Car
 
 
 class _Rank:
-    """The ways from one rank to others, which no NPU forwards."""
+    """The paths from one rank to others, without forwarding NPUs."""
 
     def __init__(self, graph: Graph, rank: int, sizes: tuple[int, ...], *, npus_forward: bool) -> None:
         self._graph, self._rank, self._sizes = graph, rank, sizes
@@ -41,13 +39,13 @@ class _Rank:
         self._lines = [self._line(size, stride) for size, stride in zip(sizes, strides, strict=True)]
 
     def _line(self, size: int, stride: int) -> Any:
-        """The devices along a dimension, from the rank on."""
+        """Return the devices along a dimension, starting at the rank."""
         place = self._rank // stride % size
         ranks = self._rank + ((place + np.arange(size)) % size - place) * stride
         return self._graph.npus[ranks]
 
     def cards(self) -> Cards | None:
-        """Return what the rank has; None where NPUs forward along a line."""
+        """Return the node and card of the rank, or None if NPUs forward along a line."""
         for line in self._lines:
             if (self._away[line] != self._least[line]).any() or self._away[line].min() < 0:
                 return None
@@ -90,7 +88,7 @@ class _Rank:
         return min((self._figures(link).bytes_per_ns for link in way), default=1.0)
 
     def _way(self, device: int) -> list[int]:
-        """The links of a shortest way there."""
+        """Return the links of a shortest path to a device."""
         graph, way = self._graph, list[int]()
         while self._away[device] > 0:
             before = graph.sources[graph.targets == device]

@@ -1,7 +1,6 @@
 """ns-3's key file, as ASTRA-sim's frontend reads it: a key and its values on each line.
 
-Every key is used, or reported as without effect, or refused.
-Not here: its topology file (`other_topologies`).
+Every key is used, reported as without effect, or refused.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ PINT = 10
 
 
 class Ns3Key(Struct, frozen=True):
-    """A key that is used: its value in the frontend where a file has none, and the field that it fills."""
+    """A key that is used: its default in the frontend, and the field that it fills."""
 
     usual: str
     field: str = ""  # of `Control`
-    of: str = "whole"  # how its value is read
-    algorithms: tuple[int, ...] = ()  # that read it; (): all
+    of: str = "whole"  # type of its value
+    algorithms: tuple[int, ...] = ()  # algorithms that read it; (): all
 
 
 DEFAULTS = {  # of the frontend
@@ -82,24 +81,24 @@ REQUIRED = {  # with values in the file that comes with the frontend
 }
 USED = {**DEFAULTS, **REQUIRED}
 MAPS = ("KMAX_MAP", "KMIN_MAP", "PMAX_MAP")
-NEUTRAL = {  # key: the value that is simulated, and what another one would mean
+NEUTRAL = {  # key: the value that is simulated, and the reason why no other is
     "L2_ACK_INTERVAL": ("1", "there, with larger intervals, small messages are never acknowledged"),
     "L2_BACK_TO_ZERO": ("0", "there, messages that are no multiple of L2_CHUNK_SIZE never end"),
     "ERROR_RATE_PER_LINK": ("0", "links lose no packets here"),
-    "NIC_TOTAL_PAUSE_TIME": ("0", "NPUs pause nobody here"),
+    "NIC_TOTAL_PAUSE_TIME": ("0", "NPUs do not send pauses here"),
 }
 WITHOUT_EFFECT = {
     "USE_DYNAMIC_PFC_THRESHOLD": "thresholds are always dynamic, as there",
     "PAUSE_TIME": "a pause lasts until it is taken back, as there",
-    "L2_CHUNK_SIZE": "it matters there with L2_BACK_TO_ZERO alone",
-    "SIMULATOR_STOP_TIME": "a run ends when nothing is left to happen",
+    "L2_CHUNK_SIZE": "there, it matters only with L2_BACK_TO_ZERO",
+    "SIMULATOR_STOP_TIME": "a run ends when no event is left",
     "ENABLE_TRACE": "et-sim writes its own tables",
     "QLEN_MON_START": "et-sim writes its own tables",
     "QLEN_MON_END": "et-sim writes its own tables",
     "PINT_LOG_BASE": "PINT is not simulated",
     "PINT_PROB": "PINT is not simulated",
-    "TOPOLOGY_FILE": "the network file says what the network is",
-    "FLOW_FILE": "the workload says what is sent",
+    "TOPOLOGY_FILE": "the network file describes the network",
+    "FLOW_FILE": "the workload determines the messages",
     "TRACE_FILE": "et-sim writes its own tables",
 }
 OUTPUTS = ("TRACE_OUTPUT_FILE", "FCT_OUTPUT_FILE", "PFC_OUTPUT_FILE", "QLEN_MON_FILE")
@@ -107,7 +106,7 @@ QUIET = ("USE_DYNAMIC_PFC_THRESHOLD", "PINT_LOG_BASE", "PINT_PROB", "L2_CHUNK_SI
 
 
 def read_ns3_keys(path: Path, remarks: Remarks) -> Protocol:
-    """The protocol that a key file describes."""
+    """Read the protocol of a key file."""
     try:
         raw = path.read_bytes()
         text = raw.decode("utf-8-sig")
@@ -118,7 +117,7 @@ def read_ns3_keys(path: Path, remarks: Remarks) -> Protocol:
 
 
 class _Reader:
-    """One file's keys, each with its line and values."""
+    """The keys of a file, with their lines and values."""
 
     def __init__(self, path: Path, text: str, remarks: Remarks) -> None:
         self._path, self._remarks = path, remarks
@@ -130,9 +129,9 @@ class _Reader:
                 self._lines[words[0]], self._values[words[0]] = number, words[1:]
 
     def protocol(self) -> Protocol:
-        """All that the file says."""
+        """Build the protocol."""
         missing = [key for key in REQUIRED if key not in self._values]
-        self._judge_keys()
+        self._check_keys()
         mode = self._whole("CC_MODE")
         if mode == PINT:
             raise self._refused("CC_MODE", "HPCC-PINT is not simulated", "take 1, 3, 7, 8, or 12 for none")
@@ -181,8 +180,8 @@ class _Reader:
         constants = {key.field: readers[key.of](name) for name, key in USED.items() if key.field}
         return Control(algorithm, **constants)
 
-    def _judge_keys(self) -> None:
-        """Refuse what is unknown, missing or not simulated; say what changes nothing, and what is taken."""
+    def _check_keys(self) -> None:
+        """Refuse unknown, missing and unsupported keys; report keys without effect, and defaults."""
         known = {*USED, *NEUTRAL, *WITHOUT_EFFECT, *OUTPUTS, "LINK_DOWN"}
         for key in self._values:
             if key not in known:
@@ -196,20 +195,20 @@ class _Reader:
             if key in OUTPUTS or (key in WITHOUT_EFFECT and key not in QUIET):
                 why = WITHOUT_EFFECT.get(key, "et-sim writes its own tables")
                 self._remarks.warn(str(self._path), key, f"no effect: {why}")
-        self._say_what_is_for_nothing()
+        self._warn_of_unused()
         for name, used in DEFAULTS.items():
             if name not in self._values:
                 self._values[name], self._lines[name] = [used.usual], 0
                 self._remarks.default(str(self._path), name, f"not given; {used.usual} is taken, as there")
-        if any(key not in self._values for key in MAPS):  # those of the others have nothing to agree with
+        if any(key not in self._values for key in MAPS):  # one map alone cannot be matched
             for key in filter(self._values.__contains__, MAPS):
                 self._map(key, float)
             self._values |= {key: REQUIRED[key].usual.split() for key in MAPS}
         for name, used in REQUIRED.items():
             self._values.setdefault(name, used.usual.split())
 
-    def _say_what_is_for_nothing(self) -> None:
-        """One warning for all keys that were given for another algorithm, or for no reason."""
+    def _warn_of_unused(self) -> None:
+        """Warn once of all keys that have no effect."""
         mode = self._whole("CC_MODE") if "CC_MODE" in self._values else int(USED["CC_MODE"].usual)
         unused = [key for key in self._values if key in QUIET]
         parts = [f"no effect: {', '.join(unused)}"] if unused else []
@@ -221,7 +220,7 @@ class _Reader:
             self._remarks.warn(str(self._path), "", "; ".join(parts))
 
     def _marking(self) -> tuple[Marking, ...]:
-        """The three maps, by bandwidth."""
+        """Combine the three maps, by bandwidth."""
         least, most = self._map("KMIN_MAP", int), self._map("KMAX_MAP", int)
         parts = self._map("PMAX_MAP", float)
         if set(least) != set(most) or set(least) != set(parts):
@@ -240,7 +239,7 @@ class _Reader:
                 raise ValueError
         except (ValueError, IndexError):
             raise self._refused(
-                key, "not a count and as many pairs", "give how many, then bandwidth and value of each"
+                key, "not a count and as many pairs", "give the count, then bandwidth and value of each"
             ) from None
         return values
 

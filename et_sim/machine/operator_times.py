@@ -1,7 +1,7 @@
 """Measured durations of operations: the model `table` of the key `compute`, and the file that it names.
 
 Columns: `operation` and `dtype` (empty or missing: any), `ns` or `us`, and `shape` (a whole `layer_shape`) or
-`size`. Not here: which node takes which (`et_sim.compute.operator_table`).
+`size`.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ MEASURED = "time of measured operations"
 
 
 class Outside(StrEnum):
-    """What becomes of sizes beyond those that were measured."""
+    """The treatment of kernels that the table does not cover."""
 
     REFUSE = "refuse"
-    LEAVE = "leave"  # to the rules behind
-    EXTRAPOLATE = "extrapolate"  # above in proportion to size; below, the time of the smallest
+    LEAVE = "leave"  # to later rules
+    EXTRAPOLATE = "extrapolate"  # above in proportion to the size; below, the time of the smallest
 
 
 class Measure(StrEnum):
-    """What the column `size` counts."""
+    """The unit of the column `size`."""
 
     OPERATIONS = "operations"
     BYTES = "bytes"
@@ -55,29 +55,29 @@ class OperatorTimes:
         "The datatype of nodes that have no attribute `dtype`.", "", name="dtype", choices=BITS
     )
     size_is: Measure = choice(
-        "What the column `size` counts of an operation.",
+        "The unit of the column `size`.",
         Measure.OPERATIONS,
         stated=True,
         name="size",
         choices=Measure,
     )
     outside: Outside = choice(
-        "Kernels that the table has not: refused, left to the rules behind, or, of sizes beyond the table, "
-        "in proportion to the largest above it, and the time of the smallest below it.",
+        "Kernels that the table does not cover: refused, left to later rules, or extrapolated: in "
+        "proportion to the size above the table, and the time of the smallest size below it.",
         Outside.REFUSE,
         stated=True,
         choices=Outside,
     )
     of_shapes: Mapping[tuple[str, str], float] = field(default_factory=dict)  # (shape, datatype)
-    # Kind of operation and datatype ("": any) -> sizes in ascending order, and their durations.
+    # Kind of operation and datatype ("": any) -> ascending sizes, and their durations.
     of_sizes: Mapping[tuple[str, str], tuple[tuple[float, ...], tuple[float, ...]]] = field(
         default_factory=dict
     )
-    multiple: float = 1.0  # of all of them
+    multiple: float = 1.0  # factor of all durations
 
     @staticmethod
     def complete(given: Mapping[str, Any], section: Section, remarks: Remarks) -> dict[str, Any]:
-        """The durations that the file gives."""
+        """Read the durations of the file."""
         from et_sim.machine.measured import read_measured
 
         columns = ("operation", "dtype", "shape", "size", *NS_OF)
@@ -103,11 +103,11 @@ class OperatorTimes:
 
     @property
     def figures(self) -> tuple[str, ...]:
-        """All durations together."""
+        """Return the name of the figure that stands for all durations."""
         return (MEASURED,)
 
     def scaled(self, name: str, multiple: float) -> tuple[OperatorTimes, float] | None:
-        """With all durations multiplied."""
+        """Return the settings with all durations multiplied."""
         return (replace(self, multiple=self.multiple * multiple), multiple) if name == MEASURED else None
 
 
@@ -133,7 +133,7 @@ def _rows(
                     remedy="correct one of them, or leave the operation out",
                 )
             if (shape, datatype) in of_shapes:
-                raise MachineError(f"{shape!r} stands twice", place=table.at(row), remedy="leave one out")
+                raise MachineError(f"{shape!r} is listed twice", place=table.at(row), remedy="leave one out")
             of_shapes[shape, datatype] = duration
             continue
         points = of_sizes.setdefault((table.word(row, "operation"), datatype), {})

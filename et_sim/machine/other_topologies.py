@@ -1,6 +1,6 @@
 """Topologies of other tools, as the lists of a graph file: ns-3, htsim, Garnet, GraphML, JSON node-link.
 
-An importer gives devices and links as a file of ours would list them, and on which line each link stood.
+An importer returns devices and links in our file's form, and the line of each link.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from et_sim.machine.recognise import GARNET, GRAPHML, HTSIM, NODE_LINK, NS3, Imp
 
 
 def import_text(text: str, place: str, form: str) -> Imported:
-    """What a file of one of the formats says."""
+    """Convert a file of one of the formats."""
     if form == NS3:
         return _ns3(text, place)
     if form == HTSIM:
@@ -29,17 +29,19 @@ def import_text(text: str, place: str, form: str) -> Imported:
     content = parse_json(text, place)
     if not is_node_link(content):
         raise MachineError(
-            "this is no graph in node-link form", place=place, remedy='give the lists "nodes" and "links"'
+            "the file is not a graph in node-link form",
+            place=place,
+            remedy='give the lists "nodes" and "links"',
         )
     return from_node_link(content, place)
 
 
 def _count(word: str, place: str, line: int) -> int:
-    """How many of something a file announces, or another whole number."""
+    """Return a whole number, or refuse one that exceeds the limit."""
     number = whole_number(word)
     if number is None or number > MOST_LINKS:
         raise MachineError(
-            f"{word} is more than any number of such a file",
+            f"{word} is above the limit of numbers in such a file",
             place=f"{place}: line {line}",
             remedy=f"the limit is {MOST_LINKS:,} links, and {MOST_DEVICES:,} devices",
         )
@@ -47,7 +49,7 @@ def _count(word: str, place: str, line: int) -> int:
 
 
 def _ns3(text: str, place: str) -> Imported:
-    """`nodes switches links`, then the switches, then a link per line: ends, rate, delay, error rate."""
+    """Convert a line of counts, a line of switches, and a line per link: ends, rate, delay, error rate."""
     lines = [(number, line.split()) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
     nodes, switches, links = (_count(word, place, lines[0][0]) for word in lines[0][1])
     named = [word for _, words in lines[1:2] for word in words] if switches else []
@@ -74,7 +76,7 @@ def _ns3(text: str, place: str) -> Imported:
     for number, words in rows:
         if len(words) not in (4, 5):
             raise MachineError(
-                f"{len(words)} words stand where a link belongs",
+                f"the link has {len(words)} words instead of 4 or 5",
                 place=f"{place}: line {number}",
                 remedy='write it as "0 8 100Gbps 0.001ms 0"',
             )
@@ -82,7 +84,7 @@ def _ns3(text: str, place: str) -> Imported:
         listed.append(entry)
         at.append(number)
     ends: dict[tuple[str, str], int] = {}
-    for entry in listed:  # links side by side get names
+    for entry in listed:  # parallel links need distinct names
         pair = (min(entry["from"], entry["to"]), max(entry["from"], entry["to"]))
         ends[pair] = ends.get(pair, 0) + 1
         if ends[pair] > 1:
@@ -97,9 +99,9 @@ HTSIM_TIER_KEYS = {
 
 
 def _htsim(text: str, place: str) -> Imported:
-    """A fat tree by its tiers; a link into a switch takes its own latency and the switch's.
+    """Convert a fat tree by its tiers; a link into a switch has its own latency and the switch's.
 
-    The links of a bundle are links side by side.
+    The links of a bundle become parallel links.
     """
     head, tiers, lines = _htsim_keys(text, place)
 
@@ -167,7 +169,7 @@ def _htsim(text: str, place: str) -> Imported:
 
 
 def _htsim_keys(text: str, place: str) -> tuple[dict[str, int], list[dict[str, int]], dict[str, int]]:
-    """(keys before the tiers, those of each tier, lines of keys)."""
+    """Return the keys before the tiers, those of each tier, and the lines of keys."""
     head: dict[str, int] = {}
     tiers: list[dict[str, int]] = []
     lines: dict[str, int] = {}
@@ -178,7 +180,7 @@ def _htsim_keys(text: str, place: str) -> tuple[dict[str, int], list[dict[str, i
         key = words[0].lower()
         if len(words) != 2 or not words[1].isdecimal():
             raise MachineError(
-                f"{line.strip()!r} is no key with a whole number",
+                f"{line.strip()!r} is not a key with a whole number",
                 place=f"{place}: line {number}",
                 remedy='write it as "Radix_Down 8"',
             )
@@ -192,7 +194,7 @@ def _htsim_keys(text: str, place: str) -> tuple[dict[str, int], list[dict[str, i
             head[key], lines[key] = value, number
         else:
             raise MachineError(
-                f"{words[0]} {words[1]} does not belong there",
+                f"{words[0]} {words[1]} is not allowed there",
                 place=f"{place}: line {number}",
                 remedy="Nodes, Tiers and Podsize come first, then Tier 0, Tier 1, … with their own keys",
             )
@@ -204,13 +206,13 @@ def _graphml(text: str, place: str) -> Imported:
 
     try:
         graph = nx.parse_graphml(text)
-    except Exception as error:  # whatever a parser of XML raises
+    except Exception as error:  # parsers of XML raise many types
         raise MachineError(f"not readable as GraphML: {error}", place=place) from None
     return from_networkx(graph, place)
 
 
 def from_networkx(graph: Any, place: str) -> Imported:
-    """Devices and links of a networkx graph."""
+    """Convert the devices and links of a networkx graph."""
     nodes = [{"id": name, **known} for name, known in graph.nodes(data=True)]
     links = [
         {"source": source, "target": target, **known} for source, target, known in graph.edges(data=True)
@@ -220,11 +222,11 @@ def from_networkx(graph: Any, place: str) -> Imported:
 
 
 def from_node_link(content: dict[str, Any], place: str) -> Imported:
-    """Devices and links of JSON in node-link form: as networkx writes it, or d3 reads it."""
+    """Convert JSON in node-link form, as networkx writes it or d3 reads it."""
     for key in ("nodes", "links" if "links" in content else "edges"):
         if not isinstance(content[key], list):
             raise MachineError(
-                f'key "{key}" is no list', place=place, remedy="write its entries between [ and ]"
+                f'key "{key}" is not a list', place=place, remedy="write its entries between [ and ]"
             )
     one_way = bool(content.get("directed", False))
     devices = []
@@ -234,7 +236,7 @@ def from_node_link(content: dict[str, Any], place: str) -> Imported:
         kind = str(entry.get("kind", entry.get("type", ""))).lower() if isinstance(entry, dict) else ""
         if name is None or kind not in ("npu", "gpu", "host", "nic", "switch"):
             raise MachineError(
-                f"node {name!r} does not say what it is",
+                f"node {name!r} has no kind",
                 place=place,
                 remedy='give every node the attribute "kind": npu, nic or switch',
             )
@@ -243,7 +245,7 @@ def from_node_link(content: dict[str, Any], place: str) -> Imported:
     seen: dict[tuple[str, str], int] = {}
     for entry in content["links"] if "links" in content else content["edges"]:
         if not isinstance(entry, dict):
-            cause = f"link {len(links)} is no object"
+            cause = f"link {len(links)} is not an object"
             raise MachineError(cause, place=place, remedy='give every link "source" and "target"')
         ends = (str(entry.get("source")), str(entry.get("target")))
         known = {key: entry[key] for key in ("bandwidth", "latency", "count", "name") if key in entry}
@@ -255,7 +257,7 @@ def from_node_link(content: dict[str, Any], place: str) -> Imported:
 
 
 def read_import(path: Path, form: str) -> tuple[Imported, bytes]:
-    """The file's content, and its bytes."""
+    """Read and convert a file; return also its bytes."""
     try:
         raw = read_bounded(path, MachineError)
     except OSError as error:

@@ -1,9 +1,8 @@
-"""What a device draws, and how that follows its clock: the keys `power` and `power-cap` of `roofline`.
+"""Power of a device, as a function of its clock: the keys `power` and `power-cap` of `roofline`.
 
     draw = idle + (energy of operations x clock^voltage + energy of bytes) / time
 
-The clock is a part of the full one, at which peaks hold. Not here: which clock a cap leaves
-(`et_sim.compute.clock`).
+The clock is a part of the full one, for which peaks are given.
 """
 
 from __future__ import annotations
@@ -49,12 +48,12 @@ class Power:
     """Energies in pJ, which are mW in a ns; power in watts."""
 
     idle_watts: float = watts(
-        "What the device draws while no kernel runs, and beside kernels.", name="idle", required=True
+        "Power of the device while no kernel runs; kernels add to it.", name="idle", required=True
     )
     operation: Mapping[str, float] = key(
         ENERGIES,
-        "Energy of an operation at the full clock, by datatype. Where a datatype is not listed, its peak "
-        "draws as much as the peak of the first one that is.",
+        "Energy of an operation at the full clock, by datatype. A datatype that is not listed draws as "
+        "much at its peak as the first listed one.",
         unit="pJ",
         choices=BITS,
         required=True,
@@ -66,13 +65,13 @@ class Power:
         maximum=MOST_PICOJOULES,
     )
     voltage: float = number(
-        "How the energy of an operation falls with the clock: as clock^`voltage`. 2 is a voltage in "
-        "proportion to the clock, 0 one that stays.",
+        "Exponent by which the energy of an operation falls with the clock: clock^`voltage`. 2 is a voltage "
+        "in proportion to the clock, 0 a constant one.",
         1.0,
         maximum=STEEPEST,
     )
     lowest_clock: float = number(
-        "The lowest clock, as a part of the full one. Kernels that draw more than the cap even then are "
+        "The lowest clock, as a part of the full one. Kernels that exceed the cap even at this clock are "
         "stretched by pauses.",
         0.5,
         above_minimum=True,
@@ -80,22 +79,22 @@ class Power:
     )
 
     def energies(self, peaks: Mapping[str, float]) -> dict[str, float]:
-        """Return the energy of an operation at the full clock, in pJ, of all datatypes that have a peak."""
+        """Return the energy of an operation at the full clock, in pJ, for all datatypes that have a peak."""
         first = next(iter(self.operation))
         draw = self.operation[first] * peaks[first]
         return {name: self.operation.get(name, draw / peak) for name, peak in peaks.items()}
 
     def check_with(self, peaks: Mapping[str, float], cap: float | None, section: Section) -> None:
-        """Refuse energies without a peak, and a cap that is missing or leaves nothing."""
+        """Refuse energies without a peak, and a cap that is missing or not above the idle power."""
         if cap is None:
             raise section.fault(
-                f'key "{POWER}" without "{CAP}": nothing says what the device may draw',
+                f'key "{POWER}" requires "{CAP}"',
                 'give the limit of the board, such as "700W"',
             )
         if cap <= self.idle_watts:
             raise section.fault(
                 f'key "{CAP}" is {format_watts(cap)}, and the device draws '
-                f"{format_watts(self.idle_watts)} when idle",
+                f"{format_watts(self.idle_watts)} while idle",
                 "give more",
             )
         for name in self.operation:
@@ -105,7 +104,7 @@ class Power:
                 )
 
     def faster(self, datatype: str, multiple: float) -> Power:
-        """Return the figures of a device whose peak is a multiple, and draws no more."""
+        """Return the figures with the peak of a datatype multiplied at equal power."""
         if datatype not in self.operation:
             return self
         operation = {**self.operation, datatype: self.operation[datatype] / multiple}

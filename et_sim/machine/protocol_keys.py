@@ -1,7 +1,4 @@
-"""The key `protocol` of the network file: what a transport adds to messages, by preset and single constants.
-
-Not here: what that means for messages (`et_sim.network.flow`).
-"""
+"""The key `protocol` of the network file: the transport of messages, by preset and single constants."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ WITHOUT_PAUSES = (
 
 
 def read_protocol(source: Section, remarks: Remarks) -> Protocol | None:
-    """The one that the source describes, if any."""
+    """Read the protocol that a source describes, if any."""
     section = inner_section(source, PROTOCOL_KEY, remarks)
     if section is None:
         return None
@@ -36,7 +33,7 @@ def read_protocol(source: Section, remarks: Remarks) -> Protocol | None:
         raise section.fault('key "protocol" has both a preset and a file', "leave out one of them")
     if not {"preset", "file", "payload"} & given.keys():
         raise section.fault(
-            'key "protocol" does not say how large packets are',
+            'key "protocol" has no packet size',
             f"give a payload in bytes, or a preset: {', '.join(PRESETS)}",
         )
     base = PRESETS[given["preset"]] if "preset" in given else Protocol()
@@ -58,7 +55,7 @@ def read_protocol(source: Section, remarks: Remarks) -> Protocol | None:
 
 
 def _with_telemetry(base: Protocol, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The values with sizes as another congestion control than that of `base` makes them."""
+    """Return the values with the sizes of headers that the congestion control needs."""
     before = TELEMETRY.get(base.packets.control.algorithm, (0, 0))
     after = TELEMETRY.get(given.get("congestion-control", base.packets.control.algorithm), (0, 0))
     sizes = {"header": base.header, "acknowledgement": base.acknowledgement}
@@ -69,7 +66,7 @@ def _with_telemetry(base: Protocol, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_tcp(protocol: Protocol, section: Section, remarks: Remarks) -> Protocol:
-    """TCP in place of RoCE, or with other values for single keys."""
+    """Return the protocol with TCP in place of RoCE, or with some keys of TCP changed."""
     packets = protocol.packets
     if packets.tcp is None:
         packets = replace(packets, buffers=replace(packets.buffers, pauses=False))
@@ -81,7 +78,7 @@ def _check_use(protocol: Protocol, given: Mapping[str, Any], section: Section) -
     """Refuse keys that would have no effect."""
     packets = protocol.packets
     unused = (
-        (packets.tcp is not None, OF_ROCE, "is RoCE's", 'leave it out, or say it in "tcp"'),
+        (packets.tcp is not None, OF_ROCE, "is for RoCE only", 'leave it out, or give it in "tcp"'),
         (not packets.buffers.pauses, OF_PAUSES, "has no effect without pauses", "leave it out"),
         (packets.buffers.pauses, WITHOUT_PAUSES, "has no effect with pauses", 'add "pauses": false'),
     )
@@ -109,11 +106,11 @@ def _check_together(protocol: Protocol, given: Mapping[str, Any], section: Secti
 
 
 def _warn_of_losses(protocol: Protocol, place: str, remarks: Remarks) -> None:
-    """Warn that packets may be lost and not sent again."""
+    """Warn if packets may be lost and not sent again."""
     packets = protocol.packets
     if packets.tcp is None and not packets.buffers.pauses and packets.timeout_ns == 0:
         text = (
-            "without pauses, packets are lost on the packet model, and with retransmission-timeout 0 nobody "
-            "sends a lost last packet of a message again, and the run does not end: give one such as 1ms"
+            "without pauses, packets are lost on the packet model, and with retransmission-timeout 0 the "
+            "last packet of a message is not sent again, and the run does not end: give a timeout such as 1ms"
         )
         remarks.warn(place, PROTOCOL_KEY.name, text)

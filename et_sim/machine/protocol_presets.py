@@ -1,7 +1,4 @@
-"""Presets of the network file's `protocol`, and all its keys.
-
-Not here: single constants (`transports`), and how the object is read (`protocol_keys`).
-"""
+"""Presets of the network file's `protocol`, and all its keys."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from et_sim.machine.transports import (
     Tcp,
 )
 
-# ECN by bandwidth, as HPCC's authors chose it: Gb/s, and from how many kB and to how many it takes effect.
+# ECN by bandwidth, as HPCC's authors chose it: Gb/s, and the kB at which marking starts and is complete.
 MARKING = tuple(
     Marking(rate * 10**9, least * 1000, most * 1000, 0.2)
     for rate, least, most in (
@@ -32,7 +29,7 @@ MARKING = tuple(
         (2400, 800, 3200),
     )
 )
-# What congestion control adds to packets and to acknowledgements, which have some room.
+# Bytes that congestion control adds to packets, and to acknowledgements beyond their padding.
 TELEMETRY = MappingProxyType({CongestionControl.HPCC: (42, 28), CongestionControl.TIMELY: (8, 0)})
 LOSSY = Buffers(pauses=False)
 DEFAULT_PRESET = "datacenter"  # of the packet model
@@ -75,7 +72,7 @@ PRESETS = MappingProxyType(
             packets=Packets(
                 tcp=Tcp(
                     sack=False,
-                    first_window=11,  # of which the answer to the handshake is one
+                    first_window=11,  # one of them is the answer to the handshake
                     first_threshold=100,
                     keeps=1 << 40,
                     opening=1,
@@ -106,17 +103,17 @@ PROTOCOL_KEYS = (
     Key(
         "preset",
         CHOICE,
-        "What the other keys are unless they are given: `roce` as ns-3 models it (1000, 36, 48, true, "
+        "Values of the keys that are not given: `roce` as ns-3 models it (1000, 36, 48, true, "
         "`acknowledgement`), `tcp` over IPv4 with timestamps (1448, 54, 54, true, `receipt`), `datacenter` "
-        "for RoCE as it is run (4096, 62, 66, true, `receipt`; DCQCN), `ns3-parity` as `roce` with all that "
-        "ns-3 does to packets, `ns3-tcp-parity` as `tcp` with ns-3's clock, `htsim-parity` for htsim's TCP.",
+        "for RoCE in production (4096, 62, 66, true, `receipt`; DCQCN), `ns3-parity` as `roce` with all "
+        "packet rules of ns-3, `ns3-tcp-parity` as `tcp` with ns-3's clock, `htsim-parity` for htsim's TCP.",
         choices=tuple(PRESETS),
     ),
     Key(
         "file",
         TEXT,
-        "ns-3's key file (`CC_MODE`, `KMAX_MAP`, …), relative to the network file: what the other keys are "
-        "unless they are given, in place of a preset.",
+        "ns-3's key file (`CC_MODE`, `KMAX_MAP`, …), relative to the network file, in place of a preset; "
+        "other keys override it.",
     ),
     *keys_of(Protocol),
     Key(

@@ -1,7 +1,6 @@
 """Read a machine: system, network, remote memory and communicator groups, from files or dicts.
 
-The only maker of `Machine` values; what it returns has passed every check. Not here: the traces that
-custom collectives name (`et_sim.plan` reads those).
+This module alone makes `Machine` values, after all checks.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ from et_sim.machine.texts import parse_yaml
 
 
 def read_programs(path: str) -> tuple[dict[int, str], tuple[tuple[str, str], ...]]:
-    """(program prefixes by node id, the path and content hash of the file)."""
+    """Read program prefixes by node id; return also the path and content hash of the file."""
     try:
         raw = Path(path).read_bytes()
         text = raw.decode("utf-8")
@@ -72,7 +71,7 @@ _LONGEST = 200  # characters of a name
 
 
 def read_groups(source: Source, ranks: int) -> dict[str, tuple[int, ...]]:
-    """Groups by name, any text; the order of ranks is the file's, because it may be that of the ring.
+    """Read groups by name; ranks keep the order of the file, which may be that of a ring.
 
     Numbers have one spelling: group 7 is also found as 007.
     """
@@ -118,7 +117,7 @@ TAKE_RINGS = tuple(name for name, family in FAMILIES.items() if family.takes_rin
 
 
 def _check_rings(system: System, grid: LogicalGrid, source: Source, remarks: Remarks) -> None:
-    """Refuse rings of other lengths than the dimensions', or that no collective takes."""
+    """Refuse rings that do not match the dimensions, or that no collective uses."""
     if not system.rings:
         return
     if len(system.rings) != len(grid.dimensions):
@@ -137,7 +136,7 @@ def _check_rings(system: System, grid: LogicalGrid, source: Source, remarks: Rem
                 )
         if rings and not _are_taken(system.implementations, number):
             raise source.fault(
-                f'key "{NAME}" has rings for dimension {number}, where no collective takes a ring',
+                f'key "{NAME}" has rings for dimension {number}, where no collective uses a ring',
                 f'give "ring" for it, or an empty list in "{NAME}"',
             )
     _remark_on_chunks(system, source.place, remarks)
@@ -155,7 +154,7 @@ def _remark_on_chunks(system: System, place: str, remarks: Remarks) -> None:
         ("active-chunks-per-dimension", system.active_chunks),
     ):
         if chunks < most:
-            text = f"so few chunks are on {chunks} of {most} rings at a time"
+            text = f"{chunks}, so only {chunks} of {most} rings are used at a time"
             remarks.warn(place, key, text)
 
 
@@ -170,10 +169,9 @@ def read_machine(
     when_full: str | None = None,
     power: str | None = None,
 ) -> Machine:
-    """The machine that the given files (paths) or dicts describe; raises `MachineError`.
+    """Read the machine that files (paths) or dicts describe; raise `MachineError`.
 
-    `profile`, `when_full` and `power` stand for what the system says of them; `corrections` are on besides
-    those that it has.
+    `profile`, `when_full` and `power` override the system file; `corrections` are added to its own.
     """
     remarks = Remarks()
     network_source = load(network, Role.NETWORK)
@@ -215,7 +213,7 @@ def read_machine(
         memory_value = read_memory(sources[-1], ranks, remarks)
     _refuse_spilling_nowhere(system_value, memory_value, system_source)
     groups_value: dict[str, tuple[int, ...]] = {}
-    if groups is not None and not _means_no_groups(groups):
+    if groups is not None and not _is_no_groups(groups):
         sources.append(load(groups, Role.GROUPS))
         configuration["groups"] = as_given(sources[-1])
 
@@ -238,7 +236,7 @@ def read_machine(
 
 
 def _check_ranks_exist(key: str, named: Sequence[tuple[range, ...] | None], ranks: int, place: str) -> None:
-    """Refuse entries of a key about ranks that the network does not have."""
+    """Refuse entries of a key with ranks that the network does not have."""
     for index, pieces in enumerate(named):
         highest = max((piece[-1] for piece in pieces or ()), default=0)
         if highest >= ranks:
@@ -250,7 +248,7 @@ def _check_ranks_exist(key: str, named: Sequence[tuple[range, ...] | None], rank
 
 
 def _refuse_spilling_nowhere(system: System, memory: RemoteMemory, source: Source) -> None:
-    """Refuse to spill tensors where no remote memory takes them, or where moving them has no time."""
+    """Refuse to spill tensors without remote memory, or where moving them has no time."""
     if system.local_memory is None or system.local_memory.when_full is not WhenFull.SPILL:
         return
     if memory.kind is MemoryKind.NONE:
@@ -267,7 +265,7 @@ def _refuse_spilling_nowhere(system: System, memory: RemoteMemory, source: Sourc
 
 
 def read_network_alone(given: Given) -> Network:
-    """The network of a file of either version, without a system that might change it."""
+    """Read the network of a file of either version, without a system that might change it."""
     source = load(given, Role.NETWORK)
     if is_hierarchy(source.content):
         from et_sim.machine.version_1 import read_hierarchy
@@ -277,7 +275,7 @@ def read_network_alone(given: Given) -> Network:
 
 
 def _read_network(source: Source, remarks: Remarks, *, may_be_plain: bool) -> Network:
-    """The network of a file that is not of ASTRA-sim 1.0."""
+    """Read the network of a file that is not of ASTRA-sim 1.0."""
     if is_loggops(source.content):
         from et_sim.machine.network_file import read_loggops
 
@@ -290,7 +288,7 @@ def _read_network(source: Source, remarks: Remarks, *, may_be_plain: bool) -> Ne
 
 
 def read_system_alone(given: Given) -> System:
-    """The system of a file of either version, without the network it is for."""
+    """Read the system of a file of either version, without its network."""
     source = load(given, Role.SYSTEM)
     if source.is_text or is_version_1(source.content, beside_version_1=False):
         from et_sim.machine.version_1 import read_system_1
@@ -300,7 +298,7 @@ def read_system_alone(given: Given) -> System:
 
 
 def check_profile(name: str) -> None:
-    """Refuse a profile that is none."""
+    """Refuse an unknown profile."""
     names = [profile.value for profile in Profile]
     if name not in names:
         remedy = nearest(name, names) or f"known: {', '.join(names)}"
@@ -308,7 +306,7 @@ def check_profile(name: str) -> None:
 
 
 def check_when_full(name: str) -> None:
-    """Refuse a word that does not say what becomes of a run that needs too much memory."""
+    """Refuse an unknown value of `--when-full`."""
     names = [value.value for value in WhenFull]
     if name not in names:
         remedy = nearest(name, names) or f"known: {', '.join(names)}"
@@ -316,11 +314,11 @@ def check_when_full(name: str) -> None:
 
 
 def _with_when_full(system: Source, when_full: str) -> Source:
-    """The system with another answer to what becomes of a run that needs too much memory."""
+    """Return the system with another value of `when-full`."""
     check_when_full(when_full)
     if system.is_text or CAPACITY not in system.content:
         raise UsageError(
-            f"--when-full {when_full} has no effect: the system does not say how much memory an NPU has",
+            f"--when-full {when_full} has no effect: the system has no memory capacity",
             place=system.place,
             remedy=f'add "{CAPACITY}", or leave out --when-full',
         )
@@ -328,14 +326,14 @@ def _with_when_full(system: Source, when_full: str) -> Source:
 
 
 def _with_power(system: Source, power: str) -> Source:
-    """The system with another cap on what devices draw, wherever it says how that follows their clock."""
+    """Return the system with another power cap for all devices with a power model."""
     watts = parse_watts(power)
     given = {} if system.is_text else system.content
     rules = given.get(COMPUTE)
     every = rules if isinstance(rules, list) else [rules]
     if not any(isinstance(rule, dict) and POWER in rule for rule in every):
         raise UsageError(
-            f"--power {power} has no effect: the system does not say what its devices draw",
+            f"--power {power} has no effect: the system has no device with a power model",
             place=system.place,
             remedy=f'give the model "roofline" of "{COMPUTE}" the keys "{POWER}" (idle, and the energy of an '
             f'operation) and "{CAP}", or leave out --power',
@@ -348,7 +346,7 @@ def _with_power(system: Source, power: str) -> Source:
 
 
 def _with_profile(system: Source, profile: str) -> Source:
-    """The system in another profile than it names, if any."""
+    """Return the system with another profile."""
     check_profile(profile)
     if system.is_text and profile != Profile.ASTRA_1:
         raise UsageError(
@@ -360,7 +358,7 @@ def _with_profile(system: Source, profile: str) -> Source:
 
 
 def _with_corrections(system: Source, corrections: Collection[Correction]) -> Source:
-    """The system with some corrections on."""
+    """Return the system with some corrections on."""
     switches = {**system.content.get("corrections", {}), **dict.fromkeys(map(str, corrections), True)}
     return structs.replace(system, content={**system.content, "corrections": switches})
 
@@ -368,7 +366,7 @@ def _with_corrections(system: Source, corrections: Collection[Correction]) -> So
 def _read_network_and_system(
     network: Source, system: Source, remarks: Remarks
 ) -> tuple[Network, System, LayerSettings]:
-    """Each file says itself which version it is of."""
+    """Read both files, each in the version of ASTRA-sim that its content shows."""
     levels = is_hierarchy(network.content)
     overrides: dict[str, list[Any]] = {}
     is_old = levels or isinstance(network.content.get("topology"), str)
@@ -414,10 +412,10 @@ def _check_dimensions(system: System, network: Network, source: Source, remarks:
             remarks.warn(source.place, key, text)
 
 
-def _means_no_groups(groups: Given) -> bool:
-    """Whether the value is the reference's word for "no group file".
+def _is_no_groups(groups: Given) -> bool:
+    """Check whether the value is the reference's word for "no group file".
 
-    The reference ignores every path that contains "empty", even of an existing file, so a run from a
-    folder named "nonempty" loses its groups. Only the bare word, with no such file, means none here.
+    The reference ignores every path that contains "empty", even of an existing file, so a run from a folder
+    named "nonempty" loses its groups. Only the bare word, with no such file, means none here.
     """
     return isinstance(groups, str) and groups == "empty" and not Path(groups).exists()

@@ -1,8 +1,4 @@
-"""What kind of configuration file some content is, ours or another tool's, so that a mix-up is named instead
-of a strange key.
-
-Not here: whether the content is valid, and how files of other tools are read (`other_topologies`).
-"""
+"""Recognition of configuration files, ours and other tools', to report mix-ups of files."""
 
 from __future__ import annotations
 
@@ -37,13 +33,13 @@ _SIGNS: dict[Role, frozenset[str]] = {
 }
 # Keys that only a network file of ASTRA-sim 1.0 has.
 NETWORK_1_SIGNS = frozenset({"topology-name", "topologies-per-dim", "dimensions-count"})
-# Keys that only a network file has that describes a graph.
+# Keys that only a network file with a graph has.
 GRAPH_SIGNS = frozenset({"graph", "npus", "switches", "nics", "devices", "nodes"})
-LOGGOPS_SIGNS = frozenset({"loggops"})  # and one with the constants of LogGOPS
+LOGGOPS_SIGNS = frozenset({"loggops"})  # keys of a network file with the constants of LogGOPS
 
 
 def refuse_other_role(content: Mapping[str, Any], expected: Role, place: str) -> None:
-    """Raise if the content is plainly another file than the expected one."""
+    """Refuse content that is plainly another file than the expected one."""
     if expected is Role.NETWORK and not content.keys().isdisjoint(
         NETWORK_1_SIGNS | GRAPH_SIGNS | LOGGOPS_SIGNS
     ):
@@ -58,13 +54,13 @@ def refuse_other_role(content: Mapping[str, Any], expected: Role, place: str) ->
 
 
 def _is_of_ranks(content: Mapping[str, Any]) -> bool:
-    """Return whether all values are lists of numbers, as in a groups file, whose keys may be any names."""
+    """Check whether all values are lists of numbers, as in a groups file, whose keys may be any names."""
     lists = list(content.values())
     return all(isinstance(ranks, list) and all(isinstance(rank, int) for rank in ranks) for ranks in lists)
 
 
 def mixed_up(actual: Role, expected: Role, place: str) -> MachineError:
-    """The error for a file, or a dict, that was passed in the place of another."""
+    """Return the error for a file or dict that was passed in place of another."""
     if place.startswith("<"):
         remedy = f"pass it as {actual}=, not {expected}="
         return MachineError(f"this looks like a {actual} description", place=place, remedy=remedy)
@@ -73,7 +69,7 @@ def mixed_up(actual: Role, expected: Role, place: str) -> MachineError:
 
 
 def role_of(content: Mapping[str, Any]) -> Role | None:
-    """The kind of file that the content looks like."""
+    """Return the kind of file that the content looks like, or None."""
     if not content.keys().isdisjoint(NETWORK_1_SIGNS | LOGGOPS_SIGNS | {"graph"}):
         return Role.NETWORK
     # Memory before system: local-mem-bw is a key of both.
@@ -87,17 +83,17 @@ def role_of(content: Mapping[str, Any]) -> Role | None:
 
 
 def is_graph(content: Mapping[str, Any]) -> bool:
-    """Whether a network file describes a graph, not dimensions."""
+    """Check whether a network file describes a graph, not dimensions."""
     return "topology" not in content and not content.keys().isdisjoint(GRAPH_SIGNS)
 
 
 def is_hierarchy(content: Mapping[str, Any]) -> bool:
-    """Whether this is a network file of 1.0."""
+    """Check whether the content is a network file of 1.0."""
     return not content.keys().isdisjoint(NETWORK_1_SIGNS)
 
 
 def is_version_1(content: Mapping[str, Any], *, beside_version_1: bool) -> bool:
-    """Whether a dict or JSON object is a system of 1.0; `beside_version_1`: so is the network."""
+    """Check whether an object is a system of 1.0; `beside_version_1`: the network is of 1.0."""
     if "profile" in content:
         return bool(content["profile"] == Profile.ASTRA_1)
     texts = [isinstance(content.get(f"{name}-implementation"), str) for name in COLLECTIVES]
@@ -105,7 +101,7 @@ def is_version_1(content: Mapping[str, Any], *, beside_version_1: bool) -> bool:
 
 
 def is_loggops(content: Mapping[str, Any]) -> bool:
-    """Whether a network file gives the constants of LogGOPS."""
+    """Check whether a network file gives the constants of LogGOPS."""
     return not content.keys().isdisjoint(LOGGOPS_SIGNS)
 
 
@@ -117,17 +113,17 @@ FORMATS = (NS3, HTSIM, GARNET, GRAPHML, NODE_LINK)
 
 
 class Imported(Struct):
-    """Devices and links as a graph file would list them, and what else such a file would have."""
+    """The devices and links of an imported file, as a graph file lists them, and its other keys."""
 
     content: dict[str, Any]
     link_lines: list[int] = field(default_factory=list)  # if known
     dimensions: tuple[int, ...] = ()
-    keys: dict[str, Any] = field(default_factory=dict)  # besides devices and links
-    notices: tuple[tuple[str, str], ...] = ()  # (key, what is to be known of it)
+    keys: dict[str, Any] = field(default_factory=dict)  # keys besides devices and links
+    notices: tuple[tuple[str, str], ...] = ()  # (key, remark)
 
 
 def format_of(text: str) -> str:
-    """Which tool's file a text is; empty: none of those."""
+    """Return the format of a text, or an empty string if it is of none of these tools."""
     if text.lstrip().startswith("<"):
         return GRAPHML if "<graphml" in text[:2000] else ""
     if GARNET_FIRST.search(text):
@@ -138,5 +134,5 @@ def format_of(text: str) -> str:
 
 
 def is_node_link(content: Any) -> bool:
-    """Whether a JSON object is a graph in node-link form."""
+    """Check whether a JSON object is a graph in node-link form."""
     return isinstance(content, dict) and "nodes" in content and ("links" in content or "edges" in content)

@@ -1,7 +1,6 @@
-"""Remote memory, declared: figures of one memory, or a pool behind stages; and the file that says them.
+"""Remote memory: the figures of one memory, or a pool behind stages; and the file that describes them.
 
-Each field with a key is that key of the memory file. Not here: local memory (`system_parts`), and how
-requests queue and what they cost (`et_sim.memory`).
+Each field with a key is that key of the memory file.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from et_sim.documents.keys import (
 )
 from et_sim.documents.kinds import NUMBER, choice, count, flag, integer, number, sections, size, text, time
 
-MOST = 2**31 - 1  # of what the engine counts in 32 bits
+MOST = 2**31 - 1  # largest number that the engine counts in 32 bits
 MOST_UNITS, MOST_STAGES = 2**24, 64
 _GB = "GB/s (10^9 bytes)"
 of_pool = {"reference": "Not known."}
@@ -38,7 +37,7 @@ of_unit = partial(number, unit=_GB, above_minimum=True)
 
 
 class MemoryKind(StrEnum):
-    """Where remote memory lives, and who shares what on the way."""
+    """The location of remote memory, and its sharing."""
 
     NONE = "NO_MEMORY_EXPANSION"
     PER_NPU = "PER_NPU_MEMORY_EXPANSION"
@@ -48,47 +47,46 @@ class MemoryKind(StrEnum):
 
 
 def stage_name(name: str) -> str:
-    """What a stage is called beside links of the network."""
+    """Return the name of a stage, distinct from the links of the network."""
     return f"memory stage {name}"
 
 
 @quick_dataclass(frozen=True)
 class PoolStage:
-    """Units of one sort that transfers pass: links, switches, or groups of memory. GB/s is bytes per ns."""
+    """Units of one kind that transfers pass: links, switches, or groups of memory. GB/s is bytes per ns."""
 
     more_keys: ClassVar[tuple[Key, ...]] = (
-        Key("bandwidth", NUMBER, "Of each unit.", unit=_GB, above_minimum=True),
+        Key("bandwidth", NUMBER, "Bandwidth of each unit.", unit=_GB, above_minimum=True),
     )
-    name: str = text("What the stage is called, in tiers and in results.", required=True)
+    name: str = text("Name of the stage, in tiers and in results.", required=True)
     count: int = count(
-        "How many units it has, such as switches. Consecutive NPUs share one; if there are more units than "
+        "Number of units, such as switches. Consecutive NPUs share one; if there are more units than "
         "NPUs, each NPU has several of its own, which share its transfers evenly.",
         minimum=1,
         maximum=MOST_UNITS,
         required=True,
     )
     load_bandwidth: float = of_unit(  # of each unit, GB/s
-        "Of each unit when NPUs read, if that differs from `bandwidth`.", 0.0, name="load"
+        "Bandwidth of each unit for reads of NPUs, if it differs from `bandwidth`.", 0.0, name="load"
     )
     store_bandwidth: float = of_unit(
-        "Of each unit when NPUs write, if that differs from `bandwidth`.", 0.0, name="store"
+        "Bandwidth of each unit for writes of NPUs, if it differs from `bandwidth`.", 0.0, name="store"
     )
-    latency_ns: float = time("From a unit to the next stage; none if it is not given.", 0.0)
+    latency_ns: float = time("Latency from a unit to the next stage.", 0.0)
     is_duplex: bool = flag(  # loads and stores do not share a unit
-        "Whether loads and stores do not wait for each other in a unit; default: they do.",
+        "Loads and stores do not wait for each other in a unit.",
         False,
         name="duplex",
     )
     is_occupied: bool = flag(  # during the latency, too
-        "Whether a unit is busy during its latency, too, as the remote memory of the reference is; "
-        "default: it is not.",
+        "A unit is also busy during its latency, like the remote memory of the reference.",
         False,
         name="latency-occupies",
     )
 
     @staticmethod
     def complete(given: Mapping[str, Any], section: Section, _: Remarks) -> dict[str, Any]:
-        """Both bandwidths, each given or that of both."""
+        """Return both bandwidths; `bandwidth` stands for a missing one."""
         both = {name: given.get(name, given.get("bandwidth")) for name in ("load", "store")}
         missing = [name for name, figure in both.items() if figure is None]
         if missing:
@@ -102,12 +100,12 @@ class PoolStage:
         return both
 
     def bandwidth(self, *, stores: bool) -> float:
-        """Of each unit, in one direction."""
+        """Return the bandwidth of each unit in one direction."""
         return self.store_bandwidth if stores else self.load_bandwidth
 
 
 class PoolTier(Struct, frozen=True):
-    """Where requests may go: some of the stages, from the NPUs to the memory."""
+    """A destination of requests: some of the stages, from the NPUs to the memory."""
 
     name: str
     stages: tuple[int, ...]
@@ -132,18 +130,18 @@ PATHS = Kind(
 
 @quick_dataclass(frozen=True)
 class MemoryPool:
-    """Stages, tiers, and the most bytes of a transfer that pass a stage in one piece."""
+    """The stages and tiers of a pool, and the size of the pieces that transfers are cut into."""
 
     chunk_bytes: int = size(
-        "Transfers are cut into equal pieces of at most so many bytes, which pass the stages one behind the "
-        "other; required by HIERARCHICAL_POOL.",
+        "Most bytes of the equal pieces that transfers are cut into; pieces pass the stages one after the "
+        "other. Required by HIERARCHICAL_POOL.",
         0,
         name="chunk",
         minimum=1,
         **of_pool,
     )
     stages: tuple[PoolStage, ...] = sections(
-        "What transfers pass, from the NPUs to the memory; required by HIERARCHICAL_POOL.",
+        "Stages that transfers pass, from the NPUs to the memory; required by HIERARCHICAL_POOL.",
         (),
         of=PoolStage,
         most=MOST_STAGES,
@@ -151,21 +149,23 @@ class MemoryPool:
     )
     tiers: tuple[PoolTier, ...] = key(
         PATHS,
-        "Memories that requests choose between by their attribute `memory_tier`, and the stages on the way "
-        "to each; without it there is one, behind all stages.",
+        "Memories that requests choose by their attribute `memory_tier`, and the stages on the path to "
+        "each. Without the key: one tier, behind all stages.",
         (),
         **of_pool,
     )
-    is_shared: bool = choice(  # units fairly, by all transfers that pass them; else these take turns
-        "Whether transfers that meet in a unit are served one after the other, or all at once, max-min "
-        "fairly; default: in turn.",
+    is_shared: bool = choice(  # transfers share units max-min fairly; else they take turns
+        "Service of transfers that meet in a unit: one after the other (`in-turn`), or all at once, max-min "
+        "fairly (`fair`).",
         False,
         name="sharing",
         choices=("in-turn", "fair"),
         becomes="fair".__eq__,
         **of_pool,
     )
-    default_tier: int = text("The tier of requests that name none; without it the first one.", 0, **of_pool)
+    default_tier: int = text(
+        "The tier of requests without `memory_tier`. Without the key: the first one.", 0, **of_pool
+    )
 
 
 @quick_dataclass(frozen=True)
@@ -173,7 +173,7 @@ class RemoteMemory:
     """Remote memory; bandwidth is decimal GB/s, so bytes per ns."""
 
     kind: MemoryKind = choice(
-        "Where remote memory lives: nowhere, one per NPU, one per node, or one pool for all, whose NPUs "
+        "The location of remote memory: none, one per NPU, one per node, or one pool for all, whose NPUs "
         "take turns; or a pool behind stages.",
         MemoryKind.NONE,
         name="memory-type",
@@ -193,7 +193,7 @@ class RemoteMemory:
         unit=_GB,
     )
     nodes: int = integer(
-        "How many nodes there are; required by PER_NODE_MEMORY_EXPANSION.",
+        "Number of nodes; required by PER_NODE_MEMORY_EXPANSION.",
         0,
         stated=True,
         name="num-nodes",
@@ -201,7 +201,7 @@ class RemoteMemory:
         maximum=MOST,
     )
     npus_per_node: int = integer(
-        "How many consecutive ranks share a node; required by PER_NODE_MEMORY_EXPANSION.",
+        "Number of consecutive ranks that share a node; required by PER_NODE_MEMORY_EXPANSION.",
         0,
         stated=True,
         name="num-npus-per-node",
@@ -211,10 +211,10 @@ class RemoteMemory:
     pool: MemoryPool | None = None  # in place of all these figures
 
 
-WHOLE = "pool"  # the only tier, where none are named
+WHOLE = "pool"  # name of the only tier of a pool without `tiers`
 PER_NODE_KEYS = ("num-nodes", "num-npus-per-node")
 POOL_KEYS = keys_of(MemoryPool)
-_UNREAD = "the reference accepts this key and does not read it, and neither does et-sim in this version"
+_UNREAD = "neither the reference nor this version of et-sim reads this key"
 _EARLY = "Not read; sample files of before September 2023 have it."
 MEMORY_KEYS = (
     *keys_of(RemoteMemory),
@@ -231,7 +231,7 @@ MEMORY_KEYS = (
 
 
 def read_memory(source: Section, ranks: int, remarks: Remarks) -> RemoteMemory:
-    """The remote memory that the source describes, for a machine of `ranks` NPUs."""
+    """Read the remote memory of a machine of `ranks` NPUs."""
     given = read_keys(source, MEMORY_KEYS, remarks)
     kind = given["memory-type"]
     _check_of_type(given, kind, source)
@@ -248,20 +248,20 @@ def read_memory(source: Section, ranks: int, remarks: Remarks) -> RemoteMemory:
     if kind is MemoryKind.PER_NODE:
         _check_nodes(given, memory, ranks, source)
     if kind is not MemoryKind.NONE and memory.bandwidth == 0:
-        # The reference divides by zero here and the infinity becomes 0 when made an integer.
+        # The reference divides by zero here, and converts the infinity to 0.
         text = "0, so a transfer takes only the latency, as in the reference"
         remarks.warn(source.place, "remote-mem-bw", text)
     return memory
 
 
 def _check_of_type(given: dict[str, Any], kind: MemoryKind, source: Section) -> None:
-    """Refuse keys of a pool in a file of another type, and the other way round."""
+    """Refuse keys of a pool in a file of another type, and the reverse."""
     is_pool = kind is MemoryKind.HIERARCHICAL_POOL
     foreign = keys_of(RemoteMemory)[1:] if is_pool else POOL_KEYS
     remedy = 'describe "stages"' if is_pool else '"memory-type": "HIERARCHICAL_POOL", or leave it out'
     for other in foreign:
         if other.name in given:
-            raise source.fault(f'key "{other.name}" means nothing to {kind}', remedy)
+            raise source.fault(f'key "{other.name}" is not supported by {kind}', remedy)
 
 
 def _check_nodes(given: dict[str, Any], memory: RemoteMemory, ranks: int, source: Section) -> None:
@@ -269,7 +269,7 @@ def _check_nodes(given: dict[str, Any], memory: RemoteMemory, ranks: int, source
         if given_count < 1:
             state = "is 0" if name in given else "is missing"
             raise source.fault(
-                f'key "{name}" {state}: PER_NODE_MEMORY_EXPANSION needs it', "allowed: an integer >= 1"
+                f'key "{name}" {state}: PER_NODE_MEMORY_EXPANSION requires it', "allowed: an integer >= 1"
             )
     places = memory.nodes * memory.npus_per_node
     if places < ranks:
@@ -281,17 +281,17 @@ def _check_nodes(given: dict[str, Any], memory: RemoteMemory, ranks: int, source
 
 
 def _pool(given: dict[str, Any], source: Section, ranks: int) -> MemoryPool:
-    """The pool that the checked values describe, for the given number of NPUs."""
+    """Build the pool of the checked values for a number of NPUs."""
     for name in ("chunk", "stages"):
         if name not in given:
             raise source.fault(
-                f'key "{name}" is missing: HIERARCHICAL_POOL needs it',
+                f'key "{name}" is missing: HIERARCHICAL_POOL requires it',
                 'give "chunk", such as "64KiB", and "stages", a list from the NPUs to the memory',
             )
     for index, stage in enumerate(given["stages"]):
         if ranks % stage.count and stage.count % ranks:
             raise source.entry("stages", {}, index).fault(
-                f'key "count" is {stage.count}, among which {ranks} NPUs cannot be parted evenly',
+                f'key "count" is {stage.count}, and {ranks} NPUs cannot be divided evenly among them',
                 f"take a divisor of {ranks}, or a multiple",
             )
     stages = [stage.name for stage in given["stages"]]
@@ -305,7 +305,7 @@ def _pool(given: dict[str, Any], source: Section, ranks: int) -> MemoryPool:
         )
     pool = made(MemoryPool, {**given, "tiers": tiers, "default-tier": names.index(default)})
     if pool.is_shared and any(stage.is_occupied for stage in pool.stages):
-        raise source.fault('key "latency-occupies" means nothing with "sharing": "fair"', "leave it out")
+        raise source.fault('key "latency-occupies" is not supported with "sharing": "fair"', "leave it out")
     return pool
 
 

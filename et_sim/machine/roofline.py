@@ -1,6 +1,6 @@
 """A device with a roof for each datatype and level of memory: the model `roofline` of the key `compute`.
 
-Its fields are the keys of the model. Not here: what a kernel takes on it (`et_sim.compute.device`).
+Its fields are the keys of the model.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from et_sim.machine.kernel_kinds import KINDS, LARGEST, PARTS, KernelKind, const
 from et_sim.machine.power import POWER, Power
 
 LARGEST_RATE = 1 << 40
-ANY = ""  # the datatype of a peak that holds for all of them
+ANY = ""  # the datatype of a peak that holds for all datatypes
 
 
 @quick_dataclass(frozen=True)
 class MemoryLevel:
-    """Bandwidth in decimal GB/s, so bytes per ns; without a capacity, everything fits."""
+    """A level of memory; the bandwidth is in decimal GB/s, so bytes per ns."""
 
-    name: str = text("What the timeline calls it: `HBM`.", required=True)
+    name: str = text("Name in the timeline: `HBM`.", required=True)
     bandwidth: float = rate(
         "Bandwidth of the whole device.",
         unit="GB/s (10^9 bytes)",
@@ -50,10 +50,12 @@ class MemoryLevel:
         required=True,
         maximum=LARGEST_RATE,
     )
-    capacity: int | None = size("Without the key: everything fits.", None, above_minimum=True)
+    capacity: int | None = size(
+        "Bytes of the level. Without the key: all tensors fit.", None, above_minimum=True
+    )
 
     def faster(self, multiple: float) -> MemoryLevel:
-        """With a multiple of the bandwidth."""
+        """Return the level with its bandwidth multiplied."""
         return replace(self, bandwidth=self.bandwidth * multiple)
 
 
@@ -78,18 +80,18 @@ _portion = partial(number, minimum=0, above_minimum=True, maximum=1, form="a num
 
 @quick_dataclass(frozen=True)
 class AttentionKernel:
-    """Which part of the rate of the best kernel another one reaches."""
+    """The parts of the best kernel's rate that another kernel of attention reaches."""
 
-    forward: float = _portion("In the forward pass.", 1.0)
-    backward: float = _portion("In the backward pass.", 1.0)
+    forward: float = _portion("Part in the forward pass.", 1.0)
+    backward: float = _portion("Part in the backward pass.", 1.0)
 
 
 @quick_dataclass(frozen=True)
 class RooflineDevice:
-    """Rates in TFLOPS, time in ns."""
+    """A device; rates in TFLOPS, times in ns."""
 
     timer: ClassVar[str] = "et_sim.compute.device:Device"
-    scope: ClassVar[tuple[str, str]] = "kernels as far below their roofs as the machine says", ""
+    scope: ClassVar[tuple[str, str]] = "kernels at the machine's efficiencies", ""
 
     peaks: Mapping[str, float] = key(  # by datatype
         PEAKS,
@@ -109,18 +111,18 @@ class RooflineDevice:
     )
     efficiency: Efficiency = key(
         EFFICIENCY,
-        "Part of the peak rate that is reached; see [efficiencies](compute.md#efficiencies).",
+        "Part of the peak rate that kernels reach; see [efficiencies](compute.md#efficiencies).",
         Efficiency(),
         stated=1.0,
     )
     memory_efficiency: Efficiency = key(
         EFFICIENCY,
-        "Part of a level's bandwidth that is reached, by bytes.",
+        "Part of a level's bandwidth that kernels reach, by bytes.",
         Efficiency(),
         stated=1.0,
     )
-    launch_ns: float = time("What every kernel takes besides.", 0.0, stated=True, name="launch-overhead")
-    processors: int = count(  # 0: nothing is cut into tiles
+    launch_ns: float = time("Additional time of every kernel.", 0.0, stated=True, name="launch-overhead")
+    processors: int = count(  # 0: kernels are not cut into tiles
         "Processors (SMs, compute units) that the tiles of kernels are spread over.",
         0,
         minimum=1,
@@ -128,75 +130,75 @@ class RooflineDevice:
     )
     tiles: tuple[Tile, ...] = key(
         TILES,
-        "Tiles that products may be cut into; the one that takes the shortest time is taken. A fourth number "
-        "is the part of the peak that is reached with it.",
+        "Tiles that products may be cut into; the fastest one is used. A fourth number is the part of the "
+        "peak that is reached with it.",
         (),
         needs="processors",
     )
     prologue: float = number(
-        "Steps of K that every tile takes besides its own, to begin and to end.",
+        "Additional steps of K that every tile takes to begin and to end.",
         0.0,
         needs="tiles",
         maximum=LARGEST,
     )
     split_k: int = count(
-        "Parts into which K of a product may be split, at most; powers of two are tried.",
+        "Most parts into which K of a product is split; powers of two are tried.",
         1,
         needs="tiles",
         minimum=1,
         maximum=1 << 10,
     )
     split_ns: float = time(
-        "What a product takes besides that is split.", 0.0, name="split-time", needs="split-k"
+        "Additional time of a product that is split.", 0.0, name="split-time", needs="split-k"
     )
     query_tile: int = count(  # 0: attention is not cut into tiles
-        "Queries that a processor works on at a time, in attention. Without the key: attention is not cut.",
+        "Queries of attention that a processor computes at a time. Without the key: attention is not cut.",
         0,
         needs="processors",
         minimum=1,
         maximum=LARGEST,
     )
     query_prologue: float = number(
-        "Keys that every tile of attention takes besides those that its queries see.",
+        "Additional keys in the time of every tile of attention.",
         0.0,
         needs="query-tile",
         maximum=LARGEST,
     )
     score_operations: float = number(
-        "Operations in whose time a processor takes the exponential of a score of attention, beside those of "
-        "its products.",
+        "Time of the exponential of a score of attention, in operations of a processor, in addition to its "
+        "products.",
         0.0,
         maximum=LARGEST,
     )
     kinds: Mapping[str, KernelKind] = key(
         KINDS,
-        'Constants of kinds of kernels that are not those above, by operation and datatype: `{"gemm fp8": '
+        'Constants of kinds of kernels that override those above, by operation and datatype: `{"gemm fp8": '
         '{"prologue": 2}, "attention": {"launch-overhead": "6us"}}`; see [kinds](compute.md#kinds).',
         MappingProxyType({}),
         of=KernelKind,
     )
     attention_kernels: Mapping[str, AttentionKernel] = key(
         NAMED,
-        "Kernels of attention that are slower than the best one, which `efficiency` is about: which part of "
-        "its rate they reach. Without an entry, a kernel is as fast as the best.",
+        "Kernels of attention that are slower than the best one, for which `efficiency` holds: the part of "
+        "its rate that they reach. A kernel without an entry is as fast as the best.",
         MappingProxyType({}),
         of=AttentionKernel,
     )
     full_sums: float = number(
-        "Part of its rate that a product reaches whose sums are kept in fp32 throughout (`full-sums` in its "
-        "shape), where tensor cores add up in fewer bits: those of Hopper in fp8. It draws no less.",
+        "Part of its rate that a product reaches if its sums are kept in fp32 throughout (`full-sums` in its "
+        "shape), on tensor cores that add in fewer bits, such as those of Hopper in fp8. Power is unchanged.",
         1.0,
         stated=True,
         above_minimum=True,
         maximum=1,
     )
     power: Power | None = section(  # None: it keeps its full clock
-        "What the device draws, and how that follows its clock. Given together with `power-cap`.",
+        "Power of the device as a function of its clock; requires `power-cap`.",
         None,
         of=Power,
     )
     power_cap: float | None = watts(
-        "The most that the device draws: the clock of a kernel that would draw more falls until it does not; "
+        "Limit of the device's power: the clock of a kernel falls until its power is at most the cap; "
         "see [power](compute.md#power). Without the key: the full clock.",
         None,
         needs=POWER,
@@ -220,7 +222,7 @@ class RooflineDevice:
             if level.capacity is None or (larger.capacity is not None and level.capacity >= larger.capacity):
                 raise section.entry("memory", {}, index).fault(
                     f'"{level.name}" is not smaller than "{larger.name}" before it',
-                    'give the largest level first, and a "capacity" to all behind it',
+                    'give the largest level first, and a "capacity" to all later ones',
                 )
 
     def of_kind(self, operation: str, datatype: str) -> RooflineDevice:
@@ -233,7 +235,7 @@ class RooflineDevice:
 
     @property
     def at_full_clock(self) -> RooflineDevice:
-        """The device for a moment: no kernel is long enough for its draw to count."""
+        """Return the device without a power cap, for kernels that are too short for it."""
         return replace(self, power=None, power_cap=None)
 
     @property
@@ -243,7 +245,7 @@ class RooflineDevice:
 
     @property
     def _places(self) -> dict[str, tuple[str, str]]:
-        """The field of every figure, and what it is called there."""
+        """Return the field of every figure, and its key in the field."""
         places = {f"peak of {datatype}": ("peaks", datatype) for datatype in self.peaks}
         places |= {f"bandwidth of {level.name}": ("levels", level.name) for level in self.levels}
         for name in PARTS:
@@ -253,7 +255,7 @@ class RooflineDevice:
         return places | ({"launch overhead": ("launch_ns", "")} if self.launch_ns else {})
 
     def scaled(self, name: str, multiple: float) -> tuple[RooflineDevice, float] | None:
-        """With one figure multiplied; a curve is, as a whole."""
+        """Return the device with one figure multiplied; a curve is multiplied as a whole."""
         if name not in self._places:
             return None
         field_name, key = self._places[name]

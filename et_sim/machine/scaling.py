@@ -1,8 +1,8 @@
 """A machine with one of its figures multiplied.
 
-Latencies and delays that are whole stay whole, so each function also says what they were multiplied by in
-the end; None: the machine has no such figure. Classes of links are numbered as in the record of causes: the
-dimensions, then links with figures of their own; of levels, four each (`Part`).
+Whole latencies and delays stay whole, so each function also returns the multiple that results; it returns
+None if the machine has no such figure. Classes of links are numbered as in the record of causes: the
+dimensions, then links with figures of their own; levels have four each (`ScaledPart`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Scaled = tuple[Machine, float] | None
 
 
 class ScaledPart(IntEnum):
-    """What a message pays for in a level of a network of ASTRA-sim 1.0."""
+    """The parts of a message's cost in a level of a network of ASTRA-sim 1.0."""
 
     LINKS = 0
     CARDS = 1
@@ -43,8 +43,8 @@ LATENCY_OF = {
 }
 
 
-BANDWIDTH = "bytes_per_ns"  # of a class of links of a graph
-STAGE_BANDWIDTHS = ("load_bandwidth", "store_bandwidth")  # of a stage of a memory pool
+BANDWIDTH = "bytes_per_ns"  # field of a class of links of a graph
+STAGE_BANDWIDTHS = ("load_bandwidth", "store_bandwidth")  # fields of a stage of a memory pool
 OF_SYSTEM = {
     "endpoint delay": "endpoint_delay_ns",
     "peak compute": "peak_perf",
@@ -53,7 +53,7 @@ OF_SYSTEM = {
 
 
 def figures(machine: Machine) -> dict[str, Callable[[float], Scaled]]:
-    """What can be multiplied, by the names that the critical path has for it."""
+    """Return the functions that multiply a figure, by its name on the critical path."""
     scales: dict[str, Callable[[float], Scaled]] = {}
     for link, name in enumerate(_classes(machine.network)):
         scales[f"bandwidth of {name}"] = partial(scale_bandwidth, machine, link)
@@ -75,7 +75,7 @@ def figures(machine: Machine) -> dict[str, Callable[[float], Scaled]]:
 
 
 def _classes(network: Network) -> list[str]:
-    """Of links that have figures of their own, but for single links of a dimension."""
+    """Return the names of the classes of links, without single links of a dimension."""
     fabric = network.fabric
     if network.loggops is not None:
         return []
@@ -88,7 +88,7 @@ def _classes(network: Network) -> list[str]:
 
 
 def _scale_rules(machine: Machine, name: str, multiple: float) -> Scaled:
-    """A figure of the key "compute", in all rules that have it."""
+    """Multiply a figure of the key "compute" in all rules that have it."""
     rules, actual = [], multiple
     for rule in machine.system.compute:
         scaled = rule.settings.scaled(name, multiple)
@@ -98,14 +98,14 @@ def _scale_rules(machine: Machine, name: str, multiple: float) -> Scaled:
 
 
 def _scale_kernels(machine: Machine, multiple: float) -> Scaled:
-    """All computation on devices, as the key "time-factors" would."""
+    """Multiply the times of all computation on devices, as the key "time-factors" does."""
     entry = TimeFactors(None, None, {WorkKind.KERNELS: multiple}, "--vary")
     factors = (*machine.system.time_factors, entry)
     return replace(machine, system=replace(machine.system, time_factors=factors)), multiple
 
 
 def scale_bandwidth(machine: Machine, link: int, multiple: float) -> Scaled:
-    """The bandwidth of a class of links."""
+    """Multiply the bandwidth of a class of links."""
     level, part = divmod(link, len(ScaledPart))
     name: str | None = "bandwidth"
     if machine.network.levels:
@@ -116,14 +116,14 @@ def scale_bandwidth(machine: Machine, link: int, multiple: float) -> Scaled:
 
 
 def scale_latency(machine: Machine, link: int, multiple: float) -> Scaled:
-    """The latency of a class of links."""
+    """Multiply the latency of a class of links."""
     level, part = divmod(link, len(ScaledPart))
     name = LATENCY_OF[ScaledPart(part)] if machine.network.levels else "latency_ns"
     return _scale_link(machine, link, level, name, multiple)
 
 
 def scale_switches(machine: Machine, kind: int, name: str, multiple: float) -> Scaled:
-    """A figure of a sort of switches that reduce, if they have it."""
+    """Multiply a figure of a kind of switches that reduce, if they have it."""
     network = machine.network
     of_entry, kinds = switch_kinds(network)
     scaled = _scale(kinds[kind].reducer, name, multiple)
@@ -139,7 +139,7 @@ def scale_switches(machine: Machine, kind: int, name: str, multiple: float) -> S
 
 
 def scale_stage(machine: Machine, number: int, names: tuple[str, ...], multiple: float) -> Scaled:
-    """Figures of a stage of the memory pool."""
+    """Multiply figures of a stage of the memory pool."""
     pool = machine.memory.pool
     if pool is None:
         return None
@@ -155,7 +155,7 @@ def scale_stage(machine: Machine, number: int, names: tuple[str, ...], multiple:
 
 
 def scale_system(machine: Machine, name: str, multiple: float) -> Scaled:
-    """A figure of the system."""
+    """Multiply a figure of the system."""
     scaled = _scale(machine.system, name, multiple)
     return scaled and (replace(machine, system=scaled[0]), scaled[1])
 
@@ -182,7 +182,7 @@ def _scale_link(machine: Machine, link: int, level: int, name: str, multiple: fl
 
 
 def _scale_class(machine: Machine, fabric: GraphFabric, link: int, name: str, multiple: float) -> Scaled:
-    """All links of a class, whose figures are the same."""
+    """Multiply a figure of all links of a class."""
     of_trunk, classes = link_classes(fabric.routed.graph)
     scaled = _scale(classes[link], name, multiple)
     if scaled is None:
@@ -201,7 +201,7 @@ def _scale_class(machine: Machine, fabric: GraphFabric, link: int, name: str, mu
 
 
 def _rewired(machine: Machine, network: Network) -> Machine:
-    """The same machine on links of other figures, with a collective library that sees them."""
+    """Return the machine on links of other figures, and update the wires of its collective library."""
     library = machine.system.library
     if library is None:
         return replace(machine, network=network)

@@ -1,9 +1,7 @@
-"""Bring in one configuration, a file or a dict, as a plain object with its place and content hash.
+"""Load one configuration, a file or a dict, as a plain object with its place and content hash.
 
-A system file of ASTRA-sim 1.0 is text: `key: value` pairs of words. Line breaks mean nothing; a word that
+A system file of ASTRA-sim 1.0 is text: `key: value` pairs of words. Line breaks have no meaning; a word that
 ends with a colon is a key, and the word after it its value.
-
-Not here: the meaning of keys.
 """
 
 from __future__ import annotations
@@ -40,12 +38,12 @@ _FIRST_KEY = re.compile(r"\s*[A-Za-z][A-Za-z-]*:(\s|\Z)")
 
 
 def looks_like_settings(text: str) -> bool:
-    """Whether the text begins with `key:`, as no JSON does."""
+    """Check whether the text begins with `key:`, as no JSON does."""
     return _FIRST_KEY.match(text) is not None
 
 
 def parse_settings(text: str, place: str) -> dict[str, str]:
-    """Value by key, both as written; the key is without its colon."""
+    """Parse `key: value` pairs; the keys are returned without their colons."""
     settings: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         words = [(match[0], match.start() + 1) for match in _WORD.finditer(line)]
@@ -55,7 +53,7 @@ def parse_settings(text: str, place: str) -> dict[str, str]:
             where = f"{place}: line {number}, column {column}"
             if not word.endswith(":"):
                 raise MachineError(
-                    f"{word!r} stands where a key is expected",
+                    f"a key is expected, not {word!r}",
                     place=where,
                     remedy='write one "key: value" per line; a list is one word, joined by "_": ring_ring',
                 )
@@ -74,21 +72,23 @@ _MOST_BITS = int(MOST_DIGITS * math.log2(10))
 
 
 class Source(Section, frozen=True):
-    """The content of one configuration, and where it came from: a path, or "<system>" and the like."""
+    """The content of one configuration, and its origin: a path, or "<system>" and the like."""
 
     digest: str = ""  # sha256 of the file, or of the dict's canonical JSON
     is_text: bool = False  # a system file in the text form of ASTRA-sim 1.0
     imported: Imported | None = None  # a topology of another tool
-    imports: tuple[tuple[str, str], ...] = ()  # (path, content hash) of its file, if that is another one
+    imports: tuple[
+        tuple[str, str], ...
+    ] = ()  # (path, content hash) of the imported file, if it is another file
 
 
 Given: TypeAlias = str | Path | Mapping[Any, Any] | Source
 
 
 def load(given: Given, role: Role, place: str = "") -> Source:
-    """Read a path, or take a dict, as the file of the given role; a source stays as it is.
+    """Read a path, or take a dict, as the file of a role; return a source unchanged.
 
-    `place` is where a dict stands: in another file, from whose folder the dict names files.
+    `place` is the origin of a dict that is a part of a file; paths in the dict are relative to its folder.
     """
     if isinstance(given, Source):
         return given
@@ -106,10 +106,10 @@ def load(given: Given, role: Role, place: str = "") -> Source:
 
 
 def as_given(source: Source) -> dict[str, Any]:
-    """The content such that a dict of it is read as the same.
+    """Return the content as a dict that is read as the same configuration.
 
-    Links of a topology that is in no file are listed, and a file with one is named; text of ASTRA-sim 1.0
-    names the profile that says so.
+    Links of a topology without a file are listed, and a topology with a file is named; text of ASTRA-sim 1.0
+    names its profile.
     """
     content, imported = source.content, source.imported
     if source.is_text:
@@ -123,7 +123,7 @@ def as_given(source: Source) -> dict[str, Any]:
 
 
 def _with_import(source: Source) -> Source:
-    """The network with the topology of another tool that it names, or is."""
+    """Return the network with the other tool's topology that it names, or is."""
     if source.imported is not None:
         return source
     if is_node_link(source.content):
@@ -163,7 +163,7 @@ def _from_mapping(given: Mapping[Any, Any], role: Role) -> Source:
 
 
 def _plain(value: Any, place: str) -> Any:
-    """A value given in Python as what the same file would hold."""
+    """Convert a value given in Python to the one that a file would hold."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -188,7 +188,7 @@ def _plain(value: Any, place: str) -> Any:
     if isinstance(value, list | tuple | range):
         return [_plain(entry, place) for entry in value]
     raise MachineError(
-        f"a value of type {type(value).__name__} cannot stand in a configuration",
+        f"a value of type {type(value).__name__} is not allowed in a configuration",
         place=place,
         remedy="allowed: numbers, texts, true and false, lists and dicts",
     )
@@ -231,7 +231,7 @@ def _read(path: Path, role: Role) -> bytes:
 
 
 def _nearby(path: Path) -> str:
-    """What to look at when a file is missing: the nearest name in its folder, or the missing folder."""
+    """Suggest a remedy for a missing file: the nearest name in its folder, or the missing folder."""
     if not is_folder(path.parent):
         return f"the folder {str(path.parent)!r} does not exist"
     try:
@@ -242,7 +242,7 @@ def _nearby(path: Path) -> str:
 
 
 def _json_object(text: str, place: str, role: Role) -> Any:
-    """Parse JSON; text that is no JSON may be a YAML network file passed with the wrong option."""
+    """Parse JSON; report a YAML network file that was passed with the wrong option."""
     if not text.strip():
         return None
     try:
@@ -251,7 +251,7 @@ def _json_object(text: str, place: str, role: Role) -> Any:
         other = None if text.lstrip().startswith(("{", "[")) else _yaml_role(text, place)
         if other is None and role is Role.SYSTEM and not text.lstrip().startswith(("{", "[")):
             raise MachineError(
-                "this is neither JSON, as system files of 2.x are, nor the text of 1.0",
+                "the file is neither JSON, as system files of 2.x, nor the text of 1.0",
                 place=place,
                 remedy='begin with {, or with words such as "scheduling-policy: LIFO"',
             ) from None

@@ -1,14 +1,12 @@
-"""Trees of switches that reduce: which switches serve a group of ranks, level by level.
+"""Trees of switches that reduce: the switches that serve a group of ranks, level by level.
 
 In a network of dimensions, the switch of a line serves ranks that all lie on this line. On a graph, each
-member hangs on a switch that it is linked with, directly or by its NIC; of the trees that reach all members,
-the one with the fewest levels is taken, then the one with the fewest links, then that of the switch that was
-made first.
+member is a child of a switch that it is linked with, directly or by its NIC. Among the trees that reach
+all members, the one with the fewest levels is taken, then the one with the fewest links, then the one whose
+root was declared first.
 
 Endpoints of messages have numbers: ranks come first, then dimensions, which stand for their switches, or
 the switches of a graph that reduce.
-
-Not here: what switches do with what they are sent (`engine.collectives.in_network`).
 """
 
 from __future__ import annotations
@@ -26,14 +24,14 @@ from et_sim.machine.model import GraphFabric, GridFabric, Network, Reducer
 
 
 class SwitchKind(Struct, frozen=True):
-    """Switches that nothing but their place tells apart."""
+    """A class of switches that differ only in their place."""
 
     name: str
     reducer: Reducer
 
 
 def switch_kinds(network: Network) -> tuple[list[int], list[SwitchKind]]:
-    """(the kind of each entry of `network.reducers`, the kinds in the order in which they come first)."""
+    """Return the kind of each entry of `network.reducers`, and the kinds in order of appearance."""
     fabric = network.fabric
     of_entry = [
         (f"dimension {at}" if not isinstance(fabric, GraphFabric) else _row(fabric, at), reducer)
@@ -57,7 +55,7 @@ def _figures(reducer: Reducer) -> str:
     return f"{rate}, {format_ns(reducer.latency_ns)}"
 
 
-NOBODY = -1
+NO_INDEX = -1
 FAR = 1 << 20
 Figures = tuple[float, float]  # bytes per ns, latency
 
@@ -66,23 +64,23 @@ class TreeSwitch(Struct, frozen=True):
     """A switch of a tree."""
 
     endpoint: int
-    server: int  # which of all switches of the network it is
-    kind: int  # of those with the same figures: a row of `SwitchTrees.kinds`
+    server: int  # its number among all switches of the network
+    kind: int  # index in `SwitchTrees.kinds`
     reducer: Reducer
-    parent: int  # its place in the tree; NOBODY: it is the root
-    ranks: tuple[int, ...]  # that hang on it
+    parent: int  # index in the tree; NO_INDEX: it is the root
+    ranks: tuple[int, ...]  # ranks that are its children
     members: int  # ranks below it
 
 
 class SwitchTree(Struct, frozen=True):
-    """The root first, and every switch behind its parent."""
+    """The switches of a tree: the root first, and every switch after its parent."""
 
     switches: tuple[TreeSwitch, ...]
-    figures: tuple[Any, ...] | None  # of regular trees, which cost all members the same; None: they differ
+    figures: tuple[Any, ...] | None  # costs of a regular tree, equal for all members; None: they differ
 
 
 class SwitchTrees:
-    """Finds trees in one network."""
+    """A finder of trees in one network."""
 
     def __init__(self, network: Network) -> None:
         fabric = network.fabric
@@ -96,23 +94,23 @@ class SwitchTrees:
 
     @property
     def are_any(self) -> bool:
-        """Whether some switch reduces."""
+        """Check whether any switch reduces."""
         return bool(self._reducers)
 
     @property
     def endpoints(self) -> int:
-        """How many endpoints there are besides the ranks."""
+        """Return the number of endpoints besides the ranks."""
         return len(self._reducers) if self._grid is None else len(self._grid.dimensions)
 
     @property
     def servers(self) -> int:
-        """How many switches reduce."""
+        """Return the number of switches that reduce."""
         if self._grid is None:
             return len(self._reducers)
         return sum(self._ranks // self._grid.dimensions[number].npus for number, _ in self._reducers)
 
     def over(self, ranks: Any) -> SwitchTree | None:
-        """The tree of some ranks; None: no switches that reduce reach them all."""
+        """Return the tree of some ranks, or None if no switches that reduce reach them all."""
         if self._reach is not None:
             return self._reach.over(ranks)
         return self._of_line(ranks) if self._grid is not None else None
@@ -127,14 +125,14 @@ class SwitchTrees:
                 uneven = any(link.dimension == number for link in self._grid.links)
                 server, members = first_server + int(lines[0]), tuple(ranks.tolist())
                 stands = self._ranks + number, server, self._kind_of[entry]
-                switch = TreeSwitch(*stands, reducer, NOBODY, members, len(members))
+                switch = TreeSwitch(*stands, reducer, NO_INDEX, members, len(members))
                 return SwitchTree((switch,), None if uneven else (number,))
             first_server += self._ranks // npus
         return None
 
 
 class _Reach:
-    """A graph's switches that reduce: how far each is from each, and on which of them ranks hang."""
+    """The switches of a graph that reduce, their distances, and their ranks."""
 
     def __init__(self, fabric: GraphFabric, kind_of: list[int]) -> None:
         graph = fabric.graph
@@ -145,7 +143,7 @@ class _Reach:
         near: dict[int, list[int]] = {}
         for source, target in self._figures:
             near.setdefault(source, []).append(target)
-        for nic in nics:  # what it connects
+        for nic in nics:  # a host reaches the switches of its NIC
             for host in near.get(nic, []):
                 for other in near.get(nic, []):
                     if graph.kinds[host] == NPU and other in self._place:
@@ -167,7 +165,7 @@ class _Reach:
         self._from: dict[int, tuple[list[int], list[int]]] = {}
 
     def over(self, ranks: Any) -> SwitchTree | None:
-        """The best tree of some ranks."""
+        """Return the best tree of some ranks."""
         hosts = [self._hosts[rank] for rank in ranks.tolist()]
         if not all(hosts):
             return None
@@ -181,9 +179,9 @@ class _Reach:
         return None if best is None else self._rooted(best[2], ranks, hosts)
 
     def _spread(self, root: int) -> tuple[list[int], list[int]]:
-        """(links from a switch to all others, the last switch before each)."""
+        """Return the links from a switch to all others, and the last switch before each."""
         if root not in self._from:
-            depth, before = [FAR] * len(self._next), [NOBODY] * len(self._next)
+            depth, before = [FAR] * len(self._next), [NO_INDEX] * len(self._next)
             depth[root], waiting = 0, deque([root])
             while waiting:
                 here = waiting.popleft()
@@ -201,7 +199,7 @@ class _Reach:
         for rank, own_hosts in zip(ranks.tolist(), hosts, strict=True):
             host = min(own_hosts, key=lambda place: (depth[place], place))
             hanging.setdefault(host, []).append(rank)
-            while host != NOBODY:
+            while host != NO_INDEX:
                 hanging.setdefault(host, [])
                 below[host] = below.get(host, 0) + 1
                 host = before[host]
@@ -213,7 +211,7 @@ class _Reach:
                 server=place,
                 kind=self._kind_of[place],
                 reducer=self._fabric.reducers[place][1],
-                parent=NOBODY if place == root else place_in_tree[before[place]],
+                parent=NO_INDEX if place == root else place_in_tree[before[place]],
                 ranks=tuple(hanging[place]),
                 members=below[place],
             )
@@ -222,9 +220,9 @@ class _Reach:
         return SwitchTree(switches, self._alike(switches, order))
 
     def _alike(self, switches: tuple[TreeSwitch, ...], order: list[int]) -> tuple[Any, ...] | None:
-        """What all members of a regular tree pay on their way, level by level; None: not all the same."""
+        """Return the costs of all members of a regular tree, level by level; None: they differ."""
         kinds: list[Any] = [()] * len(switches)
-        below: list[list[tuple[int, Any]]] = [[] for _ in switches]  # (device, what lies below it)
+        below: list[list[tuple[int, Any]]] = [[] for _ in switches]  # (device, the costs below it)
         for place in range(len(switches) - 1, -1, -1):
             switch, device = switches[place], self._fabric.reducers[order[place]][0]
             below[place] += [(int(self._graph.npus[rank]), ()) for rank in switch.ranks]
@@ -236,13 +234,13 @@ class _Reach:
                 return None
             reducer = switch.reducer
             kinds[place] = (reducer.bytes_per_ns, reducer.latency_ns, len(below[place]), *ways)
-            if switch.parent != NOBODY:
+            if switch.parent != NO_INDEX:
                 below[switch.parent].append((device, kinds[place]))
         return tuple(kinds[0])
 
 
 def _cables(graph: Graph) -> dict[tuple[int, int], tuple[float, ...]]:
-    """The figures of links from device to device, where there is one each way; of several, the first."""
+    """Return the figures of links between devices that are linked both ways; of several, the first."""
     cables: dict[tuple[int, int], tuple[float, ...]] = {}
     ends = zip(graph.sources.tolist(), graph.targets.tolist(), strict=True)
     figures = zip(graph.bytes_per_ns.tolist(), graph.latency_ns.tolist(), strict=True)

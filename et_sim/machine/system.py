@@ -1,7 +1,6 @@
-"""The system, declared: how an NPU computes, reduces, sends, and which collective algorithms it runs.
+"""The system, declared: computation, reductions, messages and collective algorithms of an NPU.
 
-Each field with a key is that key of the system file. Not here: rules that need more than one key
-(`system_file`), and the objects of models (`compute_rules`), libraries (`collective_library`) and accuracy.
+Each field with a key is that key of the system file.
 """
 
 from __future__ import annotations
@@ -43,16 +42,16 @@ from et_sim.machine.system_parts import (
 )
 
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
-MOST = 2**31 - 1  # of what the engine counts in 32 bits
+MOST = 2**31 - 1  # largest number that the engine counts in 32 bits
 MOST_CHUNKS = 1_000_000
-MOST_QUEUES = (1 << 15) - 1  # a dimension's are numbered in 16 bits
+MOST_QUEUES = (1 << 15) - 1  # queues of a dimension are numbered in 16 bits
 MOST_STREAMS = 64
 ALGORITHMS = spellings()
-_UNINITIALISED = "the reference would read uninitialised memory"
+_UNINITIALISED = "the reference reads uninitialised memory"
 
 
 class StreamPolicy(StrEnum):
-    """Which collective goes first when several wait for the same queue."""
+    """The order of collectives that wait for the same queue."""
 
     LIFO = "LIFO"
     FIFO = "FIFO"
@@ -60,14 +59,14 @@ class StreamPolicy(StrEnum):
 
 
 class AllReducePlan(StrEnum):
-    """How an all-reduce crosses several dimensions."""
+    """The way of an all-reduce across several dimensions."""
 
     BASELINE = "baseline"
     LOCAL_BW_AWARE = "localBWAware"
 
 
 class DimensionOrder(StrEnum):
-    """In which order the chunks of a collective visit the dimensions."""
+    """The order in which the chunks of a collective visit the dimensions."""
 
     ASCENDING = "ascending"
     ROUND_ROBIN = "roundRobin"
@@ -77,7 +76,7 @@ class DimensionOrder(StrEnum):
 
 
 class QueueOrder(StrEnum):
-    """Which chunk of a reduce-scatter or all-gather phase waits in front of which."""
+    """The order in which chunks of a reduce-scatter or all-gather phase wait."""
 
     FIFO = "FIFO"
     RG = "RG"
@@ -93,7 +92,7 @@ def _algorithms(slot: Slot, value: Any) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise slot.refusal(value)
     if not value:
-        raise slot.refusal(value, why="no dimension would take part", hint="leave the key out, or")
+        raise slot.refusal(value, why="the list is empty", hint="leave the key out, or")
     names = []
     for index, algorithm in enumerate(value):
         normal = parse_name(algorithm) if isinstance(algorithm, str) else None
@@ -101,7 +100,7 @@ def _algorithms(slot: Slot, value: Any) -> tuple[str, ...]:
             known = [choice for choice in ALGORITHMS if "<" not in choice]
             hint = nearest(algorithm, known) if isinstance(algorithm, str) else ""
             allowed = f"allowed: {', '.join(ALGORITHMS)}, W an integer >= 1"
-            cause = f'key "{name}" index {index} is {show(algorithm)}, which is no algorithm'
+            cause = f'key "{name}" index {index} is {show(algorithm)}, which is not an algorithm'
             raise slot.section.fault(cause, f"{hint} {allowed}".strip(), key=name)
         names.append(str(normal))
     return tuple(names)
@@ -114,7 +113,7 @@ def _prefix(slot: Slot, value: Any) -> str:
 
 
 def _rings(slot: Slot, value: Any) -> tuple[tuple[tuple[int, ...], ...], ...]:
-    """By dimension, the orders of its NPUs around rings."""
+    """Read the orders of NPUs around rings, by dimension."""
     if not isinstance(value, list) or not any(value):
         raise slot.refusal(value)
     for dimension, rings in enumerate(value):
@@ -135,7 +134,7 @@ def _named_switches(slot: Slot, value: Any) -> dict[str, bool]:
     name, known = slot.key.name, slot.key.words
     for correction, on in value.items():
         if correction not in known:
-            cause = f'key "{name}" names {show(correction)}, which is not among the corrections'
+            cause = f'key "{name}" names {show(correction)}, which is not a correction'
             raise slot.section.fault(cause, nearest(correction, known) or f"known: {', '.join(known)}")
         if not isinstance(on, bool):
             cause = f'key "{name}" sets "{correction}" to {show(on)}'
@@ -169,7 +168,7 @@ NAMED_SWITCHES = Kind(
 
 
 def _implementation(collective: str) -> Any:
-    """The list of algorithms of a type of collective."""
+    """Declare the list of algorithms of a type of collective."""
     return key(
         ALGORITHM_LIST,
         f"The algorithm of {collective} in each network dimension, innermost first. "
@@ -202,8 +201,8 @@ class Implementations:
     reduce_scatter: tuple[str, ...] | None = _implementation("reduce-scatter")
     all_to_all: tuple[str, ...] | None = _implementation("all-to-all")
     broadcast: tuple[str, ...] | None = choice(  # without: a tree
-        "How broadcasts are done: over a `tree` of their members, or `inNetwork`, by "
-        "[switches that reduce](network-features.md#switches-that-reduce), where these reach all members.",
+        "Algorithm of broadcasts: a `tree` of their members, or `inNetwork`, by "
+        "[switches that reduce](network-features.md#switches-that-reduce), if these reach all members.",
         None,
         name="broadcast-implementation",
         reference="Not known there; without the key: `tree`.",
@@ -217,30 +216,30 @@ class System:
     """The 2.x system file, validated, with the command-line-only options as fields."""
 
     splits: int = integer(
-        "Into how many chunks each collective is cut.",
+        "Number of chunks that each collective is cut into.",
         1,
         stated=True,
         name="preferred-dataset-splits",
         reference="Missing or 0: division by zero at the first collective.",
-        default_reason="the reference would divide by zero at the first collective",
+        default_reason="the reference divides by zero at the first collective",
         minimum=1,
         minimum_reason="a collective is cut into at least one chunk",
         maximum=MOST_CHUNKS,
     )
     implementations: Implementations = inline(Implementations)
     active_chunks: int = integer(
-        "How many chunks may be in progress in a dimension at once, shared by its queues "
+        "Number of chunks that may be in progress in a dimension at once, shared by its queues "
         "(rounded up per queue).",
         1,
         stated=True,
         name="active-chunks-per-dimension",
-        reference="0: nothing ever starts, and the run ends silently.",
+        reference="0: no collective starts, and the run ends silently.",
         minimum=1,
-        minimum_reason="no chunk would ever start",
+        minimum_reason="without chunks, no collective starts",
         maximum=MOST,
     )
     policy: StreamPolicy = choice(
-        "Which collective goes first when several wait for the same queue.",
+        "Order of collectives that wait for the same queue.",
         StreamPolicy.LIFO,
         stated=True,
         name="scheduling-policy",
@@ -249,8 +248,8 @@ class System:
         choices=StreamPolicy,
     )
     all_reduce_plan: AllReducePlan = choice(
-        "How an all-reduce crosses several dimensions: `baseline` does a full all-reduce in each; "
-        "`localBWAware` does reduce-scatter inwards to outwards, all-reduce in the last, all-gather back.",
+        "The way of an all-reduce across several dimensions: `baseline` runs a full all-reduce in each; "
+        "`localBWAware` runs reduce-scatter inwards to outwards, all-reduce in the last, all-gather back.",
         AllReducePlan.LOCAL_BW_AWARE,
         stated=True,
         name="collective-optimization",
@@ -260,7 +259,7 @@ class System:
     )
     rings: tuple[tuple[tuple[int, ...], ...], ...] = key(  # by dimension
         RINGS,
-        "In which order rings visit the NPUs of a dimension; chunks take turns among the rings of a "
+        "Order in which rings visit the NPUs of a dimension; chunks take turns among the rings of a "
         "dimension ([several rings](collectives.md#several-rings)). Without the key, or with an empty list "
         "for a dimension, there is one ring, in ascending order.",
         (),
@@ -272,16 +271,16 @@ class System:
         name="per-node-custom-implementation",
     )
     queues_per_dim: int = integer(
-        "How many queues each dimension has; collectives are spread over them.",
+        "Number of queues of each dimension; collectives are spread over them.",
         1,
         stated=True,
         name="num-queues-per-dim",
         reference="A command-line option there (`--num-queues-per-dim`).",
         minimum=1,
-        minimum_reason="no collective would ever start",
+        minimum_reason="without queues, no collective starts",
         maximum=MOST_QUEUES,
     )
-    endpoint_delay_ns: int = integer(  # already scaled by injection-scale where the file gave the key
+    endpoint_delay_ns: int = integer(  # already scaled by injection-scale if the file has the key
         "Time that an NPU spends on every message of a collective.",
         10,
         stated=True,
@@ -325,29 +324,29 @@ class System:
     replay_only: bool = switch(
         "Every node takes its recorded duration, communication included.", False, stated=True
     )
-    host_ns: float = time(  # of a launch; 0: kernels are there when the device is
+    host_ns: float = time(  # of a launch; 0: kernels never wait for the host
         "Time that the host takes to launch a kernel or collective: one after the other, in the order of the "
         "trace, and without waiting for the device, on ranks whose traces have no [host](compute.md#hosts) "
-        "of their own. Without the key: none.",
+        "of their own. Without the key: 0.",
         0.0,
         name="host-time",
         reference=NOT_KNOWN,
     )
     replay_recorded: bool = switch(
         "Kernels that a profiler recorded on a stream of a device (attribute `stream`, and a duration) take "
-        "that time, whatever `compute` says; all other kernels are timed by it. Machines by name have it on, "
-        "and `--retime` switches it off.",
+        "their recorded time and ignore `compute`, which times all other kernels. It is on for machines by "
+        "name; `--retime` switches it off.",
         False,
         name="replay-recorded-kernels",
         reference=NOT_KNOWN,
     )
     track_local_mem: bool = switch(
-        "Track which tensors are alive, and the peak memory of each NPU.", False, stated=True
+        "Track the tensors that are alive, and the peak memory of each NPU.", False, stated=True
     )
-    compute: tuple[ComputeRule, ...] = key(  # before the roofline and the recorded times
+    compute: tuple[ComputeRule, ...] = key(  # precedes the roofline and the recorded times
         COMPUTE,
-        "What times kernels: a model, or [rules](compute.md) of which the first that a kernel matches holds; "
-        "the rest is timed by the keys above.",
+        "The timing of kernels: a model, or a list of [rules](compute.md), of which a kernel takes the first "
+        "that it matches; other kernels are timed by the keys above.",
         (),
         reference=NOT_KNOWN,
     )
@@ -358,29 +357,29 @@ class System:
         of=Straggler,
     )
     time_factors: tuple[TimeFactors, ...] = sections(
-        "How much longer or shorter kinds of work take than recorded or modelled; see [what if](what-if.md).",
+        "Factors of recorded or modelled times, by kind of work; see [what if](what-if.md).",
         (),
         reference=NOT_KNOWN,
         of=TimeFactors,
     )
     streams: tuple[Stream, ...] = sections(
-        "What runs side by side on an NPU; see [streams](streams.md). Of the entries, the first that fits a "
-        "node takes it; what none takes runs as without the key.",
+        "Streams that run concurrently on an NPU; see [streams](streams.md). A node runs on the first entry "
+        "that it matches, and otherwise as without the key.",
         (),
         reference=NOT_KNOWN,
         of=Stream,
         most=MOST_STREAMS,
     )
     overlap: tuple[SlowedWork, ...] = section(
-        "What computing loses to communication of the same NPU, with which it shares memory and cores; see "
+        "Slowdown of computation by communication of the same NPU, which shares memory and cores; see "
         "[streams](streams.md#what-runs-side-by-side-slows-down).",
         (),
         reference=NOT_KNOWN,
         of=Overlap,
         becomes=Overlap.slowed,
     )
-    costs: Costs | None = section(  # None: neither its power nor its price is known
-        "What an NPU draws and what it is let for; then the summary says what the run takes of both "
+    costs: Costs | None = section(  # None: power and price are not known
+        "Power and price of an NPU; with it, the summary has the energy and price of the run "
         "([energy and price](machines.md#energy-and-price)).",
         None,
         reference=NOT_KNOWN,
@@ -388,8 +387,8 @@ class System:
         records_defaults=False,
         becomes=lambda costs: None if costs == Costs() else costs,
     )
-    accuracy: Accuracy | None = section(  # None: nothing states how far it is from a real machine
-        "How far times may be off, of a machine that stands for a real one; then the summary has "
+    accuracy: Accuracy | None = section(  # None: not stated
+        "Uncertainty of the times of a machine that stands for a real one; with it, the summary has "
         "[a band](output.md#how-far-it-may-be-off).",
         None,
         reference=NOT_KNOWN,
@@ -397,29 +396,29 @@ class System:
     )
     dimension_order: DimensionOrder = DimensionOrder.ASCENDING
     queue_order: QueueOrder = QueueOrder.FIFO
-    replay_communication: bool = False  # ranks run by themselves
+    replay_communication: bool = False  # ranks run independently of each other
     shared_bus: SharedBus | None = None
     custom_implementations: dict[str, str] = field(default_factory=dict)  # type key -> trace prefix
-    local_memory: LocalMemory | None = None  # None: its capacity is not known
-    boost_mode: bool = False  # decides ties as ASTRA-sim 1.0 does in this mode
-    library: Library | None = None  # what chooses collectives, in place of `implementations`
+    local_memory: LocalMemory | None = None  # None: unlimited
+    boost_mode: bool = False  # breaks ties as ASTRA-sim 1.0 in this mode
+    library: Library | None = None  # chooses collectives, in place of `implementations`
     gap_denominator: float = 16.0  # Themis keeps the usual order for less than this part of a chunk
     behaviour: Behaviour = field(default_factory=lambda: behaviour_of(DEFAULT))
 
 
 @quick_dataclass(frozen=True)
 class LayerSettings:
-    """How layer files are run: options of ASTRA-sim 1.0, without effect on traces."""
+    """Options of ASTRA-sim 1.0 for layer files, without effect on traces."""
 
     passes: int = integer(
-        "How often a layer file is run through.", 1, name="num-passes", reference=NOT_KNOWN, minimum=1
+        "Number of passes through a layer file.", 1, name="num-passes", reference=NOT_KNOWN, minimum=1
     )
     compute_scale: float = number("Multiplies the computations of a layer file.", 1.0, reference=NOT_KNOWN)
     comm_scale: float = number("Multiplies the bytes of a layer file.", 1.0, reference=NOT_KNOWN)
 
 
 def powered_devices(system: System) -> list[RooflineDevice]:
-    """Return the devices of the rules that say what they draw."""
+    """Return the devices of the rules that state their power."""
     devices: list[RooflineDevice] = []
     for rule in system.compute:
         settings = rule.settings
@@ -429,7 +428,7 @@ def powered_devices(system: System) -> list[RooflineDevice]:
 
 
 def peaks_of(system: System) -> dict[str, float]:
-    """In 10^12 operations per second; no datatype that rules for different kernels differ about."""
+    """Return peaks in 10^12 operations per second, without datatypes for which rules differ."""
     peaks_found: dict[str, set[float]] = {}
     for rule in system.compute:
         if isinstance(rule.settings, RooflineDevice):

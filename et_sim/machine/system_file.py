@@ -1,7 +1,4 @@
-"""The system file: all its keys, and rules that need several of them.
-
-Not here: single keys (`system`), and rules that also need the network (`readers`).
-"""
+"""The system file: all its keys, and rules that need several of them."""
 
 from __future__ import annotations
 
@@ -48,24 +45,24 @@ UNREAD_ORDER = (
     "the reference accepts this key and does not read it; it has an effect only with the correction "
     f'"{Correction.DIMENSION_SCHEDULERS}"'
 )
-_UNREAD = "the reference accepts this key and does not read it, and neither does et-sim in this version"
-_TAKEN = "the reference takes this option without any effect, and so does et-sim in this version"
-_NO_LOGS = "et-sim writes no log files, so this key changes nothing"
+_UNREAD = "neither the reference nor this version of et-sim reads this key"
+_TAKEN = "the option has no effect in the reference, and none in this version of et-sim"
+_NO_LOGS = "et-sim writes no log files, so this key has no effect"
 
 PROFILE_KEYS = (
     Key(
         "profile",
         CHOICE,
-        "`reference` gives the reference's times, defects included; `corrected` mends them "
-        "(see [profiles](profiles.md)). Without the key: that of the workload, if its manifest names one, "
-        "else `reference`.",
+        "`reference` gives the reference's times, defects included; `corrected` corrects them "
+        "(see [profiles](profiles.md)). Without the key: the profile of the workload's manifest, if it has "
+        "one, else `reference`.",
         "Not known there.",
         choices=Profile,
     ),
     Key(
         "corrections",
         NAMED_SWITCHES,
-        "Switches single corrections on or off, whatever the profile.",
+        "Switches single corrections on or off, in any profile.",
         "Not known there.",
         choices=tuple(Correction),
     ),
@@ -74,11 +71,11 @@ ORDER_KEYS = (
     Key(
         "inter-dimension-scheduling",
         TEXT,
-        "In which order chunks visit the dimensions: `ascending` (also called `baseline`); `roundRobin`, "
-        "turned by one place from chunk to chunk; `offlineGreedy` (Themis), the least loaded dimension "
+        "Order in which chunks visit the dimensions: `ascending` (also called `baseline`); `roundRobin`, "
+        "turned by one dimension from chunk to chunk; `offlineGreedy` (Themis), the least loaded dimension "
         "first; `offlineGreedyFlex`, which also chooses the size of chunks; `onlineGreedy`, ascending, but "
         "an all-reduce scatters and gathers in the last dimension, too. Groups that are a part of the system "
-        "go by the same order with the correction `groups-by-dimension`.",
+        "follow the same order with the correction `groups-by-dimension`.",
         "Not read in 2.x; a setting of 1.x.",
         choices=(*(order.value for order in DimensionOrder), "baseline"),
         correction=Correction.DIMENSION_SCHEDULERS.value,
@@ -86,8 +83,8 @@ ORDER_KEYS = (
     Key(
         "intra-dimension-scheduling",
         TEXT,
-        "In which order chunks wait for a reduce-scatter or all-gather in a dimension: `FIFO`, by "
-        "`scheduling-policy` and then as they come; `RG`, the two kinds in turn; `smallestFirst`; "
+        "Order in which chunks wait for a reduce-scatter or all-gather in a dimension: `FIFO`, by "
+        "`scheduling-policy` and then by arrival; `RG`, the two kinds in turn; `smallestFirst`; "
         "`lessRemainingPhaseFirst`.",
         "Not read in 2.x; a setting of 1.x.",
         choices=tuple(order.value for order in QueueOrder),
@@ -117,16 +114,16 @@ _IGNORED_KEYS = tuple(
         (
             "local-mem-trace-filename",
             TEXT,
-            "No effect: what `track-local-mem` finds is in `memory.arrow`, in the run's directory.",
+            "No effect: `track-local-mem` writes to `memory.arrow`, in the run's directory.",
             "Start of the names of the memory trace files.",
-            "names nothing here: what is tracked is in memory.arrow, in the run's directory",
+            "no effect here: tracked memory is in memory.arrow, in the run's directory",
         ),
         (
             "trace-enabled",
             SWITCH,
             "No effect: a timeline is always written.",
             "Adds issue and completion lines to the log.",
-            "a timeline is always written, so this key changes nothing",
+            "a timeline is always written, so this key has no effect",
         ),
         ("boost-mode", FLAG, "No effect.", "Not read in 2.x; a setting of 1.x.", _UNREAD),
         ("seprate-log", FLAG, "No effect (the spelling is 1.x's).", "Not read in 2.x.", _UNREAD),
@@ -134,9 +131,9 @@ _IGNORED_KEYS = tuple(
         (
             "direct-collective-window",
             NUMBER,
-            "No effect: write the window behind the name, as in `direct4`.",
+            "No effect: append the window to the name, as in `direct4`.",
             "Not read in 2.x, refused by 1.x.",
-            f'{_UNREAD}; write the window behind the algorithm name, as in "direct4"',
+            f'{_UNREAD}; append the window to the algorithm name, as in "direct4"',
         ),
         ("comm-scale", NUMBER, "No effect.", "A command-line option there, without effect.", _TAKEN),
         ("compute-scale", NUMBER, "No effect.", "A command-line option there, never read.", _TAKEN),
@@ -171,7 +168,7 @@ SYSTEM_KEYS = (
 
 
 def read_system(source: Section, remarks: Remarks) -> tuple[System, LayerSettings]:
-    """The system that the source describes, and how to run layer files."""
+    """Read the system of a source, and its settings for layer files."""
     given = read_keys(source, SYSTEM_KEYS, remarks)
     values = note_defaults(given, SYSTEM_KEYS, source, remarks)
     behaviour = behaviour_of(given.get("profile", DEFAULT), given.get("corrections"))
@@ -199,14 +196,14 @@ def read_system(source: Section, remarks: Remarks) -> tuple[System, LayerSetting
 
 
 def _costs(system: System, source: Section) -> Costs | None:
-    """What an NPU costs; if its device states its power, that says what it draws at most and when idle."""
+    """Return the costs of an NPU; a device with a power model determines its power."""
     costs = system.costs
     section = source.entry("costs", {})
     powered = powered_devices(system)
     if powered:
         if costs is not None and costs.busy_watts is not None:
             raise section.fault(
-                f'key "{BUSY}" and key "{POWER}" of "{COMPUTE}" both say what an NPU draws',
+                f'key "{BUSY}" and key "{POWER}" of "{COMPUTE}" both give the power of an NPU',
                 f'leave out "{BUSY}" and "{IDLE}"',
             )
         busy = max(device.power_cap or 0.0 for device in powered)
@@ -222,25 +219,25 @@ def _costs(system: System, source: Section) -> Costs | None:
 def _refuse_two_timers(given: dict[str, Any], source: Section) -> None:
     if given.get("roofline-enabled") and any(rule.where is None for rule in given.get(COMPUTE, ())):
         raise source.fault(
-            f'keys "{COMPUTE}" and "roofline-enabled" both say what times kernels',
-            'leave one of them out, or say with "where" which kernels "compute" is for',
+            f'keys "{COMPUTE}" and "roofline-enabled" both time kernels',
+            'leave one of them out, or limit "compute" by "where"',
         )
 
 
 def _local_memory(given: dict[str, Any], source: Section) -> LocalMemory | None:
-    """What the keys about capacity say; None: nothing."""
+    """Read the keys of the capacity; return None without a capacity."""
     if CAPACITY not in given:
         return None
     if not given.get(TRACKS, True):
         raise source.fault(
-            f'key "{CAPACITY}" needs to know what tensors are alive, and "{TRACKS}" is off',
+            f'key "{CAPACITY}" requires "{TRACKS}", which is off',
             f'leave one of them out: "{CAPACITY}" tracks them',
         )
     memory = made(LocalMemory, {**given, "place": source.place})
     if memory.reserved_bytes >= memory.total_bytes:
         raise source.fault(
             f'key "{RESERVED}" is {exact_bytes(memory.reserved_bytes)}, and "{CAPACITY}" is '
-            f"{exact_bytes(memory.total_bytes)}: no tensor gets any",
+            f"{exact_bytes(memory.total_bytes)}: no memory is left for tensors",
             "correct one of them",
         )
     return memory
@@ -249,7 +246,7 @@ def _local_memory(given: dict[str, Any], source: Section) -> LocalMemory | None:
 def _orders(
     given: dict[str, Any], corrections: frozenset[Correction], source: Section, remarks: Remarks
 ) -> dict[str, Any]:
-    """The orders of dimensions and within them, where the correction lets the keys speak."""
+    """Read the orders of dimensions and within them, if the correction is on."""
     orders: dict[str, Any] = {}
     for key, field, order in zip(
         ORDER_KEYS, ("dimension_order", "queue_order"), (DimensionOrder, QueueOrder), strict=True
@@ -265,10 +262,10 @@ def _orders(
 
 
 def _endpoint_delay(given: dict[str, Any], values: dict[str, Any], place: str, remarks: Remarks) -> int:
-    """The endpoint delay in ns.
+    """Return the endpoint delay in ns.
 
-    The reference scales the delay only while reading the key, so its built-in 10 ns stays unscaled;
-    published results depend on that. Cut to an integer before and after, as there.
+    The reference scales the delay only while reading the key, so its built-in 10 ns stays unscaled; published
+    results depend on that. The delay is cut to an integer before and after, as there.
     """
     delay: int = values["endpoint-delay"]
     if "endpoint-delay" in given:
@@ -280,7 +277,7 @@ def _endpoint_delay(given: dict[str, Any], values: dict[str, Any], place: str, r
 
 
 def scaled_delay(delay: int, scale: float, place: str) -> int:
-    """The endpoint delay times the injection scale, cut to whole nanoseconds."""
+    """Return the endpoint delay times the injection scale, cut to whole nanoseconds."""
     if delay * scale > LONGEST_NS:
         raise MachineError(
             f'"endpoint-delay" {delay} times "injection-scale" {scale:g} is too long',
@@ -291,12 +288,12 @@ def scaled_delay(delay: int, scale: float, place: str) -> int:
 
 
 def _remark_on_unused(implementations: Implementations, place: str, remarks: Remarks) -> None:
-    """Entries behind an algorithm that takes all dimensions."""
+    """Warn of entries after an algorithm that spans all dimensions."""
     for collective in COLLECTIVES:
         names = getattr(implementations, collective.replace("-", "_")) or ()
         first = next((index for index, entry in enumerate(names) if spans_all(entry)), None)
         if first is not None and first + 1 < len(names):
-            text = f"{names[first]} at index {first} spans all NPUs, so the entries behind it are not used"
+            text = f"{names[first]} at index {first} spans all NPUs, so the entries after it are not used"
             remarks.warn(place, f"{collective}-implementation", text)
 
 

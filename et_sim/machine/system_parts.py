@@ -1,6 +1,6 @@
 """Parts of the system, declared: its bus, streams, stragglers, factors, costs and local memory.
 
-Each field with a key is that key of an object of the system file. Not here: the system itself (`system`).
+Each field with a key is that key of an object of the system file.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ MOST_COST = 1_000_000_000
 DECIMALS = 1000
 BUS = "model-shared-bus"
 NOT_KNOWN = "Not known there."
-_RANKS = "Which ranks."
+_RANKS = "Ranks of the entry."
 _NAME = '`*` stands for any text: `"*gemm*"`.'
 
 on_the_bus = partial(integer, stated=True, unit="ns", needs=BUS)
 cost = partial(number, maximum=MOST_COST)
 BUSY, IDLE, NETWORK = "busy-watts", "idle-watts", "network-watts"
-LEAVES_OUT = "the energy of a run would leave a part out"
+LEAVES_OUT = "the energy of a run would be incomplete"
 
 
 @quick_dataclass(frozen=True)
@@ -55,45 +55,41 @@ class SharedBus:
 
 @quick_dataclass(frozen=True)
 class Straggler:
-    """Ranks that are slower than their traces and the machine would have them, and by how much."""
+    """Ranks that are slower than their traces and the machine, and their slowdown."""
 
     ranks: tuple[range, ...] | None = ranks(_RANKS, required=True)  # None: all
     compute: float = number(
         "Multiplies the durations of compute nodes, replayed or modelled.", 1.0, above_minimum=True
     )
-    delay_ns: int = time(
-        "By how much the ranks start late; with `node`, by how much that node takes longer.", 0
-    )
-    node: int | None = count("The id of the node that `delay` is for.", None, needs="delay")
+    delay_ns: int = time("Time by which the ranks start late; with `node`, additional time of that node.", 0)
+    node: int | None = count("The id of the node that `delay` applies to.", None, needs="delay")
     jitter: float = number(
-        "Multiplies the duration of every compute node by a factor of its own, drawn uniformly from 1 minus "
-        "this to 1 plus this.",
+        "Width of random factors: the duration of every compute node is multiplied by its own factor, drawn "
+        "uniformly from 1 - `jitter` to 1 + `jitter`.",
         0.0,
         below=1,
     )
-    seed: int = count("Another seed draws other factors. Without the key: 0.", 0, needs="jitter")
+    seed: int = count("Seed of the factors. Without the key: 0.", 0, needs="jitter")
 
     @staticmethod
     def complete(given: Mapping[str, Any], section: Section, _: Remarks) -> dict[str, Any]:
-        """Delays are whole."""
+        """Convert the delay to whole nanoseconds; refuse fractions."""
         delay = given.get("delay", 0)
         if delay != int(delay):
             raise section.fault(
-                f'key "delay" is {delay} ns, which is no whole number of nanoseconds',
-                "delays are in whole nanoseconds",
+                f'key "delay" is {delay} ns, which is not a whole number of nanoseconds',
+                "give whole nanoseconds",
             )
         return {"delay": int(delay)}
 
     def check(self, given: Mapping[str, Any], section: Section, _: Remarks) -> None:
         """Refuse an entry without effect."""
         if not {"compute", "delay", "jitter"} & given.keys():
-            raise section.fault(
-                "the entry says nothing about its ranks", "give at least one of compute, delay, jitter"
-            )
+            raise section.fault("the entry has no effect", "give at least one of compute, delay, jitter")
 
 
 class WorkKind(StrEnum):
-    """What a node of a trace stands for, as time factors tell it."""
+    """The kinds of work of a trace's nodes, as time factors distinguish them."""
 
     KERNELS = "kernels"
     COPIES = "copies"
@@ -105,23 +101,23 @@ class WorkKind(StrEnum):
 
 @quick_dataclass(frozen=True)
 class TimeFactors:
-    """What the durations of nodes are multiplied by, by kind of work."""
+    """Factors of the durations of nodes, by kind of work."""
 
     more_keys: ClassVar[tuple[Key, ...]] = tuple(
         Key(kind.value, NUMBER, f"Multiplies the time of {work}.")
         for kind, work in (
             (WorkKind.KERNELS, "kernels of devices, recorded or modelled"),
             (WorkKind.COPIES, "copies to, from and between devices, and fills of their memory"),
-            (WorkKind.OPERATORS, "what the host does, but for launches: operators, and what is left of them"),
+            (WorkKind.OPERATORS, "the host's operators, without launches"),
             (WorkKind.LAUNCHES, "calls of the device's runtime that launch work or wait for it"),
             (
                 WorkKind.GAPS,
-                "time between two things of a thread or stream that a recording does not explain",
+                "unexplained time between two entries of a thread or stream of a recording",
             ),
             (
                 WorkKind.COMMUNICATION,
-                "sends, receives and collectives that take their recorded time, as with `replay-only`; what "
-                "is simulated takes what the network takes",
+                "sends, receives and collectives that take their recorded time, as with `replay-only`; "
+                "simulated ones take the network's time",
             ),
         )
     )
@@ -132,15 +128,15 @@ class TimeFactors:
 
     @staticmethod
     def complete(given: Mapping[str, Any], section: Section, _: Remarks) -> dict[str, Any]:
-        """The factors by kind of work."""
+        """Return the factors by kind of work."""
         factors = {kind: given[kind.value] for kind in WorkKind if kind.value in given}
         if not factors:
-            raise section.fault("the entry gives no factor", f"give at least one of {', '.join(WorkKind)}")
+            raise section.fault("the entry has no factor", f"give at least one of {', '.join(WorkKind)}")
         return {"factors": factors}
 
 
 class StreamWork(StrEnum):
-    """What streams take."""
+    """The kinds of work that streams take."""
 
     KERNELS = "kernels"
     COPIES = "copies"
@@ -153,22 +149,22 @@ class StreamWork(StrEnum):
 
 @quick_dataclass(frozen=True)
 class Stream:
-    """Work of an NPU that takes turns among itself, so many at a time."""
+    """Work of an NPU of which a limited number runs at a time."""
 
-    name: str = text("What the stream is called.", required=True)
+    name: str = text("Name of the stream.", required=True)
     takes: frozenset[StreamWork] = choices(
-        "Which work it takes: `kernels` and `copies` of the device, `host` work, `sends`, `collectives`, "
+        "Work of the stream: `kernels` and `copies` of the device, `host` work, `sends`, `collectives`, "
         "`loads` from and `stores` to remote memory.",
         choices=StreamWork,
         becomes=frozenset,
         required=True,
     )
     at_a_time: int = count(
-        "How much of it is under way at a time.",
+        "Most nodes of the stream that run at a time.",
         1,
         stated=True,
         minimum=1,
-        minimum_reason="nothing on the stream would ever start",
+        minimum_reason="without it, no node of the stream starts",
         maximum=1_000_000,
     )
     nodes: str | None = text(f"Only nodes with this name; {_NAME}", None)
@@ -197,13 +193,12 @@ class SlowedWork(Struct, frozen=True):
 
 _slowed = partial(number, default=1.0, minimum=1, maximum=MOST_SLOWED)
 _WHILE = (
-    "take while a send or collective of the same NPU is under way, and as long as it is; at most three "
-    "decimals. Without the key: no longer."
+    "while a send or collective of the same NPU is in progress; at most three decimals. Without the key: 1."
 )
 
 
 def _exact(factor: float) -> Fraction:
-    """As it is written."""
+    """Return the factor as the exact decimal of its text."""
     from fractions import Fraction
 
     return Fraction(str(factor))
@@ -211,54 +206,52 @@ def _exact(factor: float) -> Fraction:
 
 @quick_dataclass(frozen=True)
 class Overlap:
-    """How many times longer work takes beside communication."""
+    """The slowdown of work by concurrent communication."""
 
-    kernels: float = _slowed(f"How many times longer kernels {_WHILE}")
-    copies: float = _slowed(f"How many times longer copies to, from and between devices {_WHILE}")
+    kernels: float = _slowed(f"Factor of the time of kernels {_WHILE}")
+    copies: float = _slowed(f"Factor of the time of copies to, from and between devices {_WHILE}")
     place: str = ""
 
     def check(self, given: Mapping[str, Any], section: Section, _: Remarks) -> None:
-        """Refuse what cannot be counted exactly."""
+        """Refuse factors with more than three decimals."""
         for name, factor in given.items():
             if (_exact(factor) * DECIMALS).denominator != 1:
                 cause = f'key "{name}" is {factor}, with more than three decimals'
-                raise section.fault(cause, "round it: work is counted exactly")
+                raise section.fault(cause, "round it to three decimals")
 
     def slowed(self) -> tuple[SlowedWork, ...]:
-        """The work that takes longer; factors of 1 change nothing."""
+        """Return the work that takes longer; factors of 1 have no effect."""
         both = ((StreamWork.KERNELS, self.kernels), (StreamWork.COPIES, self.copies))
         return tuple(SlowedWork(work, _exact(factor), self.place) for work, factor in both if factor > 1)
 
 
 @quick_dataclass(frozen=True)
 class Costs:
-    """What one NPU costs while a run goes on; None: not known."""
+    """The power and price of an NPU; None: not known."""
 
     busy_watts: float | None = cost(
-        "What an NPU draws while it computes: while a kernel or copy runs. This and `idle-watts` are not "
-        "given where its device has `power`.",
+        "Power of an NPU while it computes: while a kernel or copy runs. Leave out this and `idle-watts` if "
+        "the device has `power`.",
         None,
         unit="watts",
     )
     idle_watts: float | None = cost(
-        "What it draws the rest of the time: while it communicates or waits, and until the last rank is "
-        "done. Given together with `busy-watts`.",
+        "Power at other times: while it communicates or waits, and until the last rank is done. Requires "
+        "`busy-watts`.",
         None,
         unit="watts",
     )
     network_watts: float = cost(
-        "What an NPU's links, and its share of switches, draw all the time, whether bytes move or not.",
+        "Power of an NPU's links and its share of switches, at all times.",
         0,
         stated=True,
         unit="watts",
     )
-    price_per_hour: float | None = cost(
-        "The price of an NPU for an hour, with all that is charged with it.", None
-    )
-    currency: str = text("What the price is in.", "USD", stated=True, needs="price-per-hour")
+    price_per_hour: float | None = cost("The price of an NPU for an hour, all charges included.", None)
+    currency: str = text("Currency of the price.", "USD", stated=True, needs="price-per-hour")
 
     def check(self, given: Mapping[str, Any], section: Section, _: Remarks) -> None:
-        """Refuse energies that would leave a part out."""
+        """Refuse a power that makes the energy incomplete, and more power when idle than when busy."""
         names = (BUSY, IDLE)
         missing = next((name for name in names if name not in given), "")
         if missing and any(name in given for name in names):
@@ -272,12 +265,12 @@ class Costs:
             )
 
     def as_dict(self) -> dict[str, Any]:
-        """As a run's manifest has it."""
+        """Return the costs as in the manifest of a run."""
         return asdict(self)
 
 
 class WhenFull(StrEnum):
-    """What becomes of a run in which tensors need more local memory than there is."""
+    """The action if tensors need more local memory than there is."""
 
     STOP = "stop"
     REPORT = "report"
@@ -290,10 +283,10 @@ RESERVED, WHEN_FULL = "local-mem-reserved", "when-full"
 
 @quick_dataclass(frozen=True)
 class LocalMemory:
-    """What an NPU has of its own."""
+    """The local memory of an NPU."""
 
     total_bytes: int = size(
-        "How much memory of its own an NPU has; then what its tensors need is tracked, and held against it "
+        "Local memory of an NPU; with it, the memory of tensors is tracked and limited "
         "([local memory](memory.md#local-memory)).",
         None,
         name=CAPACITY,
@@ -301,7 +294,7 @@ class LocalMemory:
         minimum=1,
     )
     reserved_bytes: int = size(
-        "How much of it no tensor gets: what the driver, the collective library and graphs of kernels take.",
+        "Memory that tensors cannot use: that of the driver, the collective library and kernel graphs.",
         0,
         name=RESERVED,
         reference=NOT_KNOWN,
@@ -309,8 +302,8 @@ class LocalMemory:
         needs=CAPACITY,
     )
     when_full: WhenFull = choice(
-        "What becomes of a run that needs more: `stop` ends it there, `report` says it, and goes on; with "
-        "`spill`, tensors wait in [remote memory](memory.md#spilling). Without the key: `stop`.",
+        "Action if a run needs more: `stop` ends it, `report` reports it and continues; with `spill`, "
+        "tensors move to [remote memory](memory.md#spilling). Without the key: `stop`.",
         WhenFull.STOP,
         reference=NOT_KNOWN,
         choices=WhenFull,
@@ -320,10 +313,10 @@ class LocalMemory:
 
     @property
     def capacity_bytes(self) -> int:
-        """What tensors may have."""
+        """Return the bytes that tensors can use."""
         return self.total_bytes - self.reserved_bytes
 
     @property
     def text(self) -> str:
-        """What tensors may have, and why it is less than there is."""
+        """Describe the memory that tensors can use, and the reserved part."""
         return memory_text(self.capacity_bytes, self.reserved_bytes)

@@ -1,7 +1,6 @@
-"""A systolic array and its three memories, and whose rules are applied.
+"""A systolic array with its three memories, and the rules that are applied.
 
-Its fields are the keys of the model `systolic`, of `compute` in the system file. Not here: SCALE-Sim's files,
-which describe one too (`config_file`).
+Its fields are the keys of the model `systolic`, of `compute` in the system file.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from et_sim.documents.kinds import choice, count, number
 
 
 class Dataflow(StrEnum):
-    """Which operand stays in the array."""
+    """The operand that stays in the array."""
 
     OUTPUT = "os"
     WEIGHT = "ws"
@@ -28,14 +27,14 @@ class Dataflow(StrEnum):
 
 
 class Bandwidth(StrEnum):
-    """Whether the bandwidth to DRAM is what the array needs, or what the user gives."""
+    """The source of the bandwidth to DRAM: calculated from the array's needs, or given."""
 
     CALCULATED = "CALC"
     GIVEN = "USER"
 
 
 class Rules(StrEnum):
-    """Whose rules are applied; docs/systolic.md names each that differs."""
+    """The rules that are applied; docs/systolic.md lists their differences."""
 
     SCALE_SIM = "scale-sim"
     CORRECTED = "corrected"
@@ -51,7 +50,7 @@ memory = partial(count, unit="KiB", minimum=1, maximum=LARGEST_MEMORY_KB, requir
 
 @quick_dataclass(frozen=True)
 class Array:
-    """Sizes in processing elements and KiB; words are bytes; bandwidth in words per cycle."""
+    """An array; sizes in processing elements and KiB; words are bytes; bandwidth in words per cycle."""
 
     height: int = side("Rows of the array.", name="array-height")
     width: int = side("Columns of the array.", name="array-width")
@@ -59,14 +58,14 @@ class Array:
     filter_kb: int = memory("Memory for the second operand.", name="filter-sram-kb")
     ofmap_kb: int = memory("Memory for the result.", name="ofmap-sram-kb")
     dataflow: Dataflow = choice(
-        "What stays in the array: the output, the weights or the input.",
+        "The operand that stays in the array: the output, the weights or the input.",
         Dataflow.WEIGHT,
         choices=Dataflow,
         required=True,
     )
     mode: Bandwidth = Bandwidth.CALCULATED
-    bandwidths: tuple[int, ...] = count(  # of ifmap, filter and ofmap, or of each
-        "Words that each operand moves per cycle to or from DRAM. Without the key: as many as it needs.",
+    bandwidths: tuple[int, ...] = count(  # one each for ifmap, filter and ofmap, or one for all
+        "Words that each operand moves per cycle to or from DRAM. Without the key: unlimited.",
         (10,),
         name="bandwidth",
         unit="words per cycle",
@@ -75,7 +74,7 @@ class Array:
         becomes=lambda words: (words,),
     )
     rules: Rules = choice(
-        "Whose rules are applied: those of SCALE-Sim, or [corrected ones](systolic.md#corrected-rules).",
+        "The rules that are applied: SCALE-Sim's, or [corrected ones](systolic.md#corrected-rules).",
         Rules.SCALE_SIM,
         stated=True,
         choices=Rules,
@@ -83,24 +82,24 @@ class Array:
 
     @property
     def elements(self) -> int:
-        """Processing elements."""
+        """Return the number of processing elements."""
         return self.height * self.width
 
     @property
     def is_corrected(self) -> bool:
-        """Whether SCALE-Sim's defects are mended."""
+        """Check whether SCALE-Sim's defects are corrected."""
         return self.rules == Rules.CORRECTED
 
     @property
     def is_limited(self) -> bool:
-        """Whether bandwidth can make the array wait."""
+        """Check whether the bandwidth can make the array wait."""
         return self.mode == Bandwidth.GIVEN
 
     def bandwidth(self, operand: int) -> int:
-        """Words per cycle of an operand: 0 is ifmap, 1 filter, 2 ofmap.
+        """Return the words per cycle of an operand: 0 is ifmap, 1 filter, 2 ofmap.
 
-        SCALE-Sim uses the first figure for all of them. Where none is given, it lets reads start at ten
-        words per cycle, and writes leave as fast as the array makes them.
+        SCALE-Sim uses the first figure for all of them. Without a figure, reads start at ten words per cycle,
+        and writes leave as fast as the array makes them.
         """
         if not self.is_limited:
             return self.width if operand == 2 else 10
@@ -126,7 +125,7 @@ class ClockedArray:
 
     timer: ClassVar[str] = "et_sim.compute.systolic:Systolic"
     scope: ClassVar[tuple[str, str]] = "kernels on systolic arrays, clock by clock", ""
-    note: ClassVar[str] = "Sizes are counted in words of a byte, as SCALE-Sim does"
+    note: ClassVar[str] = "Sizes are counted in words of one byte, as in SCALE-Sim"
 
     array: Array = inline(Array)
     clock_ghz: float = number(
@@ -140,21 +139,21 @@ class ClockedArray:
 
     @staticmethod
     def complete(given: Mapping[str, Any], _: Section, __: Remarks) -> dict[str, Any]:
-        """A bandwidth that is given limits the array."""
+        """Return the mode: a given bandwidth limits the array."""
         return {"mode": Bandwidth.GIVEN if "bandwidth" in given else Bandwidth.CALCULATED}
 
     def duration_ns(self, cycles: int) -> int:
-        """How long the cycles last, cut to whole nanoseconds."""
+        """Return the duration of cycles, cut to whole nanoseconds."""
         return int(min(cycles / self.clock_ghz, float(2 * LONGEST_NS)))
 
     @property
     def figures(self) -> tuple[str, ...]:
-        """What can be multiplied: memories and bandwidth matter only where bandwidth is given."""
+        """Return the figures that can be multiplied; memories count only with a given bandwidth."""
         sides = tuple(_SIZES)[:2]
         return (*_SIZES, DRAM_BANDWIDTH, CLOCK) if self.array.is_limited else (*sides, CLOCK)
 
     def scaled(self, name: str, multiple: float) -> tuple[ClockedArray, float] | None:
-        """Sizes and words per cycle stay whole, 1 at least and as much as a file may say at most."""
+        """Return the array with a figure multiplied; sizes stay whole and within their limits."""
         if name not in self.figures:
             return None
         if name == CLOCK:

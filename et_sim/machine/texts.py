@@ -1,7 +1,4 @@
-"""JSON and YAML text into plain values, strictly: repeated keys and syntax errors are refused with a place.
-
-Not here: files (`sources`), and what the values mean.
-"""
+"""Parsers of JSON and YAML text; repeated keys and syntax errors are refused with their place."""
 
 from __future__ import annotations
 
@@ -22,15 +19,15 @@ _NOT_FINITE = re.compile(r"([-+]?)\.(inf|Inf|INF|nan|NaN|NAN)", re.ASCII)
 
 
 def parse_json(text: str, place: str) -> Any:
-    """The value of a JSON text."""
+    """Parse a JSON text."""
     return reading.parse_json(text, place, MachineError)
 
 
 def parse_yaml(text: str, place: str) -> Any:
-    """The value of a YAML text.
+    """Parse a YAML text.
 
-    Scalars follow the rules of the reference's YAML library rather than PyYAML's YAML 1.1: `5e1` is a
-    number, `1:30` and `yes` are texts, and quotes around a number make no difference.
+    Scalars follow the rules of the reference's YAML library rather than PyYAML's YAML 1.1: `5e1` is a number,
+    `1:30` and `yes` are texts, and quotes around a number make no difference.
     """
     import yaml
 
@@ -43,7 +40,7 @@ def parse_yaml(text: str, place: str) -> Any:
         _refuse_aliases(root, place)
         return _value_of(root, place, {})
     except yaml.MarkedYAMLError as error:
-        if "nesting depth" in str(error.problem):  # the library's scanner, which looks ahead, came first
+        if "nesting depth" in str(error.problem):  # the library's own limit was reached first
             raise MachineError(NESTED_TOO_DEEPLY, place=place) from None
         mark = error.problem_mark or error.context_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
@@ -56,7 +53,7 @@ def parse_yaml(text: str, place: str) -> Any:
 
 
 def _refuse_depth(text: str, place: str, loader: Any) -> None:
-    """Raise for deep nesting, on which the C composer would overflow the process's stack."""
+    """Refuse deep nesting, on which the C composer would overflow the process's stack."""
     import yaml
 
     depth = 0
@@ -70,21 +67,21 @@ def _refuse_depth(text: str, place: str, loader: Any) -> None:
 
 
 def _refuse_aliases(root: yaml.Node, place: str) -> None:
-    """Raise if aliases make far more values of a few: whoever walks over them would not come to an end."""
+    """Refuse aliases that expand to far more values than there are in the text."""
     sizes: dict[int, int] = {}
     _count(root, sizes)
     if sizes[id(root)] > MOST_VALUES:
         raise MachineError(
             f"with its aliases, the content has more than {MOST_VALUES:,} values",
             place=place,
-            remedy="that is the limit: write out what is needed",
+            remedy="write out the values that are needed",
         )
 
 
 def _count(node: yaml.Node, sizes: dict[int, int]) -> int:
-    """How many values a node stands for."""
+    """Return the number of values of a node, with aliases expanded."""
     if id(node) not in sizes:
-        sizes[id(node)] = 1  # an alias to what it is part of is refused by who reads its value
+        sizes[id(node)] = 1  # an alias to its own parent is refused later
         values = node.value if isinstance(node.value, list) else []
         inner = (part for entry in values for part in (entry if isinstance(entry, tuple) else (entry,)))
         sizes[id(node)] = 1 + sum(_count(part, sizes) for part in inner)
@@ -92,7 +89,7 @@ def _count(node: yaml.Node, sizes: dict[int, int]) -> int:
 
 
 def _value_of(node: yaml.Node, place: str, known: dict[int, Any]) -> Any:
-    """A composed YAML node as plain values; `known` keeps an alias from being expanded twice."""
+    """Convert a composed YAML node to plain values; `known` holds values of aliases."""
     import yaml
 
     if id(node) in known:

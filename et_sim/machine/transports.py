@@ -1,11 +1,8 @@
-"""What carries messages over links: packets of a transport, flits with credits, or the constants of LogGOPS.
+"""Transports of messages over links: packets of a protocol, flits with credits, or the constants of LogGOPS.
 
 Each field is the key of the network file that sets it (`protocol`, `credits`, `loggops`). A new constant of
-the packet model is one field here, and what uses it: the tables of compiled code follow from these classes
-(`et_sim.network.settings`).
-
-Not here: the networks themselves (`model`), presets (`protocol_presets`), and what models make of it
-(`et_sim.network`).
+the packet model is one field here, and the code that uses it: the tables of compiled code follow from these
+classes (`et_sim.network.settings`).
 """
 
 # ruff: noqa: RUF009 - the calls declare fields, like dataclasses.field
@@ -30,10 +27,10 @@ from et_sim.documents.kinds import (
     time,
 )
 
-MOST_BYTES = 1 << 20  # of a packet
+MOST_BYTES = 1 << 20  # limit of a packet
 MOST_CHANNELS = 1 << 12
 MOST_NPUS = 1 << 24
-LONGEST = 1 << 40  # ns, of a constant of LogGOPS
+LONGEST = 1 << 40  # ns, limit of a constant of LogGOPS
 PS_PER_NS = 1000
 
 in_bytes = partial(count, unit="bytes")
@@ -42,27 +39,27 @@ span = partial(picoseconds, above_minimum=True)  # above zero
 
 
 def rate(meaning: str, default: int = 0, **more: Any) -> Any:
-    """A field in bits per second."""
+    """Declare a field in bits per second."""
     return key(BITS_PER_S, meaning, default, **more)
 
 
 class Completion(StrEnum):
-    """When a message is there, for both its ends."""
+    """The event that completes a message for both its ends."""
 
     RECEIPT = "receipt"
     ACKNOWLEDGEMENT = "acknowledgement"
 
 
 class Window(StrEnum):
-    """How many bytes of a message may be under way without being acknowledged."""
+    """The limit of the unacknowledged bytes of a message."""
 
     NONE = "none"
-    PAIR = "pair"  # what fits on its way there and back
-    LARGEST = "largest"  # the same of the longest way in the network
+    PAIR = "pair"  # bandwidth times delay of its path there and back
+    LARGEST = "largest"  # the same for the longest path of the network
 
 
 class CongestionControl(StrEnum):
-    """How senders react to congestion."""
+    """The reaction of senders to congestion."""
 
     NONE = "none"
     DCQCN = "dcqcn"
@@ -72,7 +69,7 @@ class CongestionControl(StrEnum):
 
 
 class TcpControl(StrEnum):
-    """How TCP's congestion window grows and shrinks."""
+    """The growth and reduction of TCP's congestion window."""
 
     NEWRENO = "newreno"
     RENO = "reno"  # as in Linux
@@ -82,21 +79,21 @@ class TcpControl(StrEnum):
 
 @quick_dataclass(frozen=True)
 class Marking:
-    """When packets that leave a queue are marked (ECN), for ports up to a bandwidth."""
+    """The marking (ECN) of packets that leave a queue, for ports up to a bandwidth."""
 
-    bits_per_s: int = rate("Of ports up to it.", name="bandwidth", required=True)
-    least_bytes: int = in_bytes(
-        "Bytes in a queue from which on packets are marked.", name="from", required=True
+    bits_per_s: int = rate("Highest bandwidth of the ports.", name="bandwidth", required=True)
+    least_bytes: int = in_bytes("Bytes in a queue from which packets are marked.", name="from", required=True)
+    most_bytes: int = in_bytes(
+        "Bytes in a queue from which all packets are marked.", name="to", required=True
     )
-    most_bytes: int = in_bytes("Bytes from which on all are.", name="to", required=True)
     probability: float = number(
-        "The probability with which packets are marked just below `to`; it is 0 at `from`, and grows evenly.",
+        "Probability of marks just below `to`; it is 0 at `from`, and grows linearly.",
         maximum=1,
         required=True,
     )
 
     def check(self, _: Mapping[str, Any], section: Section, __: Remarks) -> None:
-        """Refuse what ends before it begins."""
+        """Refuse a range that ends before it begins."""
         if self.most_bytes < self.least_bytes:
             raise section.fault('"to" is less than "from"', "give the larger number as to")
 
@@ -106,177 +103,173 @@ class Control:
     """The constants of congestion control; times in ns, rates in bits per second."""
 
     algorithm: CongestionControl = choice(
-        "How senders react to marks, queues or round-trip times; see [packets](packet.md). HPCC's packets "
+        "Reaction of senders to marks, queues or round-trip times; see [packets](packet.md). HPCC's packets "
         "have 42 bytes more, its acknowledgements 28, TIMELY's packets 8, unless sizes are given.",
         CongestionControl.NONE,
         name="congestion-control",
         choices=CongestionControl,
     )
-    least_rate: int = rate("No sender becomes slower.", 100_000_000)
-    step: int = rate("By which rates rise (DCQCN's target, HPCC, TIMELY).", 50_000_000, name="rate-step")
-    large_step: int = rate(
-        "The same when they have risen for a while (DCQCN, TIMELY).", 100_000_000, name="large-rate-step"
+    least_rate: int = rate("Lowest rate of a sender.", 100_000_000)
+    step: int = rate("Step by which rates rise (DCQCN's target, HPCC, TIMELY).", 50_000_000, name="rate-step")
+    large_step: int = rate("Step after several rises (DCQCN, TIMELY).", 100_000_000, name="large-rate-step")
+    dctcp_step: int = rate("Step by which DCTCP's rates rise.", 1_000_000_000)
+    gain: float = number("Gain of alpha from marks (DCQCN, DCTCP).", 1 / 256, maximum=1)
+    alpha_ns: float = span("Interval of alpha's updates (DCQCN).", 1000.0, name="alpha-interval")
+    decrease_ns: float = span(
+        "Least time between decreases of the rate (DCQCN).", 4000.0, name="decrease-interval"
     )
-    dctcp_step: int = rate("By which DCTCP's rates rise.", 1_000_000_000)
-    gain: float = number("How fast alpha follows marks (DCQCN, DCTCP).", 1 / 256, maximum=1)
-    alpha_ns: float = span("Until alpha follows (DCQCN).", 1000.0, name="alpha-interval")
-    decrease_ns: float = span("Until rates may fall again (DCQCN).", 4000.0, name="decrease-interval")
-    increase_ns: float = span("Until rates rise (DCQCN).", 900_000.0, name="increase-interval")
-    recoveries: int = count("Rises before the target rises (DCQCN).", 1)
+    increase_ns: float = span(
+        "Interval of increases of the rate (DCQCN).", 900_000.0, name="increase-interval"
+    )
+    recoveries: int = count("Increases before the target rises (DCQCN).", 1)
     clamps_target: bool = flag("The target falls at every decrease (DCQCN).", False, name="clamp-target")
     wanted_use: float = number(
-        "How full links are to be, as a part of 1 (HPCC).", 0.95, above_minimum=True, maximum=1
+        "Target utilisation of links, as a part of 1 (HPCC).", 0.95, above_minimum=True, maximum=1
     )
-    most_steps: int = count("Rises in a row (HPCC).", 0)
+    most_steps: int = count("Most increases in a row (HPCC).", 0)
     reacts_fast: bool = flag("Every acknowledgement counts (HPCC).", True, name="fast-reaction")
     samples: bool = flag("Between rounds, empty queues do not count (HPCC).", False, name="sampled")
     units: int = count(
-        "Of 128 bytes sent and 80 queued, in which ports are described (HPCC).",
+        "Unit in which ports are described: multiple of 128 bytes sent and 80 queued (HPCC).",
         1,
         name="telemetry-units",
         minimum=1,
     )
     timely_alpha: float = 0.875
     timely_beta: float = 0.8
-    low_ns: float = span("Below it, rates rise (TIMELY).", 50_000.0, name="low-rtt")
-    high_ns: float = span("Above it, rates fall (TIMELY).", 500_000.0, name="high-rtt")
-    least_rtt_ns: float = span("Of which gradients are a part (TIMELY).", 20_000.0)
+    low_ns: float = span("Round-trip time below which rates rise (TIMELY).", 50_000.0, name="low-rtt")
+    high_ns: float = span("Round-trip time above which rates fall (TIMELY).", 500_000.0, name="high-rtt")
+    least_rtt_ns: float = span("Round-trip time that gradients are divided by (TIMELY).", 20_000.0)
 
 
 @quick_dataclass(frozen=True)
 class Buffers:
-    """What switches keep of packets that wait; sizes in bytes."""
+    """The buffers of switches for packets that wait; sizes in bytes."""
 
-    size: int = in_bytes("Of each switch, shared by its ports.", 32 << 20, name="buffer", minimum=1)
-    pauses: bool = flag(
-        "Priority flow control: switches tell those before them to pause, and lose nothing.", True
-    )
-    reserve: int = in_bytes("Of the buffer, for each port, before it uses what is shared.", 4096)
-    resume_below: int = in_bytes("So much below the threshold, a pause ends.", 3072)
+    size: int = in_bytes("Buffer of each switch, shared by its ports.", 32 << 20, name="buffer", minimum=1)
+    pauses: bool = flag("Priority flow control: switches pause upstream ports, and lose no packets.", True)
+    reserve: int = in_bytes("Part of the buffer that is reserved for each port.", 4096)
+    resume_below: int = in_bytes("Bytes below the threshold at which a pause ends.", 3072)
     threshold_shift: int = count(
-        "A port pauses those before it when it uses 2^-shift of what is free.", 3, maximum=30
+        "A port pauses upstream ports when it uses 2^-shift of the free buffer.", 3, maximum=30
     )
-    queue_packets: int = count("Without pauses: how many wait at most at a port.", 1 << 30, minimum=1)
-    queue_bytes: int = in_bytes("The same in bytes.", 1 << 60, minimum=1)
+    queue_packets: int = count("Without pauses: most packets that wait at a port.", 1 << 30, minimum=1)
+    queue_bytes: int = in_bytes("Without pauses: most bytes that wait at a port.", 1 << 60, minimum=1)
     share: float = number(
-        "Without pauses: a queue may be so many times as large as what is free of the buffer.",
+        "Without pauses: largest queue, as a multiple of the free buffer.",
         1.0,
         name="queue-share",
         above_minimum=True,
     )
     counts_sending: bool = flag(
-        "Without pauses: a packet is in its queue until it has been sent, of those in bytes.",
+        "Without pauses: `queue-bytes` counts a packet until it has been sent.",
         False,
         name="queue-counts-sending",
     )
     random_from: int = in_bytes(
-        "Without pauses: of a queue that is longer, packets are dropped at random.",
+        "Without pauses: queue length from which packets are dropped at random.",
         1 << 60,
         name="random-drop-from",
     )
-    random_drop: float = number("The probability with which such a packet is dropped.", 0.0, maximum=1)
+    random_drop: float = number("Probability of random drops.", 0.0, maximum=1)
     marking: tuple[Marking, ...] = sections(
-        "ECN: what is marked when it leaves a queue, by the bandwidth of the port.", (), of=Marking
+        "ECN: marking of packets that leave a queue, by the bandwidth of the port.", (), of=Marking
     )
 
 
 @quick_dataclass(frozen=True)
 class Tcp:
-    """What TCP needs besides; times in ns, windows in packets unless they say bytes."""
+    """The constants of TCP; times in ns, windows in packets unless bytes are named."""
 
     control: TcpControl = choice(
-        "How windows grow and shrink: `newreno` (RFC 5681), `reno` as in Linux, `cubic` (RFC 8312, with "
+        "Growth and reduction of windows: `newreno` (RFC 5681), `reno` as in Linux, `cubic` (RFC 8312, with "
         "hybrid slow start), `dctcp` (RFC 8257).",
         TcpControl.NEWRENO,
         name="congestion-control",
         choices=TcpControl,
     )
     sack: bool = flag("Selective acknowledgements (RFC 2018, 6675, 6937).", True)
-    first_window: int = count("The congestion window at first, in packets.", 10, minimum=1)
-    first_threshold: int = count("Where slow start ends at first, in packets; 0: only at a loss.", 0)
+    first_window: int = count("Initial congestion window, in packets.", 10, minimum=1)
+    first_threshold: int = count("Initial threshold of slow start, in packets; 0: only a loss ends it.", 0)
     keeps: int = in_bytes(
-        "What sender and receiver keep of a connection: no more is under way.",
+        "Buffers of sender and receiver, which limit the bytes in flight of a connection.",
         1 << 20,
         name="window",
         minimum=1,
     )
     per_message: bool = flag(
-        "Each message has a connection of its own, with a handshake; otherwise, each ordered pair of NPUs "
-        "has one from the beginning.",
+        "Each message has its own connection, with a handshake; otherwise, each ordered pair of NPUs has one "
+        "from the beginning.",
         False,
     )
-    opening: int = in_bytes("A packet that opens a connection, and its answer.", 58, minimum=1)
-    handshake: bool = flag("The connection of a pair is opened by its first message.", False)
+    opening: int = in_bytes("Size of a packet that opens a connection, and of its answer.", 58, minimum=1)
+    handshake: bool = flag("The first message of a pair opens its connection.", False)
     answers_after: int = count(
         "Packets that are acknowledged together.", 1, name="acknowledge-after", minimum=1
     )
-    delays_ns: float = picoseconds(
-        "How long a packet waits for others at most.", 40e6, name="acknowledge-within"
-    )
-    least_timeout_ns: float = span("Before packets are sent again.", 10e6)
-    first_timeout_ns: float = span("The same before anything came back.", 1e9)
+    delays_ns: float = picoseconds("Longest delay of an acknowledgement.", 40e6, name="acknowledge-within")
+    least_timeout_ns: float = span("Lowest retransmission timeout.", 10e6)
+    first_timeout_ns: float = span("Retransmission timeout before the first acknowledgement.", 1e9)
     scan_ns: float = picoseconds(
-        "How often timeouts are looked for; 0: always.", 0.0, name="timeout-interval"
+        "Interval of checks for timeouts; 0: timeouts are exact.", 0.0, name="timeout-interval"
     )
-    clock_ns: float = picoseconds(
-        "Of which round-trip times are multiples, at least 1 us; 0: they are exact.", 0.0
-    )
+    clock_ns: float = picoseconds("Clock of round-trip times, at least 1 us; 0: exact times.", 0.0)
     bypass: bool = flag(
-        "Acknowledgements take no time, and no links.", False, name="instant-acknowledgements"
+        "Acknowledgements take no time, and use no links.", False, name="instant-acknowledgements"
     )
     pads: bool = flag(
-        "Packets are full, and a message has as many as if it were a packet longer, less a byte (htsim).",
+        "All packets are full; their number is that of a message longer by a packet less a byte (htsim).",
         False,
         name="full-packets",
     )
     takes_turns: bool = flag(
-        "At an NPU's port, connections take turns; otherwise, packets leave in the order in which they came.",
+        "Connections take turns at an NPU's port; otherwise, packets leave in order of arrival.",
         False,
         name="turns",
     )
     injection_ns: float = picoseconds(
-        "Until a message that is sent is at the NIC.", 0.0, name="injection-latency"
+        "Time from the send of a message until it is at the NIC.", 0.0, name="injection-latency"
     )
     copying_ns_per_byte: float = number(
-        "How long NPUs copy a byte, message by message, at both ends.", 0.0, name="copying", unit="ns"
+        "Time of copying a byte, message by message, at both ends.", 0.0, name="copying", unit="ns"
     )
-    gain: float = number("How fast alpha follows marks (DCTCP).", 1 / 16, maximum=1)
+    gain: float = number("Gain of alpha from marks (DCTCP).", 1 / 16, maximum=1)
 
 
 @quick_dataclass(frozen=True)
 class Packets:
-    """What the packet model needs of a transport besides."""
+    """The settings of a transport on the packet model."""
 
     window: Window = choice(
-        "How many bytes may be under way without being acknowledged: what fits on the way there and back "
-        "of the `pair`, what fits on the `largest` such way in the network, or no limit (`none`).",
+        "Most bytes in flight without an acknowledgement: bandwidth times delay of the `pair`, or of the "
+        "`largest` pair in the network, or no limit (`none`).",
         Window.PAIR,
         choices=Window,
     )
     window_shrinks: bool = flag("The window falls and rises with the rate.", True)
     paced: bool = flag("Packets leave at the rate that congestion control sets.", True)
     answers_pass: bool = flag(
-        "Acknowledgements leave NPUs that were told to pause.", False, name="acknowledgements-pass"
+        "Acknowledgements leave NPUs that are paused.", False, name="acknowledgements-pass"
     )
     refuses_ns: float = 500_000.0  # between two requests for the same packet
     timeout_ns: float = picoseconds(
-        "So long after the last acknowledgement, all that was not acknowledged is sent again; 0: never, as "
-        "in ns-3, `roce` and without a preset.",
+        "Time after the last acknowledgement at which all unacknowledged packets are sent again; 0: never, "
+        "as in ns-3, `roce` and without a preset.",
         0.0,
         name="retransmission-timeout",
     )
-    seed: int = count("Of random numbers.", 1)
+    seed: int = count("Seed of random numbers.", 1)
     control: Control = inline(Control)
     buffers: Buffers = inline(Buffers)
     skips_repeats: bool = flag(
-        "What repeats itself while long messages are sent is skipped, and not simulated packet by packet; "
-        "results are the same.",
+        "Repeating states of long messages are skipped, not simulated packet by packet; results are the "
+        "same.",
         True,
         name="skip-repeats",
     )
     as_ns3: bool = flag(
-        "Details of ns-3: its random numbers; a rate wakes a port only if no other pair could send as far as "
-        "its rate goes; TIMELY's packets do not say when they were sent.",
+        "Details of ns-3: its random numbers; a rate wakes a port only if the rates of all other pairs "
+        "forbid to send; TIMELY's packets carry no time of sending.",
         False,
     )
     tcp: Tcp | None = None  # None: RoCE
@@ -284,23 +277,23 @@ class Packets:
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """What a transport makes of messages; sizes in bytes. This one leaves them as they are."""
+    """The packets of a transport; sizes in bytes. The default leaves messages whole."""
 
     payload: int = packet_size(  # 0: messages are not cut into packets
         "Bytes of a message in a packet. Required without a preset.", 0, minimum=1
     )
-    header: int = packet_size("Bytes that a packet has besides.", 0)
+    header: int = packet_size("Additional bytes of a packet.", 0)
     acknowledgement: int = packet_size(
-        "Bytes that go back for each packet; 0: acknowledgements take no part of the links.", 0
+        "Bytes of the acknowledgement of each packet; 0: acknowledgements use no links.", 0
     )
     store_and_forward: bool = flag(
-        "Switches and NICs pass on packets when they have all of them: a message takes one packet's time "
-        "longer on every link but the narrowest.",
+        "Switches and NICs forward packets only when they are complete: a message takes the time of one "
+        "packet longer on every link but the slowest.",
         False,
     )
     completion: Completion = choice(
-        "`receipt`: a message is there with its last packet, and has left when that is on the way. "
-        "`acknowledgement`: both when the last acknowledgement is back.",
+        "`receipt`: a message is complete with its last packet, and its send when that packet has left. "
+        "`acknowledgement`: both are complete with the last acknowledgement.",
         Completion.RECEIPT,
         choices=Completion,
     )
@@ -314,7 +307,7 @@ class Protocol:
 
 
 class LogGopsRules(StrEnum):
-    """Whose rules say what a message takes at its target, and when."""
+    """The simulator whose rules time messages at their targets."""
 
     ATLAHS = "atlahs"
     LOGGOPSIM = "loggopsim"
@@ -324,14 +317,14 @@ class LogGopsRules(StrEnum):
 class LogGops:
     """Constants of the LogGOPS model, in ns, and in ns per byte after the first."""
 
-    npus: int = count("How many NPUs there are.", minimum=1, maximum=MOST_NPUS, required=True)
+    npus: int = count("Number of NPUs.", minimum=1, maximum=MOST_NPUS, required=True)
     latency: int = count("Latency.", name="L", unit="ns", maximum=LONGEST, required=True)
     overhead: int = count(
         "Overhead: processor time of a message.", name="o", unit="ns", maximum=LONGEST, required=True
     )
     gap: int = count("Gap: NIC time of a message.", name="g", unit="ns", maximum=LONGEST, required=True)
     gap_per_byte: float = number(
-        "Gap per byte: NIC time of each byte after the first, which is also how much later it arrives.",
+        "Gap per byte: NIC time of each byte after the first, which also delays its arrival.",
         name="G",
         unit="ns per byte",
         maximum=1 << 20,
@@ -346,13 +339,13 @@ class LogGops:
         maximum=1 << 20,
     )
     most_eager: int = in_bytes(
-        "The largest eager message. A send of more is done when its message has been received; with 0, so is "
-        "every send.",
+        "The largest eager message. The send of a larger one completes when the message has been received; "
+        "with 0, every send does.",
         name="S",
         required=True,
     )
     rules: LogGopsRules = choice(
-        "What a message takes at its target, and when: as in ATLAHS (`atlahs`), or as in LogGOPSim before it "
+        "Timing of messages at their targets: as in ATLAHS (`atlahs`), or as in LogGOPSim before it "
         "(`loggopsim`).",
         LogGopsRules.ATLAHS,
         stated=True,
@@ -364,7 +357,7 @@ PACKET, FLIT = "packet", "flit"
 
 
 def _whole_ps(cycle_ns: float) -> int | None:
-    """A cycle in picoseconds; None: they are not whole."""
+    """Convert a cycle to picoseconds; return None if they are not whole."""
     from fractions import Fraction
 
     exact = Fraction(str(cycle_ns)) * PS_PER_NS
@@ -373,34 +366,34 @@ def _whole_ps(cycle_ns: float) -> int | None:
 
 @quick_dataclass(frozen=True)
 class Credits:
-    """Links that carry flits for which there is a place at the other end."""
+    """Links that carry flits for which the other end has a buffer."""
 
-    flit: int = packet_size("Bytes that move at a time; 256 unless given.", 256, minimum=1)
+    flit: int = packet_size("Bytes of a flit. Without the key: 256.", 256, minimum=1)
     packet: int = packet_size(
-        "Bytes of a message in a packet, which takes one channel of each link; 4096 unless given.",
+        "Bytes of a packet, which takes one channel of each link. Without the key: 4096.",
         4096,
         minimum=1,
     )
     channels: int | None = count(
-        "Virtual channels of each class of a link; a packet holds one until it is known at the link's "
-        "beginning that it has left it. Unless given, as many as keep the longest link busy.",
+        "Virtual channels of each class of a link; a packet holds one until the credit of its last flit is "
+        "back. Without the key: as many as keep the longest link busy.",
         None,
         minimum=1,
         maximum=MOST_CHANNELS,
     )
     buffer: int | None = count(
-        "Flits for which a channel has places; those of a packet unless given.",
+        "Flits in the buffer of a channel. Without the key: those of a packet.",
         None,
         unit="flits",
         minimum=1,
         maximum=MOST_BYTES,
     )
     router_cycles: int = count(
-        "Cycles of a router's pipeline; 1 unless given.", 1, unit="cycles", minimum=1, maximum=MOST_BYTES
+        "Cycles of a router's pipeline. Without the key: 1.", 1, unit="cycles", minimum=1, maximum=MOST_BYTES
     )
     cycle_ps: int | None = time(
-        "How long a cycle takes, in whole picoseconds; unless given, at most 1 ns, so that a flit takes "
-        "whole cycles on the fastest link.",
+        "Time of a cycle, in whole picoseconds. Without the key: at most 1 ns, so that a flit takes whole "
+        "cycles on the fastest link.",
         None,
         name="cycle",
         above_minimum=True,
@@ -408,13 +401,13 @@ class Credits:
         becomes=_whole_ps,
     )
     pads: bool = flag(
-        "The last packet of a message is as long as the others; unless given, it is as long as what is left.",
+        "The last packet of a message is as long as the others. Without the key: it has the remaining bytes.",
         False,
         name="padding",
     )
     turns_of_flits: bool = choice(
-        "When a port turns to another packet that waits for it: after each `packet` (unless given), or after "
-        "each `flit`.",
+        "Times at which a port turns to another waiting packet: after each `packet` (without the key), or "
+        "after each `flit`.",
         False,
         name="turns",
         choices=(PACKET, FLIT),
@@ -423,14 +416,14 @@ class Credits:
 
     @property
     def flits(self) -> int:
-        """Of a full packet."""
+        """Return the flits of a full packet."""
         return -(-self.packet // self.flit)
 
     def check(self, given: Mapping[str, Any], section: Section, _: Remarks) -> None:
-        """Refuse what no link can carry."""
+        """Refuse a cycle that is not whole, and flits that are longer than packets."""
         if "cycle" in given and self.cycle_ps is None:
             cause = f"a cycle of {section.content['cycle']} is not a whole number of picoseconds"
-            raise section.fault(cause, 'such as "0.5ns"', key="cycle")
+            raise section.fault(cause, 'give one such as "0.5ns"', key="cycle")
         if self.flit > self.packet:
             raise section.fault(
                 f"a flit of {self.flit} bytes is longer than a packet, which has {self.packet}",

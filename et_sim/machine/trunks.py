@@ -1,12 +1,11 @@
-"""Trunks: links of a graph that always carry the same where messages spread evenly over equal ways.
+"""Trunks: links of a graph that always carry the same bytes when messages spread evenly over equal paths.
 
-Devices are alike if each of them has as many links of the same figures to, and from, every set of devices
-that are alike; NPUs are like no other device. That is the coarsest equitable partition of the graph. What
-enters such a set evenly leaves it evenly: each of its devices is equally far from every target, has as many
-links to every next set, and gets as much over them. So all links of one set of figures between two sets carry
-the same at every time, and one link with the bandwidth of all of them stands for them exactly.
-
-Not here: how a message is split where several trunks are equally near to its target (`network.spread`).
+Devices are equivalent if each of them has as many links of the same figures to, and from, every set of
+equivalent devices; an NPU is equivalent to no other device. These sets are the coarsest equitable partition
+of the graph. Bytes that enter such a set evenly leave it evenly: each of its devices is equally far from
+every target, has as many links to every next set, and gets as many bytes over them. So all links of one set
+of figures between two sets carry the same at every time, and one link with the bandwidth of all replaces them
+exactly.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ from et_sim.machine.graph import NPU, Graph
 
 
 class Trunks(Struct, frozen=True, eq=False):
-    """The graph with a link for each trunk, and a device for each set of devices that are alike."""
+    """The graph with a link for each trunk, and a device for each set of equivalent devices."""
 
-    graph: Graph  # links have the bandwidth of all that they stand for
+    graph: Graph  # links have the bandwidth of all that they merge
     of_link: Any  # by link of the whole graph: its trunk
     of_device: Any  # by device of the whole graph: its set
 
 
 def trunks_of(graph: Graph, apart: Iterable[int] = ()) -> Trunks:
-    """The trunks of a graph; devices that are `apart` are like no other."""
+    """Return the trunks of a graph; devices in `apart` are equivalent to no other."""
     of_device = _sets(graph, apart)
     first_device = np.unique(of_device, return_index=True)[1]
     ends = of_device[graph.sources], of_device[graph.targets]
@@ -53,15 +52,15 @@ def trunks_of(graph: Graph, apart: Iterable[int] = ()) -> Trunks:
 
 
 def no_trunks(graph: Graph) -> Trunks:
-    """The graph as it is: each link stands for itself."""
+    """Return the graph unchanged: each link is its own trunk."""
     return Trunks(graph, np.arange(len(graph.sources)), np.arange(len(graph)))
 
 
 def _sets(graph: Graph, apart: Iterable[int]) -> Any:
-    """By device the number of its set, in the order of the first device of each.
+    """Return the number of its set for each device, in the order of the first device of each set.
 
     Each round draws a number for every colour and figures of a neighbour, there and back. Devices of one
-    colour whose neighbours add up to the same keep one colour; sums of 64 bits are hardly equal by chance.
+    colour whose neighbours have the same sum keep one colour; sums of 64 bits hardly collide by chance.
     """
     is_apart = graph.kinds == NPU
     is_apart[list(apart)] = True
@@ -83,7 +82,7 @@ def _sets(graph: Graph, apart: Iterable[int]) -> Any:
 
 
 def _in_order(numbers: Any) -> Any:
-    """Other numbers for these, ascending with the first row of each."""
+    """Renumber by the first row of each number, ascending."""
     _, first, of_row = np.unique(numbers, return_index=True, return_inverse=True)
     place = np.empty(len(first), np.int64)
     place[np.argsort(first)] = np.arange(len(first))
@@ -91,7 +90,7 @@ def _in_order(numbers: Any) -> Any:
 
 
 def _numbered(*columns: Any) -> Any:
-    """A number for each combination of values, by row."""
+    """Number each combination of values, by row."""
     numbers = np.unique(columns[0], return_inverse=True)[1].reshape(-1)
     for column in columns[1:]:
         different, number = np.unique(column, return_inverse=True)
@@ -101,12 +100,12 @@ def _numbered(*columns: Any) -> Any:
 
 
 def _bits(figures: Any) -> Any:
-    """Figures as integers that are equal where they are."""
+    """Convert figures to integers that are equal if the figures are."""
     return np.ascontiguousarray(figures, np.float64).view(np.int64)
 
 
 def names_of_sets(graph: Graph, trunks: Trunks) -> list[str]:
-    """What sets of devices are called: by the first of them and the number of the last."""
+    """Return names of sets of devices: the first device, and the number of the last one."""
     order = np.argsort(trunks.of_device, kind="stable")
     first = np.searchsorted(trunks.of_device[order], np.arange(len(trunks.graph) + 1)).tolist()
     names = []

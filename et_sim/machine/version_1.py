@@ -2,9 +2,8 @@
 
 They describe the same machine as the files of 2.x, with another rule for the time of a message
 (`model.Level`), other names, and settings for layer files (`model.LayerSettings`). A message pays for the
-highest dimension in which its ends differ, and for the bundle of all links that an NPU has there. What a
-network costs, by the price list of 1.0, is here too; nothing that is simulated depends on it. Not here: layer
-files, and the rule for messages in compiled code (`et_sim.network.levels`).
+highest dimension in which its ends differ, and for the bundle of all links that an NPU has there. The price
+of a network, by the price list of 1.0, is here too; no simulation depends on it.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ from et_sim.machine.system_parts import SharedBus
 
 _SCALARS = (
     Key("topology-name", CHOICE, "Only `Hierarchical` exists.", choices=("Hierarchical",)),
-    Key("dimensions-count", COUNT, "How many dimensions there are; 1 if not given.", minimum=1),
+    Key("dimensions-count", COUNT, "Number of dimensions. Without the key: 1.", minimum=1),
 )
 _LISTS = keys_of(Level)
 LEVEL_KEYS = (*_SCALARS, *_LISTS)
@@ -55,7 +54,7 @@ LEVEL_KEYS = (*_SCALARS, *_LISTS)
 def read_hierarchy(
     source: Section, overrides: Mapping[str, list[Any]], remarks: Remarks, overrides_place: str = ""
 ) -> Network:
-    """The network that the source describes; `overrides` are lists that stand in place of the file's."""
+    """Read the network of a source; `overrides` are lists that replace the file's."""
     changed = Section(overrides_place, dict(overrides))
     check_names(source, LEVEL_KEYS, remarks)
     given = {
@@ -82,9 +81,9 @@ def read_hierarchy(
 
 
 def _column(key: Key, section: Section, count: int, remarks: Remarks) -> list[Any]:
-    """One checked entry per dimension, none if the key is not there.
+    """Return one checked entry per dimension, or an empty list without the key.
 
-    Entries beyond the last dimension are not read, as in 1.0.
+    Entries after the last dimension are not read, as in 1.0.
     """
     if key.name not in section.content and not key.required:
         return []
@@ -127,7 +126,7 @@ def _level(of: Mapping[str, Any], number: int, section: Section, remarks: Remark
     return replace(level, links_used=used)
 
 
-# The local memory of 1.0, which is no setting there: it paces reductions.
+# The local memory of 1.0, a constant there, which bounds reductions.
 LOCAL_MEMORY_BANDWIDTH = 500_000.0  # GB/s
 DIMENSION_ORDERS = {
     **{order.value: order for order in DimensionOrder},
@@ -152,7 +151,7 @@ SYSTEM_1_KEYS = (
     Key(
         "scheduling-policy",
         CHOICE,
-        "Which collective goes first when several wait for the same queue.",
+        "Order of collectives that wait for the same queue.",
         choices=(StreamPolicy.LIFO.value, StreamPolicy.FIFO.value),
         becomes=StreamPolicy,
         required=True,
@@ -161,14 +160,14 @@ SYSTEM_1_KEYS = (
     Key(
         "inter-dimension-scheduling",
         CHOICE,
-        "In which order chunks visit the dimensions.",
+        "Order in which chunks visit the dimensions.",
         choices=tuple(DIMENSION_ORDERS),
         default=DimensionOrder.ASCENDING.value,
     ),
     Key(
         "intra-dimension-scheduling",
         CHOICE,
-        "In which order chunks wait for a reduce-scatter or all-gather in a dimension.",
+        "Order in which chunks wait for a reduce-scatter or all-gather in a dimension.",
         choices=tuple(QUEUE_ORDERS),
         default=QueueOrder.FIFO.value,
     ),
@@ -183,14 +182,14 @@ SYSTEM_1_KEYS = (
     Key(
         "boost-mode",
         FLAG,
-        "Made 1.0 simulate fewer NPUs, which changed the order of messages that arrive in one nanosecond. "
-        "Here only that order is kept: ranks that behave alike are always simulated once.",
+        "Reduced the NPUs that 1.0 simulated, which changed the order of messages that arrive in one "
+        "nanosecond. Here it changes only that order: equal ranks are always simulated once.",
         default=False,
     ),
-    Key("seprate-log", INTEGER, "Switched the files of 1.0 on (the spelling is its own). No effect."),
-    Key("total-stat-rows", INTEGER, "Rows in the files of 1.0, which runs could share. No effect."),
-    Key("stat-row", INTEGER, "The row of a run in them. No effect."),
-    Key("run-name", TEXT, "The row's name. No effect."),
+    Key("seprate-log", INTEGER, "No effect; switched the output files of 1.0 on (the spelling is 1.0's)."),
+    Key("total-stat-rows", INTEGER, "No effect; rows in the output files of 1.0, which runs could share."),
+    Key("stat-row", INTEGER, "No effect; row of a run in these files."),
+    Key("run-name", TEXT, "No effect; name of that row."),
 )
 NETWORK_OVERRIDES = {
     "units-count": int,
@@ -201,7 +200,7 @@ NETWORK_OVERRIDES = {
 
 
 def read_system_1(source: Section, remarks: Remarks) -> tuple[System, LayerSettings, dict[str, list[Any]]]:
-    """The system, how to run layer files, and lists that override the network's."""
+    """Read the system, the settings of layer files, and lists that override the network's."""
     content = {name: _typed(name, value) for name, value in source.content.items()}
     overrides = {name: content.pop(name) for name in NETWORK_OVERRIDES if name in content}
     given = read_keys(structs.replace(source, content=content), SYSTEM_1_KEYS, remarks)
@@ -221,7 +220,7 @@ def read_system_1(source: Section, remarks: Remarks) -> tuple[System, LayerSetti
 
 
 def _typed(name: str, value: Any) -> Any:
-    """A word of the text file as the value it stands for; what does not fit is left to be refused."""
+    """Convert a word of the text file to its value; leave invalid words to later checks."""
     key = next((key for key in SYSTEM_1_KEYS if key.name == name), None)
     if name in NETWORK_OVERRIDES:
         words = value.replace(",", "_").split("_") if isinstance(value, str) else value
@@ -261,7 +260,7 @@ PRICES = {
 
 
 def price_of(network: Network) -> float:
-    """Dollars for all levels of a network."""
+    """Return the price of all levels of a network in dollars."""
     return sum(_per_bandwidth(level, network.ranks) * level.link_bandwidth for level in network.levels)
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from et_sim.basics.unique import unique
 from et_sim.machine.model import LogicalGrid
-from et_sim.machine.switch_trees import NOBODY, SwitchTree
+from et_sim.machine.switch_trees import NO_INDEX, SwitchTree
 from et_sim.plan import records
 from et_sim.plan.collective_lowering import CollectiveTables
 from et_sim.plan.groups import GroupTable
@@ -56,7 +56,7 @@ class SwitchTables:
         self._switches: list[tuple[float, ...]] = []
         self._branches: list[tuple[int, ...]] = []
         count = len(actors) * axes + usages * (1 + int(slots.max(initial=0)))
-        self._own = np.full(count, NOBODY, np.int32)
+        self._own = np.full(count, NO_INDEX, np.int32)
 
     def add_axis(self, collectives: CollectiveTables, grid: LogicalGrid, axis: int) -> None:
         """Add the trees of an axis of the system."""
@@ -66,7 +66,7 @@ class SwitchTables:
             key = unique(ranks).tobytes() if self._actors.is_folded else ranks.tobytes()
             if key not in known:
                 known.add(key)
-                rows = self._add(collectives.switches.trees.over(line), np.full(len(line), NOBODY), line)
+                rows = self._add(collectives.switches.trees.over(line), np.full(len(line), NO_INDEX), line)
                 for actor, branch in rows:
                     self._own[actor * self._axes + axis] = branch
 
@@ -79,7 +79,7 @@ class SwitchTables:
         slot = 0 if axis == records.NO_AXIS else int(self._slots[axis])
         base = len(self._actors) * self._axes + slot * self._usages
         for line, of_line in zip(*lines, strict=True):
-            if self._own[base + of_line[0]] != NOBODY:
+            if self._own[base + of_line[0]] != NO_INDEX:
                 continue  # a group of the same actors is already there
             for actor, branch in self._add(collectives.switches.trees.over(line), of_line, line):
                 place = np.flatnonzero(self._actors.of_rank[line] == actor)[0]
@@ -96,21 +96,21 @@ class SwitchTables:
         member_of = dict(zip(ranks.tolist(), members.tolist(), strict=True))
         below: list[list[int]] = [[] for _ in tree.switches]
         for place, switch in enumerate(tree.switches):
-            if switch.parent != NOBODY:
+            if switch.parent != NO_INDEX:
                 below[switch.parent].append(place)
-        branch_of = {0: NOBODY}
+        branch_of = {0: NO_INDEX}
         for place, switch in enumerate(tree.switches):
             first, row, seen = len(self._branches), base + place, set()
             for other in below[place]:
                 branch_of[other] = len(self._branches)
                 members_there = tree.switches[other].members
-                self._branches.append((row, base + other, NOBODY, NOBODY, NOBODY, members_there))
+                self._branches.append((row, base + other, NO_INDEX, NO_INDEX, NO_INDEX, members_there))
             for rank in switch.ranks:
                 actor = int(self._actors.of_rank[rank])
                 if actor not in seen:
                     seen.add(actor)
                     branches.append((actor, len(self._branches)))
-                    self._branches.append((row, NOBODY, place_of[rank], actor, member_of[rank], 1))
+                    self._branches.append((row, NO_INDEX, place_of[rank], actor, member_of[rank], 1))
             count = len(self._branches) - first
             stands = branch_of[place], first, count, switch.members, base, len(tree.switches)
             figures = switch.reducer.bytes_per_ns, switch.reducer.latency_ns

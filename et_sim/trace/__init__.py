@@ -1,7 +1,7 @@
-"""Execution traces: what each rank wants to do, from files or built in Python.
+"""Execution traces: the programs of ranks, from files or built in Python.
 
-The names below load their modules on first use, so that importing the package costs neither
-Numba nor protobuf.
+The names below load their modules on first use, so that an import of the package loads neither Numba nor
+protobuf.
 """
 
 from __future__ import annotations

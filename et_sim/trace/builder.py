@@ -9,8 +9,6 @@ Nodes may name the tensors they read and write with their sizes (`inputs=`, `out
 memory. Every call returns the node's id, to be named in `after=` (data) or `ctrl_after=` (control) of
 other nodes, in any order. Arguments are checked when given; a dependency on an id that was never
 made is found by `build`.
-
-Not here: reading and writing files (`files`), checks across ranks (`preflight`).
 """
 
 from __future__ import annotations
@@ -52,11 +50,11 @@ Tensors = Mapping[str, int]  # name -> bytes
 
 
 class NodeOptions(TypedDict, total=False):
-    """What every node may have."""
+    """The options of every node."""
 
     after: Iterable[int]  # data dependencies
     ctrl_after: Iterable[int]
-    inputs: Tensors | None  # what it reads
+    inputs: Tensors | None  # tensors that it reads
     outputs: Tensors | None
     attributes: Mapping[str, int | str]  # further ones, by their names in files
     node_id: int | None  # default: one more than the highest
@@ -84,12 +82,12 @@ class TraceBuilder(Struct):
         dtype: str | None = None,
         **options: Unpack[NodeOptions],
     ) -> int:
-        """Computation: replayed for `micros`, or modelled from `num_ops` and `tensor_bytes`.
+        """Add a computation: replayed for `micros`, or modelled from `num_ops` and `tensor_bytes`.
 
-        `nanos` is the exact time to replay, where microseconds are too coarse. A `concurrent` node takes no
-        turn among its rank's computations: it begins as soon as what it comes after is done.
-        `layer_shape` says what is computed, such as "gemm M N K" (`et_sim.trace.shapes` writes them), and
-        `dtype` with which numbers, such as "bf16".
+        `nanos` is the exact time to replay, if microseconds are too coarse. A `concurrent` node begins as
+        soon as its dependencies are done; it takes no turn among its rank's computations. `layer_shape`
+        describes the operation, such as "gemm M N K" (`et_sim.trace.shapes` writes them), and `dtype` its
+        numbers, such as "bf16".
         """
         values = {"is_cpu": cpu, "num_ops": num_ops, "tensor_bytes": tensor_bytes}
         return self._add(
@@ -119,13 +117,12 @@ class TraceBuilder(Struct):
         concurrent: bool = False,
         **options: Unpack[NodeOptions],
     ) -> int:
-        """A collective over `group` ("" is all ranks); `bytes` is what each rank puts in.
+        """Add a collective over `group` ("" is all ranks); `bytes` is the input of each rank.
 
-        Of a scatter, `bytes` is what each rank gets. `root` is the rank that data of a broadcast or scatter
-        comes from, and that data of a reduce or gather goes to (default: the group's first member).
-        Of an all-to-all, `splits` are the bytes that the rank sends to each member of the group, in the
-        group's order, the rank itself included; `bytes` then is their sum. `dtype` is that of its
-        numbers, of which switches do not sum all.
+        For a scatter, `bytes` is the output of each rank. `root` is the source of a broadcast or scatter, and
+        the destination of a reduce or gather (default: the group's first member). For an all-to-all, `splits`
+        are the bytes that the rank sends to each member of the group, in the group's order, the rank itself
+        included; `bytes` then is their sum. `dtype` is the datatype; switches cannot sum every type.
         """
         number = collective_kind(kind, self.source)
         if splits is not None:
@@ -168,7 +165,7 @@ class TraceBuilder(Struct):
         name: str = "",
         **options: Unpack[NodeOptions],
     ) -> int:
-        """Return a message to rank `to`; its partner is a `receive` of the same tag and size there."""
+        """Add a message to rank `to`; its partner is a `receive` of the same tag and size there."""
         values = {"is_cpu": False, "comm_bytes": bytes, "comm_tag": tag, "comm_dst": to}
         return self._add(NodeKind.SEND, name or "send", values, **options)
 
@@ -181,7 +178,7 @@ class TraceBuilder(Struct):
         name: str = "",
         **options: Unpack[NodeOptions],
     ) -> int:
-        """Return a message from rank `source`; its partner is a `send` of the same tag and size there."""
+        """Add a message from rank `source`; its partner is a `send` of the same tag and size there."""
         values = {"is_cpu": False, "comm_bytes": bytes, "comm_tag": tag, "comm_src": source}
         return self._add(NodeKind.RECV, name or "receive", values, **options)
 
@@ -194,10 +191,10 @@ class TraceBuilder(Struct):
         gather: str | None = None,
         **options: Unpack[NodeOptions],
     ) -> int:
-        """Read `bytes` from memory; `tier` is the number of one, where the memory has several.
+        """Read `bytes` from memory; `tier` is the number of a tier, if the memory has several.
 
         With `gather`, all members of that group ("" is all ranks) get the same `bytes`, which leave the
-        memory once: switches on the way copy them (an all-gather of shards that lie in memory).
+        memory once: switches on the way copy them (an all-gather of shards in memory).
         """
         values = {"is_cpu": False, "tensor_bytes": bytes, "memory_tier": tier}
         if gather is not None:
@@ -213,10 +210,10 @@ class TraceBuilder(Struct):
         reduce: str | None = None,
         **options: Unpack[NodeOptions],
     ) -> int:
-        """Write `bytes` to memory; `tier` is the number of one, where the memory has several.
+        """Write `bytes` to memory; `tier` is the number of a tier, if the memory has several.
 
         With `reduce`, all members of that group ("" is all ranks) write `bytes` of their own, which switches
-        on the way reduce, so that they reach the memory once (a reduce-scatter into shards there).
+        on the way reduce, so that they reach the memory once (a reduce-scatter into shards in memory).
         """
         values = {"is_cpu": False, "tensor_bytes": bytes, "memory_tier": tier}
         if reduce is not None:
@@ -224,17 +221,15 @@ class TraceBuilder(Struct):
         return self._add(NodeKind.MEM_STORE, name or "store", values, **options, group=reduce)
 
     def metadata(self, text: str, *, name: str = "", node_id: int | None = None) -> int:
-        """Return a node that only carries text, such as a description of the process groups."""
+        """Add a node that only carries text, such as a description of the process groups."""
         return self._add(NodeKind.METADATA, name or "metadata", {}, node_id=node_id, text=text)
 
     def process_groups(self, groups: Mapping[str, Sequence[int]], *, node_id: int | None = None) -> int:
-        """Return a metadata node that says who is in which group, as PyTorch writes it; no ranks means
-        all.
-        """
+        """Add a metadata node that lists the members of groups, as PyTorch writes it; no ranks means all."""
         return self.metadata(process_group_text(groups), name="process_group:init", node_id=node_id)
 
     def invalid(self, name: str = "", **options: Unpack[NodeOptions]) -> int:
-        """Return a node of type INVALID: takes part in dependencies and does nothing."""
+        """Add a node of type INVALID, which has dependencies and does nothing."""
         return self._add(NodeKind.INVALID, name, {}, **options)
 
     def _add(
@@ -285,12 +280,12 @@ class TraceBuilder(Struct):
             text,
             (self._words("inputs", inputs), self._words("outputs", outputs)),
         )
-        if chosen < ID[1]:  # a node with the highest id leaves the counting where it was
+        if chosen < ID[1]:  # a node with the highest id does not change the counter
             self._next_id = max(self._next_id, chosen + 1)
         return chosen
 
     def _columns(self, known: Iterable[Attribute], attributes: Mapping[str, Any]) -> dict[str, Any]:
-        """Return attributes by the columns that hold them."""
+        """Return the attributes by the columns that hold them."""
         return {
             attribute.column: attributes[attribute.name]
             for attribute in known
@@ -313,7 +308,7 @@ class TraceBuilder(Struct):
         return tuple(self._integer(name, node_id, ID) for node_id in ids)
 
     def _words(self, label: str, tensors: Tensors | None) -> Words | None:
-        """Tensors as the attribute lists them."""
+        """Return tensors in the form of the attribute."""
         if tensors is None:
             return None
         if not isinstance(tensors, Mapping):
@@ -373,7 +368,7 @@ class TraceBuilder(Struct):
     def _rows(
         self, nodes: list[NodeCall], ids: npt.NDArray[np.uint64], lists: list[tuple[int, ...]]
     ) -> tuple[IntColumn, RowColumn]:
-        """Lists of ids as a CSR pair of rows."""
+        """Return lists of ids as a CSR pair of rows."""
         start = np.zeros(len(lists) + 1, np.int64)
         np.cumsum([len(wanted) for wanted in lists], out=start[1:])
         wanted = np.array([node_id for wanted in lists for node_id in wanted], np.uint64)
@@ -393,5 +388,5 @@ class TraceBuilder(Struct):
 
 
 def _micros(micros: int, nanos: int | None) -> int:
-    """For readers who know microseconds only: the exact time rounded, unless they are given, too."""
+    """Return rounded microseconds for readers without `nanos`, unless they are given, too."""
     return (nanos + 500) // 1000 if nanos is not None and not micros else micros

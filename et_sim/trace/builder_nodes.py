@@ -1,8 +1,6 @@
-"""Nodes as a builder's calls describe them, and the columns that many of them make.
+"""Nodes as a builder's calls describe them, and the columns of many such nodes.
 
-Nodes may be added behind those of a trace, and come before them all the same: they have dependencies.
-
-Not here: the calls and their checks (`builder`).
+Nodes may be appended to a trace and still run before its nodes: dependencies order them.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ SIZE = (0, 2**63 - 1)
 ID = (0, 2**64 - 1)
 
 BY_COLUMN = {attribute.column: attribute for attribute in (*NUMBERS, *TEXT_ATTRIBUTES)}
-# Where a collective that has a root keeps it.
+# the column of the root, by collective
 ROOT_COLUMN = {
     CollectiveKind.BROADCAST: "comm_src",
     CollectiveKind.SCATTER: "comm_src",
@@ -41,7 +39,7 @@ ROOT_COLUMN = {
 
 
 class NodeCall(Struct):
-    """What one call said."""
+    """The arguments of one call."""
 
     node_id: int
     kind: NodeKind
@@ -57,14 +55,14 @@ class NodeCall(Struct):
 
 
 def numbered(words: list[str]) -> tuple[tuple[str, ...], RowColumn]:
-    """The distinct words by first use, and the number of each word."""
+    """Return the distinct words by first use, and the number of each word."""
     number: dict[str, int] = {}
     numbers = [number.setdefault(word, len(number)) for word in words]
     return tuple(number), np.array(numbers, np.int32)
 
 
 def present_bits(node: NodeCall) -> int:
-    """Which attributes the node carries."""
+    """Return the bits of the attributes of a node."""
     names = {BY_COLUMN[column].name for column in (*node.values, *node.texts)}
     lists = zip(("involved_dim", "inputs", "outputs"), (node.dims, *node.tensors), strict=True)
     names.update(name for name, value in lists if value is not None)
@@ -100,15 +98,15 @@ def collective_kind(kind: CollectiveKind | str, source: str) -> CollectiveKind:
     )
 
 
-# Columns that say which of some texts a node has.
+# columns of indices into texts, and the field that holds the texts
 _TEXTS = {"name": "names", **{text.column: text.texts for text in TEXT_ATTRIBUTES}}
 _DEPENDENCIES = ("data_start", "data_deps", "ctrl_start", "ctrl_deps")
 
 
 def appended(trace: Trace, more: Trace, parents: IntColumn, children: IntColumn) -> Trace:
-    """Return the nodes of both, of which `more` has the higher ids, and no dependencies.
+    """Return the nodes of both traces, with control dependencies added; `more` has the higher ids.
 
-    `parents` and `children` are rows of the result: control dependencies to be added.
+    `parents` and `children` are rows of the result.
     """
     columns: dict[str, Any] = {}
     for column in (field.name for field in fields(Trace)):
@@ -155,7 +153,7 @@ def _lists(before: TensorLists, added: TensorLists, rows: int) -> TensorLists:
 def _with_dependencies(
     trace: Trace, count: int, parents: IntColumn, children: IntColumn
 ) -> tuple[IntColumn, RowColumn]:
-    """Return the control dependencies as CSR, with those that are new, each once."""
+    """Return the control dependencies as CSR, with the new ones, each once."""
     child = np.repeat(np.arange(len(trace)), np.diff(trace.ctrl_start))
     data_child = np.repeat(np.arange(len(trace)), np.diff(trace.data_start))
     known = np.concatenate((trace.ctrl_deps + child * count, trace.data_deps + data_child * count))

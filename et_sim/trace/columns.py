@@ -1,10 +1,8 @@
-"""What one rank wants to do, as columns: the `Trace` every other room reads.
+"""The program of one rank as columns: the `Trace` that all other packages read.
 
-Invariant: rows are in ascending node id and ids are unique, so "lower row" means "lower id";
-dependencies are row numbers and point at rows of the same trace. A trace is immutable and never
-knows its rank, so that any number of ranks can share one.
-
-Not here: reading and writing files (`wire`, `files`), and any notion of time or machine.
+Invariant: rows are in ascending node id and ids are unique, so "lower row" means "lower id"; dependencies are
+row numbers of the same trace. A trace is immutable and independent of its rank, so that any number of ranks
+can share it.
 """
 
 from __future__ import annotations
@@ -26,14 +24,14 @@ RowColumn = npt.NDArray[np.int32]
 BoolColumn = npt.NDArray[np.bool_]
 
 
-# Attributes of nodes whose size is not recorded, and of the first record: when the rank begins.
+# attributes of nodes whose size is not recorded, and of the first record: the start of the rank
 UNSIZED, ESTIMATED, START_NS = "comm_size_unknown", "comm_size_estimated", "start_ns"
 # The reference folds the tags of sends and receives into this range.
 TAG_RANGE = 500_000_000
 
 
 class NodeKind(IntEnum):
-    """Node types, with the numbers they have on the wire."""
+    """Node types, with their numbers in files."""
 
     INVALID = 0
     METADATA = 1
@@ -48,16 +46,16 @@ class NodeKind(IntEnum):
     CHECKPOINT = 10
 
 
-LAST_KIND_NUMBER = 255  # types above those that have a name are read too: nobody knows what they do
+LAST_KIND_NUMBER = 255  # higher types are read too, although their behaviour is unknown
 
 
 def kind_name(number: int) -> str:
-    """Return the name of a node type, or `TYPE_11` of one that has none."""
+    """Return the name of a node type, or `TYPE_11` for one without a name."""
     return NodeKind(number).name if number < len(NodeKind) else f"TYPE_{number}"
 
 
 class CollectiveKind(IntEnum):
-    """Collective types, with the numbers they have on the wire (`comm_type`)."""
+    """Collective types, with their numbers in files (`comm_type`)."""
 
     ALL_REDUCE = 0
     REDUCE = 1
@@ -72,24 +70,24 @@ class CollectiveKind(IntEnum):
 
 
 def collective_name(number: int) -> str:
-    """What messages call a collective type: `all_reduce`, or `collective type 42` if it has no name."""
+    """Return the name of a collective type for messages: `all_reduce`, or `collective type 42`."""
     known = number in CollectiveKind.__members__.values()
     return CollectiveKind(number).name.lower() if known else f"collective type {number}"
 
 
 class Attribute(Struct, frozen=True):
-    """How files spell a column of `Trace`; the column's annotation names it, and no other place need."""
+    """The form in files of a column of `Trace`; the annotation of the column holds it."""
 
     name: str
-    member: str  # of AttributeProto's value, that writers use; readers take any integer for a number
-    least: int | None = None  # the lowest number allowed, if not the lowest that the column can hold
+    member: str  # of AttributeProto's value, as written; readers accept any integer for a number
+    least: int | None = None  # the lowest number allowed, if not the lowest of the column's type
     column: str = ""
     dtype: Any = np.uint64
-    texts: str = ""  # of a text: the field of `Trace` with all of them, "" first; the column is an index
+    texts: str = ""  # for a text: the field of `Trace` with all of them, "" first; the column is an index
 
     @property
     def is_number(self) -> bool:
-        """Return whether it is one integer or truth value."""
+        """Return whether the attribute is one integer or truth value."""
         return self.member.endswith("_val") and self.member != "string_val"
 
     @property
@@ -101,10 +99,11 @@ class Attribute(Struct, frozen=True):
 
 
 class TensorLists(Struct, frozen=True, eq=False):
-    """The attributes `inputs` and `outputs`, kept as written: [tensor, bytes, tensor, bytes, …].
+    """The attributes `inputs` and `outputs`, as written: [tensor, bytes, tensor, bytes, …].
 
-    List k is of row `row[k]` and holds `words[start[k] : start[k + 1]]`. Lists are in ascending row,
-    of one row inputs before outputs; a trace without any costs nothing. `tensors` says what they mean.
+    List k belongs to row `row[k]` and holds `words[start[k] : start[k + 1]]`. Lists are in ascending row,
+    inputs of a row before its outputs; a trace without lists needs no memory for them. `tensors` interprets
+    them.
     """
 
     row: RowColumn
@@ -117,7 +116,7 @@ class TensorLists(Struct, frozen=True, eq=False):
         return len(self.row)
 
     def is_same(self, other: TensorLists) -> bool:
-        """Return whether both say the same about every row."""
+        """Return whether both have the same lists for every row."""
         columns = ("row", "is_output", "start", "words")
         return self.texts == other.texts and all(
             np.array_equal(getattr(self, column), getattr(other, column)) for column in columns
@@ -125,7 +124,7 @@ class TensorLists(Struct, frozen=True, eq=False):
 
 
 def no_tensor_lists() -> TensorLists:
-    """What a trace has whose nodes name no tensors."""
+    """Return the lists of a trace without tensors."""
     return TensorLists(
         np.zeros(0, np.int32), np.zeros(0, np.bool_), np.zeros(1, np.int64), np.zeros(0, np.int32), ()
     )
@@ -133,7 +132,7 @@ def no_tensor_lists() -> TensorLists:
 
 @quick_dataclass(frozen=True, eq=False)
 class Trace:
-    """One program. `n` rows; `*_start` arrays are CSR offsets of length n + 1."""
+    """A program. `n` rows; `*_start` arrays are CSR offsets of length n + 1."""
 
     node_id: npt.NDArray[np.uint64]
     kind: npt.NDArray[np.uint8]  # NodeKind, or a number above them
@@ -150,40 +149,40 @@ class Trace:
     comm_priority: Annotated[IntColumn, Attribute("comm_priority", "int32_val")]
     # "" means all ranks.
     group: Annotated[RowColumn, Attribute("pg_name", "string_val", texts="group_names")]
-    # A matrix product or convolution, in words.
+    # a matrix product or convolution, in words
     layer_shape: Annotated[RowColumn, Attribute("layer_shape", "string_val", texts="layer_shapes")]
-    # What kind of numbers it computes with.
+    # the datatype of the computation
     datatype: Annotated[RowColumn, Attribute("dtype", "string_val", texts="datatypes")]
-    # What an all-to-all sends to each member of its group.
+    # the bytes that an all-to-all sends to each member of its group
     splits: Annotated[RowColumn, Attribute("comm_split_sizes", "string_val", texts="split_texts")]
-    # Bit d set: dimension d takes part.
+    # bit d set: dimension d takes part
     involved_dims: Annotated[npt.NDArray[np.uint64], Attribute("involved_dim", "bool_list")]
-    involved_count: npt.NDArray[np.uint8]  # how many flags the node listed
-    # Exact, in place of `duration_us`.
+    involved_count: npt.NDArray[np.uint8]  # number of flags of the node
+    # exact, replaces `duration_us`
     duration_ns: Annotated[IntColumn, Attribute("duration_ns", "int64_val", least=0)]
-    # Takes no turn: only its dependencies order it.
+    # ordered by its dependencies only; takes no turn
     is_concurrent: Annotated[BoolColumn, Attribute("concurrent", "bool_val")]
-    # How much it moves is not known: it takes its recorded time, and meets nobody.
+    # of unknown size: it takes its recorded time and matches no other node
     is_unsized: Annotated[BoolColumn, Attribute(UNSIZED, "bool_val")]
-    # How much it moves was concluded from the time that it took.
+    # size estimated from its duration
     is_estimated: Annotated[BoolColumn, Attribute(ESTIMATED, "bool_val")]
-    # Nothing was done: the time between two things that a recording shows.
+    # an idle time between two recorded events
     is_gap: Annotated[BoolColumn, Attribute("gap", "bool_val")]
-    # A call of a device's runtime that launches work or waits for it.
+    # a call of a device's runtime that launches work or waits for it
     is_launch: Annotated[BoolColumn, Attribute("launch", "bool_val")]
-    # Work of a device that moves data, and computes nothing.
+    # work of a device that moves data and computes nothing
     is_copy: Annotated[BoolColumn, Attribute("copy", "bool_val")]
-    # No cache holds what it reads: weights, say, that nothing has used for long.
+    # no cache holds its inputs, such as weights that were unused for long
     is_cold: Annotated[BoolColumn, Attribute("cold", "bool_val")]
-    # Kernels that a node stands for, each of which is launched; 0: it is part of those before it.
+    # launched kernels that a node stands for; 0: it is part of an earlier one
     launches: Annotated[RowColumn, Attribute("launches", "int32_val", least=0)]
-    # Of a request to a memory with several tiers: which one, counted from 0 in the order of the memory file.
+    # tier of a memory request, counted from 0 in the order of the memory file
     memory_tier: Annotated[RowColumn, Attribute("memory_tier", "int32_val")]
-    # The stream of a device, by its number, that it was recorded on.
+    # number of the recorded stream of a device
     stream: Annotated[IntColumn, Attribute("stream", "int64_val")]
-    # The thread of the host, by the number that the recording gives it.
+    # number of the recorded thread of the host
     thread: Annotated[IntColumn, Attribute("tid", "int64_val")]
-    present: npt.NDArray[np.uint32]  # which attributes the node carried, see `has`
+    present: npt.NDArray[np.uint32]  # bits of the attributes of the node, see `has`
     data_start: IntColumn
     data_deps: RowColumn
     ctrl_start: IntColumn
@@ -194,15 +193,15 @@ class Trace:
     datatypes: tuple[str, ...] = ("",)
     split_texts: tuple[str, ...] = ("",)
     version: str = ""
-    # How long after the first rank of the workload this one begins.
+    # start after the first rank of the workload
     start_ns: int = 0
-    # METADATA rows only: the text of `inputs.values` (process-group descriptions).
+    # METADATA rows only: the text of `inputs.values` (process-group descriptions)
     metadata_text: dict[int, str] = field(default_factory=dict)
-    # Attributes that were present but mean nothing to the simulator: name -> number of nodes.
+    # attributes that the simulator ignores: name -> number of nodes
     ignored_attributes: dict[str, int] = field(default_factory=dict)
     tensors: TensorLists = field(default_factory=no_tensor_lists)
     source: str = ""
-    # Dependencies on nodes that the file lacks, left out because the caller asked for it.
+    # dependencies on missing nodes, left out at the caller's request
     dropped_dependencies: int = 0
 
     def __len__(self) -> int:
@@ -210,18 +209,18 @@ class Trace:
 
     @property
     def is_opaque(self) -> BoolColumn:
-        """Which nodes are of a type that nobody models: storage, batches, checkpoints, unknown ones."""
+        """Return a mask of nodes without a model: storage, batches, checkpoints, unknown types."""
         is_opaque: BoolColumn = self.kind > NodeKind.COLL
         return is_opaque
 
     @property
     def kind_counts(self) -> dict[str, int]:
-        """How many nodes there are of each type, by its name."""
+        """Return the number of nodes of each type, by its name."""
         counts = np.bincount(self.kind).tolist()
         return {kind_name(number): count for number, count in enumerate(counts) if count}
 
     def has(self, attribute: str, rows: Any = slice(None)) -> BoolColumn:
-        """Which nodes (of these rows) carried an attribute, by its name in files."""
+        """Return a mask of the nodes (of these rows) with an attribute, by its name in files."""
         is_present: BoolColumn = (self.present[rows] & np.uint32(BIT[attribute])) != 0
         return is_present
 
@@ -230,11 +229,11 @@ class Trace:
         return self.names[int(self.name[row])]
 
     def describe(self, row: int) -> str:
-        """`node 7 "layer1.grad"`: how messages to people refer to a node."""
+        """Return the name of a node for messages, such as `node 7 "layer1.grad"`."""
         return f'node {int(self.node_id[row])} "{self.node_name(row)}"'
 
     def parents(self, row: int) -> RowColumn:
-        """Return rows that must complete before `row` (data and control, each once, ascending)."""
+        """Return the rows that must complete before `row` (data and control, each once, ascending)."""
         data = self.data_deps[self.data_start[row] : self.data_start[row + 1]]
         ctrl = self.ctrl_deps[self.ctrl_start[row] : self.ctrl_start[row + 1]]
         merged: RowColumn = unique(np.concatenate((data, ctrl))).astype(np.int32)
@@ -250,11 +249,11 @@ def _attributes() -> Iterator[Attribute]:
             yield structs.replace(entry, column=column, dtype=_DTYPES.get(hint.__origin__, np.uint64))
 
 
-# The registry of attributes with a column of their own, in the order in which they are written.
+# the registry of attributes with a column, in the order of writing
 ATTRIBUTES = tuple(_attributes())
 NUMBERS = tuple(attribute for attribute in ATTRIBUTES if attribute.is_number)
 TEXT_ATTRIBUTES = tuple(attribute for attribute in ATTRIBUTES if attribute.texts)
-# What each is in `present`. Two have no column: their lists are in `Trace.tensors`.
+# the bit of each in `present`; two have no column, but lists in `Trace.tensors`
 BIT = {
     name: 1 << bit
     for bit, name in enumerate((*(attribute.name for attribute in ATTRIBUTES), "inputs", "outputs"))

@@ -1,7 +1,4 @@
-"""Files of traces that are decoded: many small ones at once, which takes a fraction of the time.
-
-Not here: which files there are (`files`, `manifest`), and the decoder (`wire`).
-"""
+"""Decoding of trace files; small ones are decoded together, which is many times faster."""
 
 from __future__ import annotations
 
@@ -11,11 +8,11 @@ from contextlib import contextmanager
 from et_sim.basics.errors import TraceError
 from et_sim.trace.stack import Stack, Templates
 
-_BYTES_AT_ONCE = 1 << 20  # of small files that are decoded together: more are slower
+_BYTES_AT_ONCE = 1 << 20  # of small files that are decoded together; larger batches are slower
 
 
 class DecodedFiles:
-    """Decodes files, many small ones at once."""
+    """A decoder of files that batches small ones."""
 
     def __init__(self, drop_dangling: bool) -> None:
         self._drop_dangling = drop_dangling
@@ -25,7 +22,7 @@ class DecodedFiles:
         self._bytes = 0
 
     def add(self, content: bytes, source: str) -> None:
-        """One more file, which is decoded now or with some that follow."""
+        """Add a file, which is decoded at once or with some that follow."""
         if self._bytes + len(content) > _BYTES_AT_ONCE:
             self._decode()
         self._contents.append(content)
@@ -39,7 +36,7 @@ class DecodedFiles:
 
     @contextmanager
     def decoding_after_errors(self) -> Iterator[None]:
-        """Where the next file cannot be read, a mistake in one before it is reported first."""
+        """Report errors in earlier files before an error that is raised inside."""
         try:
             yield
         except TraceError:

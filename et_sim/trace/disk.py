@@ -1,7 +1,7 @@
 """Bytes of files, read whole and written atomically.
 
-A reader sees the old file or the new one, never half of it; and of files written together, all or an
-incomplete set. Not here: what the files hold.
+A reader sees the old file or the new one, never a part. If files are written together, it sees all or an
+incomplete set.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _OF_RANK = re.compile(r"(.*)\.(0|[1-9][0-9]{0,17})\.et(?:\.gz)?", re.DOTALL)
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return the bytes of a file as they are."""
+    """Return the bytes of a file."""
     try:
         with path.open("rb", buffering=0) as file:
             return file.readall()
@@ -51,7 +51,7 @@ def unpacked(content: bytes, source: str) -> bytes:
 
 
 def replace_all(contents: Iterable[tuple[Path, bytes]], prefix: str | Path | None = None) -> None:
-    """Write files that get their names together; with a prefix, they are all the ranks that it has then."""
+    """Write files that get their names together; with a prefix, other ranks of that prefix are removed."""
     with drafts(prefix) as draft_of:
         for target, content in contents:
             with _refused_as_unwritable(target):
@@ -60,12 +60,12 @@ def replace_all(contents: Iterable[tuple[Path, bytes]], prefix: str | Path | Non
 
 @contextmanager
 def drafts(prefix: str | Path | None = None) -> Iterator[Callable[[Path], Path]]:
-    """A function that says where to write what is to stand at a path: all is moved there when it is written.
+    """Yield a function from a target path to the path of its draft; all drafts are moved at the end.
 
-    Of a set, readers need one file before all others: the manifest, or the lowest rank's. It is taken away
-    before another is replaced, and comes last, so that old and new files are never taken for one set. Whoever
-    is killed on the way leaves a set that is refused as incomplete. With a prefix, what is written is a whole
-    set: other ranks of that prefix, of a larger set before it, go.
+    Of a set, readers need one file before all others: the manifest, or that of the lowest rank. It is removed
+    before another is replaced, and comes last, so that old and new files are never taken for one set. A
+    process that is killed meanwhile leaves a set that is refused as incomplete. With a prefix, the drafts are
+    a whole set: other ranks of that prefix, of a larger set before it, are removed.
     """
     written: list[tuple[Path, Path]] = []
     folder_of: dict[Path, Path] = {}
@@ -93,13 +93,13 @@ def drafts(prefix: str | Path | None = None) -> Iterator[Callable[[Path], Path]]
 
 
 def _others(prefix: Path, kept: set[str]) -> list[Path]:
-    """Return the ranks of a prefix that are not of its set."""
+    """Return the files of a prefix that are not of its set."""
     ranks = ((path, _OF_RANK.fullmatch(path.name)) for path in sorted(prefix.parent.iterdir()))
     return [path for path, rank in ranks if rank and rank[1] == prefix.name and path.name not in kept]
 
 
 def _place_in_set(name: str) -> tuple[int, int]:
-    """How early a reader needs a file: the manifest first, then ranks in ascending order."""
+    """Return the order in which a reader needs files: the manifest first, then ranks in ascending order."""
     if name.endswith(_MANIFEST):
         return 0, 0
     of_rank = _OF_RANK.fullmatch(name)

@@ -1,11 +1,8 @@
-"""Write a `Trace` as the bytes of a trace file.
+"""Encoding of a `Trace` as the bytes of a trace file.
 
-Each column becomes a list of pieces, and a record is the pieces of its row in the order of the field
-numbers: the bytes that the protobuf library gives, as a test checks, without an object per node. Values
-have the kinds that other tools expect for each attribute. Equal traces give equal bytes, and `wire.decode`
-gives the same columns back.
-
-Not here: attributes that the simulator ignores; a trace only remembers how many there were.
+Each column becomes a list of pieces, and a record is the pieces of its row in the order of the field numbers.
+The bytes equal those of the protobuf library, without an object per node. Values have the kinds that other
+tools expect for each attribute. Equal traces give equal bytes, and `wire.decode` returns the same columns.
 """
 
 from __future__ import annotations
@@ -36,7 +33,9 @@ def encode_trace(trace: Trace) -> bytes:
 
 
 def encode_several(traces: Sequence[Trace]) -> list[bytes]:
-    """Return the files of some traces, many small ones at once; those with metadata or tensors one by one."""
+    """Return the files of traces, small ones together; traces with metadata or tensors are encoded one by
+    one.
+    """
     files: list[bytes] = []
     before: _Encoded | None = None
     for stack in stacks(traces):
@@ -60,7 +59,7 @@ def encode_several(traces: Sequence[Trace]) -> list[bytes]:
 
 
 class _Encoded:
-    """The records of a trace, of which others that are the same nodes in other sizes share most."""
+    """The records of a trace, which other traces with the same nodes of other sizes share."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace, self._number = trace, dict[str, int]()
@@ -69,7 +68,7 @@ class _Encoded:
         self.records = [_framed(b"".join(record)) for record in pieces]
 
     def has_nodes_of(self, other: Trace) -> bool:
-        """Return whether another trace has the very columns of this one for what its nodes are."""
+        """Return whether another trace shares the columns that describe the nodes of this one."""
         trace = self._trace
         return (
             all(getattr(trace, column) is getattr(other, column) for column in _NODE_COLUMNS)
@@ -98,7 +97,7 @@ class _Encoded:
         return records
 
     def _differ(self, other: Trace) -> Any:
-        """Which rows are not those of this trace."""
+        """Return a mask of the rows that differ from this trace."""
         trace = self._trace
         differ = np.zeros(len(trace), np.bool_)
         for column in PER_NODE:
@@ -113,7 +112,7 @@ class _Encoded:
         return differ
 
     def _texts_of(self, of: Trace | TensorLists, column: str, texts: str) -> Any:
-        """Return a column of texts as numbers that mean the same in every trace."""
+        """Return a column of texts as numbers that are comparable between traces."""
         number = self._number
         numbers = [number.setdefault(text, len(number)) for text in getattr(of, texts)]
         return np.array(numbers, np.int64)[getattr(of, column)]
@@ -134,7 +133,7 @@ def _has_negative(trace: Trace) -> bool:
 
 
 def _start(trace: Trace) -> bytes:
-    """When the rank begins, if that is later than the first one."""
+    """Return the attribute of the rank's start, if it is later than the first one."""
     if not trace.start_ns:
         return b""
     member = FIRST_ATTRIBUTE_FIELD + 2 * ATTRIBUTE_KINDS.index("int64")
@@ -154,7 +153,7 @@ def _refuse_negative(trace: Trace, column: str, wrong: Any) -> None:
 
 
 def _nodes(trace: Trace) -> list[list[bytes]]:
-    """One list of pieces per field, in the order in which they stand in a record: what nodes are."""
+    """Return one list of pieces per field, in the order of a record, for the fields that describe nodes."""
     ids = [varint(node_id) for node_id in trace.node_id.tolist()]
     id_tag = tag(_ID, VARINT)
     names = [delimited(_NODE_NAME, name.encode()) if name else b"" for name in trace.names]
@@ -168,7 +167,7 @@ def _nodes(trace: Trace) -> list[list[bytes]]:
 
 
 def _sizes(trace: Trace) -> list[list[bytes]]:
-    """Return the same of what stands behind, attributes included."""
+    """Return the lists of pieces of the remaining fields, attributes included."""
     return [
         _numbers(trace.duration_us, _plain(_DURATION)),
         *([_metadata_texts(trace)] if trace.metadata_text else []),
@@ -178,13 +177,13 @@ def _sizes(trace: Trace) -> list[list[bytes]]:
 
 
 def _plain(field: int) -> Any:
-    """Spells a field of a node; a zero is not written."""
+    """Return the encoder of a field of a node; a zero is not written."""
     before = tag(field, VARINT)
     return lambda value: before + varint(value) if value else b""
 
 
 def _numbers(column: Any, spell: Any) -> list[bytes]:
-    """Return the pieces of a column; each distinct value is spelled once."""
+    """Return the pieces of a column; each distinct value is encoded once."""
     values, of_row = np.unique(column, return_inverse=True)
     spelled = [spell(value) for value in values.tolist()]
     return [spelled[number] for number in of_row.reshape(-1).tolist()]
@@ -208,7 +207,7 @@ def _metadata_texts(trace: Trace) -> list[bytes]:
 
 
 def _attributes(trace: Trace) -> list[list[bytes]]:
-    """Exactly the attributes that `present` names."""
+    """Return the pieces of the attributes in `present`."""
     encoded = []
     for number in NUMBERS:
         rows = np.flatnonzero(trace.has(number.name))
@@ -244,7 +243,7 @@ def _tensor_lists(trace: Trace) -> list[bytes]:
 
 
 def _spread(trace: Trace, rows: Any, pieces: list[bytes]) -> list[bytes]:
-    """Pieces of some rows as a column."""
+    """Return pieces of some rows as a column."""
     if len(rows) == len(trace):
         return pieces
     column = [b""] * len(trace)
@@ -254,7 +253,7 @@ def _spread(trace: Trace, rows: Any, pieces: list[bytes]) -> list[bytes]:
 
 
 def _number_attribute(name: str, member: str) -> Any:
-    """Spells an attribute; a tag or priority beyond 32 bits is written as int64."""
+    """Return the encoder of an attribute; a tag or priority beyond 32 bits is written as int64."""
     usual = _attribute_head(name, member)
     wide = _attribute_head(name, "int64_val") if member == "int32_val" else usual
 
@@ -279,7 +278,7 @@ def _text(name: str, text: str) -> bytes:
 
 
 def _attribute_head(name: str, member: str) -> bytes:
-    """Return the attribute's name, and the tag of its value, which is written even if it is zero."""
+    """Return the attribute's name and the tag of its value, which is written even if it is zero."""
     kind, _, shape = member.partition("_")
     field = FIRST_ATTRIBUTE_FIELD + 2 * ATTRIBUTE_KINDS.index(kind) + (shape == "list")
     is_number = shape == "val" and kind != "string"

@@ -1,9 +1,7 @@
-"""A workload of templates as one of ordinary traces: peers are ranks, and groups are listed by number.
+"""Expansion of a workload of templates to ordinary traces: peers become ranks, and groups become lists.
 
-What a template says by distance and by rule is worked out for a rank at a time, so that the files of many
-ranks can be written without holding all of their traces.
-
-Not here: writing (`files`), and the check that a workload makes sense (`preflight`).
+Distances and rules of a template are resolved rank by rank, so that the files of many ranks can be written
+without all traces in memory.
 """
 
 from __future__ import annotations
@@ -22,14 +20,14 @@ from et_sim.trace.workload import Workload
 
 
 class Expanded(NamedTuple):
-    """A workload without distances and rules, and the groups it needs a groups file for."""
+    """A workload without distances and rules, and the groups that its groups file must list."""
 
     workload: Workload
     groups: Mapping[str, Sequence[int]]
 
 
 class Expansion:
-    """Works out the traces of a workload's ranks."""
+    """The traces of a workload's ranks, computed on demand."""
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
@@ -40,7 +38,7 @@ class Expansion:
 
     @property
     def groups(self) -> dict[str, Sequence[int]]:
-        """Return the members of every group that follows a rule, by the number that stands for it."""
+        """Return the members of every group that follows a rule, by its number."""
         groups = {}
         for name, rule in self._workload.group_rules.items():
             first = self._first_number[name]
@@ -50,7 +48,7 @@ class Expansion:
 
     @property
     def rule_of_group(self) -> dict[str, tuple[str, int]]:
-        """Return the rule of each of these groups, and which of its groups it is, counted from 0."""
+        """Return the rule of each of these groups, and its index in the rule, counted from 0."""
         return {
             str(self._first_number[name] + index): (name, index)
             for name, rule in self._workload.group_rules.items()
@@ -59,11 +57,11 @@ class Expansion:
 
     @property
     def is_needed(self) -> bool:
-        """Return whether anything is said by distance or by rule."""
+        """Return whether the workload has distances or rules."""
         return any(self._workload.relative_peers) or bool(self._workload.group_rules)
 
     def trace(self, rank: int) -> Trace:
-        """Return the trace of a rank, as its own file would hold it."""
+        """Return the trace of a rank as its own file would hold it."""
         workload = self._workload
         template = int(workload.template_of_rank[rank])
         trace = workload.templates[template]
@@ -73,7 +71,7 @@ class Expansion:
         return trace if names == trace.group_names else replace(trace, group_names=names)
 
     def variant(self, rank: int) -> tuple[int, ...]:
-        """Ranks of equal variants have equal traces."""
+        """Return a key of a rank; ranks of equal keys have equal traces."""
         workload = self._workload
         template = int(workload.template_of_rank[rank])
         trace = workload.templates[template]
@@ -86,7 +84,7 @@ class Expansion:
         return template, rank_of_peers, *(rule.index(rank) for rule in rules)
 
     def number(self, name: str, rank: int, template: int) -> str:
-        """What the name of a group becomes; what the trace itself describes comes before rules."""
+        """Return the new name of a group; descriptions in the trace have priority over rules."""
         rule = self._workload.group_rules.get(name)
         if rule is None or name in self._described[template]:
             return name
@@ -100,7 +98,7 @@ class Expansion:
 
 
 def expanded(workload: Workload) -> Expanded:
-    """Return the whole workload without distances and rules; ranks whose traces are equal share one."""
+    """Return the whole workload without distances and rules; ranks with equal traces share one."""
     expansion = Expansion(workload)
     if not expansion.is_needed:
         return Expanded(workload, {})
@@ -123,12 +121,12 @@ def expanded(workload: Workload) -> Expanded:
 
 
 def peer_rows(trace: Trace) -> RowColumn:
-    """Return nodes that have a peer."""
+    """Return the nodes that have a peer."""
     return np.flatnonzero((trace.kind == NodeKind.SEND) | (trace.kind == NodeKind.RECV)).astype(np.int32)
 
 
 def _with_peers(trace: Trace, rank: int, ranks: int) -> Trace:
-    """Distances as ranks; the own end of a message, if a node names it, is a distance too."""
+    """Replace distances by ranks; the own end of a message, if a node names it, is a distance too."""
     rows = peer_rows(trace)
     if not len(rows):
         return trace
@@ -140,9 +138,7 @@ def _with_peers(trace: Trace, rank: int, ranks: int) -> Trace:
 
 
 def with_distances(trace: Trace, rank: int, ranks: int) -> tuple[Trace, bytes]:
-    """Return the other way round: ranks as distances from a rank; and these, to compare them with another
-    rank's.
-    """
+    """Replace ranks by distances from a rank; return the trace, and the distances for comparisons."""
     rows, ends = peer_rows(trace), {}
     for name in ("comm_src", "comm_dst"):
         ends[name] = getattr(trace, name).copy()
@@ -152,7 +148,7 @@ def with_distances(trace: Trace, rank: int, ranks: int) -> tuple[Trace, bytes]:
 
 
 def _first_numbers(workload: Workload, described: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Return the number of the first group of every rule, above all that traces name or describe."""
+    """Return the number of the first group of every rule, above all numbers that traces use."""
     named = {
         int(name)
         for trace, groups_of_trace in zip(workload.templates, described, strict=True)

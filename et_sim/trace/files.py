@@ -1,9 +1,7 @@
 """Trace files on disk: PREFIX.0.et, PREFIX.1.et, … to a `Workload`, and back.
 
-Ranks whose files hold the same bytes share one decoded trace. Writing is atomic: a reader sees
-the old file or the new one, never half of it; and the files of a workload get their names together.
-
-Not here: the content of a file (`wire`, `encode`), manifests, and checks across ranks (`preflight`).
+Ranks whose files hold the same bytes share one decoded trace. Writing is atomic: a reader sees the old file
+or the new one, never a part; and the files of a workload get their names together.
 """
 
 from __future__ import annotations
@@ -45,8 +43,8 @@ def read_workload(
 ) -> Workload:
     """Read the traces of all ranks; without `ranks`, of as many as there are files.
 
-    `may_be_more`: traces of ranks beyond `ranks` are left aside with a notice; otherwise they are refused.
-    Instead of a prefix, a workload manifest may be named, or what stands before its ending, or a GOAL text.
+    With `may_be_more`, traces of ranks beyond `ranks` are ignored with a notice; otherwise they are refused.
+    `prefix` may also name a workload manifest (with or without its ending) or a GOAL text.
     """
     if is_manifest(prefix):
         return read_manifest(prefix, ranks, drop_dangling=drop_dangling)
@@ -63,7 +61,7 @@ def read_workload(
 
 
 def traces_of(path: str | Path) -> dict[int, Path]:
-    """Return the trace files of a prefix, by rank in ascending order, or the one that is named."""
+    """Return the trace files of a prefix, by rank in ascending order, or the single named file."""
     single = Path(path)
     match = re.fullmatch(r".*\.(0|[1-9][0-9]*)\.et(?:\.gz)?", single.name)
     if match and is_file(single):
@@ -75,7 +73,7 @@ def traces_of(path: str | Path) -> dict[int, Path]:
 def read_traces(
     paths: Iterable[Path], source: str, notices: Iterable[str] = (), *, drop_dangling: bool = False
 ) -> Workload:
-    """Return the traces of some files, of rank 0, 1 and so on."""
+    """Read the traces of some files as those of rank 0, 1 and so on."""
     paths = list(paths)
     templates = DecodedFiles(drop_dangling)
     of_content: dict[bytes, int] = {}
@@ -114,10 +112,8 @@ def write_trace(trace: Trace | bytes, path: str | Path) -> None:
 def write_workload(workload: Workload, prefix: str | Path) -> None:
     """Write PREFIX.<rank>.et for every rank, and PREFIX.groups.json if the workload has group rules.
 
-    Ranks of a larger workload that was there before are removed.
-
-    Whatever ends this early leaves the old files, the new ones, or a set without its first file, which is
-    refused as incomplete (`disk.replace_all`).
+    Ranks of a larger workload with this prefix are removed. An interruption leaves the old files, the new
+    ones, or a set without its first file, which is refused as incomplete (`disk.replace_all`).
     """
     replace_all(files_of_ranks(workload, prefix), prefix)
 
@@ -125,7 +121,7 @@ def write_workload(workload: Workload, prefix: str | Path) -> None:
 def files_of_ranks(
     workload: Workload, prefix: str | Path, ranks: Iterable[int] | None = None
 ) -> Iterator[tuple[Path, bytes]]:
-    """What is to be written where, one file after the other; without `ranks`, for all of them.
+    """Yield the path and content of each file; without `ranks`, for all of them.
 
     Distances become ranks, and groups that follow a rule become numbers, which the groups file lists.
     """
@@ -136,7 +132,7 @@ def files_of_ranks(
     if workload.group_rules:
         groups = {number: list(members) for number, members in expansion.groups.items()}
         yield groups_path(prefix), json.dumps(groups).encode()
-    encoded: dict[int, tuple[tuple[int, ...], bytes]] = {}  # by template, what was written last
+    encoded: dict[int, tuple[tuple[int, ...], bytes]] = {}  # by template: last variant and file
     for rank in range(workload.ranks) if ranks is None else ranks:
         variant = expansion.variant(rank)
         if encoded.get(variant[0], ((), b""))[0] != variant:
@@ -145,7 +141,7 @@ def files_of_ranks(
 
 
 def groups_path(prefix: str | Path) -> Path:
-    """Where the groups of a workload with group rules are written."""
+    """Return the path of the groups file of a workload with group rules."""
     return Path(f"{prefix}.groups.json")
 
 
@@ -170,20 +166,24 @@ def _names_in(folder: Path) -> list[str]:
 def _chosen(
     prefix: Path, files: dict[int, list[Path]], ranks: int | None, may_be_more: bool
 ) -> tuple[list[Path], list[str]]:
-    """Return the file of each rank, and what should be said about files left aside."""
+    """Return the file of each rank, and notices on ignored files."""
     if ranks is not None and ranks < 1:
-        raise TraceError(f"{ranks} ranks asked for", place=str(prefix), remedy="ask for at least one rank")
+        raise TraceError(
+            f"a workload of {ranks} ranks was requested",
+            place=str(prefix),
+            remedy="request at least one rank",
+        )
     if not files:
         raise _nothing_found(prefix)
     count = ranks if ranks is not None else max(files) + 1
     missing = next((rank for rank in range(count) if rank not in files), None)
     if missing is not None:
         have = sum(1 for rank in files if rank < count)
-        reason = f"{count} ranks were asked for" if ranks is not None else f"the last is rank {max(files)}"
+        reason = f"{count} ranks were requested" if ranks is not None else f"the last is rank {max(files)}"
         raise TraceError(
             f"{prefix.name}.{missing}.et is missing: {have} of {count} trace files found ({reason})",
             place=str(prefix),
-            remedy="supply one file per rank, from 0 on without a gap, or run what there is with --alone",
+            remedy="supply one file per rank, from 0 on without a gap, or run the present ranks with --alone",
         )
     last = max(files)
     if last >= count and not may_be_more:
@@ -208,15 +208,15 @@ def _notices(prefix: Path, files: dict[int, list[Path]], count: int) -> list[str
             notices.append(f"{len(extra)} trace files {beyond} are not used, from {first} on")
     double = [rank for rank, paths in files.items() if len(paths) > 1 and rank < count]
     if double:
-        who = "1 rank has" if len(double) == 1 else f"{len(double)} ranks have"
+        both = "1 rank has" if len(double) == 1 else f"{len(double)} ranks have"
         notices.append(
-            f"{who} an .et and an .et.gz file; the .et file is used (first: {prefix.name}.{min(double)}.et)"
+            f"{both} an .et and an .et.gz file; the .et file is used (first: {prefix.name}.{min(double)}.et)"
         )
     return notices
 
 
 def _nothing_found(prefix: Path) -> TraceError:
-    """Say why a prefix matches no file, as precisely as the directory allows."""
+    """Return the error for a prefix without files, as precise as the directory permits."""
     wanted = f"no file {prefix.name}.0.et"
     if not is_folder(prefix.parent):
         return TraceError(

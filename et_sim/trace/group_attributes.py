@@ -1,14 +1,12 @@
-"""Attributes of nodes whose texts are about groups: who is a member, and how many bytes each member gets.
+"""Attributes of nodes with texts about groups: their members, and the bytes for each member.
 
 PyTorch writes process groups into METADATA nodes. The text of such a node is a list that holds one string,
-`['[{"pg_name": "1", "ranks": [0, 1]}]']`, and the string is JSON. A description holds for the whole trace,
-wherever its node stands, and comes before a group of that name in the groups file. Metadata about other
-things is left alone.
+`['[{"pg_name": "1", "ranks": [0, 1]}]']`, and the string is JSON. A description applies to the whole trace,
+wherever its node is, and overrides a group of that name in the groups file. Other metadata is ignored.
 
 `comm_split_sizes` of an all-to-all is a text of whole numbers with blanks between, in the order of the group,
-the rank's own share included. A rank says what it sends; what it receives the other members say.
-
-Not here: whether ranks exist and who is a member (`et_sim.plan.groups`, `preflight`).
+the rank's own share included. It lists the bytes that the rank sends; other members list those that it
+receives.
 """
 
 from __future__ import annotations
@@ -25,13 +23,13 @@ from et_sim.basics.group_names import group_key
 from et_sim.basics.units import MOST_BYTES, format_bytes
 from et_sim.trace.columns import CollectiveKind, IntColumn, NodeKind, Trace
 
-ALL_RANKS: tuple[int, ...] = ()  # how a description spells "every rank"
+ALL_RANKS: tuple[int, ...] = ()  # stands for every rank in a description
 _WRAPPING = 2  # characters in front of the JSON text and behind it
 _GROUPS_FORM = 'process groups are written as [\'[{"pg_name": "1", "ranks": [0, 1]}, …]\']'
 
 
 def read_process_groups(trace: Trace) -> dict[str, tuple[int, ...]]:
-    """Return members of every group that the trace describes, by `group_key`; ALL_RANKS: all of them."""
+    """Return the members of every group that the trace describes, by `group_key`; ALL_RANKS: all of them."""
     groups: dict[str, tuple[int, ...]] = {}
     for row in trace.metadata_text:
         for name, members in _described(trace, row):
@@ -47,7 +45,7 @@ def read_process_groups(trace: Trace) -> dict[str, tuple[int, ...]]:
 
 
 def count_metadata(trace: Trace) -> tuple[int, int]:
-    """(METADATA nodes that describe process groups, METADATA nodes that say something else or nothing)."""
+    """Return the numbers of METADATA nodes with and without descriptions of process groups."""
     total = int((trace.kind == NodeKind.METADATA).sum())
     about = sum(1 for row in trace.metadata_text if _entries(trace, row) is not None)
     return about, total - about
@@ -60,7 +58,7 @@ def process_group_text(groups: Mapping[str, Sequence[int]]) -> str:
 
 
 def _entries(trace: Trace, row: int) -> list[Any] | None:
-    """Return the descriptions in a node's text; None if it is about something else."""
+    """Return the descriptions in a node's text; None if it has other content."""
     text = trace.metadata_text[row]
     if "pg_name" not in text:
         return None
@@ -103,7 +101,7 @@ _MOST_DIGITS = len(str(MOST_BYTES)) + 1
 
 
 class SplitFault(NamedTuple):
-    """What is wrong with the splits of some nodes of a trace."""
+    """A fault of the splits of some nodes of a trace."""
 
     wrong: Any  # a flag per node
     text: str  # the rest of a sentence that begins with the node
@@ -116,17 +114,17 @@ def split_text(sizes: Iterable[int]) -> str:
 
 
 def has_splits(trace: Trace) -> Any:
-    """Which nodes are collectives with sizes for each member."""
+    """Return a mask of the collectives with sizes for each member."""
     return (trace.kind == NodeKind.COLL) & trace.has(ATTRIBUTE) & ~trace.is_unsized
 
 
 def sizes_of_texts(trace: Trace) -> list[IntColumn]:
-    """Return the sizes that each of a trace's texts lists; none of one that lists something else."""
+    """Return the sizes that each of a trace's texts lists; none for invalid texts."""
     return [_sizes(text) for text in trace.split_texts]
 
 
 def bytes_put_in(trace: Trace) -> IntColumn:
-    """What each node puts into a collective: `comm_size`, or the sum of its splits."""
+    """Return the bytes that each node puts into a collective: `comm_size`, or the sum of its splits."""
     has = has_splits(trace)
     if not has.any():
         return trace.comm_bytes
@@ -135,7 +133,7 @@ def bytes_put_in(trace: Trace) -> IntColumn:
 
 
 def split_faults(trace: Trace) -> Iterator[SplitFault]:
-    """Splits that nothing can mean."""
+    """Yield the faults of invalid splits."""
     is_given = trace.has(ATTRIBUTE)
     if not is_given.any():
         return

@@ -1,8 +1,6 @@
-"""Communicator groups by arithmetic: who is in the group of a rank, without a list of groups.
+"""Communicator groups by arithmetic: the members of a rank's group, without a list of groups.
 
-What holds for a rank holds for an array of ranks, so that a million of them cost what numpy costs.
-
-Not here: the names of groups, and the workload that has them (`workload`).
+All functions of a rank also accept an array of ranks, so that a million of them cost what numpy costs.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from et_sim.documents.keys import key
 from et_sim.documents.kinds import COUNT_OR_COUNTS
 from et_sim.documents.kinds import count as counted
 
-NO_GROUP = -1  # stands for the group, and for the place in it, of a rank in none
+NO_GROUP = -1  # group and position of a rank in no group
 Axes = tuple[tuple[int, int], ...]  # (size, stride), innermost first
 _FORM = "give size and stride as whole numbers from 1, or as lists with one for each axis"
 
@@ -31,26 +29,28 @@ class GroupRule:
 
     With 16 ranks, size 4 and stride 1 makes 0-3, 4-7, …; stride 4 makes 0,4,8,12; 1,5,9,13; ….
 
-    Members may lie along several axes, each with its size and stride, innermost first: size (2, 2) and
-    stride (1, 8) makes 0,1,8,9; 2,3,10,11; …. A place in the group counts along the first axis first. Each
-    stride is a multiple of the size times the stride before it.
+    Members may lie along several axes, each with its size and stride, innermost first: size (2, 2) and stride
+    (1, 8) makes 0,1,8,9; 2,3,10,11; …. Positions in the group count along the first axis first. Each stride
+    is a multiple of the size times the stride before it.
 
-    The pattern begins anew every `every` ranks, of which the number of ranks must be a multiple: as a rule
-    where the axes end, at size times stride of the last one, and then every rank is in a group. With a
-    smaller `every`, only groups that end before it exist: size 2, stride 6 and every 8 makes 0,6; 1,7; 8,14;
-    9,15, and ranks 2-5 and 10-13 are in none.
+    The pattern repeats every `every` ranks, of which the number of ranks must be a multiple. The default is
+    the size times the stride of the last axis, and then every rank is in a group. With a smaller `every`,
+    only groups that end before it exist: size 2, stride 6 and every 8 makes 0,6; 1,7; 8,14; 9,15, and ranks
+    2-5 and 10-13 are in none.
 
-    Axes that continue each other become one, and those of size 1 beside others none, so that the same groups
-    are the same value.
+    Axes that continue each other are merged, and axes of size 1 beside others are dropped, so that equal
+    groups have equal rules.
     """
 
     size: int | tuple[int, ...] = key(
         COUNT_OR_COUNTS, "Members of a group, or those along each axis.", minimum=1, required=True
     )
     stride: int | tuple[int, ...] = key(
-        COUNT_OR_COUNTS, "How far they are apart, or those along each axis.", 1, minimum=1
+        COUNT_OR_COUNTS, "The distance of members in ranks, or one for each axis.", 1, minimum=1
     )
-    every: int = counted("After how many ranks the pattern begins anew.", 0, minimum=1)  # 0: where axes end
+    every: int = counted(
+        "The number of ranks after which the pattern repeats.", 0, minimum=1
+    )  # 0: where axes end
     count: int = field(init=False)  # members of a group
     axes: Axes = field(init=False, compare=False, repr=False)
     _last: int = field(init=False, compare=False, repr=False)  # distance from the first to the last member
@@ -60,9 +60,9 @@ class GroupRule:
         axes = _merged(_checked_axes(self.size, self.stride))
         end, last = axes[-1][0] * axes[-1][1], sum((size - 1) * stride for size, stride in axes)
         every = _checked_every(self.every, end, last)
-        if not last:  # each rank alone: it does not matter how far apart from nobody else
+        if not last:  # in groups of one, the distance has no effect
             axes = ((1, every),)
-        groups = every - last  # where groups may begin; less what inner axes take of it
+        groups = every - last  # possible first members, before inner axes are divided out
         for size, stride in reversed(axes):
             groups = groups // (size * stride) * stride + min(groups % (size * stride), stride)
         sizes, strides = zip(*axes, strict=True)
@@ -92,7 +92,7 @@ class GroupRule:
         return self._if_any(begin, rank // self.every * self.every + begin)
 
     def position(self, rank: Any) -> Any:
-        """Return the place of a rank, or of each of an array of ranks, in its group."""
+        """Return the position of a rank, or of each of an array of ranks, in its group."""
         place, before = 0 * rank, 1
         for size, stride in self.axes:
             place = place + rank % self.every // stride % size * before
@@ -100,14 +100,16 @@ class GroupRule:
         return self._if_any(self._begin(rank), place)
 
     def index(self, rank: Any) -> Any:
-        """Which group a rank, or each of an array of ranks, is in; counted from 0 by lowest member."""
+        """Return the index of the group of a rank, or of each of an array of ranks, by lowest member
+        from 0.
+        """
         begin = at = self._begin(rank)
         for size, stride in reversed(self.axes):
             at = at // (size * stride) * stride + at % stride
         return self._if_any(begin, rank // self.every * self._block_groups + at)
 
     def members(self, rank: int) -> Sequence[int]:
-        """Return all members of the rank's group, in the order of their positions; empty: it is in none."""
+        """Return all members of the rank's group, in the order of their positions; empty if it is in none."""
         if not self.has(rank):
             return ()
         first = self.first(rank)
@@ -118,7 +120,7 @@ class GroupRule:
         return tuple(first + sum(step) for step in product(*steps))
 
     def number(self, ranks: int) -> int:
-        """How many groups this many ranks have."""
+        """Return the number of groups of this many ranks."""
         return ranks // self.every * self._block_groups
 
     def groups(self, ranks: int) -> Any:
@@ -132,7 +134,7 @@ class GroupRule:
         return firsts[:, None] + steps
 
     def as_written(self) -> dict[str, Any]:
-        """What a manifest says about it."""
+        """Return the rule as a manifest holds it."""
         written: dict[str, Any] = {"size": self.size, "stride": self.stride}
         return written if self.has_all else {**written, "every": self.every}
 
@@ -141,19 +143,19 @@ class GroupRule:
 
     @property
     def apart(self) -> str:
-        """`8 apart`, `8 and 64 apart`, `48 apart in every 64 ranks`."""
+        """Return the distances in words: `8 apart`, `8 and 64 apart`, `48 apart in every 64 ranks`."""
         anew = "" if self.has_all else f" in every {self.every:,} ranks"
         return f"{' and '.join(f'{stride:,}' for _, stride in self.axes)} apart{anew}"
 
     def _begin(self, rank: Any) -> Any:
-        """Where the group of a rank would begin, from where the pattern does."""
+        """Return the first possible member of the group of a rank, relative to its pattern."""
         begin = within = rank % self.every
         for size, stride in self.axes:
             begin = begin - within // stride % size * stride
         return begin
 
     def _if_any(self, begin: Any, value: Any) -> Any:
-        """Return the value where there is a group that begins there, elsewhere NO_GROUP."""
+        """Return the value where a group begins there, elsewhere NO_GROUP."""
         return value if self.has_all else (value - NO_GROUP) * (begin + self._last < self.every) + NO_GROUP
 
 
@@ -186,7 +188,7 @@ def _whole_numbers(name: str, given: Any) -> tuple[int, ...]:
 
 
 def _merged(axes: Axes) -> Axes:
-    """Return axes of which the next is no continuation."""
+    """Merge each axis with the next if that continues it."""
     merged = [axes[0]]
     for size, stride in axes[1:]:
         inner, apart = merged[-1]
@@ -198,7 +200,7 @@ def _merged(axes: Axes) -> Axes:
 
 
 def _checked_every(every: Any, end: int, last: int) -> int:
-    """After how many ranks the pattern begins anew."""
+    """Return the number of ranks after which the pattern repeats."""
     if not isinstance(every, int) or every < 0:
         raise TraceError(f"every is {every!r}", remedy="give a whole number, or leave it out")
     if every == 0:

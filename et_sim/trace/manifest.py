@@ -1,4 +1,4 @@
-"""A workload manifest: one small JSON file that says which ranks run which template trace.
+"""A workload manifest: one small JSON file that assigns template traces to ranks.
 
     {"et_sim_workload": 1, "ranks": 16,
      "profile": "corrected",
@@ -7,8 +7,6 @@
      "groups": {"tensor": {"size": 8, "stride": 1}}}
 
 Nothing here loops over ranks, so that a million of them cost what a few do.
-
-Not here: one file per rank (`files`), and a manifest turned into such files (`expansion`).
 """
 
 from __future__ import annotations
@@ -39,20 +37,20 @@ MARK = "et_sim_workload"
 VERSION = 1
 MOST_RANKS = 1 << 24
 
-PROFILES = ("reference", "corrected")  # that a workload may name; the third one is named by files of 1.0
+PROFILES = ("reference", "corrected")  # names for workloads; the third profile is named by files of 1.0
 _RELATIVE = "distances"
 _ONE_EACH = "give every rank one template"
-_LOOKED_AT = 4096  # so many bytes decide whether a file of another name is a manifest
+_LOOKED_AT = 4096  # this many bytes determine whether a file of another name is a manifest
 
 
 @quick_dataclass(frozen=True)
 class Template:
-    """A trace, and who runs it."""
+    """A trace and its ranks."""
 
     file: str = text("The trace file.", required=True, form="a path from the manifest's folder")
     ranks: tuple[range, ...] = key(SOME_RANKS, "The ranks that run it.", required=True)
     peers: str = choice(
-        "What `comm_src` and `comm_dst` are: `ranks`, or `distances` from the own rank.",
+        "The meaning of `comm_src` and `comm_dst`: `ranks`, or `distances` from the own rank.",
         required=True,
         choices=("ranks", _RELATIVE),
     )
@@ -63,16 +61,16 @@ class Manifest:
     """The whole file."""
 
     form: int = count("The form of the file, 1.", name=MARK, required=True)
-    ranks: int = count("How many ranks there are.", minimum=1, maximum=MOST_RANKS, required=True)
+    ranks: int = count("The number of ranks.", minimum=1, maximum=MOST_RANKS, required=True)
     templates: tuple[Template, ...] = sections("The traces.", required=True, of=Template)
     groups: dict[str, GroupRule] = key(NAMED, "Rules of groups.", {}, of=GroupRule)
     profile: str = choice("The profile to simulate it in.", "", choices=PROFILES)
-    step: Step | None = section("What a run does.", None, of=Step)
-    software: MadeFor | None = section("What software it stands for.", None, of=MadeFor)
+    step: Step | None = section("The work of one step.", None, of=Step)
+    software: MadeFor | None = section("The software that the workload represents.", None, of=MadeFor)
 
 
 def is_manifest(path: str | Path) -> bool:
-    """Return whether a workload is named by a manifest: by its name or, if there is such a file, by its
+    """Return whether a manifest describes a workload: by its name or, for an existing file, by its
     content.
     """
     path = Path(path)
@@ -89,7 +87,7 @@ def is_manifest(path: str | Path) -> bool:
 
 
 def read_manifest(path: str | Path, ranks: int | None = None, *, drop_dangling: bool = False) -> Workload:
-    """Return the workload that a manifest describes; `ranks`: how many it must have."""
+    """Read the workload of a manifest; `ranks` is the required number."""
     place = str(path)
     raw = read_bytes(Path(path))
     manifest = read(Manifest, Section(place, _parse(raw, place), error_type=TraceError), Remarks())
@@ -115,9 +113,9 @@ def read_manifest(path: str | Path, ranks: int | None = None, *, drop_dangling: 
 
 
 def write_manifest(workload: Workload, path: str | Path) -> list[Path]:
-    """Write a manifest and its templates beside it; returns the files, the manifest first.
+    """Write a manifest and its templates beside it; return the files, the manifest first.
 
-    Templates that no rank runs are left out, and equal ones are written once.
+    Templates without ranks are left out, and equal ones are written once.
     """
     from et_sim.trace.encode import encode_several
 
@@ -130,7 +128,7 @@ def write_manifest(workload: Workload, path: str | Path) -> list[Path]:
 
 
 def manifest_stem(path: str | Path) -> str:
-    """What the files of a manifest's templates are called after; refuses other names."""
+    """Return the common stem of the files of a manifest; refuse names without its ending."""
     name = Path(path).name
     stem = name.removesuffix(ENDING)
     if not stem or stem == name:
@@ -145,7 +143,9 @@ def manifest_stem(path: str | Path) -> str:
 def manifest_files(
     workload: Workload, contents: Sequence[bytes], path: str | Path
 ) -> list[tuple[Path, bytes]]:
-    """What is to be written where, the manifest first; `contents` are the files of the templates."""
+    """Return the path and content of each file, the manifest first; `contents` are the files of the
+    templates.
+    """
     target, stem = Path(path), manifest_stem(path)
     number_of: dict[tuple[bytes, bool], int] = {}
     of_template = np.zeros(len(workload.templates), np.int64)
@@ -204,7 +204,7 @@ def _parse(raw: bytes, place: str) -> dict[str, Any]:
 
 
 def _template_of_rank(manifest: Manifest, place: str) -> RowColumn:
-    """Return every rank exactly once."""
+    """Return the template of each rank, after checking that each occurs exactly once."""
     entries, ranks = manifest.templates, manifest.ranks
     of_rank = np.full(ranks, -1, np.int32)
     for number, entry in enumerate(entries):
@@ -225,16 +225,16 @@ def _template_of_rank(manifest: Manifest, place: str) -> RowColumn:
             taken[:] = number
     lacking = np.flatnonzero(of_rank < 0)
     if len(lacking):
-        who = f"rank {lacking[0]}" if len(lacking) == 1 else f"{len(lacking)} of {ranks} ranks"
+        lacking_ranks = f"rank {lacking[0]}" if len(lacking) == 1 else f"{len(lacking)} of {ranks} ranks"
         which = "" if len(lacking) == 1 else f": {_shortened(format_ranks(lacking))}"
-        raise TraceError(f"no template is for {who}{which}", place=place, remedy=_ONE_EACH)
+        raise TraceError(f"no template is for {lacking_ranks}{which}", place=place, remedy=_ONE_EACH)
     return of_rank
 
 
 def _read_templates(
     path: Path, entries: Sequence[Template], drop_dangling: bool
 ) -> tuple[Sequence[Trace], list[tuple[str, str]]]:
-    """(the traces, each file with its hash)."""
+    """Return the traces, and each file with its hash."""
     files = DecodedFiles(drop_dangling)
     places: dict[Path, int] = {}
     inputs = []

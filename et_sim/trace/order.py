@@ -1,7 +1,6 @@
 """Orders that dependencies force, in time linear in nodes and dependencies.
 
 `settle` is the one compiled pass behind the search for cycles and the order of collectives.
-Not here: what to say about the result.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from et_sim.trace.stack import Stack
 
 
 def edges(trace: Trace) -> tuple[RowColumn, RowColumn]:
-    """(parents, children) of all dependencies, without those of a node on itself."""
+    """Return (parents, children) of all dependencies, without those of a node on itself."""
     rows = np.arange(len(trace), dtype=np.int32)
     data = np.repeat(rows, np.diff(trace.data_start))
     ctrl = np.repeat(rows, np.diff(trace.ctrl_start))
@@ -29,7 +28,7 @@ def edges(trace: Trace) -> tuple[RowColumn, RowColumn]:
 
 
 class Lists:
-    """Dependencies of one kind by row, as lists of Python's numbers."""
+    """The dependencies of one kind by row, as lists of Python integers."""
 
     def __init__(self, start: Any, rows: Any) -> None:
         self._start = start.tolist()
@@ -41,7 +40,7 @@ class Lists:
 
 
 def dependency_lists(trace: Trace) -> tuple[Lists, Lists]:
-    """Of data, and of control."""
+    """Return the lists of data and of control dependencies."""
     return Lists(trace.data_start, trace.data_deps), Lists(trace.ctrl_start, trace.ctrl_deps)
 
 
@@ -51,17 +50,15 @@ def fits_row_order(parent: RowColumn, child: RowColumn) -> bool:
 
 
 def program_order(trace: Trace) -> list[int]:
-    """Return all rows, one after the other: by node id where dependencies allow, and receives as late as
-    possible.
+    """Return all rows in a sequence: by node id if dependencies permit, and receives as late as possible.
 
-    A receive may be listed early, though its message is an answer to what comes behind it. For traces without
-    cycles.
+    A receive may have a low id although its message answers a later node. The trace must have no cycle.
     """
     parent, child = edges(trace)
     is_receive = trace.kind == NodeKind.RECV
     if not is_receive.any() and fits_row_order(parent, child):
         return list(range(len(trace)))
-    listed = np.lexsort((-parent, child))  # of each row, the lowest parent last: it is treated first
+    listed = np.lexsort((-parent, child))  # the lowest parent of each row last: it is treated first
     parents = parent[listed].tolist()
     first = np.concatenate(([0], np.cumsum(np.bincount(child, minlength=len(trace))))).tolist()
     was_met = bytearray(len(trace))
@@ -82,9 +79,10 @@ def program_order(trace: Trace) -> list[int]:
 
 
 def issue_order(trace: Trace, rows: RowColumn) -> tuple[RowColumn, bool]:
-    """Communication nodes `rows` in the order in which their rank starts them, and whether it is certain.
+    """Return communication nodes `rows` in the order in which their rank starts them, and whether it is
+    certain.
 
-    Certain means: each must start before the next, whatever things last.
+    The order is certain if each must start before the next for all durations.
     """
     order, depth = _settled_with_lane(trace, rows, rows)
     if len(order) < len(trace):  # a cycle, reported elsewhere
@@ -96,7 +94,7 @@ def issue_order(trace: Trace, rows: RowColumn) -> tuple[RowColumn, bool]:
 
 
 def in_program_order(stack: Stack, rows: Any) -> Any:
-    """Communication nodes `rows`, ascending, unless dependencies of their trace run against the node ids."""
+    """Return communication nodes `rows` in ascending order, unless dependencies run against the node ids."""
     parent, child = edges(stack.trace)
     against = np.searchsorted(stack.first, parent[parent > child], side="right") - 1
     bounds = np.searchsorted(rows, stack.first)
@@ -108,18 +106,16 @@ def in_program_order(stack: Stack, rows: Any) -> Any:
 
 
 def certainly_in_order(trace: Trace, rows: RowColumn, chosen: RowColumn) -> bool:
-    """Return whether each of `chosen` must start before the next, all of them in `rows`, whatever things
-    last.
-    """
+    """Return whether each of `chosen`, all in `rows`, must start before the next for all durations."""
     order, depth = _settled_with_lane(trace, rows, chosen)
     return len(order) == len(trace) and bool((depth[chosen] == np.arange(1, len(chosen) + 1)).all())
 
 
 def _settled_with_lane(trace: Trace, rows: RowColumn, marked_rows: RowColumn) -> tuple[Any, Any]:
-    """`settle` with dependencies and with what index one lane adds to them for `rows`.
+    """Run `settle` with dependencies and with the order by id of one communication lane for `rows`.
 
-    Ready nodes are started in ascending id, one at a time: of two nodes, the lower one goes first if
-    the higher one waits for everything that the lower one waits for.
+    Ready nodes are started in ascending id, one at a time: of two nodes, the lower one starts first if the
+    higher one waits for all dependencies of the lower one.
     """
     parent, child = edges(trace)
     before, after = _forced_by_id(trace, rows)
@@ -130,14 +126,14 @@ def _settled_with_lane(trace: Trace, rows: RowColumn, marked_rows: RowColumn) ->
 
 
 def _forced_by_id(trace: Trace, rows: RowColumn) -> tuple[RowColumn, RowColumn]:
-    """Neighbours in id order of which the second waits for all that the first waits for."""
+    """Return neighbours in id order of which the second waits for all dependencies of the first."""
     needs = [frozenset(trace.parents(int(row)).tolist()) for row in rows]
     first = np.array([a <= b for a, b in pairwise(needs)], bool)
     return rows[:-1][first], rows[1:][first]
 
 
 def settle(parent: Any, child: Any, marked: Any) -> tuple[Any, Any]:
-    """(rows in an order that fits the edges, per row: most marked rows on a path that ends there).
+    """Return rows in an order that fits the edges, and per row the most marked rows on a path to it.
 
     Rows on or behind a cycle are missing from the order.
     """
@@ -153,14 +149,14 @@ def settle(parent: Any, child: Any, marked: Any) -> tuple[Any, Any]:
 def _settle(
     parent: Any, child: Any, marked: Any, first: Any, waits: Any, children: Any, order: Any, depth: Any
 ) -> int:
-    """Fill the order and the depths; returns its length. `first` has two cells more than rows."""
+    """Fill the order and the depths; return its length. `first` has two cells more than rows."""
     count = len(marked)
     for edge in range(len(parent)):
         first[parent[edge] + 2] += 1
         waits[child[edge]] += 1
     for row in range(count):
         first[row + 2] += first[row + 1]
-    for edge in range(len(parent)):  # afterwards, `first` says where the children of each row begin
+    for edge in range(len(parent)):  # afterwards, `first` holds the beginning of the children of each row
         children[first[parent[edge] + 1]] = child[edge]
         first[parent[edge] + 1] += 1
     done = 0

@@ -1,12 +1,8 @@
 """The trace schema as protobuf message classes, built at run time from the tables below.
 
-There is no generated module, so no generated code can disagree with the installed protobuf
-library, and a private descriptor pool keeps these messages from colliding with another package
-that registers the same names. `proto/et_def.proto` says the same in the usual notation; a test
-holds the two together.
-
-Not here: the fast decoder (`wire`), which knows the field numbers on its own and is tested
-against these classes.
+There is no generated module, so no generated code can disagree with the installed protobuf library. A private
+descriptor pool avoids collisions with other packages that register the same names. `proto/et_def.proto` has
+the same schema in the usual notation; a test compares the two.
 """
 
 from __future__ import annotations
@@ -78,7 +74,7 @@ class Field(Struct, frozen=True):
 
 
 class MessageClasses(Struct, frozen=True):
-    """The message classes a program needs; each is an ordinary protobuf class."""
+    """The message classes that programs use; each is an ordinary protobuf class."""
 
     GlobalMetadata: Any
     Node: Any
@@ -127,7 +123,7 @@ def message_tables() -> dict[str, tuple[Field, ...]]:
 
 
 def list_name(kind: str) -> str:
-    """`Sint32List` for `sint32`: the message that wraps a list of that kind."""
+    """Return the name of the message for a list of a kind: `Sint32List` for `sint32`."""
     return f"{kind.capitalize()}List"
 
 
@@ -142,7 +138,7 @@ def _attribute_values() -> tuple[Field, ...]:
 
 @functools.cache
 def messages() -> MessageClasses:
-    """Return the message classes; imports protobuf on the first call."""
+    """Return the message classes; the first call imports protobuf."""
     from google.protobuf import descriptor_pool, message_factory
 
     pool = descriptor_pool.DescriptorPool()

@@ -1,7 +1,6 @@
 """Shapes of operations in words, as the attribute `layer_shape` has them.
 
-`build.compute("scores", layer_shape=shapes.gemm(4096, 4096, 128, count=32), dtype="bf16")`. Not here: what
-they cost (`et_sim.compute.operations`).
+`build.compute("scores", layer_shape=shapes.gemm(4096, 4096, 128, count=32), dtype="bf16")`.
 """
 
 from __future__ import annotations
@@ -10,9 +9,9 @@ from collections.abc import Iterable
 
 
 def gemm(rows: int, columns: int, inner: int, *, count: int = 1, kernel: str = "") -> str:
-    """Return so many products of `rows` x `inner` and `inner` x `columns`.
+    """Return `count` products of `rows` x `inner` and `inner` x `columns`.
 
-    `kernel` is `full-sums` where sums are kept in fp32 throughout, which some devices do slower.
+    `kernel` is `full-sums` if sums are kept in fp32 throughout, which is slower on some devices.
     """
     return _written("gemm", (rows, columns, inner), count, kernel)
 
@@ -31,7 +30,9 @@ def convolution(
     *,
     count: int = 1,
 ) -> str:
-    """`image` and `window` are height and width, padding included; `count` images, or groups of channels."""
+    """Return a convolution; `image` and `window` are height and width with padding, `count` images or
+    groups.
+    """
     return _written("conv", (*image, *window, channels, filters, *stride), count)
 
 
@@ -58,27 +59,27 @@ def attention(
 
 
 def layernorm(rows: int, width: int) -> str:
-    """Normalisation by mean and variance, with scale and shift."""
+    """Return a normalisation by mean and variance, with scale and shift."""
     return _written("layernorm", (rows, width))
 
 
 def rmsnorm(rows: int, width: int) -> str:
-    """Normalisation by the root of the mean square, with a scale."""
+    """Return a normalisation by the root of the mean square, with a scale."""
     return _written("rmsnorm", (rows, width))
 
 
 def softmax(rows: int, width: int) -> str:
-    """Of each row."""
+    """Return the softmax of each row."""
     return _written("softmax", (rows, width))
 
 
 def elementwise(elements: int, inputs: int = 1, operations: int = 1) -> str:
-    """So many operations for each element of the output, each made of one element of every input."""
+    """Return `operations` for each element of the output, each computed from one element of every input."""
     return _written("elementwise", (elements, inputs, operations))
 
 
 def quantise(rows: int, width: int) -> str:
-    """Return numbers in 16 bits turned into the kernel's datatype, scaled by the largest of them."""
+    """Return the conversion of 16-bit numbers to the kernel's datatype, scaled by the largest of them."""
     return _written("quantise", (rows, width))
 
 

@@ -1,10 +1,10 @@
-"""Several traces as one, so that what is asked of every node is asked once for all of them.
+"""Several traces as one, so that work on nodes is done once for all of them.
 
-Where a job has many small traces that all differ, calls take longer than the work. What stands in a stack is
-looked up by columns; in words, things are told of the trace itself, which is why metadata and lists of
-tensors are left out here. Traces of many nodes are stacked by themselves, without copying them.
+If a job has many small traces that all differ, calls take longer than the work. Stacks serve work on columns;
+words refer to the trace itself, so metadata and lists of tensors are left out. Traces of many nodes form a
+stack of their own, without a copy.
 
-Readers make rows of several traces at once (`Block`), and a trace of its own only where somebody asks for it.
+Readers make rows of several traces at once (`Block`), and a separate trace only on demand.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from et_sim.trace.columns import (
     no_tensor_lists,
 )
 
-ROWS_AT_ONCE = 1 << 15  # more leave the processor's cache
+ROWS_AT_ONCE = 1 << 15  # more exceed the processor's cache
 MOST_ROWS_KEPT = 1 << 19  # in stacks that are copies of traces
 OF_EVERY_NODE = ("node_id", "kind", "name", "duration_us", "involved_count", "present")
 PER_NODE = (*OF_EVERY_NODE, *(attribute.column for attribute in ATTRIBUTES))
 
 
 class TraceHead(Struct, frozen=True, eq=False):
-    """What is said of a trace, and not of its nodes; as in `Trace`."""
+    """The fields of a `Trace` that do not belong to its nodes."""
 
     source: str = ""
     version: str = ""
@@ -47,49 +47,49 @@ class TraceHead(Struct, frozen=True, eq=False):
 
     @staticmethod
     def of(trace: Trace) -> TraceHead:
-        """That of a trace."""
+        """Return the head of a trace."""
         return TraceHead(*(getattr(trace, name) for name in TraceHead.__struct_fields__))
 
 
 class Stack(Struct, frozen=True, eq=False):
     """Rows of all traces, one after the other; ids ascend within a trace only."""
 
-    trace: Trace  # all of them; its texts are those of all, each once, and names as they come
+    trace: Trace  # all rows; texts occur once, names in order of occurrence
     traces: Sequence[Trace]
-    number: int  # of the first of them, among all that were to be stacked
+    number: int  # of the first of them, among all stacked traces
     first: IntColumn  # row of each, and the end of the last
     heads: Sequence[TraceHead]
     names: Sequence[tuple[str, ...]]  # of each
-    own_texts: Mapping[str, RowColumn]  # columns of texts, as each of the traces numbers them
+    own_texts: Mapping[str, RowColumn]  # columns of texts, in the numbering of each trace
 
     def __len__(self) -> int:
         return len(self.heads)
 
     @property
     def numbers(self) -> range:
-        """Of the traces, among all that were to be stacked."""
+        """Return the numbers of the traces, among all stacked traces."""
         return range(self.number, self.number + len(self))
 
     def share(self, values: Any) -> Any:
-        """Of what is known of all that were to be stacked, that of its own traces."""
+        """Return the values of its own traces out of those of all stacked traces."""
         return values[self.number : self.number + len(self)]
 
     @property
     def of_row(self) -> IntColumn:
-        """Which of the traces each row is of, counted from 0."""
+        """Return the index of each row's trace, counted from 0."""
         return np.repeat(np.arange(len(self)), np.diff(self.first))
 
     def spread(self, values: Any) -> Any:
-        """What is known of each trace, for each of its rows."""
+        """Return the value of each trace for each of its rows."""
         return np.repeat(values, np.diff(self.first))
 
     def where(self, row: int) -> tuple[int, int]:
-        """Which of the traces a row is of, and which of its rows that is."""
+        """Return the index of a row's trace, and the row within it."""
         at = int(np.searchsorted(self.first, row, side="right")) - 1
         return at, row - int(self.first[at])
 
     def rows(self, at: int) -> slice:
-        """Those of one of the traces."""
+        """Return the rows of one of the traces."""
         return slice(int(self.first[at]), int(self.first[at + 1]))
 
     def parts(self) -> Iterator[tuple[int, Trace, slice]]:
@@ -104,9 +104,9 @@ class Stack(Struct, frozen=True, eq=False):
 
 
 class Block(Struct, frozen=True, eq=False):
-    """Rows of several traces, as a reader makes them: columns of all, one trace after the other."""
+    """Rows of several traces from a reader: columns of all, one trace after the other."""
 
-    columns: Mapping[str, Any]  # texts and names as each of the traces numbers them
+    columns: Mapping[str, Any]  # texts and names in the numbering of each trace
     first: IntColumn  # row of each, and the end of the last
     data_start: IntColumn  # over all rows
     data_deps: RowColumn  # rows of the same trace
@@ -114,11 +114,11 @@ class Block(Struct, frozen=True, eq=False):
     ctrl_deps: RowColumn
     names: Sequence[tuple[str, ...]]
     heads: Sequence[TraceHead]
-    texts: Mapping[str, Sequence[tuple[str, ...]]]  # of those attributes that any node may have
-    tensors: Callable[[int], TensorLists] | None = None  # of one of them; None: there are none
+    texts: Mapping[str, Sequence[tuple[str, ...]]]  # of the attributes that any node may have
+    tensors: Callable[[int], TensorLists] | None = None  # of one trace; None: there are none
 
     def trace(self, at: int) -> Trace:
-        """One of them."""
+        """Return one of the traces."""
         begin, end = self.first[at : at + 2].tolist()
         data_start, ctrl_start = self.data_start[begin : end + 1], self.ctrl_start[begin : end + 1]
         columns: dict[str, Any] = {name: column[begin:end] for name, column in self.columns.items()}
@@ -135,7 +135,7 @@ class Block(Struct, frozen=True, eq=False):
         )
 
     def stack(self, number: int = 0) -> Stack:
-        """Return all of them as one."""
+        """Return all traces as one stack."""
         if len(self.heads) == 1:
             return stack_of([self.trace(0)], number)
         own = {text.column: self.columns[text.column] for text in TEXT_ATTRIBUTES}
@@ -143,7 +143,7 @@ class Block(Struct, frozen=True, eq=False):
 
     @staticmethod
     def of(traces: Sequence[Trace]) -> Block:
-        """Copies of traces' rows."""
+        """Return copies of the rows of traces."""
 
         def joined(name: str) -> Any:
             return np.concatenate([getattr(trace, name) for trace in traces])
@@ -151,7 +151,7 @@ class Block(Struct, frozen=True, eq=False):
         columns: dict[str, Any] = {name: joined(name) for name in OF_EVERY_NODE}
         given = int(np.bitwise_or.reduce(columns["present"]))
         first = np.array([0, *accumulate(map(len, traces))], np.int64)
-        for attribute in ATTRIBUTES:  # what no node carries is 0 everywhere
+        for attribute in ATTRIBUTES:  # an attribute without values is 0 everywhere
             is_given = attribute.texts or given & BIT[attribute.name]
             columns[attribute.column] = (
                 joined(attribute.column) if is_given else np.zeros(first[-1], attribute.dtype)
@@ -177,7 +177,7 @@ class Block(Struct, frozen=True, eq=False):
 
 
 class _Made(Sequence[Trace]):
-    """The traces of a block, each made when somebody asks for it."""
+    """The traces of a block, each made on first use."""
 
     def __init__(self, block: Block) -> None:
         self._block = block
@@ -204,7 +204,7 @@ class Templates(Sequence[Trace]):
     """Traces whose stacks are made once."""
 
     def __init__(self, traces: Iterable[Trace] = (), stacks: Iterable[Stack] = ()) -> None:
-        """`stacks`: of traces that a reader made together, instead of these traces."""
+        """Store the traces, or the `stacks` of traces that a reader made together."""
         self._traces, self._stacks = tuple(traces), _numbered(stacks)
         self._ends = [stack.number + len(stack) for stack in self._stacks]
 
@@ -227,7 +227,7 @@ class Templates(Sequence[Trace]):
         return stack.traces[at - stack.number]
 
     def stacks(self) -> tuple[Stack, ...] | Iterator[Stack]:
-        """Return all of them, in their order; copies of very many rows are not kept."""
+        """Yield all stacks in order; copies of very many rows are not kept."""
         if self._stacks or not self._traces:
             return self._stacks
         if sum(map(len, self._traces)) > MOST_ROWS_KEPT:
@@ -237,7 +237,7 @@ class Templates(Sequence[Trace]):
 
 
 def _numbered(stacks: Iterable[Stack]) -> tuple[Stack, ...]:
-    """Stacks of traces that follow those of the one before."""
+    """Return the stacks with numbers that continue from one to the next."""
     every: list[Stack] = []
     for stack in filter(len, stacks):
         number = every[-1].number + len(every[-1]) if every else 0
@@ -246,9 +246,7 @@ def _numbered(stacks: Iterable[Stack]) -> tuple[Stack, ...]:
 
 
 def stacks(traces: Sequence[Trace], alike: Sequence[Any] = ()) -> Iterable[Stack]:
-    """Return all traces, in their order; `alike`: something for each, which those of a stack have in
-    common.
-    """
+    """Return stacks of all traces in order; traces of one stack have the same entry in `alike`."""
     return _stacks_of(traces, alike) if alike or not isinstance(traces, Templates) else traces.stacks()
 
 
@@ -265,7 +263,7 @@ def _stacks_of(traces: Sequence[Trace], alike: Sequence[Any] = ()) -> Iterator[S
 
 
 def for_each_stack(traces: Sequence[Trace], work: Callable[[Stack], None], alike: Sequence[Any] = ()) -> None:
-    """Do this with all stacks; with the traces of one that is refused, one by one, to find which it is."""
+    """Apply the work to all stacks; if it refuses one, apply it to each trace to find the faulty one."""
     for stack in stacks(traces, alike):
         try:
             work(stack)
@@ -277,7 +275,7 @@ def for_each_stack(traces: Sequence[Trace], work: Callable[[Stack], None], alike
 
 
 def stack_of(traces: Sequence[Trace], number: int = 0) -> Stack:
-    """Return some traces as one, copied unless there is but one."""
+    """Return some traces as one, copied unless there is only one."""
     if len(traces) > 1:
         return structs.replace(Block.of(traces).stack(), number=number, traces=traces)
     (trace,) = traces
@@ -304,7 +302,7 @@ def _whole(block: Block) -> Trace:
 
 
 def _before(texts: Sequence[tuple[str, ...]]) -> RowColumn:
-    """How many there are before those of each trace."""
+    """Return the number of texts before those of each trace."""
     counts = np.array([*map(len, texts)], np.int32)
     before: RowColumn = np.cumsum(counts, dtype=np.int32) - counts
     return before

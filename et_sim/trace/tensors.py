@@ -1,9 +1,7 @@
-"""What the nodes of a trace say about the tensors they read and write: the lists as names and sizes.
+"""Tensors that nodes read and write: the lists of a trace as names and sizes.
 
-The lists are kept as written until somebody asks, so that a trace whose lists make no sense still
-simulates where nobody does.
-
-Not here: reading and writing the lists (`wire`, `encode`), and how long tensors live (`et_sim.memory`).
+The lists are kept as written until they are used, so that a trace with invalid lists still simulates without
+memory tracking.
 """
 
 from __future__ import annotations
@@ -23,12 +21,14 @@ from et_sim.trace.columns import IntColumn, RowColumn, TensorLists, Trace, no_te
 from et_sim.trace.workload import Workload
 
 Words = tuple[str, ...]  # tensor, bytes, tensor, bytes, …
-# Some writers compute sizes in floating point and write 4096.0.
+# some writers compute sizes in floating point and write 4096.0
 _SIZE = re.compile(r"([0-9]{1,30})(?:\.0*)?", re.ASCII)
 
 
 class TensorUses(Struct, frozen=True, eq=False):
-    """Every mention of a tensor by a node, in ascending row and as listed; tensors of no bytes left out."""
+    """Every mention of a tensor by a node, in ascending row and list order; tensors of 0 bytes are
+    left out.
+    """
 
     row: RowColumn
     is_write: npt.NDArray[np.bool_]
@@ -38,9 +38,7 @@ class TensorUses(Struct, frozen=True, eq=False):
 
 
 def as_lists(of_rows: Sequence[tuple[Words | None, Words | None]]) -> TensorLists:
-    """Return the columns for lists given row by row: inputs and outputs, None where a row has no such
-    list.
-    """
+    """Return the columns for lists given row by row: inputs and outputs, None for a missing list."""
     lists = [(row, side, pair[side]) for row, pair in enumerate(of_rows) for side in (0, 1)]
     given = [(row, side, words) for row, side, words in lists if words is not None]
     if not given:
@@ -59,7 +57,7 @@ def as_lists(of_rows: Sequence[tuple[Words | None, Words | None]]) -> TensorList
 
 
 def with_sizes(lists: TensorLists, sizes: Mapping[str, int]) -> TensorLists:
-    """Return the same lists, where some tensors have other sizes; all are pairs of tensor and bytes."""
+    """Return the lists with other sizes for some tensors; all are pairs of tensor and bytes."""
     if not sizes:
         return lists
     texts = list(lists.texts)
@@ -82,11 +80,11 @@ def with_sizes(lists: TensorLists, sizes: Mapping[str, int]) -> TensorLists:
 
 
 def tensor_uses(trace: Trace, place: str) -> TensorUses:
-    """Return the lists of a trace as tensors and sizes; refuses lists that are no such thing."""
+    """Return the lists of a trace as tensors and sizes; refuse invalid lists."""
     lists = trace.tensors
     counts = np.diff(lists.start)
     _refuse_list(counts % 2 == 1, trace, place, "is not pairs of tensor and bytes: it has an odd length")
-    is_name = np.arange(len(lists.words)) % 2 == 0  # all lists before are of even length
+    is_name = np.arange(len(lists.words)) % 2 == 0  # all earlier lists have even lengths
     names, sizes = lists.words[is_name], lists.words[~is_name]
     of_list = np.repeat(np.arange(len(lists)), counts // 2)
     size_of = _sizes_of(lists, sizes)
@@ -111,12 +109,12 @@ def tensor_uses(trace: Trace, place: str) -> TensorUses:
 
 
 def unannotated(trace: Trace) -> Any:
-    """Which nodes have neither of the two lists."""
+    """Return a mask of the nodes with neither of the two lists."""
     return ~(trace.has("inputs") | trace.has("outputs"))
 
 
 def names_tensors(workload: Workload) -> bool:
-    """Return whether any node says what it reads or writes."""
+    """Return whether any node lists tensors that it reads or writes."""
     return any(
         len(trace.tensors)
         for stack in workload.stacks()
@@ -126,7 +124,9 @@ def names_tensors(workload: Workload) -> bool:
 
 
 def remark_on_unannotated(workload: Workload) -> str:
-    """Return a warning for whoever tracks memory; empty if every node says what it reads and writes."""
+    """Return a warning for memory tracking; empty if every node lists the tensors that it reads and
+    writes.
+    """
     nodes, without = 0, 0
     ranks_of_template = np.bincount(workload.template_of_rank, minlength=len(workload.templates))
     for stack in workload.stacks():
@@ -145,7 +145,7 @@ def remark_on_unannotated(workload: Workload) -> str:
 
 
 def _sizes_of(lists: TensorLists, sizes: RowColumn) -> IntColumn:
-    """Return bytes by text, of those texts that stand for sizes; -1 for what is no size."""
+    """Return the bytes of texts that represent sizes; -1 for invalid sizes."""
     size_of = np.zeros(len(lists.texts), np.int64)
     for text in unique(sizes).tolist():
         match = _SIZE.fullmatch(lists.texts[text])
@@ -165,7 +165,7 @@ def _refuse_list(wrong: Any, trace: Trace, place: str, fault: str) -> None:
 
 
 def _refuse_too_much(names: RowColumn, size: IntColumn, texts: int, place: str) -> None:
-    """All tensors of a rank together must be countable too."""
+    """Refuse tensors of a rank whose sum exceeds the largest number."""
     largest = np.zeros(texts, np.int64)
     np.maximum.at(largest, names, size)
     if largest.astype(np.float64).sum() > MOST_BYTES:

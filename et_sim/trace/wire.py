@@ -1,12 +1,9 @@
-"""Decode trace files: bytes in, `Trace` out, without a Python object per node.
+"""Decoding of trace files: bytes in, `Trace` out, without a Python object per node.
 
-The compiled decoder fills columns in file order, of many small files at once; here they are put in
-ascending id, dependency ids become rows, and name spans become strings.
+The compiled decoder fills columns in file order, for many small files at once. Here rows are sorted by id,
+dependency ids become rows, and name spans become strings.
 
-Invariant: whatever the bytes are, the result is a `Trace` or a `TraceError`.
-
-Not here: finding and reading files (`files`), the compiled code (`wire_nodes` and what it calls),
-checks that need more than one node (`preflight`).
+Invariant: for any bytes, the result is a `Trace` or a `TraceError`.
 """
 
 from __future__ import annotations
@@ -46,7 +43,7 @@ from et_sim.trace.wire_layout import DecodeBuffers, NameTable, intern_spans, joi
 
 Ids = npt.NDArray[np.uint64]
 _LONGEST_VARINT = 10
-# Of more nodes, blocks are pages of their own, and those that nobody writes to take no memory.
+# larger blocks are separate pages, and unused ones take no memory
 _MOST_IN_MEMORY_AT_HAND = 1 << 16
 Item = TypeVar("Item")
 Number = TypeVar("Number", np.uint64, np.int32)
@@ -61,8 +58,8 @@ def decode(
 ) -> Trace:
     """Read the content of one trace file.
 
-    A dependency on a node that is not in the file is an error; with `drop_dangling` it is left
-    out and counted in `Trace.dropped_dependencies`.
+    A dependency on a node that is not in the file is an error; with `drop_dangling` it is left out and
+    counted in `Trace.dropped_dependencies`.
     """
     return _decoded([content], [source], drop_dangling).traces[0]
 
@@ -70,12 +67,12 @@ def decode(
 def decode_several(
     contents: Sequence[bytes], sources: Sequence[str], *, drop_dangling: bool = False
 ) -> Stack:
-    """Read several files, for which it takes as few calls as for one; refuses the first bad one."""
+    """Read several files with as few calls as for one; refuse the first bad one."""
     if len(contents) > 1:
         try:
             return _decoded(contents, sources, drop_dangling)
         except TraceError:
-            pass  # by itself, the file tells where the mistake is
+            pass  # decoding file by file locates the fault
     every = zip(contents, sources, strict=True)
     return stack_of([decode(content, source, drop_dangling=drop_dangling) for content, source in every])
 
@@ -110,7 +107,7 @@ def _decoded(
 
 
 def _start_ns(content: bytes | npt.NDArray[np.uint8], source: str) -> int:
-    """When the rank begins, if the first record says it."""
+    """Return the rank's start if the first record has it."""
     size, start = first_varint(bytes(content[:_LONGEST_VARINT]))
     head = bytes(content[start : start + size])
     if START_NS.encode() not in head:
@@ -130,7 +127,7 @@ def _start_ns(content: bytes | npt.NDArray[np.uint8], source: str) -> int:
     value = attributes[0].int64_val if attributes else -1
     if not 0 <= value <= LONGEST_NS:
         raise TraceError(
-            f"its first record does not say when the rank begins (attribute {START_NS!r})",
+            f"its first record has an invalid start of the rank (attribute {START_NS!r})",
             place=source,
             remedy="it must be an int64, in nanoseconds after the first rank",
         )
@@ -155,10 +152,10 @@ def _run(contents: Sequence[bytes | npt.NDArray[np.uint8]]) -> DecodeBuffers:
 
 
 class _Files:
-    """What the decoder found, file by file, as it stands there: nodes in file order."""
+    """The results of the decoder, file by file: nodes in file order."""
 
     def __init__(self, buffers: DecodeBuffers, source: str) -> None:
-        """`source`: the first file, to which errors refer."""
+        """Store the buffers; `source` is the first file, to which errors refer."""
         self._buffers = buffers
         nodes = int(buffers.registers[at.NODES])
         wide, narrow, small = buffers.wide[:, :nodes], buffers.narrow[:, :nodes], buffers.small[:, :nodes]
@@ -197,7 +194,7 @@ class _Files:
         self._rows, self.is_plain = self._plain_rows()
 
     def block(self, sources: Iterable[str], versions: Iterable[str], starts_ns: Iterable[int]) -> Block:
-        """Return all traces; of plain ones, dependencies are rows."""
+        """Return all traces; for plain files, dependencies are rows."""
         (data_start, ctrl_start), (data, ctrl) = self._starts, self._rows
         heads = [*map(TraceHead, sources, versions, starts_ns, self._metadata, map(dict, self._ignored))]
         return Block(
@@ -214,11 +211,11 @@ class _Files:
         )
 
     def _of_files(self, items: tuple[Item, ...], of: int) -> list[tuple[Item, ...]]:
-        """By file, what is listed file after file, as `DecodeBuffers.named` says."""
+        """Return a list over all files as one list per file, by the counts in `DecodeBuffers.named`."""
         return [items[begin:end] for begin, end in pairwise(self._buffers.named[of].tolist())]
 
     def _of_rows(self, text_of_row: dict[int, str]) -> list[dict[int, str]]:
-        """By file, what is known of rows."""
+        """Return texts by row as one mapping per file."""
         by_file: list[dict[int, str]] = [{} for _ in self._first[:-1]]
         for row, text in text_of_row.items():
             file = bisect_right(self._first, row) - 1
@@ -226,8 +223,8 @@ class _Files:
         return by_file
 
     def _plain_rows(self) -> tuple[tuple[RowColumn, RowColumn], list[bool]]:
-        """Return dependencies as rows of their files; and of which these are right: ids ascend without a
-        gap.
+        """Return dependencies as rows of their files, and a mask of files for which they are valid: ids
+        ascend without a gap.
         """
         ids, first = self._columns["node_id"], self._buffers.first_row
         count = np.diff(first)
@@ -246,14 +243,14 @@ class _Files:
         return (offsets[0], offsets[1]), is_plain.tolist()
 
     def dependency_ids(self, number: int) -> tuple[Ids, Ids]:
-        """Return a file's dependencies as they stand there: of data, and of control."""
+        """Return a file's dependencies as written: data, and control."""
         bounds = self._first[number : number + 2]
         (data_begin, data_end), (ctrl_begin, ctrl_end) = (start[bounds].tolist() for start in self._starts)
         return self._dependencies[0][data_begin:data_end], self._dependencies[1][ctrl_begin:ctrl_end]
 
 
 def _tensors_of(every: TensorLists, first_row: Sequence[int], number: int) -> TensorLists:
-    """Those of one file, with its own rows."""
+    """Return the lists of one file, with its own rows."""
     first, end = first_row[number], first_row[number + 1]
     begin, stop = np.searchsorted(every.row, (first, end))
     start = every.start[begin : stop + 1]
@@ -264,7 +261,7 @@ def _tensors_of(every: TensorLists, first_row: Sequence[int], number: int) -> Te
 
 
 def _without_room(columns: dict[str, Any]) -> dict[str, Any]:
-    """Return columns out of the blocks that have room for every attribute, of which nodes carry a few."""
+    """Return the columns used, copied from blocks that have space for every attribute."""
     carried = int(np.bitwise_or.reduce(columns["present"], initial=0))
     nothing = np.zeros(len(columns["present"]), np.int64)
     lacking = {one.column for one in ATTRIBUTES if not carried & BIT[one.name]}
@@ -285,14 +282,14 @@ def _column(number: Attribute, wide: Any, narrow: Any, small: Any) -> Any:
 
 
 def _ignored(buffers: DecodeBuffers, source: str) -> tuple[tuple[str, int], ...]:
-    """Return attributes without a meaning, file after file, and how many nodes have them."""
+    """Return attributes without a meaning and their numbers of nodes, file by file."""
     ignored = buffers.ignored[: int(buffers.registers[at.IGNORED_NAMES])]
     names = _texts_of(buffers, ignored[:, 0], ignored[:, 1], source, "attribute name")
     return tuple(zip(names, ignored[:, 2].tolist(), strict=True))
 
 
 def _tensor_lists(buffers: DecodeBuffers, source: str) -> TensorLists:
-    """Return the lists of tensors as they stand in the files, with rows of all files."""
+    """Return the lists of tensors as written, with rows over all files."""
     lists = buffers.lists[: int(buffers.registers[at.LISTS])]
     if not len(lists):
         return no_tensor_lists()
@@ -310,7 +307,7 @@ def _tensor_lists(buffers: DecodeBuffers, source: str) -> TensorLists:
 
 
 def _in_row_order(lists: TensorLists, row: RowColumn) -> TensorLists:
-    """Return the lists with other row numbers, in their order; words numbered by first use."""
+    """Return the lists with other row numbers, in their order; words are renumbered by first use."""
     order = np.lexsort((lists.is_output, row))
     start, words = _reordered(lists.start, lists.words, order)
     words, texts = _by_first_use(words, lists.texts)
@@ -331,7 +328,7 @@ def _text(buffers: DecodeBuffers, start: int, size: int, source: str, subject: s
 
 
 def _strings(buffers: DecodeBuffers, table: NameTable, source: str, subject: str) -> tuple[str, ...]:
-    """Return all names of a table, decoded together: far cheaper than one by one."""
+    """Return all names of a table, decoded together, which is far cheaper than one by one."""
     count = int(table.used[0])
     return _texts_of(buffers, table.start[:count], table.size[:count], source, subject)
 
@@ -352,7 +349,7 @@ def _texts_of(buffers: DecodeBuffers, start: Any, size: Any, source: str, subjec
     pieces = text.split("\0")[:-1]
     if len(pieces) == count:
         return tuple(pieces)
-    # A name holds a zero character itself.
+    # a name contains a zero character
     spans = zip(start.tolist(), size.tolist(), strict=True)
     return tuple(_text(buffers, first, length, source, subject) for first, length in spans)
 
@@ -366,7 +363,7 @@ def _bad_text(source: str, offset: int, subject: str) -> TraceError:
 
 
 def _in_id_order(trace: Trace, dependencies: tuple[Ids, Ids]) -> tuple[Trace, tuple[Ids, Ids]]:
-    """Rows by ascending id, names and groups numbered by first use; refuses an id used twice."""
+    """Sort rows by ascending id and number names and groups by first use; refuse duplicate ids."""
     ids = trace.node_id
     if bool(np.all(ids[1:] > ids[:-1])):
         return trace, dependencies
@@ -410,7 +407,7 @@ _PER_NODE = (
 
 
 def _by_first_use(numbers: RowColumn, names: tuple[str, ...]) -> tuple[RowColumn, tuple[str, ...]]:
-    """Renumber names in the order in which the rows use them; drops those no row uses."""
+    """Renumber names in the order in which the rows use them, and drop unused ones."""
     used, first = np.unique(numbers, return_index=True)
     in_order = used[np.argsort(first)]
     renumbered = np.zeros(len(names), np.int32)
@@ -419,7 +416,7 @@ def _by_first_use(numbers: RowColumn, names: tuple[str, ...]) -> tuple[RowColumn
 
 
 def _after_empty(numbers: RowColumn, names: tuple[str, ...]) -> tuple[RowColumn, tuple[str, ...]]:
-    """Return the same where the empty name stays the first, whether or not a row uses it."""
+    """Renumber names like `_by_first_use`, but keep the empty name first, used or not."""
     with_empty, names = _by_first_use(np.concatenate((np.zeros(1, np.int32), numbers)), names)
     return with_empty[1:], names
 
@@ -435,7 +432,7 @@ def _reordered(
 
 
 def _resolved(trace: Trace, dependencies: tuple[Ids, Ids], drop_dangling: bool) -> Trace:
-    """Return dependencies as rows."""
+    """Return the trace with dependencies as rows."""
     data, ctrl = (_rows_of(trace.node_id, wanted) for wanted in dependencies)
     missing = [int(np.count_nonzero(rows < 0)) for rows in (data, ctrl)]
     data_start, ctrl_start = trace.data_start, trace.ctrl_start
@@ -455,7 +452,7 @@ def _resolved(trace: Trace, dependencies: tuple[Ids, Ids], drop_dangling: bool) 
 
 
 def _rows_of(ids: Ids, wanted: Ids) -> RowColumn:
-    """Return the row of each wanted id, or -1; `ids` ascend. Uses a table when the ids are dense enough."""
+    """Return the row of each wanted id, or -1; `ids` ascend. Dense ids are looked up in a table."""
     if len(ids) == 0 or len(wanted) == 0:
         return np.full(len(wanted), -1, np.int32)
     span = int(ids[-1] - ids[0]) + 1

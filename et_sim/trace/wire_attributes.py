@@ -1,10 +1,9 @@
-"""One AttributeProto in compiled code: find its name and value, and put the value in its column.
+"""Decoding of one AttributeProto in compiled code: find its name and value, and store the value in its
+column.
 
-The first attribute of a name counts; within one attribute the last member of the oneof counts.
-A trace repeats the same attributes in the same order node after node, so the name that followed
-last time is tried before hashing.
-
-Not here: which attributes there are (`columns`), and the other fields of a node (`wire_nodes`).
+The first attribute of a name counts; within one attribute the last member of the oneof counts. A trace
+repeats the same attributes in the same order node after node, so the last successor of a name is tried before
+hashing.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _KNOWN_END = np.cumsum([len(name) for name in at.KNOWN_ATTRIBUTES])
 
 @compiled(forceinline=True)
 def fail(buffers: DecodeBuffers, code: int, offset: int) -> int:
-    """Note the first thing that went wrong; returns the (negative) code."""
+    """Record the first failure and return its (negative) code."""
     buffers.registers[at.FAILURE] = code
     buffers.registers[at.OFFSET] = offset
     return code
@@ -43,7 +42,7 @@ def fail(buffers: DecodeBuffers, code: int, offset: int) -> int:
 
 @compiled(forceinline=True)
 def decode_attribute(buffers: DecodeBuffers, start: int, end: int, row: int, previous: int) -> Any:
-    """Take in the attribute in `[start, end)`; returns the number of its name, or a failure."""
+    """Decode the attribute in `[start, end)`; return the number of its name, or a failure."""
     name_start = start
     name_size = 0
     member = 0
@@ -199,7 +198,7 @@ def _store_flags(buffers: DecodeBuffers, start: int, end: int, row: int, member:
 
 @compiled
 def _add_list(buffers: DecodeBuffers, pos: int, end: int, row: int, element_wire: int) -> int:
-    """One `K_list` message: flags packed in a BYTES field, or one field each."""
+    """Add one `K_list` message: flags packed in a BYTES field, or one field each."""
     while pos < end:
         field, wire, payload, size, after = read_cold_field(buffers.text.data, pos, end)
         if after < 0:
@@ -246,7 +245,7 @@ def _add_flag(buffers: DecodeBuffers, row: int, value: Any) -> int:
 
 @compiled
 def _note_words(buffers: DecodeBuffers, start: int, end: int, row: int, meaning: int, member: int) -> int:
-    """Note where the texts of a list are; writers leave an empty list without a value."""
+    """Record the positions of the texts of a list; writers leave an empty list without a value."""
     if member not in (0, at.STRING_LIST):
         return at.WRONG_ATTRIBUTE_KIND
     registers = buffers.registers
@@ -273,7 +272,7 @@ def _note_words(buffers: DecodeBuffers, start: int, end: int, row: int, meaning:
 
 @compiled
 def _add_words(buffers: DecodeBuffers, pos: int, end: int) -> int:
-    """One StringList message."""
+    """Add one StringList message."""
     while pos < end:
         field, wire, payload, size, after = read_cold_field(buffers.text.data, pos, end)
         if after < 0:

@@ -1,10 +1,7 @@
-"""What went wrong in a trace file, in words.
+"""Faults of trace files, in words.
 
-The compiled decoder leaves a code and a few positions; the sentence is built here, with the
-protobuf library's help for the one record concerned. Also here: telling a file of another format
-from a damaged trace.
-
-Not here: finding the error (`wire_nodes`, `wire_attributes`).
+The compiled decoder leaves a code and a few positions. The sentence is built here, with the protobuf
+library's help for the one record concerned. Files of other formats are distinguished from damaged traces.
 """
 
 from __future__ import annotations
@@ -72,7 +69,7 @@ def explain(buffers: DecodeBuffers, source: str) -> TraceError:
 
 
 def old_format(version: bytes) -> bool:
-    """Return whether what stands in place of the version text is an attribute, as in an older schema."""
+    """Return whether the version text is in fact an attribute, as in an older schema."""
     try:
         return version.decode().startswith("\n")
     except UnicodeDecodeError:
@@ -86,7 +83,7 @@ def old_format_error(source: str) -> TraceError:
 
 
 def foreign_format(head: bytes) -> tuple[str, str] | None:
-    """(what the bytes look like, what to do), if they look like something else than a trace."""
+    """Return the apparent format of other files and the remedy, or None for traces."""
     for magic, format_name, remedy in _SIGNATURES:
         if head.startswith(magic):
             return format_name, remedy
@@ -104,34 +101,34 @@ def foreign_format(head: bytes) -> tuple[str, str] | None:
 def _node_error(buffers: DecodeBuffers, code: int, place: str) -> TraceError:
     start, end = int(buffers.registers[at.RECORD_START]), int(buffers.registers[at.RECORD_END])
     record = bytes(buffers.text.data[start:end])
-    who, node = _read_node(record)
+    node_name, node = _read_node(record)
     if code == at.BAD_NODE_KIND:
         number = f" {node.type}" if node is not None else ""
         return TraceError(
-            f"{who} has unknown type{number}",
+            f"{node_name} has unknown type{number}",
             place=place,
             remedy="node types are 0 to 10 (NodeType), and up to 255 in newer schemas",
         )
     if code == at.BAD_DURATION:
-        return TraceError(f"{who} has a duration of 2^63 us or more", place=place, remedy=_DAMAGED)
+        return TraceError(f"{node_name} has a duration of 2^63 us or more", place=place, remedy=_DAMAGED)
     first = int(buffers.registers[at.ATTRIBUTE_START])
     attribute = bytes(buffers.text.data[first : int(buffers.registers[at.ATTRIBUTE_END])])
-    return _attribute_error(code, who, attribute, place)
+    return _attribute_error(code, node_name, attribute, place)
 
 
-def _attribute_error(code: int, who: str, content: bytes, place: str) -> TraceError:
+def _attribute_error(code: int, node_name: str, content: bytes, place: str) -> TraceError:
     name, member, value = _read_attribute(content)
     if code == at.NUMBER_OUT_OF_RANGE:
         allowed = _allowed_range(name)
-        cause, remedy = f"attribute {name!r} of {who} is {value}", f"it must be {allowed}"
+        cause, remedy = f"attribute {name!r} of {node_name} is {value}", f"it must be {allowed}"
     elif code == at.TOO_MANY_DIMENSIONS:
-        cause = f"attribute {name!r} of {who} lists more than {at.MAX_DIMENSIONS} dimensions"
+        cause = f"attribute {name!r} of {node_name} lists more than {at.MAX_DIMENSIONS} dimensions"
         remedy = "list one flag per network dimension"
     elif code == at.WRONG_ATTRIBUTE_KIND:
-        cause = f"attribute {name!r} of {who} " + (f"is a {member}" if member else "has no value")
+        cause = f"attribute {name!r} of {node_name} " + (f"is a {member}" if member else "has no value")
         remedy = f"it must be {_wanted_kind(name)}"
     else:
-        cause = f"attribute {name!r} of {who}: {_CAUSES.get(code, ('is damaged', ''))[0]}"
+        cause = f"attribute {name!r} of {node_name}: {_CAUSES.get(code, ('is damaged', ''))[0]}"
         remedy = _DAMAGED
     return TraceError(cause, place=place, remedy=remedy)
 
@@ -152,7 +149,7 @@ def _allowed_range(name: str) -> str:
 
 
 def _read_node(record: bytes) -> tuple[str, Any]:
-    """(how to call the node, the message or None if protobuf cannot read it)."""
+    """Return the name of the node, and its message or None if protobuf cannot read it."""
     from google.protobuf.message import DecodeError
 
     from et_sim.trace.schema import messages
@@ -165,7 +162,7 @@ def _read_node(record: bytes) -> tuple[str, Any]:
 
 
 def _read_attribute(content: bytes) -> tuple[str, str, Any]:
-    """(name, member of the oneof or "", value)."""
+    """Return (name, member of the oneof or "", value)."""
     from google.protobuf.message import DecodeError
 
     from et_sim.trace.schema import messages

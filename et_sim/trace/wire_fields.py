@@ -3,8 +3,6 @@
 Everything is `int64`: unsigned 64-bit values are held as the same bits, so a length or value of
 2^63 and more looks negative. Positions are byte offsets in the file; a negative position is one
 of the failure codes below. No function here reads outside `[pos, end)`.
-
-Not here: what the fields of a trace mean (`wire_nodes`), and messages to people (`wire_errors`).
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ GROUP_START = 3
 GROUP_END = 4
 FIXED32 = 5
 
-# Failures; 0 and up are positions.
+# failures; 0 and up are positions
 TRUNCATED_NUMBER = -1
 OVERLONG_NUMBER = -2
 BAD_TAG = -3
@@ -65,7 +63,7 @@ def read_varint(data: Bytes, pos: int, end: int) -> tuple[Any, int]:
 
 @compiled
 def read_fixed(data: Bytes, pos: int, width: int) -> Any:
-    """`width` bytes at `pos` as a little-endian number; the caller has checked the bounds."""
+    """Return `width` bytes at `pos` as a little-endian number; the caller has checked the bounds."""
     value = np.int64(0)
     for index in range(width):
         value |= np.int64(data[pos + index]) << (8 * index)
@@ -74,7 +72,7 @@ def read_fixed(data: Bytes, pos: int, width: int) -> Any:
 
 @compiled(forceinline=True)
 def read_field(data: Bytes, pos: int, end: int) -> tuple[int, int, Any, int, int]:
-    """(field number, wire type, payload, size, position after the field).
+    """Return (field number, wire type, payload, size, position after the field).
 
     The payload is the number itself, or for BYTES the position of the first of `size` bytes.
     """
@@ -98,7 +96,7 @@ def read_field(data: Bytes, pos: int, end: int) -> tuple[int, int, Any, int, int
 
 @compiled
 def read_cold_field(data: Bytes, pos: int, end: int) -> tuple[int, int, Any, int, int]:
-    """`read_field` where speed does not matter and code size does."""
+    """Call `read_field` without inlining, for code size instead of speed."""
     return read_field(data, pos, end)
 
 
@@ -130,5 +128,5 @@ def as_unsigned_32(value: Any) -> Any:
 
 @compiled(forceinline=True)
 def unzigzag(value: Any) -> Any:
-    """0, -1, 1, -2, … from 0, 1, 2, 3, …: protobuf's coding of sint32 and sint64."""
+    """Return 0, -1, 1, -2, … for 0, 1, 2, 3, …: protobuf's coding of sint32 and sint64."""
     return ((value >> 1) & _LOW_63) ^ -(value & 1)

@@ -1,12 +1,10 @@
-"""How the compiled decoder lays out what it finds: blocks of columns, slots, failure codes, numbers of names.
+"""Memory layout of the compiled decoder: blocks of columns, slots, failure codes, numbers of names.
 
-Columns of one width share a block (`block[slot, row]`), so that the decoder handles three arrays instead
-of twenty and every finished column is a contiguous view without a copy.
+Columns of one width share a block (`block[slot, row]`), so that the decoder handles three arrays instead of
+twenty and every finished column is a contiguous view without a copy.
 
-Equal names get the same small number. A name is a span of the file, never copied. Open addressing over a
-power of two; each occupied slot holds the hash and the number of its name.
-
-Not here: code that fills the blocks (`wire_nodes`) or reads them, and spans as Python strings (`wire`).
+Equal names get the same small number. A name is a span of the file, never copied. The table uses open
+addressing over a power of two; each occupied slot holds the hash and the number of its name.
 """
 
 from __future__ import annotations
@@ -25,7 +23,9 @@ _MULTIPLIER = np.int64(-7046029254386353131)  # 2^64 / golden ratio, as a signed
 
 
 class Text(NamedTuple):
-    """Files one after the other, twice: by byte, and by the eight bytes that start at each position."""
+    """Files one after the other, in two views: by byte, and by the eight bytes that start at each
+    position.
+    """
 
     data: Bytes
     words: npt.NDArray[np.int64]
@@ -41,10 +41,10 @@ class NameTable(NamedTuple):
 
 
 def as_text(content: bytes | Bytes) -> Text:
-    """Both views of some bytes, read-only and without copying them.
+    """Return both views of some bytes, read-only and without a copy.
 
-    All give arrays of one type (Numba compiles per type, and writability and layout belong to it), hence
-    the padding of what is too short for two words.
+    All results have arrays of one type (Numba compiles per type, and writability and layout belong to it), so
+    content too short for two words is padded.
     """
     data = np.frombuffer(content, np.uint8)
     padded = data if len(data) >= 9 else np.concatenate((data, np.zeros(9, np.uint8)))
@@ -67,7 +67,7 @@ def name_table(capacity: int) -> NameTable:
 
 @compiled(forceinline=True)
 def _word(text: Text, pos: int, size: int) -> Any:
-    """Up to eight bytes from `pos` as one number, the rest zero."""
+    """Return up to eight bytes from `pos` as one number, the rest zero."""
     if pos < len(text.words):
         word = text.words[pos]
         return word if size >= 8 else word & ((np.int64(1) << (8 * size)) - 1)
@@ -85,7 +85,7 @@ def same_bytes(text: Text, first: int, second: int, size: int) -> bool:
 
 @compiled(forceinline=True)
 def _hash(text: Text, start: int, size: int) -> Any:
-    """Multiply and fold, eight bytes at a time; 31 bits. Products wrap around, as they should."""
+    """Multiply and fold, eight bytes at a time, to 31 bits. Products wrap around on purpose."""
     value = np.int64(size)
     for index in range(0, size, 8):
         value = (value ^ _word(text, start + index, size - index)) * _MULTIPLIER
@@ -95,7 +95,7 @@ def _hash(text: Text, start: int, size: int) -> Any:
 
 @compiled
 def intern(table: NameTable, text: Text, start: int, size: int) -> Any:
-    """Return the number of the name within its file, new or old; -1 when a new name finds the table full."""
+    """Return the number of the name within its file, new or old; -1 for a new name in a full table."""
     first = table.used[1]
     key = _hash(text, start, size) ^ ((first * _MULTIPLIER >> 32) & 0x7FFFFFFF)
     last = len(table.slots) - 1
@@ -123,7 +123,7 @@ def intern(table: NameTable, text: Text, start: int, size: int) -> Any:
 
 @entry(what="the trace decoder", seconds=lambda *arguments: len(arguments[2]) * 1e-5)
 def intern_spans(table: NameTable, text: Text, spans: npt.NDArray[np.int64]) -> None:
-    """Put the number of every span's name (start, size) in place of its start."""
+    """Replace the start of every span (start, size) by the number of its name."""
     for index in range(len(spans)):
         spans[index, 0] = intern(table, text, spans[index, 0], spans[index, 1])
 
@@ -145,7 +145,7 @@ def join_spans(data: Bytes, start: npt.NDArray[np.int64], size: npt.NDArray[np.i
 NODE_ID, DURATION, INVOLVED_DIMS, DATA_START, CTRL_START = range(5)
 NAME, PRESENT = range(2)
 KIND, INVOLVED_COUNT = range(2)
-WIDE, NARROW, SMALL = range(3)  # which block
+WIDE, NARROW, SMALL = range(3)  # the blocks
 _BLOCKS: dict[npt.DTypeLike, int] = {np.int64: WIDE, np.int32: NARROW, np.bool_: SMALL}
 
 # Attributes with a meaning; the number is that of the attribute's bit in `Trace.present`.
@@ -153,8 +153,8 @@ KNOWN_ATTRIBUTES = tuple(BIT)
 INVOLVED_DIM, INPUTS, OUTPUTS = map(KNOWN_ATTRIBUTES.index, ("involved_dim", "inputs", "outputs"))
 IGNORED = -1
 
-# Of each known attribute that is a number: its block, its slot there, the lowest value allowed. Of a text:
-# its slot, and its table of texts.
+# By known attribute: for a number its block, its slot and the lowest value allowed; for a text its slot, and
+# its table of texts.
 BLOCK, SLOT, LEAST = np.zeros((3, len(KNOWN_ATTRIBUTES)), np.int64)
 _slots = [CTRL_START + 1, PRESENT + 1, INVOLVED_COUNT + 1]
 for _number in NUMBERS:
@@ -176,10 +176,10 @@ LAST_MEMBER = BYTES_VAL + 1
 STRING_LIST = STRING_VAL + 1
 
 _KINDS = (FIXED64, FIXED32, *[VARINT] * 6, FIXED32, FIXED64, FIXED32, FIXED64, VARINT, BYTES, BYTES)
-# Wire type of each member, indexed by field number; other combinations are unknown fields.
+# wire type of each member, by field number; other combinations are unknown fields
 MEMBER_WIRE = np.array([-1, -1, -1, *[wire for kind in _KINDS for wire in (kind, BYTES)]])
 
-# Failure codes beyond those of `wire_fields`.
+# failure codes beyond those of `wire_fields`
 NOT_A_HEADER = -20
 RECORD_TOO_LONG = -21
 BAD_NODE_KIND = -22
@@ -189,29 +189,29 @@ NUMBER_OUT_OF_RANGE = -25
 TOO_MANY_DIMENSIONS = -26
 TOO_MANY_ATTRIBUTE_NAMES = -27
 
-# No writer has more than a few dozen attribute names; a bound keeps small files cheap.
+# no writer has more than a few dozen attribute names; the bound keeps small files cheap
 MAX_ATTRIBUTE_NAMES = 4096
 MAX_DIMENSIONS = 64
 
 
 class Vocabulary(NamedTuple):
-    """What is known about each attribute name seen so far in a file, by its number in `names`."""
+    """The state of each attribute name of the current file, by its number in `names`."""
 
     names: NameTable
     meaning: npt.NDArray[np.int64]  # place in KNOWN_ATTRIBUTES, or IGNORED
-    nodes: npt.NDArray[np.int64]  # how many nodes carry it
-    last_row: npt.NDArray[np.int64]  # the last row that carried it
+    nodes: npt.NDArray[np.int64]  # number of nodes with it
+    last_row: npt.NDArray[np.int64]  # the last row with it
     successor: npt.NDArray[np.int64]  # the name that followed it last time, or -1; last cell: node start
 
 
 class DecodeBuffers(NamedTuple):
-    """Everything the decoder reads and writes."""
+    """All arrays that the decoder reads and writes."""
 
     text: Text
-    files: npt.NDArray[np.int64]  # where each file begins, and the end of the last
+    files: npt.NDArray[np.int64]  # beginning of each file, and the end of the last
     first_row: npt.NDArray[np.int64]  # of each file, and the end of the last
     heads: npt.NDArray[np.int64]  # of each file: end of its first record, start and size of its version
-    named: npt.NDArray[np.int64]  # of each table of names, and `ignored`: how much is of the files before
+    named: npt.NDArray[np.int64]  # of each table of names, and `ignored`: entries of earlier files
     wide: npt.NDArray[np.int64]
     narrow: npt.NDArray[np.int32]
     small: npt.NDArray[np.uint8]
@@ -220,17 +220,17 @@ class DecodeBuffers(NamedTuple):
     texts: npt.NDArray[np.int64]  # row, start, size of each METADATA node's text
     lists: npt.NDArray[np.int64]  # row, attribute, first word, words of each list of tensors
     words: npt.NDArray[np.int64]  # start, size of each word in those lists
-    ignored: npt.NDArray[np.int64]  # start, size, nodes of each attribute that a file has and nobody knows
+    ignored: npt.NDArray[np.int64]  # start, size, nodes of each unknown attribute of a file
     names: NameTable
     tables: tuple[NameTable, ...]  # of each attribute that is a text
     attributes: Vocabulary
     registers: npt.NDArray[np.int64]  # see below
 
 
-# `DecodeBuffers.registers`: progress, and what went wrong first (FAILURE is 0 while all is well).
-NODES, ROW, POSITION, ROOM, TEXTS, BEGUN, IGNORED_NAMES = range(7)  # BEGUN: so many files
+# `DecodeBuffers.registers`: progress, and the first failure (FAILURE is 0 without one).
+NODES, ROW, POSITION, ROOM, TEXTS, BEGUN, IGNORED_NAMES = range(7)  # BEGUN: files begun
 FAILURE, OFFSET, RECORD, RECORD_START, RECORD_END, ATTRIBUTE_START, ATTRIBUTE_END = range(7, 14)
-# Registers with which a node's fields are remembered until its record ends.
+# registers for a node's fields until its record ends
 NODE_KIND, NAME_START, NAME_SIZE, TEXT_START, TEXT_SIZE = range(14, 19)
 LISTS, WORDS = range(19, 21)
 REGISTERS = 21
@@ -241,7 +241,7 @@ LAST_KIND = LAST_KIND_NUMBER
 
 
 def empty_buffers(content: bytes | Bytes, files: npt.NDArray[np.int64]) -> DecodeBuffers:
-    """Buffers without rows: enough to count the nodes. `files`: where each begins, and the last ends."""
+    """Return buffers without rows, for counting the nodes; `files` holds the beginnings and the last end."""
     names = MAX_ATTRIBUTE_NAMES
     vocabulary = Vocabulary(
         name_table(names),
@@ -264,7 +264,7 @@ def empty_buffers(content: bytes | Bytes, files: npt.NDArray[np.int64]) -> Decod
 
 
 def with_rows(buffers: DecodeBuffers) -> DecodeBuffers:
-    """Return the buffers with room for the nodes that were counted."""
+    """Return the buffers with space for the counted nodes."""
     return buffers._replace(**_of_nodes(int(buffers.registers[NODES])))
 
 
@@ -287,8 +287,8 @@ def _longer(held: npt.NDArray[np.int64], more: int) -> npt.NDArray[np.int64]:
 
 
 def _of_nodes(nodes: int) -> dict[str, Any]:
-    # An odd number of cache lines per column: at a power of two, the cells of one row would all
-    # compete for the same cache set.
+    # an odd number of cache lines per column: at a power of two, the cells of one row would all compete for
+    # the same cache set
     width = ((nodes + 64) // 64 | 1) * 64
     return {
         "wide": np.zeros((WIDE_SLOTS, width), np.int64),

@@ -1,11 +1,9 @@
 """The compiled decoder: the bytes of some files to blocks of columns, in file order.
 
-`decode_records` is called until every node has its row. Without rows it walks the record lengths
-(which counts the nodes and finds a cut file) and reads the first records; with rows it decodes
-node after node, file after file, until the next one might not fit the dependency lists, which the
-caller then replaces by longer ones. Nothing is allocated here.
-
-Not here: ordering by id, dependencies as rows, text as Python strings (all in `wire`).
+`decode_records` is called until every node has its row. Without rows it walks the record lengths (which
+counts the nodes and finds a truncated file) and reads the first records. With rows it decodes node after
+node, file after file, until the next one might not fit the dependency lists, which the caller then replaces
+by longer ones. Nothing is allocated here.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ Integers = npt.NDArray[np.int64]
 
 
 def decode_records(buffers: DecodeBuffers) -> None:
-    """Go on decoding; `buffers.registers` tells how far it came and what failed."""
+    """Continue decoding; `buffers.registers` holds the progress and the failure."""
     registers = buffers.registers
     if registers[at.POSITION] > 0:
         _decode_while_room(buffers)
@@ -39,7 +37,7 @@ def decode_records(buffers: DecodeBuffers) -> None:
 
 @compiled
 def _count_nodes(buffers: DecodeBuffers, file: int) -> int:
-    """Count the records after the first; reads only the record lengths."""
+    """Count the records after the first; read only the record lengths."""
     data = buffers.text.data
     records = 0
     pos = buffers.files[file]
@@ -94,8 +92,8 @@ def _parses(buffers: DecodeBuffers, pos: Any, end: int) -> Any:
 def _decode_while_room(buffers: DecodeBuffers) -> None:
     """Decode nodes until the end, a failure, or a record that might not fit the lists.
 
-    A dependency takes at least one byte, and so does a word, so a record cannot hold more of them than
-    bytes. Lists of tensors have room for every node from the start.
+    A dependency or a word takes at least one byte, so a record cannot hold more of them than bytes. Lists of
+    tensors have space for every node from the start.
     """
     registers = buffers.registers
     row = registers[at.ROW]
@@ -127,7 +125,9 @@ def _decode_while_room(buffers: DecodeBuffers) -> None:
 
 @compiled
 def _begin_next_file(buffers: DecodeBuffers) -> bool:
-    """Finish a file and begin the next, if there is one; False: there is no room for ignored attributes."""
+    """Finish a file and begin the next, if there is one; return False if ignored attributes have no space
+    left.
+    """
     registers, known = buffers.registers, buffers.attributes
     file = registers[at.BEGUN]
     if len(buffers.ignored) - registers[at.IGNORED_NAMES] < known.names.used[0]:
@@ -155,7 +155,7 @@ def _begin_next_file(buffers: DecodeBuffers) -> bool:
 
 @compiled
 def _forget_attributes(buffers: DecodeBuffers) -> None:
-    """The next file has names of its own, whose meanings are looked up again."""
+    """Clear the attribute names: the next file has its own."""
     known = buffers.attributes
     for name in range(known.names.used[0]):
         known.nodes[name] = 0
@@ -168,7 +168,7 @@ def _forget_attributes(buffers: DecodeBuffers) -> None:
 
 @compiled(forceinline=True)
 def _decode_node(buffers: DecodeBuffers, start: int, end: int, row: int) -> Any:
-    """One node record; fields may come in any order, and of a repeated scalar the last counts."""
+    """Decode one node record; fields may come in any order, and of a repeated scalar the last counts."""
     registers = buffers.registers
     registers[at.NODE_KIND] = 0
     registers[at.NAME_SIZE] = 0
@@ -224,7 +224,7 @@ def _take_bytes(buffers: DecodeBuffers, row: int, field: int, start: Any, size: 
 
 @compiled
 def _add_dependency(held: Integers, list_start: Integers, row: int, value: Any) -> None:
-    """One id of an unpacked list."""
+    """Add one id of an unpacked list."""
     held[list_start[row + 1]] = value
     list_start[row + 1] += 1
 
@@ -246,7 +246,7 @@ def _add_dependencies(buffers: DecodeBuffers, held: Integers, slot: int, row: in
 
 @compiled
 def _find_values(buffers: DecodeBuffers, pos: Any, end: int) -> int:
-    """Where IOInfo.values is; an occurrence without one leaves the earlier one standing."""
+    """Find IOInfo.values; an occurrence without one does not override an earlier one."""
     while pos < end:
         field, wire, payload, size, after = read_cold_field(buffers.text.data, pos, end)
         if after < 0:
@@ -260,7 +260,7 @@ def _find_values(buffers: DecodeBuffers, pos: Any, end: int) -> int:
 
 @compiled(forceinline=True)
 def _finish_node(buffers: DecodeBuffers, row: int, start: int) -> Any:
-    """What can only be judged once the whole record is read."""
+    """Check and store the fields that need the whole record."""
     registers = buffers.registers
     kind = registers[at.NODE_KIND]
     if kind < 0 or kind > at.LAST_KIND:

@@ -1,14 +1,10 @@
-"""A workload: which rank runs which trace, the groups the ranks name, and what a step does for its user.
+"""A workload: the trace of each rank, the groups that ranks name, and the work of a step.
 
 Many ranks may share one trace (a template), so a workload's size is the size of its distinct traces.
 
-A run of the workload is one step. `model_operations` are those that the mathematics of the model need,
-masked scores included, whatever is computed again; `unmasked_operations` the same without masked scores;
-`hardware_operations` those that kernels execute. All are divided by a device's peak
-(`et_sim.timeline.recorded`).
-
-Not here: reading files (`files`), checking ranks against each other (`preflight`), and how operations are
-counted for a model (`et_sim.workloads.training.operations`).
+A run of the workload is one step. `model_operations` are those of the model's mathematics, masked scores
+included, without recomputation; `unmasked_operations` the same without masked scores; `hardware_operations`
+those that kernels execute. All are divided by a device's peak (`et_sim.timeline.recorded`).
 """
 
 from __future__ import annotations
@@ -35,9 +31,9 @@ _number = partial(key, INTEGER, minimum=1, maximum=10**30)
 
 @quick_dataclass(frozen=True)
 class Step:
-    """Of all ranks together; None: nobody says."""
+    """The work of a step, over all ranks; None if unknown."""
 
-    tokens: int = _number("How many tokens, or samples, all ranks work on.", required=True)
+    tokens: int = _number("The number of tokens, or samples, of all ranks.", required=True)
     model_operations: int | None = _number(
         "Operations that the model's mathematics need.", None, name="model_operations"
     )
@@ -45,7 +41,7 @@ class Step:
         "Operations that kernels execute.", None, name="hardware_operations"
     )
     datatype: str = text(
-        "Of the products, whose peak operations are held against.",
+        "The datatype of the products; utilisation refers to its peak.",
         "",
         name="dtype",
         form='a name such as "bf16"',
@@ -61,7 +57,7 @@ class Step:
     )
 
     def as_written(self) -> dict[str, Any]:
-        """As a manifest has it."""
+        """Return the step as a manifest holds it."""
         operations = (self.model_operations, self.hardware_operations)
         values = (
             *(self.tokens, *operations, self.datatype or None),
@@ -74,17 +70,21 @@ class Step:
 
 @quick_dataclass(frozen=True)
 class MadeFor:
-    """The software that a workload was made for, and what its runs take of it."""
+    """The software that a workload was made for, and its effects on a run."""
 
-    name: str = text("What the description is called.", required=True)
-    about: str = text("What it is, in a few words.", "", may_be_empty=True)
-    launch_ns: float = time("Of the host, for a launch.", 0.0)
-    step_ns: float = time("Of the host, before the first launch.", 0.0)
-    processors: int = count("That a collective takes from kernels at most; 0: as its library has it.", 0)
+    name: str = text("The name of the description.", required=True)
+    about: str = text("A short description.", "", may_be_empty=True)
+    launch_ns: float = time("The time of the host for a launch.", 0.0)
+    step_ns: float = time("The time of the host before the first launch.", 0.0)
+    processors: int = count(
+        "The most processors that a collective takes from kernels; 0: as in its library.", 0
+    )
     kernels: float = number("Factor on the times of kernels.", 1.0, above_minimum=True, maximum=100)
-    is_assumed: bool = flag("Whether it is the default, since the job names none.", False, name="assumed")
+    is_assumed: bool = flag(
+        "True if the job names no software and this is the default.", False, name="assumed"
+    )
     host_waits: bool = flag(
-        "Whether the host waits for the messages that kernels wait for.", False, name="host-waits"
+        "True if the host waits for the messages that kernels wait for.", False, name="host-waits"
     )
 
     def as_written(self) -> dict[str, Any]:
@@ -100,44 +100,44 @@ class Job(Struct, frozen=True, eq=False):
     """One of several workloads side by side: its rank r runs on `npus[r]`, which is the rank of the run."""
 
     name: str
-    workload: str  # as the job file names it
+    workload: str  # as named in the job file
     npus: RowColumn
-    placed: str  # how the NPUs were found: given, packed, spread, random
+    placed: str  # placement of the NPUs: given, packed, spread, random
     seed: int | None = None  # of a random placement
     start_ns: int = 0
 
     def named(self, npu: int) -> str:
-        """Which rank of the job an NPU is, in words; empty: none."""
+        """Return the rank of the job on an NPU, in words; empty if there is none."""
         ranks = np.flatnonzero(np.asarray(self.npus) == npu)
         return f"rank {ranks[0]} of job {self.name}" if len(ranks) else ""
 
 
 class Workload(Struct, frozen=True, eq=False):
-    """`templates[template_of_rank[r]]` is the trace of rank r."""
+    """A workload: `templates[template_of_rank[r]]` is the trace of rank r."""
 
     templates: Sequence[Trace]
     template_of_rank: RowColumn
     source: str = "<python>"
-    # (path, content hash) of every file read, for the run's manifest.
+    # (path, content hash) of every file read, for the run's manifest
     inputs: tuple[tuple[str, str], ...] = ()
-    # What the reader accepted but somebody should know, one sentence each.
+    # remarks of the reader, one sentence each
     notices: tuple[str, ...] = ()
-    # Per template: comm_src and comm_dst are distances from the rank, modulo the number of ranks. Empty:
-    # in no template.
+    # per template: comm_src and comm_dst are distances from the rank, modulo the number of ranks; empty: in
+    # none
     relative_peers: tuple[bool, ...] = ()
-    # Groups that follow a rule, by the name that nodes give as `pg_name`.
+    # groups that follow a rule, by the name that nodes give as `pg_name`
     group_rules: Mapping[str, GroupRule] = field(default_factory=dict)
-    # Whether `inputs` are the files of the ranks, one each and in rank order.
+    # true if `inputs` are the files of the ranks, one each and in rank order
     has_file_per_rank: bool = False
-    # The profile it is to be simulated in where no machine names one; empty: whichever is the default.
+    # the profile for machines that name none; empty: the default
     profile: str = ""
-    # Several jobs on one machine, in the order of the job file; ranks of none of them do nothing.
+    # several jobs on one machine, in the order of the job file; other ranks are idle
     jobs: tuple[Job, ...] = ()
-    # Groups that jobs bring, instead of those of the machine.
+    # groups from jobs, which replace those of the machine
     job_groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    # What a run of it does, for tokens per second and MFU; None: nobody says.
+    # the work of a run, for tokens per second and MFU, or None
     step: Step | None = None
-    # What software it stands for; None: nothing states that.
+    # the software that it represents, or None
     software: MadeFor | None = None
 
     def __post_init__(self) -> None:
@@ -148,31 +148,31 @@ class Workload(Struct, frozen=True, eq=False):
 
     @property
     def ranks(self) -> int:
-        """How many ranks the workload has."""
+        """Return the number of ranks."""
         return len(self.template_of_rank)
 
     @property
     def ranks_per_template(self) -> npt.NDArray[np.int64]:
-        """How many ranks run each template."""
+        """Return the number of ranks of each template."""
         return np.bincount(self.template_of_rank, minlength=len(self.templates)).astype(np.int64)
 
     @property
     def nodes(self) -> int:
-        """Return nodes of all ranks together."""
+        """Return the number of nodes of all ranks together."""
         return int(self.nodes_per_template @ self.ranks_per_template)
 
     @property
     def nodes_per_template(self) -> npt.NDArray[np.int64]:
-        """How many nodes each template has."""
+        """Return the number of nodes of each template."""
         return np.concatenate([np.zeros(0, np.int64), *(np.diff(stack.first) for stack in self.stacks())])
 
     @property
     def starts_ns(self) -> npt.NDArray[np.int64]:
-        """When each template begins, after the first rank."""
+        """Return the start of each template, after the first rank."""
         return np.array([head.start_ns for stack in self.stacks() for head in stack.heads], np.int64)
 
     def stacks(self) -> Iterable[Stack]:
-        """Return all templates, as few."""
+        """Return all templates in as few stacks as possible."""
         assert isinstance(self.templates, Templates)
         return self.templates.stacks()
 
@@ -182,7 +182,7 @@ class Workload(Struct, frozen=True, eq=False):
 
     @property
     def late_ns(self) -> int:
-        """How much later than its first rank the last one begins; of several jobs, the largest such span."""
+        """Return the largest start of a rank after the first one of its job."""
         starts = self.starts_ns
         if not self.jobs:
             return int(starts.max(initial=0))
@@ -199,13 +199,13 @@ class Workload(Struct, frozen=True, eq=False):
 
     @property
     def are_relative(self) -> BoolColumn:
-        """Which templates name their peers by their distance."""
+        """Return a mask of the templates that name their peers by their distance."""
         relative: BoolColumn = np.array(self.relative_peers or [False] * len(self.templates), np.bool_)
         return relative
 
     @staticmethod
     def of(traces: Sequence[Trace], source: str = "<python>") -> Workload:
-        """One trace per rank, in rank order; the same object given twice is stored once."""
+        """Return a workload with one trace per rank, in rank order; an object given twice is stored once."""
         index: dict[int, int] = {}
         templates: list[Trace] = []
         of_rank = np.empty(len(traces), np.int32)

@@ -1,4 +1,1 @@
-"""Predictions held against measurements: kernels, collectives and iterations of tables, row by row.
-
-Not here: fitting anything to them.
-"""
+"""Comparison of predictions with measurements: kernels, collectives and iterations of tables, row by row."""

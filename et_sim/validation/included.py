@@ -1,9 +1,9 @@
-"""Kernels that measured times include besides the one they are of, by the words of their table.
+"""Kernels that measured times include in addition to the named one, by the words of their table.
 
-A product in 8 bits or less that a framework runs on activations in 16 bits turns these into its datatype
-before; attention of an inference engine writes keys and values of each token into its cache, rows that an
-index names, as an embedding reads them. Both are kernels of their
-own, with a launch: in a training step they stand, if they do, as nodes beside the product.
+A product in 8 bits or less that a framework runs on activations in 16 bits first converts these to its
+datatype. Attention of an inference engine writes keys and values of each token into its cache, rows that an
+index names, as an embedding reads them. Both are kernels of their own, with a launch: a training step has
+them, if any, as nodes beside the product.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ WIDE = 16  # bits of activations before they are quantised
 
 
 def included_kernels(facts: Mapping[str, Any], shape: str) -> tuple[str, ...]:
-    """Return shapes of the kernels, in the datatype of the row, whose times a row of a table includes."""
+    """Return the shapes of the kernels that the time of a row includes, in the datatype of the row."""
     text = f"{facts.get('software', '')}; {facts.get('how', '')}"
     kind, *words = shape.split()
     if not all(word.isascii() and word.isdecimal() for word in words[:6]):

@@ -1,11 +1,8 @@
 """The network between nodes that a table states in words, as options of a machine by name.
 
 Words name cards (`8x2x100 Gb/s`, `4x HDR 200 Gb/s IB per node`, `400 Gb/s per GPU`), a kind of network
-(InfiniBand, RoCE, EFA, Slingshot, TCPX), or a system whose network is published. What is not stated is as the
-machine has it, but for its band: that of a network of which nothing is known.
-
-Not here: which machine stands for the hardware (`predictions`), and what the options do
-(`machine.presets.options`).
+(InfiniBand, RoCE, EFA, Slingshot, TCPX), or a system whose network is published. Figures that are not stated
+are those of the machine; only the band is then that of an unknown network.
 """
 
 from __future__ import annotations
@@ -47,7 +44,7 @@ _RATES = (  # Gb/s of a card, by its name
     (r"\bEDR\b|ConnectX-?5|CX-?5", 100),
 )
 _OF_BOARD = re.compile(r"(?<![\dA-Z.])(\d+)\s?[x\u00d7]\s?(?:NVIDIA |AMD )?[A-Z]{1,2}\d{2,3}", re.IGNORECASE)
-FIRST_EFA = ("volta", "ampere")  # whose instances have its first generation
+FIRST_EFA = ("volta", "ampere")  # generations of GPUs with the first generation of EFA
 UNKNOWN = "unknown"
 
 
@@ -55,11 +52,11 @@ class Cards(Struct, frozen=True):
     """Network cards of a node."""
 
     count: int  # 0: as many as GPUs
-    gbps: float  # of each, or of a node
+    gbps: float  # of each card, or of a node
     is_of_node: bool = False
 
     def option(self, node: int, part: Fraction) -> str:
-        """Return the option of a machine by name, of nodes of so many GPUs that use a part of the cards."""
+        """Return the option of a machine by name, for nodes of `node` GPUs that use a part of the cards."""
         count = self.count or node
         used = max(int(count * part), 1) if self.count else node
         each = self.gbps / count if self.is_of_node else self.gbps
@@ -67,14 +64,14 @@ class Cards(Struct, frozen=True):
 
 
 class Stated(Struct, frozen=True):
-    """What words say of the network of a machine."""
+    """The network of a machine, as stated in words."""
 
     cards: Cards | None = None
     kind: str = ""
 
 
 def stated(text: str, hardware: str = "") -> Stated:
-    """Return what a text says of the network; nothing, if it names several kinds of it."""
+    """Return the network that a text states; empty if it names several kinds."""
     kinds = [kind for kind, words in _KINDS if re.search(words, text, re.IGNORECASE)]
     cards = _all_cards(text)
     if len(kinds) > 1 or len(cards) > 1:
@@ -86,7 +83,7 @@ def stated(text: str, hardware: str = "") -> Stated:
 
 
 def _all_cards(text: str) -> list[Cards]:
-    """Return the different cards that a text names, by the first form of words that fits."""
+    """Return the different cards that a text names, by the first form of words that matches."""
     rest, cards = text, list[Cards]()
     for count, ports, rate in _WITH_PORTS.findall(text):
         cards.append(Cards(int(count), int(ports) * float(rate)))
@@ -112,27 +109,27 @@ def _systems() -> tuple[dict[str, Any], ...]:
 
 
 def _published(text: str) -> dict[str, Any]:
-    """Return the network of the system that a text names, as its operator publishes it."""
+    """Return the published network of the system that a text names."""
     return next((system for system in _systems() if re.search(system["words"], text, re.IGNORECASE)), {})
 
 
 class Measured(Struct, frozen=True):
-    """The machine by name that stands for one that was measured."""
+    """The machine by name for a measured one."""
 
     text: str
-    is_stated: bool  # the cards and the kind of network between its nodes; True of one node
+    is_stated: bool  # cards and kind of network are stated, or there is one node
 
     @property
     def accuracy(self) -> dict[str, Any]:
-        """What is known of its network, where that is not stated."""
+        """Return the accuracy of an unknown network, if the network is not stated."""
         return {} if self.is_stated else dict(network_kind(UNKNOWN)["accuracy"])
 
 
 def machine_measured(name: str, ranks: int, nodes: int, hardware: str, network: str) -> Measured:
-    """Return the machine `name` with the nodes and the network that a table says; 0 nodes: it does not say.
+    """Return the machine `name` with the nodes and the network of a table; 0 nodes: not stated.
 
-    GPUs are equally many on each node. Of NVLink racks, nodes may be their trays: a job takes as few racks as
-    there can be.
+    Each node has equally many GPUs. For NVLink racks, nodes may be their trays: a job takes as few racks as
+    possible.
     """
     machine = as_one_file(name)
     per_node = _per_node(machine, ranks, nodes)
@@ -147,25 +144,29 @@ def machine_measured(name: str, ranks: int, nodes: int, hardware: str, network: 
         machine = as_one_file(name)
     if per_node >= ranks or len(machine.get("dimensions", ())) != 2:
         return Measured(f"{name}:{ranks}", is_stated=True)
-    said = stated(network, hardware)
+    described = stated(network, hardware)
     options = {NODE: str(per_node)} if per_node != machine["node"] else {}
-    if said.cards is not None:
+    if described.cards is not None:
         whole = max(int(board[1]) if board else machine["node"], per_node)
-        options[CARDS] = said.cards.option(per_node, Fraction(per_node, whole))
+        options[CARDS] = described.cards.option(per_node, Fraction(per_node, whole))
     if "library" in machine:
-        kind = "efa-1" if said.kind == "efa" and machine["library"].get("gpu") in FIRST_EFA else said.kind
+        kind = (
+            "efa-1"
+            if described.kind == "efa" and machine["library"].get("gpu") in FIRST_EFA
+            else described.kind
+        )
         options[NETWORK] = kind or UNKNOWN
     text = "".join(f",{option}={value}" for option, value in options.items())
-    return Measured(f"{name}:{ranks}{text}", is_stated=bool(said.cards and said.kind))
+    return Measured(f"{name}:{ranks}{text}", is_stated=bool(described.cards and described.kind))
 
 
 def node_of(name: str, ranks: int) -> int:
-    """Return how many GPUs of a job share a node, or a rack that NVLink joins, of the machine `name`."""
+    """Return the GPUs of a job that share a node, or a rack joined by NVLink, of the machine `name`."""
     return min(_per_node(as_one_file(name), ranks, 0), ranks)
 
 
 def _per_node(machine: dict[str, Any], ranks: int, nodes: int) -> int:
-    """Return how many GPUs of a job share a node, or a rack that NVLink joins."""
+    """Return the GPUs of a job that share a node, or a rack joined by NVLink."""
     node = machine.get("node", ranks)
     if not isinstance(node, int):
         return ranks
@@ -178,7 +179,7 @@ def _per_node(machine: dict[str, Any], ranks: int, nodes: int) -> int:
 
 
 def _board(machine: dict[str, Any], node: int) -> str | None:
-    """Return a machine of nodes of so many of these GPUs, or of their sisters with other memory."""
+    """Return a machine with nodes of `node` of these GPUs, or of the same GPUs with other memory."""
     gpu = machine["device"]["about"].split()[:3]
     others = {other: as_one_file(other) for other in names()}
     return next(

@@ -1,8 +1,8 @@
-"""Words that sources use of software, plans and datatypes, and what they mean here: `phrases.json`.
+"""Words of sources for software, plans and datatypes, and their meaning here: `phrases.json`.
 
-A text of software is a product, and perhaps a year or a release; the first entry whose words stand in the
-text, and whose years hold, gives the description. Clauses of a note are taken one by one, in the same way.
-Not here: the descriptions themselves, and columns (`steps`, `tables`).
+A text of software is a product, and optionally a year or a release; the first entry whose words are in the
+text, and whose years include it, gives the description. Clauses of a note are read one by one, in the same
+way.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ _YEAR = re.compile(r"(?<!\d)(20[12]\d)(?:0[1-9]|1[0-2])?(?!\d)")
 _ARXIV = re.compile(r"(?<!\d)(\d\d)(?:0[1-9]|1[0-2])\.\d{4,5}(?!\d)")
 _POWER = re.compile(r"(?<![\d.])(\d+(?:\.\d+)?) ?(k?W)\b")
 _CLAUSES = re.compile(r"\s*;\s*")
-NODE = "node"  # in place of a number of replicas: as many as a node has devices
+NODE = "node"  # in place of a number of replicas: the devices of a node
 
 
 class Product(Struct, frozen=True, forbid_unknown_fields=True):
-    """Software as sources name it."""
+    """A product as sources name it."""
 
-    words: list[str]  # all of them stand in the text
+    words: list[str]  # the text has all of them
     software: str
-    since: int = 0  # years; where one is given, a text without a year is of another entry
+    since: int = 0  # years; an entry with years does not match a text without one
     until: int = 9999
     plan: dict[str, Any] = {}
     source: str = ""
 
     def holds(self, text: str, year: int) -> bool:
-        """Return whether a text means this."""
+        """Check whether a text matches the product."""
         is_bound = self.since > 0 or self.until < 9999
         patterns = (rf"(?<![a-z0-9]){re.escape(word)}(?![a-z0-9])" for word in self.words)
         has_words = all(re.search(pattern, text) for pattern in patterns)
@@ -46,9 +46,9 @@ class Phrase(Struct, frozen=True, forbid_unknown_fields=True):
     """A clause of a note."""
 
     pattern: str
-    plan: dict[str, Any] = {}  # `\1` stands for what the first group of the pattern matches
-    lacks: str = ""  # which part of the clause the prediction does not use
-    model: str = ""  # the clause is of models with this word in their names
+    plan: dict[str, Any] = {}  # `\1` is the first group of the pattern
+    lacks: str = ""  # part of the clause that the prediction does not use
+    model: str = ""  # the clause is for models with this word in their names
     dense_layers: int = -1
 
     def values(self, match: re.Match[str]) -> dict[str, Any]:
@@ -62,13 +62,13 @@ class Site(Struct, frozen=True, forbid_unknown_fields=True):
     """Hardware that a source states once for all its rows."""
 
     pattern: str
-    of: str  # the machine of rows
-    machine: str  # that stands for it
+    of: str  # machine of the rows
+    machine: str  # its replacement
     source: str
 
 
 class Phrases(Struct, frozen=True, forbid_unknown_fields=True):
-    """All of the file."""
+    """The content of the file."""
 
     about: str
     software: list[Product]
@@ -77,8 +77,8 @@ class Phrases(Struct, frozen=True, forbid_unknown_fields=True):
     precisions: dict[str, str]  # `products` of a plan
 
 
-class Said(Struct, frozen=True):
-    """The meaning of some texts."""
+class NoteMeaning(Struct, frozen=True):
+    """The meaning of a note."""
 
     plan: Mapping[str, Any]
     dense_layers: int | None
@@ -87,15 +87,15 @@ class Said(Struct, frozen=True):
 
 @cache
 def phrases() -> Phrases:
-    """Return what the file holds."""
+    """Read the file."""
     text = (files("et_sim.validation") / "phrases.json").read_text(encoding="utf-8")
     return msgspec.json.decode(text, type=Phrases)
 
 
 def software_of(text: str, source: str) -> Product | None:
-    """Return the entry that a text of software means; None: it is not known.
+    """Return the entry of a text of software, or None if it is not known.
 
-    The year is that of the text, else of the source: a paper states its own.
+    The year is that of the text, else that of the source.
     """
     lowered = text.lower().replace("_", " ")
     year = year_of(text) or year_of(source)
@@ -103,7 +103,7 @@ def software_of(text: str, source: str) -> Product | None:
 
 
 def unknown_software(text: str) -> str:
-    """Return the remark on software that no entry means."""
+    """Return the remark on software without an entry."""
     return f"software {text!r} is not known: the default" if text else "software is not stated: the default"
 
 
@@ -116,19 +116,19 @@ def year_of(text: str) -> int:
 
 
 def power_of(hardware: str) -> str:
-    """Return the limit of power that a text of hardware states, such as 500W; empty: none."""
+    """Return the power cap in a text of hardware, such as 500W; empty: none."""
     match = _POWER.search(hardware)
     return f"{match[1]}{match[2]}" if match else ""
 
 
 def machine_of_source(source: str, machine: str) -> str:
-    """Return the machine of a row, as its source describes the hardware of all its rows."""
+    """Return the machine of a row, with the hardware that its source states for all rows."""
     sites = (site for site in phrases().hardware if site.of == machine and re.search(site.pattern, source))
     return next((site.machine for site in sites), machine)
 
 
-def read_note(note: str, model: str = "") -> Said:
-    """Return the meaning of a note's clauses; those that are not understood become remarks."""
+def read_note(note: str, model: str = "") -> NoteMeaning:
+    """Return the meaning of a note's clauses; unknown clauses become remarks."""
     plan: dict[str, Any] = {}
     dense_layers: int | None = None
     remarks: list[str] = []
@@ -143,11 +143,11 @@ def read_note(note: str, model: str = "") -> Said:
                 remarks.append(f"note {clause!r}: {phrase.lacks}")
             if phrase.dense_layers >= 0 and phrase.model in model:
                 dense_layers = phrase.dense_layers
-    return Said(plan, dense_layers, tuple(remarks))
+    return NoteMeaning(plan, dense_layers, tuple(remarks))
 
 
 def fitting(plan: Mapping[str, Any], node: int) -> dict[str, Any]:
-    """Return fields of a plan without those that mean nothing for its axes; `node` is the size of one."""
+    """Return the fields of a plan that apply to its axes; `node` is the size of a node."""
     values = dict(plan)
     tensor, pipeline, data = (int(values.get(axis, 1)) for axis in ("tensor", "pipeline", "data"))
     if values.get("shard") == NODE:

@@ -1,7 +1,6 @@
-"""What et-sim says to the rows of a table: kernels by the machine's compute model, the rest by simulation.
+"""Predictions for the rows of a table: kernels by the machine's compute model, the rest by simulation.
 
-Which preset machine stands for the hardware that a table names is here too; not here: the machines
-(`machine.presets`), and how far predictions are off (`rows`).
+The module also selects the preset machine for the hardware that a table names.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ from et_sim.validation.row import Collective, Iteration, Kernel, Row
 from et_sim.workloads import make_training
 from et_sim.workloads.microbenchmarks import make_microbenchmark
 
-POWER, POWER_CAP = "power", "power-cap"  # of the object `compute`
-OTHER_BOARDS = {"pci": r"PCI", "nvl": r"NVL(?!INK)"}  # of GPUs with the same name
+POWER, POWER_CAP = "power", "power-cap"  # keys of the object `compute`
+OTHER_BOARDS = {"pci": r"PCI", "nvl": r"NVL(?!INK)"}  # boards of GPUs with the same name
 
 
 def machine_named(hardware: str) -> str | None:
-    """Return the preset whose words all stand in the text, the one with the most letters; None: none."""
+    """Return the preset whose words are all in the text, the one with the most letters, or None."""
     text = re.sub(r"(\d) ?GB?\b", r"\1GB", hardware.upper().replace("_", "-"))
     best = ""
     machine = None
@@ -48,36 +47,36 @@ def machine_named(hardware: str) -> str | None:
 
 
 def _is_of_other_board(name: str, text: str) -> bool:
-    """Return whether the text names another board than the machine has, of a GPU with the same name."""
+    """Check whether the text names another board than the machine has, for a GPU with the same name."""
     boards = [word for word, board in OTHER_BOARDS.items() if word not in name and re.search(board, text)]
     if boards == ["pci"]:
         return bool(preset(name).system.get("library", {}).get("link") != "PCI")
     return bool(boards)
 
 
-SPREAD = ("all_gather", "gather", "scatter")  # collectives whose bytes are those of all ranks together
+SPREAD = ("all_gather", "gather", "scatter")  # collectives whose bytes count all ranks together
 
 
 class Prediction(Struct, frozen=True):
-    """Of a row; None: there is none, and `how` says why."""
+    """The prediction for a row; without a time, `how` is the reason."""
 
     row: Row
     machine: str | None
     predicted_us: float | None
     how: str
-    band_us: tuple[float, float] | None = None  # None: the machine states nothing
-    composition: Mapping[str, Any] | None = None  # that the band follows from, as summaries have it
+    band_us: tuple[float, float] | None = None  # None: the machine has no accuracy
+    composition: Mapping[str, Any] | None = None  # basis of the band, as in summaries
 
     @property
     def is_in_band(self) -> bool | None:
-        """Whether what was measured is in the band; None: there is none."""
+        """Check whether the measured time is in the band; None: there is no band."""
         if self.band_us is None or self.row.measured_us is None:
             return None
         return self.band_us[0] <= self.row.measured_us <= self.band_us[1]
 
     @property
     def ratio(self) -> float | None:
-        """Predicted by measured."""
+        """Return predicted time by measured time."""
         measured = self.row.measured_us
         return None if self.predicted_us is None or measured is None else self.predicted_us / measured
 
@@ -85,14 +84,14 @@ class Prediction(Struct, frozen=True):
 def predictions(
     rows: Sequence[Row], machine: str | None = None, changes: Mapping[str, Any] = MappingProxyType({})
 ) -> Iterator[Prediction]:
-    """Yield that of each row, in their order.
+    """Yield a prediction for each row, in order.
 
-    `machine` stands before those that tables name, and `changes` are keys of its system that runs have
-    besides. Simulations run beside each other, and equal ones once.
+    `machine` overrides the machines of tables, and `changes` are keys that override those of its system.
+    Simulations run in parallel, and equal ones once.
     """
     named = cache(machine_named)
     machines = [machine or row.machine or named(row.hardware) for row in rows]
-    tasks: dict[Any, int] = {}  # the place of each in the order in which they are first needed
+    tasks: dict[Any, int] = {}  # index of each in order of first use
     last: dict[Any, int] = {}
     runs: list[tuple[Row, str]] = []
     for number, (row, name) in enumerate(zip(rows, machines, strict=True)):
@@ -110,7 +109,7 @@ def predictions(
             yield Prediction(row, None, None, row.why)
         elif name is None:
             unknown = row.hardware or "unnamed hardware"
-            yield Prediction(row, None, None, f"no machine is known for {unknown} (--machine names one)")
+            yield Prediction(row, None, None, f"no preset for {unknown} (name one with --machine)")
         elif isinstance(row.job, Kernel):
             yield kernels(name).prediction(row, row.job)
         else:
@@ -124,7 +123,7 @@ def predictions(
 
 
 def _same(row: Row, name: str) -> tuple[Any, ...]:
-    """Return what the simulation of a row follows from."""
+    """Return a key that is equal for rows with the same simulation."""
     job = row.job
     if isinstance(job, Iteration):
         return name, row.network, job.model, job.plan, job.software, job.power
@@ -132,9 +131,9 @@ def _same(row: Row, name: str) -> tuple[Any, ...]:
 
 
 def _simulating(changes: Mapping[str, Any]) -> Callable[[tuple[Row, str]], Prediction]:
-    """Return the function of a process: it takes rows and the names of their machines.
+    """Return the function of a worker process, which predicts a row on a machine.
 
-    No row ends those after it, not even one that meets a defect here.
+    An error in one row, even a defect of et-sim, does not end the others.
     """
 
     def predict(task: tuple[Row, str]) -> Prediction:
@@ -150,7 +149,7 @@ def _simulating(changes: Mapping[str, Any]) -> Callable[[tuple[Row, str]], Predi
 
 
 class _KernelTimes:
-    """Times of single kernels on a machine."""
+    """The times of single kernels on a machine."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -159,13 +158,13 @@ class _KernelTimes:
         self._why = ""
         try:
             system = read_system_alone(preset(name).system)
-            model = compute_model(at_full_clock(system))  # measured one by one, for a moment
+            model = compute_model(at_full_clock(system))  # measured one by one, too short for a power cap
             self._times, self._accuracy = kernel_times(model), system.accuracy
         except EtSimError as error:
             self._why = str(error)
 
     def prediction(self, row: Row, job: Kernel) -> Prediction:
-        """Return that of a row."""
+        """Return the prediction for a row."""
         if self._times is None:
             return Prediction(row, self._name, None, self._why)
         try:
@@ -202,7 +201,12 @@ def _simulated(row: Row, name: str, changes: Mapping[str, Any]) -> Prediction:
         measured = machine_measured(name, job.plan.ranks, 0, row.hardware, row.network)
     known = preset(measured.text)
     accuracy = {**known.system["accuracy"], **measured.accuracy}
-    system = {**known.system, "accuracy": accuracy, "when-full": "report", **changes}  # it had room
+    system = {
+        **known.system,
+        "accuracy": accuracy,
+        "when-full": "report",
+        **changes,
+    }  # the measured job fitted
     if isinstance(job, Iteration) and job.power and POWER in system["compute"]:
         system["compute"] = {**system["compute"], POWER_CAP: job.power}
     if isinstance(job, Collective) and job.algorithm and "library" in system:
@@ -210,7 +214,7 @@ def _simulated(row: Row, name: str, changes: Mapping[str, Any]) -> Prediction:
     result = simulate(workload, machine=known.text, system=system)
     composition = result.measurement.composition
     if isinstance(job, Iteration) and composition is not None and workload.step is not None:
-        # Software that the source does not name is an assumption, whichever description stands in for it.
+        # Unnamed software is an assumption, even if a description replaces it.
         traits = _accuracy(name).traits(workload.step.kinds, job.software)
         composition = structs.replace(composition, traits=traits)
     return _banded(row, name, result.makespan_ns, f"simulated on {known.text}", composition)

@@ -1,11 +1,8 @@
 """Recipes of a product: settings that published results do not state, and that its own scripts give.
 
-A table states ranks and batches, and where the recipe is; how tokens get to experts, what is computed again
-and which exchanges hide behind kernels stand in the recipe (`recipes.json`, each entry with its source). An
-entry is of a release, a model, devices and datatypes; the first one that fits is taken.
-
-Not here: descriptions of software, which hold for all models (`et_sim.workloads.software`), and columns of
-tables (`steps`).
+A table states ranks, batches, and the place of the recipe. The recipe (`recipes.json`, each entry with its
+source) has the dispatch of tokens to experts, recomputation, and the exchanges that overlap kernels. An entry
+belongs to a release, a model, devices and datatypes; the first one that matches is taken.
 """
 
 from __future__ import annotations
@@ -24,16 +21,16 @@ class Recipe(Struct, frozen=True, forbid_unknown_fields=True):
     """Settings of one or several recipes."""
 
     software: str
-    release: str  # what the text of the software has behind the product, as a pattern
-    model: str  # with which names of models begin
-    devices: list[str]  # of which one is named by the text of the hardware; []: any
+    release: str  # pattern of the software's text after the product
+    model: str  # beginning of the names of models
+    devices: list[str]  # the text of the hardware names one of them; []: any
     plan: dict[str, Any]
     source: str
-    products: list[str] = []  # datatypes of products, as a plan has them; []: any
-    when: dict[str, Any] = {}  # fields of the plan that the table states
+    products: list[str] = []  # datatypes of products, as in a plan; []: any
+    when: dict[str, Any] = {}  # fields of the plan that the table must state
 
     def holds(self, release: str, model: str, hardware: str, stated: Mapping[str, Any]) -> bool:
-        """Return whether it is the recipe of a row."""
+        """Check whether the recipe applies to a row."""
         return (
             re.search(rf"(?<![\d.]){self.release}", release) is not None
             and model.startswith(self.model)
@@ -46,7 +43,7 @@ class Recipe(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Recipes(Struct, frozen=True, forbid_unknown_fields=True):
-    """All of the file."""
+    """The content of the file."""
 
     about: str
     recipes: list[Recipe]
@@ -54,7 +51,7 @@ class Recipes(Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def recipes() -> Recipes:
-    """Return what the file holds."""
+    """Read the file."""
     text = (files("et_sim.validation") / "recipes.json").read_text(encoding="utf-8")
     return msgspec.json.decode(text, type=Recipes)
 
@@ -62,7 +59,7 @@ def recipes() -> Recipes:
 def recipe_of(
     software: str, release: str, model: str, hardware: str, stated: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Return the fields of a plan that the recipe of a row gives, and the row does not state."""
+    """Return the fields of a plan from the recipe of a row, for fields that the row does not state."""
     for recipe in recipes().recipes:
         if recipe.software == software and recipe.holds(release, model, hardware, stated):
             return recipe.plan

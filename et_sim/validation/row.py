@@ -1,7 +1,4 @@
-"""One measurement: what was measured, where, how long it took, and what of its description is not used.
-
-Not here: how files hold measurements (`rows`), and what is predicted (`predictions`).
-"""
+"""One measurement: its subject, its place, its time, and the parts of its description that are not used."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ MIB = 1 << 20
 
 
 class Kernel(Struct, frozen=True):
-    """A kernel alone, or with others that its table's times include."""
+    """A kernel that ran alone, or with others that its table's times include."""
 
     shape: str
     datatype: str
@@ -22,14 +19,14 @@ class Kernel(Struct, frozen=True):
 
 
 class Collective(Struct, frozen=True):
-    """A collective by itself; nccl-tests counts its bytes."""
+    """A collective that ran alone; bytes as nccl-tests counts them."""
 
     kind: str
     bytes: int
     gpus: int
     nodes: int | None = 1  # None: the source does not state it
     datatype: str = ""
-    algorithm: str = ""  # that the library was forced to take
+    algorithm: str = ""  # forced on the library
 
 
 class Iteration(Struct, frozen=True):
@@ -55,11 +52,9 @@ class Row(Struct, frozen=True):
     size_class: str
     what: str
     measured_us: float | None  # None: there is no time
-    job: (
-        Kernel | Collective | Iteration | None
-    )  # None: there is nothing to predict, and `why` says the reason
+    job: Kernel | Collective | Iteration | None  # None: nothing to predict; `why` is the reason
     why: str = ""
-    machine: str = ""  # a preset, where the file names one
+    machine: str = ""  # a preset, if the file names one
     remarks: tuple[str, ...] = ()  # parts of the description that the prediction does not use
 
 
@@ -74,7 +69,7 @@ def reason(error: Exception) -> str:
 
 
 def size_of_kernel(kind: str, shape: str) -> str:
-    """Return the class of size of a kernel's shape; "all" where its kind has one only."""
+    """Return the size class of a kernel's shape; "all" if its kind has only one."""
     numbers = [
         int(word) for word in shape.split()[1:] if word.isascii() and word.isdigit() and len(word) < 20
     ]
@@ -87,7 +82,7 @@ def size_of_kernel(kind: str, shape: str) -> str:
 
 
 def microseconds(value: object) -> float:
-    """Return a measured time; raise ValueError for one that is none."""
+    """Return a measured time; raise ValueError for an invalid one."""
     try:
         time = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):

@@ -1,12 +1,11 @@
-"""Measurements, read: each row says what was measured, where, and how long it took.
+"""Readers of measurements: each row has a subject, a place, and a time.
 
-A file is a CSV of kernels (`table,shape,us`), with what is known of each table in a JSON file of the same
-name beside it; a CSV of training steps (`steps`); or a JSON file of tables (`tables`). A row that cannot be
-read is a row with a reason: it is counted, and the rows after it are read.
+A file is a CSV of kernels (`table,shape,us`), with facts on each table in a JSON file of the same name; a CSV
+of training steps (`steps`); or a JSON file of tables (`tables`). A row that cannot be read becomes a row with
+a reason: it is counted, and later rows are read.
 
-How far predictions are from measurements is given in percent: E is 100 (exp(mean |ln(predicted / measured)|)
-- 1), G the geometric mean of the relative errors, and bias the geometric mean of predicted / measured, less
-one. Not here: what is predicted (`predictions`).
+Errors of predictions are in percent: E is 100 (exp(mean |ln(predicted / measured)|) - 1), G the geometric
+mean of the relative errors, and bias the geometric mean of predicted / measured, less one.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ def shipped() -> list[Path]:
 
 
 def measured_rows(path: Path) -> list[Row]:
-    """Return all rows of a file; those that cannot be read have their reason."""
+    """Return all rows of a file; rows that cannot be read have a reason."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -55,7 +54,7 @@ def read_rows(path: Path) -> list[Row]:
     rows = measured_rows(path)
     for row in rows:
         if row.job is None and "no time of an iteration" not in row.why:
-            raise InputError(row.why, place=str(path), remedy="docs/accuracy.md says what files hold")
+            raise InputError(row.why, place=str(path), remedy="docs/accuracy.md describes these files")
     return rows
 
 
@@ -64,8 +63,8 @@ def _of_csv(path: Path, text: str) -> Iterator[Row]:
     if is_steps(columns):
         return read_steps(path, text)
     if {*columns} != KERNEL_COLUMNS:
-        remedy = "kernels have the columns table, shape and us; training steps are told in docs/accuracy.md"
-        raise InputError("the columns are others", place=str(path), remedy=remedy)
+        remedy = "kernels have the columns table, shape and us; docs/accuracy.md has those of training steps"
+        raise InputError("the columns do not match", place=str(path), remedy=remedy)
     return _kernels(path, text)
 
 
@@ -76,7 +75,7 @@ def _kernels(path: Path, text: str) -> Iterator[Row]:
         known = parse_json(about.read_text(encoding="utf-8", errors="replace"), str(about), InputError)
         if not isinstance(known, dict) or not all(isinstance(row, dict) for row in known.values()):
             remedy = 'write {"TABLE": {"gpu": …, "dtype": …}}'
-            raise InputError("this says nothing of tables", place=str(about), remedy=remedy)
+            raise InputError("the file does not describe tables", place=str(about), remedy=remedy)
     numbers: dict[str, int] = {}
     reader = csv.DictReader(io.StringIO(text))
     for row in reader:
@@ -86,7 +85,7 @@ def _kernels(path: Path, text: str) -> Iterator[Row]:
         hardware, datatype = str(facts.get("gpu", "")), str(facts.get("dtype", ""))
         try:
             if row.keys() != KERNEL_COLUMNS or None in row.values():
-                raise ValueError("the line has not the values of table, shape and us")
+                raise ValueError("the line does not have the three values of table, shape and us")
             kind, shape, time = row["shape"].partition(" ")[0], row["shape"], microseconds(row["us"])
         except ValueError as error:
             yield refused(table, number, f"{path.name}: line {reader.line_num}: {error}", hardware)
@@ -96,11 +95,11 @@ def _kernels(path: Path, text: str) -> Iterator[Row]:
         yield Row(table, number, hardware, "", kind, size_class, shape, time, job)
 
 
-LEAST = 1e-6  # of a relative error in the geometric mean: an exact one would make it nothing
+LEAST = 1e-6  # lower bound of a relative error in the geometric mean, which an error of 0 would make 0
 
 
 class Errors(Struct, frozen=True):
-    """Of some rows."""
+    """The errors of some rows."""
 
     rows: int
     e: float
@@ -111,7 +110,7 @@ class Errors(Struct, frozen=True):
 
     @staticmethod
     def of(ratios: Sequence[float]) -> Errors:
-        """Of predicted by measured, one row at least."""
+        """Compute the errors from ratios of predicted to measured times, at least one."""
         count, logarithms = len(ratios), [math.log(ratio) for ratio in ratios]
         relative = [abs(ratio - 1) for ratio in ratios]
         return Errors(

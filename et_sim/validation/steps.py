@@ -1,9 +1,9 @@
-"""Files of training steps: a CSV with a step a line, its plan in columns.
+"""Files of training steps: a CSV with a step per line, its plan in columns.
 
 `plan` is a text such as `tp4 pp8x5 cp1 dp2 ep1 zero1 none`: ranks of each axis, parts of the model on each
-stage after the x, what replicas share, and what is computed again. `model` is a file of the folder `models`
-beside the CSV, else one by name. The columns `software`, `hardware` and `note` are texts (`phrases`). Columns
-with commands are not used.
+stage after the x, the ZeRO stage, and the recomputation. `model` is a file of the folder `models` beside the
+CSV, else a preset. The columns `software`, `hardware` and `note` are texts (`phrases`). Columns with commands
+are not used.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ _NODE = 8  # devices of a node, for software that shares weights within nodes
 
 
 def is_steps(columns: list[str]) -> bool:
-    """Return whether a CSV with these columns holds training steps."""
+    """Check whether a CSV with these columns holds training steps."""
     return {*NEEDED} <= {*columns}
 
 
 def read_steps(path: Path, text: str) -> Iterator[Row]:
-    """Yield a row for each line; one that cannot be predicted has the reason."""
+    """Yield a row for each line; one that cannot be predicted has a reason."""
     reader = csv.DictReader(io.StringIO(text))
     for number, line in enumerate(reader, 1):
         try:
@@ -105,11 +105,11 @@ def _model(folder: Path, name: str) -> Model:
         return read_model(name)
     model = read_model(str(beside))
     known = read_model(name) if name in preset_names() else None
-    return known if known is not None and _stands_for(model, known) else model
+    return known if known is not None and _has_dimensions_of(model, known) else model
 
 
-def _stands_for(model: Model, known: Model) -> bool:
-    """Return whether a file has the dimensions of a model with experts that et-sim has a description of.
+def _has_dimensions_of(model: Model, known: Model) -> bool:
+    """Check whether a file has the dimensions of a model with experts that et-sim describes.
 
     Files of collections write such models as Mixtral, without their biases, norms and limits.
     """
@@ -138,7 +138,9 @@ def _plan(
     }
     recipe = recipe_of(product.software, line.get("software", ""), model.name, line["hardware"], stated)
     if stated.get("recompute") == NOTHING and not _NOTHING_AGAIN.search(line.get("note", "")):
-        del stated["recompute"]  # tables that have no column for it say none, whatever the recipe has
+        del stated[
+            "recompute"
+        ]  # tables without a column for it have "none", which must not override the recipe
     values = {**product.plan, **recipe, **stated}
     if product.software:
         values["software"] = product.software
@@ -165,7 +167,7 @@ def _axes(text: str) -> dict[str, Any]:
 
 
 def _shares(layers: int, parts: int) -> tuple[int, ...]:
-    """Return the layers of each part of the pipeline where they are unequal; the first parts have more."""
+    """Return the layers of each part of the pipeline if they are unequal; the first parts have more."""
     each, more = divmod(layers, parts)
     return tuple(each + (part < more) for part in range(parts)) if more else ()
 

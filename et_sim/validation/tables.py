@@ -1,11 +1,11 @@
-"""Tables of measurements in JSON: of collectives (`collective`, rows of bytes and microseconds), or of
-training steps (`columns` of a model and a plan).
+"""Tables of measurements in JSON: of collectives, or of training steps.
 
-What a table of training steps does not state is taken as its framework does it: Megatron sums gradients in
-fp32, DeepSpeed in 16 bits, and its Megatron exchanges gradients of inputs before it goes on; stages of both
-wait for messages that they send and receive, of which tensor-parallel ranks send a share each. Jobs of FSDP
-have no dropout. Activations are computed again where a column or the table's defaults state it. A row that
-cannot be read has its reason, and the others are read.
+Collectives have the key `collective` and rows of bytes and microseconds; training steps have the `columns` of
+a model and a plan. Settings that a table of training steps does not state are those of its framework:
+Megatron sums gradients in fp32, DeepSpeed in 16 bits, and its Megatron exchanges gradients of inputs before
+it continues; stages of both wait for messages that they send and receive, and tensor-parallel ranks send a
+share each. Jobs of FSDP have no dropout. Activations are recomputed if a column or the table's defaults state
+it. A row that cannot be read has a reason, and the others are read.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from et_sim.validation.row import MIB, Collective, Iteration, Row, microseconds,
 from et_sim.workloads import Model, Plan, read_model
 from et_sim.workloads.models.model import Attention, FeedForward
 
-INFERRED = "inferred"  # of an algorithm that was not forced
-NAMES = {"alltoall": "all_to_all", "sendrecv": "ring_send_receive"}  # of nccl-tests, and ours
+INFERRED = "inferred"  # mark of an algorithm that was not forced
+NAMES = {"alltoall": "all_to_all", "sendrecv": "ring_send_receive"}  # name in nccl-tests: our name
 
-MOST = 2**53  # of a whole number in a table
+MOST = 2**53  # limit of whole numbers in a table
 TEXTS = (
     *("id", "hardware", "interconnect", "collective", "algo_forced", "dtype", "gpu", "model", "mode"),
     *("recompute", "tp_comm", "sharding", "framework"),
@@ -52,13 +52,13 @@ COUNTS = (
 
 
 def _checked(table: dict[str, Any]) -> dict[str, Any]:
-    """Return what is given of a table or a row; raise ValueError for a value that its key cannot have."""
+    """Return the given values of a table or row; raise ValueError for one that its key does not allow."""
     given = {key: value for key, value in table.items() if value is not None}
     for key, value in given.items():
         is_whole = isinstance(value, int) and not isinstance(value, bool)
         if key in TEXTS and not isinstance(value, str):
             raise ValueError(f"{key} is {show(value)} (allowed: a text)")
-        is_in_words = key == "ffn" and isinstance(value, str)  # such as "4 x hidden", which is the usual one
+        is_in_words = key == "ffn" and isinstance(value, str)  # such as "4 x hidden", the default
         if key in COUNTS and not is_in_words and not (is_whole and 1 <= value <= MOST):
             raise ValueError(f"{key} is {show(value)} (allowed: an integer from 1 to 2^53)")
     return given
@@ -70,7 +70,9 @@ def read_tables(path: Path, text: str) -> Iterator[Row]:
     if isinstance(content, dict) and isinstance(content.get("meta"), dict):
         content = [{"id": path.stem, **content["meta"], "rows": content.get("rows", [])}]
     if not isinstance(content, list) or not all(isinstance(table, dict) for table in content):
-        raise InputError("this is no list of tables", place=str(path), remedy="name a file of measurements")
+        raise InputError(
+            "the file is not a list of tables", place=str(path), remedy="name a file of measurements"
+        )
     for number, table in enumerate(content, 1):
         yield from _rows(table, str(table.get("id", number)))
 
@@ -97,7 +99,7 @@ def _collective(table: dict[str, Any], name: str, number: int, row: Any) -> Row:
     if gpus < 2:
         raise ValueError(f"gpus is {gpus} (allowed: 2 or more)")
     if nodes and gpus % nodes:
-        raise ValueError(f"gpus is {gpus}, which {nodes} nodes do not divide")
+        raise ValueError(f"gpus is {gpus}, which is not a multiple of {nodes} nodes")
     size, time, *_ = row
     _checked({"bytes": size})
     size_class = "< 1 MiB" if size < MIB else "< 64 MiB" if size < 64 * MIB else ">= 64 MiB"
@@ -134,24 +136,24 @@ def _timed_iteration(table: dict[str, Any], name: str, number: int, row: Any) ->
 
 TIME, TIME_MS = "iteration_time_s", "measured_ms"
 RECOMPUTED = {"full": "full", "attn_only": "selective", "none": "none"}
-ALL_AT_ONCE = 10**9  # bytes of gradients that are reduced together
-SHARDING: dict[str, dict[str, Any]] = {  # of FSDP: fields of a plan
+ALL_AT_ONCE = 10**9  # bucket that holds all gradients
+SHARDING: dict[str, dict[str, Any]] = {  # fields of a plan, by strategy of FSDP
     "FULL_SHARD": {"zero": 3},
     "SHARD_GRAD_OP": {"zero": 2},
     "HYBRID_SHARD": {"zero": 3, "shard": "node"},
     "NO_SHARD": {"zero": 0},
 }
-NODE = 8  # devices of one, where a table does not say it
+NODE = 8  # devices of a node, if the table does not state them
 
 
 def iterations_of(table: dict[str, Any]) -> Iterator[tuple[int, Iteration | None]]:
-    """Yield the rows of a table, by number; None: the table does not state how long a step took."""
+    """Yield the rows of a table by number; None: the row has no time."""
     for number, values in enumerate(table["rows"], 1):
         yield number, _iteration_of(_checked(table), values)[0]
 
 
 def _iteration_of(table: dict[str, Any], values: Any) -> tuple[Iteration | None, tuple[str, ...]]:
-    """Return a row's training step, and what its description says beside that."""
+    """Return the training step of a row, and remarks on its description."""
     given = values if isinstance(values, dict) else dict(zip(table["columns"], values, strict=True))
     if TIME not in given and TIME_MS not in given:
         return None, ()
@@ -160,13 +162,13 @@ def _iteration_of(table: dict[str, Any], values: Any) -> tuple[Iteration | None,
     stated = str(table.get("software") or row.get("framework") or "")
     named = stated or f"{table.get('id', '')} {table.get('source', '')}"
     product = software_of(named, str(table.get("source", "")))
-    said = read_note(str(table.get("software") or "").partition(";")[2], str(row.get("model", "")))
+    meaning = read_note(str(table.get("software") or "").partition(";")[2], str(row.get("model", "")))
     model = _model(row)
-    if said.dense_layers is not None and model.experts is not None:
-        experts = structs.replace(model.experts, dense_layers=said.dense_layers)
+    if meaning.dense_layers is not None and model.experts is not None:
+        experts = structs.replace(model.experts, dense_layers=meaning.dense_layers)
         model = replace(model, experts=experts)
     usual = product.plan if product is not None and table.get("software") else {}
-    plan = _plan(row, {**usual, **said.plan})
+    plan = _plan(row, {**usual, **meaning.plan})
     if product is not None:
         plan = replace(plan, software=product.software)
     label = f"{model.name}, TP {plan.tensor} x PP {plan.pipeline} x DP {plan.data}, batch {plan.batch}"
@@ -174,7 +176,7 @@ def _iteration_of(table: dict[str, Any], values: Any) -> tuple[Iteration | None,
         label = f"{row['model']}, {row['mode']}"
     hardware = str(row.get("gpu", table.get("hardware") or ""))
     name, power = product.software if product else "", power_of(hardware)
-    remarks = said.remarks if product else (unknown_software(stated), *said.remarks)
+    remarks = meaning.remarks if product else (unknown_software(stated), *meaning.remarks)
     return Iteration(label, hardware, model, plan, float(seconds), name, power), remarks
 
 
@@ -200,7 +202,7 @@ def _read_model(name: str) -> Model:
 def decoder(
     name: str, hidden: int, heads: int, layers: int, sequence: int, vocabulary: int, inner: Any = None
 ) -> Model:
-    """A GPT of these dimensions."""
+    """Return a GPT of these dimensions."""
     width = inner if isinstance(inner, int) else 4 * hidden
     return Model(
         name,
@@ -219,7 +221,7 @@ def decoder(
 
 
 def _plan(row: dict[str, Any], usual: dict[str, Any]) -> Plan:
-    """Return the plan of a row; `usual` are fields that the software has where the row does not say."""
+    """Return the plan of a row; `usual` are the defaults of the software."""
     sharding = row.get("sharding")
     if sharding is not None and sharding not in SHARDING:
         raise ValueError(f"sharding is {sharding!r} (known: {', '.join(SHARDING)})")
@@ -227,7 +229,7 @@ def _plan(row: dict[str, Any], usual: dict[str, Any]) -> Plan:
     batch, chunks = row["micro_batch"], row.get("interleave", 1)
     micro_batches = row.get("grad_accum") or row.get("micro_batches")
     if not micro_batches and row["global_batch"] % (data * batch):
-        raise ValueError(f"global_batch {row['global_batch']} is no multiple of {data} x {batch}")
+        raise ValueError(f"global_batch {row['global_batch']} is not a multiple of {data} x {batch}")
     recomputes = row.get("act_ckpt", row.get("activation_checkpointing", False))
     is_deepspeed = "DeepSpeed" in row.get("framework", "")
     gradient_bytes = 2 if sharding or is_deepspeed else 4

@@ -1,11 +1,9 @@
-"""Named axes: where a rank stands in a plan of parallelism, and who is in one group with it.
+"""Named axes: the places of ranks in a plan of parallelism, and their groups.
 
     axes = Axes(tensor=8, data=16, pipeline=4)
 
-The first axis is the innermost one: its ranks are neighbours. `split` gives ranks further names, along axes
-that stand in place of some of the others, as experts are spread over the ranks of tensor and data.
-
-Not here: what ranks do (`rank`).
+The first axis is the innermost one: its ranks are neighbours. `split` replaces some axes by others with the
+same ranks, as experts are spread over the ranks of tensor and data.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from et_sim.trace.manifest import MOST_RANKS
 
 
 class Axis(NamedTuple):
-    """Places along an axis, which are so many ranks apart."""
+    """The number of places along an axis, and their distance in ranks."""
 
     size: int
     stride: int
@@ -38,7 +36,7 @@ class Axes:
             raise UsageError(f"{self.ranks:,} ranks are too many", remedy=f"plan at most {MOST_RANKS:,}")
 
     def _add(self, sizes: Mapping[str, int], stride: int) -> int:
-        """Take in neighbouring axes; how far apart places of a next one would be."""
+        """Add neighbouring axes, and return the stride of a next one."""
         for name, size in sizes.items():
             if name in self._all:
                 raise UsageError(f"there are two axes called {name!r}", remedy="give each its own name")
@@ -49,10 +47,10 @@ class Axes:
         return stride
 
     def split(self, *names: str, **sizes: int) -> Axes:
-        """The same ranks with further axes, which together stand for some neighbouring ones."""
+        """Return the same ranks with further axes, which together replace some neighbouring ones."""
         if not names:
             raise UsageError(
-                "no axis is named that is to be split",
+                "split requires an axis",
                 remedy=f"name some of {', '.join(self._all) or 'the axes'} before the new sizes",
             )
         old = sorted((self[name] for name in names), key=lambda axis: (axis.stride, axis.size))
@@ -72,7 +70,7 @@ class Axes:
         if prod(sizes.values()) != total:
             text = " x ".join(f"{name} {size}" for name, size in sizes.items()) or "no sizes"
             raise UsageError(
-                f"{text} are {prod(sizes.values())} places, and {plural(total, 'rank')} are to be split",
+                f"{text} are {prod(sizes.values())} places, but the axes have {plural(total, 'rank')}",
                 remedy=f"choose sizes whose product is {total}",
             )
         return axes
@@ -88,24 +86,24 @@ class Axes:
         return " x ".join(parts) or "one rank"
 
     def size(self, *names: str) -> int:
-        """How many ranks differ only in their places along these axes."""
+        """Return the number of ranks that differ only in their places along these axes."""
         return prod(self[name].size for name in names)
 
     def place(self, name: str, rank: Any) -> Any:
-        """The place of a rank, or of each of an array of ranks."""
+        """Return the place of a rank, or of each of an array of ranks."""
         axis = self[name]
         return rank // axis.stride % axis.size
 
     def sorted(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Axes from the innermost one."""
+        """Return axes from the innermost one."""
         return tuple(sorted(names, key=lambda name: (self[name].stride, self[name].size)))
 
     def rule(self, *names: str) -> GroupRule:
-        """The groups of ranks that differ only in their places along these axes."""
+        """Return the groups of ranks that differ only in their places along these axes."""
         axes = sorted((self[name] for name in names), key=lambda axis: (axis.stride, axis.size))
         return GroupRule(tuple(axis.size for axis in axes), tuple(axis.stride for axis in axes))
 
     def rule_of_ends(self, name: str) -> GroupRule:
-        """The groups of the first and the last rank along an axis."""
+        """Return the groups of the first and the last rank along an axis."""
         axis = self[name]
         return GroupRule(2, (axis.size - 1) * axis.stride, every=axis.size * axis.stride)

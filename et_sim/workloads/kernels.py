@@ -1,7 +1,7 @@
-"""Kernels: how many operations and bytes a piece of work takes on one rank, in closed form.
+"""Kernels: operations and bytes of work on one rank, in closed form.
 
-Operations are multiplications and additions; bytes are what must cross the memory at least once. Shapes are
-in words, for machines that time kernels by them.
+Operations are multiplications and additions; bytes must cross the memory at least once. Shapes are texts for
+machines that time kernels by them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from et_sim.trace import shapes
 
-MASK_BYTES = 1  # of a value that dropout keeps or drops
+MASK_BYTES = 1  # for each value that dropout keeps or drops
 LAYER_NORM, RMS_NORM, SOFTMAX, CAST = 7, 4, 5, 3  # operations for each value, as docs/compute.md counts them
 
 
@@ -21,13 +21,13 @@ class Kernel(NamedTuple):
     name: str
     operations: int
     bytes: int
-    shape: str  # as the attribute `layer_shape` has it
-    is_cold: bool = False  # no cache has what it reads
-    launches: int = 1  # kernels that it stands for
-    dtype: str = ""  # of its numbers; empty: of the values
+    shape: str  # in the format of the attribute `layer_shape`
+    is_cold: bool = False  # its operands are in no cache
+    launches: int = 1  # number of kernels that it represents
+    dtype: str = ""  # of its numbers; empty: that of values
 
     def cold(self) -> Kernel:
-        """The same with weights, or what a pass before has left, from the largest memory."""
+        """Return the same kernel with operands from the largest memory, as weights or a cache are."""
         return self._replace(is_cold=True)
 
 
@@ -44,7 +44,7 @@ def product(
 def grouped_product(
     name: str, rows: Sequence[int], columns: int, inner: int, value_bytes: int, sums: str = ""
 ) -> Kernel:
-    """Return products in one kernel, each with its own number of rows; those without rows are none."""
+    """Return products in one kernel, each with its own number of rows; those without rows are skipped."""
     total, used = sum(rows), [count for count in rows if count]
     size = (total * inner + len(used) * inner * columns + total * columns) * value_bytes
     shape = shapes.grouped_gemm(columns, inner, used or [1], kernel=sums)
@@ -52,7 +52,7 @@ def grouped_product(
 
 
 def quantised(kernel: Kernel, outputs: int, value_bytes: int, dtype: str) -> Kernel:
-    """A product whose operands were cast: it reads these, and writes so many outputs as values are kept."""
+    """Return a product whose operands were cast; it writes outputs in the datatype of values."""
     written = outputs * value_bytes
     read = stored_bytes((kernel.bytes - written) // value_bytes, dtype)
     return kernel._replace(bytes=read + written, dtype=dtype)
@@ -61,20 +61,23 @@ def quantised(kernel: Kernel, outputs: int, value_bytes: int, dtype: str) -> Ker
 def cast(
     name: str, values: int, value_bytes: int, dtype: str, copies: int, reads: int = 1, launches: int = 1
 ) -> Kernel:
-    """Return the kernel that reads values so often, and writes them as another type, in one layout or two."""
+    """Return the kernel that reads values and writes them as another type, in one layout or two."""
     shape = shapes.elementwise(values, 1, CAST)
     moved = reads * values * value_bytes + copies * stored_bytes(values, dtype)
     return Kernel(name, values * CAST, moved, shape, launches=launches)
 
 
 def transposed(name: str, values: int, dtype: str) -> Kernel:
-    """Return the kernel that writes values along columns, which one before has cast along rows."""
+    """Return the kernel that writes values along columns which were cast along rows."""
     shape = shapes.elementwise(values, 1, 1)
     return Kernel(name, values, 2 * stored_bytes(values, dtype), shape)
 
 
 def stored_bytes(values: int, dtype: str) -> int:
-    """With a scale for each block of values: a byte for 32 of fp8 (or 4 for 128), or for 16 of fp4."""
+    """Return the bytes of cast values, with a scale of a byte for each block.
+
+    A block has 32 values of fp8, or 16 of fp4. Scales of 4 bytes for 128 values take the same space.
+    """
     each, block = {"fp8": (8, 32), "fp4": (4, 16)}[dtype]
     return -(-values * each // 8) - (-values // block)
 
@@ -82,9 +85,9 @@ def stored_bytes(values: int, dtype: str) -> int:
 def linear(
     name: str, rows: int, columns: int, inner: int, value_bytes: int, dtype: str, copies: int = 1
 ) -> Iterator[Kernel]:
-    """A product with weights that lie in the largest memory, and a cast of its inputs if it has a datatype.
+    """Yield a product with weights in the largest memory, after a cast of its inputs if it has a datatype.
 
-    Weights were cast before, once and for all.
+    Weights are cast once, before all passes.
     """
     kernel = product(name, rows, columns, inner, value_bytes, copies)
     if dtype:
@@ -94,19 +97,19 @@ def linear(
 
 
 def passing(name: str, values: int, moved: int, operations: int = 1, launches: int = 1) -> Kernel:
-    """A number of values, for each of which memory moves some bytes: in several kernels, if need be."""
+    """Return a kernel, or several, in which memory moves some bytes for each value."""
     shape = shapes.elementwise(values, 1, operations)
     return Kernel(name, values * operations, values * moved, shape, launches=launches)
 
 
 def element_wise(name: str, values: int, operations: int, passes: int, value_bytes: int) -> Kernel:
-    """So many operations on every value; each is read or written so many times in all."""
+    """Return a kernel with operations on every value, each of which is read or written `passes` times."""
     shape = shapes.elementwise(values, max(passes - 1, 1), operations)
     return Kernel(name, values * operations, values * passes * value_bytes, shape)
 
 
 def norm(name: str, rows: int, width: int, value_bytes: int, *, has_shift: bool) -> tuple[Kernel, Kernel]:
-    """Forward, and backward: gradients of the inputs, and of scale and shift, in kernels of their own."""
+    """Return the forward kernel, and the backward kernels of gradients of inputs and of scale and shift."""
     shape = shapes.layernorm(rows, width) if has_shift else shapes.rmsnorm(rows, width)
     values, operations = rows * width, LAYER_NORM if has_shift else RMS_NORM
     forward = Kernel(name, values * operations, 2 * values * value_bytes, shape)
@@ -114,11 +117,11 @@ def norm(name: str, rows: int, width: int, value_bytes: int, *, has_shift: bool)
 
 
 def softmax(name: str, rows: int, width: int, moved: int) -> Kernel:
-    """Of each row; memory moves so many bytes for each value."""
+    """Return the softmax of each row, in which memory moves some bytes for each value."""
     values = rows * width
     return Kernel(name, values * SOFTMAX, values * moved, shapes.softmax(rows, width))
 
 
 def optimizer(values: int, moved: int, launches: int) -> Kernel:
-    """An update of so many weights: ten operations each, and all that is read and written for one."""
+    """Return the update of weights: ten operations each, and the bytes that are read and written for one."""
     return passing("optimizer", values, moved, 10, launches)

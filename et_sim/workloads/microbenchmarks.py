@@ -1,7 +1,6 @@
-"""Small workloads made to measure one thing: a collective, messages between pairs, or computation.
+"""Small workloads of one operation: a collective, messages between pairs, or computation.
 
 Sizes are exact: `comm_size` is the number of bytes given. Every collective type can be made.
-Not here: models of training (`training`).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
     _Turn = Callable[[TraceBuilder, int, int, list[int]], list[int]]
 
-# Spelled out, so that the command line can list them without loading numpy.
+# A literal list, so that the command line can show it without loading numpy.
 COLLECTIVES = (
     "all_reduce",
     "reduce",
@@ -39,13 +38,13 @@ KINDS = (*COLLECTIVES, *_WITH_PEERS, "compute")
 def make_microbenchmark(
     kind: str, *, ranks: int, size: int = 0, repeat: int = 1, compute_us: int = 0, dtype: str = ""
 ) -> Workload:
-    """`repeat` operations of `size` bytes one after the other on every rank.
+    """Return `repeat` operations of `size` bytes one after the other on every rank.
 
-    send_receive: rank 0 sends to 1, 2 to 3, and so on. ring_send_receive: every rank sends to the
-    next one and receives from the previous one. With `compute_us`, a computation of that many
-    microseconds comes before each operation and may overlap with the operation before it. compute:
-    nothing but these computations. `dtype` is of the numbers in collectives, such as "int8". Ranks share one
-    template, or two; peers are named by distance.
+    In send_receive, rank 0 sends to 1, 2 to 3, and so on. In ring_send_receive, every rank sends to the next
+    one and receives from the previous one. With `compute_us`, a computation of that many microseconds comes
+    before each operation and may overlap with the previous one. compute has these computations only. `dtype`
+    is the datatype of collectives, such as "int8". Ranks share one template, or two; peers are named by
+    distance.
     """
     _check(kind, ranks, size, repeat, compute_us)
     import numpy as np
@@ -82,7 +81,7 @@ def _check(kind: str, ranks: int, size: int, repeat: int, compute_us: int) -> No
             f"send_receive pairs ranks, and {ranks} is odd", remedy="give an even number of ranks"
         )
     if kind == "ring_send_receive" and ranks < 2:
-        raise UsageError("a ring of one rank has nobody to send to", remedy="give at least 2 ranks")
+        raise UsageError("a ring needs at least 2 ranks, and there is 1", remedy="give at least 2 ranks")
 
 
 def _nothing(_build: TraceBuilder, _size: int, _turn: int, _after: list[int]) -> list[int]:
@@ -108,12 +107,12 @@ def _both(build: TraceBuilder, size: int, turn: int, after: list[int]) -> list[i
     return _send(build, size, turn, after) + _receive(build, size, turn, after)
 
 
-# What each template does in a turn, where it is no collective.
+#: Operations of each template in a turn, for kinds that are no collective.
 _TURNS: dict[str, tuple[_Turn, ...]] = {"send_receive": (_send, _receive), "ring_send_receive": (_both,)}
 
 
 def _chain(repeat: int, compute_us: int, size: int, operate: _Turn) -> Trace:
-    """A chain of turns; what `operate` makes in one comes after what it made in the one before."""
+    """Return a chain of turns, each of which waits for the operations of the previous one."""
     from et_sim.trace.builder import TraceBuilder
 
     build = TraceBuilder(source="<microbenchmark>")

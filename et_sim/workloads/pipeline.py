@@ -1,4 +1,4 @@
-"""Schedules of pipelines: which micro-batch a stage works on next, and in which direction.
+"""Schedules of pipelines: the passes of each stage, in order.
 
 A schedule is a list of passes for each place along the pipeline. A rank holds one or several parts of the
 model ("chunks"): chunk c of place p is part c * stages + p. A forward pass may run beside the backward pass
@@ -10,9 +10,7 @@ that follows, so that one computes while the other exchanges.
 - dualpipe: two pipelines in opposite directions through the same ranks (DeepSeek-V3 Technical Report, 2024,
   section 3.2.1): place p holds part p of the one, chunk 0, and part stages - 1 - p of the other one, chunk 1.
 - zero-bubble: 1f1b with backward passes in two halves (ZB-H1 of Qi et al., "Zero Bubble Pipeline
-  Parallelism", 2023): gradients of inputs first, for the stage before; those of weights when there is time.
-
-Not here: what a pass does (`training`).
+  Parallelism", 2023): gradients of inputs first, for the previous stage; those of weights fill the bubble.
 """
 
 from __future__ import annotations
@@ -24,16 +22,16 @@ from typing import NamedTuple
 from et_sim.basics.errors import UsageError, did_you_mean
 
 DUAL = "dualpipe"
-PAIRED = ("1f1b", "interleaved")  # that may run passes in pairs; dualpipe always does
+PAIRED = ("1f1b", "interleaved")  # schedules that may run passes in pairs; dualpipe always does
 
 
 class Direction(StrEnum):
-    """What a pass works out."""
+    """The result of a pass: outputs, or gradients."""
 
     FORWARD = "forward"
     BACKWARD = "backward"  # gradients of inputs and weights
-    INPUTS = "backward-inputs"  # those of inputs only
-    WEIGHTS = "backward-weights"  # those of weights only
+    INPUTS = "backward-inputs"  # gradients of inputs only
+    WEIGHTS = "backward-weights"  # gradients of weights only
 
 
 class Pass(NamedTuple):
@@ -46,12 +44,12 @@ class Pass(NamedTuple):
 
 
 def pass_label(pass_: Pass, chunks: int) -> str:
-    """What the names of a pass's nodes begin with."""
+    """Return the prefix of the names of a pass's nodes."""
     return f"{pass_.direction} {pass_.micro_batch}" + (f" chunk {pass_.chunk}" if chunks > 1 else "")
 
 
 class Shape(NamedTuple):
-    """What a schedule is made for."""
+    """The numbers of stages, micro-batches and chunks of a schedule."""
 
     stages: int
     micro_batches: int
@@ -63,14 +61,14 @@ Schedule = Callable[[int, Shape], Iterator[Pass]]
 
 
 def gpipe(place: int, shape: Shape) -> Iterator[Pass]:  # noqa: ARG001
-    """All micro-batches forward, then all of them backward."""
+    """Yield all micro-batches forward, then all of them backward."""
     for direction in (Direction.FORWARD, Direction.BACKWARD):
         for number in range(shape.micro_batches):
             yield Pass(direction, number)
 
 
 def one_forward_one_backward(place: int, shape: Shape) -> Iterator[Pass]:
-    """A stage begins with a forward pass for each stage after it."""
+    """Return alternating passes, after a forward pass for each later stage."""
     count, warm_up = shape.micro_batches, shape.stages - 1 - place
     forward = [Pass(Direction.FORWARD, number) for number in range(count)]
     backward = [Pass(Direction.BACKWARD, number) for number in range(count)]
@@ -78,7 +76,7 @@ def one_forward_one_backward(place: int, shape: Shape) -> Iterator[Pass]:
 
 
 def interleaved(place: int, shape: Shape) -> Iterator[Pass]:
-    """Rounds of as many micro-batches as stages go through the first chunk, then the second, and so on."""
+    """Return alternating passes, in rounds of as many micro-batches as stages, chunk by chunk."""
     stages, chunks = shape.stages, shape.chunks
     total = shape.micro_batches * chunks
     forward, backward = [], []
@@ -94,7 +92,7 @@ def interleaved(place: int, shape: Shape) -> Iterator[Pass]:
 
 
 def zero_bubble(place: int, shape: Shape) -> Iterator[Pass]:
-    """Later stages put off more of the gradients of weights, so that the stages before them wait less."""
+    """Yield passes with gradients of weights postponed, more in later stages, so that others wait less."""
     waiting: list[int] = []
     for pass_ in one_forward_one_backward(place, shape):
         if pass_.direction is Direction.FORWARD:
@@ -109,9 +107,9 @@ def zero_bubble(place: int, shape: Shape) -> Iterator[Pass]:
 
 
 def _in_turn(forward: list[Pass], backward: list[Pass], warm_up: int, shape: Shape) -> Iterator[Pass]:
-    """Some forward passes; then one more and one backward, while there are any.
+    """Yield some forward passes, then one forward and one backward pass in turn.
 
-    Of pairs, the forward pass is one ahead, so that none needs what the other one works out.
+    In pairs, the forward pass is one micro-batch ahead, so that neither pass needs the other one's result.
     """
     warm_up = min(warm_up + shape.pairs, len(forward))
     yield from forward[:warm_up]
@@ -122,7 +120,7 @@ def _in_turn(forward: list[Pass], backward: list[Pass], warm_up: int, shape: Sha
 
 
 def dual_pipe(place: int, shape: Shape) -> Iterator[Pass]:
-    """Micro-batches enter at both ends; forward passes of one pipeline run beside backward ones of the other.
+    """Yield passes of two opposite pipelines; forward passes of one run beside backward ones of the other.
 
     Chunk 0 is the pipeline from place 0 on, chunk 1 the one from the last place on. Phase 0 is the pipeline
     whose beginning is nearer to a place, phase 1 the other one.
@@ -186,17 +184,17 @@ class _Lane:
         return Pass(Direction.BACKWARD, *self._take(Direction.BACKWARD, phase))
 
     def inputs(self, phase: int) -> Pass:
-        """Return the next backward pass without gradients of weights, which are put off."""
+        """Return the next backward pass without gradients of weights, which are postponed."""
         number, chunk = self._take(Direction.BACKWARD, phase)
         self._put_off.append(Pass(Direction.WEIGHTS, number, chunk))
         return Pass(Direction.INPUTS, number, chunk)
 
     def weights(self) -> Pass:
-        """Return the gradients of weights that were put off first."""
+        """Return the first postponed gradients of weights."""
         return self._put_off.pop(0)
 
     def rest(self) -> list[Pass]:
-        """Return all that were put off and not done."""
+        """Return all postponed gradients of weights."""
         return self._put_off
 
 
@@ -210,18 +208,18 @@ SCHEDULES: dict[str, Schedule] = {
 
 
 def schedule(name: str, shape: Shape) -> Callable[[int], Iterator[Pass]]:
-    """The passes of each place, by the name of a schedule."""
+    """Return a function from a place to its passes, by the name of a schedule."""
     if name not in SCHEDULES:
         remedy = did_you_mean(name, tuple(SCHEDULES)) or f"known: {', '.join(SCHEDULES)}"
         raise UsageError(f"there is no schedule {name!r}", remedy=remedy)
     if shape.chunks > 1 and name != "interleaved":
         raise UsageError(
-            f"{name} has one chunk for each rank, and {shape.chunks} are asked for",
+            f"chunks is {shape.chunks}, but {name} has one chunk for each rank",
             remedy="take the schedule interleaved",
         )
     if name == "interleaved" and shape.chunks < 2:
         raise UsageError(
-            "interleaved needs at least 2 chunks for each rank", remedy="ask for 2, or take 1f1b"
+            "interleaved needs at least 2 chunks for each rank", remedy="give chunks 2, or take 1f1b"
         )
     if shape.pairs and name not in PAIRED:
         raise UsageError(
@@ -232,7 +230,7 @@ def schedule(name: str, shape: Shape) -> Callable[[int], Iterator[Pass]]:
         )
     if name == DUAL and (shape.stages % 2 or shape.micro_batches % 2):
         raise UsageError(
-            f"dualpipe has half of the stages and of the micro-batches from either end, of {shape.stages} and"
+            f"dualpipe needs even numbers of stages and micro-batches, and they are {shape.stages} and"
             f" {shape.micro_batches}",
             remedy="give even numbers of both",
         )

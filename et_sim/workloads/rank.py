@@ -1,6 +1,6 @@
-"""What a program says of a rank: its place among the others, and what it does, line by line.
+"""Programs of ranks: functions that read a rank's places and call its operations.
 
-A program is a function of a `Rank`. It asks where the rank stands and calls its operations:
+A program is a function of a `Rank`:
 
 def step(rank):
         work = rank.compute("forward", micros=100)
@@ -8,11 +8,11 @@ def step(rank):
 
 An operation begins after all that `after` names, and after what came before it in its stream. Computations
 and collectives go to the stream "main" unless they name another one; messages go to none: they begin after
-`after` or, if that is left out, after what came last in "main", and nothing waits for them unless it says so.
+`after` or, if that is left out, after the last node of "main", and only nodes that name them wait for them.
 Each operation returns the nodes that later ones may name in `after`; sums of them are nodes, too.
 
-What a program asks about places is remembered: ranks to which the answers are the same do the same, and share
-a template in the workload (`make_workload`). The program runs for the lowest rank that has none yet, so the
+The queries of a program about places are recorded: ranks with the same results do the same, and share a
+template in the workload (`make_workload`). The program runs for the lowest rank that has none yet, so the
 cost grows with the number of different ranks.
 """
 
@@ -34,30 +34,30 @@ from et_sim.workloads.recording import Nodes, Recording
 
 
 def check_integer(name: str, value: object) -> None:
-    """Refuse what is no whole number."""
+    """Refuse values that are not whole numbers."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise UsageError(f"{name} is {value!r}", remedy="give a whole number")
 
 
 def check_distance(name: str, value: object, ranks: int) -> None:
-    """Refuse a distance to a rank that no rank has another one at."""
+    """Refuse a distance that no two ranks have."""
     check_integer(name, value)
     if not isinstance(value, int) or abs(value) >= ranks:
         raise UsageError(
-            f"{name} is {value}, and no two of {ranks:,} ranks are so far apart",
-            remedy="give what rank.next or rank.at returns",
+            f"{name} is {value}, but no two of {ranks:,} ranks have this distance",
+            remedy="give the result of rank.next or rank.at",
         )
 
 
 def check_nodes(after: object, nodes: int) -> None:
-    """Refuse nodes that are none of those that the rank has so far."""
+    """Refuse nodes that the rank does not have."""
     if not isinstance(after, tuple | list):
-        raise UsageError(f"after is {after!r}", remedy="give what an operation returned, or sums of that")
+        raise UsageError(f"after is {after!r}", remedy="give results of operations, or sums of them")
     for node in after:
         if isinstance(node, bool) or not isinstance(node, int) or not 0 <= node < nodes:
             raise UsageError(
-                f"after names {node!r}, and the rank has {nodes:,} nodes so far",
-                remedy="give what an operation of the same rank returned",
+                f"after names {node!r}, but the rank has {nodes:,} nodes so far",
+                remedy="give the result of an operation of the same rank",
             )
 
 
@@ -67,91 +67,93 @@ _NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
 class Rank:
-    """A rank that stands for all to which a program gets the same answers."""
+    """A rank that represents all ranks with the same results of a program's queries."""
 
     def __init__(self, axes: Axes, rank: int, rules: dict[str, GroupRule], source: str) -> None:
         self.axes = axes
         self.recording = Recording(source)
-        self.questions: dict[tuple[Any, ...], tuple[Callable[[Any], Any], Any]] = {}
+        self.queries: dict[tuple[Any, ...], tuple[Callable[[Any], Any], Any]] = {}
         self._rank = rank
         self._rules = rules
         self._groups: set[tuple[str, tuple[str, ...]]] = set()
         self._last: dict[str, Nodes] = {}
 
-    def _ask(self, key: tuple[Any, ...], question: Callable[[Any], Any]) -> Any:
-        """The answer of a question about a rank, or about each of an array of ranks."""
-        known = self.questions.get(key)
+    def _query(self, key: tuple[Any, ...], query: Callable[[Any], Any]) -> Any:
+        """Return the result of a query about the rank, and record the query."""
+        known = self.queries.get(key)
         if known is None:
-            known = self.questions[key] = (question, question(self._rank))
+            known = self.queries[key] = (query, query(self._rank))
         return known[1]
 
     def is_like(self, other: Rank, axis: str) -> bool:
-        """Whether a program got the answers about another rank that it gets of this one, but for the place on
-        an axis; if so, it counts as asked about this one, too."""
-        asked = {key: (ask, ask(self._rank)) for key, (ask, _) in other.questions.items()}
-        for key, (_, answer) in other.questions.items():
-            if key != ("place", axis) and asked[key][1] != answer:
+        """Return whether queries about another rank have the same results here, but for the place on an axis.
+
+        If so, they are recorded for this rank, too.
+        """
+        queried = {key: (query, query(self._rank)) for key, (query, _) in other.queries.items()}
+        for key, (_, result) in other.queries.items():
+            if key != ("place", axis) and queried[key][1] != result:
                 return False
-        self.questions |= asked
+        self.queries |= queried
         return True
 
     # Places.
 
     def size(self, *axes: str) -> int:
-        """How many places there are along axes."""
+        """Return the number of places along axes."""
         return self.axes.size(*axes)
 
     def place(self, axis: str) -> int:
-        """The rank's place along an axis: ranks at different places will do different things."""
-        return int(self._ask(("place", axis), lambda rank: self.axes.place(axis, rank)))
+        """Return the rank's place along an axis; ranks at different places get different templates."""
+        return int(self._query(("place", axis), lambda rank: self.axes.place(axis, rank)))
 
     def is_first(self, axis: str) -> bool:
-        """Whether no place comes before the rank's."""
-        return bool(self._ask(("first", axis), lambda rank: self.axes.place(axis, rank) == 0))
+        """Return whether the rank has the first place of an axis."""
+        return bool(self._query(("first", axis), lambda rank: self.axes.place(axis, rank) == 0))
 
     def is_last(self, axis: str) -> bool:
-        """Whether no place comes after the rank's."""
+        """Return whether the rank has the last place of an axis."""
         last = self.axes[axis].size - 1
-        return bool(self._ask(("last", axis), lambda rank: self.axes.place(axis, rank) == last))
+        return bool(self._query(("last", axis), lambda rank: self.axes.place(axis, rank) == last))
 
     def next(self, axis: str, steps: int = 1, *, wraps: bool = False) -> int:
-        """The rank `steps` places ahead along an axis, or behind if `steps` is negative, as a distance."""
+        """Return the distance to the rank `steps` places ahead along an axis, or behind if negative."""
         size, stride = self.axes[axis]
         check_integer("steps", steps)
         if wraps:
             return int(
-                self._ask(
+                self._query(
                     ("around", axis, steps),
                     lambda rank: (
                         ((self.axes.place(axis, rank) + steps) % size - self.axes.place(axis, rank)) * stride
                     ),
                 )
             )
-        exists = self._ask(
+        exists = self._query(
             ("exists", axis, steps),
             lambda rank: (self.axes.place(axis, rank) + steps) // size == 0,
         )
         if not exists:
             raise UsageError(
                 f"there is no rank {steps:+d} along {axis} from place {self.axes.place(axis, self._rank)}",
-                remedy=f'ask rank.is_first("{axis}") or is_last, or go around with wraps=True',
+                remedy=f'check rank.is_first("{axis}") or is_last, or go around with wraps=True',
             )
         return steps * stride
 
     def at(self, axis: str, place: int) -> int:
-        """The rank at a given place along an axis, as a distance."""
+        """Return the distance to the rank at a given place along an axis."""
         size, stride = self.axes[axis]
         check_integer("place", place)
         if not 0 <= place < size:
             raise UsageError(f"{axis} has no place {place}", remedy=f"its places are 0 to {size - 1}")
         return int(
-            self._ask(("at", axis, place), lambda rank: (place - self.axes.place(axis, rank)) * stride)
+            self._query(("at", axis, place), lambda rank: (place - self.axes.place(axis, rank)) * stride)
         )
 
     # Operations.
 
     def last(self, stream: str = MAIN) -> Nodes:
-        """What came last in a stream."""
+        """Return the last nodes of a stream."""
         return self._last.get(stream, ())
 
     def compute(
@@ -170,7 +172,7 @@ class Rank:
         inputs: Tensors | None = None,
         outputs: Tensors | None = None,
     ) -> Nodes:
-        """A kernel, as `TraceBuilder.compute` has it."""
+        """Add a kernel, with the options of `TraceBuilder.compute`."""
         options = {
             "micros": micros,
             "nanos": nanos,
@@ -195,11 +197,10 @@ class Rank:
         inputs: Tensors | None = None,
         outputs: Tensors | None = None,
     ) -> Nodes:
-        """A collective of all ranks that differ only in their places along `over`, an axis or several.
+        """Add a collective of all ranks that differ only in their places along `over`, an axis or several.
 
-        Of an all-to-all, `splits` are the bytes for each of them, in the order of their places, and `bytes`
-        is their sum.
-        Where that is the rank alone, nothing happens: it returns the nodes that it would have waited for.
+        `splits` are the bytes of an all-to-all for each of them, in the order of their places, and `bytes` is
+        their sum. For a single rank nothing is added: the nodes that it would have waited for are returned.
         """
         axes = (over,) if isinstance(over, str) else tuple(over)
         if self.axes.size(*axes) == 1:
@@ -212,8 +213,8 @@ class Rank:
         sizes = None if splits is None else tuple(splits)
         if sizes is not None and len(sizes) != self.axes.size(*axes):
             raise UsageError(
-                f"splits are {len(sizes)} sizes, and {self.axes.size(*axes)} ranks differ along {group}",
-                remedy="give one for each of them, the rank itself included",
+                f"splits are {len(sizes)} sizes, but {group} has {self.axes.size(*axes)} ranks",
+                remedy="give one for each rank, itself included",
             )
         return self._collective(kind, bytes, group, name, after, stream, priority, (inputs, outputs), sizes)
 
@@ -227,7 +228,7 @@ class Rank:
         after: Nodes = (),
         stream: str | None = MAIN,
     ) -> Nodes:
-        """A collective of the first and the last rank along an axis."""
+        """Add a collective of the first and the last rank along an axis."""
         if self.axes[axis].size == 1:
             return _joined(after, self.last(stream) if stream else ())
         group = f"{axis}-ends"
@@ -237,7 +238,7 @@ class Rank:
     def _name_group(self, name: str, rule: GroupRule) -> None:
         if self._rules.setdefault(name, rule) != rule:
             raise UsageError(
-                f"two different groups are called {name!r}, after their axes",
+                f"two different groups have the name {name!r}, from their axes",
                 remedy="give axes names without hyphens",
             )
 
@@ -267,7 +268,7 @@ class Rank:
         after: Nodes | None = None,
         stream: str | None = None,
     ) -> Nodes:
-        """A message to the rank at a distance, from `next` or `at`."""
+        """Send a message to the rank at a distance, from `next` or `at`."""
         after = self.last() if after is None else after
         check_distance("to", to, self.axes.ranks)
         options = {"to": to, "bytes": bytes, "tag": tag}
@@ -283,7 +284,7 @@ class Rank:
         after: Nodes | None = None,
         stream: str | None = None,
     ) -> Nodes:
-        """A message from the rank at a distance; it is asked for after `after`."""
+        """Receive a message from the rank at a distance; the receive is posted after `after`."""
         after = self.last() if after is None else after
         check_distance("source", source, self.axes.ranks)
         options = {"source": source, "bytes": bytes, "tag": tag}
@@ -324,14 +325,14 @@ def _joined(first: Nodes, second: Nodes) -> Nodes:
     return tuple(dict.fromkeys((*first, *second)))
 
 
-PROFILE = "corrected"  # what is made here has no results of the reference to repeat
+PROFILE = "corrected"  # the reference has no results for made workloads
 
 
 Program = Callable[[Rank], object]
 
 
 def make_workload(axes: Axes, program: Program, *, source: str = "<program>") -> Workload:
-    """The workload in which every rank does what the program says of it."""
+    """Return the workload in which every rank runs the program."""
     ranks = np.arange(axes.ranks, dtype=np.int32)
     of_rank = np.full(axes.ranks, -1, np.int32)
     rules: dict[str, GroupRule] = {}
@@ -342,8 +343,8 @@ def make_workload(axes: Axes, program: Program, *, source: str = "<program>") ->
         rank = Rank(axes, at, rules, source)
         program(rank)
         alike = of_rank < 0
-        for question, answer in rank.questions.values():
-            alike &= question(ranks) == answer
+        for query, result in rank.queries.values():
+            alike &= query(ranks) == result
         number = known.setdefault(rank.recording.content, len(templates))
         if number == len(templates):
             templates.append(rank.recording.trace())

@@ -1,13 +1,11 @@
-"""What a rank is to do, as a trace: many nodes of few kinds.
+"""The nodes of a rank, recorded for a trace: many nodes of few kinds.
 
-A trace repeats itself: each micro-batch has the nodes of the one before. What a node does is kept once for
-all nodes that do the same; a node then is a number, a name and what it comes after. Where some nodes name
-tensors, those that name none are said to read and write none.
+A trace repeats itself: each micro-batch has the nodes of the previous one. So equal operations are stored
+once; a node is the number of its operation, a name, and its dependencies. If some nodes name tensors, all
+others read and write none.
 
-Ranks that do the same things in other sizes share a recording's nodes (`resized`), and their traces its
+Ranks with the same nodes in other sizes share a recording's nodes (`resized`), and their traces share its
 columns.
-
-Not here: order by streams, and places (`rank`).
 """
 
 from __future__ import annotations
@@ -25,15 +23,15 @@ from et_sim.trace.columns import BIT, TEXT_ATTRIBUTES, RowColumn, TensorLists, T
 from et_sim.trace.tensors import Words, as_lists, with_sizes
 
 Nodes = tuple[int, ...]
-Key = tuple[Any, ...]  # equal for nodes that do the same
-MOST_NODES = 20_000_000  # of one rank
+Key = tuple[Any, ...]  # equal for equal operations
+MOST_NODES = 20_000_000  # on one rank
 _NO_TENSORS: tuple[Words, None] = ((), None)
 _NODE_COLUMNS = ("node_id", "name", "data_start", "data_deps", "ctrl_start", "ctrl_deps")
 _OWN_COLUMNS = (*_NODE_COLUMNS, "present")
 
 
-class Doing(NamedTuple):
-    """What a node does: `make` of a builder makes it with these options."""
+class Operation(NamedTuple):
+    """An operation of nodes: `make` of a builder makes it with these options."""
 
     key: Key
     make: Callable[..., int]
@@ -48,19 +46,19 @@ class Recording:
     source: str
     _builder: TraceBuilder = field(init=False)
     _number: dict[Key, int] = field(default_factory=dict)
-    _doings: list[Doing] = field(default_factory=list)  # by that number
+    _operations: list[Operation] = field(default_factory=list)  # by that number
     _kind: list[int] = field(default_factory=list)
     _name: list[int] = field(default_factory=list)
     _names: dict[str, int] = field(default_factory=dict)
     _data: list[Nodes] = field(default_factory=list)
     _ctrl: list[Nodes] = field(default_factory=list)
     _tensors: dict[int, tuple[Words | None, Words | None]] = field(default_factory=dict)  # by node
-    _first: Recording | None = None  # whose nodes these are, in other sizes
-    _sizes: Mapping[str, int] = field(default_factory=dict)  # bytes of tensors, if not those of the first
-    _trace: Trace | None = None  # of which resized recordings have columns
+    _first: Recording | None = None  # the recording with the same nodes in other sizes
+    _sizes: Mapping[str, int] = field(default_factory=dict)  # bytes of tensors that differ from the first
+    _trace: Trace | None = None  # resized recordings share its columns
     _digest: bytes = b""
     _tensor_names: frozenset[str] = frozenset()
-    _built: dict[tuple[Key, ...], Trace] = field(default_factory=dict)  # by what is not as in the first
+    _built: dict[tuple[Key, ...], Trace] = field(default_factory=dict)  # by operations that differ
 
     def __post_init__(self) -> None:
         self._builder = _new_builder(self.source)
@@ -78,7 +76,7 @@ class Recording:
         tensors: tuple[Mapping[str, int] | None, Mapping[str, int] | None],
         attributes: Mapping[str, int],
     ) -> int:
-        """One more node; `make` of a builder makes it with these options, checked when they are new."""
+        """Add a node; `make` of a builder makes it with these options, which are checked once."""
         if len(self._kind) >= MOST_NODES:
             raise UsageError(
                 f"a rank has more than {MOST_NODES:,} nodes",
@@ -88,9 +86,9 @@ class Recording:
         key = (make.__name__, *options, *options.values(), *sorted(attributes.items()))
         number = self._number.get(key)
         if number is None:
-            doing = Doing(key, make, options, attributes)
-            number = self._number[key] = _make(self._builder, doing)
-            self._doings.append(doing)
+            operation = Operation(key, make, options, attributes)
+            number = self._number[key] = _make(self._builder, operation)
+            self._operations.append(operation)
         self._kind.append(number)
         self._name.append(self._names.setdefault(name, len(self._names)))
         self._data.append(data)
@@ -100,7 +98,7 @@ class Recording:
         return len(self._kind) - 1
 
     def name_tensors(self, node: int, inputs: Mapping[str, int], outputs: Mapping[str, int]) -> None:
-        """What a node reads and writes besides what it names already."""
+        """Add tensors that a node reads and writes."""
         before = self._tensors.get(node, (None, None))
         merged = [
             (earlier or ()) + (_words(more) or ())
@@ -108,54 +106,61 @@ class Recording:
         ]
         self._tensors[node] = (merged[0], merged[1] or before[1])
 
-    def doings(self) -> list[tuple[str, Doing]]:
-        """Of every node its name, and what it does."""
+    def operations(self) -> list[tuple[str, Operation]]:
+        """Return the name and the operation of every node."""
         names = list(self._names)
-        return [(names[name], self._doings[kind]) for name, kind in zip(self._name, self._kind, strict=True)]
+        return [
+            (names[name], self._operations[kind]) for name, kind in zip(self._name, self._kind, strict=True)
+        ]
 
     def names_of(self, key: Key) -> set[str]:
-        """The names of all nodes that do something."""
+        """Return the names of all nodes with an operation."""
         number, names = self._number.get(key), list(self._names)
         return {names[name] for name, kind in zip(self._name, self._kind, strict=True) if kind == number}
 
     def resized(
-        self, doings: Mapping[Key, Doing], sizes: Mapping[str, int], built: dict[tuple[Key, ...], Trace]
+        self,
+        operations: Mapping[Key, Operation],
+        sizes: Mapping[str, int],
+        built: dict[tuple[Key, ...], Trace],
     ) -> Recording:
-        """The same nodes, where some do something else instead, and some tensors have other sizes.
+        """Return the same nodes with some other operations, and other sizes of some tensors.
 
-        Nothing may be added to either afterwards. `built` remembers what is done in several of them.
+        No node may be added to either recording afterwards. `built` is a cache that several recordings share.
         """
         if self._trace is None:
             self._digest, self._trace = self.content, self.trace()
             self._built[()] = self._kinds()
             self._tensor_names = frozenset(self._trace.tensors.texts)
         sizes = {name: size for name, size in sizes.items() if name in self._tensor_names}
-        if not sizes and not doings.keys() & self._number.keys():
+        if not sizes and not operations.keys() & self._number.keys():
             return self
         resized = Recording(self.source, _first=self, _sizes=sizes, _built=built)
         resized._kind, resized._name, resized._names = self._kind, self._name, self._names
-        resized._doings = [doings.get(doing.key, doing) for doing in self._doings]
+        resized._operations = [operations.get(operation.key, operation) for operation in self._operations]
         return resized
 
     def _kinds(self) -> Trace:
-        """A row for all nodes that do the same."""
+        """Return a trace with a row for each operation."""
         if self._first is None:
             return self._builder.build()
-        before = self._first._doings
-        rows = [row for row, (then, now) in enumerate(zip(before, self._doings, strict=True)) if then != now]
-        keys = tuple(self._doings[row].key for row in rows)
+        before = self._first._operations
+        rows = [
+            row for row, (then, now) in enumerate(zip(before, self._operations, strict=True)) if then != now
+        ]
+        keys = tuple(self._operations[row].key for row in rows)
         if keys not in self._built:
             builder = _new_builder(self.source)
             for row in rows:
-                _make(builder, self._doings[row])
+                _make(builder, self._operations[row])
             self._built[keys] = builder.build()
         return _with_rows(self._first._built[()], np.array(rows, np.int64), self._built[keys])
 
     @property
     def content(self) -> bytes:
-        """Equal for recordings whose traces are equal."""
+        """Return a digest that is equal for recordings with equal traces."""
         if self._first is not None:
-            keys = [doing.key for doing in self._doings]
+            keys = [operation.key for operation in self._operations]
             return hashlib.sha256(self._first._digest + repr((keys, self._sizes)).encode()).digest()
         digest = hashlib.sha256(repr((list(self._number), list(self._names))).encode())
         for column in (self._kind, self._name):
@@ -167,7 +172,7 @@ class Recording:
         return digest.digest()
 
     def trace(self) -> Trace:
-        """All nodes so far."""
+        """Return the trace of all nodes so far."""
         kinds, rows = self._kinds(), np.array(self._kind, np.int64)
         lists = self._tensor_lists()
         bits = np.zeros(len(rows), np.uint32)
@@ -182,7 +187,7 @@ class Recording:
         return replace(kinds, present=kinds.present[rows] | bits, tensors=lists, **taken)
 
     def _own_columns(self) -> dict[str, Any]:
-        """What no two nodes have in common: ids, names, and what they come after."""
+        """Return the columns that differ between nodes of an operation: ids, names, dependencies."""
         if self._first is not None:
             return {column: getattr(self._first._trace, column) for column in (*_NODE_COLUMNS, "names")}
         return {
@@ -204,13 +209,13 @@ def _new_builder(source: str) -> TraceBuilder:
     return TraceBuilder(version="et-sim workloads", source=source)
 
 
-def _make(builder: TraceBuilder, doing: Doing) -> int:
-    more = {"attributes": doing.attributes} if doing.attributes else {}
-    return doing.make(builder, **doing.options, **more)
+def _make(builder: TraceBuilder, operation: Operation) -> int:
+    more = {"attributes": operation.attributes} if operation.attributes else {}
+    return operation.make(builder, **operation.options, **more)
 
 
 def _with_rows(kinds: Trace, rows: Any, others: Trace) -> Trace:
-    """The same, with other nodes in some rows."""
+    """Return the same trace with other operations in some rows."""
     columns: dict[str, Any] = {}
     for trace_field in fields(Trace):
         column = getattr(kinds, trace_field.name)
@@ -229,7 +234,7 @@ def _words(tensors: Mapping[str, int] | None) -> Words | None:
 
 
 def _rows(lists: Sequence[Nodes]) -> tuple[Any, RowColumn]:
-    """Lists as offsets and entries."""
+    """Return lists as offsets and entries."""
     start = np.zeros(len(lists) + 1, np.int64)
     np.cumsum([len(row_nodes) for row_nodes in lists], out=start[1:])
     return start, np.array([node for row_nodes in lists for node in row_nodes], np.int32)

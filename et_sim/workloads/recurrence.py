@@ -1,14 +1,13 @@
 """Kernels of layers with a recurrent state in place of attention: Mamba-2, and the gated delta rule.
 
-Over many tokens, a chunk at a time: products of matrices within each chunk, and the states at the ends of
-chunks, one made from the other. The kernels are those of the published programs: Dao and Gu, "Transformers
+Many tokens are computed in chunks: products of matrices within each chunk, and the states at the ends of
+chunks, each from the previous one. The kernels are those of the published programs: Dao and Gu, "Transformers
 are SSMs" (2024), section 7, for Mamba-2; Yang et al., "Gated Delta Networks" (2024), section 3.3, for the
-delta rule, whose states are made in one kernel that goes along the sequence. States are in fp32. For single
-tokens, the state is read, changed and written.
+delta rule, whose states are computed in one kernel along the sequence. States are in fp32. For single tokens,
+the state is read, changed and written.
 
-A backward pass makes the states again, and then has two products for each one forward.
-
-Not here: the products with weights before and after.
+A backward pass recomputes the states, and then has two products for each forward one. The products with
+weights before and after are not included.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from msgspec import Struct
 from et_sim.workloads.kernels import Kernel, norm, passing, product
 from et_sim.workloads.models.model import Recurrence
 
-STATE_BYTES = 4  # of a value of a state
+STATE_BYTES = 4  # size of a value of a state
 STATE_OPERATIONS = (
-    7  # for each value of a state and each token: decay, a product that is added, one that is read
+    7  # for each value of a state and each token: decay, an added product, and a product that reads
 )
-ACTIVATION, GATES = 4, 8  # operations: SiLU behind the convolution; steps and decays of a head
+ACTIVATION, GATES = 4, 8  # operations: SiLU after the convolution; steps and decays of a head
 
 
 class Chunks(Struct, frozen=True):
@@ -41,38 +40,38 @@ class Chunks(Struct, frozen=True):
 
     @property
     def _size(self) -> int:
-        """Tokens of a chunk."""
+        """Return the tokens of a chunk."""
         return min(self.recurrence.chunk, self.length)
 
     @property
     def _copies(self) -> int:
-        """Chunks of all heads."""
+        """Return the number of chunks of all heads."""
         return self.sequences * -(-self.length // self._size) * self.recurrence.heads
 
     @property
     def _states(self) -> int:
-        """Bytes of the states at the ends of all chunks."""
+        """Return the bytes of the states at the ends of all chunks."""
         return self._copies * self.recurrence.key_size * self.recurrence.value_size * STATE_BYTES
 
     @property
     def _key_bytes(self) -> int:
-        """Of all keys, or all queries."""
+        """Return the bytes of all keys, or of all queries."""
         return self._tokens * self.recurrence.key_heads * self.recurrence.key_size * self.value_bytes
 
     @property
     def _output_bytes(self) -> int:
-        """Of all outputs, or all values."""
+        """Return the bytes of all outputs, or of all values."""
         return self._tokens * self.recurrence.values * self.value_bytes
 
     def forward(self) -> Iterator[Kernel]:
-        """From the outputs of the first product to the inputs of the last one."""
+        """Yield the kernels between the first product and the last one."""
         yield from self._before(1)
         yield from self._states_of_chunks()
         yield self._outputs(1)
         yield from self._after(is_backward=False)
 
     def backward(self) -> Iterator[Kernel]:
-        """The same in the other direction."""
+        """Yield the kernels of the backward pass."""
         yield from self._after(is_backward=True)
         yield from self._states_of_chunks("again")
         yield self._outputs(2)
@@ -80,10 +79,10 @@ class Chunks(Struct, frozen=True):
         yield from self._before(2)
 
     def _before(self, passes: int) -> Iterator[Kernel]:
-        """Convolution along the sequence, norms of queries and keys with the delta rule, and decays."""
+        """Yield the convolution, norms of queries and keys with the delta rule, and decays."""
         recurrence, size = self.recurrence, self.value_bytes
         each = 2 * recurrence.convolution + ACTIVATION
-        moved = (1 + passes) * size  # on the way back, inputs, and gradients of inputs and of outputs
+        moved = (1 + passes) * size  # backward: inputs, and gradients of inputs and of outputs
         yield passing("convolution", self._tokens * recurrence.channels, moved, passes * each, passes)
         if recurrence.has_delta_rule:
             rows = 2 * self._tokens * recurrence.key_heads
@@ -119,20 +118,20 @@ class Chunks(Struct, frozen=True):
         yield _named(product("chunk states", key, value, inner, size, rows * passes), suffix, moved)
 
     def _outputs(self, passes: int) -> Kernel:
-        """Scores within a chunk and what they sum, and what comes from the state before it."""
+        """Return the product of outputs: from scores within a chunk, and from the state before it."""
         recurrence, chunk = self.recurrence, self._size
         key, value = recurrence.key_size, recurrence.value_size
         inner = key + chunk + (chunk * key // value if recurrence.has_delta_rule else 0)
         copies = self._copies * passes
         moved = passes * (2 * self._key_bytes + 2 * self._output_bytes + self._states)
-        if not recurrence.has_delta_rule:  # scores are there
+        if not recurrence.has_delta_rule:  # scores are read
             groups = self._copies * recurrence.key_heads // recurrence.heads
             moved += passes * groups * chunk * chunk * self.value_bytes
         kernel = product("chunk outputs", chunk, value, inner, self.value_bytes, copies)
         return _named(kernel, "gradients" if passes > 1 else "", moved)
 
     def _after(self, *, is_backward: bool) -> Iterator[Kernel]:
-        """Norm of the outputs, by head or all of them, and their gates."""
+        """Yield the norm of the outputs, by head or over all of them, and their gates."""
         recurrence, size = self.recurrence, self.value_bytes
         width = recurrence.value_size if recurrence.has_delta_rule else recurrence.values
         rows = self._tokens * recurrence.values // width
@@ -141,12 +140,12 @@ class Chunks(Struct, frozen=True):
         yield passing("gate", self._tokens * recurrence.values, moved, operations)
 
     def prefill(self) -> Iterator[Kernel]:
-        """Forward, of prompts; what they read comes from the largest memory."""
+        """Yield the forward kernels of prompts, with operands from the largest memory."""
         for kernel in self.forward():
             yield kernel.cold()
 
     def decode(self) -> Iterator[Kernel]:
-        """A token of each sequence: its inputs of the convolution, its state, and the output."""
+        """Yield the kernels of a token of each sequence: convolution, change of the state, and output."""
         recurrence, size = self.recurrence, self.value_bytes
         channels = self._tokens * recurrence.channels
         moved = (2 * recurrence.convolution + 1) * size

@@ -1,1 +1,3 @@
-"""What runs inside a recorded process, beside the user's program: needs PyTorch, and touches its inside."""
+"""The part that runs inside a recorded process, beside the user's program; it uses PyTorch and its
+internals.
+"""

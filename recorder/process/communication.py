@@ -1,10 +1,8 @@
 """Communication: c10d operators and functional collectives become nodes with their groups, bytes and waits.
 
-What is asked for with `async_op` goes to a stream of its group (messages: of group and peer) that waits for
-the current one; all else runs on the current stream. Whoever first touches what an asynchronous collective
-still writes, waits for it: PyTorch's C++ does so without telling anybody, and the recording counts it.
-
-Not here: objects that processes send each other (`objects`).
+A call with `async_op` runs on a stream of its group (messages: of group and peer) that waits for the current
+one; others run on the current stream. The first use of a tensor that an asynchronous collective still writes
+implies a wait for it: PyTorch's C++ waits without a visible call, and the recording counts these waits.
 """
 
 from __future__ import annotations
@@ -33,15 +31,15 @@ Given = dict[str, Any]  # arguments by their names in the schema
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Where the schema of an operator has what."""
+    """The positions of an operator's arguments and results in its schema."""
 
     kind: str
     inputs: str
-    outputs: str  # the same as inputs: in place
-    gives: str  # what is returned: "pair", "work", "result"
+    outputs: str  # same as inputs: in place
+    gives: str  # the result: "pair", "work", "result"
     group: str = "process_group"
     root: str = ""
-    is_asynchronous: bool | None = None  # None: as the call says
+    is_asynchronous: bool | None = None  # None: given by the call
 
 
 _C10D = {
@@ -89,12 +87,12 @@ _FUNCTIONAL = {
 
 
 class FinishedWork(dist._Work):
-    """What c10d returns for an operation; waiting for it is told to the tape."""
+    """The result of c10d for an operation; a wait for it is recorded on the tape."""
 
     def __init__(self, wait: Callable[[], None], results: list[torch.Tensor]) -> None:
         super().__init__()
         self._wait = wait
-        # A work that is kept must not keep its tensors.
+        # the program may keep this object; its tensors must be free
         self._held = [weakref.ref(result) for result in results]
 
     @property
@@ -127,7 +125,7 @@ class FinishedWork(dist._Work):
 
 @dataclass(slots=True)
 class _Group:
-    """A process group as the tape knows it."""
+    """A process group on the tape."""
 
     number: int
     members: list[int]
@@ -137,7 +135,7 @@ class _Group:
 
 
 class Collectives:
-    """Communication of one rank."""
+    """The communication of one rank."""
 
     def __init__(self, tape: Tape, storages: Storages, meeting: Meeting) -> None:
         self._tape, self._storages, self._meeting = tape, storages, meeting
@@ -146,8 +144,8 @@ class Collectives:
         self._stopped_by: PeerNeeded | None = None
         self._writing: dict[int, Storage] = {}  # storages that asynchronous collectives still write, by id
 
-    def knows(self, func: Any) -> bool:
-        """Return whether an operator of c10d is communication or a wait; an unknown one is said to be so."""
+    def is_communication(self, func: Any) -> bool:
+        """Return whether an operator of c10d is communication or a wait; add a remark on unsupported ones."""
         name = func._schema.name.partition("::")[2]
         known = name in (_C10D if func.namespace == "c10d" else _FUNCTIONAL) or name == "wait_tensor"
         if not known and name not in ("monitored_barrier_", "check_for_nan"):
@@ -155,7 +153,7 @@ class Collectives:
         return known
 
     def call(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Record one operator, and give what it gives."""
+        """Record one operator and return its result."""
         name = func._schema.name.partition("::")[2]
         given = _bound(func, args, kwargs)
         if name == "wait_tensor":
@@ -184,7 +182,7 @@ class Collectives:
     def _exchange(
         self, form: Form, given: Given, group: _Group, inputs: list[torch.Tensor], outputs: list[torch.Tensor]
     ) -> int | None:
-        """Return the node of one operation; None: the group is the rank alone, and nothing moves."""
+        """Return the node of one operation, or None if the group is the rank alone and nothing moves."""
         if form.kind in ("send", "receive"):
             self._hand_over(form, group.members[given[form.root]], inputs, outputs)
         else:
@@ -303,7 +301,7 @@ class Collectives:
                 self._done(storage)
 
     def implied_waits(self, tensors: Iterable[torch.Tensor], stream: int | None = None) -> None:
-        """Wait for asynchronous collectives that still write what is about to be used."""
+        """Wait for asynchronous collectives that still write the tensors about to be used."""
         if not self._writing:
             return
         stream = self._tape.current if stream is None else stream
@@ -318,7 +316,7 @@ class Collectives:
     def _hand_over(
         self, form: Form, peer: int, inputs: list[torch.Tensor], outputs: list[torch.Tensor]
     ) -> None:
-        """Integers are delivered: objects travel as such."""
+        """Deliver integers, in which objects travel, between recorded ranks."""
         for tensor in (*inputs, *outputs):
             if tensor.is_floating_point() or tensor.numel() > LARGEST:
                 if form.kind == "receive":
@@ -331,14 +329,14 @@ class Collectives:
                 try:
                     value = self._meeting.receive(peer, tensor)
                 except PeerNeeded as needed:
-                    self._stopped_by = needed  # once the node says in which group
+                    self._stopped_by = needed  # raised once the node has its group
                     return
                 if isinstance(tensor, FakeTensor):
                     set_value(tensor, None if value is None else value.reshape(tensor.shape))
                 elif value is not None:
                     tensor.copy_(value.reshape(tensor.shape))
 
-    # Values, of which every member is taken to have the same.
+    # Values, which are assumed to be the same on every member.
 
     def _move_values(
         self, form: Form, given: Given, group: _Group, inputs: list[torch.Tensor], outputs: list[torch.Tensor]
@@ -360,16 +358,16 @@ class Collectives:
                     tensor.copy_(value.reshape(tensor.shape))
 
     def _forget(self, kind: str, tensor: torch.Tensor) -> None:
-        """Nobody knows what a tensor has received."""
+        """Mark the values of a received tensor as unknown."""
         if isinstance(tensor, FakeTensor):
             set_value(tensor, None)
         else:
-            text = f"the host's tensor keeps its values, as nobody knows what {kind} gives"
+            text = f"the host's tensor keeps its values, as the result of {kind} is unknown"
             self._tape.remark("assumed", text, user_place())
 
 
 def _reduction(given: Given) -> str:
-    """How a collective reduces: sum, avg, max, …"""
+    """Return the reduction of a collective: sum, avg, max, …"""
     operation = given.get("reduce_op", "")
     if isinstance(operation, str):
         return operation.lower()
@@ -379,9 +377,7 @@ def _reduction(given: Given) -> str:
 def _splits(
     form: Form, given: Given, inputs: list[torch.Tensor], outputs: list[torch.Tensor], members: int
 ) -> list[int]:
-    """Return bytes for each member, of an all-to-all that does not share evenly, or not on all ranks the
-    same.
-    """
+    """Return the bytes for each member, for an all-to-all with uneven or rank-dependent shares."""
     if form.kind != "all_to_all":
         return []
     sent = _shares(inputs, given.get("input_split_sizes"), members)
@@ -390,7 +386,7 @@ def _splits(
 
 
 def _shares(tensors: list[torch.Tensor], rows: list[int] | None, members: int) -> list[int]:
-    """Return bytes of each member's part."""
+    """Return the bytes of each member's part."""
     if len(tensors) == members > 1:
         return [size_of([tensor]) for tensor in tensors]
     whole = size_of(tensors)
@@ -400,7 +396,7 @@ def _shares(tensors: list[torch.Tensor], rows: list[int] | None, members: int) -
 
 
 def _bound(func: Any, args: Any, kwargs: Any) -> Given:
-    """Arguments by name; dispatch leaves out those that equal their defaults."""
+    """Return arguments by name; dispatch leaves out those that equal their defaults."""
     given = {
         argument.name: argument.default_value
         for argument in func._schema.arguments

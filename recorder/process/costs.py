@@ -1,8 +1,7 @@
-"""What an operator computes, in the words of `layer_shape`, and what it reads and writes.
+"""Operations and shapes of operators, in the words of `layer_shape`, and the bytes that they read and write.
 
-Operations stand here only where a formula says them: products, convolutions, attention, optimizers. What has
-neither is element-wise: an operation for each element, and its tensors once. Not here: which operators are
-kernels at all (`operators`).
+Operations are given only for operators with a formula: products, convolutions, attention, optimizers. Others
+are element-wise: one operation per element, and each tensor once.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ DTYPES = {
 
 
 class Cost(NamedTuple):
-    """Of one kernel; -1: unknown."""
+    """The cost of one kernel; -1: unknown."""
 
     shape: str
     operations: int = -1
@@ -43,7 +42,7 @@ Counter = Callable[[Given, Any], Cost]  # arguments and result
 
 
 def size_of(tensors: Sequence[torch.Tensor]) -> int:
-    """Return bytes that tensors show, not those of their storages."""
+    """Return the bytes that tensors show, not those of their storages."""
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
@@ -85,7 +84,7 @@ def _convolution(given: Given, result: Any) -> Cost:
 
 
 def _convolution_backward(given: Given, _: Any) -> Cost:
-    """As much as forward for each gradient that is asked for."""
+    """Return the cost of a backward pass: as much as forward for each wanted gradient."""
     gradient, data, weight, transposed, mask = *(tensor.shape for tensor in given[:3]), given[7], given[10]
     spread = data if transposed else gradient
     return Cost("", 2 * prod(spread) * prod(weight[1:]) * sum(map(bool, mask[:2])))
@@ -112,7 +111,7 @@ def _attention(first: int, causal: int, *, backward: bool = False) -> Counter:
 
 
 def _attention_of_lengths(first: int, longest: int, *, backward: bool = False) -> Counter:
-    """Sequences one behind the other, each taken to be as long as the longest."""
+    """Return the counter for packed sequences, each of which counts as the longest."""
 
     def count(given: Given, _: Any) -> Cost:
         query, key, value = (tensor.shape for tensor in given[first : first + 3])
@@ -186,7 +185,7 @@ COUNTERS: dict[str, Counter] = {
     **dict.fromkeys(("_fused_sgd_", "_fused_sgd"), _SGD),
     **dict.fromkeys(("_fused_adagrad_", "_fused_adagrad"), _ADAGRAD),
 }
-# Work that moves data and computes nothing.
+# work that moves data and computes nothing
 MOVING = frozenset(
     (
         *("copy_", "_to_copy", "clone", "cat", "_foreach_copy_", "split_with_sizes_copy", "index_select"),
@@ -217,7 +216,7 @@ MOVING = frozenset(
 
 
 def cost_of(operator: str, given: Given, result: Any) -> Cost | None:
-    """What one call computes; None: nothing here knows, and it is taken for element-wise."""
+    """Return the cost of one call; None for operators without a rule, which count as element-wise."""
     if operator in MOVING:
         return Cost("", 0)
     counter = COUNTERS.get(operator)

@@ -1,7 +1,7 @@
-"""The device that programs run on here: no memory, no kernels, but streams, events, autocast and a name.
+"""The device on which programs run: no memory, no kernels, but streams, events, autocast and a name.
 
-PyTorch calls such a device PrivateUse1. Operators never reach it: the dispatch mode (`operators`) comes
-before. Not here: programs that say "cuda" (`redirect`).
+PyTorch calls such a device PrivateUse1. Operators never reach it: the dispatch mode (`operators`) handles
+them.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from torch.utils import backend_registration
 
 from recorder.process.streams import NAME, DeviceModule
 
-# Kernels of CUDA that PyTorch would take apart on a device that has none of its own.
+# kernels of CUDA that PyTorch would decompose on a device without its own
 _WHOLE = ("silu_backward", "_fused_rms_norm", "_fused_rms_norm_backward", "mish_backward")
 
-# What autocast computes in the lower precision, and in single precision, as docs/source/amp.rst of PyTorch.
+# Operators that autocast runs in the lower precision, and in single precision, as in docs/source/amp.rst of
+# PyTorch.
 _LOWER = (
     *("mm", "bmm", "addmm", "baddbmm", "addbmm", "addmv", "mv", "matmul", "linear", "chain_matmul", "addr"),
     *("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d.input", "conv_transpose3d.input"),
@@ -71,7 +72,7 @@ _SINGLE = (
 
 
 def register_device(module: DeviceModule) -> list[torch.library.Library]:
-    """Make the device known; the registrations hold as long as what is returned."""
+    """Register the device; the registrations hold as long as the returned objects."""
     backend_registration._setup_privateuseone_for_python_backend(NAME, backend_module=module)
     torch._C._set_only_lift_cpu_tensors(True)  # torch.tensor(..., device=) would run kernels otherwise
     whole = torch.library.Library("aten", "IMPL")
@@ -98,7 +99,7 @@ def _register_autocast() -> list[torch.library.Library]:
 
 
 class Casts:
-    """Casts of arguments; those of weights are made once until autocast ends, as CUDA's are."""
+    """Casts of arguments; those of weights are made once until autocast ends, as on CUDA."""
 
     def __init__(self) -> None:
         self._kept: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}

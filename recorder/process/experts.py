@@ -1,9 +1,8 @@
-"""How many tokens each expert gets, where a program counts what a router chose and nobody knows it.
+"""Tokens per expert, for programs that count the choices of a router, whose values are unknown.
 
-A count of values over bins (`bincount`, `histc`) is taken for one of tokens over experts: as many for each,
-or uneven as `--expert-skew` says. What `topk` chooses tells how many experts a token takes, which are
-different ones. Every rank's tokens are shared out alike. Not here: how loads follow from a skew
-(`et_sim.workloads`).
+A count of values over bins (`bincount`, `histc`) is taken as a count of tokens over experts: even, or
+distributed as `--expert-skew` states. The result of `topk` gives the number of different experts per token.
+All ranks use the same distribution.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ _COPIES = ("_to_copy", "clone")
 
 
 class Experts:
-    """Answers for counts that nobody knows."""
+    """Substitutes for unknown counts."""
 
     def __init__(self, routing: Routing, tape: Tape, storages: Storages) -> None:
         self._routing, self._tape, self._storages = routing, tape, storages
         self._chosen: dict[int, int] = {}  # experts of a token, by the number of the tensor that names them
 
     def notice(self, operator: str, first: object, result: object) -> None:
-        """Remember what a router chose, and copies of it."""
+        """Record the choices of a router, and copies of them."""
         if operator == "topk" and isinstance(result, tuple):
             self._chosen[self._storages.of(result[1]).number] = result[1].shape[-1]
         elif operator in _COPIES and isinstance(first, torch.Tensor) and isinstance(result, torch.Tensor):
@@ -36,7 +35,7 @@ class Experts:
                 self._chosen[self._storages.of(result).number] = chosen
 
     def counts(self, values: torch.Tensor, bins: int, dtype: torch.dtype) -> torch.Tensor:
-        """What a count of these values over so many bins gives."""
+        """Return the assumed count of these values over a number of bins."""
         total, (skew, seed) = values.numel(), self._routing
         chosen = min(self._chosen.get(self._storages.of(values).number, 1), bins)
         if skew:

@@ -1,9 +1,8 @@
-"""What libraries must be told, as soon as the program imports them.
+"""Adjustments of libraries, applied as soon as the program imports them.
 
-transformers looks for fake tensors and takes another way when it sees one: as if the program were traced,
-with kernels that no GPU would run. FSDP2 cuts weights into a piece for every rank, of which it uses its own.
-Zero bubble goes through sets of autograd's nodes, in an order that depends on addresses.
-Not here: the rest of PyTorch (`patches`).
+transformers detects fake tensors and then behaves as in a trace, with kernels that no GPU would run. FSDP2
+splits weights into a piece for every rank, of which it uses its own. Zero bubble iterates over sets of
+autograd's nodes, in an order that depends on addresses.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ def _transformers(module: ModuleType) -> None:
 
 
 class _Pieces(Sequence[torch.Tensor]):
-    """A tensor in equal pieces, the last ones smaller or empty; each is cut when it is asked for."""
+    """A tensor in equal pieces, the last ones smaller or empty; each is split off on first use."""
 
     def __init__(self, tensor: torch.Tensor, pieces: int, dim: int) -> None:
         self._tensor, self._pieces, self._dim = tensor, pieces, dim
@@ -50,7 +49,7 @@ def _attention(module: ModuleType) -> None:
 
 
 def _pipelining(module: ModuleType) -> None:
-    """Gradients of weights are added in the order of the weights, the same in every recording."""
+    """Order gradients of weights by the order of the weights, so that recordings are repeatable."""
     find = module.get_param_groups
 
     def groups(inputs: list[Any], weights: list[Any], edges: Any) -> Any:
@@ -64,7 +63,7 @@ def _pipelining(module: ModuleType) -> None:
     vars(module)["get_param_groups"] = groups
 
 
-_TOLD: dict[str, Callable[[ModuleType], None]] = {
+_ADJUSTMENTS: dict[str, Callable[[ModuleType], None]] = {
     "transformers.utils.import_utils": _transformers,
     "torch.nn.attention": _attention,
     "torch.distributed.pipelining._backward": _pipelining,
@@ -73,39 +72,39 @@ _TOLD: dict[str, Callable[[ModuleType], None]] = {
 
 
 class _Loader(importlib.abc.Loader):
-    """Loads as another does, and then tells the module."""
+    """A loader that delegates to another one and then adjusts the module."""
 
-    def __init__(self, inner: Any, tell: Callable[[ModuleType], None]) -> None:
-        self._inner, self._tell = inner, tell
+    def __init__(self, inner: Any, adjust: Callable[[ModuleType], None]) -> None:
+        self._inner, self._adjust = inner, adjust
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
         return self._inner.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
         self._inner.exec_module(module)
-        self._tell(module)
+        self._adjust(module)
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the modules that are to be told, through the finders behind it."""
+    """A finder of the modules to adjust, through the finders behind it."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        tell = _TOLD.get(fullname)
-        if tell is None:
+        adjust = _ADJUSTMENTS.get(fullname)
+        if adjust is None:
             return None
         for finder in sys.meta_path:
             if finder is not self and (spec := finder.find_spec(fullname, path, target)) is not None:
                 if spec.loader is not None:
-                    spec.loader = _Loader(spec.loader, tell)
+                    spec.loader = _Loader(spec.loader, adjust)
                 return spec
         return None
 
 
-def tell_libraries() -> None:
-    """Those that are there, and others as they are imported."""
-    for name, tell in _TOLD.items():
+def adjust_libraries() -> None:
+    """Adjust the libraries that are imported already, and others on import."""
+    for name, adjust in _ADJUSTMENTS.items():
         if name in sys.modules:
-            tell(sys.modules[name])
+            adjust(sys.modules[name])
     sys.meta_path.insert(0, _Finder())

@@ -26,7 +26,7 @@ from recorder.launching import MEETING, RECORDED
 from recorder.process.communication import Collectives
 from recorder.process.device import register_device
 from recorder.process.experts import Experts
-from recorder.process.libraries import tell_libraries
+from recorder.process.libraries import adjust_libraries
 from recorder.process.objects import Meeting, PeerNeeded
 from recorder.process.operators import RecordingMode
 from recorder.process.patches import patch
@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> int:
     mode = RecordingMode(fake, tape, storages, phases, collectives, experts, regions)
     patch(module, tape, phases, fake, mode.pausing)
     patch_compile(phases)
-    tell_libraries()
+    adjust_libraries()
     torch.manual_seed(0)
     random.seed(0)
     status = 0
@@ -82,7 +82,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _enter_threads(modes: Sequence[AbstractContextManager[Any]]) -> None:
-    """Modes are those of one thread: others enter them as they begin."""
+    """Make new threads enter the modes, which apply to one thread each."""
     begin = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
 
     def inner(thread: threading.Thread) -> None:
@@ -118,4 +118,4 @@ if __name__ == "__main__":
     status = main(sys.argv[1:])
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(status)  # what the program left behind needs no order to end in
+    os._exit(status)  # the rest of the program needs no orderly end

@@ -1,8 +1,7 @@
-"""Small messages whose values matter, handed from one recorded process to another through a folder of files.
+"""Small messages with known values, exchanged between recorded processes through a folder of files.
 
-Programs send each other objects, as the stages of a pipeline do to agree on shapes: as tensors of integers.
-Those are delivered; activations, which are numbers that nobody knows, are not. Not here: their nodes
-(`communication`).
+Programs send each other objects, such as the shapes in a pipeline, as tensors of integers. These tensors are
+delivered; activations, whose values are unknown, are not.
 """
 
 from __future__ import annotations
@@ -21,18 +20,22 @@ WAIT_SECONDS = 300.0
 
 
 class PeerNeeded(BaseException):
-    """A value comes from a rank that is not recorded; no error of the program, which should not catch it."""
+    """A value comes from a rank that is not recorded. It is no Exception, so that the program does not catch
+    it.
+    """
 
 
 class Meeting:
-    """The folder, and who meets there."""
+    """The folder, and the rank that uses it."""
 
     def __init__(self, folder: Path, rank: int, ranks: frozenset[int]) -> None:
         self._folder, self._rank, self._ranks = folder, rank, ranks
         self._counted: Counter[tuple[int, int]] = Counter()
 
     def send(self, peer: int, value: torch.Tensor | None) -> None:
-        """Leave a value for a peer; None, and complex numbers, which agree on no shape: it is not known."""
+        """Store a value for a peer; None and complex numbers, which have no common shape, stand for unknown
+        values.
+        """
         if peer not in self._ranks:
             return
         path = self._path(self._rank, peer)
@@ -60,7 +63,7 @@ class Meeting:
 
 
 def object_to_tensor(value: Any, device: Any, *_: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """As `torch.distributed` does it, with tensors that are real."""
+    """Convert an object as `torch.distributed` does, with real tensors."""
     with unset_fake_temporarily():
         content = torch.tensor(list(pickle.dumps(value)), dtype=torch.uint8, device="cpu")
         size = torch.tensor([content.numel()], dtype=torch.int64, device="cpu")

@@ -1,8 +1,6 @@
 """The dispatch mode: each operator on the device becomes a node, and is computed on shapes alone.
 
-Operators on small tensors of the host run as they are, so that loaders and configuration work. Not here:
-communication (`communication`), what operators are (`schemas`), what a kernel costs (`costs`), and the
-device's name (`redirect`).
+Operators on small tensors of the host run normally, so that loaders and configuration work.
 """
 
 from __future__ import annotations
@@ -40,18 +38,18 @@ from recorder.process.tape import Tape, user_place
 from recorder.process.values import LARGEST, real_call, set_value, value_of
 from recorder.recorded import Work
 
-MOST_REAL = 1 << 20  # elements of a tensor of the host that is real
+MOST_REAL = 1 << 20  # largest real tensor of the host, in elements
 _PLAIN = (torch.Tensor, torch.nn.Parameter, FakeTensor, torch.nn.Buffer)
-# The first argument is read only where rows of it are asked for.
+# of the first argument, only the chosen rows are read
 _LOOKUPS = frozenset(("embedding", "index_select", "gather", "index", "_unsafe_index", "take_along_dim"))
 
 
 class RecordingError(RuntimeError):
-    """The program did what cannot be recorded."""
+    """An action of the program that cannot be recorded."""
 
 
 class RecordingMode(TorchDispatchMode):
-    """Recording of one rank."""
+    """The recording mode of one rank."""
 
     def __init__(
         self,
@@ -72,7 +70,7 @@ class RecordingMode(TorchDispatchMode):
         self._lock = threading.RLock()
 
     def pausing(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function whose operators are no work, as DTensor runs some on whole tensors for their
+        """Return a function whose operators are not recorded: DTensor runs some on whole tensors for their
         shapes.
         """
 
@@ -96,27 +94,29 @@ class RecordingMode(TorchDispatchMode):
         except (_StopRecomputationError, PeerNeeded):
             raise
         except BaseException:
-            # An exception that leaves through C++ inside backward() may end the process without a word.
+            # an exception that leaves through C++ inside backward() may end the process without a message
             if torch._C._current_autograd_node() is not None:
-                self._tell()
+                self._print_traceback()
             raise
 
-    def _tell(self) -> None:
+    def _print_traceback(self) -> None:
         traceback.print_exc()
         sys.stderr.flush()
 
     def _dispatch(self, func: Any, args: Any, kwargs: Any) -> Any:
-        if func.namespace in ("c10d", "_c10d_functional", "_dtensor") and self._collectives.knows(func):
+        if func.namespace in ("c10d", "_c10d_functional", "_dtensor") and self._collectives.is_communication(
+            func
+        ):
             self._phases.look()
             return self._collectives.call(func, args, kwargs)
         if (
             func.namespace == "aten" and torch.is_inference_mode_enabled() and func._can_decompose()
-        ):  # autograd would take it apart
+        ):  # autograd would decompose it
             with self:
                 result = func.decompose(*args, **kwargs)
             if result is not NotImplemented:
                 return result
-        if func is torch.ops.aten.is_pinned.default:  # DDP asks whether it got what it allocated
+        if func is torch.ops.aten.is_pinned.default:  # DDP checks its allocation
             return True
         if kwargs.get("pin_memory"):
             kwargs = {**kwargs, "pin_memory": False}
@@ -136,7 +136,7 @@ class RecordingMode(TorchDispatchMode):
         return self._on_device(func, args, kwargs, tensors)
 
     def _is_large(self, func: Any, args: Any) -> bool:
-        """Return whether a factory makes a tensor that is better not real."""
+        """Return whether a factory makes a tensor too large to be real."""
         name = func._schema.name.partition("::")[2]
         if name in ("arange", "linspace", "randperm", "eye", "tril_indices", "triu_indices"):
             return False
@@ -145,8 +145,6 @@ class RecordingMode(TorchDispatchMode):
         for size in sizes:
             elements *= int(size) if isinstance(size, int) else 1
         return elements > MOST_REAL
-
-    # On the device.
 
     def _on_device(self, func: Any, args: Any, kwargs: Any, tensors: list[torch.Tensor]) -> Any:
         operator = self._known.get(func)
@@ -167,7 +165,7 @@ class RecordingMode(TorchDispatchMode):
         except (DynamicOutputShapeException, DataDependentOutputException) as error:
             result = self._sized_by_values(func, args, kwargs, values, error)
         except (NotImplementedError, UnsupportedOperatorException) as error:
-            text = f"PyTorch does not know the sizes of what {operator.name} gives without its device"
+            text = f"PyTorch cannot infer the sizes of the results of {operator.name} without its device"
             raise RecordingError(f"{user_place()}: {text}") from error
         self._keep_values(operator, args, kwargs, values, result)
         if values is None and operator.name == "histc":
@@ -178,7 +176,7 @@ class RecordingMode(TorchDispatchMode):
         return result
 
     def _note(self, operator: Operator, args: Any, kwargs: Any, tensors: Any, result: Any) -> None:
-        """The node, and the storages that it uses."""
+        """Add the node, and the storages that it uses."""
         results = [value for value in tree_iter(result) if isinstance(value, torch.Tensor)]
         if operator.is_free:
             for tensor in results:
@@ -196,7 +194,7 @@ class RecordingMode(TorchDispatchMode):
         reads = [read for read in reads if all(read is not other for other in only_written)]
         writes = written + [tensor for tensor in results if all(tensor is not other for other in tensors)]
         writes = [write for write in writes if write.device.type == NAME]
-        if operator.name == "all_gather_copy_in":  # into the rank's part of what is gathered
+        if operator.name == "all_gather_copy_in":  # into the rank's part of the gathered tensor
             reads, writes = list(args[0]), [result[0]]
         self._collectives.implied_waits((*reads, *writes))
         node = self._tape.add(
@@ -210,7 +208,7 @@ class RecordingMode(TorchDispatchMode):
             self._regions.notice(reads, writes)
 
     def _work(self, tensors: list[torch.Tensor], writes: list[torch.Tensor]) -> Work:
-        """A copy from the host is one; all else is a kernel."""
+        """Return the kind of work: a copy from the host is one, all else is a kernel."""
         is_copy = len(tensors) <= 2 and any(
             tensor.device.type == "cpu" and tensor.dim() for tensor in tensors
         )
@@ -243,7 +241,7 @@ class RecordingMode(TorchDispatchMode):
         return {"shape": cost.shape, "operations": cost.operations, "bytes": moved, "dtype": dtype}
 
     def _without_values(self, value: Any) -> Any:
-        """Return a real tensor as a fake one of the host; PyTorch would take it for a constant and run
+        """Return a real tensor as a fake one of the host; PyTorch would take it as a constant and run
         kernels.
         """
         if not isinstance(value, torch.Tensor) or isinstance(value, FakeTensor):
@@ -270,9 +268,9 @@ class RecordingMode(TorchDispatchMode):
             return real_call(func, args, kwargs, lambda arg: isinstance(arg, FakeTensor))
 
     def _make_known(self, tensor: FakeTensor) -> None:
-        """A tensor all of which is about to be written: whatever it holds, nothing of it is left."""
+        """Give known values to a tensor that is about to be overwritten entirely."""
         if value_of(tensor) is None and tensor.numel() <= LARGEST:
-            set_value(tensor, None)  # nor is what is known of its views
+            set_value(tensor, None)  # the known values of its views are obsolete, too
             with unset_fake_temporarily():
                 set_value(tensor, torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu"))
 
@@ -288,14 +286,14 @@ class RecordingMode(TorchDispatchMode):
                 set_value(made, value)
 
     def _answer(self, name: str, args: Any) -> Any:
-        """What the host asks of the device, and waits for."""
+        """Return a value that the host reads from the device, with the wait."""
         self._tape.host_waits(self._tape.last(self._tape.current))
         place = user_place()
         self._tape.remark("synchronised", f"the host reads a value ({name.strip('_')})", place)
         values = [value_of(arg) if isinstance(arg, FakeTensor) else arg for arg in args]
         if any(value is None for value in values):
             answer: Any = True if name == "equal" else _nothing(args[0].dtype)
-            self._tape.remark("assumed", f"{answer} for a value that nobody knows", place)
+            self._tape.remark("assumed", f"{answer} for an unknown value", place)
             return answer
         with unset_fake_temporarily():
             known = [value for value in values if value is not None]
@@ -313,14 +311,14 @@ class RecordingMode(TorchDispatchMode):
             return func(args[0], indices)
         if values is None:
             raise RecordingError(
-                f"{place}: the size of what {name} gives follows from values that nobody knows"
+                f"{place}: the size of the result of {name} depends on unknown values"
             ) from error
         return tree_map(
             lambda tensor: self._placed(tensor) if isinstance(tensor, torch.Tensor) else tensor, values
         )
 
     def _without_masks(self, indices: list[torch.Tensor | None]) -> list[torch.Tensor | None] | None:
-        """Indices with the places that masks choose; None: nobody knows a mask."""
+        """Return the indices with masks replaced by positions; None if a mask is unknown."""
         placed: list[torch.Tensor | None] = []
         for index in indices:
             if index is None or index.dtype not in (torch.bool, torch.uint8):
@@ -358,7 +356,7 @@ class RecordingMode(TorchDispatchMode):
         return target
 
     def _fetch(self, tensor: torch.Tensor, *, wait: bool) -> torch.Tensor | None:
-        """Return the values of a tensor; zeros if nobody knows them, None if they are too many."""
+        """Return the values of a tensor; zeros if they are unknown, None if they are too many."""
         node = self._tape.add(
             Work.COPY, "copy to the host", self._tape.current, operations=0, bytes=size_of([tensor])
         )
@@ -373,7 +371,7 @@ class RecordingMode(TorchDispatchMode):
                 return value.clone()
         if tensor.numel() > MOST_REAL:
             return None
-        self._tape.remark("assumed", "zeros for values that nobody knows", place)
+        self._tape.remark("assumed", "zeros for unknown values", place)
         with unset_fake_temporarily():
             return torch.zeros(tensor.shape, dtype=tensor.dtype)
 
@@ -384,7 +382,7 @@ def _fake_mode() -> Any:
 
 
 def _nothing(dtype: torch.dtype) -> bool | int | float:
-    """Zero, or False."""
+    """Return zero, or False."""
     if dtype is torch.bool:
         return False
     return 0.0 if dtype.is_floating_point else 0

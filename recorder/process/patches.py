@@ -1,7 +1,7 @@
-"""Functions and classes of PyTorch that take devices, or look for CUDA or NCCL, past the function mode.
+"""Replacements for functions and classes of PyTorch that take devices or look for CUDA or NCCL outside of the
+function mode.
 
-They are replaced for good: the process is the program's. Not here: the mode (`redirect`), what other
-libraries are told (`libraries`).
+They are permanent: the process belongs to the program.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_iter
 
 from recorder.process.objects import object_to_tensor, tensor_to_object
 from recorder.process.phases import Phases
-from recorder.process.redirect import INSIDE, Redirect, fake_device, here, swap, told
+from recorder.process.redirect import INSIDE, Redirect, fake_device, here, reported_device, swap
 from recorder.process.streams import NAME, DeviceModule
 from recorder.process.tape import Tape, user_place
 
@@ -33,7 +33,7 @@ def patch(
     mode: FakeTensorMode,
     pausing: Callable[[Callable[..., Any]], Callable[..., Any]],
 ) -> None:
-    """Everything that takes devices, or looks for CUDA, outside of functions of PyTorch."""
+    """Replace all functions that take devices or look for CUDA outside of PyTorch's function modes."""
     _patch_cuda(module)
     _patch_saving(tape)
     _patch_first_argument()
@@ -63,7 +63,9 @@ def _patch_cuda(module: DeviceModule) -> None:
     torch.Generator = _Generator
     torch.cuda.nccl.version = lambda: (2, 28, 0)
     torch.cuda.current_device = lambda: int(os.environ["LOCAL_RANK"])
-    torch.accelerator.current_accelerator = lambda *_, **__: told(torch.device(NAME), sys._getframe(1))
+    torch.accelerator.current_accelerator = lambda *_, **__: reported_device(
+        torch.device(NAME), sys._getframe(1)
+    )
 
 
 class _AnyGenerator(type(torch._C.Generator)):  # type: ignore[misc]
@@ -72,14 +74,14 @@ class _AnyGenerator(type(torch._C.Generator)):  # type: ignore[misc]
 
 
 class _Generator(torch._C.Generator, metaclass=_AnyGenerator):
-    """Of the host, whichever device it is for: random numbers of the device are of no value."""
+    """A generator of the host, for any device: random numbers of the device have no values."""
 
     def __new__(cls, device: Any = "cpu") -> _Generator:  # noqa: ARG004
         return super().__new__(cls, "cpu")
 
 
 def _patch_saving(tape: Tape) -> None:
-    """There are no weights that a file could hold."""
+    """Skip `torch.save`: there are no weights for a file."""
     save = torch.save
 
     @functools.wraps(save)
@@ -93,7 +95,7 @@ def _patch_saving(tape: Tape) -> None:
 
 
 def _patch_first_argument() -> None:
-    """Classes and functions that take a device, or its type, outside of the function mode."""
+    """Replace classes and functions that take a device, or its type, outside of the function mode."""
     from torch.distributed import device_mesh
     from torch.utils import _device
 
@@ -134,7 +136,7 @@ def _type(value: Any) -> Any:
 
 
 def _share_ranks(mesh: Any) -> None:
-    """One list of ranks for all meshes of them: FSDP2 makes several meshes for every weight."""
+    """Share one list of ranks between equal meshes: FSDP2 makes several meshes for every weight."""
     make: Any = mesh.__init__
     known: dict[tuple[int, ...], tuple[int, ...]] = {}
 
@@ -154,11 +156,11 @@ def _patch_distributed() -> None:
         return FakeProcessGroup._create_internal(common.group_rank, common.group_size, options)
 
     dist.Backend.register_backend(BACKEND, create, extended_api=True, devices=["cpu", NAME])
-    begin, asked, backend_of = dist.init_process_group, dict[str, str](), dist.get_backend
+    begin, requested, backend_of = dist.init_process_group, dict[str, str](), dist.get_backend
 
     @functools.wraps(begin)
     def initialise(*args: Any, **kwargs: Any) -> None:
-        asked[""] = str(kwargs.get("backend", args[0] if args else None) or "nccl")
+        requested[""] = str(kwargs.get("backend", args[0] if args else None) or "nccl")
         begin(
             backend=BACKEND,
             store=FakeStore(),
@@ -171,20 +173,20 @@ def _patch_distributed() -> None:
 
     @functools.wraps(make)
     def group(ranks: Any = None, timeout: Any = None, backend: Any = None, *args: Any, **kwargs: Any) -> Any:  # noqa: ARG001
-        if ranks is not None and rank not in ranks:  # a mesh of many ranks asks for thousands of groups
+        if ranks is not None and rank not in ranks:  # a mesh of many ranks requests thousands of groups
             return dist.GroupMember.NON_GROUP_MEMBER
         kwargs.pop("pg_options", None)
         kwargs.pop("device_id", None)
         made = make(ranks, timeout, BACKEND, **kwargs)
-        asked[made.group_name] = str(backend or asked.get("", "nccl"))
+        requested[made.group_name] = str(backend or requested.get("", "nccl"))
         return made
 
     @functools.wraps(backend_of)
     def named(group: Any = None) -> str:
-        """What the program asked for; of several, the one for CUDA."""
+        """Return the backend that the program requested; of several, the one for CUDA."""
         if sys._getframe(1).f_code.co_filename.startswith(INSIDE):
             return backend_of(group)
-        wanted = asked.get(group.group_name if group is not None else "", asked.get("", "nccl"))
+        wanted = requested.get(group.group_name if group is not None else "", requested.get("", "nccl"))
         return wanted.partition("cuda:")[2].partition(",")[0] or wanted
 
     device_mesh.new_group = group
@@ -198,7 +200,7 @@ def _patch_distributed() -> None:
 
 
 def _patch_backward(phases: Phases) -> None:
-    """`Tensor.backward` is a function of PyTorch itself, during which function modes are off."""
+    """Replace `Tensor.backward`, a function of PyTorch itself, during which function modes are off."""
     from torch.autograd import graph
     from torch.utils import checkpoint
 
@@ -214,7 +216,7 @@ def _patch_backward(phases: Phases) -> None:
 
 
 def _patch_modules(mode: FakeTensorMode) -> None:
-    """Weights are fake from the start, and are moved to the device although others refer to them weakly."""
+    """Make weights fake from the start, and move them to the device although they have weak references."""
     make = torch.nn.Parameter.__new__
 
     def parameter(cls: Any, data: Any = None, requires_grad: bool = True) -> Any:
@@ -230,7 +232,9 @@ def _patch_modules(mode: FakeTensorMode) -> None:
 
 
 def _patch_optimizers() -> None:
-    """Libraries ask for the exact type of weights before they take the kernels for many tensors."""
+    """Register fake tensors as weights: libraries check the exact type before they use multi-tensor
+    kernels.
+    """
     from torch.optim import optimizer
     from torch.utils import _foreach_utils
 
@@ -238,12 +242,12 @@ def _patch_optimizers() -> None:
         known = getattr(place, "_foreach_supported_types", None)
         if known is not None and FakeTensor not in known:
             known.append(FakeTensor)
-    # In C++ a fake tensor is on another device than in Python, and differs from what wraps one.
+    # In C++ a fake tensor is on another device than in Python, and differs from its wrappers.
     torch._C._group_tensors_by_device_and_dtype = _grouped
 
 
 def _grouped(lists: list[list[Any]], with_indices: bool = False) -> dict[Any, Any]:
-    """Lists of tensors, taken apart by device and dtype of the first list's."""
+    """Return lists of tensors, grouped by device and dtype of the first list's."""
     results: dict[Any, tuple[list[list[Any]], list[int]]] = {}
     for at, first in enumerate(lists[0]):
         if first is None:
@@ -258,7 +262,7 @@ def _grouped(lists: list[list[Any]], with_indices: bool = False) -> dict[Any, An
 
 
 def _patch_loaders(tape: Tape) -> None:
-    """Workers of loaders would be processes that hand over tensors nobody has."""
+    """Run loaders without workers: those would be processes that hand over unknown tensors."""
     from torch.utils.data import DataLoader
 
     begin = DataLoader.__init__

@@ -1,7 +1,7 @@
-"""Which module and which part of a step an operator belongs to.
+"""The module and the part of a step to which an operator belongs.
 
-Modules are told by their forward calls. An operator of a backward pass belongs to the module whose forward
-call made the node of the autograd graph that runs. Steps end with that of the first optimizer.
+Modules are identified by their forward calls. An operator of a backward pass belongs to the module whose
+forward call made the running node of the autograd graph. Steps end with that of the first optimizer.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from recorder.recorded import Phase
 
 
 class Phases:
-    """Keeps module, phase and step of the tape."""
+    """The current module, phase and step of the tape."""
 
     def __init__(self, tape: Tape, storages: Storages) -> None:
         self._tape, self._storages = tape, storages
         self._names: dict[int, str] = {}
         self._stack: list[str] = []
-        # Module and call of a compiled region, by number of the node of autograd.
+        # module and call of a compiled region, by number of the node of autograd
         self._of_node: dict[int, tuple[str, int]] = {}
         self._regions: list[int] = []
         self._in_optimizer = 0
-        self._in_backward = 0  # also where no node of autograd runs: in what comes after the last one
+        self._in_backward = 0  # also set after the last node of autograd has run
         self._leader: int | None = None  # the optimizer whose steps count
         self._step = 0
         self.weights = 0  # elements of all modules that were called
         self._counted: set[int] = set()  # weights by id: modules live as long as the program
 
     def install(self) -> None:
-        """Hear of modules and optimizers, for good: the process is the program's."""
+        """Register hooks of modules and optimizers permanently: the process belongs to the program."""
         modules.register_module_forward_pre_hook(self._enter)
         modules.register_module_forward_hook(self._leave, always_call=True)
         optimizers.register_optimizer_step_pre_hook(self._begin_update)
@@ -46,7 +46,7 @@ class Phases:
 
     @contextlib.contextmanager
     def backward(self) -> Iterator[None]:
-        """While a backward pass runs, which may begin inside a forward call."""
+        """Mark a backward pass, which may begin inside a forward call."""
         outer, self._stack, self._regions = (self._stack, self._regions), [], []
         self._in_backward += 1
         try:
@@ -57,7 +57,7 @@ class Phases:
 
     @contextlib.contextmanager
     def in_region(self) -> Iterator[None]:
-        """While a compiled region is called; one within another is part of it."""
+        """Mark the call of a compiled region; one within another is part of it."""
         if not self._regions:
             self._tape.region_calls += 1
         self._regions.append(self._tape.region_calls)
@@ -67,7 +67,7 @@ class Phases:
             self._regions.pop()
 
     def look(self) -> None:
-        """Before an operator: say where it belongs."""
+        """Set module, phase and region of the tape before an operator."""
         tape = self._tape
         node = torch._C._current_autograd_node()
         tape.module, tape.region = "", self._regions[0] if self._regions else -1
@@ -121,7 +121,7 @@ class Phases:
         if id(optimizer) == self._leader:
             self._step += 1
             self._tape.recorded.steps = self._step
-            gc.collect()  # cycles would keep storages alive that are gone on a device with memory of its own
+            gc.collect()  # cycles would keep storages alive that are freed on a device with memory of its own
             self._tape.step = self._step
             self._of_node.clear()
 

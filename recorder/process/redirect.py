@@ -1,7 +1,6 @@
-"""What a program says of "cuda", said of the device that is here, and what tensors answer of it.
+"""Redirection of "cuda" to the recording device, in arguments and in results.
 
-A function mode rewrites the devices of calls. Not here: what takes devices outside of it (`patches`), the
-device (`device`), operators (`operators`).
+A function mode rewrites the devices of calls.
 """
 
 from __future__ import annotations
@@ -24,20 +23,20 @@ from torch.utils._pytree import tree_map_only
 from recorder.process.streams import NAME
 
 CUDA = "cuda"
-INSIDE = (str(Path(torch.__file__).parent), str(Path(__file__).parent))  # files that are no program's
+INSIDE = (str(Path(torch.__file__).parent), str(Path(__file__).parent))  # files that are not the program's
 
 
 def here(value: Any) -> Any:
-    """Return a device of CUDA as the one that is here; anything else as it is."""
+    """Return a device of CUDA as the recording one; any other value unchanged."""
     if isinstance(value, torch.device):
         return torch.device(NAME, 0) if value.type in (CUDA, NAME) else value
     if isinstance(value, str) and value.partition(":")[0] in (CUDA, NAME):
-        return f"{NAME}:0"  # whatever LOCAL_RANK is: the device guard knows of one device
+        return f"{NAME}:0"  # for any LOCAL_RANK: the device guard supports one device
     return value
 
 
 class Redirect(TorchFunctionMode):
-    """Devices in the arguments of PyTorch's functions."""
+    """A function mode for devices in the arguments of PyTorch's functions."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -66,7 +65,7 @@ def _attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> torch.Tensor:
-    """Return the kernel that CUDA would choose; PyTorch takes attention apart on other devices."""
+    """Return the kernel that CUDA would choose; PyTorch decomposes attention on other devices."""
     plain = functools.partial(F.scaled_dot_product_attention, dropout_p=dropout_p, is_causal=is_causal)
     if query.device.type != NAME or query.dim() != 4:
         return plain(query, key, value, attn_mask=attn_mask, scale=scale, enable_gqa=enable_gqa)
@@ -92,7 +91,7 @@ def _attention(
 
 
 def _type_name(tensor: torch.Tensor, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
-    """`tensor.type()` names the class of a tensor on CUDA."""
+    """Return `tensor.type()` as on CUDA, where it names the class of a tensor."""
     if dtype is None and tensor.device.type == NAME:
         return tensor.type().replace(f"torch.{NAME}.", "torch.cuda.")
     if isinstance(dtype, str) and dtype.startswith("torch.cuda."):
@@ -101,34 +100,38 @@ def _type_name(tensor: torch.Tensor, dtype: Any = None, *args: Any, **kwargs: An
 
 
 def fake_device(tensor: FakeTensor) -> torch.device:
-    """As fake tensors have it, but for each thread: within a kernel of their own they are on "meta"."""
+    """Return the device of a fake tensor by thread: within one of its kernels it is on "meta"."""
     if torch._C._meta_in_tls_dispatch_include():
         return torch.device("meta")
-    return told(tensor.fake_device, sys._getframe(1))
+    return reported_device(tensor.fake_device, sys._getframe(1))
 
 
-def told(device: torch.device, caller: FrameType) -> torch.device:
-    """Programs compare devices with "cuda"; PyTorch itself, with the one that is here."""
+def reported_device(device: torch.device, caller: FrameType) -> torch.device:
+    """Return "cuda" to programs, which compare devices with it, and the recording device to PyTorch
+    itself.
+    """
     if device.type != NAME or caller.f_code.co_filename.startswith(INSIDE):
         return device
     return torch.device(CUDA, int(os.environ["LOCAL_RANK"]))
 
 
-def _format(tensor: torch.Tensor, how: str) -> str:
+def _format(tensor: torch.Tensor, spec: str) -> str:
     if tensor.dim() == 0 and isinstance(tensor, FakeTensor):
-        return format(tensor.item(), how)
-    return torch.Tensor.__format__(tensor, how)
+        return format(tensor.item(), spec)
+    return torch.Tensor.__format__(tensor, spec)
 
 
 def _tensor(data: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
-    """A list of scalars on the device is read by the host, past all modes."""
+    """Make a tensor; a list of scalars on the device is read by the host, outside of all modes."""
     if isinstance(data, list | tuple):
         data = tree_map_only(FakeTensor, lambda scalar: scalar.item() if scalar.dim() == 0 else scalar, data)
     return torch.tensor(data, *args, **kwargs | {"device": here(kwargs.get("device"))})
 
 
 def swap(first: torch.Tensor, second: torch.Tensor) -> None:
-    """As `torch.utils.swap_tensors`, which refuses tensors with weak references, as all fake ones are."""
+    """Swap like `torch.utils.swap_tensors`, which refuses tensors with weak references, as all fake ones
+    have.
+    """
     if first.device == second.device and first.dtype == second.dtype:
         return
     slots = copyreg._slotnames(type(first))  # type: ignore[attr-defined]
@@ -140,7 +143,7 @@ def swap(first: torch.Tensor, second: torch.Tensor) -> None:
 
 
 def _set_data(tensor: torch.Tensor, value: torch.Tensor) -> None:
-    """PyTorch refuses to move data between the host and a device of this kind."""
+    """Set the data of a tensor, which PyTorch refuses between the host and a device of this kind."""
     if tensor.device == value.device:
         torch.Tensor.data.__set__(tensor, value)
         return
@@ -151,16 +154,16 @@ def _set_data(tensor: torch.Tensor, value: torch.Tensor) -> None:
 
 
 def _address(tensor: torch.Tensor) -> int:
-    """Fake memory has none; programs tell tensors apart by it, so it is another for every storage."""
+    """Return a distinct address per storage: fake memory has none, and programs distinguish tensors by it."""
     if not isinstance(tensor, FakeTensor):
         return tensor.data_ptr()
     return (tensor.untyped_storage()._cdata << 16) + tensor.storage_offset() * tensor.element_size()
 
 
 _SPECIAL: dict[Any, Callable[..., Any]] = {
-    torch.device: torch.device,  # stays "cuda", as programs compare it with; it is rewritten where it is used
+    torch.device: torch.device,  # stays "cuda" for comparisons in programs; it is rewritten where it is used
     torch.Tensor.cuda: _to_device,
-    torch.Tensor.device.__get__: lambda tensor: told(tensor.device, sys._getframe(2)),
+    torch.Tensor.device.__get__: lambda tensor: reported_device(tensor.device, sys._getframe(2)),
     torch.Tensor.__format__: _format,
     torch.tensor: _tensor,
     torch.Tensor.type: _type_name,

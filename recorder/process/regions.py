@@ -1,10 +1,10 @@
-"""Regions that the program compiles (`torch.compile`) run as they are written, and chains are fused after.
+"""Regions that the program compiles (`torch.compile`) run as written, and chains are fused afterwards.
 
-The rule: within a call of a region, forward or backward, element-wise operators and casts that follow each
-other on a stream are one kernel if each reads what one before it in the kernel wrote, and waits for nothing
-else. The kernel reads once what comes from outside, and writes what a later node reads; what nobody else
-reads is never stored. Products, reductions and copies stay apart, and autograd keeps what it keeps of the
-eager program: a compiler may do better. Not here: which operators are in a region (`phases`).
+The rule: within a call of a region, forward or backward, consecutive element-wise operators and casts of a
+stream are one kernel if each reads the output of an earlier one in the kernel, and waits for nothing else.
+The kernel reads external inputs once, and writes only outputs that a later node reads. Products, reductions
+and copies stay separate, and autograd saves the same tensors as in the eager program: a compiler may do
+better.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ Sizes = dict[int, int]  # bytes that are read or written, by the number of the t
 
 
 class Regions:
-    """What is known of the element-wise kernels of regions."""
+    """The element-wise kernels of regions."""
 
     def __init__(self, tape: Tape, storages: Storages) -> None:
         self._tape, self._storages = tape, storages
-        self._kernels: dict[int, tuple[Sizes, Sizes]] = {}  # reads and writes of those that may be fused
+        self._kernels: dict[int, tuple[Sizes, Sizes]] = {}  # reads and writes of kernels that may be fused
         self._region: dict[int, int] = {}
 
     def notice(self, reads: list[torch.Tensor], writes: list[torch.Tensor]) -> None:
-        """The node that was added last is element-wise, and uses these tensors."""
+        """Record that the last node is element-wise and uses these tensors."""
         if self._tape.region >= 0:
             at = len(self._tape.nodes) - 1
             self._kernels[at], self._region[at] = (self._sizes(reads), self._sizes(writes)), self._tape.region
 
     def _sizes(self, tensors: list[torch.Tensor]) -> Sizes:
-        """Of several views of a tensor, the largest."""
+        """Return bytes by tensor; of several views, the largest."""
         sizes: Sizes = {}
         for tensor in tensors:
             number = self._storages.of(tensor).number
@@ -50,7 +50,7 @@ class Regions:
         return sizes
 
     def fuse(self) -> None:
-        """Make a kernel of each chain, and say how many there were."""
+        """Make a kernel of each chain, and add a remark with their number."""
         if not self._tape.region_calls:
             return
         chains = list(self._chains())
@@ -69,7 +69,7 @@ class Regions:
         )
 
     def _chains(self) -> Iterator[list[int]]:
-        """Yield nodes that are one kernel, two or more of them."""
+        """Yield the nodes of each fused kernel, two or more."""
         chain: list[int] = []
         written: set[int] = set()
         for at in sorted(self._kernels):
@@ -84,8 +84,8 @@ class Regions:
             yield chain
 
     def _continues(self, last: int, at: int) -> bool:
-        """Return whether a node follows another at once, in its region, and waits for it and its own launch
-        only.
+        """Return whether a node follows another directly in its region, and waits only for it and its own
+        launch.
         """
         nodes = self._tape.nodes
         last_node, other = nodes[last], nodes[at]
@@ -99,7 +99,7 @@ class Regions:
         )
 
     def _merge(self, chain: list[int]) -> set[int]:
-        """The first node stands for all; tensors that nobody else sees."""
+        """Merge a chain into its first node; return the tensors that no other node uses."""
         nodes = [self._tape.nodes[at] for at in chain]
         reads: Sizes = {}
         written: Sizes = {}
@@ -127,7 +127,7 @@ class Regions:
         return hidden
 
     def _renumber(self, gone: set[int], place: dict[int, int], hidden: set[int]) -> None:
-        """Without the nodes that others stand for; what waited for a launch waits for the one before it."""
+        """Remove merged nodes; dependents of a removed launch wait for the launch before it."""
         nodes = self._tape.nodes
         number: list[int] = []
         kept: list[Node] = []
@@ -148,7 +148,7 @@ class Regions:
 
 
 def patch_compile(phases: Phases) -> None:
-    """`torch.compile` marks a region, and compiles nothing."""
+    """Replace `torch.compile` by a function that marks a region and compiles nothing."""
 
     def compile_(model: Any = None, *, disable: bool = False, **options: Any) -> Any:
         if model is None:
@@ -171,7 +171,7 @@ def _function(function: Callable[..., Any], phases: Phases) -> Callable[..., Any
 
 
 def _module(module: torch.nn.Module, phases: Phases) -> torch.nn.Module:
-    """As PyTorch wraps a module, whose weights then have other names."""
+    """Wrap a module as PyTorch does, which changes the names of its weights."""
     from torch._dynamo.eval_frame import DisableContext, OptimizedModule
 
     wrapped = OptimizedModule(module, DisableContext())

@@ -1,7 +1,4 @@
-"""What the schema of an operator says: whether it launches a kernel, what it writes, of which kind it is.
-
-Not here: what it costs (`costs`), and its calls (`operators`).
-"""
+"""Properties of operators from their schemas: launches of kernels, written arguments, kinds."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from typing import Any
 
 import torch
 
-# Operators of the device that launch nothing.
+# operators of the device that launch nothing
 _FREE = frozenset(
     (
         *("empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided", "_unsafe_view", "detach"),
@@ -26,19 +23,19 @@ OVERWRITING = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """What the schema says of an operator."""
+    """The properties of an operator."""
 
     name: str
     is_free: bool
     is_random: bool
     is_pointwise: bool
-    is_fusible: bool  # by a compiler, with what comes before and after
-    written: tuple[tuple[int, str], ...]  # places and names of arguments that are written
+    is_fusible: bool  # by a compiler, with its neighbours
+    written: tuple[tuple[int, str], ...]  # places and names of written arguments
     outputs: tuple[str, ...]  # those of them that hold results only
 
 
 def describe(func: Any) -> Operator:
-    """By its schema and its tags."""
+    """Return the properties of an operator by its schema and tags."""
     schema = func._schema
     name = schema.name.partition("::")[2]
     written = tuple(
@@ -68,7 +65,7 @@ def describe(func: Any) -> Operator:
     )
 
 
-# Kernels that read and write their tensors once, and do about an operation for each element.
+# kernels that read and write their tensors once, with about one operation per element
 _LIKE_POINTWISE = frozenset(
     (
         *(

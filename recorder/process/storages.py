@@ -1,8 +1,8 @@
-"""Storages of tensors on the device: which nodes make and use them, and which is the last before they go.
+"""Storages of tensors on the device: the nodes that make and use them, and the last node before their end.
 
 A storage lives as long as Python or the autograd graph holds it. A run of et-sim frees a tensor after its
-last use; so the node that is issued last before a storage goes names it as read. A storage that was resized
-is a new tensor. Not here: values (`values`).
+last use; so the last node that is issued before a storage ends lists it as read. A resized storage is a new
+tensor.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LABEL = {
 
 @dataclass(slots=True)
 class Storage:
-    """A storage, and the tensor that it is at present."""
+    """A storage, and its present tensor."""
 
     number: int
     bytes: int
@@ -47,7 +47,7 @@ class Storages:
         self._labels: list[str] = []
         self.first_use: dict[int, int] = {}  # node, by number of the tensor
         self.last_read: dict[int, int] = {}
-        self._unread: dict[int, list[int]] = {}  # gone without a reader, by stream: until its next node
+        self._unread: dict[int, list[int]] = {}  # ended without a reader, by stream: until its next node
         self.alive_bytes = 0
         self.peak_bytes = 0
 
@@ -64,7 +64,7 @@ class Storages:
         return storage
 
     def install(self) -> None:
-        """Hear of storages that change their size, as those of FSDP's gathered weights do."""
+        """Track storages that change their size, such as those of FSDP's gathered weights."""
         resize = torch.UntypedStorage.resize_
 
         def resized(untyped: Any, size: int) -> Any:
@@ -89,17 +89,17 @@ class Storages:
         return Storage(len(self._labels) - 1, size)
 
     def label(self, tensor: torch.Tensor, label: str) -> None:
-        """Say what a tensor is for."""
+        """Set the purpose of a tensor."""
         if tensor.device.type == NAME:
             self._labels[self.of(tensor).number] = label
 
     def uses(self, node: Node, reads: list[torch.Tensor], writes: list[torch.Tensor]) -> None:
-        """A node reads and writes tensors."""
+        """Record that a node reads and writes tensors."""
         at = len(self._tape.nodes) - 1
         node.reads.extend(self._unread.pop(node.stream, ()))
         written = [self.of(write) for write in writes]
         made = {storage.number for storage in written if storage.number not in self.first_use}
-        # Nobody reads what nothing has written: an argument that is written may be memory without content.
+        # an argument that is written first may be memory without content, so it is not read
         read = [storage for storage in map(self.of, reads) if storage.number not in made]
         for storages, named in ((read, node.reads), (written, node.writes)):
             for storage in storages:
@@ -119,21 +119,21 @@ class Storages:
         self.alive_bytes -= storage.bytes
         if not storage.bytes or storage.last_use < 0:
             return
-        # Memory is used again in the order of its stream, whatever others still do.
+        # memory is reused in the order of its stream, regardless of other streams
         number, node = storage.number, self._tape.nodes[storage.last_use]
         last = self._tape.nodes[self._tape.last_issued(node.stream)]
         if last is not node:
             last.reads.append(number)
         elif number in node.writes:
             if self.first_use[number] < storage.last_use:
-                node.writes.remove(number)  # what is written there is for nobody
+                node.writes.remove(number)  # its content is not used afterwards
                 if number not in node.reads:
                     node.reads.append(number)
             else:
                 self._unread.setdefault(node.stream, []).append(number)
 
     def finish(self) -> None:
-        """Name the tensors, once nothing more can be learnt of them."""
+        """Name the tensors, after all their uses are recorded."""
         sizes = self._tape.recorded.tensors
         self._tape.recorded.tensors = [
             (f"{label}:{number}", size)

@@ -1,7 +1,7 @@
-"""Streams, events and the rest of a device module, as `torch.cuda` has them, on the tape.
+"""Streams, events and the other members of a device module, as in `torch.cuda`, on the tape.
 
 PyTorch takes streams from the module that is registered for a device, so FSDP, DTensor and checkpointing use
-these. Nothing has a time: an event says only what came before it.
+these. Events have no times: they only hold the work before them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 from recorder.process.tape import COMPUTE, Tape
 
 NAME = "rec"
-MEMORY = 80 << 30  # bytes that the device says it has; an assumption that programs rarely ask for
+MEMORY = 80 << 30  # reported bytes of the device; an assumption that programs rarely query
 
 
 class Stream:
@@ -66,7 +66,7 @@ class Stream:
 
 
 class Event:
-    """What a stream had been given when the event was recorded."""
+    """The work of a stream when the event was recorded."""
 
     def __init__(self, tape: Tape) -> None:
         self._tape = tape
@@ -87,12 +87,12 @@ class Event:
         return True
 
     def elapsed_time(self, _: Event) -> float:
-        self._tape.remark("assumed", "1 ms between two events, whose times nobody knows")
+        self._tape.remark("assumed", "1 ms between two events, whose times are unknown")
         return 1.0
 
 
 class Generator:
-    """Random numbers of the device, whose state is never anything."""
+    """Random numbers of the device, with an empty state."""
 
     def get_state(self) -> torch.Tensor:
         return torch.zeros(16, dtype=torch.uint8, device="cpu")
@@ -105,14 +105,14 @@ class Generator:
 
 
 class DeviceModule:
-    """Registered as `torch.rec`, and put in the place of the functions of `torch.cuda`."""
+    """The module registered as `torch.rec`, whose functions replace those of `torch.cuda`."""
 
     def __init__(self, tape: Tape, devices: int) -> None:
         self._tape, self._devices = tape, devices
         self._default = Stream(tape, COMPUTE)
         self._known = known = {COMPUTE: self._default}
 
-        class NewStream(Stream):  # classes, because programs ask what is one
+        class NewStream(Stream):  # classes, because programs use isinstance
             def __init__(self, *_: Any, **__: Any) -> None:
                 super().__init__(tape, tape.new_stream())
                 known[self.number] = self
@@ -122,8 +122,6 @@ class DeviceModule:
                 super().__init__(tape)
 
         self.Stream, self.Event = NewStream, NewEvent
-
-    # Streams.
 
     def current_stream(self, _: Any = None) -> Stream:
         return self._known[self._tape.current]
@@ -148,8 +146,6 @@ class DeviceModule:
     def synchronize(self, _: Any = None) -> None:
         self._tape.remark("synchronised", "the host waits for the whole device")
         self._tape.host_waits_for_all()
-
-    # The device.
 
     def is_available(self) -> bool:
         return True
@@ -222,7 +218,7 @@ class DeviceModule:
     def default_generators(self) -> tuple[Generator, ...]:
         return (Generator(),) * self._devices
 
-    # Memory, of which programs print figures.
+    # Memory figures, which programs print.
 
     def empty_cache(self) -> None:
         pass
@@ -233,7 +229,7 @@ class DeviceModule:
     ipc_collect = empty_cache
 
     def memory_allocated(self, _: Any = None) -> int:
-        self._tape.remark("assumed", "0 bytes of memory in use, for a program that asked")
+        self._tape.remark("assumed", "0 bytes of memory in use, as a program queried it")
         return 0
 
     max_memory_allocated = memory_reserved = max_memory_reserved = memory_allocated
@@ -251,7 +247,7 @@ class DeviceModule:
     set_per_process_memory_fraction = _record_memory_history = _dump_snapshot = lambda *_, **__: None
 
     def mem_get_info(self, _: Any = None) -> tuple[int, int]:
-        self._tape.remark("assumed", f"{MEMORY >> 30} GiB of memory, all free, for a program that asked")
+        self._tape.remark("assumed", f"{MEMORY >> 30} GiB of memory, all free, as a program queried it")
         return MEMORY, MEMORY
 
     def get_device_properties(self, _: Any = None) -> Any:

@@ -1,7 +1,6 @@
-"""The nodes of a rank in the order in which they are issued, what each waits for, and where in the program.
+"""The nodes of a rank in the order of issue, with their dependencies and their places in the program.
 
-A stream works in its own order. What a stream, or the host, has been told to wait for is kept until the next
-node is issued there. Not here: streams and events as PyTorch sees them (`streams`).
+A stream works in order. The waits of a stream, or the host, are kept until the next node is issued there.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _FOREIGN = ("/torch/", "/transformers/", "/accelerate/", "<frozen", "/contextlib
 
 
 def user_place() -> str:
-    """`train.py:17`; of a library if nothing of the program is on the way."""
+    """Return the place of a call, such as `train.py:17`; of a library if the program has no frame."""
     frame: FrameType | None = sys._getframe(1)
     nearest = ""
     while frame is not None:
@@ -34,12 +33,12 @@ def user_place() -> str:
     return nearest
 
 
-COMPUTE = 0  # the stream that is current in the beginning
+COMPUTE = 0  # the stream that is current at the beginning
 HOST = -1
 
 
 class Tape:
-    """Recording of one rank."""
+    """The recording of one rank."""
 
     def __init__(self, rank: int, world: int, *, host_ns: int = 0) -> None:
         self.recorded = Recorded(rank, world)
@@ -49,13 +48,15 @@ class Tape:
         self.phase = Phase.SETUP
         self.step = -1
         self.module = ""
-        self.region = -1  # call of a compiled region that what is issued belongs to
+        self.region = -1  # call of a compiled region to which issued nodes belong
         self.region_calls = 0
         self._last: dict[int, int] = {}
         self._pending: dict[int, set[int]] = {}
         self._streams = COMPUTE + 1
-        self._host: frozenset[int] = frozenset()  # that the host has waited for
-        self._heard: dict[int, frozenset[int]] = {}  # of it, by stream
+        self._host: frozenset[int] = frozenset()  # nodes that the host has waited for
+        self._host_waits_of: dict[
+            int, frozenset[int]
+        ] = {}  # the part of it that each stream already waits for
         self._thread = threading.get_ident()
         self._remarks: dict[tuple[str, str, str], Remark] = {}
 
@@ -73,9 +74,9 @@ class Tape:
             after.add(last)
         if self.host_ns and work is not Work.HOST:
             after.add(self._launch(operator))
-        if self._heard.get(stream, frozenset()) is not self._host:
+        if self._host_waits_of.get(stream, frozenset()) is not self._host:
             after |= self._host
-            self._heard[stream] = self._host
+            self._host_waits_of[stream] = self._host
         node = Node(
             work, operator, self.module, self.phase, self.step, stream, self._bare(after, last), **figures
         )
@@ -84,7 +85,7 @@ class Tape:
         return node
 
     def _bare(self, after: set[int], last: int | None) -> list[int]:
-        """Without what earlier nodes of the same streams, or what those waited for, imply."""
+        """Remove dependencies implied by earlier nodes of the same streams, or by their dependencies."""
         if len(after) > 1:
             newest: dict[int, int] = {}
             for node in sorted(after):
@@ -104,19 +105,19 @@ class Tape:
         return self._last[stream]
 
     def last(self, stream: int) -> frozenset[int]:
-        """What a stream has to finish until all that was issued on it is done."""
+        """Return the nodes after which all work issued on a stream is done."""
         waits = self._pending.get(stream, set())
         last = self._last.get(stream)
         return frozenset(waits if last is None else waits | {last})
 
     def wait(self, stream: int, nodes: Iterable[int]) -> None:
-        """The next node of a stream comes after these."""
+        """Make the next node of a stream wait for these nodes."""
         new = {node for node in nodes if self.nodes[node].stream != stream}
         if new:
             self._pending.setdefault(stream, set()).update(new)
 
     def host_waits(self, nodes: Iterable[int]) -> None:
-        """Everything that is issued later comes after these."""
+        """Make all later nodes wait for these nodes."""
         latest: dict[int, int] = {}
         for node in sorted(self._host | frozenset(nodes)):
             latest[self.nodes[node].stream] = node
@@ -124,11 +125,11 @@ class Tape:
         self.wait(HOST, self._host)
 
     def host_waits_for_all(self) -> None:
-        """As a device that is synchronised."""
+        """Wait like a synchronisation of the device."""
         self.host_waits(node for stream in list(self._last) for node in self.last(stream))
 
     def remark(self, kind: str, text: str, place: str = "") -> None:
-        """Say something once, and count how often it would have been said."""
+        """Add a remark once, and count its repetitions."""
         result = self._remarks.get((kind, text, place))
         if result is None:
             result = self._remarks[kind, text, place] = Remark(kind, text, place, 0)

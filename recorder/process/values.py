@@ -1,8 +1,7 @@
-"""Values of small tensors on the device that follow from no data: masks, counts, positions, sizes.
+"""Values of small tensors on the device that do not depend on data: masks, counts, positions, sizes.
 
-Such a tensor carries a real one beside it, on which each operator runs too. So `.item()` and `.tolist()`
-answer truly. Of a collective they are what it gives if all members put in the same. Not here: what is
-answered where no value is known (`operators`), and what a collective is as a node (`communication`).
+Such a tensor has a real one beside it, on which each operator runs too. So `.item()` and `.tolist()` return
+true values. For a collective, all members are assumed to have equal inputs.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-LARGEST = 1 << 16  # elements of a tensor whose values are kept
+LARGEST = 1 << 16  # largest tensor with values, in elements
 _SHADOW, _OVERWRITTEN = "_recorder_value", "_recorder_overwritten"
 
 
@@ -24,7 +23,7 @@ def value_of(tensor: torch.Tensor) -> torch.Tensor | None:
 
 
 def set_value(tensor: torch.Tensor, value: torch.Tensor | None) -> None:
-    """Say what the values of a tensor are; None: nobody knows them, nor those of its views, any more."""
+    """Set the values of a tensor; None makes them and those of its views unknown."""
     if value is None:
         setattr(tensor.untyped_storage(), _OVERWRITTEN, _overwritten(tensor) + 1)
         vars(tensor).pop(_SHADOW, None)
@@ -33,7 +32,7 @@ def set_value(tensor: torch.Tensor, value: torch.Tensor | None) -> None:
 
 
 def _overwritten(tensor: torch.Tensor) -> int:
-    """How often something unknown was written into the memory of a tensor."""
+    """Return how often unknown values were written to the memory of a tensor."""
     return int(getattr(tensor.untyped_storage(), _OVERWRITTEN, 0))
 
 
@@ -42,7 +41,7 @@ def is_small(tensor: torch.Tensor) -> bool:
 
 
 def real_call(func: Any, args: Any, kwargs: Any, is_fake: Any) -> Any:
-    """Return the result of an operator on the values of its arguments; None: one of them is not known."""
+    """Return the result of an operator on the values of its arguments, or None if one is unknown."""
     flat, spec = tree_flatten((args, kwargs))
     real: list[Any] = []
     for arg in flat:
@@ -65,7 +64,7 @@ def real_call(func: Any, args: Any, kwargs: Any, is_fake: Any) -> Any:
 def outcome(
     kind: str, reduction: str, values: Sequence[Any], outputs: Sequence[torch.Tensor], rank: int, members: int
 ) -> list[Any] | None:
-    """What each output of a member holds; None: not told."""
+    """Return the values of each output of a member, or None if unknown."""
     if kind in ("all_reduce", "reduce", "reduce_scatter"):
         if reduction not in _REDUCED:
             return None

@@ -76,7 +76,7 @@ def test_rows_left_out_are_predicted_without_their_sizes(other: RooflineDevice) 
     assert np.exp(np.abs(np.log([ratio for _, ratio in held])).mean()) < 1.10
 
 
-def test_what_was_not_measured_stays_and_is_named(other: RooflineDevice) -> None:
+def test_unmeasured_figures_stay_and_are_named(other: RooflineDevice) -> None:
     before = device_of(MACHINE)
     fitted = fit(before, measured(other, SOFTMAX))
     assert fitted.device.tiles == before.tiles
@@ -100,14 +100,14 @@ def test_rows_that_beat_the_peak_are_refused_by_name() -> None:
 
 
 def test_too_few_rows_are_refused(other: RooflineDevice) -> None:
-    with pytest.raises(InputError, match="products: 9 rows, and 8 figures are fitted to them"):
+    with pytest.raises(InputError, match="products: 9 rows are too few for 8 fitted figures"):
         fit(device_of(MACHINE), measured(other, PRODUCTS[::14]))
 
 
 def test_two_datatypes_at_once_are_refused(other: RooflineDevice) -> None:
     kernels = measured(other, SOFTMAX)
     rows = [structs.replace(kernels.rows[0], datatype="fp32"), *kernels.rows[1:]]
-    with pytest.raises(InputError, match="softmax: rows are of bf16 and fp32"):
+    with pytest.raises(InputError, match="softmax: rows have bf16 and fp32"):
         fit(device_of(MACHINE), Kernels.of(rows))
 
 
@@ -116,12 +116,12 @@ def test_figures_at_their_bounds_are_refused(other: RooflineDevice) -> None:
         other, ["elementwise 67108864 1", "elementwise 33554432 1", *2 * ["elementwise 99999999"]]
     )
     rows = [structs.replace(row, us=row.us * 0.8) for row in kernels.rows]
-    with pytest.raises(InputError, match=r"memory-efficiency of elementwise would be .* more than there is"):
+    with pytest.raises(InputError, match=r"memory-efficiency of elementwise would be .* above its limit"):
         fit(device_of(MACHINE), Kernels.of(rows))
 
 
 @pytest.mark.deep
-def test_a_calibrated_machine_predicts_what_it_was_fitted_to(
+def test_a_calibrated_machine_predicts_the_rows_of_its_fit(
     other: RooflineDevice, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kernels = measured(other, PRODUCTS)
@@ -132,7 +132,7 @@ def test_a_calibrated_machine_predicts_what_it_was_fitted_to(
     file, machine = str(tmp_path / "k.csv"), tmp_path / "m.json"
     assert main(["calibrate", "kernels", file, "--machine", MACHINE, "-o", str(machine)]) == 0
     out = capsys.readouterr().out
-    assert "left out: table theirs (1 rows), which is of H100-SXM5-80GB" in out
+    assert "left out: table theirs (1 rows), measured on H100-SXM5-80GB" in out
     written = json.loads(machine.read_text())
     assert written["device"]["sources"]["tiles"].startswith("see kernels; before: Fitted to ai-dynamo")
     assert written["device"]["sources"]["prologue"] == "see kernels"

@@ -110,7 +110,7 @@ def test_tables_of_a_recording_are_read_by_the_other_fits(
     assert len(list(csv.DictReader(kernels.open()))) == len(SHAPES)
     capsys.readouterr()
     assert main(["calibrate", "kernels", str(kernels), "--machine", MACHINE]) == 2
-    assert "products: 8 rows, and 8 figures are fitted to them" in capsys.readouterr().err
+    assert "products: 8 rows are too few for 8 fitted figures" in capsys.readouterr().err
 
 
 def test_a_fit_that_no_row_could_judge_is_not_made(
@@ -119,7 +119,7 @@ def test_a_fit_that_no_row_could_judge_is_not_made(
     job(tmp_path / "job", SHAPES[:4])
     words = ["calibrate", "recording", str(tmp_path / "job"), "--machine", MACHINE]
     assert main(words) == 0
-    assert "products: 4 rows are too few to leave some out and judge a fit by" in capsys.readouterr().out
+    assert "products: 4 rows are too few to judge a fit" in capsys.readouterr().out
     assert main([*words, "-o", str(tmp_path / "m.json")]) == 2
     assert "nothing was fitted" in capsys.readouterr().err
 
@@ -133,7 +133,7 @@ def test_a_fit_that_no_row_could_judge_is_not_made(
         (("host", "--machine", MACHINE), "no kernel has a time"),
     ],
 )
-def test_recordings_that_say_nothing_are_refused(
+def test_unusable_recordings_are_refused(
     words: tuple[str, ...], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     job(tmp_path / "job", SHAPES[:1])

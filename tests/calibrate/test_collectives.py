@@ -38,7 +38,7 @@ def _errors(library: Library, rows: list[Measured], least: int = 0) -> Errors:
 
 
 @pytest.mark.parametrize(("system", "library"), [("a100", A100), ("h200", H200)])
-def test_two_and_eight_gpus_tell_what_four_take(system: str, library: Library) -> None:
+def test_a_fit_to_two_and_eight_gpus_predicts_four(system: str, library: Library) -> None:
     seen = [row for row in _rows(system) if row.call.ranks != 4]
     unseen = [row for row in _rows(system) if row.call.ranks == 4]
     calibrated = replace(library, calibration=fit(library, seen).calibration)
@@ -48,7 +48,7 @@ def test_two_and_eight_gpus_tell_what_four_take(system: str, library: Library) -
     assert _errors(calibrated, unseen, LARGE).e < 4
 
 
-def test_all_reduces_of_bytes_tell_what_other_collectives_take() -> None:
+def test_a_fit_to_all_reduces_predicts_other_collectives() -> None:
     others, errors = [], []
     for system, library in (("a100", A100), ("h200", H200)):
         seen = [r for r in _rows(system) if r.call.datatype == "int8" and r.call.ranks != 4]
@@ -72,7 +72,7 @@ TRUE = Calibration(
 )
 
 
-def test_what_is_true_is_found() -> None:
+def test_true_factors_are_found() -> None:
     true = replace(A100, calibration=TRUE)
     rows = _made(true, ("all_reduce", "all_gather"), (2, 4, 8))
     result = replace(A100, calibration=fit(A100, rows).calibration)
@@ -99,12 +99,12 @@ def _of_no_library(rows: list[Measured]) -> list[Measured]:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (_of_few_bytes, "5 sizes were measured, and a fit needs 8"),
+        (_of_few_bytes, "5 sizes were measured, and a fit requires 8"),
         (_too_fast, "and its bytes alone take"),
-        (_of_no_library, "beyond what describes a library"),
+        (_of_no_library, "which no library has"),
     ],
 )
-def test_rows_that_cannot_tell_are_refused(
+def test_rows_that_do_not_determine_factors_are_refused(
     change: Callable[[list[Measured]], list[Measured]], why: str
 ) -> None:
     rows = change(_made(A100, ("all_reduce", "all_gather"), (2, 8)))
@@ -118,7 +118,7 @@ def test_one_number_of_ranks_keeps_the_steps_of_the_machine() -> None:
     true = replace(known, calibration=replace(known.calibration, base_ll=1.6, bandwidth_simple=0.8))
     rows = _made(true, ("all_reduce", "all_gather"), (8,))
     fitted = fit(known, rows)
-    assert "steps apart from launches, as all rows are of 8 ranks" in " ".join(fitted.unknown)
+    assert "steps apart from launches, as all rows have 8 ranks" in " ".join(fitted.unknown)
     assert (fitted.calibration.step_ll, fitted.calibration.step_simple) == (1.3, 0.8)
     assert fitted.calibration.base_ll == pytest.approx(1.6, rel=0.05)
     result = replace(known, calibration=fitted.calibration)
@@ -143,8 +143,8 @@ def test_a_fit_that_is_further_off_than_the_machine_on_long_times_is_not_taken()
     assert (partly.calibration, partly.fitted) == (Calibration(base_ll=1.3), ("base_ll",))
     assert partly.kept[0].startswith("rings and trees on a node, but for the protocol LL: above 200 us")
     [reason] = result.kept
-    assert reason.startswith("rings and trees on a node: above 200 us the fit is off by E ")
-    assert reason.endswith("and the machine as it is by 0.0 %")
+    assert reason.startswith("rings and trees on a node: above 200 us the fit has an error E of ")
+    assert reason.endswith("the unchanged machine 0.0 %")
     seen = [(rows[-1], 1.25)]
     [(row, ratio)] = as_taken(A100, result, seen)
     assert row is rows[-1]
@@ -156,7 +156,7 @@ def test_a_fit_that_is_further_off_than_the_machine_on_long_times_is_not_taken()
     assert without_worse(slower, better, rows, [(rows[-1], 3.0)]).kept  # rows that it had not seen tell more
 
 
-def test_without_large_sizes_bandwidth_is_said_to_be_unknown() -> None:
+def test_without_large_sizes_bandwidth_is_reported_as_unknown() -> None:
     rows = [row for row in _made(A100, ("all_reduce",), (2, 8)) if row.call.size < 32 * MIB]
     fitted = fit(A100, rows)
     assert fitted.calibration.bandwidth_simple == 1.0
@@ -235,7 +235,7 @@ def test_one_log_may_hold_several_runs_and_a_folder_several_logs(tmp_path: Path)
     (folder / "notes.txt").write_text("measured on Monday")
     rows, left = read_all([folder])
     assert [row.call for row in rows] == both
-    assert left == ("notes.txt: nothing says which collective this is",)
+    assert left == ("notes.txt: the log does not name the collective",)
     empty = tmp_path / "empty"
     empty.mkdir()
     with pytest.raises(InputError, match="no file in it has measured collectives"):
@@ -267,14 +267,14 @@ def test_a_folder_of_logs_of_two_nodes_makes_a_machine(
 @pytest.mark.parametrize(
     ("name", "text", "why"),
     [
-        ("a.log", "hello", "nothing says which collective this is"),
+        ("a.log", "hello", "the log does not name the collective"),
         ("all_reduce_perf.log", "hello", "no ranks are listed"),
-        ("all_reduce and all_gather.log", "hello", "nothing says which collective this is"),
+        ("all_reduce and all_gather.log", "hello", "the log does not name the collective"),
         ("all_reduce.log", HEAD.format(ranks="") + LINE, "no ranks are listed"),
         ("all_reduce.log", _log(["one"] * 8, [LINE.replace("40.50", "fast")]), "the time is 'fast'"),
         ("all_reduce.log", _log(["one"] * 8, [LINE.replace("40.50", "0.00")]), "in 0 us"),
-        ("all_reduce_perf.log", _log(["one"] * 2, []), "there is no measured collective"),
-        ("a.csv", "collective,us\nall_reduce,3\n", "line 2: the columns are others"),
+        ("all_reduce_perf.log", _log(["one"] * 2, []), "the file has no measured collective"),
+        ("a.csv", "collective,us\nall_reduce,3\n", "line 2: the columns do not match"),
         ("a.csv", "collective,dtype,ranks,nodes,bytes,us\nfold,half,8,1,4096,12.5\n", "no collective 'fold'"),
         ("a.csv", "collective,dtype,ranks,nodes,bytes,us\nbroadcast,half,8,3,4096,12\n", "on 8 ranks of 3"),
     ],
@@ -327,8 +327,8 @@ def test_channels_that_nccl_prints_are_taken(
     assert json.loads(Path("machine.json").read_text())["library"]["rings"] == {"on-a-node": [10, 30.0]}
     capsys.readouterr()
     for text, why in (
-        (GRAPH[:90], "no rings are described"),
-        (GRAPH + GRAPH.replace("12", "6"), "they differ"),
+        (GRAPH[:90], "the log describes no rings"),
+        (GRAPH + GRAPH.replace("12", "6"), "which differ"),
     ):
         Path("graph.log").write_text(text)
         assert main(fits) == 2
@@ -360,12 +360,21 @@ def test_choices_that_nccl_prints_are_taken(
     ways = json.loads(capsys.readouterr().out)["sizes"][0]["ways"]
     assert [way["way"] for way in ways if way["chosen"]] == ["tree LL"]
     for text, why in (
-        (TUNING[:90], "no choice is described"),
-        (TUNING.partition("\n")[2], "nothing says how many nodes"),
+        (TUNING[:90], "the log describes no choice"),
+        (TUNING.partition("\n")[2], "the log has no number of nodes"),
         (TUNING + TUNING.replace("nNodes 1", "nNodes 2"), "communicators on 1 and 2 nodes"),
-        (TUNING.replace("TREE", "STAR"), "tuning.log, line 2: it is not known what was chosen"),
-        (TUNING.replace("AllReduce: ", ""), "tuning.log, line 2: it is not known what was chosen"),
-        (TUNING + TUNING.replace("TREE", "RING"), "tuning.log, line 5: 1024 bytes were sent in another way"),
+        (
+            TUNING.replace("TREE", "STAR"),
+            "tuning.log, line 2: the collective, algorithm or protocol is not known",
+        ),
+        (
+            TUNING.replace("AllReduce: ", ""),
+            "tuning.log, line 2: the collective, algorithm or protocol is not known",
+        ),
+        (
+            TUNING + TUNING.replace("TREE", "RING"),
+            "tuning.log, line 5: 1024 bytes have two different choices",
+        ),
     ):
         Path("tuning.log").write_text(text)
         assert main(fits) == 2
@@ -376,6 +385,6 @@ def test_a_file_that_is_no_machine_is_refused(tmp_path: Path, capsys: pytest.Cap
     other = tmp_path / "other.json"
     other.write_text('{"topology": ["Ring"]}')
     assert main(["machine", f"{other}:8"]) == 2
-    assert "this describes no machine by name" in capsys.readouterr().err
+    assert "the file does not describe a machine by name" in capsys.readouterr().err
     assert main(["machine", f"{tmp_path / 'none.json'}"]) == 2
     assert "cannot be read" in capsys.readouterr().err

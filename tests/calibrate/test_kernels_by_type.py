@@ -73,7 +73,9 @@ def test_presets_predict_a_sample_of_each_table_within_its_error() -> None:
         ({"how": "writes the KV cache"}, "softmax 8 8", ""),
     ],
 )
-def test_a_table_says_what_its_times_include(facts: dict[str, str], shape: str, included: str) -> None:
+def test_the_words_of_a_table_give_the_included_kernels(
+    facts: dict[str, str], shape: str, included: str
+) -> None:
     assert included_kernels(facts, shape) == ((included,) if included else ())
 
 
@@ -91,7 +93,7 @@ def test_products_of_two_datatypes_are_fitted_apart() -> None:
     assert {"small_gemm", "small_gemm fp8", "gemm", "gemm fp8"} == accuracy_of(before, held).keys()
 
 
-def test_rows_are_held_against_the_peak_and_not_against_what_was_fitted_before() -> None:
+def test_rows_are_checked_against_the_peak_and_not_against_an_earlier_fit() -> None:
     bytes_moved = 16384 * 51200  # nearly all of them weights, at more of the bandwidth than products reached
     rows = [Measured("gemm 16 16384 51200", "fp8", bytes_moved / 3350 / 1000, "made")]
     with pytest.raises(InputError, match="products: 1 rows"):

@@ -147,7 +147,7 @@ def test_replicas_are_planned_as_they_are_made(
         (["cnn"], "cnn needs a model"),
         (["cnn", "--model", "resnet50", "--tp", "2"], "--tp is not for cnn"),
         (["--tables", "3"], "--tables is not for llm"),
-        (["--machine", "h100"], "there is no machine called 'h100'"),
+        (["--machine", "h100"], "machine 'h100' is not known"),
     ],
 )
 def test_impossible_plans_are_refused(

@@ -102,9 +102,9 @@ BAD_CONFIGS = [
     ("CALC", "user", "InterfaceBandwidth is 'user' (did you mean 'USER'? it is one of CALC, USER)"),
     ("[general]", "[genral]", "line 1: there is no section [genral] (did you mean 'general'?"),
     ("MemoryBanks: 1", "ArrayWidth: 9", "line 15: ArrayWidth is given twice (line 6 gives it too: keep one)"),
-    ("run_name = tiny", "run_name", "line 2: 'run_name' is no key with a value"),
+    ("run_name = tiny", "run_name", "line 2: 'run_name' is not a key with a value"),
     ("run_name = tiny", "Dataflow = os", "there is no key 'Dataflow' in [general] (did you mean 'Dataflow'?"),
-    ("[general]", "x = 1\n[general]", "line 1: 'x = 1' stands before the first section"),
+    ("[general]", "x = 1\n[general]", "line 1: 'x = 1' is before the first section"),
 ]
 
 
@@ -160,7 +160,7 @@ def test_a_bad_topology_is_refused(
 
 def test_a_layer_in_place_of_the_header_is_refused(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     (folder / "net.csv").write_text("a, 8, 8, 8,\nb, 8, 8, 8,\n")
-    assert "net.csv, line 1: a layer stands where SCALE-Sim skips a header" in refused(capsys)
+    assert "net.csv, line 1: the first line, which SCALE-Sim skips as a header, is a layer" in refused(capsys)
 
 
 def test_files_that_are_not_there_and_no_text_are_refused(

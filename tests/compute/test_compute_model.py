@@ -66,7 +66,7 @@ STEP = [{"name": name, "num_ops": 1} for name in ("matmul", "softmax", "view", "
 
 
 @pytest.mark.parametrize("fold", [True, False])
-def test_kernels_take_what_the_model_says_on_their_rank(fold: bool) -> None:
+def test_kernels_take_the_time_of_the_model_on_their_rank(fold: bool) -> None:
     result = simulated(*STEP, fold=fold)
     assert result.finish_ns.tolist() == [108] * 4 + [216] * 4  # 100, 7, 0 and 1 in turn
 
@@ -75,12 +75,12 @@ def test_ranks_that_the_model_times_alike_are_folded() -> None:
     assert simulated(*STEP).summary()["folded"]["actors"] == 2
 
 
-def test_what_took_its_time_from_the_model_is_counted_as_modelled() -> None:
+def test_kernels_timed_by_the_model_are_counted_as_modelled() -> None:
     coverage = simulated(*STEP).coverage
     assert (coverage["modelled"], coverage["instant"]) == (3 * RANKS, RANKS)
 
 
-def test_a_kernel_without_what_the_model_needs_takes_its_recorded_time_and_is_counted() -> None:
+def test_a_kernel_that_lacks_attributes_takes_its_recorded_time_and_is_counted() -> None:
     result = simulated(*STEP, {"name": "odd", "micros": 5})
     assert result.finish_ns.tolist() == [5108] * 4 + [5216] * 4
     assert (result.coverage["modelled"], result.coverage["replayed"]) == (3 * RANKS, RANKS)
@@ -90,16 +90,16 @@ def test_a_kernel_without_what_the_model_needs_takes_its_recorded_time_and_is_co
     )
 
 
-def test_a_kernel_without_what_the_model_needs_nor_a_recorded_time_is_refused() -> None:
+def test_a_kernel_that_lacks_attributes_and_a_recorded_time_is_refused() -> None:
     with pytest.raises(et_sim.TraceError, match="lacks the attribute 'num_ops'"):
         simulated({"name": "matmul", "micros": 0})
 
 
-def test_a_system_that_does_not_ask_for_it_replays() -> None:
+def test_a_system_without_a_model_replays() -> None:
     assert simulated(*STEP, peak=0).makespan_ns == 12_000
 
 
-def test_a_kernel_under_the_roofline_uses_all_of_what_bounds_it_to_the_last_digit() -> None:
+def test_a_kernel_under_the_roofline_fully_uses_its_bound_to_the_last_digit() -> None:
     draw = np.random.default_rng(1)
     operations, size = draw.integers(1, 1 << 40, 1000), draw.integers(1, 1 << 32, 1000)
     used = registry.Roofline(312.0, 1555.0).utilisation(operations, size)

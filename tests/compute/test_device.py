@@ -61,7 +61,7 @@ def test_a_product_takes_its_operations_over_the_peak_of_its_datatype() -> None:
     assert ns({**GEMM, "dtype": "c10::Float"}, system()) == 2 * 8192**3 // 10_000
 
 
-def test_what_moves_more_than_it_computes_takes_its_bytes_over_the_bandwidth() -> None:
+def test_memory_bound_kernels_take_their_bytes_over_the_bandwidth() -> None:
     assert ns(COPY, system()) == 2 * 10**9 * 2 // 1000
 
 
@@ -75,7 +75,7 @@ def test_every_kernel_pays_its_launch() -> None:
     assert ns({"num_ops": 0, "tensor_bytes": 0}, system(**{"launch-overhead": "3us"})) == 3000
 
 
-def test_figures_of_the_trace_stand_before_those_of_the_shape() -> None:
+def test_figures_of_the_trace_override_those_of_the_shape() -> None:
     assert ns({**GEMM, "num_ops": 10**9, "tensor_bytes": 0}, system()) == 10**9 // 100_000
 
 
@@ -154,7 +154,7 @@ def test_efficiency_is_a_number_a_curve_or_measured(tmp_path: Path) -> None:
     assert ns(COPY, system(efficiency={"table": str(table)})) == ns(COPY, system())
 
 
-def test_a_row_says_what_timed_it_and_what_bounds_it() -> None:
+def test_a_row_has_its_model_and_its_bound() -> None:
     tiled = {"processors": 100, "tiles": [[128, 128, 32]], "launch-overhead": "2us", "label": "H1"}
     tiny, one_tile = shapes.gemm(8, 8, 8), shapes.gemm(128, 128, 10**6)
     trace = program(GEMM, COPY, {"layer_shape": tiny}, {"layer_shape": one_tile}, {"micros": 4})
@@ -172,7 +172,7 @@ sides = st.integers(1, 3000)
 
 
 @given(sides, sides, sides, st.sampled_from(["peak", "bandwidth", "launch", "efficiency"]), st.booleans())
-def test_nothing_gets_slower_with_more_of_anything(
+def test_no_kernel_gets_slower_on_a_better_device(
     rows: int, columns: int, inner: int, what: str, tiled: bool
 ) -> None:
     base: dict[str, Any] = {"launch-overhead": 2000, "efficiency": {"gemm": {"peak": 0.5, "half": 1e8}}}
@@ -206,9 +206,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("changes", "sentence"), BAD)
-def test_a_device_that_means_nothing_is_refused_in_one_sentence(
-    changes: dict[str, Any], sentence: str
-) -> None:
+def test_an_invalid_device_is_refused_in_one_sentence(changes: dict[str, Any], sentence: str) -> None:
     with pytest.raises(EtSimError) as error:
         rows(program(GEMM), system(**changes))
     assert sentence in str(error.value)
@@ -232,11 +230,11 @@ def test_nodes_of_unknown_datatypes_are_refused() -> None:
         assert sentence in str(error.value)
         assert 'node 0 "k0"' in str(error.value)
     without = {key: value for key, value in DEVICE.items() if key != "dtype"}
-    with pytest.raises(EtSimError, match="says no dtype"):
+    with pytest.raises(EtSimError, match="has no dtype"):
         rows(program(GEMM), {**COMMON, "compute": without})
 
 
-def test_a_node_that_stands_for_several_kernels_is_launched_as_often() -> None:
+def test_a_node_of_several_kernels_pays_for_each_launch() -> None:
     of = system(**{"launch-overhead": 1000})
     one, three, none = ({**COPY, "attributes": {"launches": count}} for count in (1, 3, 0))
     assert ns(one, of) == ns(COPY, of)
@@ -262,7 +260,7 @@ def test_a_product_with_full_sums_reaches_a_part_of_its_rate_and_draws_no_less(s
     assert ns(full, system(**draws)) == pytest.approx(ns(plain, system(**draws)) / 0.8, rel=1e-4)
 
 
-def test_a_count_stands_behind_full_sums() -> None:
+def test_a_count_follows_full_sums() -> None:
     several = {"layer_shape": shapes.gemm(8192, 8192, 8192, count=3, kernel="full-sums")}
     assert several["layer_shape"] == "gemm 8192 8192 8192 full-sums x 3"
     assert ns(several, system()) == 3 * ns(GEMM, system())

@@ -1,4 +1,4 @@
-"""Figures of a device: what the critical path predicts of them is what a simulation says."""
+"""Effects of figures of a device that the critical path predicts agree with simulations."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ FIGURES = {
 
 
 @pytest.mark.deep
-def test_what_is_predicted_of_a_device_is_simulated(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_predicted_effects_of_a_device_are_simulated(run: str, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert main(["inspect", run, "critical-path", "--verify", "--top", "30", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)

@@ -74,12 +74,12 @@ def test_a_host_launches_ahead_of_a_message_unless_it_waits_for_it(waits: bool) 
     assert max(row["end_ns"] for row in rows) == arrived + (3 * 20 + 5 if waits else 3 * 5)
 
 
-def test_no_time_changes_nothing() -> None:
+def test_a_host_time_of_zero_has_no_effect() -> None:
     workload = chain([(5, None)])
     assert with_host(workload, 0.0) == (workload, [])
 
 
-def test_a_trace_with_a_host_keeps_it_and_somebody_is_told() -> None:
+def test_a_trace_with_a_host_keeps_it_with_a_warning() -> None:
     build = TraceBuilder()
     build.compute("kernel", nanos=7, after=[build.compute("operator", nanos=5, cpu=True)])
     workload = Workload.of([build.build()])

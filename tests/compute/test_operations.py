@@ -54,7 +54,7 @@ def test_the_backward_pass_of_attention_has_five_products_for_two() -> None:
     assert of(backward)[0] * 2 == of(forward)[0] * 5
 
 
-def test_what_has_no_products_counts_its_elements() -> None:
+def test_operations_without_products_count_their_elements() -> None:
     assert of(shapes.rmsnorm(10, 8)) == (4 * 80, 2 * 80 + 8)
     assert of(shapes.layernorm(10, 8)) == (7 * 80, 2 * 80 + 2 * 8)
     assert of(shapes.softmax(10, 8)) == (5 * 80, 2 * 80)
@@ -80,7 +80,7 @@ def test_every_kind_of_shape_has_an_operation() -> None:
         ("conv 3 3 1 4 1 1 1 1", "the filter's width 4 is larger than the ifmap's, 3"),
     ],
 )
-def test_shapes_that_mean_nothing_are_refused_in_one_sentence(text: str, sentence: str) -> None:
+def test_invalid_shapes_are_refused_in_one_sentence(text: str, sentence: str) -> None:
     with pytest.raises(TraceError) as error:
         read_shape(text, "trace.0.et")
     assert sentence in str(error.value)

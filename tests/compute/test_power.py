@@ -83,7 +83,7 @@ def test_energy_of_bytes_does_not_fall_with_the_clock() -> None:
 
 
 @pytest.mark.parametrize("kernel", [PRODUCT, COPY])
-def test_what_draws_too_much_at_the_lowest_clock_takes_its_energy_over_the_cap(kernel: str) -> None:
+def test_kernels_above_the_cap_at_the_lowest_clock_take_their_energy_over_the_cap(kernel: str) -> None:
     of = system("150W", {"voltage": 2, "lowest-clock": 0.5})
     durations = timed(program(kernel), of)
     assert durations.utilisation is not None
@@ -116,13 +116,13 @@ def test_traffic_and_launches_take_as_long_at_any_clock() -> None:
     assert clocks(program(COPY), system("400W")) == [1.0]
 
 
-def test_bytes_that_a_cache_serves_draw_nothing_of_memory() -> None:
+def test_bytes_from_a_cache_take_no_energy_of_memory() -> None:
     used = timed(program(shapes.elementwise(1000)), system("500W", {"operation": {"bf16": 1e-9}})).utilisation
     assert used is not None
     assert used.energy_pj[0] < 1e-3
 
 
-def test_a_cap_that_is_never_reached_changes_nothing() -> None:
+def test_a_cap_that_is_never_reached_has_no_effect() -> None:
     trace = program(PRODUCT, COPY)
     assert timed(trace, system("1MW")).ns.tolist() == timed(trace, system()).ns.tolist()
     assert clocks(trace, system("1MW")) == [1.0, 1.0]
@@ -139,7 +139,7 @@ caps = st.integers(110, 2000)
 
 
 @given(kernels, caps, caps)
-def test_no_cap_is_exceeded_and_a_higher_one_slows_nothing(mix: list[str], one: int, other: int) -> None:
+def test_no_cap_is_exceeded_and_a_higher_one_slows_no_kernel(mix: list[str], one: int, other: int) -> None:
     trace = program(PRODUCT, *mix)
     low, high = (timed(trace, system(f"{cap}W", memory=DEVICE["memory"][:1])) for cap in sorted((one, other)))
     assert (low.ns >= high.ns).all()
@@ -155,7 +155,7 @@ def simulated(cap: str, traces: list[Trace], **options: Any) -> dict[str, Any]:
     return summary
 
 
-def test_a_run_says_its_cap_its_clocks_and_what_it_took() -> None:
+def test_a_run_reports_its_cap_its_clocks_and_its_energy() -> None:
     trace = program(PRODUCT, COPY)
     summary = simulated("500W", [trace] * RANKS)
     clock = clocks(trace, system("500W"))[0]
@@ -169,7 +169,7 @@ def test_a_run_says_its_cap_its_clocks_and_what_it_took() -> None:
     assert "power" not in uncapped.summary()
 
 
-def test_what_the_device_does_not_time_draws_the_cap_and_idle_time_the_idle_draw() -> None:
+def test_kernels_of_other_models_draw_the_cap_and_idle_time_the_idle_power() -> None:
     build = TraceBuilder()
     build.compute("recorded", micros=1000)
     summary = simulated("500W", [build.build()] + [TraceBuilder().build()] * (RANKS - 1))
@@ -186,13 +186,13 @@ def test_folding_changes_no_digit_of_clocks_and_energies() -> None:
         assert folded[name] == unfolded[name]
 
 
-def test_an_option_stands_before_the_cap_of_the_system() -> None:
+def test_an_option_overrides_the_cap_of_the_system() -> None:
     traces = [program(PRODUCT)] * RANKS
     assert simulated("900W", traces, power="0.4kW") == simulated("400W", traces)
 
 
 BAD: list[tuple[dict[str, Any], str]] = [
-    ({"power": POWER}, 'key "power" without "power-cap"'),
+    ({"power": POWER}, 'key "power" requires "power-cap"'),
     ({"power-cap": "500W"}, 'key "power-cap" has no effect without "power"'),
     ({"power": POWER, "power-cap": 500}, 'key "power-cap" is 500: it has no unit'),
     ({"power": POWER, "power-cap": "500J"}, "key \"power-cap\": power '500J' cannot be understood"),
@@ -214,7 +214,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("changes", "sentence"), BAD)
-def test_power_that_means_nothing_is_refused_in_one_sentence(changes: dict[str, Any], sentence: str) -> None:
+def test_invalid_power_is_refused_in_one_sentence(changes: dict[str, Any], sentence: str) -> None:
     with pytest.raises(EtSimError) as error:
         read_system_alone({**COMMON, "compute": {**DEVICE, **changes}})
     assert sentence in str(error.value)
@@ -229,15 +229,15 @@ def test_power_that_means_nothing_is_refused_in_one_sentence(changes: dict[str, 
             "h100-dgx:1",
             "power '500' has no unit (allowed: a power with its unit, such as 700W or 1.2kW)",
         ),
-        ("50W", "h100-dgx:1", 'key "power-cap" is 50 W, and the device draws 75 W when idle'),
+        ("50W", "h100-dgx:1", 'key "power-cap" is 50 W, and the device draws 75 W while idle'),
         (
             "500W",
             "tpu-v4-pod:64",
-            "--power 500W has no effect: the system does not say what its devices draw",
+            "--power 500W has no effect: the system has no device with a power model",
         ),
     ],
 )
-def test_the_option_is_refused_with_what_to_do(
+def test_the_option_is_refused_with_a_remedy(
     option: str, machine: str, sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     prefix = tmp_path / "job"
@@ -248,7 +248,7 @@ def test_the_option_is_refused_with_what_to_do(
 
 def test_rates_beside_a_device_that_states_its_power_are_refused() -> None:
     rates = {"busy-watts": 500, "idle-watts": 90}
-    with pytest.raises(EtSimError, match='key "busy-watts" and key "power" of "compute" both say'):
+    with pytest.raises(EtSimError, match='key "busy-watts" and key "power" of "compute" both give'):
         read_system_alone({**system("500W"), "costs": rates})
     known = read_system_alone({**system("500W"), "costs": {"network-watts": 30}}).costs
     assert known is not None

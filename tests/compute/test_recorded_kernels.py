@@ -26,32 +26,32 @@ def workload() -> Workload:
 
 
 def times(**how: Any) -> tuple[list[int], list[str]]:
-    """How long the two kernels take, and what is said about it."""
+    """Return the times of the two kernels, and the remarks on them."""
     result = et_sim.simulate(workload(), **how)
     rows = result.timeline.to_pylist()[:2]
     output = [notice["text"] for notice in result.manifest["warnings"] if "--retime" in notice["text"]]
     return [row["end_ns"] - row["start_ns"] for row in rows], output
 
 
-def test_a_machine_by_name_keeps_what_was_recorded_and_says_so() -> None:
+def test_a_machine_by_name_keeps_recorded_times_and_reports_it() -> None:
     (recorded, made), output = times(machine=MACHINE)
     assert recorded == RECORDED_NS
     assert made < RECORDED_NS // 5
     assert output == [KEPT]
 
 
-def test_asked_to_it_times_recorded_kernels_like_all_others() -> None:
+def test_with_retime_recorded_kernels_are_timed_like_all_others() -> None:
     (recorded, made), output = times(machine=MACHINE, retime=True)
     assert recorded == made
     assert output == []
 
 
-def test_the_files_of_a_machine_do_what_its_name_does() -> None:
+def test_the_files_of_a_machine_give_the_results_of_its_name() -> None:
     known = preset(MACHINE)
     assert times(system=known.system, network=known.network) == times(machine=MACHINE)
 
 
-def test_a_system_that_times_recorded_kernels_anyway_refuses_to_be_asked() -> None:
+def test_retime_is_refused_for_a_system_that_times_recorded_kernels_anyway() -> None:
     known = preset(MACHINE)
     system = {key: value for key, value in known.system.items() if key != "replay-recorded-kernels"}
     (recorded, made), _ = times(system=system, network=known.network)

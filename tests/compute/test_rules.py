@@ -101,7 +101,7 @@ def test_a_new_model_is_one_module_and_one_line(monkeypatch: pytest.MonkeyPatch)
         ({"ranks": "0-3", "operation": "gemm"}, [0]),
     ],
 )
-def test_a_rule_holds_for_what_matches_all_of_it_and_the_rest_is_left(
+def test_a_rule_applies_to_kernels_that_meet_all_its_conditions(
     where: dict[str, Any], those: list[int]
 ) -> None:
     every = [{**DEVICE, "label": "here", "where": where}, {**DEVICE, "where": {"operation": "attention"}}]
@@ -128,7 +128,7 @@ def test_ranks_of_different_rules_take_different_times_folded_or_not() -> None:
 
 
 @pytest.mark.deep
-def test_ranks_that_other_models_time_are_told_apart_even_if_they_take_as_long() -> None:
+def test_ranks_of_different_models_are_not_folded_even_with_equal_times() -> None:
     rules = [
         {**DEVICE, "label": label, "where": {"ranks": ranks}} for label, ranks in (("a", "0-3"), ("b", "4-7"))
     ]
@@ -146,8 +146,8 @@ def test_a_rule_that_no_kernel_met_is_warned_of() -> None:
 
 
 BAD: list[tuple[Any, str]] = [
-    ({**DEVICE}, 'keys "compute" and "roofline-enabled" both say what times kernels'),
-    ({**DEVICE, "where": {}}, "nothing is said of the kernels"),
+    ({**DEVICE}, 'keys "compute" and "roofline-enabled" both time kernels'),
+    ({**DEVICE, "where": {}}, '"where" is empty'),
     ({**DEVICE, "where": {"opertion": "gemm"}}, "did you mean 'operation'?"),
     ({**DEVICE, "where": {"operation": "gem"}}, "did you mean 'gemm'?"),
     ([{**DEVICE, "where": {"ranks": "0-999"}}], 'key "ranks" names rank 999, and the network has'),
@@ -166,7 +166,7 @@ BAD: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("rules", "sentence"), BAD)
-def test_rules_that_mean_nothing_are_refused_in_one_sentence(rules: Any, sentence: str) -> None:
+def test_invalid_rules_are_refused_in_one_sentence(rules: Any, sentence: str) -> None:
     with pytest.raises(EtSimError) as error:
         simulated(rules)
     assert sentence in str(error.value)
@@ -206,7 +206,7 @@ def test_a_product_with_full_sums_is_as_long_as_the_plain_one_unless_a_table_has
         assert first_ns(simulated(table(tmp_path / f"{ns}.csv", text), [trace] * RANKS)) == ns
 
 
-def test_the_timeline_says_whether_a_time_was_measured(tmp_path: Path) -> None:
+def test_the_timeline_marks_measured_times(tmp_path: Path) -> None:
     text = f"operation,size,us\ngemm,{OPERATIONS // 4},1\ngemm,{OPERATIONS * 4},16\n"
     result = simulated(table(tmp_path / "a.csv", text))
     assert result.timeline.to_pylist()[0]["bound"] == "interpolated"
@@ -230,13 +230,13 @@ def test_kernels_that_a_table_has_not_are_left_to_the_rules_behind(tmp_path: Pat
 
 
 @pytest.mark.parametrize("microseconds", [0.7, 12.1, 210.5])
-def test_a_size_that_was_measured_takes_what_was_measured(tmp_path: Path, microseconds: float) -> None:
+def test_a_measured_size_takes_the_measured_time(tmp_path: Path, microseconds: float) -> None:
     text = f"size,us\n10,3\n{OPERATIONS},{microseconds}\n{OPERATIONS * 2},999\n"
     assert first_ns(simulated(table(tmp_path / "times.csv", text))) == round(microseconds * 1000)
 
 
 @pytest.mark.deep
-def test_an_arrow_table_says_the_same(tmp_path: Path) -> None:
+def test_an_arrow_table_gives_the_same_times(tmp_path: Path) -> None:
     path = tmp_path / "times.arrow"
     rows = pa.table({"operation": ["gemm"] * 2, "size": [1, 10**9], "ns": [700, 700]})
     with pa.ipc.new_file(path, rows.schema) as file:
@@ -259,7 +259,7 @@ def test_sizes_outside_a_table_are_refused_or_follow_the_rule(tmp_path: Path) ->
     ("text", "sentence"),
     [
         ("size,ns\n10,5\n", "the table has only one size"),
-        ("size,ns\n10,5\n10,6\n", "line 3: size 10 stands twice"),
+        ("size,ns\n10,5\n10,6\n", "line 3: size 10 is listed twice"),
         ("size,ns\n10,0\n20,6\n", "line 2: column 'ns' is '0'"),
         ("size,nss\n10,1\n", "column 'nss' is not known (did you mean 'ns'?"),
         ("size\n10\n", "needs a column 'ns' or 'us'"),

@@ -192,7 +192,7 @@ def test_lines_of_writes_are_those_of_their_blocks(layer: SystolicLayer, array: 
         assert written.before(line) == sum(other < line for other in lines)
 
 
-def test_layers_that_are_alike_are_worked_out_once_and_keep_their_names() -> None:
+def test_equal_layers_are_computed_once_and_keep_their_names() -> None:
     twice = [SystolicLayer.product(name, 30, 20, 10) for name in ("a", "b")]
     first, second = reports(twice, SMALL)
     assert (first.layer.name, second.layer.name) == ("a", "b")
@@ -219,7 +219,7 @@ def test_windows_that_would_be_followed_for_hours_are_refused() -> None:
     layer = SystolicLayer("endless", Dimensions(5000, 5000, 3, 3, 512, 64, 1, 1), "net.csv, line 7")
     assert Report(layer, SMALL).cycles == reporting.unlimited_cycles(layer, SMALL)
     for array in (SMALL, replace(SMALL, mode=Bandwidth.GIVEN, bandwidths=(1 << 20,), rules=Rules.CORRECTED)):
-        with pytest.raises(InputError, match=r"net\.csv, line 7: layer endless (asks|has) \d+"):
+        with pytest.raises(InputError, match=r"net\.csv, line 7: layer endless (reads|has) \d+"):
             _ = Report(layer, array).timing
 
 

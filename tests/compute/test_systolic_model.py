@@ -44,7 +44,7 @@ def kernels(trace: Trace, system: dict[str, Any] = SYSTEM, **options: Any) -> li
     return [(row["end_ns"] - row["start_ns"], row["treatment"]) for row in rows if row["kind"] == "compute"]
 
 
-def test_kernels_with_a_shape_take_what_the_array_takes_and_others_what_is_recorded() -> None:
+def test_kernels_with_a_shape_take_the_time_of_the_array_and_others_the_recorded_one() -> None:
     result = kernels(program(PRODUCT, None, "conv 7 7 3 3 4 5 1 1"))
     assert result == [(PRODUCT_NS, "modelled"), (3000, "replayed"), (304, "modelled")]
 
@@ -54,7 +54,7 @@ def test_a_faster_clock_takes_less() -> None:
     assert kernels(program(PRODUCT), system) == [(PRODUCT_NS // 2, "modelled")]
 
 
-def test_without_a_bandwidth_nothing_waits_and_every_word_counts_once() -> None:
+def test_without_a_bandwidth_no_line_waits_and_every_word_counts_once() -> None:
     array = {key: value for key, value in ARRAY.items() if key != "bandwidth"}
     result = simulate(
         Workload.of([program(PRODUCT)] * RANKS), system={**COMMON, "compute": array}, network=NETWORK
@@ -66,7 +66,7 @@ def test_without_a_bandwidth_nothing_waits_and_every_word_counts_once() -> None:
     assert row["memory_bound"] is False
 
 
-def test_what_bounds_a_kernel_is_in_the_timeline() -> None:
+def test_the_bound_of_a_kernel_is_in_the_timeline() -> None:
     result = simulate(Workload.of([program(PRODUCT)] * RANKS), system=SYSTEM, network=NETWORK)
     row = result.timeline.to_pylist()[0]
     assert row["memory_bound"] is True
@@ -86,7 +86,7 @@ def test_ranks_fold_exactly_when_their_shapes_cost_the_same() -> None:
     assert simulate(alike, system=SYSTEM, network=NETWORK).summary()["folded"]["actors"] == 1
 
 
-def test_ranks_that_use_the_array_differently_are_told_apart_even_if_they_take_as_long() -> None:
+def test_ranks_that_use_the_array_differently_are_not_folded_even_with_equal_times() -> None:
     array = {key: value for key, value in ARRAY.items() if key != "bandwidth"}
     traces = [program("gemm 10 10 10"), program("gemm 10 12 10")]
     workload = Workload.of([traces[rank % 2] for rank in range(RANKS)])
@@ -114,7 +114,7 @@ def test_an_operation_without_products_is_left_to_another_rule() -> None:
         ("", "layer_shape is ''"),
     ],
 )
-def test_a_shape_that_says_nothing_is_refused_with_its_node(shape: str, sentence: str) -> None:
+def test_an_invalid_shape_is_refused_with_its_node(shape: str, sentence: str) -> None:
     build = TraceBuilder()
     build.compute("k", layer_shape=shape)
     with pytest.raises(EtSimError) as error:
@@ -145,7 +145,7 @@ def test_a_bad_array_is_refused(change: dict[str, Any], sentence: str) -> None:
 
 
 def test_a_system_has_one_model() -> None:
-    with pytest.raises(MachineError, match='"compute" and "roofline-enabled" both say what times kernels'):
+    with pytest.raises(MachineError, match='"compute" and "roofline-enabled" both time kernels'):
         kernels(program(PRODUCT), {**SYSTEM, "roofline-enabled": 1, "peak-perf": 1, "local-mem-bw": 1})
 
 
@@ -178,5 +178,7 @@ def test_roundtrip_through_a_file(tmp_path: Path) -> None:
 def test_a_convolution_may_have_more_output_pixels_than_the_largest_side_of_a_product() -> None:
     ((layer, count),) = layers_of("conv 16000 16000 3 3 64 64 1 1", "k")
     assert (layer.rows, count) == (15998**2, 1)
-    with pytest.raises(TraceError, match=r"has the size 20,000,000 \(a systolic array takes 16,777,216"):
+    with pytest.raises(
+        TraceError, match=r"has the size 20,000,000 \(the limit of a systolic array is 16,777,216"
+    ):
         layers_of("gemm 20000000 4 4", "k")

@@ -1,4 +1,4 @@
-"""What tests of converters share."""
+"""Fixtures of the tests of converters."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ import pytest
 
 @pytest.fixture
 def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The test writes where it is: in a folder of its own."""
+    """Run the test in a folder of its own."""
     monkeypatch.chdir(tmp_path)

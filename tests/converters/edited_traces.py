@@ -1,4 +1,4 @@
-"""Random traces for the tests of editing, and who waits for whom in them, the slow way."""
+"""Random traces for the tests of editing, and their waits and ends by slow methods."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from et_sim.trace import Trace, TraceBuilder, decode, encode_trace
 
 @st.composite
 def mixed_traces(draw: st.DrawFn, most: int = 14) -> Trace:
-    """Host and device computation with data and control dependencies, ids in any order."""
+    """Draw host and device computation with data and control dependencies, ids in any order."""
     count = draw(st.integers(1, most))
     ids = draw(st.permutations(range(3, 3 + count)))
     build = TraceBuilder(source="random")
@@ -29,13 +29,13 @@ def mixed_traces(draw: st.DrawFn, most: int = 14) -> Trace:
 
 
 def recorded(trace: Trace) -> Recorded:
-    """The trace as an edit reads it."""
+    """Return the trace as an edit reads it."""
     content = encode_trace(trace)
     return recorded_as(decode(content, trace.source), content)
 
 
 def waits(trace: Trace) -> set[tuple[int, int]]:
-    """(earlier id, later id) of all nodes of which one waits for the other."""
+    """Return (earlier id, later id) of all nodes that wait for each other, directly or not."""
     graph: networkx.DiGraph[int] = networkx.DiGraph()
     ids = trace.node_id.tolist()
     graph.add_nodes_from(ids)
@@ -45,7 +45,7 @@ def waits(trace: Trace) -> set[tuple[int, int]]:
 
 
 def ends(trace: Trace, lasts: dict[int, int]) -> dict[int, int]:
-    """When each node ends, by id, if it starts as soon as all it waits for has ended."""
+    """Return the end of each node, by id, if it starts as soon as its dependencies have ended."""
     graph: networkx.DiGraph[int] = networkx.DiGraph()
     ids = trace.node_id.tolist()
     graph.add_nodes_from(ids)

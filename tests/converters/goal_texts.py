@@ -10,13 +10,13 @@ from et_sim.trace.goal.statements import statements
 
 
 def rank_texts(ranks: int, bodies: Iterable[list[str]]) -> str:
-    """The text of such ranks."""
+    """Return the text of ranks with these bodies."""
     parts = (f"rank {rank} {{\n" + "\n".join(body) + "\n}\n" for rank, body in enumerate(bodies))
     return f"num_ranks {ranks}\n\n" + "\n".join(parts)
 
 
 def ring_all_reduce(ranks: int, size: int) -> str:
-    """In every step, each rank passes a part on that it has received in the step before."""
+    """Return a ring in which each rank passes on the part that it received in the step before."""
     bodies, part = [], size // ranks
     for rank in range(ranks):
         before, own = (rank - 1) % ranks, []
@@ -26,7 +26,7 @@ def ring_all_reduce(ranks: int, size: int) -> str:
             receive = f"recv {part}b from {before} tag {ranks * step + before}"
             order = (send, receive) if rank == 0 else (receive, send)
             labels = [f"l{number + 1}", f"l{number + 2}"]
-            own += [f"{label}: {what}" for label, what in zip(labels, order, strict=True)]
+            own += [f"{label}: {statement}" for label, statement in zip(labels, order, strict=True)]
             if received:
                 dependencies.append(f"{labels[order.index(send)]} requires {received}")
             received = labels[order.index(receive)]
@@ -36,7 +36,7 @@ def ring_all_reduce(ranks: int, size: int) -> str:
 
 
 def incast(ranks: int, size: int) -> str:
-    """All send to rank 0."""
+    """Return sends of all ranks to rank 0."""
     first = [f"l{peer}: recv {size}b from {peer} tag {peer - 1}" for peer in range(1, ranks)]
     return rank_texts(
         ranks, [first, *([f"l1: send {size}b to 0 tag {peer - 1}"] for peer in range(1, ranks))]
@@ -44,7 +44,7 @@ def incast(ranks: int, size: int) -> str:
 
 
 def direct(ranks: int, size: int, phases: int) -> str:
-    """All send a part to all others; in a second phase, again, after all receives of the first."""
+    """Return sends of a part to all others; a second phase repeats them after all receives of the first."""
     bodies: list[list[str]] = [[] for _ in range(ranks)]
     dependencies: list[list[str]] = [[] for _ in range(ranks)]
     received: list[list[str]] = [[] for _ in range(ranks)]
@@ -64,7 +64,7 @@ def direct(ranks: int, size: int, phases: int) -> str:
 
 
 def linear_all_to_all(ranks: int, size: int) -> str:
-    """All send to all, nearest ranks first."""
+    """Return sends of all ranks to all, nearest ranks first."""
     return rank_texts(
         ranks,
         [
@@ -82,7 +82,9 @@ def linear_all_to_all(ranks: int, size: int) -> str:
 
 
 def dissemination(ranks: int, size: int) -> str:
-    """In round k, every rank sends to the one 2^k ahead, after its send and receive of the round before."""
+    """Return rounds k in which every rank sends to the one 2^k ahead, after its send and receive of the round
+    before.
+    """
     bodies = []
     for rank in range(ranks):
         own: list[str] = []
@@ -97,12 +99,12 @@ def dissemination(ranks: int, size: int) -> str:
 
 
 def traces_of(text: str, totals: Totals | None = None) -> list[Trace]:
-    """By rank."""
+    """Return the traces of a text by rank."""
     totals = Totals() if totals is None else totals
     by_rank = dict(traces(statements(text.splitlines(), "a.goal"), "a.goal", totals))
     return [by_rank[rank] for rank in sorted(by_rank)]
 
 
 def workload_of(text: str) -> Workload:
-    """Ready to be simulated."""
+    """Return the workload of a text."""
     return Workload.of(traces_of(text))

@@ -1,4 +1,4 @@
-"""Trace files of other tools, from `tests/trace/data`, and what converting them must preserve."""
+"""Trace files of other tools, from `tests/trace/data`, and the parts that a conversion must preserve."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ PYTORCH = TRACES / "pytorch_linear_1gpu.0.et.gz"
 
 
 def content_of(path: Path) -> bytes:
-    """The unpacked file."""
+    """Return the unpacked file."""
     raw = path.read_bytes()
     return gzip.decompress(raw) if path.suffix == ".gz" else raw
 
 
 def without_dangling(content: bytes) -> bytes:
-    """The file without dependencies on nodes it lacks, the slow way."""
+    """Return the file without dependencies on missing nodes, by a slow method."""
     header, *nodes = parse(split(content), "a file")
     ids = {node.id for node in nodes}
     for node in nodes:

@@ -1,6 +1,6 @@
-"""What `et-convert pytorch` is tested on: recordings alone and in pairs, and the reports that are right.
+"""Cases of `et-convert pytorch`: recordings alone and in pairs, and the correct reports.
 
-    python tests/converters/pytorch_cases.py            # put today's reports into pytorch_reports.json
+  python tests/converters/pytorch_cases.py   # put today's reports into pytorch_reports.json
 
 With ET_SIM_RECORDINGS=/folder, every recording below that folder is a case, too (and gets a report).
 """
@@ -40,7 +40,7 @@ class Case:
 
 @functools.cache
 def cases() -> tuple[Case, ...]:
-    """Files alone, and pairs: an execution trace and a timeline of one folder and one number."""
+    """Return files alone, and pairs: an execution trace and a timeline of one folder and one number."""
     results = []
     for folder in [FOLDER, *([Path(ELSEWHERE)] if ELSEWHERE else [])]:
         prefix = "" if folder == FOLDER else "elsewhere/"
@@ -60,12 +60,12 @@ def cases() -> tuple[Case, ...]:
 
 
 def every(chosen: Iterable[Case]) -> Any:
-    """The parameter `case`; of a recorded job, all ranks but the first run only with `--deep`."""
+    """Return the parameter `case`; of a recorded job, all ranks but the first run only with `--deep`."""
     return _parameter([(case, _is_of_a_later_rank(case)) for case in chosen])
 
 
 def some(chosen: Iterable[Case], step: int) -> Any:
-    """Likewise; and of those that are not large, all but every `step`th."""
+    """Return the parameter `case`; of small cases, all but every `step`th run only with `--deep`."""
     every_case = list(chosen)
     short = [case for case in every_case if not _is_of_a_later_rank(case) and not _is_large(case)]
     return _parameter([(case, case not in short[::step]) for case in every_case])

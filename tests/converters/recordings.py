@@ -1,4 +1,4 @@
-"""The recordings that tests read: those of this repository, and those of a folder somebody names.
+"""The recordings that tests read: those of this repository, and those of a folder given in the environment.
 
 `ET_SIM_RECORDINGS=/folder pytest tests/converters` also reads every file below that folder.
 """
@@ -26,13 +26,13 @@ def json_files(folder: Path) -> list[Path]:
 
 
 def is_of_a_later_rank(path: Path) -> bool:
-    """Whether rank 0 of the same job was recorded, too, which tells the same."""
+    """Return whether rank 0 of the same job was recorded, too, so that this rank adds little."""
     first = path.with_name(re.sub(r"_\d+(?=\.json)", "_0", path.name))
     return first != path and first.is_file()
 
 
 def recordings(*kinds: str) -> list[Any]:
-    """The recordings of these kinds as parameters, named by their paths; later ranks with `--deep`."""
+    """Return the recordings of these kinds as parameters, named by their paths; later ranks with `--deep`."""
     folders = [FOLDER, Path(ELSEWHERE)] if ELSEWHERE else [FOLDER]
     results = [(path, path.relative_to(folder)) for folder in folders for path in json_files(folder)]
     return [
@@ -47,7 +47,7 @@ def recordings(*kinds: str) -> list[Any]:
 
 
 def parsed(path: Path) -> Any:
-    """The file through the standard library, with exact decimals."""
+    """Parse the file with the standard library, with exact decimals."""
     content = path.read_bytes()
     if path.name.endswith(".gz"):
         content = gzip.decompress(content)

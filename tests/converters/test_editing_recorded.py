@@ -32,7 +32,7 @@ def finish_ns(named: str, ranks: int) -> list[int]:
 
 @pytest.fixture(scope="module", params=CASES)
 def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The prefix of a converted recording of two ranks."""
+    """Return the prefix of a converted recording of two ranks."""
     folder = tmp_path_factory.mktemp(request.param)
     prefix = str(folder / "job")
     assert main(["pytorch", str(RECORDINGS / request.param), "-o", prefix]) == 0
@@ -41,7 +41,7 @@ def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 @pytest.mark.deep
 @pytest.mark.usefixtures("warm_engine")
-def test_without_the_host_and_with_its_time_every_rank_ends_when_it_did(recorded: str) -> None:
+def test_without_the_host_but_with_its_time_every_rank_ends_as_before(recorded: str) -> None:
     assert main(["strip", recorded, "-o", f"{recorded}-timed", "--keep-delays"]) == 0
     assert len(read_trace(f"{recorded}-timed.0.et")) < len(read_trace(f"{recorded}.0.et")) / 3
     assert finish_ns(f"{recorded}-timed", 2) == finish_ns(recorded, 2)

@@ -98,7 +98,7 @@ def test_no_rules_no_groups_file(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (
             ["job.workload.json", "-o", "x", "--ranks", "0-8"],
@@ -111,13 +111,13 @@ def test_no_rules_no_groups_file(
     ],
 )
 def test_wrong_use_is_one_sentence_and_writes_nothing(
-    manifest: str, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+    manifest: str, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     write_manifest(job(10_000), "many.workload.json")
     Path("other.et").write_bytes(b"\xff\xfe")
     assert main(["expand", *arguments]) == 2
     captured = capsys.readouterr()
-    assert said in captured.err
+    assert message in captured.err
     assert captured.err.count("\n") == 1
     assert not list(Path().glob("x.*"))
     assert manifest == "job.workload.json"
@@ -132,7 +132,7 @@ def test_an_input_is_not_overwritten(manifest: str, capsys: pytest.CaptureFixtur
     assert "job.3.et: would be overwritten, and it is an input" in capsys.readouterr().err
 
 
-def test_progress_is_told_on_stderr(
+def test_progress_is_shown_on_stderr(
     manifest: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(files, "SECONDS_BETWEEN_LINES", 0.0)
@@ -152,7 +152,7 @@ def test_repair_takes_no_manifest(manifest: str, capsys: pytest.CaptureFixture[s
     assert "only trace files are repaired" in capsys.readouterr().err
 
 
-def test_what_a_simulator_does_not_know_is_kept(manifest: str) -> None:
+def test_unknown_fields_are_kept(manifest: str) -> None:
     header, *nodes = parse(split(Path("job.template0.et").read_bytes()), "job")
     for node in nodes:
         node.attr.add(name="rf_id", int64_val=node.id + 7)

@@ -1,4 +1,6 @@
-"""`et-convert goal`: every operation becomes a node, what a trace cannot say is refused with its line."""
+"""`et-convert goal`: every operation becomes a node, and unsupported statements are refused with
+their line.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from et_sim.trace import NodeKind, Trace, read_workload
 from et_sim.trace.goal.schedule import Totals
 
 EXAMPLE = """\
-// what the format knows
+// all features of the format
 num_ranks 2
 rank 0 { a: calc 100 cpu 0; b: send 8b to 1 tag 7 cpu 0 nic 0
   b requires a /* a comment
@@ -51,8 +53,8 @@ def test_operations_become_nodes_and_dependencies_stay() -> None:
     assert parents(second) == {2: [0], 3: [0]}
 
 
-def test_what_begins_with_receives_comes_after_all_that_they_do() -> None:
-    """Wherever the lines stand, and over several receives."""
+def test_nodes_that_begin_with_receives_have_the_dependencies_of_these() -> None:
+    """Resolve any order of lines, and chains of several receives."""
     body = ["a: calc 1", "b: calc 2", "r: recv 1b from 1 tag 0", "q: recv 1b from 1 tag 1", "c: calc 3"]
     order = ["c irequires q", "q irequires r", "q requires b", "r requires a", "c requires b"]
     first = traces_of(rank_texts(2, [[*body, *order], ["send 1b to 0 tag 0", "send 1b to 0 tag 1"]]))[0]
@@ -99,15 +101,15 @@ TWO = "num_ranks 2\nrank 1 { }\nrank 0 {\n"
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "said"),
+    ("text", "line", "message"),
     [
         ("", None, "num_ranks is missing"),
         ("num_ranks 0", 1, "num_ranks is 0"),
         ("num_ranks 1\nnum_ranks 1", 2, "twice"),
         ("rank 0 {\n}", 1, "num_ranks is missing"),
-        ("num_ranks 1\ncalc 5", 2, 'this stands in no rank (write "rank R {" before it)'),
+        ("num_ranks 1\ncalc 5", 2, 'this statement is outside of a rank (write "rank R {" before it)'),
         ("num_ranks 1\nrank 1 { }", 2, "there is no rank 1 (there are ranks 0 to 0)"),
-        ("num_ranks 1\nrank 0 { }\nrank 0 { }", 3, "rank 0 stands there twice"),
+        ("num_ranks 1\nrank 0 { }\nrank 0 { }", 3, "rank 0 is given twice"),
         ("num_ranks 2\nrank 0 {\nrank 1 { }", 3, "rank 0 of line 2 is not closed"),
         (ONE, 2, "rank 0 is not closed"),
         ("num_ranks 3\nrank 0 { }\nrank 2 { }", None, "2 of 3 ranks, and rank 1 is missing"),
@@ -118,11 +120,11 @@ TWO = "num_ranks 2\nrank 1 { }\nrank 0 {\n"
         (ONE + "a: calc 5\na requires b\nb: calc 5\n}", 4, 'label "b" has not been defined in rank 0'),
         *(
             (ONE + f"a: calc 10\nb: calc 5\nb requires u{number}\n}}", 5, "has not been defined in rank 0")
-            for number in range(20)  # whatever hashes they have
+            for number in range(20)  # for any hashes
         ),
         (ONE + "l10: calc 5\nl10 requires l1\n}", 4, "did you mean 'l10'?"),
         (ONE + "a: calc 5\na requires a\n}", 4, '"a" waits for itself'),
-        (ONE + "a: calc 5\nb: calc 5\nb irequires a\n}", 5, 'irequires "a", a calc: a trace cannot say'),
+        (ONE + "a: calc 5\nb: calc 5\nb irequires a\n}", 5, 'irequires "a", a calc: a trace cannot express'),
         (ONE + "a: calc 5 cpu 1\n}", 3, "cpu 1: a trace has one cpu per rank, and so has the LogGOPS model"),
         (ONE + "a: calc 5 tag 1\n}", 3, "a calc has no tag"),
         (ONE + f"a: calc {2**63}\n}}", 3, "is too large"),
@@ -154,21 +156,21 @@ TWO = "num_ranks 2\nrank 1 { }\nrank 0 {\n"
         ),
     ],
 )
-def test_what_is_wrong_is_said_with_its_line(
-    text: str, line: int | None, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_faults_are_reported_with_their_line(
+    text: str, line: int | None, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "wrong.goal"
     file.write_text(text, encoding="utf-8")
     assert main(["goal", str(file), "-o", str(tmp_path / "out")]) == 2
     error = capsys.readouterr().err
-    assert said in error
+    assert message in error
     assert error.startswith(f"et-convert: error: {file}: " + (f"line {line}: " if line else ""))
     assert error.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["wrong.goal"]
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"\x1f\x8bnonsense", None])
-def test_what_is_no_text_is_refused(
+def test_binary_input_is_refused(
     content: bytes | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "a.goal"
@@ -198,8 +200,8 @@ def test_files_are_written_for_every_rank_and_reported(
         assert read.comm_tag.tolist() == trace.comm_tag.tolist()
 
 
-def test_only_the_rank_that_is_read_is_kept() -> None:
-    """A trace comes out as soon as its rank is closed."""
+def test_only_the_current_rank_is_kept() -> None:
+    """Yield a trace as soon as its rank is closed."""
     from et_sim.trace.goal.schedule import traces
     from et_sim.trace.goal.statements import statements
 

@@ -1,4 +1,4 @@
-"""GOAL texts in their plainest form are read as columns, and say the same as statement by statement."""
+"""GOAL texts in their plainest form are read as columns, with the same result as statement by statement."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def read(path: Path, text: str, totals: Totals) -> list[bytes]:
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_columns_say_what_statements_say(name: str, tmp_path: Path) -> None:
+def test_columns_equal_statements(name: str, tmp_path: Path) -> None:
     text = TEXTS[name]
     assert columns_of(text.encode(), 1) is not None
     found, wanted = Totals(), Totals()
@@ -121,14 +121,14 @@ def test_ranks_in_another_form_are_read_as_well_wherever_they_stand(
         "l: calc 5",
     ],
 )
-def test_what_may_be_wrong_is_left_to_statements(wrong: str) -> None:
+def test_possible_faults_are_left_to_statements(wrong: str) -> None:
     text = f"num_ranks 2\nrank 0 {{\nl: calc 5\n{wrong}\n}}\n"
     assert columns_of(text.encode(), 1) is None
     assert columns_of(text.replace(f"\n{wrong}\n", "\n").encode(), 1) is not None
 
 
 @pytest.mark.parametrize("bytes_at_once", [1, 40, 1 << 20])
-def test_a_mistake_is_told_with_its_line_behind_ranks_that_are_right(
+def test_a_mistake_after_correct_ranks_is_reported_with_its_line(
     bytes_at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(goal_file, "_BYTES_AT_ONCE", bytes_at_once)
@@ -137,10 +137,10 @@ def test_a_mistake_is_told_with_its_line_behind_ranks_that_are_right(
 
 
 @given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 2), st.booleans()), max_size=30))
-def test_the_first_message_without_a_partner_is_named_however_many_are_kept(
+def test_the_first_message_without_a_partner_is_named_for_any_limit(
     messages: list[tuple[int, int, bool]],
 ) -> None:
-    """It stands behind the last line where its channel had as many sends as receives."""
+    """Name the first message after the last line at which its channel was balanced."""
     lines = [
         f"{'send' if is_send else 'recv'} 8b {'to' if is_send else 'from'} {1 - rank} tag {tag}"
         for rank, tag, is_send in messages

@@ -73,7 +73,7 @@ def test_defaults_that_protobuf_omits_are_defaults(write: Write) -> None:
     assert trace.data_deps.tolist() == [0]
 
 
-def test_a_missing_metadata_record_is_added_and_told(write: Write) -> None:
+def test_a_missing_metadata_record_is_added_and_reported(write: Write) -> None:
     report = convert(write('{"name": "a", "type": "COMP_NODE"}')).report
     assert report.notes == (("added", "an empty GlobalMetadata record, which the file lacks"),)
 
@@ -103,7 +103,7 @@ def test_newer_node_types_are_read_by_name_and_number_in_every_flavour(write: Wr
         assert convert_to_trace(write(text)).kind.tolist() == [8, 9, 10, 77]
 
 
-def test_json_lines_keep_what_a_storage_node_says(write: Write) -> None:
+def test_json_lines_keep_the_content_of_a_storage_node(write: Write) -> None:
     node = messages().Node(id=3, type=8, storage_bytes=b"\x08\x01")
     line = json.dumps(node_object(node))
     assert json.loads(line) == {"id": 3, "kind": "STORAGE", "storage": "CAE="}
@@ -212,9 +212,7 @@ def test_all_attributes_of_the_feeders_flavour_arrive(write: Write) -> None:
         (LINES_HEADER + '{"id": 1, "kind": "COMP", "attr": [["x", "bytes_val", "?"]]}', ["base64"]),
     ],
 )
-def test_what_cannot_be_converted_is_refused_with_its_place(
-    text: str, words: list[str], write: Write
-) -> None:
+def test_unsupported_input_is_refused_with_its_place(text: str, words: list[str], write: Write) -> None:
     with pytest.raises(TraceError) as caught:
         convert(write(text))
     message = str(caught.value)
@@ -224,7 +222,7 @@ def test_what_cannot_be_converted_is_refused_with_its_place(
         assert word in message
 
 
-def test_nothing_is_written_when_one_of_the_inputs_is_refused(
+def test_no_file_is_written_if_an_input_is_refused(
     tmp_path: Path, write: Write, capsys: pytest.CaptureFixture[str]
 ) -> None:
     good = str(DATA / "workload_graph.json")
@@ -252,9 +250,7 @@ def test_an_input_is_never_overwritten(tmp_path: Path, capsys: pytest.CaptureFix
 # ---- reports
 
 
-def test_inputs_of_which_the_same_is_to_be_said_share_a_report(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_inputs_with_equal_reports_share_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     inputs = []
     for rank, micros in enumerate((1, 2, 3)):
         path = tmp_path / f"in{rank}.json"
@@ -388,7 +384,7 @@ def test_attributes_come_back_in_any_order(
     assert list(spelling.notes()) == []
 
 
-def test_what_json_lines_cannot_hold_is_counted() -> None:
+def test_fields_that_json_lines_cannot_hold_are_counted() -> None:
     plain = messages().Node(id=1, type=4, name="a").SerializeToString(deterministic=True)
     turned = plain[2:] + plain[:2]  # the same fields, the name first
     unknown = plain + bytes([15 << 3, 1])

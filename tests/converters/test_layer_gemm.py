@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("in_a_folder")
 
 
 def seen(product: Product, shape: Shape) -> tuple[list[Kernel], Layer]:
-    """The kernels that are timed, and the layer."""
+    """Return the kernels that are timed, and the layer."""
     kernels: list[Kernel] = []
 
     def timer(given: list[Kernel], _: int) -> list[int]:
@@ -78,7 +78,7 @@ def test_every_npu_gets_its_share(
     assert layer.update_ns == 100
 
 
-def test_packages_of_other_sizes_tell_the_two_hybrids_apart() -> None:
+def test_packages_of_other_sizes_distinguish_the_two_hybrids() -> None:
     shape, product = Shape(16, 2), Product("a", 1024, 512, 96)
     outside, _ = seen(Product("a", 1024, 512, 96, "HYBRID_DATA_MODEL"), shape)
     inside, _ = seen(Product("a", 1024, 512, 96, "HYBRID_MODEL_DATA"), shape)
@@ -86,7 +86,7 @@ def test_packages_of_other_sizes_tell_the_two_hybrids_apart() -> None:
     assert inside[0] == Kernel(product.m // 8, 96, product.n // 2)
 
 
-def test_what_does_not_divide_is_rounded_up_and_reported(capsys: pytest.CaptureFixture[str]) -> None:
+def test_uneven_shares_are_rounded_up_and_reported(capsys: pytest.CaptureFixture[str]) -> None:
     Path("m.csv").write_text("Layer,m,n,k\na,10,3,5\nb,16,3,5\n", encoding="utf-8")
     assert main(["gemm", "m.csv", "-o", "m.txt", "--ranks", "4"]) == 0
     assert "  rounded up      1 of the layers, which cannot be shared evenly\n" in capsys.readouterr().out
@@ -131,7 +131,7 @@ def test_the_loop_follows_from_the_strategies() -> None:
     st.integers(1, 64),
     st.integers(1, 16),
 )
-def test_what_is_made_can_be_read_and_no_work_is_lost(
+def test_written_layer_files_are_readable_and_complete(
     products: list[Product], per_package: int, packages: int
 ) -> None:
     kernels: list[Kernel] = []
@@ -175,7 +175,7 @@ HEAD = "Layer,m,n,k,strategy\n"
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "m.csv, line 1: column \"layer\" is missing"),
         ("Layer,m,n\na,1,2", 'm.csv, line 1: column "k" is missing (the first line names the columns'),
@@ -193,21 +193,21 @@ HEAD = "Layer,m,n,k,strategy\n"
         (f"{HEAD}a,1,2,3\nb,1,2,3,EMBEDDING", "m.csv, line 3: layer b is EMBEDDING (with"),
         (f"{HEAD}a,1,2,3,EMBEDDING\nb,1,2,3,ROW", "m.csv, line 3: layer b is ROW"),
         (f"{HEAD}a,1,2,3,ROW\nb,1,2,3,MODEL", "m.csv, line 3: layer b is MODEL, and others"),
-        (f"{HEAD}a,1,2,3,EMBEDDING", "m.csv: it is not said which layer is the last of the bottom MLP"),
+        (f"{HEAD}a,1,2,3,EMBEDDING", "m.csv: the last layer of the bottom MLP is not given"),
         (f"{HEAD}a,1099511627776,1099511627776,9,DATA", "a product has"),
     ],
 )  # fmt: skip
-def test_bad_lists_are_refused_where_they_are_wrong(
-    text: str, said: str, capsys: pytest.CaptureFixture[str]
+def test_bad_lists_are_refused_with_the_place_of_the_fault(
+    text: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("m.csv").write_text(text, encoding="utf-8")
     assert main(["gemm", "m.csv", "-o", "m.txt", "--ranks", "4"]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert not Path("m.txt").exists()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--ranks", "6", "--packages", "4"], "4 packages do not divide 6 NPUs"),
         (["--ranks", "0"], "npus is 0"),
@@ -220,11 +220,11 @@ def test_bad_lists_are_refused_where_they_are_wrong(
     ],
 )
 def test_impossible_options_are_refused(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("m.csv").write_text(f"{HEAD}a,8,8,8", encoding="utf-8")
     assert main(["gemm", "m.csv", "-o", "m.txt", *arguments]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 @given(st.text("Layer,mnk\n0159 \"';", max_size=60))
@@ -265,10 +265,10 @@ def test_a_systolic_array_times_products_in_cycles(capsys: pytest.CaptureFixture
     ("options", "sentence"),
     [
         (["--compute", "systolic"], "lacks the array (name a configuration of SCALE-Sim: --config CFG)"),
-        (["--config", "google.cfg"], "--config describes a systolic array (add --compute systolic)"),
+        (["--config", "google.cfg"], "--config requires a systolic array (add --compute systolic)"),
         ([*SYSTOLIC, "--clock-ghz", "0"], "the clock is 0.0"),
-        ([*SYSTOLIC, "--tflops", "3"], "--tflops and --memory-gbps are of the roofline (leave them out"),
-        (["--clock-ghz", "2"], "--clock-ghz is that of a systolic array (add --compute systolic)"),
+        ([*SYSTOLIC, "--tflops", "3"], "--tflops and --memory-gbps require the roofline (leave them out"),
+        (["--clock-ghz", "2"], "--clock-ghz requires a systolic array (add --compute systolic)"),
         (["--images", "2"], "m.csv, line 2: the row has 4 columns (a row has the columns name, IFMAP height"),
         (
             [*SYSTOLIC, "--strategy", "EMBEDDING", "--last-bottom-layer", "a"],
@@ -322,7 +322,7 @@ def test_bad_convolutions_are_refused(
     assert sentence in capsys.readouterr().err
 
 
-def test_a_list_of_convolutions_without_images_says_how_it_is_read(
+def test_a_list_of_convolutions_without_images_reports_its_format(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     Path("net.csv").write_text(CONVOLUTIONS)

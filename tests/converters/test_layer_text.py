@@ -24,7 +24,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("gpt.txt").write_text(GPT, encoding="utf-8")
 
 
-def test_a_manifest_says_it_all_and_the_report_tells(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_manifest_holds_the_whole_workload_and_the_report_lists_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["text", "gpt.txt", "-o", "out/gpt", "--ranks", "16", "--passes", "2"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "gpt.txt (layer file, HYBRID_TRANSFORMER) -> out/gpt.workload.json",
@@ -57,7 +59,7 @@ def test_files_of_all_ranks_are_the_manifest_expanded(capsys: pytest.CaptureFixt
     assert groups == {str(number): list(members) for number, members in whole.groups.items()}
 
 
-def test_what_the_loop_does_not_use_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+def test_columns_unused_by_the_loop_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["text", "data.txt", "-o", "data", "--ranks", "4", "--json"]) == 0
     (file,) = json.loads(capsys.readouterr().out)["files"]
     assert [note["text"] for note in file["notes"] if note["about"] == "not used"] == [
@@ -98,9 +100,9 @@ def test_the_chakra_flavour_has_running_ids_in_one_file_per_rank(capsys: pytest.
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
-        (["gpt.txt", "--ranks", "8", "--flavour", "chakra"], "Chakra's text converter does not know HYBRID"),
+        (["gpt.txt", "--ranks", "8", "--flavour", "chakra"], "text converter does not support HYBRID"),
         (["gpt.txt", "--ranks", "10"], "gpt.txt: model-parallel groups of 4 do not divide 10 ranks"),
         (["data.txt", "--ranks", "0"], "--ranks is 0"),
         (["data.txt", "--ranks", "5000", "--expand"], "--ranks is 5,000 (give 1 to 4,096 ranks; a manifest"),
@@ -109,12 +111,12 @@ def test_the_chakra_flavour_has_running_ids_in_one_file_per_rank(capsys: pytest.
         (["data.txt", "--ranks", "2", "--expand", "-o", "x.workload.json"], "one file per rank cannot"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_converted_is_refused_and_nothing_is_written(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+def test_unsupported_input_is_refused_and_no_file_is_written(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = sorted(Path().iterdir())
     assert main(["text", "-o", "out", *arguments]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert sorted(Path().iterdir()) == before
 
 

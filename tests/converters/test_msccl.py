@@ -46,13 +46,15 @@ def algorithm(gpus: list[list[str]], chunks: int, collective: str = "allgather",
 
 
 def ring_all_gather(n: int) -> str:
-    """Every GPU sends its chunk, then passes on what it gets; the last it keeps."""
+    """Return a ring in which every GPU sends its chunk, then passes on the chunks that it receives except the
+    last.
+    """
     steps = [step(0, "s"), *(step(i, "rcs") for i in range(1, n - 1)), step(n - 1, "r")]
     return algorithm([[block(0, (g + 1) % n, (g - 1) % n, steps)] for g in range(n)], n)
 
 
 def recursive_doubling(n: int) -> str:
-    """A threadblock per level and direction; a level waits for the arrival of the level before."""
+    """Return a threadblock per level and direction; a level waits for the arrival of the level before."""
     gpus = []
     for gpu in range(n):
         blocks = []
@@ -66,7 +68,7 @@ def recursive_doubling(n: int) -> str:
 
 
 def ring_all_reduce(n: int) -> str:
-    """Reduce-scatter by rrcs, then all-gather by rcs."""
+    """Return a reduce-scatter by rrcs, then an all-gather by rcs."""
     middle = ["rrcs"] * (n - 1) + ["rcs"] * (n - 2)
     steps = [step(0, "s"), *(step(i, kind) for i, kind in enumerate(middle, 1)), step(len(middle) + 1, "r")]
     return algorithm([[block(0, (g + 1) % n, (g - 1) % n, steps)] for g in range(n)], n, "allreduce")
@@ -169,7 +171,7 @@ def test_every_type_of_step_becomes_its_nodes(kind: str) -> None:
     assert [NodeKind(number).name for number in trace.kind] == expected
 
 
-def test_who_waits_for_a_nop_waits_for_all_that_it_waits_for() -> None:
+def test_dependents_of_a_nop_have_its_dependencies() -> None:
     first = block(0, -1, -1, [step(0, "cpy"), step(1, "nop", 0, (1, 0))])
     second = block(1, -1, -1, [step(0, "re")])
     third = block(2, -1, -1, [step(0, "cpy", 1, (0, 1))])
@@ -240,7 +242,7 @@ CROSSED = [block(0, 1, 1, [step(0, "r"), step(1, "s")])], [block(0, 0, 0, [step(
         (algorithm(list(CROSSED), 1), "these steps wait for each other and can never run"),
     ],
 )
-def test_what_cannot_run_is_refused_in_a_sentence(text: str, sentence: str) -> None:
+def test_impossible_programs_are_refused_in_a_sentence(text: str, sentence: str) -> None:
     with pytest.raises(TraceError) as refused:
         converted(text)
     assert sentence in str(refused.value)

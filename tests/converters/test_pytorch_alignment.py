@@ -44,7 +44,7 @@ def test_a_sequence_that_begins_earlier_than_the_other_is_aligned_too() -> None:
 
 
 @given(st.lists(st.integers(0, 5), min_size=30, max_size=200), st.data())
-def test_what_matches_is_equal_and_ascends(names: list[int], data: st.DataObject) -> None:
+def test_matches_are_equal_and_ascend(names: list[int], data: st.DataObject) -> None:
     kept = [at for at in range(len(names)) if data.draw(st.integers(0, 9)) > 0]
     ours, theirs = sequence([names[at] for at in kept]), sequence(names)
     here, there = align(ours, theirs)

@@ -1,4 +1,4 @@
-"""Whatever a timeline shows, however unlikely: it converts, keeps its times, and replays without delay."""
+"""Any timeline, however unlikely, converts, keeps its times, and replays without delay."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_any_timeline_converts_and_is_never_late(events: list[dict[str, Any]], w
     overlap = "communications of one stream that overlap in the recording (kept in order)"
     if overlap not in rank.tally.counts:
         assert (ends <= graph.end_ns).all()
-        if not without:  # single nodes may be early where an annotation begins after all that it belongs to
+        if not without:  # single nodes may be early if an annotation begins after all its content
             assert ends.max(initial=0) == graph.end_ns.max(initial=0)
     assert (graph.end_ns >= graph.start_ns).all()
     assert (graph.start_ns >= 0).all()

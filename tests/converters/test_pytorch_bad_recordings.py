@@ -1,4 +1,4 @@
-"""What a file is is seen in its content, and what cannot be read is refused in a sentence."""
+"""The kind of a file follows from its content, and unreadable files are refused in a sentence."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SURPRISES = (None, True, -1, 2**63, -(2**70), 1.5, 1e308, "", "0x10", [], [1], {
 
 
 def changed(value: Any, share: float, choose: random.Random) -> Any:
-    """The value with a share of everything in it left out, or something else."""
+    """Return the value with a share of its parts left out or replaced."""
     if isinstance(value, dict):
         return {
             key: changed(inner, share, choose) for key, inner in value.items() if choose.random() >= share
@@ -59,7 +59,7 @@ def changed(value: Any, share: float, choose: random.Random) -> Any:
         ("device_only/inference_rank_1.json.gz", Identity("device", 1, ABSENT)),
     ],
 )
-def test_a_file_is_what_its_content_says(path: str, identity: Identity) -> None:
+def test_the_kind_of_a_file_follows_from_its_content(path: str, identity: Identity) -> None:
     assert identify(FOLDER / path) == identity
 
 
@@ -75,7 +75,7 @@ def test_a_file_is_what_its_content_says(path: str, identity: Identity) -> None:
         (b'{"schema": "1.0.1", "nodes": [{"id"', "ends in the middle"),
     ],
 )
-def test_any_other_file_is_said_to_be_another(tmp_path: Path, content: Any, why: str) -> None:
+def test_any_other_file_is_identified_as_other(tmp_path: Path, content: Any, why: str) -> None:
     result = identify(written(tmp_path, content))
     assert result.kind == "other"
     assert why in result.why
@@ -105,7 +105,7 @@ def test_the_rank_counts_that_stands_behind_the_events(tmp_path: Path) -> None:
         ("resnet_1gpu_et.json", ABSENT),
     ],
 )
-def test_a_name_tells_the_rank_or_does_not(name: str, rank: int) -> None:
+def test_a_name_contains_the_rank_or_none(name: str, rank: int) -> None:
     assert rank_of_name(Path("folder_5") / name) == rank
 
 
@@ -178,7 +178,7 @@ def test_a_list_of_events_alone_is_a_timeline(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [7, None, "text", [7], {"rank": []}])
-def test_members_of_other_kinds_say_nothing(tmp_path: Path, value: Any) -> None:
+def test_members_of_other_kinds_are_ignored(tmp_path: Path, value: Any) -> None:
     keys = ("deviceProperties", "distributedInfo", "baseTimeNanoseconds", "displayTimeUnit", "INFO")
     trace = read_device(written(tmp_path, {**dict.fromkeys(keys, value), "traceEvents": [event()]}))
     assert (trace.rank, trace.device_properties, trace.groups) == (ABSENT, (), ())
@@ -230,7 +230,7 @@ def test_absolute_times_with_decimals_are_exact(tmp_path: Path) -> None:
     assert trace.dur_ns.tolist() == [1001, 100]
 
 
-def test_what_is_almost_json_is_mended_and_counted(tmp_path: Path) -> None:
+def test_almost_valid_json_is_corrected_and_counted(tmp_path: Path) -> None:
     args = b'"args": {"correlation": 3, "memory bandwidth (GB/s)": inf}'
     broken = b'{"ph": "X", "cat": "gpu_memcpy", "name": "copy \xff", "ts": 1, "dur": 2, %s}' % args
     trace = read_device(written(tmp_path, b'{"traceEvents": [%s]}' % broken))

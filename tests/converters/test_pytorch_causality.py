@@ -1,4 +1,4 @@
-"""Who comes after whom, on timelines small enough to see: launches, streams, events, waits, threads."""
+"""Dependencies on timelines small enough to see: launches, streams, events, waits, threads."""
 
 from __future__ import annotations
 
@@ -99,11 +99,13 @@ class Converted:
         return self.rank.graph.start_ns[row] / 1000, self.rank.graph.end_ns[row] / 1000
 
     def comes_after(self, after: str, before: str) -> bool:
-        """Whether a path leads from one node to another."""
+        """Return whether a path leads from one node to another."""
         return self.row(before) in self._ancestors(self.row(after))
 
     def waits_directly(self, after: str, before: str, kind: Link) -> bool:
-        """Whether a dependency of this kind, or two with a gap between them, leads from one to the other."""
+        """Return whether a dependency of this kind, or two with a gap between them, leads from one to the
+        other.
+        """
         graph, wanted = self.rank.graph, self.row(before)
         direct = graph.before[(graph.after == self.row(after)) & (graph.kind == kind)].tolist()
         gaps = [row for row in direct if graph.role[row] in (Role.LAUNCH_GAP, Role.STREAM_GAP)]
@@ -188,7 +190,7 @@ def test_launches_waits_copies_and_gaps_are_marked_as_such(timeline: Timeline) -
     assert marked(~trace.is_cpu) == {"kernel", "Memcpy HtoD", "Memset (Device)"}
 
 
-def test_gaps_are_called_after_their_thread_or_stream(timeline: Timeline) -> None:
+def test_gaps_are_named_after_their_thread_or_stream(timeline: Timeline) -> None:
     timeline.operator("first", 0, 10)
     timeline.annotation("step", 0, 30)
     timeline.operator("other", 20, 10, tid=OTHER)
@@ -215,7 +217,9 @@ def test_work_that_begins_during_its_launch_comes_after_the_part_before(timeline
 
 
 def test_work_that_begins_after_a_long_launch_comes_after_all_of_it(timeline: Timeline) -> None:
-    """The first launch of a kernel may load its code; that time is the host's, and no gap beside it."""
+    """Count the first launch of a kernel, which may load its code, as time of the host without a gap beside
+    it.
+    """
     timeline.operator("op", 0, 9000)
     timeline.kernel("kernel", 8744, 20, COMPUTE, timeline.call("hipLaunchKernel", 2195, 6543))
     for at in range(8770, 8870, 10):
@@ -239,7 +243,7 @@ def test_a_long_launch_whose_kernel_begins_and_ends_before_it_returns_has_not_wa
     assert converted.waits_directly("kernel", "cudaLaunchKernel", Link.LAUNCH)
 
 
-def test_of_what_a_call_launches_what_begins_after_it_comes_after_all_of_it(timeline: Timeline) -> None:
+def test_launched_work_that_begins_after_its_call_comes_after_all_of_it(timeline: Timeline) -> None:
     correlation = timeline.call("cudaGraphLaunch", 0, 50)
     timeline.kernel("early", 10, 10, COMPUTE, correlation)
     timeline.kernel("late", 56, 10, COMPUTE, correlation)
@@ -249,7 +253,7 @@ def test_of_what_a_call_launches_what_begins_after_it_comes_after_all_of_it(time
     assert converted.waits_directly("late", "rest of launches", Link.LAUNCH)
 
 
-def test_a_gap_belongs_to_what_decided_when_work_could_begin(timeline: Timeline) -> None:
+def test_a_gap_follows_the_cause_that_decided_the_start(timeline: Timeline) -> None:
     timeline.launch("first", 0, 10, 20)
     timeline.launch("second", 4, 33, 20)
     converted = timeline.converted()
@@ -280,7 +284,7 @@ def test_kernels_that_overlap_on_a_stream_are_both_waited_for(timeline: Timeline
     assert converted.comes_after("last", "early")
 
 
-def test_the_host_waits_for_what_a_stream_does(timeline: Timeline) -> None:
+def test_the_host_waits_for_work_of_a_stream(timeline: Timeline) -> None:
     timeline.launch("kernel", 0, 10, 90)
     timeline.call("cudaStreamSynchronize", 5, 98)
     converted = timeline.converted()
@@ -297,7 +301,7 @@ def test_waiting_for_the_device_is_waiting_for_every_stream(timeline: Timeline) 
     assert converted.waits_directly("cudaDeviceSynchronize", "there", Link.SYNC)
 
 
-def test_a_copy_that_returns_when_it_is_done_has_waited_for_itself(timeline: Timeline) -> None:
+def test_a_copy_that_returns_at_its_end_has_waited_for_itself(timeline: Timeline) -> None:
     timeline.operator("op", 0, 5)
     timeline.kernel(
         "Memcpy DtoH (Device -> Pageable)", 20, 75, COMPUTE, timeline.call("cudaMemcpyAsync", 10, 90)
@@ -317,7 +321,7 @@ def test_a_launch_into_a_full_queue_waits_for_room(timeline: Timeline) -> None:
     assert converted.waits_directly("cudaGraphLaunch", "kernel 5", Link.SYNC)
 
 
-def test_recorded_waits_say_which_event_of_which_stream(timeline: Timeline) -> None:
+def test_recorded_waits_name_event_and_stream(timeline: Timeline) -> None:
     timeline.launch("before", 0, 10, 30)
     recorded = timeline.call("cudaEventRecord", 4, 1)
     timeline.launch("later", 6, 40, 30)
@@ -335,7 +339,7 @@ def test_recorded_waits_say_which_event_of_which_stream(timeline: Timeline) -> N
 
 
 def test_communication_follows_computation_and_computation_communication(timeline: Timeline) -> None:
-    """Without records of events: as c10d orders its stream."""
+    """Infer the order of c10d's stream without records of events."""
     timeline.launch("gradient", 0, 10, 30)
     timeline.call("cudaEventRecord", 4, 1)
     timeline.call("cudaStreamWaitEvent", 6, 1)
@@ -355,7 +359,7 @@ def test_work_that_seems_to_begin_before_its_launch_comes_after_the_call_before(
     converted = timeline.converted()
     assert converted.comes_after("kernel", "op")
     assert not converted.comes_after("kernel", "cudaLaunchKernel")
-    assert any("begin after what they launched" in what for what in converted.rank.tally.counts)
+    assert any("begin after what they launched" in subject for subject in converted.rank.tally.counts)
 
 
 def test_work_launched_before_the_recording_has_a_gap_from_its_beginning(timeline: Timeline) -> None:
@@ -432,13 +436,13 @@ def test_further_kernels_of_a_collective_are_computation(timeline: Timeline) -> 
     assert converted.rank.tally.counts["further kernels of a collective, kept as computation"] == 1
 
 
-def test_a_kernel_that_communicates_and_does_not_say_what_is_communication_of_unknown_size(
+def test_a_communicating_kernel_without_an_operation_has_an_unknown_size(
     timeline: Timeline,
 ) -> None:
     timeline.operator("op", 0, 30)
     timeline.launch("ncclNewKernel_Something", 6, 60, 30, stream=NCCL)
     converted = timeline.converted()
-    output = "kernels that communicate, but do not say what"
+    output = "kernels whose communication is unknown"
     assert converted.rank.tally.counts[output] == 1
     assert converted.rank.tally.examples[output] == ["ncclNewKernel_Something"]
     row = converted.row("ncclNewKernel_Something")
@@ -483,7 +487,7 @@ def test_an_operator_within_one_of_a_formula_is_counted_instead_of_it(timeline: 
     assert converted.trace.tensor_bytes[rows[1]] == 2 * 4 * 600
 
 
-def test_what_tensors_do_not_tell_and_no_device_could_do_is_left_without_costs(timeline: Timeline) -> None:
+def test_undetermined_and_impossible_costs_are_left_out(timeline: Timeline) -> None:
     table = {"Input Dims": [[1 << 30, 64], [7]], "Input type": ["float", "long int"]}
     timeline.operator("CompiledFunction", 0, 30, **{"Input Dims": [[100]], "Input type": ["float"]})
     timeline.launch("fused_1", 5, 40, 10)
@@ -501,7 +505,7 @@ def test_what_tensors_do_not_tell_and_no_device_could_do_is_left_without_costs(t
     assert converted.rank.tally.counts[output] == 1
 
 
-def test_callers_in_a_circle_are_told_and_dropped(tmp_path: Path) -> None:
+def test_callers_in_a_cycle_are_reported_and_dropped(tmp_path: Path) -> None:
     def node(number: int, parent: int, name: str = "op") -> dict[str, Any]:
         nothing = {"values": [], "shapes": [], "types": []}
         numbers = {"rf_id": number, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 1, "fw_tid": 0}
@@ -520,7 +524,7 @@ def test_callers_in_a_circle_are_told_and_dropped(tmp_path: Path) -> None:
     path = tmp_path / "et_0.json"
     path.write_text(json.dumps({"schema": "1.0.2-chakra.0.0.4", "pid": 1, "nodes": nodes}))
     rank = convert_rank(read_host(path), None)
-    output = next(what for what in rank.tally.counts if "circle" in what)
+    output = next(subject for subject in rank.tally.counts if "circle" in subject)
     assert rank.tally.counts[output] == 3
     assert rank.tally.examples[output] == ["5 is called by 7 is called by 6 is called by 5"]
     assert (rank.graph.before < rank.graph.after).all()

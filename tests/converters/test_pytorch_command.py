@@ -20,7 +20,7 @@ from et_sim.trace import read_trace, read_workload
 HOST, DEVICE = FOLDER / "dlrm_8r" / "et_0.json.gz", FOLDER / "dlrm_8r" / "kineto_0.json.gz"
 
 
-def said(capsys: pytest.CaptureFixture[str]) -> str:
+def printed_error(capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().err.strip()
 
 
@@ -52,7 +52,9 @@ def test_the_same_recordings_give_the_same_bytes_however_many_at_once(tmp_path: 
 
 
 @pytest.mark.deep
-def test_single_files_are_told_by_their_content(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_single_files_are_identified_by_their_content(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for number, path in enumerate((HOST, DEVICE, FOLDER / "dlrm_8r_linked" / "dlrm_eg_0_plus.json.gz")):
         assert main(["pytorch", str(path), "-o", str(tmp_path / f"x.{number}.et.gz"), "--json"]) == 0
         report = json.loads(capsys.readouterr().out)["ranks"][0]
@@ -105,7 +107,9 @@ def test_a_folder_with_one_recording_of_no_rank_is_rank_0(
 
 
 @pytest.mark.deep
-def test_missing_ranks_and_other_files_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_ranks_and_other_files_are_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "in").mkdir()
     shutil.copy(FOLDER / "fake_fsdp2_tp4_1024" / "et_5.json.gz", tmp_path / "in")
     (tmp_path / "in" / "system.json").write_text("{}")
@@ -120,15 +124,15 @@ def test_two_recordings_of_one_rank_are_refused(tmp_path: Path, capsys: pytest.C
     for name in ("et_3.json.gz", "et_rank3.json.gz"):
         shutil.copy(HOST, tmp_path / "in" / name)
     assert main(["pytorch", str(tmp_path / "in"), "-o", str(tmp_path / "out")]) == 2
-    assert "is of rank 3, as is" in said(capsys)
+    assert "is of rank 3, as is" in printed_error(capsys)
     assert not list(tmp_path.glob("out*"))
 
 
 @pytest.mark.parametrize(
     ("arguments", "cause"),
     [
-        ([], "what to convert is not clear"),
-        (["FOLDER", "--host", "HOST"], "what to convert is not clear"),
+        ([], "the input is missing or ambiguous"),
+        (["FOLDER", "--host", "HOST"], "the input is missing or ambiguous"),
         (["missing.json"], "does not exist"),
         (
             ["HOST", "--without", "steam-order"],
@@ -142,7 +146,7 @@ def test_two_recordings_of_one_rank_are_refused(tmp_path: Path, capsys: pytest.C
         (["NOTHING"], "holds no operator, no call of a runtime and no kernel"),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_a_sentence(
+def test_senseless_arguments_are_refused_in_a_sentence(
     arguments: list[str], cause: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "empty").mkdir()
@@ -158,7 +162,7 @@ def test_what_makes_no_sense_is_refused_in_a_sentence(
     }
     named = [str(places.get(word, word)) for word in arguments]
     assert main(["pytorch", *named, "-o", str(tmp_path / "out.0.et")]) == 2
-    message = said(capsys)
+    message = printed_error(capsys)
     assert cause in message
     assert message.startswith("et-convert: error: ")
     assert message.count("\n") == 0
@@ -167,14 +171,14 @@ def test_what_makes_no_sense_is_refused_in_a_sentence(
 
 def test_the_output_of_one_rank_is_a_trace_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pytorch", str(HOST), "-o", str(tmp_path / "prefix")]) == 2
-    assert "does not end in .et" in said(capsys)
+    assert "does not end in .et" in printed_error(capsys)
 
 
 def test_an_input_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     copied = tmp_path / "recording.et"
     copied.write_bytes(gzip.decompress(HOST.read_bytes()))
     assert main(["pytorch", str(copied), "-o", str(copied)]) == 2
-    assert "would be overwritten" in said(capsys)
+    assert "would be overwritten" in printed_error(capsys)
     assert copied.read_bytes() == gzip.decompress(HOST.read_bytes())
 
 
@@ -209,14 +213,14 @@ def test_a_failed_conversion_leaves_nothing(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.deep
-def test_only_what_the_execution_trace_covers_is_converted(tmp_path: Path) -> None:
+def test_only_the_span_of_the_execution_trace_is_converted(tmp_path: Path) -> None:
     folder, half = FOLDER / "fake_fsdp2_tp4_1024", tmp_path / "et_5.json"
     content = parsed(folder / "et_5.json.gz")
     content["nodes"] = [node for node in content["nodes"] if node["id"] < len(content["nodes"]) // 2]
     half.write_text(json.dumps(content, default=float))
     job = Job(tmp_path / "rank.5.et", host=half, device=folder / "kineto_5.json.gz")
     done = convert(job, tmp_path / "draft")
-    left_out = done.report["remarks"]["calls of the timeline outside of what the execution trace covers"]
+    left_out = done.report["remarks"]["calls of the timeline outside of the execution trace's span"]
     assert left_out["count"] > 1000
     assert done.report["linkage"]["linked"] == done.report["linkage"]["host_operators"]
 

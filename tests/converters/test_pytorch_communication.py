@@ -1,4 +1,4 @@
-"""What recorded communications transfer, in every form in which PyTorch says it."""
+"""The content of recorded communications, in every form of PyTorch."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ SPLITS = "GenericList[Int,Int]"
 
 
 def record(
-    values: list[Any], types: list[str], in_bytes: dict[int, int], out_bytes: int, **said: Any
+    values: list[Any], types: list[str], in_bytes: dict[int, int], out_bytes: int, **fields: Any
 ) -> Communication:
-    result = from_record(Values(values, types, in_bytes, out_bytes), said)
+    result = from_record(Values(values, types, in_bytes, out_bytes), fields)
     assert result is not None
     return result
 
@@ -89,18 +89,18 @@ def test_records_that_transfer_nothing_or_are_unknown_give_nothing(name: str) ->
     assert from_record(given, {}) is None
 
 
-def nccl(**said: Any) -> Communication:
+def nccl(**fields: Any) -> Communication:
     nothing = {
         "operation": "allreduce", "dtype": "Float", "in_elements": 1, "out_elements": 1, "group_size": 2,
         "group_name": "", "group_description": "", "group_ranks": "", "rank_start": -1, "rank_stride": -1,
         "in_splits": "[]", "out_splits": "[]", "source": -1, "destination": -1, "number": -1,
     }  # fmt: skip
-    result = from_nccl(nothing | said)
+    result = from_nccl(nothing | fields)
     assert result is not None
     return result
 
 
-def test_arguments_of_kernels_say_elements_and_ranks() -> None:
+def test_arguments_of_kernels_hold_elements_and_ranks() -> None:
     result = nccl(
         operation="_allgather_base", dtype="BFloat16", in_elements=25136, out_elements=201088, group_size=8
     )
@@ -192,7 +192,7 @@ def test_annotations_have_the_bytes_of_their_shapes() -> None:
         ("void at::native::reduce_kernel<512, 1>", None),
     ],
 )
-def test_kernels_are_told_by_their_names(kernel: str, operation: str | None) -> None:
+def test_kernels_are_recognised_by_their_names(kernel: str, operation: str | None) -> None:
     assert rules().kernel(kernel) == operation
 
 
@@ -204,8 +204,8 @@ def test_datatypes_have_sizes(datatype: str, size: int) -> None:
     assert rules().bytes_of(datatype) == size
 
 
-def a_communication(**said: Any) -> Communication:
-    return Communication(rules().operations["allreduce"], 8, 8, **said)
+def a_communication(**fields: Any) -> Communication:
+    return Communication(rules().operations["allreduce"], 8, 8, **fields)
 
 
 def test_a_group_is_found_by_its_ranks_or_its_size() -> None:
@@ -223,7 +223,7 @@ def test_a_group_that_could_be_several_is_all_ranks_and_counted() -> None:
     assert sum(groups.tally.counts.values()) == 2
 
 
-def test_members_that_only_a_kernel_tells_are_kept() -> None:
+def test_members_from_a_kernel_alone_are_kept() -> None:
     groups = Groups(9, 16, Tally())
     assert groups.resolve(a_communication(group="25", group_ranks=(1, 9))).group == "25"
     assert groups.described() == {"25": (1, 9)}

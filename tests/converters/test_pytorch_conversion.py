@@ -1,4 +1,4 @@
-"""Recordings of PyTorch become traces that say what the recordings say, and take as long as they took."""
+"""Recordings of PyTorch become traces with the same content and the same times."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SYSTEM = system(**{"replay-only": 1})
 
 
 def every(*, timed: bool | None = None) -> Any:
-    """Cases, with a timeline or without one."""
+    """Return the cases with a timeline or without one."""
     chosen = [case for case in cases() if timed is None or (case.host is None or bool(case.device)) == timed]
     return every_of(chosen)
 
@@ -80,7 +80,7 @@ def test_replaying_measured_durations_takes_as_long_as_was_measured(case: Case) 
         "device_only/mtia_inference_rank_0",
     ],
 )
-def test_the_simulator_replays_what_the_converter_says(name: str) -> None:
+def test_the_simulator_replays_the_reported_time(name: str) -> None:
     workload = Workload((decode(content(named(name)), name),), np.zeros(2, np.int32), source=name)
     result = et_sim.simulate(workload, system=SYSTEM, network=RING_2)
     assert result.makespan_ns == GOLDEN[name]["time"]["replayed_ns"]
@@ -202,7 +202,7 @@ def test_nodes_of_a_thread_follow_each_other_and_cover_its_time(case: Case) -> N
 
 
 def host_records(path: Path) -> Counter[str]:
-    """Bytes by collective, by the tensors of record_param_comms, of groups of more than one rank."""
+    """Return bytes by collective, by the tensors of record_param_comms, of groups of more than one rank."""
     counts: Counter[str] = Counter()
     for node in parsed(path)["nodes"]:
         if node["name"] != "record_param_comms":

@@ -37,7 +37,7 @@ def covered(spans: Iterable[tuple[int, int]]) -> int:
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
-def test_exposed_communication_is_what_the_recording_shows(name: str) -> None:
+def test_exposed_communication_equals_that_of_the_recording(name: str) -> None:
     recorded = named(name)
     assert recorded.device is not None
     communication, kernels, memory = [], [], []

@@ -1,4 +1,6 @@
-"""Operations and shapes of operators, by hand; converted kernels say them, so that machines can time them."""
+"""Operations and shapes of operators, by hand; converted kernels hold them, so that machines can time
+them.
+"""
 
 from __future__ import annotations
 
@@ -113,7 +115,7 @@ def test_operations_are_counted(name: str, given: Given, count: int) -> None:
         ("aten::convolution", Given([[1, 3, 8, 8], [16, 3, 3, 3]])),
     ],
 )
-def test_what_has_no_formula_or_does_not_fit_counts_nothing(name: str, given: Given) -> None:
+def test_operators_without_a_fitting_formula_have_no_operations(name: str, given: Given) -> None:
     assert operations(name, given) is None
 
 

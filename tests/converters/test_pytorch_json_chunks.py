@@ -1,4 +1,4 @@
-"""Files come apart into the pieces they are made of, wherever a block of them ends."""
+"""Files are split into their pieces, for any position of the ends of blocks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ STYLES = st.sampled_from(
 
 
 def read(path: Path, block_bytes: int) -> list[tuple[str, Any]]:
-    """All members, and the elements of lists one by one."""
+    """Return all members, and the elements of lists one by one."""
     results: list[tuple[str, Any]] = []
     for piece in json_chunks(path, ("many",), block_bytes=block_bytes):
         content = json.loads(piece.value if isinstance(piece, Member) else piece.content)
@@ -108,7 +108,7 @@ def test_valid_text_needs_no_mending(value: Any, style: dict[str, Any]) -> None:
         (b'{"x": "in {brackets}, nan", "y": -nan}', {"x": "in {brackets}, nan", "y": None}),
     ],
 )
-def test_what_is_almost_json_is_read_as_it_was_meant(almost: bytes, meant: Any) -> None:
+def test_almost_valid_json_is_read_as_intended(almost: bytes, meant: Any) -> None:
     with pytest.raises((msgspec.DecodeError, UnicodeDecodeError)):
         msgspec.json.decode(almost)
     assert msgspec.json.decode(repaired_json(almost)) == meant
@@ -142,7 +142,7 @@ def test_decimals_of_absolute_times_are_read_digit_by_digit(written: bytes, exac
     assert digits([written]).tolist() == [exact]
 
 
-def test_times_that_floats_cannot_say_are_not_guessed() -> None:
+def test_times_beyond_the_precision_of_floats_are_not_guessed() -> None:
     assert nanoseconds([1712345678901234.5]) is None
     assert nanoseconds([1.5, "2"]) is None
     assert nanoseconds([2**62]) is None

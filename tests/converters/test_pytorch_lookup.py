@@ -1,4 +1,4 @@
-"""Columns that are looked up are what the copied column would be."""
+"""Columns that are looked up equal copied columns."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_without_values_there_is_nothing() -> None:
     assert taken(nothing, nothing).tolist() == []
 
 
-def test_where_there_is_no_glibc_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_glibc_the_threshold_is_not_fixed(monkeypatch: pytest.MonkeyPatch) -> None:
     give_back_freed_arrays()
     monkeypatch.setattr("ctypes.CDLL", lambda _: object())
     give_back_freed_arrays()

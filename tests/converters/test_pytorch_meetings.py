@@ -1,4 +1,4 @@
-"""What ranks say together: when they began, by the ends of collectives, and sizes that one does not know."""
+"""Comparison of ranks: their starts, from the ends of collectives, and sizes that one of them lacks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def series(begins: list[int], ends: list[int], sizes: list[int], kind: int = ALL
 def job(
     starts: list[int], clocks: list[int], blur: int = 1000, groups: tuple[tuple[int, ...], ...] = ()
 ) -> list[Meetings]:
-    """Ranks that begin at these times, whose clocks are wrong by so much; 20 collectives each 10 ms apart."""
+    """Make ranks with these starts and errors of clocks; 20 collectives each 10 ms apart."""
     chance = random.Random(7)
     results = []
     for rank, (start, clock) in enumerate(zip(starts, clocks, strict=True)):
@@ -79,7 +79,7 @@ def test_messages_compare_clocks_of_ranks_without_a_collective_in_common() -> No
     assert settle(few).starts_text == "not known: 2 of 2 ranks share no collectives with others"
 
 
-def test_ranks_begin_together_where_clocks_say_nothing() -> None:
+def test_ranks_begin_together_if_clocks_are_inconclusive() -> None:
     vague = settle(job([0, 30 * MS], [0, 0], blur=400 * MS))
     assert vague.start_ns == [0, 0]
     assert vague.starts_text.startswith("not known: ends of collectives that are one disagree by ")
@@ -88,7 +88,7 @@ def test_ranks_begin_together_where_clocks_say_nothing() -> None:
     assert unrelated.starts_text == "not known: 1 of 3 ranks share no collectives with others"
 
 
-def test_a_size_is_another_ranks_or_what_the_group_moves_in_the_time() -> None:
+def test_a_size_comes_from_another_rank_or_from_the_rate_of_the_group() -> None:
     begins, ends = [0, 10, 20, 30], [5, 15, 24, 38]
     first = Meetings(0, 100, {"": series(begins, ends, [500, 500, NONE, NONE])})
     second = Meetings(0, 100, {"": series(begins, [5, 15, 26, 34], [500, 500, 700, NONE])})
@@ -97,7 +97,7 @@ def test_a_size_is_another_ranks_or_what_the_group_moves_in_the_time() -> None:
     assert settled.estimates == [{4}, {4}]
 
 
-def test_a_size_stays_unknown_where_nothing_like_it_is_known_or_ranks_did_different_things() -> None:
+def test_a_size_stays_unknown_without_samples_or_if_ranks_differ() -> None:
     gathers = series([0, 10], [5, 15], [NONE, NONE], ALL_GATHER)
     known = series([20, 30], [25, 35], [500, 500])
     first = Meetings(0, 100, {"": gathers, "pair": known})
@@ -116,7 +116,7 @@ def test_a_folder_keeps_the_starts_of_its_ranks(tmp_path: Path, capsys: pytest.C
 
 
 @pytest.mark.parametrize("ending", ["et", "et.gz"])
-def test_estimated_and_unknown_sizes_are_marked_and_told(
+def test_estimated_and_unknown_sizes_are_marked_and_reported(
     tmp_path: Path, ending: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def collective(name: str, start: int, shape: list[int] | None) -> list[dict[str, object]]:

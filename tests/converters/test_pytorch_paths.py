@@ -1,4 +1,4 @@
-"""The record of causes explains converted recordings: many nodes beside each other, with exact durations."""
+"""The record of causes explains converted recordings: many parallel nodes, with exact durations."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ LONGER = (
 
 
 def pair(*names: str) -> Workload:
-    """Two ranks, with these recordings or the only one."""
+    """Return a workload of two ranks, with these recordings or the only one."""
     traces = tuple(decode(content(named(name)), name) for name in names)
     return Workload(traces, np.arange(2, dtype=np.int32) % len(traces), source=names[0])
 
 
 def paths(workload: Workload, folder: Path, **machine: Any) -> list[CriticalPath]:
-    """Folded and unfolded, each of them checked."""
+    """Return the checked paths of a folded and an unfolded run."""
     results = []
     for fold in (True, False):
         result = run(workload, **machine, fold=fold, detail="path")
@@ -61,7 +61,7 @@ def test_replayed_recordings_are_explained_to_the_nanosecond(name: str, tmp_path
 
 
 @pytest.mark.deep
-def test_what_would_change_a_recorded_training_step_does(tmp_path: Path) -> None:
+def test_predicted_changes_of_a_recorded_training_step_are_true(tmp_path: Path) -> None:
     workload = pair("gloo_ddp_2r/et_0+kineto", "gloo_ddp_2r/et_1+kineto")
     machine: dict[str, Any] = {"system": SIMULATED, "network": RING_2, "groups": None}
     paths(workload, tmp_path, **machine)

@@ -1,4 +1,4 @@
-"""Columns of recordings say what the standard library's json finds in the files."""
+"""Columns of recordings hold the content that the standard library's json finds in the files."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_details_are_those_of_the_arguments(timeline: Timeline) -> None:
             assert "values" not in recorded or recorded["values"] == own["Concrete Inputs"]
 
 
-def test_what_is_said_of_the_run_is_kept(timeline: Timeline) -> None:
+def test_metadata_of_the_run_is_kept(timeline: Timeline) -> None:
     trace, whole = timeline.trace, timeline.whole
     distributed = whole.get("distributedInfo", {})
     assert trace.world_size == distributed.get("world_size", -1)
@@ -171,10 +171,10 @@ def attributes_of(node: dict[str, Any]) -> dict[str, Any]:
     return {entry["name"]: entry["value"] for entry in node.get("attrs", [])}
 
 
-def values_of(node: dict[str, Any], side: str, what: str) -> Any:
+def values_of(node: dict[str, Any], side: str, member: str) -> Any:
     if isinstance(node[f"{side}s"], dict):
-        return node[f"{side}s"][what]
-    return node[f"{side}s" if what == "values" else f"{side}_{what}"]
+        return node[f"{side}s"][member]
+    return node[f"{side}s" if member == "values" else f"{side}_{member}"]
 
 
 def tensors_in(value: Any) -> list[list[Any]]:
@@ -209,9 +209,9 @@ def test_arguments_of_nodes_are_kept(execution: Execution) -> None:
         ("output", "types", trace.output_types),
     )
     meanings = [json.loads(text) if text[:1] in b'[{"' else None for text in trace.texts]
-    for side, what, column in columns:
+    for side, member, column in columns:
         for node, text in zip(nodes, column, strict=True):
-            assert meanings[text] == values_of(node, side, what)
+            assert meanings[text] == values_of(node, side, member)
     for node, text, sort in zip(nodes, trace.input_values, trace.kind, strict=True):
         if text >= 0:
             assert json.loads(trace.texts[text], parse_float=Decimal) == values_of(node, "input", "values")

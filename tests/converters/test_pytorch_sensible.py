@@ -1,4 +1,4 @@
-"""Converted recordings answer in the right direction: what is faster never makes them slower."""
+"""Changes of converted recordings have the right direction: faster parts never make them slower."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def deep(*names: str) -> list[Any]:
 
 
 def ends(rank: ConvertedRank, *free: Any) -> int:
-    """When the last node ends if some take no time."""
+    """Return the end of the last node if some nodes take no time."""
     graph = rank.graph
     duration = graph.end_ns - graph.start_ns
     for nodes in free:
@@ -42,8 +42,8 @@ def ends(rank: ConvertedRank, *free: Any) -> int:
 
 
 @some((case for case in cases() if case.device is not None or case.linked is not None), 2)
-def test_without_work_of_devices_only_the_path_of_the_host_is_left(case: Case) -> None:
-    """Whatever a stream waits for without a reason stays: no more than the longest of it."""
+def test_without_work_of_devices_only_the_path_of_the_host_remains(case: Case) -> None:
+    """Keep the waits of streams without a known reason: at most the longest chain of them."""
     rank = converted(case)
     graph = rank.graph
     on_device = ~np.isin(graph.role, [int(role) for role in ON_HOST]) | (rank.communication != NONE)

@@ -1,4 +1,4 @@
-"""Waits become dependencies where the recording shows them, and only there."""
+"""Waits become dependencies if the recording shows them, and only then."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def test_a_thread_that_goes_on_long_after_another_stopped_has_not_waited_for_it(
     assert not converted.comes_after("later", "there")
 
 
-def test_a_thread_is_let_go_by_one_that_works_on_at_the_same_place_again(timeline: Timeline) -> None:
-    """A loader goes on with the next batch when it has handed one over."""
+def test_a_thread_is_released_by_one_that_repeatedly_passes_the_same_place(timeline: Timeline) -> None:
+    """Link the next batch of a loader to its delivery of the last one."""
     for step in range(4):
         begin = 1000 * step
         for part in range(9):
@@ -43,8 +43,8 @@ def test_a_thread_is_let_go_by_one_that_works_on_at_the_same_place_again(timelin
     assert converted.rank.graph.kind.tolist().count(Link.CROSS_THREAD) == 4
 
 
-def test_threads_that_both_go_on_at_one_instant_have_not_let_each_other_go(timeline: Timeline) -> None:
-    """Otherwise the time before would be nobody's."""
+def test_threads_that_resume_at_one_instant_have_not_released_each_other(timeline: Timeline) -> None:
+    """Leave the time before both without an owner if neither thread released the other."""
     timeline.operator("here", 0, 1)
     timeline.operator("there", 0, 1, tid=OTHER)
     timeline.operator("here again", 50, 0)
@@ -64,7 +64,7 @@ def test_nodes_of_autograd_on_two_threads_wait_for_each_other(timeline: Timeline
     assert converted.comes_after(f"{node}AccumulateGrad", f"{node}2")
 
 
-def test_asking_again_and_again_is_waiting(timeline: Timeline) -> None:
+def test_repeated_queries_are_waits(timeline: Timeline) -> None:
     timeline.operator("op", 0, 3)
     timeline.launch("kernel", 4, 10, 91)
     timeline.call("cudaEventRecord", 8, 1)
@@ -76,7 +76,7 @@ def test_asking_again_and_again_is_waiting(timeline: Timeline) -> None:
     assert converted.span("cudaEventQuery") == (101, 107)
 
 
-def test_asking_for_several_events_that_have_happened_is_not_waiting(timeline: Timeline) -> None:
+def test_queries_of_several_past_events_are_no_waits(timeline: Timeline) -> None:
     timeline.launch("kernel", 4, 10, 50)
     timeline.call("cudaEventRecord", 8, 1)
     for at in (100, 102, 104):
@@ -86,7 +86,7 @@ def test_asking_for_several_events_that_have_happened_is_not_waiting(timeline: T
     assert not converted.comes_after("next", "kernel")
 
 
-def test_a_stream_waits_for_what_another_thread_has_called_for(timeline: Timeline) -> None:
+def test_a_stream_waits_for_work_called_by_another_thread(timeline: Timeline) -> None:
     timeline.operator("main", 0, 5)
     timeline.launch("gradient", 20, 30, 30, tid=OTHER)
     timeline.call("cudaEventRecord", 24, 1, tid=OTHER)
@@ -100,7 +100,7 @@ def test_a_stream_waits_for_what_another_thread_has_called_for(timeline: Timelin
     assert converted.waits_directly("update", "reduce", Link.EVENT_WAIT)
 
 
-def test_collectives_in_flight_are_waited_for_in_the_order_in_which_they_began(timeline: Timeline) -> None:
+def test_collectives_in_flight_are_awaited_in_the_order_of_their_start(timeline: Timeline) -> None:
     for number, call in enumerate((0, 20)):
         timeline.launch(f"shard {number}", call, 10 + 20 * number, 5)
         timeline.operator(f"c10d::gather {number}", call + 4, 14)
@@ -128,7 +128,9 @@ def test_work_that_began_late_right_after_work_of_another_stream_awaited_it(time
 
 
 def _layers(timeline: Timeline, latencies: list[int]) -> None:
-    """Collectives and kernels in turn, each kernel so long after its collective; nobody called for a wait."""
+    """Add collectives and kernels in turn, each kernel at a latency after its collective, without calls for
+    waits.
+    """
     begin = 100
     for number, latency in enumerate(latencies):
         timeline.launch(f"gather {number}", 10 * number, begin, 500, stream=NCCL)
@@ -136,15 +138,15 @@ def _layers(timeline: Timeline, latencies: list[int]) -> None:
         begin += 550 + latency + 3
 
 
-def test_how_soon_work_begins_after_what_it_awaited_is_what_the_recording_shows(timeline: Timeline) -> None:
-    """An event takes 14 to 19 us here; what began much later than all others awaited something else."""
+def test_the_latency_after_awaited_work_follows_from_the_recording(timeline: Timeline) -> None:
+    """Infer a latency of 14 to 19 us; the much later kernel waited for other work."""
     _layers(timeline, [14, 19, 16, 17, 15, 18, 16, 160])
     converted = timeline.converted()
     for number in range(7):
         assert converted.waits_directly(f"layer {number}", f"gather {number}", Link.EVENT_WAIT)
     assert not converted.waits_directly("layer 7", "gather 7", Link.EVENT_WAIT)
     (output,) = converted.rank.tally.examples["waits of streams, concluded from when work began"]
-    assert output == "within 19 µs of what was awaited, as 14 that began late; 4 % by accident"
+    assert output == "within 19 µs of the awaited work, as 14 that began late; 4 % by accident"
 
 
 def test_a_recording_that_shows_little_is_taken_to_be_as_others(timeline: Timeline) -> None:
@@ -152,7 +154,7 @@ def test_a_recording_that_shows_little_is_taken_to_be_as_others(timeline: Timeli
     converted = timeline.converted()
     assert converted.waits_directly("layer 0", "gather 0", Link.EVENT_WAIT)
     (output,) = converted.rank.tally.examples["waits of streams, concluded from when work began"]
-    assert output == "within 10 µs of what was awaited, as is usual, for the recording does not tell"
+    assert output == "within 10 µs of the awaited work, the usual value, as the recording has too few samples"
 
 
 def test_work_launched_before_the_recording_waits_too(timeline: Timeline) -> None:
@@ -220,7 +222,7 @@ def test_queued_work_could_have_begun_after_its_usual_latency(timeline: Timeline
     assert ends == {"launch gap of stream 7": 617_000, "stream gap of stream 7": 908_000}
 
 
-def test_a_wait_for_a_stream_is_for_what_that_stream_was_told_to_wait_for_too(timeline: Timeline) -> None:
+def test_a_wait_for_a_stream_includes_the_waits_of_that_stream(timeline: Timeline) -> None:
     timeline.launch("gradient", 0, 8, 10)
     timeline.operator("c10d::allreduce_", 3, 20)
     timeline.call("cudaEventRecord", 4, 1)
@@ -235,8 +237,8 @@ def test_a_wait_for_a_stream_is_for_what_that_stream_was_told_to_wait_for_too(ti
     assert converted.span("cudaStreamSynchronize") == (112, 115)
 
 
-def test_a_recorded_wait_for_an_event_is_for_what_came_before_its_recording(timeline: Timeline) -> None:
-    """Whatever ended just before the wait did, and whatever was recorded last."""
+def test_a_recorded_wait_for_an_event_is_for_the_work_before_its_record(timeline: Timeline) -> None:
+    """Ignore other work that ended just before the wait did, and the last record."""
     timeline.launch("meant", 0, 10, 40)
     recorded = timeline.call("cudaEventRecord", 4, 1)
     timeline.launch("later", 6, 60, 20)

@@ -1,4 +1,4 @@
-"""`et-convert scale`: many ranks do what few did, and the rules are those that the documentation states."""
+"""`et-convert scale`: many ranks run the programs of few, by the rules of the documentation."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ def job(data: int, *, tensor: int = 2, pipeline: int = 2) -> Workload:
 
 
 def meaning(named: str, groups: str | None = None) -> list[list[tuple[Any, ...]]]:
-    """What every rank does, with ranks as peers and members of groups: independent of how it is written."""
+    """Return the program of every rank, with ranks as peers and members of groups, independent of its
+    form.
+    """
     whole = expanded(read_workload(named))
     members = {str(number): tuple(of) for number, of in whole.groups.items()}
     if groups:
@@ -119,7 +121,7 @@ def test_many_ranks_take_little_room() -> None:
 
 
 def described(rank: int, ranks: int) -> Trace:
-    """Half of the ranks in each of two groups, as metadata says it; a ring of messages in each."""
+    """Make half of the ranks a group each, described in metadata, with a ring of messages in each."""
     half = ranks // 2
     own = rank // half
     build = TraceBuilder()
@@ -239,7 +241,7 @@ def test_groups_of_the_same_members_grow_together_and_stay_apart() -> None:
     assert (len(more.templates), more.trace(15).comm_bytes[1:].tolist()) == (1, [16, 8])
 
 
-def test_a_root_among_all_ranks_stays_where_its_first_copy_is() -> None:
+def test_a_root_among_all_ranks_moves_to_its_first_copy() -> None:
     traces = []
     for rank in range(4):
         build = TraceBuilder()
@@ -254,7 +256,7 @@ def test_a_root_among_all_ranks_stays_where_its_first_copy_is() -> None:
     assert read_workload("more.workload.json").trace(11).comm_src[0] == 3
 
 
-def test_what_a_simulator_does_not_know_is_kept() -> None:
+def test_unknown_fields_are_kept() -> None:
     from converters.records import frame, parse, split
 
     write_workload(Workload.of([described(rank, 6) for rank in range(6)]), "six")
@@ -282,7 +284,7 @@ def one_collective(kind: str = "all_reduce", group: str = "g", **more: Any) -> T
 @pytest.mark.parametrize(
     ("traces", "groups", "arguments", "sentence"),
     [
-        ([one_collective()] * 4, None, ["--group", "g=8"], "nothing says who is in group g of rank 0"),
+        ([one_collective()] * 4, None, ["--group", "g=8"], "the members of group g of rank 0 are unknown"),
         (
             [one_collective()] * 4,
             '{"g": [0, 1, 3]}',
@@ -335,7 +337,7 @@ def one_collective(kind: str = "all_reduce", group: str = "g", **more: Any) -> T
         ),
         ([one_collective()] * 4, '{"g": [0, 1, 2, 3]}', ["--group", "g"], "--group is 'g'"),
         ([one_collective()] * 4, None, ["--replicas", "0"], "--replicas is 0"),
-        ([one_collective()] * 4, None, [], "nothing says how to scale"),
+        ([one_collective()] * 4, None, [], "no growth is given"),
         ([one_collective(group="")] * 4, None, ["--replicas", "5000000"], "there would be 20,000,000 ranks"),
         (
             [one_collective(group="")] * 4,
@@ -345,7 +347,7 @@ def one_collective(kind: str = "all_reduce", group: str = "g", **more: Any) -> T
         ),
     ],
 )
-def test_what_has_no_rule_is_refused(
+def test_collectives_without_a_rule_are_refused(
     traces: list[Trace],
     groups: str | None,
     arguments: list[str],
@@ -379,7 +381,7 @@ def test_a_group_across_the_growing_one_is_refused() -> None:
 
 
 def test_groups_beside_a_growing_one_keep_their_axes() -> None:
-    """Ranks count tensor, context, pipeline and data, the first innermost."""
+    """Count tensor, context, pipeline and data in rank numbers, the first innermost."""
     tensor, context, stages, data = 2, 2, 3, 2
     inner = tensor * context
     rules = {
@@ -409,8 +411,8 @@ def test_listed_groups_along_two_axes_follow_a_rule() -> None:
 
 
 @given(st.data())
-def test_grown_rules_say_who_is_a_member_among_the_new_ranks(data: st.DataObject) -> None:
-    """Members of a new group are the copies of members of one old group, and nobody else is."""
+def test_grown_rules_give_the_members_among_the_new_ranks(data: st.DataObject) -> None:
+    """Expect exactly the copies of the members of one old group in a new group."""
     inner, middle, outer = (data.draw(st.integers(1, 3)) for _ in range(3))
     ranks = inner * middle * outer
     rules = {"in": GroupRule(inner), "mid": GroupRule(middle, inner), "out": GroupRule(outer, inner * middle)}
@@ -434,8 +436,8 @@ def test_grown_rules_say_who_is_a_member_among_the_new_ranks(data: st.DataObject
 
 @pytest.mark.deep
 @given(st.data())
-def test_whatever_grows_messages_still_match(data: st.DataObject) -> None:
-    """Random messages between random ranks: no send without its receive in any replica."""
+def test_messages_still_match_after_any_growth(data: st.DataObject) -> None:
+    """Match random messages between random ranks: no send without its receive in any replica."""
     ranks = data.draw(st.sampled_from([2, 4, 6]))
     builds = [TraceBuilder() for _ in range(ranks)]
     for build in builds:

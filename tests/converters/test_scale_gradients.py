@@ -1,4 +1,4 @@
-"""Replicas of one recorded replica reduce gradients as they are told; one recorded rank stands for many."""
+"""Replicas of one recorded replica reduce the given gradients; one recorded rank may represent many."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("in_a_folder")
 
 
 def replica(*, iterations: int = 1, passes: int = 1) -> None:
-    """Two tensor-parallel ranks: 20 us forward, 30 and 10 us backward, 5 us of an optimizer."""
+    """Write two tensor-parallel ranks: 20 us forward, 30 and 10 us backward, 5 us of an optimizer."""
     build = TraceBuilder()
     build.process_groups({"7": [0, 1]})
     done: list[int] = []
@@ -42,7 +42,9 @@ def scale(*options: str) -> int:
 
 
 def makespan_ns(named: str, data: int, bytes_per_ns: float, **keys: Any) -> int:
-    """On a machine whose network is free within a replica, and takes nothing but bytes between replicas."""
+    """Simulate a machine whose network is free within a replica, and only takes time per byte between
+    replicas.
+    """
     dims, speeds = [2, data][:data], ["1e6GB/s", f"{bytes_per_ns}GB/s"][:data]
     network = {"topology": ["Ring"] * len(dims), "npus_count": dims, "bandwidth": speeds}
     network["latency"] = [0] * len(dims)
@@ -52,7 +54,7 @@ def makespan_ns(named: str, data: int, bytes_per_ns: float, **keys: Any) -> int:
 
 
 def reduced(named: str = "many.workload.json") -> list[tuple[int, list[str]]]:
-    """Bytes of all-reduces among replicas, and after which nodes they come."""
+    """Return bytes of all-reduces among replicas, and the nodes before them."""
     (trace,) = read_workload(named).templates
     rows = [
         row
@@ -66,8 +68,8 @@ def reduced(named: str = "many.workload.json") -> list[tuple[int, list[str]]]:
 
 
 @pytest.mark.usefixtures("warm_engine")
-def test_replicas_take_the_recorded_time_and_what_their_all_reduces_are_exposed() -> None:
-    """Buckets of 4, 4 and 2 KB are ready after 30, 40 and 40 us of backward, and move at 0.1 bytes/ns."""
+def test_replicas_take_the_recorded_time_and_their_exposed_all_reduces() -> None:
+    """Expect buckets of 4, 4 and 2 KB after 30, 40 and 40 us of backward, at 0.1 bytes/ns."""
     replica()
     assert scale("one", "--to", "dp=2", "--gradients", "10kB", "--bucket", "4kB") == 0
     alone = makespan_ns("one", 1, 1)
@@ -134,8 +136,8 @@ def test_kernels_are_of_the_backward_pass_that_launched_them(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--to", "dp=4"], "say how many bytes each rank reduces: --gradients SIZE"),
-        (["--to", "dp=4", "--bucket", "1MB"], "nothing says how many gradients there are"),
+        (["--to", "dp=4"], "give the bytes that each rank reduces: --gradients SIZE"),
+        (["--to", "dp=4", "--bucket", "1MB"], "--bucket and --micro-batches require --gradients"),
         (["--to", "dp=4", "--gradients", "1MB", "--bucket", "0"], "--bucket is 0 (give more than 0)"),
         (["--to", "dp=4", "--gradients", "1MB", "--micro-batches", "0"], "--micro-batches is 0"),
         (["--to", "dp=4", "--gradients", "some"], "some"),
@@ -146,7 +148,7 @@ def test_kernels_are_of_the_backward_pass_that_launched_them(tmp_path: Path) -> 
         (["--from", "tp=2", "--to", "dp=2", "--rank", "1"], "--rank is for one recorded rank of many"),
     ],
 )
-def test_what_is_not_known_is_asked_for(
+def test_missing_values_are_requested(
     options: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     replica()
@@ -155,14 +157,14 @@ def test_what_is_not_known_is_asked_for(
     assert list(Path().glob("many*")) == []
 
 
-def test_replicas_that_stay_apart_are_asked_for_with_no_gradients() -> None:
+def test_zero_gradients_keep_replicas_independent() -> None:
     replica()
     assert scale("one", "--to", "dp=4", "--gradients", "0") == 0
     assert reduced() == []
 
 
 def one_rank(*, stages: int = 1) -> None:
-    """Rank 5 of 4 tensor-parallel ranks x 2 replicas (or stages)."""
+    """Write rank 5 of 4 tensor-parallel ranks x 2 replicas (or stages)."""
     build = TraceBuilder()
     build.process_groups({"1": [4, 5, 6, 7], "2": [1, 5]})
     done = [build.collective("all_gather", 1024, "2")]
@@ -184,9 +186,7 @@ def test_one_recorded_rank_stands_for_all_of_its_job() -> None:
     assert sorted(grown.templates[0].comm_bytes.tolist()) == [0, 64, 256]  # shares of the gather are smaller
 
 
-def test_a_recorded_rank_knows_its_number_and_its_world(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_recording_holds_its_rank_and_its_world(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     timeline = Timeline(tmp_path)  # of rank 0 of 4
     timeline.operator("aten::mm", 0, 10)
     timeline.converted()
@@ -213,7 +213,7 @@ def test_a_recorded_rank_of_1024_becomes_its_job() -> None:
 @pytest.mark.parametrize(
     ("stages", "options", "sentence"),
     [
-        (1, ["--from", "tp=4,dp=2"], "does not say which rank it is of the 8"),
+        (1, ["--from", "tp=4,dp=2"], "does not state its rank of the 8"),
         (1, ["--from", "tp=4,dp=2", "--rank", "8"], "is rank 8 of the 8"),
         (1, ["--from", "tp=4,dp=2", "--rank", "0"], "has the members"),
         (1, ["--from", "tp=4,pp=2", "--rank", "5"], "is of one stage of several"),

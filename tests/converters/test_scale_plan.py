@@ -1,4 +1,4 @@
-"""`et-convert scale --from --to`: axes grow, and every group is what a job of the new plan would have."""
+"""`et-convert scale --from --to`: axes grow, and every group equals that of a job with the new plan."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def scaled(named: str, old: str, new: str, *more: str) -> int:
 
 
 def recorded(*, tensor: int = 2, data: int = 2, stages: int = 2, world: bool = True) -> None:
-    """A job of two stages as it comes out of recordings: members listed in metadata, numbers as names."""
+    """Write a job of two stages as recorded: members listed in metadata, numbers as names."""
     inner = tensor * data
     traces = []
     for rank in range(inner * stages):
@@ -67,7 +67,7 @@ def recorded(*, tensor: int = 2, data: int = 2, stages: int = 2, world: bool = T
 
 
 def groups_and_peers(named: str) -> list[tuple[Any, ...]]:
-    """Of every rank: members of the groups of its collectives, with bytes, and peers of its messages."""
+    """Return for every rank the groups of its collectives, with bytes, and the peers of its messages."""
     return [
         tuple(
             (name, size, peer, group) for name, _, size, peer, group, _ in nodes if not name.startswith("fo")
@@ -118,7 +118,7 @@ def test_first_and_last_stage_of_four_stay_first_and_last() -> None:
 @pytest.mark.deep
 @pytest.mark.usefixtures("warm_engine")
 @pytest.mark.parametrize("new", ["dp=6", "tp=4,dp=4"])
-def test_what_was_scaled_completes_and_is_the_same_unfolded(new: str) -> None:
+def test_scaled_workloads_complete_and_are_equal_unfolded(new: str) -> None:
     recorded()
     assert scaled("job", "tp=2,pp=2,dp=2", new) == 0
     grown = read_workload("grown.workload.json")
@@ -140,7 +140,7 @@ sizes = st.integers(1, 2)
 def test_a_job_with_more_replicas_is_the_job_that_would_be_made_so(
     tp: int, cp: int, pp: int, dp: int, factor: int, data: st.DataObject
 ) -> None:
-    """In every order; replicas that had no partner exchanged nothing that could be scaled."""
+    """Scale in every order; replicas without a partner exchange no data."""
     order = data.draw(st.permutations(["tp", "cp", "dp", "pp"]).map("-".join))
     the_same_job(tp, cp, pp, 2 * dp, factor, order)
 
@@ -175,7 +175,7 @@ def test_experts_keep_their_ranks_while_replicas_grow() -> None:
     assert {"ep", "edp"} <= set(read_workload("grown.workload.json").group_rules)
 
 
-def test_collectives_of_all_ranks_stay_where_an_axis_of_one_place_grows(
+def test_collectives_of_all_ranks_keep_their_members_if_an_axis_of_size_one_grows(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     build = TraceBuilder()
@@ -184,7 +184,7 @@ def test_collectives_of_all_ranks_stay_where_an_axis_of_one_place_grows(
     assert scaled("four", "tp=4", "dp=3") == 0
     assert read_workload("grown.workload.json").group_rules == {"tp": GroupRule(4)}
     printed = capsys.readouterr().out
-    assert "note: dp had one place, so that the input has nothing of what is exchanged along it" in printed
+    assert "note: dp had size 1, so the input has no communication along it" in printed
     assert "note: no collective spans the replicas: they are independent jobs" in printed
     assert scaled("four", "dp=4", "dp=12") == 0
     assert read_workload("grown.workload.json").group_rules == {}
@@ -193,7 +193,7 @@ def test_collectives_of_all_ranks_stay_where_an_axis_of_one_place_grows(
 @pytest.mark.deep
 @pytest.mark.usefixtures("warm_engine")
 def test_a_recording_of_pytorch_grows() -> None:
-    """Its collectives are of all ranks, and its messages between neighbours."""
+    """Grow collectives of all ranks, and messages between neighbours."""
     assert main(["pytorch", str(RECORDINGS / "gloo_mixed_4r"), "-o", "real"]) == 0
     assert scaled("real", "tp=2,dp=2", "dp=6") == 0
     grown = read_workload("grown.workload.json")
@@ -223,7 +223,7 @@ def test_a_recording_of_pytorch_grows() -> None:
         ("tp=2,pp=2,dp=2", "dp=4", ["--order", "tp-pp-dp"], "another member of group dp"),
         ("tp=8", "tp=16", [], "does not lie along axes of the plan tp 8"),
         ("tp=2,pp=2,dp=2", "dp=4", ["--order", "tp-tp"], "--order is 'tp-tp'"),
-        ("tp=2,pp=2,dp=2", "dp=4", ["--replicas", "2"], "say how to scale, and so do --group"),
+        ("tp=2,pp=2,dp=2", "dp=4", ["--replicas", "2"], "cannot be combined with --group"),
         ("tp=2,pp=2,dp=2", "dp=many", [], "--to has 'dp=many' (give a number from 1 up"),
         ("tp=2,pp=2,dp=2", "", [], "--to is ''"),
         ("tp=2,pp=2,dp=2", "dq=4", [], "--to has no axis 'dq'"),

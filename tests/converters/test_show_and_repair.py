@@ -1,4 +1,4 @@
-"""`et-convert show` and `repair`: all a file says is shown; only what dangles goes; sizes are made even."""
+"""`et-convert show` and `repair`: all content is shown; only dangling dependencies go; sizes become equal."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from et_sim.trace.schema import ATTRIBUTE_KINDS, messages
 
 @pytest.fixture
 def step(tmp_path: Path) -> Path:
-    """Two ranks whose traces use every kind of node."""
+    """Write two ranks whose traces use every kind of node."""
     traces = []
     for rank in range(2):
         build = TraceBuilder(version="0.0.4")
@@ -65,7 +65,7 @@ def test_every_node_is_one_readable_line(step: Path, capsys: pytest.CaptureFixtu
     assert main(["show", str(step), "--rank", "1"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         f"{step}.1.et, one of 2 ranks: 7 nodes, schema version 0.0.4",
-        "id  kind      name         duration  what, after which nodes",
+        "id  kind      name         duration  details, dependencies",
         ' 0  MEM_LOAD  "weights"           -  1 MiB',
         ' 1  COMP      "forward"      1.2 ms  4 KiB; operations 5,000; after 0',
         ' 2  COMP      "log"            3 µs  on the CPU; control after 1',
@@ -77,7 +77,7 @@ def test_every_node_is_one_readable_line(step: Path, capsys: pytest.CaptureFixtu
     ]
 
 
-def test_a_limit_tells_how_much_it_hides(step: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_limit_reports_the_number_of_hidden_nodes(step: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", f"{step}.0.et", "--limit", "2"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"{step}.0.et: 7 nodes, schema version 0.0.4"
@@ -134,7 +134,7 @@ def test_json_lines_give_the_same_bytes_back(
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
-def test_json_lines_keep_all_that_other_writers_files_say(path: Path, tmp_path: Path) -> None:
+def test_json_lines_keep_all_content_of_other_writers_files(path: Path, tmp_path: Path) -> None:
     content = content_of(path)
     again = through_lines(content, tmp_path)
     # The JSON form holds attributes in an order of its own.
@@ -282,7 +282,7 @@ def test_the_readers_remedy_leads_to_repair() -> None:
 # ---- the command line and its page
 
 
-def test_the_page_shows_what_repair_prints_for_a_pytorch_trace(
+def test_the_page_shows_the_output_of_repair_for_a_pytorch_trace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = (REPOSITORY / "docs" / "converting.md").read_text(encoding="utf-8")
@@ -310,9 +310,7 @@ def test_a_reader_that_stops_early_is_no_error(step: Path) -> None:
     assert done.stderr == ""
 
 
-def test_a_size_is_shown_to_the_byte_even_when_it_is_not_a_round_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_uneven_size_is_shown_to_the_byte(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     build = TraceBuilder()
     build.collective("all_reduce", (1 << 40) + 7)
     write_workload(Workload.of([build.build()]), tmp_path / "odd")
@@ -325,7 +323,9 @@ SIZES = ((100, 300, 7), (200, 300, 9), (150, 300, 8), (50, 300, 9))
 
 @pytest.fixture
 def uneven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four ranks: all of them, then halves; of the halves, only one differs within."""
+    """Write four ranks: collectives of all of them, then of halves; only one of the halves has different
+    sizes.
+    """
     monkeypatch.chdir(tmp_path)
     traces = []
     for rank, (first, second, third) in enumerate(SIZES):
@@ -383,7 +383,7 @@ def test_without_the_option_sizes_stay(capsys: pytest.CaptureFixture[str]) -> No
 
 
 @pytest.mark.usefixtures("warm_engine", "uneven")
-def test_what_was_uneven_runs() -> None:
+def test_equalised_collectives_run() -> None:
     assert main(["repair", "uneven", "-o", "even", "--even-sizes"]) == 0
     system = {
         "scheduling-policy": "FIFO",

@@ -1,4 +1,4 @@
-"""`et-convert slice`: parts of a workload with nothing in them that leads outside."""
+"""`et-convert slice`: parts of a workload without references to the rest."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from et_sim.trace.preflight import find_problems
 
 
 def steps(rank: int, ranks: int, *, iterations: int = 3, group: str = "") -> Trace:
-    """Iterations of host, kernel, all-reduce and a message to the next rank, behind a warm-up."""
+    """Write iterations of host, kernel, all-reduce and a message to the next rank, after a warm-up."""
     build = TraceBuilder()
     build.process_groups({"1": range(ranks // 2), "2": range(ranks // 2, ranks)})
     host = build.compute("warm-up", cpu=True, micros=1)
@@ -68,7 +68,7 @@ def names(path: str) -> list[str]:
     return [trace.node_name(row) for row in range(len(trace))]
 
 
-def test_an_iteration_holds_what_it_launched_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_iteration_holds_exactly_its_launched_work(capsys: pytest.CaptureFixture[str]) -> None:
     write_steps("job")
     assert main(["slice", "job", "-o", "one", "--iterations", "5"]) == 0
     assert names("one.0.et") == [
@@ -109,7 +109,7 @@ def test_the_number_of_a_marker_may_stand_anywhere() -> None:
     assert read_trace("part.0.et").node_id.tolist() == [2, 3]
 
 
-def test_every_trace_goes_by_the_first_marker_it_knows() -> None:
+def test_every_trace_uses_the_first_marker_that_it_contains() -> None:
     traces = []
     for name in ("embed", "receive"):
         build = TraceBuilder()
@@ -129,7 +129,7 @@ def test_every_trace_goes_by_the_first_marker_it_knows() -> None:
         (["--iterations", "4"], 'no node is called "ProfilerStep", alone or with a number behind it'),
         (["--iterations", "4"], "(numbered here: step #)"),
         (["--iterations", "9", "--marker", "step"], "there is no iteration 9 (there are 0-1: correct"),
-        (["--window", "1ms:2ms"], "no node says when it started (start_time_micros)"),
+        (["--window", "1ms:2ms"], "no node has a start (start_time_micros)"),
         (["--window", "2ms:1ms"], "--window 2ms:1ms ends before it begins"),
         (["--window", "2ms"], "give BEGIN:END with units"),
         (["--ranks", "0-4"], "--ranks names rank 4, and there are ranks 0 to 1"),
@@ -139,11 +139,11 @@ def test_every_trace_goes_by_the_first_marker_it_knows() -> None:
         ),
         (["--iterations", "-1"], "--iterations '-1' cannot be understood (give numbers and ranges"),
         (["--iterations", "0-99999999999999", "--marker", "step"], "there is no iteration 2"),
-        ([], "nothing says what the slice is to hold"),
-        (["--marker", "x", "--ranks", "0"], "--marker without --iterations has no meaning"),
+        ([], "the slice has no limits"),
+        (["--marker", "x", "--ranks", "0"], "--marker requires --iterations"),
     ],
 )
-def test_what_cannot_be_done_is_a_sentence(
+def test_impossible_slices_are_refused_in_a_sentence(
     arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     build = TraceBuilder()
@@ -174,7 +174,7 @@ def test_either_end_of_a_window_may_be_open(text: str) -> None:
     )
 
 
-def test_ranks_whose_groups_are_closed_are_numbered_anew(capsys: pytest.CaptureFixture[str]) -> None:
+def test_ranks_with_complete_groups_are_renumbered(capsys: pytest.CaptureFixture[str]) -> None:
     build = [TraceBuilder() for _ in range(6)]
     for rank, builder in enumerate(build):
         builder.process_groups({"7": [0, 2, 4], "8": [1, 3, 5]})
@@ -209,7 +209,7 @@ def test_a_groups_file_follows_the_ranks() -> None:
     assert json.loads(Path("half.groups.json").read_text(encoding="utf-8")) == {"2": [1, 0]}
 
 
-def test_a_groups_file_that_is_not_named_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_groups_file_is_requested(capsys: pytest.CaptureFixture[str]) -> None:
     traces = []
     for rank in range(4):
         build = TraceBuilder()
@@ -218,7 +218,7 @@ def test_a_groups_file_that_is_not_named_is_asked_for(capsys: pytest.CaptureFixt
     write_workload(Workload.of(traces), "four")
     assert main(["slice", "four", "-o", "half", "--ranks", "2-3", "--renumber"]) == 0
     printed = capsys.readouterr().out
-    assert "note: no trace says who is in groups 1, 2: name a groups file with --groups" in printed
+    assert "note: the members of groups 1, 2 are unknown: give a groups file with --groups" in printed
 
 
 def test_communication_with_partners_outside_is_refused_by_name(capsys: pytest.CaptureFixture[str]) -> None:
@@ -297,8 +297,8 @@ def test_an_iteration_number_is_the_largest_before_a_node(data: st.DataObject, t
 
 
 @given(st.data(), st.integers(2, 4))
-def test_whatever_is_chosen_what_is_left_fits_together(data: st.DataObject, ranks: int) -> None:
-    """Random windows over random communication: after --drop-open, the pre-flight finds nothing wrong."""
+def test_any_slice_is_consistent(data: st.DataObject, ranks: int) -> None:
+    """Cut random windows of random communication; after --drop-open, the pre-flight finds no fault."""
     events = data.draw(
         st.lists(st.tuples(st.integers(0, ranks - 1), st.integers(0, ranks - 1), st.booleans()), max_size=8)
     )
@@ -330,7 +330,7 @@ def test_whatever_is_chosen_what_is_left_fits_together(data: st.DataObject, rank
         edit = cut(Input(workload, given_traces, False), wanted, "out")
     except EtSimError as error:
         sentence = str(error)
-        assume("no node says" not in sentence)
+        assume("no node has a start" not in sentence)
         raise
     from converters.editing.files import decoded
 

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("in_a_folder")
 
 
 def record(in_splits: list[int], out_splits: list[int], in_bytes: int, out_bytes: int = 64) -> Communication:
-    """As execution traces have it."""
+    """Return a communication as execution traces hold it."""
     values = [[1], 150, 0, 0, "all_to_allv", in_splits, out_splits]
     types = ["Tensor(int)", "Int", "Int", "Int", "String", "GenericList[Int]", "GenericList[Int]"]
     result = from_record(Values(values, types, {0: in_bytes}, out_bytes), {"pg_size": 3})
@@ -37,7 +37,7 @@ def test_split_sizes_of_a_record_are_bytes_by_the_size_of_its_tensor() -> None:
     assert record([], [7, 1, 1], 3000).split_bytes == (1000, 1000, 1000)  # in equal parts
 
 
-def test_a_rank_that_sends_nothing_says_so() -> None:
+def test_a_rank_may_send_zero_bytes() -> None:
     recording = record([0, 0, 0], [4, 0, 0], 0)
     assert recording.split_bytes == (0, 0, 0)
     assert (recording.comm_bytes, recording.is_unsized) == (0, False)

@@ -127,7 +127,7 @@ def test_a_circle_has_no_depth(capsys: pytest.CaptureFixture[str]) -> None:
     assert "none: nodes wait for each other in a circle" in capsys.readouterr().out
 
 
-def test_a_dot_file_has_the_nodes_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dot_file_has_the_chosen_nodes(capsys: pytest.CaptureFixture[str]) -> None:
     write_workload(Workload.of([step(0), step(1)]), "step")
     assert main(["graph", "step", "--rank", "1", "--nodes", "1-3", "-o", "part.dot"]) == 0
     assert capsys.readouterr().out == (
@@ -190,10 +190,10 @@ def test_every_dependency_is_in_the_graph_once(trace: Trace) -> None:
         (["-o", "x.dot", "--around", str(2**70)], "there is no node 1180591620717411303424"),
         (["-o", "x.dot", "--nodes", str(2**64 + 7)], "there is no node 18446744073709551615"),
         (["-o", "x.dot", "--nodes", "a"], "--nodes 'a' cannot be understood"),
-        (["-o", "x.dot", "--window", "0us:1us"], "no node says when it started"),
+        (["-o", "x.dot", "--window", "0us:1us"], "no node has a start"),
     ],
 )
-def test_what_cannot_be_drawn_is_a_sentence(
+def test_impossible_drawings_are_refused_in_a_sentence(
     arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_workload(Workload.of([step(0), step(1)]), "step")

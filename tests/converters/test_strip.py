@@ -1,4 +1,4 @@
-"""Nodes leave a graph, the host too: those that stay wait for each other as before, with delays as long."""
+"""Removal of nodes and of the host: remaining nodes wait for each other as before, with equal delays."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from et_sim.trace import (
 
 
 def spans(trace: Trace, device: dict[int, int]) -> dict[int, int]:
-    """Recorded time of the host, and other times for devices than recorded."""
+    """Return the recorded time of the host, and other times for devices."""
     recorded_ns = durations_ns(trace).tolist()
     return {
         node_id: recorded_ns[row] if trace.is_cpu[row] else device[node_id]
@@ -49,9 +49,7 @@ def test_devices_wait_for_each_other_as_before(trace: Trace) -> None:
 
 @given(st.data(), mixed_traces())
 @settings(max_examples=2 * settings.default.max_examples)
-def test_with_delays_every_device_node_and_the_trace_end_when_they_did(
-    data: st.DataObject, trace: Trace
-) -> None:
+def test_with_delays_device_nodes_and_the_trace_end_as_before(data: st.DataObject, trace: Trace) -> None:
     stays = trace.node_id[~trace.is_cpu].tolist()
     device = {node: data.draw(st.integers(0, 9000)) for node in stays}
     left = decode(strip(recorded(trace), keep_delays=True).content)
@@ -131,7 +129,7 @@ def test_a_circle_is_not_stripped(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 def without(trace: Trace, keep: list[bool]) -> Trace:
-    """What is left, read from the bytes that are written."""
+    """Return the rest of the trace, read from the bytes that are written."""
     given_trace = recorded(trace)
     mask = np.array(keep, np.bool_)
     return decode(edited(given_trace, mask, remove_nodes(given_trace, mask)))
@@ -163,7 +161,7 @@ def test_dependencies_among_nodes_that_stay_are_not_touched(data: st.DataObject,
             assert len(new) == len(set(new))
 
 
-def test_what_is_known_already_is_not_written_again() -> None:
+def test_known_dependencies_are_not_written_again() -> None:
     build = TraceBuilder()
     kernels = [build.compute("kernel", node_id=0)]
     host = build.compute("sync", cpu=True, after=kernels)

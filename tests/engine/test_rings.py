@@ -183,9 +183,9 @@ def test_rings_that_do_not_fit_are_refused(keys: dict[str, Any], words: str) -> 
 
 
 def test_unused_rings_are_refused_and_idle_ones_remarked() -> None:
-    with pytest.raises(MachineError, match="where no collective takes a ring"):
+    with pytest.raises(MachineError, match="where no collective uses a ring"):
         read_machine(system=system("direct", rings=[[[0, 1]]]), network=network(["Ring"], [2]))
     few = read_machine(system=system(rings=[[[0, 1], [1, 0]]]), network=network(["Ring"], [2]))
     assert {(warning.key, warning.text) for warning in few.warnings} >= {
-        ("preferred-dataset-splits", "so few chunks are on 1 of 2 rings at a time"),
+        ("preferred-dataset-splits", "1, so only 1 of 2 rings are used at a time"),
     }

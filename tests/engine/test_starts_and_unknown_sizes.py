@@ -63,7 +63,7 @@ def test_a_delay_of_the_system_file_comes_on_top_of_the_recorded_start() -> None
 
 def test_a_start_that_is_no_time_is_refused() -> None:
     content = encode_trace(replace(TraceBuilder().build(), start_ns=1 << 62))
-    with pytest.raises(TraceError, match="does not say when the rank begins"):
+    with pytest.raises(TraceError, match="has an invalid start of the rank"):
         decode(content)
 
 

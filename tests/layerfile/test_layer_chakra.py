@@ -59,7 +59,7 @@ def test_keywords_that_chakras_converter_refuses_are_refused(case: dict[str, Any
         text = "".join(
             f"{line}\n" if len(line.split()) < 12 else f"{line} DATA\n" for line in text.splitlines()
         )
-    with pytest.raises(InputError, match=f"Chakra's text converter does not know {keyword} "):
+    with pytest.raises(InputError, match=f"Chakra's text converter does not support {keyword} "):
         chakra_graph(parse_layer_file(text, case["id"]), 1)
 
 

@@ -1,4 +1,4 @@
-"""A collective library chooses as its source says, and what it chose takes the time that is said."""
+"""A collective library makes the choice of its source, and the choice takes the predicted time."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_channels_are_those_that_logs_show(
     assert ((close.count, close.within), (across.count, across.between)) == (within, between)
 
 
-def test_switches_do_not_sum_bytes_and_what_is_not_allowed_is_not_taken() -> None:
+def test_switches_do_not_sum_bytes_and_forbidden_algorithms_are_not_taken() -> None:
     call = Call("all_reduce", 8, 1, 64 * MIB)
     assert H200.choice(call).algorithm == "nvls"
     assert H200.choice(structs.replace(call, datatype="int8")).algorithm == "ring"
@@ -75,7 +75,7 @@ def test_switches_do_not_sum_bytes_and_what_is_not_allowed_is_not_taken() -> Non
     assert only_pat == H200.choice(call)
 
 
-def test_what_was_seen_stands_before_constants_between_the_sizes_that_were_seen() -> None:
+def test_logged_choices_override_constants_between_their_sizes() -> None:
     seen = tuple(
         Logged("all_reduce", 1, size, way, protocol)
         for size, way, protocol in ((1024, "tree", Protocol.LL), (MIB, "ring", Protocol.SIMPLE))
@@ -171,7 +171,7 @@ def _in_group_ns(name: str, members: list[int], kind: str, size: int) -> int:
     kind=st.sampled_from(["all_reduce", "all_gather", "reduce_scatter", "broadcast"]),
     size=st.sampled_from([1000, MIB, 1 << 28]),
 )
-def test_groups_anywhere_take_about_what_the_library_says(members: list[int], kind: str, size: int) -> None:
+def test_groups_anywhere_take_about_the_time_of_the_library(members: list[int], kind: str, size: int) -> None:
     known = preset("h100-dgx:24")
     on = [count for node in range(3) if (count := sum(rank // 8 == node for rank in members))]
     counted = size * len(members) if kind == "all_gather" else size
@@ -336,7 +336,7 @@ def test_no_choice_beats_the_wires(name: str) -> None:
                 assert choice.time_us * 1000 >= wire, (kind, ranks, size)
 
 
-def test_a_named_algorithm_stands_before_the_library() -> None:
+def test_a_named_algorithm_overrides_the_library() -> None:
     known = preset("h100-dgx:8")
     workload = make_microbenchmark("all_reduce", ranks=8, size=MIB)
 
@@ -349,7 +349,7 @@ def test_a_named_algorithm_stands_before_the_library() -> None:
     assert forced > run()
 
 
-def test_where_a_library_is_not_known_rings_run_and_a_warning_says_so() -> None:
+def test_networks_without_support_of_a_library_run_rings_with_a_warning() -> None:
     known = preset("h100-dgx:16")
     torus = {"topology": ["Ring"], "npus_count": [16], "bandwidth": ["50GB/s"], "latency": ["500ns"]}
     machine = read_machine(system=known.system, network=torus)
@@ -378,7 +378,7 @@ def test_where_a_library_is_not_known_rings_run_and_a_warning_says_so() -> None:
         ({"name": "nccl-2.30", "choices": {"reduce": [[1, 2, "ring"]]}}, '"reduce" holds'),
     ],
 )
-def test_what_cannot_be_a_library_is_refused(library: Any, why: str) -> None:
+def test_an_invalid_library_is_refused(library: Any, why: str) -> None:
     known = preset("h100-dgx:8")
     with pytest.raises(MachineError) as raised:
         read_machine(system=known.system | {"library": library}, network=known.network)
@@ -392,7 +392,7 @@ def test_a_name_alone_takes_the_generation_from_the_links() -> None:
     assert any("hopper is taken" in default.text for default in machine.defaults)
 
 
-def test_the_timeline_says_what_the_library_did(tmp_path: Path) -> None:
+def test_the_timeline_has_the_choice_of_the_library(tmp_path: Path) -> None:
     workload = make_microbenchmark("all_reduce", ranks=8, size=64 * MIB)
     known = preset("h100-dgx:8")
     result = et_sim.simulate(workload, system=known.system, network=known.network, detail="path")
@@ -430,7 +430,7 @@ def test_all_choices_are_compared_as_text_json_and_picture(
         (["ring", "--ranks", "8", "--dtype", "int8"], "--dtype does not belong to ring"),
     ],
 )
-def test_what_cannot_be_compared_is_refused(
+def test_incomparable_arguments_are_refused(
     arguments: list[str], why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["collective", *arguments]) == 2

@@ -71,7 +71,7 @@ def test_a_kernel_loses_the_held_part_of_its_processors_while_the_collective_las
     assert abs(end - begin - nominal - lost) <= 1
 
 
-def test_nothing_is_lost_where_nothing_overlaps_or_it_is_left_out() -> None:
+def test_no_time_is_lost_without_overlap_or_with_the_key_off() -> None:
     apart = _run(_workload(8 * MIB, after=True))
     begin, end = _span(apart, "kernel")
     beside = _workload(8 * MIB)
@@ -81,7 +81,7 @@ def test_nothing_is_lost_where_nothing_overlaps_or_it_is_left_out() -> None:
     assert by_key[1] - by_key[0] == end - begin
 
 
-def test_kernels_that_memory_bounds_and_recorded_ones_lose_nothing() -> None:
+def test_memory_bound_and_recorded_kernels_lose_no_time() -> None:
     of_memory = "layernorm 65536 8192"
     spans = [
         _span(_run(_workload(8 * MIB, kernel=of_memory, after=is_in)), "kernel") for is_in in (True, False)

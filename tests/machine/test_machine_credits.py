@@ -105,7 +105,7 @@ def test_lists_of_dimensions_and_the_same_graph_take_the_same_time() -> None:
     assert of_list.tolist() == other.tolist()
 
 
-def test_a_file_of_garnet_says_the_same_as_lists(tmp_path: Path) -> None:
+def test_a_file_of_garnet_gives_the_same_network_as_lists(tmp_path: Path) -> None:
     result = read_network_alone(str(garnet(tmp_path)))
     assert result.credits == Credits(256, 4096, 50, 5000, 2, 1000, pads=True, turns_of_flits=True)
     assert [dimension.npus for dimension in result.grid.dimensions] == [4, 2, 2]
@@ -130,11 +130,11 @@ def test_a_switch_of_garnet_has_the_links_of_all(tmp_path: Path) -> None:
     assert np.allclose(result.fabric.graph.bytes_per_ns, 4 * 32)
 
 
-def test_what_garnet_ignores_is_a_warning(tmp_path: Path) -> None:
+def test_keys_that_garnet_ignores_are_warnings(tmp_path: Path) -> None:
     builders = one_message(100, 16, 1)
     result = simulate(builders, str(garnet(tmp_path)), system(dimensions=3), model="packet")  # type: ignore[arg-type]
     texts = " ".join(warning["text"] for warning in result.manifest["warnings"])
-    for name in ("package-packet-size in every dimension", "does not apply it", "shortest ways"):
+    for name in ("package-packet-size in every dimension", "does not apply it", "shortest paths"):
         assert name in texts
 
 
@@ -151,7 +151,7 @@ def test_what_garnet_ignores_is_a_warning(tmp_path: Path) -> None:
         ({"flitwidth": "7"}, "line 20: key 'flitwidth' is not known (did you mean 'flit-width'?)"),
     ],
 )
-def test_what_is_wrong_with_a_file_of_garnet_is_said_with_its_line(
+def test_faults_of_a_file_of_garnet_are_reported_with_their_lines(
     tmp_path: Path, changed: dict[str, str | None], wanted: str
 ) -> None:
     with pytest.raises(EtSimError) as caught:
@@ -169,7 +169,7 @@ def test_what_is_wrong_with_a_file_of_garnet_is_said_with_its_line(
         (torus(flit=1, packet=1, cycle="1ns", channels=4096) | {"graph": LARGE}, "channels for each of"),
     ],
 )
-def test_what_is_wrong_with_credits_is_said(given: dict[str, Any], wanted: str) -> None:
+def test_faults_of_credits_are_reported(given: dict[str, Any], wanted: str) -> None:
     ranks = 256 if given["graph"] is LARGE else 16
     with pytest.raises(EtSimError) as caught:
         simulate(one_message(1, ranks, 1), given, system(dimensions=2), model="packet")
@@ -184,7 +184,7 @@ def test_other_models_refuse_credits(model: str) -> None:
 
 
 @pytest.mark.deep
-def test_the_default_cycle_lets_fast_links_carry_what_they_can() -> None:
+def test_the_default_cycle_lets_fast_links_carry_their_bandwidth() -> None:
     shape = {"generator": "ring", "npus": 2, "bandwidth": "900GB/s", "latency": "50ns"}
     builders = one_message(1 << 20, 2, 1)
     for given in ({"flit": 256}, {"flit": 64, "packet": 64}):
@@ -194,7 +194,7 @@ def test_the_default_cycle_lets_fast_links_carry_what_they_can() -> None:
 
 
 @pytest.mark.parametrize("given", [{"channels": 1}, {"buffer": 1, "channels": 4}, {"cycle": 100}])
-def test_links_that_cannot_carry_their_bandwidth_are_told_of(given: dict[str, Any]) -> None:
+def test_links_that_cannot_carry_their_bandwidth_are_warnings(given: dict[str, Any]) -> None:
     """And what they can carry is the bandwidth that views compare with."""
     size = 1 << 18
     result = simulate(

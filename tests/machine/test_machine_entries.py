@@ -75,9 +75,9 @@ FIRST = {
 WRONG = [
     ("stragglers", entry, text)
     for entry, text in (
-        ({"ranks": "3"}, "the entry says nothing about its ranks"),
+        ({"ranks": "3"}, "the entry has no effect"),
         ({"ranks": "3", "computee": 2}, "did you mean 'compute'?"),
-        ({"ranks": "3", "delay": 0.5}, "no whole number of nanoseconds"),
+        ({"ranks": "3", "delay": 0.5}, "not a whole number of nanoseconds"),
         ({"ranks": "3", "delay": 2**60}, "is 1152921504606846976: more than 9007199254740992"),
         ({"ranks": "3", "jitter": 1}, "a number >= 0 and < 1"),
         ({"ranks": "3", "delay": 1, "seed": 1}, 'key "seed" has no effect without "jitter"'),
@@ -138,7 +138,7 @@ def test_a_wrong_factor_is_refused(overlap: Any, text: str) -> None:
         ({"takes": ["collectives"], "group": "tp"}, 'key "group" is "tp", but none of the collectives'),
     ],
 )
-def test_what_no_node_is_of_is_refused(entry: Any, text: str) -> None:
+def test_work_that_no_node_has_is_refused(entry: Any, text: str) -> None:
     build = TraceBuilder()
     build.compute("gemm", nanos=5, attributes={"stream": 7})
     build.collective("all_reduce", 8)
@@ -151,7 +151,7 @@ def test_what_no_node_is_of_is_refused(entry: Any, text: str) -> None:
     assert text in str(caught.value)
 
 
-def test_a_stream_with_nothing_to_do_is_a_warning() -> None:
+def test_a_stream_without_work_is_a_warning() -> None:
     build = TraceBuilder()
     build.compute("gemm", nanos=5)
     workload = Workload((build.build(),), np.zeros(2, np.int32), source="built")

@@ -33,7 +33,7 @@ def test_example_files_are_readable_unchanged(system: str, network: str) -> None
     assert [notice.key for notice in machine.warnings] == ["boost-mode"]
 
 
-def test_the_h100_example_means_what_it_says() -> None:
+def test_the_h100_example_has_the_stated_figures() -> None:
     machine = read_machine(
         system=DATA / "HGX-H100-validated_sys.json", network=DATA / "HGX-H100-validated.yml"
     )

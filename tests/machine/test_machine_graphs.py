@@ -66,7 +66,7 @@ MADE = [
 
 
 @pytest.mark.parametrize(("generator", "keys", "npus", "others", "links", "dimensions", "forward"), MADE)
-def test_generators_make_what_they_are_asked_for(
+def test_generators_make_the_requested_networks(
     generator: str,
     keys: dict[str, Any],
     npus: int,
@@ -179,26 +179,26 @@ def test_ranks_are_placed_by_name_and_pattern() -> None:
 
 
 REFUSED = [
-    ({"links": [{"from": "npu0", "to": "x", "bandwidth": "1GB/s"}]}, 'no device is named "x"'),
+    ({"links": [{"from": "npu0", "to": "x", "bandwidth": "1GB/s"}]}, 'no device has the name "x"'),
     ({"switches": ["s", "s"]}, 'two devices are named "s"'),
     ({"links": LISTED["links"] * 2}, "is already there"),
-    ({"npus": 5}, "no way leads from rank 0 (npu0) to rank 4 (npu4)"),
+    ({"npus": 5}, "no path leads from rank 0 (npu0) to rank 4 (npu4)"),
     ({"links": [{"from": "npu*", "to": "s", "bandwidth": "0GB/s"}]}, "must be more than zero"),
     ({"links": [{"from": "npu*", "to": "s", "bandwidth": "-1GB/s"}]}, "cannot be understood"),
     ({"links": [{"from": "npu*", "to": "s", "bandwidth": 50}]}, "has no unit"),
     ({"links": [{"from": "npu*", "to": "s", "bandwith": "1GB/s"}]}, "is not known"),
     ({"logical-dimensions": [3, 2]}, "3 x 2 = 6 do not make 4 NPUs"),
     ({"ranks": ["npu0", "npu1"]}, "2 devices are placed, and there are 4 NPUs"),
-    ({"ranks": ["npu0", "npu0", "npu1", "npu2"]}, "npu0 is no NPU, or stands there twice"),
+    ({"ranks": ["npu0", "npu0", "npu1", "npu2"]}, "npu0 is not an NPU, or is listed twice"),
     ({"overrides": [{"link": "nothing", "failed": True}]}, "no link is meant"),
-    ({"overrides": [{"device": "npu0", "failed": True}]}, "no way leads from rank 0 (npu0) to rank 1"),
-    ({"overrides": [{"device": "npu0"}]}, "does not say how its links differ"),
+    ({"overrides": [{"device": "npu0", "failed": True}]}, "no path leads from rank 0 (npu0) to rank 1"),
+    ({"overrides": [{"device": "npu0"}]}, "has no effect"),
     ({"routes": [{"path": ["npu0", "npu1"]}]}, "no link leads from npu0 to npu1"),
 ]
 
 
 @pytest.mark.parametrize(("change", "text"), REFUSED)
-def test_what_is_wrong_is_said_in_a_sentence_with_its_line(
+def test_a_fault_is_reported_in_a_sentence_with_its_line(
     change: dict[str, Any], text: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "network.json"
@@ -250,7 +250,7 @@ def test_a_topology_of_ns3_is_read_and_can_be_imported(tmp_path: Path) -> None:
     machine = read_machine(system={}, network=file)
     assert [Path(path).name for path, _ in machine.inputs][:2] == ["network.yml", "topology.txt"]
     (tmp_path / "wrong.txt").write_text(NS3.replace("2 4 100", "2 7 100"), encoding="utf-8")
-    with pytest.raises(MachineError, match=r'wrong.txt: line 5: no device is named "7"'):
+    with pytest.raises(MachineError, match=r'wrong.txt: line 5: no device has the name "7"'):
         read(tmp_path / "wrong.txt")
 
 
@@ -292,11 +292,11 @@ def test_graphs_of_networkx_graphml_and_node_link_are_the_same(tmp_path: Path) -
             [f"gpu{n}->hub" for n in range(3)] + [f"hub->gpu{n}" for n in range(3)]
         )
     made.nodes["hub"].clear()
-    with pytest.raises(MachineError, match="node 'hub' does not say what it is"):
+    with pytest.raises(MachineError, match="node 'hub' has no kind"):
         read(made)
 
 
-def test_devices_of_lists_stand_in_rows_by_their_distance_from_npus() -> None:
+def test_listed_devices_have_tiers_by_their_distance_from_npus() -> None:
     links = [
         {"from": "npu*", "to": "s", "bandwidth": "1GB/s"},
         {"from": "s", "to": "top", "bandwidth": "1GB/s"},

@@ -91,7 +91,7 @@ def bomb(levels: int) -> str:
     return "\n".join([first, *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 8)}]" for n in range(1, levels))])
 
 
-def test_aliases_that_stand_for_billions_of_values_are_refused() -> None:
+def test_aliases_of_billions_of_values_are_refused() -> None:
     with pytest.raises(MachineError, match=r"with its aliases, the content has more than 4,194,304 values"):
         parse_yaml(bomb(400), "file")
     assert len(parse_yaml(bomb(3), "file")["a2"]) == 8
@@ -113,7 +113,7 @@ def test_only_the_beginning_of_a_value_is_walked_over_when_it_is_shown() -> None
         max_leaves=8,
     )
 )
-def test_what_is_shown_is_what_stands_in_the_file_as_far_as_it_is_shown(value: Any) -> None:
+def test_a_shown_value_is_a_prefix_of_the_value_in_the_file(value: Any) -> None:
     whole, shown = json.dumps(value, ensure_ascii=False), show(value)
     assert shown == whole or shown.endswith("...") or "…" in shown
 
@@ -132,7 +132,7 @@ def test_gzip_that_unpacks_to_far_more_than_data_do_is_refused(
 
 
 @given(st.lists(st.binary(max_size=300), max_size=4), st.integers(0, 9))
-def test_what_gzip_packed_in_pieces_is_unpacked(pieces: list[bytes], level: int) -> None:
+def test_gzip_members_are_unpacked(pieces: list[bytes], level: int) -> None:
     packed = b"".join(gzip.compress(piece, level) for piece in pieces)
     assert unpacked(packed, "trace.et") == b"".join(pieces)
 

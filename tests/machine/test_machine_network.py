@@ -162,7 +162,7 @@ def links(*entries: Any) -> tuple[UnevenLink, ...]:
     return read_machine(system={}, network=THREE | {"links": list(entries)}).network.links
 
 
-def test_what_a_link_is_not_given_is_as_in_the_dimension() -> None:
+def test_missing_figures_of_a_link_are_those_of_the_dimension() -> None:
     assert links(
         {"dimension": 0, "from": 3, "to": 0, "bandwidth": "50GiB/s", "latency": "1us"},
         {"dimension": 1, "from": 9, "to": 1, "bandwidth": 20},
@@ -179,7 +179,7 @@ def test_what_a_link_is_not_given_is_as_in_the_dimension() -> None:
 @pytest.mark.parametrize(
     ("entry", "text"),
     [
-        ({"dimension": 0, "from": 0, "to": 1}, "does not say how the link differs"),
+        ({"dimension": 0, "from": 0, "to": 1}, "has neither a bandwidth nor a latency"),
         ({"dimension": 0, "from": 0, "to": 1, "latencyy": 1}, "did you mean 'latency'?"),
         ({"dimension": 3, "from": 0, "to": 1, "latency": 1}, 'key "dimension" is 3, and the network has 3'),
         ({"dimension": 0, "from": 0, "to": 2, "latency": 1}, "no link leads from 0 to 2 in dimension 0"),
@@ -193,7 +193,7 @@ def test_what_a_link_is_not_given_is_as_in_the_dimension() -> None:
         ({"dimension": 0, "from": 0, "to": -1, "latency": 1}, 'key "to" is -1'),
         ({"dimension": 0, "from": 0, "to": True, "latency": 1}, 'key "to" is true'),
         ({"dimension": 0, "from": 0, "to": "hub", "latency": 1}, 'key "to" is "hub"'),
-        ({"dimension": 0, "from": 3, "to": 0, "bandwidth": 1}, "the same link stands there twice"),
+        ({"dimension": 0, "from": 3, "to": 0, "bandwidth": 1}, "the link is listed twice"),
     ],
 )
 def test_a_wrong_link_is_refused_with_its_index(entry: Any, text: str) -> None:

@@ -30,7 +30,7 @@ def training(ranks: int) -> et_sim.Workload:
 
 
 @pytest.mark.parametrize("name", names())
-def test_a_machine_reads_without_remarks_and_says_where_its_figures_are_from(name: str) -> None:
+def test_a_machine_reads_without_remarks_and_has_sources_of_its_figures(name: str) -> None:
     known = entry(name)
     for npus in {known.fewest, min(2 * known.fewest, known.most)}:
         result = preset(f"{name}:{npus}")
@@ -158,22 +158,22 @@ def test_half_of_a_cube_mesh_reduces_around_four_rings() -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("h100-dxg:8", "there is no machine called 'h100-dxg' (did you mean 'h100-dgx'?"),
-        ("h100-dgx:12", "h100-dgx has nodes of 8 NPUs, and 12 are no whole nodes (name 8 or 16)"),
+        ("h100-dxg:8", "machine 'h100-dxg' is not known (did you mean 'h100-dgx'?"),
+        ("h100-dgx:12", "h100-dgx has nodes of 8 NPUs, and 12 is not a multiple (name 8 or 16)"),
         ("h100-dgx:x", "does not end in a number of NPUs"),
         ("h100-dgx:0", "h100-dgx:0 has no NPU (name 1 to 8, or whole nodes)"),
-        ("tpu-v4-pod:100", "is built of cubes of 64 NPUs, and 100 are no whole cubes (name 64 or 128)"),
-        ("tpu-v4-pod:8192", "has 4,096 NPUs at most, not 8,192"),
-        ("tpu-v5e-pod:6", "is built of squares of 4 NPUs, and 6 are no whole squares (name 4 or 8)"),
+        ("tpu-v4-pod:100", "is built of cubes of 64 NPUs, and 100 is not a multiple (name 64 or 128)"),
+        ("tpu-v4-pod:8192", "has at most 4,096 NPUs, not 8,192"),
+        ("tpu-v5e-pod:6", "is built of squares of 4 NPUs, and 6 is not a multiple (name 4 or 8)"),
         ("v100-dgx-1:3", "v100-dgx-1 has 8 NPUs, or 4 of them, not 3 (name v100-dgx-1 or v100-dgx-1:4)"),
-        ("trn2-node:24", "trn2-node has nodes of 16 NPUs, and 24 are no whole nodes (name 16 or 32)"),
+        ("trn2-node:24", "trn2-node has nodes of 16 NPUs, and 24 is not a multiple (name 16 or 32)"),
         ("h100-dgx:8,node=0", "h100-dgx has no nodes of node=0"),
         ("h100-dgx:8,card=2", "machines have no option 'card'"),
         ("tpu-v4-pod:64,node=4", "tpu-v4-pod has no nodes of node=4"),
-        ("h100-dgx:8,cards=9", "9 cards for 8 NPUs: those of one NPU count as one"),
+        ("h100-dgx:8,cards=9", "9 cards for 8 NPUs: several cards of an NPU count as one"),
     ],
 )
-def test_machines_that_there_are_not_are_refused_in_one_sentence(
+def test_unknown_machines_are_refused_in_one_sentence(
     text: str, sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["machine", text]) == 2
@@ -198,7 +198,7 @@ def test_commands_take_a_machine_in_place_of_files(
     assert "network is missing (give --network, or --machine" in capsys.readouterr().err
 
 
-def test_python_says_what_is_missing() -> None:
+def test_python_reports_a_missing_option() -> None:
     options: dict[str, Any] = {}
     with pytest.raises(EtSimError, match="system and network are missing"):
         et_sim.simulate(training(2), **options)
@@ -220,7 +220,7 @@ def test_a_machine_by_name_tracks_memory_only_if_there_are_tensors() -> None:
     assert [warning["key"] for warning in asked.manifest["warnings"]] == ["local-mem-capacity"]
 
 
-def test_what_a_fit_had_not_seen_is_stated() -> None:
+def test_parts_outside_a_fit_are_stated() -> None:
     """A mean of |ln| of 0.1 is a standard error of 0.1253 of a normal distribution."""
     result = accuracy_entry([np.exp(0.1), np.exp(-0.1)])
     assert result == {"basis": "calibrated", "random": 0.1253, "common": 0.03}
@@ -244,13 +244,13 @@ def test_nodes_have_cards_in_proportion_and_may_be_of_any_size() -> None:
         assert (library.wires.cards, library.wires.card) == (4, pytest.approx(card))
 
 
-def test_who_takes_nodes_as_they_are_refuses_others(capsys: pytest.CaptureFixture[str]) -> None:
+def test_validation_refuses_options_of_nodes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["validate", "--machine", "h100-dgx:8,node=4"]) == 2
-    assert "h100-dgx:8,node=4: node=4 means nothing here" in capsys.readouterr().err
+    assert "h100-dgx:8,node=4: node=4 is not supported" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", [*names(), "h100-dgx:16,cards=2", "mi300x-node:16,cards=4", "l40s-node:16"])
-def test_every_machine_says_what_joins_its_npus(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_machine_lists_the_links_of_its_npus(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["machine", text]) == 0
     out = capsys.readouterr().out
     assert out.startswith(preset(text).text + ": ")

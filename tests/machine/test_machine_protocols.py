@@ -24,7 +24,7 @@ def test_without_the_key_there_is_no_protocol(machine: dict[str, Any]) -> None:
 
 
 @BOTH
-def test_single_constants_differ_from_what_the_preset_says(machine: dict[str, Any]) -> None:
+def test_single_constants_override_the_preset(machine: dict[str, Any]) -> None:
     def read(**keys: Any) -> Protocol | None:
         return read_network_alone(machine | {"protocol": keys}).protocol
 
@@ -42,8 +42,8 @@ def test_single_constants_differ_from_what_the_preset_says(machine: dict[str, An
 @pytest.mark.parametrize(
     ("protocol", "text"),
     [
-        ({}, "does not say how large packets are (give a payload in bytes, or a preset: roce, tcp"),
-        ({"header": 36}, "does not say how large packets are"),
+        ({}, "has no packet size (give a payload in bytes, or a preset: roce, tcp"),
+        ({"header": 36}, "has no packet size"),
         ({"preset": "rocee"}, "did you mean 'roce'?"),
         ({"payload": 0}, "allowed: an integer >= 1, in bytes"),
         ({"payload": 2000000}, "more than 1048576"),
@@ -52,7 +52,7 @@ def test_single_constants_differ_from_what_the_preset_says(machine: dict[str, An
         (None, "an object with some of the keys preset, file, payload"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_line(
+def test_a_fault_is_reported_with_its_line(
     machine: dict[str, Any], protocol: Any, text: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "network.yml"

@@ -163,10 +163,10 @@ def test_a_dict_passed_as_the_wrong_argument_is_recognised() -> None:
     assert text == "<system>: this looks like a network description (pass it as network=, not system=)"
 
 
-def test_what_is_neither_path_nor_dict_is_refused() -> None:
+def test_a_value_that_is_neither_path_nor_dict_is_refused() -> None:
     with pytest.raises(UsageError, match="system must be a path or a dict, not list"):
         read_machine(system=[], network=RING_4)  # type: ignore[arg-type]
-    assert "a value of type object cannot stand in a configuration" in refusal(system={"L": object()})
+    assert "a value of type object is not allowed in a configuration" in refusal(system={"L": object()})
     assert "the most are 2000" in refusal(system={"L": 10**5000})
     looped: dict[str, Any] = {}
     looped["L"] = looped

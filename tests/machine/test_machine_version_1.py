@@ -66,7 +66,7 @@ def test_dicts_with_the_same_keys_are_taken_too() -> None:
     assert (read.layers.passes, read.layers.comm_scale, read.layers.compute_scale) == (3, 0.5, 1.0)
 
 
-def test_a_whole_file_may_stand_on_one_line(tmp_path: Path) -> None:
+def test_a_whole_file_may_be_one_line(tmp_path: Path) -> None:
     assert machine(tmp_path, as_text(SYSTEM).replace("\n", " ")).system == machine(tmp_path).system
 
 
@@ -106,7 +106,7 @@ def test_each_file_can_be_read_by_itself(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "cause"),
     [
-        ("endpoint-delay: 10\nten\n", "line 2, column 1: 'ten' stands where a key is expected"),
+        ("endpoint-delay: 10\nten\n", "line 2, column 1: a key is expected, not 'ten'"),
         ("endpoint-delay:\nboost-mode: 1\n", 'line 1, column 1: key "endpoint-delay" has no value'),
         ("boost-mode: 1 boost-mode: 1", 'line 1, column 15: key "boost-mode" is given twice'),
         (as_text(SYSTEM | {"endpoint-delay": "ten"}), 'key "endpoint-delay" is "ten"'),
@@ -156,7 +156,7 @@ def test_bundles_of_links_cannot_run_on_the_link_model(tmp_path: Path) -> None:
     machine(tmp_path)
     (tmp_path / "w.txt").write_text("MICRO 1 a -1 1 NONE 0 1 NONE 0 1 ALLREDUCE 1024 1")
     files = {"system": tmp_path / "system.txt", "network": tmp_path / "network.json"}
-    with pytest.raises(UsageError, match=r"a network file of 1\.0, which has bundles"):
+    with pytest.raises(UsageError, match=r"a network file of 1\.0 describes bundles"):
         et_sim.simulate(tmp_path / "w.txt", **files, model="link")
 
 

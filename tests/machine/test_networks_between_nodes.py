@@ -88,7 +88,7 @@ def test_no_way_beats_the_cards_of_a_node(
     assert named.choice(Call(kind, ranks, nodes, size)).time_us >= 0.999 * leaves / 1000 / rate
 
 
-def test_a_run_takes_what_the_library_says_on_other_cards_and_networks() -> None:
+def test_a_run_on_other_cards_and_networks_takes_the_time_of_the_library() -> None:
     for machine in ("h100-quad:16,cards=2x200Gbps,network=slingshot", "a100-dgx-40gb:16,network=efa-1"):
         for kind, size in (("all_reduce", 1 << 28), ("all_reduce", 1000), ("reduce_scatter", MIB)):
             workload = make_microbenchmark(kind, ranks=16, size=size)
@@ -96,7 +96,7 @@ def test_a_run_takes_what_the_library_says_on_other_cards_and_networks() -> None
             assert ran == pytest.approx(time_us(machine, kind, size), rel=0.001)
 
 
-def test_the_first_efa_sends_with_simple_alone_and_its_latency_is_told_to_the_library() -> None:
+def test_the_first_efa_uses_simple_alone_and_reports_its_latency_to_the_library() -> None:
     call = Call("all_reduce", 16, 2, 8)
     assert library("a100-dgx-40gb:16,network=efa-1").choice(call).protocol is Protocol.SIMPLE
     assert library("a100-dgx-40gb:16").choice(call).protocol is Protocol.LL
@@ -165,17 +165,17 @@ def test_cards_have_ports_and_rates_and_several_of_an_npu_are_one() -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("h100-dgx:16,network=ethernet", "there is no kind of network 'ethernet'"),
+        ("h100-dgx:16,network=ethernet", "kind of network 'ethernet' is not known"),
         ("h100-dgx:16,network=infinband", "did you mean 'infiniband'?"),
-        ("h100-dgx:16,cards=fast", "'fast' says nothing of network cards"),
-        ("h100-dgx:16,cards=0x100Gbps", "'0x100Gbps' says nothing of network cards"),
-        ("h100-dgx:16,cards=8x100", "'8x100' says nothing of network cards"),
-        ("h100-dgx:16,node=four", "'four' is no number of NPUs"),
-        ("h100-dgx:16,cards=16", "16 cards for 8 NPUs: those of one NPU count as one"),
+        ("h100-dgx:16,cards=fast", "'fast' does not describe network cards"),
+        ("h100-dgx:16,cards=0x100Gbps", "'0x100Gbps' does not describe network cards"),
+        ("h100-dgx:16,cards=8x100", "'8x100' does not describe network cards"),
+        ("h100-dgx:16,node=four", "'four' is not a number of NPUs"),
+        ("h100-dgx:16,cards=16", "16 cards for 8 NPUs: several cards of an NPU count as one"),
         ("h100-dgx:16,speed=3", "machines have no option 'speed'"),
     ],
 )
-def test_networks_that_there_are_not_are_refused_in_one_sentence(text: str, sentence: str) -> None:
+def test_unknown_networks_are_refused_in_one_sentence(text: str, sentence: str) -> None:
     with pytest.raises(EtSimError) as raised:
         preset(text)
     assert sentence in str(raised.value)

@@ -83,7 +83,7 @@ def _leaves(machine: Any) -> Iterator[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize("name", [*MACHINES, *PRESETS])
-def test_nothing_but_the_figure_changes(name: str) -> None:
+def test_only_the_figure_changes(name: str) -> None:
     machine = _machine(name)
     before = dict(_leaves(machine))
     scales = figures(machine)

@@ -22,7 +22,7 @@ SUSTAINED = [
 
 
 @pytest.mark.parametrize(("machine", "datatype", "shape", "sustained", "within"), SUSTAINED)
-def test_large_products_take_what_boards_sustain_at_their_limit(
+def test_large_products_run_at_the_sustained_rate_of_boards(
     machine: str, datatype: str, shape: str, sustained: float, within: float
 ) -> None:
     build = TraceBuilder()

@@ -352,7 +352,7 @@ def test_a_member_without_its_request_is_named() -> None:
 
 
 BAD: list[tuple[dict[str, Any], str]] = [
-    (pool(NIC | {"count": 3}), 'key "count" is 3, among which 4 NPUs cannot be parted evenly'),
+    (pool(NIC | {"count": 3}), 'key "count" is 3, and 4 NPUs cannot be divided evenly among them'),
     (pool({"name": "nic", "count": 4, "load": 3}), 'key "store" is missing'),
     (pool({"name": "nic", "count": 4}), 'key "bandwidth" is missing'),
     (pool(NIC | {"load": 1, "store": 2}), 'key "bandwidth" has no effect'),
@@ -361,8 +361,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     (pool(*[NIC | {"name": str(at)} for at in range(65)]), 'key "stages" has 65 entries'),
     ({"memory-type": "HIERARCHICAL_POOL", "chunk": 4}, 'key "stages" is missing'),
     ({"memory-type": "HIERARCHICAL_POOL", "stages": [NIC]}, 'key "chunk" is missing'),
-    (pool(NIC, **{"remote-mem-bw": 4}), 'key "remote-mem-bw" means nothing to HIERARCHICAL_POOL'),
-    ({"memory-type": "MEMORY_POOL", "chunk": 4}, 'key "chunk" means nothing to MEMORY_POOL'),
+    (pool(NIC, **{"remote-mem-bw": 4}), 'key "remote-mem-bw" is not supported by HIERARCHICAL_POOL'),
+    ({"memory-type": "MEMORY_POOL", "chunk": 4}, 'key "chunk" is not supported by MEMORY_POOL'),
     (pool(NIC, tiers={"cpu": ["nics"]}), "did you mean 'nic'?"),
     (pool(NIC, SWITCH, tiers={"cpu": ["nic"]}), 'stage "switch" is in no tier'),
     (pool(NIC, tiers={"cpu": []}), 'key "tiers" is {"cpu": []}'),

@@ -174,5 +174,5 @@ def test_a_recorded_run_is_the_same_and_its_path_is_all_of_it(tmp_path: Path) ->
 
 
 def test_occupied_units_cannot_be_shared() -> None:
-    with pytest.raises(EtSimError, match='key "latency-occupies" means nothing with "sharing": "fair"'):
+    with pytest.raises(EtSimError, match='key "latency-occupies" is not supported with "sharing": "fair"'):
         finish(lambda build, _: build.load(1), fair(NIC | {"latency-occupies": True}))

@@ -285,7 +285,7 @@ def test_constants_and_models_that_do_not_belong_together_are_refused() -> None:
     for model in ("analytical", "link", "flow"):
         with pytest.raises(UsageError, match="take --network-model loggops"):
             simulate(workload, system={}, network=network(2, ATLAHS), model=model)
-    with pytest.raises(MachineError, match='"topology" stands beside "loggops"'):
+    with pytest.raises(MachineError, match='keys "topology" and "loggops" exclude each other'):
         read_network_alone(RING_2 | network(2, ATLAHS))
     given = {"network": network(2, ATLAHS), "model": "loggops"}
     with pytest.raises(UsageError, match="a rendezvous of its own"):

@@ -195,7 +195,7 @@ def test_two_groups_have_no_third_and_failed_links_are_gone_round(monkeypatch: p
     ],
 )
 def test_other_networks_are_refused(graph: dict[str, Any]) -> None:
-    with pytest.raises(MachineError, match="this network is no dragonfly"):
+    with pytest.raises(MachineError, match="this network is not a dragonfly"):
         read_network_alone({"graph": graph, "routing": "valiant"})
 
 

@@ -1,4 +1,4 @@
-"""A real process of a program, on gloo: writes what it communicates.
+"""A real process of a program, on gloo, which writes its communication.
 
 DEVICE=cpu … python gloo_worker.py OUTPUT PROGRAM ARGUMENTS…
 """
@@ -13,12 +13,12 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._subclasses.fake_tensor import FakeTensor  # in which DTensor asks for shapes
+from torch._subclasses.fake_tensor import FakeTensor  # DTensor uses it to infer shapes
 from torch.distributed import ProcessGroup
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
-# Operator -> kind, the argument that holds what a rank puts in, and the one that names the other end.
+# operator -> kind, the argument with the input of a rank, and the argument with the other end
 KINDS = {
     "allreduce_": ("ALL_REDUCE", "tensors", ""),
     "allreduce_coalesced_": ("ALL_REDUCE", "tensors", ""),
@@ -38,11 +38,11 @@ KINDS = {
 
 
 class Listener(TorchDispatchMode):
-    """Keeps what is sent."""
+    """A mode that records sent tensors."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.heard: list[list[Any]] = []
+        self.communicated: list[list[Any]] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if any(type_ not in (torch.Tensor, torch.nn.Parameter, FakeTensor) for type_ in types):
@@ -64,7 +64,7 @@ class Listener(TorchDispatchMode):
             size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
             if len(members) > 1:
                 result = [] if kind in ("SEND", "RECEIVE") else sorted(members)
-                self.heard.append([kind, size, result, peer])
+                self.communicated.append([kind, size, result, peer])
         return func(*args, **(kwargs or {}))
 
 
@@ -73,4 +73,4 @@ if __name__ == "__main__":
     sys.argv = [script, *rest]
     with torch.autograd.set_multithreading_enabled(False), Listener() as listener:
         runpy.run_path(script, run_name="__main__")
-    Path(output).write_text(json.dumps(listener.heard), encoding="utf-8")
+    Path(output).write_text(json.dumps(listener.communicated), encoding="utf-8")

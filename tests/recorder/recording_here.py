@@ -22,14 +22,14 @@ def needs_torch() -> None:
 
 
 class Recording(NamedTuple):
-    """What the command wrote."""
+    """The files that the command wrote."""
 
     workload: Workload
     report: dict[str, Any]
     manifest: Path
 
     def counted(self, rank: int = 0) -> list[tuple[str, str, str, int, int]]:
-        """Phase, group, kind, number and bytes of the communication of a recorded rank."""
+        """Return phase, group, kind, number and bytes of the communication of a recorded rank."""
         of_rank = next(entry for entry in self.report["ranks"] if entry["rank"] == rank)
         return [
             (
@@ -43,7 +43,7 @@ class Recording(NamedTuple):
         ]
 
     def remarks(self, kind: str) -> list[dict[str, Any]]:
-        """Of one kind, of the first recorded rank."""
+        """Return the remarks of one kind of the first recorded rank."""
         return [remark for remark in self.report["ranks"][0]["remarks"] if remark["kind"] == kind]
 
 

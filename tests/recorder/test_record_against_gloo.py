@@ -1,4 +1,4 @@
-"""What is recorded is what real processes of the same program send each other, setup and all."""
+"""Recorded communication equals that of real processes of the same program, setup included."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _free_port() -> int:
 
 
 def _really(folder: Path, program: str, arguments: tuple[str, ...], world: int) -> list[list[Any]]:
-    """What each of these processes communicates."""
+    """Return the communication of each of the processes."""
     port = _free_port()
     processes = []
     for rank in range(world):
@@ -84,7 +84,7 @@ def _recorded(recording: Recording, rank: int) -> list[list[Any]]:
         ("pipelined.py", ("ZBVZeroBubble", "2"), 2),
     ],
 )
-def test_every_process_communicates_what_is_recorded_of_it(
+def test_every_process_communicates_as_recorded(
     program: str, arguments: tuple[str, ...], world: int, tmp_path: Path
 ) -> None:
     real = _really(tmp_path, program, arguments, world)

@@ -31,7 +31,7 @@ def _named(trace: Trace, word: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("part", ["function", "module", "in-place"])
-def test_a_chain_of_a_region_is_one_kernel_that_moves_what_others_see(
+def test_a_chain_of_a_region_is_one_kernel_that_moves_shared_tensors_only(
     part: str, eager: Trace, tmp_path: Path
 ) -> None:
     recording = _second_step(tmp_path, part)

@@ -23,7 +23,7 @@ PRODUCTS = 2 * WIDTH * WIDTH + 2 * WIDTH * VALUES + 3 * WIDTH * INNER  # weights
 
 
 def _expected(layers: int) -> dict[str, int]:
-    """Of one step of a rank, by what the program says."""
+    """Return the expected figures of one step of a rank, by the program."""
     of_layers = layers * (PRODUCTS // TENSOR + 2 * WIDTH) // DATA  # weights of a shard
     rows = -(-VOCABULARY // TENSOR // DATA)  # of an embedding: FSDP2 fills up to equal shards
     shard = of_layers + 2 * rows * WIDTH + WIDTH // DATA
@@ -80,7 +80,7 @@ def test_a_model_of_few_layers_follows_the_rule(recording: Recording) -> None:
     }
 
 
-def test_what_the_program_does_beyond_its_plan_is_named(
+def test_operators_beyond_the_plan_are_named(
     recording: Recording, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = tmp_path / "plan.workload.json"

@@ -16,7 +16,7 @@ needs_torch()
 PAGE, NOTEBOOK = REPOSITORY / "docs" / "recording.md", REPOSITORY / "docs" / "recording.ipynb"
 
 
-def test_every_command_prints_what_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_command_prints_the_output_on_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ET_SIM_COMPILE", "now")
     place = Place(tmp_path)
     commands = [shown for shown in commands_of(PAGE.read_text(encoding="utf-8")) if not shown.is_installing]

@@ -33,7 +33,7 @@ def sharded(tmp_path_factory: pytest.TempPathFactory) -> Recording:
     return record(tmp_path_factory.mktemp("sharded"), "sharded.py", "2", world=16)
 
 
-def test_one_rank_stands_for_all_where_nobody_sends(data_parallel: Recording) -> None:
+def test_one_rank_represents_all_if_none_sends(data_parallel: Recording) -> None:
     assert data_parallel.report["roles"] == {"0": "0-15"}
     assert data_parallel.workload.ranks == 16
 
@@ -51,10 +51,10 @@ def test_buffers_are_broadcast_without_telling_ranks_apart(data_parallel: Record
     assert set(trace.comm_type[trace.kind == NodeKind.COLL].tolist()) == {0, 2}
 
 
-def test_what_is_assumed_is_said_with_its_place(data_parallel: Recording) -> None:
+def test_assumptions_are_reported_with_their_place(data_parallel: Recording) -> None:
     (assumed,) = data_parallel.remarks("assumed")
     assert assumed["place"].startswith("data_parallel.py:")
-    assert (assumed["text"], assumed["count"]) == ("0.0 for a value that nobody knows", 2)
+    assert (assumed["text"], assumed["count"]) == ("0.0 for an unknown value", 2)
     assert data_parallel.remarks("implied wait")
 
 
@@ -110,7 +110,7 @@ def test_the_number_of_ranks_changes_groups_and_shards_only(sharded: Recording, 
 
 
 def _calls(folder: Path, world: int) -> int:
-    """Calls of functions of a process that records one rank of so many."""
+    """Return the number of function calls of a process that records one rank of `world`."""
     ranks = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": "8"}
     count = (
         "import cProfile, pstats, sys; from recorder.process.main import main; profile = cProfile.Profile();"
@@ -162,7 +162,7 @@ def test_an_exception_inside_backward_gives_its_traceback(
     assert "broken.py: the program ended with status 1 on rank 0" in err
 
 
-def test_sums_averages_and_extremes_of_known_values_are_told_truly(tmp_path: Path) -> None:
+def test_sums_averages_and_extremes_of_known_values_are_correct(tmp_path: Path) -> None:
     recording = record(tmp_path, "reductions.py", world=8)
     assert recording.report["ranks"][0]["weights"] == 0
     assert not recording.remarks("assumed")
@@ -172,7 +172,7 @@ def test_sums_averages_and_extremes_of_known_values_are_told_truly(tmp_path: Pat
     ("kind", "operator", "line"),
     [("mask", "index", 9), ("unique", "_unique2", 11), ("nonzero", "nonzero", 13)],
 )
-def test_a_size_that_nobody_knows_is_refused_with_its_line(
+def test_an_unknown_size_is_refused_with_its_line(
     kind: str, operator: str, line: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     command = ["--world", "8", "-o", str(tmp_path / "job.workload.json"), str(PROGRAMS / "unsized.py"), kind]
@@ -192,7 +192,7 @@ def test_a_mask_that_is_known_chooses_as_many(tmp_path: Path) -> None:
 def test_checkpoints_compute_a_block_again(kind: str, again: int, tmp_path: Path) -> None:
     trace = record(tmp_path, "remembering.py", kind, "64", "32", world=8).workload.templates[0]
     recomputed = [name for name in map(trace.node_name, range(len(trace))) if "recompute" in name]
-    assert len(recomputed) == 2 * 4 * again  # steps, blocks; what nobody asks for again is left out
+    assert len(recomputed) == 2 * 4 * again  # steps, blocks; unused values are left out
 
 
 EXPERTS, TOKENS, TOKEN_BYTES = 16, 96, 64 * 4
@@ -229,7 +229,7 @@ def test_even_experts_need_one_rank(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("skew", "said"),
+    ("skew", "message"),
     [
         (("--expert-skew", "zipf:x"), "expert_skew is 'zipf:x'"),
         (("--expert-skew", "nowhere.json"), "--expert-skew is 'nowhere.json'"),
@@ -238,11 +238,11 @@ def test_even_experts_need_one_rank(tmp_path: Path) -> None:
     ],
 )
 def test_a_skew_that_means_nothing_is_refused(
-    skew: tuple[str, ...], said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    skew: tuple[str, ...], message: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     output = ("--world", "8", "-o", str(tmp_path / "job.workload.json"))
     assert main([*output, *skew, str(PROGRAMS / "reductions.py")]) == 2
-    assert said in capfd.readouterr().err
+    assert message in capfd.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
@@ -300,7 +300,7 @@ def test_an_option_that_means_nothing_is_refused_before_the_program_runs(
         ("os.kill(os.getpid(), signal.SIGKILL)", "was ended by SIGKILL on rank 0"),
     ],
 )
-def test_a_program_that_ends_early_is_told(
+def test_a_program_that_ends_early_is_reported(
     ending: str, text: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     script = tmp_path / "train.py"
@@ -309,7 +309,7 @@ def test_a_program_that_ends_early_is_told(
     assert text in capfd.readouterr().err
 
 
-def test_whoever_terminates_the_command_ends_the_recorded_process(tmp_path: Path) -> None:
+def test_termination_of_the_command_ends_the_recorded_process(tmp_path: Path) -> None:
     script, output = tmp_path / "train.py", tmp_path / "job.workload.json"
     script.write_text("import os, time\nos.write(1, b'started')\ntime.sleep(120)\n")
     command = [sys.executable, "-m", "recorder", "--world", "2", "-o", str(output), str(script)]
@@ -317,7 +317,7 @@ def test_whoever_terminates_the_command_ends_the_recorded_process(tmp_path: Path
         assert process.stdout is not None
         assert process.stdout.read(len("started")) == b"started"
         process.terminate()
-        assert process.stdout.read() == b""  # nobody has the pipe any more
+        assert process.stdout.read() == b""  # the pipe has no writer left
     assert process.returncode == 128 + signal.SIGTERM
     assert list(tmp_path.iterdir()) == [script]
 
@@ -341,7 +341,7 @@ def test_products_of_complex_numbers_are_four_of_real_ones(tmp_path: Path) -> No
     assert products == [*real, *(4 * count for count in real)]
 
 
-def test_inference_mode_computes_what_no_grad_does(tmp_path: Path) -> None:
+def test_inference_mode_computes_like_no_grad(tmp_path: Path) -> None:
     script = tmp_path / "infer.py"
     script.write_text(
         "import torch\n"
@@ -356,7 +356,7 @@ def test_inference_mode_computes_what_no_grad_does(tmp_path: Path) -> None:
     assert products == [2 * 32 * 64 * 256] * 2
 
 
-def test_what_tells_tensors_of_cuda_apart_is_answered_as_cuda_would(tmp_path: Path) -> None:
+def test_queries_about_tensors_of_cuda_are_answered_as_on_cuda(tmp_path: Path) -> None:
     recording = record(tmp_path, "asking.py", world=2)
     of_device = [remark["place"].rpartition(":")[0] for remark in recording.remarks("synchronised")]
     assert of_device == ["asking.py"] * 2  # norms on the device, made a tensor; a sum that is printed

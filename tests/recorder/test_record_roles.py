@@ -18,7 +18,7 @@ def _kernel(name: str, after: list[int], size: int = 64) -> Node:
 
 
 def _stage(rank: int, world: int = 8, stages: int = 4) -> Recorded:
-    """A stage of a pipeline whose neighbours are neighbouring ranks."""
+    """Return a stage of a pipeline whose neighbours are neighbouring ranks."""
     place, first = rank % stages, rank - rank % stages
     nodes = [_kernel("mm", [])]
     group = {"group": 0, "bytes": 128}
@@ -53,7 +53,7 @@ def test_stages_of_a_pipeline_are_roles_and_others_follow_them() -> None:
     assert workload.trace(5).comm_dst.tolist()[-1] == 1  # a distance
 
 
-def test_a_role_that_nobody_recorded_is_named() -> None:
+def test_an_unrecorded_role_is_named() -> None:
     assert missing_ranks([_stage(0)], 8) == [1, 2, 3]
     with pytest.raises(UsageError, match=r"rank 1 has a place .*--ranks 0-3, or --ranks auto"):
         fold([_stage(0)])
@@ -81,7 +81,7 @@ def test_one_step_is_cut_out_with_its_own_dependencies() -> None:
         fold([Recorded(0, 4, nodes)], step=7)
 
 
-def test_a_broadcast_keeps_its_root_only_if_asked() -> None:
+def test_a_broadcast_keeps_its_root_only_with_the_option() -> None:
     node = Node(
         *(Work.COLLECTIVE, "broadcast", "", Phase.SETUP, -1, 0, []),
         bytes=1000,
@@ -103,7 +103,7 @@ def test_versions_of_pytorch_are_those_that_were_tried(version: str, expected: b
     assert is_supported(version) is expected
 
 
-def test_the_command_says_how_it_is_used(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_its_usage(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--help"])
     assert "--world N" in capsys.readouterr().out

@@ -22,7 +22,7 @@ BATCHES = 2  # accumulated in a step
 
 
 def _updated(folder: Path, kind: str) -> tuple[int, dict[tuple[str, str], int]]:
-    """Weights that a rank updates in the second step, and the bytes that it communicates in it."""
+    """Return the weights that a rank updates in the second step, and the bytes that it communicates in it."""
     recording = record(folder, "trainer.py", kind, str(folder / "out"), world=WORLD)
     assert recording.report["ranks"][0]["weights"] == WEIGHTS
     trace = recording.workload.templates[0]

@@ -1,4 +1,4 @@
-"""What waits for what in a job of two layers under FSDP2, by hand; and what its prefetch is good for."""
+"""Dependencies of a job of two layers under FSDP2, by hand, and the effect of its prefetch."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from et_sim.trace import NodeKind, Trace
 
 needs_torch()
 
-# The second step of two blocks: its nodes in the order of their issue, and what those wait for that are not
-# simply next on the stream of the kernels. Numbers count operators of a name; `old` is of the step before.
+# The second step of two blocks: its nodes in the order of issue, and their dependencies other than the
+# previous kernel on the stream. Numbers count operators of a name; `old` is of the step before.
 KERNELS, COPY, GATHER, SCATTER = range(4)
 BLOCK = ("native_layer_norm", "addmm", "gelu", "addmm", "add")
 BLOCK_BACK = ("mm", "mm", "sum", "gelu_backward", "mm", "mm", "sum", "native_layer_norm_backward")

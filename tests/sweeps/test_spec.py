@@ -60,7 +60,7 @@ WRONG = [
         "line 5: profile 'new' is not known (known: ",
     ),
     ("network: network.yml", "network: network.yml\n  model: analytic", "line 5: network model 'analytic'"),
-    ("network: network.yml", "machine: h100-dg:8", "there is no machine called 'h100-dg'"),
+    ("network: network.yml", "machine: h100-dg:8", "machine 'h100-dg' is not known"),
     ("system.preferred-dataset-splits", "memory.latency", "changes the memory, and there is none"),
     ("system.preferred-dataset-splits", "model.name", "model has none"),
     ("system.preferred-dataset-splits", "workload.plan.tp", "has no key 'plan'"),

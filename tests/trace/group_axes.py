@@ -1,4 +1,4 @@
-"""Random group rules, and their groups as a list made without arithmetic."""
+"""Random group rules, and their groups as lists made without arithmetic."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_RANKS = 48
 
 @st.composite
 def group_rules(draw: st.DrawFn, axes: int = 3) -> tuple[GroupRule, int]:
-    """(a rule, a number of ranks for it)."""
+    """Draw a rule and a number of ranks for it."""
     sizes, strides, block = [], [], 1
     for _ in range(draw(st.integers(1, axes))):
         apart = draw(st.integers(1, 3))
@@ -30,7 +30,7 @@ def group_rules(draw: st.DrawFn, axes: int = 3) -> tuple[GroupRule, int]:
 
 
 def listed_groups(rule: GroupRule, ranks: int) -> list[list[int]]:
-    """Each rank that is in none yet begins a group, if the group ends before the pattern does."""
+    """Return the groups: each rank outside of all so far begins one, if it ends before the pattern does."""
     groups: list[list[int]] = []
     taken: set[int] = set()
     steps = [sum(step) for step in product(*(range(0, s * d, d) for s, d in reversed(rule.axes)))]

@@ -71,7 +71,7 @@ def test_a_built_trace_survives_the_file_format() -> None:
     assert encode_trace(trace) == written_by_library(trace)
 
 
-def test_columns_have_the_types_of_decoded_ones_even_when_empty() -> None:
+def test_empty_columns_have_the_types_of_decoded_ones() -> None:
     empty = TraceBuilder().build()
     assert len(empty) == 0
     assert_same_trace(empty, decode(encode_trace(empty)))

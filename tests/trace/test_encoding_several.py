@@ -35,7 +35,7 @@ def test_files_of_several_traces_are_those_of_each(text: str) -> None:
     assert encode_several(traces) == [encode_trace(trace) for trace in traces]
 
 
-def test_the_trace_whose_figure_is_negative_is_named() -> None:
+def test_the_trace_with_a_negative_figure_is_named() -> None:
     traces = traces_of(UNEVEN)
     traces[2] = replace(traces[2], source="c.et", duration_us=np.array([0, -1]))
     with pytest.raises(TraceError, match=r'^c\.et: column duration_us of node 1 "calc" is -1'):

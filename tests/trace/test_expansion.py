@@ -38,7 +38,7 @@ def test_distances_become_ranks_around_the_end() -> None:
     assert int(whole.trace(2).comm_src[0]) == 0, "a send that does not name its own end still does not"
 
 
-def test_groups_get_numbers_that_nobody_else_uses() -> None:
+def test_groups_get_unused_numbers() -> None:
     whole, groups = expanded(
         workload(template(), tensor=GroupRule(2), data=GroupRule(4, 2), whole=GroupRule(8))
     )
@@ -57,7 +57,7 @@ def test_groups_get_numbers_that_nobody_else_uses() -> None:
     ]
 
 
-def test_what_a_trace_describes_itself_comes_before_a_rule() -> None:
+def test_descriptions_in_a_trace_override_rules() -> None:
     build = template("tensor")
     build.metadata(process_group_text({"tensor": [0, 1], "9": [0, 1, 2]}))
     whole, groups = expanded(workload(build, tensor=GroupRule(4)))
@@ -65,7 +65,7 @@ def test_what_a_trace_describes_itself_comes_before_a_rule() -> None:
     assert sorted(groups) == ["10", "11"]
 
 
-def test_ranks_that_say_the_same_still_share_a_trace() -> None:
+def test_ranks_with_equal_traces_still_share_one() -> None:
     build = TraceBuilder()
     build.collective("all_reduce", 1024, "tensor")
     whole = expanded(workload(build, tensor=GroupRule(4))).workload

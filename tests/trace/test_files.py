@@ -1,4 +1,4 @@
-"""Finding, reading and writing trace files; a set is complete or absent, whenever its writer is killed."""
+"""Search, reading and writing of trace files; a set is complete or absent, whenever its writer is killed."""
 
 from __future__ import annotations
 
@@ -88,12 +88,12 @@ def test_a_missing_rank_is_named_with_the_counts(tmp_path: Path) -> None:
     ):
         read_workload(tmp_path / "job")
     with pytest.raises(
-        TraceError, match=r"job\.2\.et is missing: 3 of 8 trace files found \(8 ranks were asked"
+        TraceError, match=r"job\.2\.et is missing: 3 of 8 trace files found \(8 ranks were requested"
     ):
         read_workload(tmp_path / "job", 8)
 
 
-def test_files_beyond_the_ranks_asked_for_are_refused_or_noticed(tmp_path: Path) -> None:
+def test_files_beyond_the_requested_ranks_are_refused_or_noticed(tmp_path: Path) -> None:
     write_ranks(tmp_path / "job", 0, 1, 2)
     with pytest.raises(TraceError, match=r"of 3 ranks, up to job\.2\.et, and 2 are wanted .*of 3 NPUs"):
         read_workload(tmp_path / "job", 2)
@@ -177,7 +177,7 @@ def test_an_impossible_place_is_refused(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "job.0.et"]
 
 
-def test_a_converted_trace_with_a_removed_root_reads_when_dangling_dependencies_are_dropped() -> None:
+def test_a_converted_trace_with_a_removed_root_reads_if_dangling_dependencies_are_dropped() -> None:
     path = DATA / "pytorch_linear_1gpu.0.et.gz"
     with pytest.raises(TraceError, match="control dependency on node 0, which is not in the file"):
         read_trace(path)
@@ -242,7 +242,7 @@ RANKS = 3
 
 
 class Killed(BaseException):
-    """As if the process were no more."""
+    """The end of the process."""
 
 
 def workload(nanos: int, ranks: int) -> Workload:
@@ -261,7 +261,7 @@ def write(kind: str, nanos: int, folder: Path, ranks: int = RANKS) -> None:
 
 
 def content(kind: str, folder: Path) -> set[tuple[int, int]]:
-    """Whose files there are, by what their kernels take, and how many; an incomplete set is refused."""
+    """Return the times and the number of the files present; an incomplete set is refused."""
     if kind == "manifest":
         result = read_manifest(folder / "job.workload.json")
     else:
@@ -337,7 +337,7 @@ def test_ranks_of_a_larger_set_go_and_a_single_rank_takes_none_away(tmp_path: Pa
     assert {path.name for path in tmp_path.iterdir()} == left
 
 
-def test_the_next_to_write_removes_what_killed_ones_left_and_leaves_what_is_held(tmp_path: Path) -> None:
+def test_the_next_writer_removes_drafts_of_killed_ones_and_leaves_held_ones(tmp_path: Path) -> None:
     script = (
         "import os, signal, sys; from pathlib import Path; from et_sim.basics.files import draft_folder\n"
         "with draft_folder(Path(sys.argv[1])) as folder:\n"

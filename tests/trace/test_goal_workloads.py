@@ -1,4 +1,4 @@
-"""A GOAL text is a workload by itself, and means what the traces mean that are made of it."""
+"""A GOAL text is a workload by itself, equal to the traces that are made of it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_traces_of_a_prefix_come_before_a_text_of_that_name(tmp_path: Path) -> N
     assert read_workload(tmp_path / "a").inputs[0][0] == str(tmp_path / "a.0.et")
 
 
-def test_check_finds_what_is_wrong_with_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_finds_its_faults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "a.goal"
     file.write_text(dissemination(4, 100))
     assert main(["check", str(file), "--json"]) == 0
@@ -97,7 +97,9 @@ def test_the_lines_of_a_plain_text_are_counted_as_those_of_any_other(tmp_path: P
     ],
     ids=["empty", "comment", "capitals", "damaged", "duration", "peer", "processor", "ranks"],
 )
-def test_a_text_of_that_name_is_refused_as_what_it_is(content: bytes, reason: str, tmp_path: Path) -> None:
+def test_a_text_with_the_name_of_a_trace_is_refused_as_text(
+    content: bytes, reason: str, tmp_path: Path
+) -> None:
     file = tmp_path / ("a.goal.gz" if content.startswith(b"\x1f\x8b") else "a.goal")
     file.write_bytes(content)
     with pytest.raises(TraceError, match=reason):

@@ -1,4 +1,4 @@
-"""Who is in which group of a rule, against lists."""
+"""The members of the groups of a rule, compared with lists."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from et_sim.basics.errors import TraceError
 from et_sim.trace import GroupRule
 
-NOBODY = -1
+NO_GROUP = -1
 
 
 @given(group_rules())
@@ -27,19 +27,19 @@ def test_the_groups_of_a_rule_are_those_of_a_list(given_rule: tuple[GroupRule, i
     place = {rank: (group, at) for group, members in enumerate(groups) for at, rank in enumerate(members)}
     assert rule.has_all == (len(place) == ranks)
     for rank in range(ranks):
-        index, position = place.get(rank, (NOBODY, NOBODY))
+        index, position = place.get(rank, (NO_GROUP, NO_GROUP))
         members = groups[index] if rank in place else []
         assert list(rule.members(rank)) == members
         assert (rule.has(rank), rule.index(rank), rule.position(rank)) == (rank in place, index, position)
-        assert rule.first(rank) == (members[0] if members else NOBODY)
+        assert rule.first(rank) == (members[0] if members else NO_GROUP)
 
 
 @given(group_rules())
-def test_what_holds_for_a_rank_holds_for_an_array_of_them(given_rule: tuple[GroupRule, int]) -> None:
+def test_functions_of_a_rank_accept_arrays_of_ranks(given_rule: tuple[GroupRule, int]) -> None:
     rule, ranks = given_rule
     for name in ("has", "first", "position", "index"):
-        ask = getattr(rule, name)
-        assert ask(np.arange(ranks)).tolist() == [ask(rank) for rank in range(ranks)]
+        function = getattr(rule, name)
+        assert function(np.arange(ranks)).tolist() == [function(rank) for rank in range(ranks)]
 
 
 @given(group_rules(), st.data())
@@ -87,7 +87,7 @@ def test_data_and_context_are_two_axes_with_others_between_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parts", "said"),
+    ("parts", "message"),
     [
         (((2, 4), (8,)), r"size \(2, 4\) has 2 axes and stride \(8,\) has 1"),
         (((2, 4),), r"size \(2, 4\) has 2 axes and stride 1 has 1"),
@@ -106,8 +106,8 @@ def test_data_and_context_are_two_axes_with_others_between_them() -> None:
         ((2, 1, 2.0), r"every is 2\.0"),
     ],
 )
-def test_a_rule_that_makes_no_groups_is_refused_in_a_sentence(parts: tuple[Any, ...], said: str) -> None:
-    with pytest.raises(TraceError, match=f"^{said}") as caught:
+def test_a_rule_that_makes_no_groups_is_refused_in_a_sentence(parts: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(TraceError, match=f"^{message}") as caught:
         GroupRule(*parts)
     assert caught.value.remedy
 

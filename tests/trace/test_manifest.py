@@ -1,4 +1,4 @@
-"""Workload manifests: what is written reads back, and what is wrong is refused in a sentence."""
+"""Workload manifests: written ones are read back, and faulty ones are refused in a sentence."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def workload_of(of_rank: list[int], templates: list[Trace], relative: list[bool]
 
 
 def content(**changes: Any) -> dict[str, Any]:
-    """A sound manifest for the template files of `folder`."""
+    """Return a correct manifest for the template files of `folder`."""
     whole: dict[str, Any] = {
         "et_sim_workload": 1,
         "ranks": 8,
@@ -64,7 +64,7 @@ def written(folder: Path, whole: Any, name: str = "job.workload.json") -> Path:
     return path
 
 
-def test_a_manifest_says_which_rank_runs_which_template(folder: Path) -> None:
+def test_a_manifest_assigns_templates_to_ranks(folder: Path) -> None:
     path = written(folder, content())
     workload = read_workload(path)
     assert workload.template_of_rank.tolist() == [0, 0, 0, 0, 0, 0, 1, 1]
@@ -106,7 +106,9 @@ def workloads(draw: st.DrawFn) -> Workload:
 
 
 @given(workload=workloads())
-def test_what_is_written_reads_back(workload: Workload, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_written_manifests_are_read_back(
+    workload: Workload, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     path = tmp_path_factory.mktemp("round") / "w.workload.json"
     files = write_manifest(workload, path)
     again = read_workload(path)
@@ -133,7 +135,7 @@ def test_ranks_that_alternate_are_written_briefly_and_a_million_read_in_few_call
     path = tmp_path / "w.workload.json"
     write_manifest(Workload((plain(1), plain(2)), of_rank), path)
     assert path.stat().st_size < 500
-    read_workload(path)  # whatever is loaded on first use is there
+    read_workload(path)  # loads all modules of first use
     workload, calls = counted_calls(lambda: read_workload(path))
     assert calls < 100_000
     assert np.array_equal(workload.template_of_rank, of_rank)
@@ -147,7 +149,7 @@ def test_a_manifest_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["w.json", ".workload.json", "w"])
-def test_a_manifest_is_not_written_under_a_name_by_which_nobody_knows_it(tmp_path: Path, name: str) -> None:
+def test_a_manifest_is_not_written_under_a_name_without_its_ending(tmp_path: Path, name: str) -> None:
     with pytest.raises(TraceError, match="is no name for a manifest"):
         write_manifest(workload_of([0], [plain()], [False]), tmp_path / name)
 
@@ -158,7 +160,7 @@ def entry(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         (
             {"et_sim_workload": 2},
@@ -202,16 +204,18 @@ def entry(**changes: Any) -> dict[str, Any]:
         ({"groups": {"07": {"size": 2}}}, 'a group rule cannot be called "07"'),
     ],
 )
-def test_a_wrong_manifest_is_refused_in_a_sentence(folder: Path, changes: dict[str, Any], said: str) -> None:
+def test_a_wrong_manifest_is_refused_in_a_sentence(
+    folder: Path, changes: dict[str, Any], message: str
+) -> None:
     with pytest.raises(TraceError) as caught:
         read_workload(written(folder, content(**changes)))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "job.workload.json" in caught.value.place
     assert caught.value.remedy
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "not valid JSON"),
         ("[1]", "is not a workload manifest"),
@@ -219,10 +223,10 @@ def test_a_wrong_manifest_is_refused_in_a_sentence(folder: Path, changes: dict[s
         ('{"et_sim_workload": 1,}', "line 1, column"),
     ],
 )
-def test_a_text_that_is_no_manifest_is_refused(folder: Path, text: str, said: str) -> None:
+def test_a_text_that_is_no_manifest_is_refused(folder: Path, text: str, message: str) -> None:
     with pytest.raises(TraceError, match=r"job\.workload\.json") as caught:
         read_workload(written(folder, text))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_bytes_that_are_no_text_are_refused(folder: Path) -> None:
@@ -257,7 +261,7 @@ def test_a_damaged_template_is_refused_with_its_own_name(folder: Path) -> None:
     assert "a.et" in caught.value.place
 
 
-def test_a_workload_whose_parts_do_not_fit_is_refused() -> None:
+def test_a_workload_with_inconsistent_parts_is_refused() -> None:
     with pytest.raises(TraceError, match="relative_peers has 1 entries, and there are 2 templates"):
         workload_of([0, 1], [plain(1), plain(2)], [True])
     with pytest.raises(TraceError, match="does not divide 2 ranks"):

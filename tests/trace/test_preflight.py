@@ -1,4 +1,4 @@
-"""Pre-flight checks of dependencies and messages; like findings are told once, with a count."""
+"""Pre-flight checks of dependencies and messages; similar findings are reported once, with a count."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_matching_messages_are_sound_and_tags_are_folded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("receive", "said", "remedy"),
+    ("receive", "message", "remedy"),
     [
         (lambda b: b.receive(0, 6 << 20, tag=7), "rank 1 expects 6 MiB (node 0", "same comm_size"),
         (lambda b: b.receive(0, 8 << 20, tag=9), "rank 1 expects tag 9 (node 0", "same comm_tag"),
@@ -167,7 +167,7 @@ def test_matching_messages_are_sound_and_tags_are_folded() -> None:
     ids=["size", "tag", "both", "source", "direction", "nothing"],
 )
 def test_an_unmatched_send_is_explained_by_its_nearest_mismatch(
-    receive: Callable[[TraceBuilder], object], said: str, remedy: str
+    receive: Callable[[TraceBuilder], object], message: str, remedy: str
 ) -> None:
     problem = only(
         find_problems(workload(lambda b: b.send(1, 8 << 20, tag=7, name="p2p"), receive, nothing)),
@@ -175,7 +175,7 @@ def test_an_unmatched_send_is_explained_by_its_nearest_mismatch(
     )
     assert problem.severity == "error"
     assert problem.text.startswith('rank 0 sends 8 MiB with tag 7 to rank 1 (node 0 "p2p" in x.0.et); ')
-    assert said in problem.text
+    assert message in problem.text
     assert remedy in problem.remedy
 
 
@@ -196,7 +196,7 @@ def test_two_receives_without_a_send_wait_for_each_other() -> None:
     assert "rank 0 also waits for rank 1, and neither sends" in problem.text
 
 
-def test_counts_that_differ_are_said() -> None:
+def test_different_counts_are_reported() -> None:
     def thrice(build: TraceBuilder) -> None:
         for _ in range(3):
             build.send(1, 8)
@@ -274,7 +274,7 @@ def test_a_foreign_own_end_is_found_in_a_shared_trace() -> None:
     received = trace(lambda b: (b.receive(1, 8), b.receive(2, 8)))
     problem = only(find_problems(Workload.of([received, sent, sent])), "foreign-end")
     assert problem.ranks == "2"
-    assert "says that its own end is rank 1 (comm_src)" in problem.text
+    assert "has the own end rank 1 (comm_src)" in problem.text
 
 
 def _receive_then_send(peer: int, times: int = 1) -> Callable[[TraceBuilder], object]:
@@ -321,8 +321,8 @@ def test_a_circle_on_the_second_message_of_a_channel_is_found() -> None:
     assert 'rank 1 (x.1.et) sends to rank 0 (node 3 "put") only after it received' in problem.text
 
 
-def test_a_circle_that_depends_on_the_order_of_like_receives_is_left_to_the_run() -> None:
-    """Which of the two receives comes first is a matter of time: with one order, no rank hangs."""
+def test_a_cycle_that_depends_on_the_order_of_similar_receives_is_left_to_the_run() -> None:
+    """Leave the order of two similar receives to the run: with one order, no rank hangs."""
 
     def program(build: TraceBuilder) -> None:
         slow = build.compute("slow", micros=100)
@@ -376,7 +376,7 @@ def problem(text: str, ranks: str = "0", kind: str = "unmatched-message", severi
 
 
 def pair(rank: int, *, sizes: tuple[int, int]) -> Trace:
-    """Half of a group of two: the second collective differs between the halves."""
+    """Make half of a group of two: the second collective differs between the halves."""
     first = rank // 2 * 2
     build = TraceBuilder(source=f"job.{rank}.et")
     build.process_groups({f"{rank // 2}": [first, first + 1]} if first else {"left": [0, 1]})
@@ -438,6 +438,6 @@ def test_order_kind_and_severity_are_respected() -> None:
     assert deduplicate(given[:3]) == given[:3]
 
 
-def test_circles_are_told_one_by_one() -> None:
+def test_cycles_are_reported_one_by_one() -> None:
     circles = [problem(f"node {number} waits for itself", kind="dependency-cycle") for number in range(3)]
     assert deduplicate(circles) == circles

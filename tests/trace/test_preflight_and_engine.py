@@ -1,4 +1,4 @@
-"""What pre-flight calls an error of order does hang, and what it finds nothing in does not."""
+"""Errors of order in the pre-flight stall in the engine, and workloads without findings do not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RANKS = 3
 
 @st.composite
 def orders(draw: st.DrawFn) -> Workload:
-    """The same collectives of three overlapping groups on all members, in orders of their own."""
+    """Draw equal collectives of three overlapping groups on all members, in orders of their own."""
     collectives = draw(
         st.lists(
             st.tuples(st.sampled_from(["all_reduce", "all_gather"]), st.sampled_from(sorted(GROUPS))),
@@ -49,7 +49,7 @@ def orders(draw: st.DrawFn) -> Workload:
 
 @st.composite
 def messages(draw: st.DrawFn) -> Workload:
-    """Messages among three ranks, some of them alike, in orders and with dependencies of their own."""
+    """Draw messages among three ranks, some of them similar, in orders and with dependencies of their own."""
     ends = st.tuples(st.permutations(range(RANKS)), st.integers(0, 1))
     listed = draw(st.lists(ends, min_size=1, max_size=5))
     traces = []
@@ -85,8 +85,8 @@ def test_errors_of_order_hang_in_the_corrected_profile(workload: Workload) -> No
         assert not api.run(workload, system=system, network=NETWORK, groups=GROUPS).is_complete, problems
 
 
-def test_a_circle_is_uncertain_where_a_group_may_start_in_another_order() -> None:
-    """Rank 0 starts its last node first, so group 3 agrees with rank 2, and nobody hangs."""
+def test_a_cycle_is_uncertain_if_a_group_may_start_in_another_order() -> None:
+    """Let rank 0 start its last node first, so that group 3 agrees with rank 2, and no rank hangs."""
     builds = [TraceBuilder(source=f"rank {rank}") for rank in range(RANKS)]
     zero, one, two = builds
     after = [zero.compute("first", micros=0), zero.compute("second", micros=0)][1:]
@@ -120,7 +120,7 @@ def test_errors_of_order_hang_and_agreement_completes(workload: Workload) -> Non
 
 
 def all_in_one_order(workload: Workload) -> bool:
-    """Whether every rank starts its collectives in an order that nothing can change."""
+    """Return whether every rank starts its collectives in a fixed order."""
     import numpy as np
 
     from et_sim.trace import NodeKind

@@ -15,7 +15,7 @@ Fill = Callable[[TraceBuilder], object]
 
 
 def workload(*fills: Fill) -> Workload:
-    """One trace per distinct program, as a reader of files makes it."""
+    """Return a workload with one trace per distinct program, as a reader of files makes it."""
     traces = {}
     for rank, fill in enumerate(fills):
         if fill not in traces:
@@ -26,7 +26,7 @@ def workload(*fills: Fill) -> Workload:
 
 
 def program(*collectives: tuple[str, int, str], chained: bool = False) -> Fill:
-    """Collectives in ascending ids, each after the last if `chained`."""
+    """Return a program of collectives in ascending ids, each after the last if `chained`."""
 
     def fill(build: TraceBuilder) -> None:
         after: list[int] = []
@@ -84,14 +84,14 @@ def test_a_collective_in_the_wrong_group_is_pointed_at() -> None:
 
 
 @pytest.mark.parametrize("chained", [True, False])
-def test_another_order_is_an_error_when_nothing_can_change_it(chained: bool) -> None:
+def test_another_order_is_an_error_if_it_is_fixed(chained: bool) -> None:
     first, other = program(REDUCE, GATHER, chained=chained), program(GATHER, REDUCE, chained=chained)
     problem = only(find_problems(workload(first, other)), "collective-order")
     assert problem.severity == "error"
     assert "the same 2, in a different order (they would be matched by order and hang)" in problem.text
 
 
-def test_another_order_is_a_warning_when_time_may_mend_it() -> None:
+def test_another_order_is_a_warning_if_times_may_correct_it() -> None:
     def other(build: TraceBuilder) -> None:
         long = build.compute("long", micros=1000)
         build.collective("all_gather", MIB, after=[long])
@@ -132,7 +132,7 @@ def test_different_dimensions_are_a_warning() -> None:
     assert problem.severity == "warning"
 
 
-def test_broadcasts_only_warn_because_nobody_waits_in_them() -> None:
+def test_broadcasts_only_warn_because_no_rank_waits_in_them() -> None:
     problem = only(
         find_problems(workload(program(REDUCE, ("broadcast", 8, "")), program(REDUCE))),
         "collectives-missing",
@@ -164,8 +164,8 @@ def test_sizes_of_barriers_and_names_of_reduce_scatters_do_not_matter() -> None:
     assert find_problems(workload(first, other)) == []
 
 
-def test_groups_that_cross_where_somebody_waits_for_nobody_are_no_circle() -> None:
-    """The root of a scatter goes on at once, so that crossing orders need not hang."""
+def test_crossing_groups_with_a_member_that_does_not_wait_are_no_cycle() -> None:
+    """Let the root of a scatter continue at once, so that crossing orders need not hang."""
     order = (("scatter", MIB, "1"), ("all_reduce", MIB, "2"))
     ranks = workload(program(*order, chained=True), program(*order[::-1], chained=True))
     assert find_problems(ranks, groups={"1": (0, 1), "2": (0, 1)}) == []
@@ -198,7 +198,7 @@ def test_an_unknown_group_is_an_error(name: str) -> None:
     assert problem.text.endswith(f"names group '{name}', which is not defined (defined: 1)")
 
 
-def test_without_groups_the_users_are_compared_and_a_warning_says_so() -> None:
+def test_without_groups_the_users_are_compared_with_a_warning() -> None:
     first, other = program(("all_reduce", MIB, "dp")), program(("all_gather", MIB, "dp"))
     problems = find_problems(workload(first, other, lambda b: b.compute()))
     assert [problem.kind for problem in problems] == ["collective-type", "group-not-given"]
@@ -318,7 +318,7 @@ def test_a_description_that_cannot_be_used_is_an_error() -> None:
     assert "lists 1 of 2 ranks" in only(find_problems(workload(partial, partial)), "process-groups").text
 
 
-def test_orders_do_not_matter_where_the_machine_matches_by_program() -> None:
+def test_orders_do_not_matter_if_the_machine_matches_by_program() -> None:
     first, other = program(REDUCE, GATHER), program(GATHER, REDUCE)
     assert only(find_problems(workload(first, other)), "collective-order").severity == "error"
     assert find_problems(workload(first, other), rules=Rules(side_by_side=True, any_order=True)) == []
@@ -343,13 +343,13 @@ def test_dependencies_in_opposite_orders_hang_even_so() -> None:
         assert f"only after {first}" in sentence
 
 
-def test_what_there_is_still_matters_where_orders_do_not() -> None:
+def test_contents_matter_even_if_orders_do_not() -> None:
     first, other = program(REDUCE, GATHER), program(GATHER, ("all_reduce", 2 * MIB, ""))
     problems = find_problems(workload(first, other), rules=Rules(side_by_side=True, any_order=True))
     assert only(problems, "collective-size").severity == "error"
 
 
-def test_groups_cannot_wait_for_each_other_where_collectives_run_side_by_side() -> None:
+def test_parallel_collectives_of_groups_cannot_wait_for_each_other() -> None:
     first = program(("all_reduce", MIB, "1"), ("all_reduce", MIB, "2"))
     other = program(("all_reduce", MIB, "2"), ("all_reduce", MIB, "1"))
     groups = {"1": (0, 1), "2": (0, 1)}

@@ -1,4 +1,4 @@
-"""Checks of workloads with distances and group rules find what checks of their expansions find."""
+"""Checks of workloads with distances and group rules have the findings of checks of their expansions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def workload_of(build: TraceBuilder, **rules: GroupRule) -> Workload:
 
 @st.composite
 def collectives(draw: st.DrawFn) -> Workload:
-    """Two or three templates with collectives in groups of rules, in orders of their own."""
+    """Draw two or three templates with collectives in groups of rules, in orders of their own."""
     listed = draw(
         st.lists(st.tuples(st.sampled_from(sorted(RULES)), st.integers(1, 2)), min_size=1, max_size=4)
     )
@@ -58,7 +58,7 @@ def collectives(draw: st.DrawFn) -> Workload:
 
 @st.composite
 def messages(draw: st.DrawFn) -> Workload:
-    """Templates that send by distance or to ranks, mostly to where somebody receives."""
+    """Draw templates that send by distance or to ranks, mostly to ranks that receive."""
     templates: list[Trace] = []
     relative = []
     count = draw(st.integers(1, 3))
@@ -169,7 +169,9 @@ def test_stages_may_use_a_rule_differently() -> None:
 
 
 def chain_through_all_ranks() -> Workload:
-    """Every rank but the last sends on what it received, with one template for all in the middle."""
+    """Return a chain in which every rank but the last forwards its message, with one template for the
+    middle.
+    """
     first, middle, last = TraceBuilder(), TraceBuilder(), TraceBuilder()
     first.send(1, 64)
     middle.send(1, 64, after=[middle.receive(-1, 64)])
@@ -187,7 +189,7 @@ def test_a_template_that_sends_to_its_own_kind_is_no_circle(monkeypatch: Any) ->
     assert "was not checked" in problem.text
 
 
-def test_a_ring_in_which_all_wait_first_is_a_circle() -> None:
+def test_a_ring_in_which_all_wait_first_is_a_cycle() -> None:
     build = TraceBuilder(source="ring.template0.et")
     build.send(1, 64, after=[build.receive(-1, 64)])
     problems = find_problems(workload_of(build))
@@ -197,7 +199,7 @@ def test_a_ring_in_which_all_wait_first_is_a_circle() -> None:
 
 
 def staggered() -> Workload:
-    """Templates whose groups look like a circle until the groups are told apart."""
+    """Return templates whose groups seem to form a cycle until the groups are separated."""
     one_way, other_way = TraceBuilder(), TraceBuilder()
     one_way.collective("all_reduce", 64, "data", after=[one_way.collective("all_reduce", 64, "tensor")])
     other_way.collective("all_reduce", 64, "tensor", after=[other_way.collective("all_reduce", 64, "data")])
@@ -211,13 +213,15 @@ def test_groups_of_different_stages_do_not_wait_for_each_other() -> None:
 
 
 def mixed() -> Workload:
-    """Ranks 0 and 3 of four start with the tensor group, the others with the data group."""
+    """Return a job in which ranks 0 and 3 of four start with the tensor group, the others with the data
+    group.
+    """
     workload = staggered()
     of_rank = np.array([0, 1, 1, 0] * 2, np.int32)
     return Workload(workload.templates, of_rank, group_rules=workload.group_rules)
 
 
-def test_groups_that_wait_for_each_other_are_found_or_said_not_to_be_checked(monkeypatch: Any) -> None:
+def test_groups_that_wait_for_each_other_are_found_or_reported_as_unchecked(monkeypatch: Any) -> None:
     problems = find_problems(mixed())
     assert kinds(problems) == {("error", "collective-circle")}
     assert kinds_when_expanded(mixed()) == kinds(problems)

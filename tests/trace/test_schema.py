@@ -1,4 +1,4 @@
-"""`proto/et_def.proto` and the messages built at run time say the same; an attribute of nodes is one line."""
+"""`proto/et_def.proto` and the messages built at run time are equal; an attribute of nodes is one line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROTO = Path(__file__).parents[2] / "proto" / "et_def.proto"
 
 
 def parsed_proto() -> tuple[str, dict[str, tuple], dict[str, tuple]]:
-    """(package, messages, enums) of the .proto text."""
+    """Return package, messages and enums of the .proto text."""
     text = re.sub(r"//[^\n]*", "", PROTO.read_text())
     package = re.search(r"package\s+(\w+);", text)
     enums = {
@@ -137,5 +137,5 @@ def test_one_line_adds_an_attribute_to_builder_files_decoder_and_converters() ->
 
 
 @pytest.mark.deep
-def test_without_the_line_nothing_knows_it() -> None:
+def test_without_the_line_the_attribute_is_unknown() -> None:
     assert "there is no attribute 'shade'" in run_in_python(USE_IT)

@@ -1,4 +1,4 @@
-"""Traces as one: what a stack says of all of them, and the traces that readers make of it."""
+"""Stacks of traces: their content, and the traces that readers make of them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_files_that_are_read_together_are_those_that_were_written(tmp_path: Path
     assert [_differing(one, two) for one, two in zip(PROGRAMS, read, strict=True)] == [[]] * len(PROGRAMS)
 
 
-def test_a_stack_says_of_rows_what_the_traces_say() -> None:
+def test_a_stack_has_the_rows_of_its_traces() -> None:
     (stack,) = stacks(PROGRAMS)
     for _, trace, rows in stack.parts():
         own = range(len(trace))
@@ -77,6 +77,6 @@ def test_templates_of_several_stacks_are_numbered_through() -> None:
     assert [len(trace) for trace in templates[2:4]] == [3, 3]
 
 
-def test_what_traces_have_in_common_sets_where_a_stack_ends() -> None:
+def test_common_properties_of_traces_delimit_stacks() -> None:
     alike = [0, 0, 1, 1, 1, 2, 2]
     assert [stack.numbers for stack in stacks(PROGRAMS, alike)] == [range(2), range(2, 5), range(5, 7)]

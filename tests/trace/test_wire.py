@@ -41,7 +41,7 @@ def node_bytes(**values: object) -> bytes:
 
 
 def attribute(name: str, **value: object) -> bytes:
-    """A node with one attribute."""
+    """Return a node with one attribute."""
     node = messages().Node(id=7, name="seven", type=4)
     node.attr.add(name=name, **value)
     return node.SerializeToString()
@@ -52,7 +52,7 @@ def decoded(*records: bytes):
 
 
 def refusal(content: bytes) -> TraceError | None:
-    """The error that decoding gives, if any; other errors pass through."""
+    """Return the error of decoding, if any; other errors pass through."""
     try:
         decode(content)
     except TraceError as error:
@@ -78,7 +78,7 @@ LIMITS = {
 
 @st.composite
 def member(draw: st.DrawFn, kinds: tuple[str, ...] = ATTRIBUTE_KINDS) -> bytes:
-    """The bytes of one member of an attribute's oneof."""
+    """Draw the bytes of one member of an attribute's oneof."""
     kind = draw(st.sampled_from(kinds))
     if kind in LIMITS:
         low, high = LIMITS[kind]
@@ -115,7 +115,7 @@ scalar_kinds = tuple(kind for kind in ATTRIBUTE_KINDS if kind in LIMITS)
 
 @st.composite
 def attributes(draw: st.DrawFn) -> bytes:
-    """An attribute field of a node; mostly acceptable."""
+    """Draw an attribute field of a node; mostly acceptable."""
     name = draw(st.sampled_from([*BITS, "rf_id", "thread", "", "comm_sizes", "a" * 40]))
     if name in TEXTS:
         value = messages().AttributeProto(string_val=draw(st.sampled_from(["", "1", "dp"])))
@@ -148,7 +148,7 @@ def attributes(draw: st.DrawFn) -> bytes:
 
 @st.composite
 def nodes(draw: st.DrawFn, ids: list[int], own: int) -> bytes:
-    """A node record: partial messages and raw fields, in random order, as protobuf may merge them."""
+    """Draw a node record: partial messages and raw fields, in random order, as protobuf may merge them."""
     kind = draw(st.integers(0, 12))
     some = st.lists(st.sampled_from(ids), max_size=5)
     parts = [
@@ -169,7 +169,7 @@ def nodes(draw: st.DrawFn, ids: list[int], own: int) -> bytes:
 
 @st.composite
 def contents(draw: st.DrawFn) -> bytes:
-    """A whole file."""
+    """Draw a whole file."""
     id_range = draw(st.sampled_from([12, 2**33, 2**64 - 1]))
     ids = draw(st.lists(st.integers(0, id_range), min_size=1, max_size=8, unique=True))
     if draw(st.booleans()):
@@ -180,7 +180,7 @@ def contents(draw: st.DrawFn) -> bytes:
 
 
 @given(contents())
-def test_every_column_is_what_the_protobuf_library_reads(content: bytes) -> None:
+def test_every_column_equals_that_of_the_protobuf_library(content: bytes) -> None:
     try:
         wanted = expected(content)
     except RefusedError:
@@ -452,7 +452,7 @@ def test_importing_the_package_loads_neither_numba_nor_protobuf() -> None:
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
-def test_small_files_take_no_memory_for_what_none_of_their_nodes_says() -> None:
+def test_small_files_take_no_memory_for_unused_attributes() -> None:
     several = [TraceBuilder() for _ in range(3)]
     for micros, builder in enumerate(several):
         builder.compute("kernel", micros=micros, num_ops=7)

@@ -123,7 +123,7 @@ def _attributes(node: Any, row: dict[str, Any], ignored: dict[str, int]) -> None
 
 
 def expected(content: bytes) -> dict[str, Any]:
-    """Every column by name, or RefusedError; dependencies per row as lists of ids."""
+    """Return every column by name, or raise RefusedError; dependencies per row are lists of ids."""
     schema = messages()
     header, *records = records_of(content)
     rows, ignored = [], {}
@@ -166,7 +166,7 @@ def expected(content: bytes) -> dict[str, Any]:
 
 
 def as_rows(trace: Trace) -> dict[str, Any]:
-    """A decoded trace in the shape that `expected` gives."""
+    """Return a decoded trace in the form of `expected`."""
     rows = []
     plain = ("node_id", "kind", "duration_us", *FLAGS.values(), "present")
     plain += (*UNSIGNED_SIZES.values(), *INT64.values(), *INT32.values())
@@ -191,7 +191,7 @@ def as_rows(trace: Trace) -> dict[str, Any]:
 
 
 def assert_same_trace(first: Trace, second: Trace, *, apart_from: tuple[str, ...] = ("source",)) -> None:
-    """Every column equal, in values and type."""
+    """Check that every column is equal, in values and type."""
     for column in fields(Trace):
         if column.name in apart_from:
             continue
@@ -236,7 +236,7 @@ WRITTEN = (
 
 
 def written_by_library(trace: Trace) -> bytes:
-    """The file of a trace, made with protobuf objects."""
+    """Return the file of a trace, made with protobuf objects."""
     schema = messages()
     records = [schema.GlobalMetadata(version=trace.version).SerializeToString(deterministic=True)]
     for row in range(len(trace)):

@@ -92,7 +92,7 @@ def test_a_row_takes_its_recipe(tmp_path: Path) -> None:
     assert not job_of(tmp_path, **deep, software="Megatron-Bridge 26.02").plan.overlap_experts
 
 
-def test_what_a_source_states_stands_before_its_recipe(tmp_path: Path) -> None:
+def test_stated_settings_of_a_source_override_its_recipe(tmp_path: Path) -> None:
     assert job_of(tmp_path, note="no recompute").plan.recompute == "none"
     stated = job_of(tmp_path, plan="tp1 pp1x1 cp1 dp64 ep64 zero1 full").plan
     assert (stated.recompute, stated.expert_exchange) == ("full", "all-to-all")
@@ -113,7 +113,7 @@ def stand_in(folder: Path, **changes: Any) -> None:
     (folder / "models" / "gpt-oss-120b.json").write_text(json.dumps(content | changes))
 
 
-def test_a_file_that_stands_for_a_known_model_gives_its_own_description(tmp_path: Path) -> None:
+def test_a_file_with_the_dimensions_of_a_preset_gives_the_preset(tmp_path: Path) -> None:
     stand_in(tmp_path)
     assert job_of(tmp_path).model == replace(read_model("gpt-oss-120b"), sequence=8192)
 

@@ -122,13 +122,13 @@ def test_software_that_no_entry_means_takes_the_default_and_is_named(tmp_path: P
     assert none.remarks == ("software is not stated: the default",)
 
 
-def test_a_clause_of_a_note_that_is_not_understood_is_named(tmp_path: Path) -> None:
+def test_an_unknown_clause_of_a_note_is_named(tmp_path: Path) -> None:
     (row,) = rows_of(tmp_path, {"note": "async TP; with a new trick"})
     assert job_of(row).plan.tensor_overlap == 8
     assert row.remarks == ("note 'with a new trick' is not understood",)
 
 
-def test_models_lie_beside_the_file(tmp_path: Path) -> None:
+def test_models_are_read_from_the_folder_of_the_file(tmp_path: Path) -> None:
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "own.json").write_text((MEASURED / "models" / "qwen2.5-7b.json").read_text())
     (row,) = rows_of(tmp_path, {"model": "own", "plan": "tp2 pp2 cp1 dp4 ep1 zero1 none"})

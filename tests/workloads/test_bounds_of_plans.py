@@ -1,4 +1,4 @@
-"""What a plan cannot do better than: no run is shorter, and none needs less memory."""
+"""Lower bounds of plans: no run is shorter, and none needs less memory."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _check(model: Model, plan: Plan, **of_system: Any) -> tuple[Bounds, Any]:
 
 @st.composite
 def plans(draw: st.DrawFn) -> Plan:
-    """Any that the small decoder can be spread by."""
+    """Draw a plan that fits the small decoder."""
     pipeline = draw(st.sampled_from([1, 2, 4]))
     name = draw(st.sampled_from(["gpipe", "1f1b", "zero-bubble"] + ["interleaved"] * (pipeline == 2)))
     tensor, data = draw(st.sampled_from([1, 2, 4])), draw(st.integers(1, 4))
@@ -110,14 +110,14 @@ def test_nor_of_plans_with_experts(plan: Plan, expert: int) -> None:
         {"pipeline": 2, "recompute": "full", "micro_batches": 7},
     ],
 )
-def test_slow_kernels_take_what_the_bound_says_and_memory_is_exact(how: dict[str, Any]) -> None:
+def test_bounds_of_time_and_memory_are_exact_with_slow_kernels(how: dict[str, Any]) -> None:
     plan = Plan(**{"micro_batches": 4, "tflops": 1e-5, **how})
     result, done = _check(decoder(), plan)
     assert done.makespan_ns <= result.time_ns * 1.001
     assert done.statistics.peak_memory_bytes.max() <= result.memory_bytes * 1.2
 
 
-def test_the_kernels_of_one_micro_batch_say_those_of_all() -> None:
+def test_the_kernels_of_one_micro_batch_give_those_of_all() -> None:
     model = decoder()
     one, two, nine = (_bounds(model, Plan(micro_batches=count)).time_ns for count in (1, 2, 9))
     assert nine - one == 8 * (two - one)

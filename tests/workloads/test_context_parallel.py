@@ -27,7 +27,7 @@ METHODS = [
 
 
 def tokens_of(ranks: int, place: int, each: int, *, is_balanced: bool) -> list[int]:
-    """Which tokens of a sequence a rank has."""
+    """Return the tokens of a sequence that a rank has."""
     if not is_balanced:
         return list(range(place * each, (place + 1) * each))
     half, last = each // 2, 2 * ranks - 1 - place
@@ -103,7 +103,7 @@ def test_a_zigzag_gives_all_ranks_the_same_pairs_and_half_blocks_behind_the_firs
 
 
 @given(st.integers(2, 8), st.integers(1, 64))
-def test_in_order_a_rank_has_a_block_more_than_the_one_before(ranks: int, each: int) -> None:
+def test_in_order_each_rank_has_one_block_more_than_the_previous_one(ranks: int, each: int) -> None:
     sight = Sight(each * ranks, is_causal=True)
     for place in range(ranks):
         blocks = ring_blocks(sight, ranks, place, is_balanced=False)
@@ -111,7 +111,7 @@ def test_in_order_a_rank_has_a_block_more_than_the_one_before(ranks: int, each: 
 
 
 def operations(workload: Workload) -> int:
-    """Of attention's cores, of all ranks."""
+    """Return the operations of attention's cores on all ranks."""
     counts = workload.ranks_per_template.tolist()
     of_each = [int(trace.num_ops[rows_named(trace, " attention")].sum()) for trace in workload.templates]
     return sum(count * each for count, each in zip(counts, of_each, strict=True))
@@ -120,7 +120,7 @@ def operations(workload: Workload) -> int:
 @pytest.mark.parametrize("how", METHODS, ids=str)
 @pytest.mark.parametrize("model", [{}, {"is_encoder": True}], ids=["causal", "encoder"])
 @pytest.mark.parametrize("context", [2, 4])
-def test_ranks_compute_together_what_one_rank_would(
+def test_ranks_together_have_the_operations_of_one_rank(
     how: dict[str, Any], model: dict[str, Any], context: int
 ) -> None:
     plan = Plan(micro_batches=2, batch=3)
@@ -130,7 +130,9 @@ def test_ranks_compute_together_what_one_rank_would(
 
 @pytest.mark.parametrize("how", [{"context": 2, **how} for how in METHODS[2:]] + [{}], ids=str)
 @pytest.mark.parametrize("document", [2, 8, 16])
-def test_attention_within_documents_costs_what_documents_cost(how: dict[str, Any], document: int) -> None:
+def test_attention_within_documents_costs_as_much_as_separate_documents(
+    how: dict[str, Any], document: int
+) -> None:
     model = decoder()
     workload = make_training(model, Plan(document_tokens=document, micro_batches=1, **how))
     pairs = 32 // document * document * (document + 1) // 2
@@ -144,7 +146,7 @@ def test_documents_that_lie_whole_on_a_rank_are_sequences_of_their_own() -> None
 
 
 def shapes_of(trace: Trace, ending: str) -> list[str]:
-    """Of the nodes of one layer's passes whose names end so, in their order."""
+    """Return the shapes of a layer's nodes whose names have an ending, in order."""
     rows = np.flatnonzero(rows_named(trace, ending)).tolist()
     return [
         trace.layer_shapes[trace.layer_shape[row]]
@@ -200,7 +202,7 @@ def test_outputs_of_all_blocks_but_the_first_are_merged_in_four_bytes() -> None:
 
 
 def test_ranks_differ_only_where_their_work_does() -> None:
-    """In a ring, the first and the last rank have neighbours at other distances, too."""
+    """Expect further templates in a ring, whose ends have neighbours at other distances."""
     count = {
         tuple(how.values()): len(transformer(context=4, sequence=40, **how).templates) for how in METHODS
     }
@@ -255,16 +257,16 @@ def test_without_balance_the_last_rank_is_the_longest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "said"),
+    ("how", "message"),
     [
         ({"context_attention": "rings"}, "context_attention is 'rings' (did you mean 'ring'?)"),
         ({"context_balance": "zigzags"}, "context_balance is 'zigzags' (did you mean 'zigzag'?)"),
         ({"context": 32}, "tokens of a sequence: 32, which 64 pieces of a zigzag do not divide"),
         ({"document_tokens": 5}, "tokens of a sequence: 32, which 5 tokens of a document do not divide"),
-        ({"document_tokens": 8, "context": 2}, "see 8 tokens only, and a ring passes all keys on"),
+        ({"document_tokens": 8, "context": 2}, "see 8 tokens only, which a ring does not support"),
     ],
 )
-def test_what_ranks_cannot_share_so_is_refused(how: dict[str, Any], said: str) -> None:
+def test_attention_that_ranks_cannot_share_is_refused(how: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as caught:
         make_training(decoder(), Plan(**how))
-    assert said in str(caught.value)
+    assert message in str(caught.value)

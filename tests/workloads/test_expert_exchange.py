@@ -32,7 +32,7 @@ def model(groups: int = 1, chosen_groups: int = 1) -> Model:
 
 
 def layout(**given: Any) -> Plan:
-    """Sixteen experts on eight ranks of four nodes."""
+    """Return a plan of sixteen experts on eight ranks of four nodes."""
     usual = {"data": 8, "expert": 8, "node_ranks": 2, "micro_batches": 1, "expert_exchange": "hierarchical"}
     return Plan(**{**usual, **given})
 
@@ -126,7 +126,7 @@ def test_tokens_are_dispatched_in_fewer_bits_and_combined_in_values() -> None:
 
 
 def sent_and_got(plan: Plan, of: Model) -> tuple[Counter[tuple[int, int]], int]:
-    """Bytes between ranks by the sizes that they name, and bytes in all."""
+    """Return the bytes between pairs of ranks, and the bytes in all."""
     workload, pairs = make_training(of, plan), Counter[tuple[int, int]]()
     total = 0
     for rank in range(workload.ranks):
@@ -144,7 +144,7 @@ def sent_and_got(plan: Plan, of: Model) -> tuple[Counter[tuple[int, int]], int]:
 
 
 @pytest.mark.parametrize("exchange", ["all-to-all", "hierarchical", "deepep"])
-def test_uneven_tokens_come_back_to_whom_they_came_from(exchange: str) -> None:
+def test_uneven_tokens_return_to_their_ranks(exchange: str) -> None:
     plan = layout(expert_exchange=exchange, expert_skew="zipf:1")
     pairs, total = sent_and_got(plan, model())
     assert total > 0
@@ -210,40 +210,40 @@ def test_a_layer_that_predicts_a_further_token_costs_a_layer_a_head_and_their_jo
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"expert_exchange": "deep"}, "expert_exchange is 'deep' (did you mean 'deepep'?)"),
-        ({"expert": 1}, "expert_exchange is hierarchical, and no token is sent (give expert, 2 or more)"),
+        ({"expert": 1}, "expert_exchange hierarchical requires expert, 2 or more (give expert, 2 or more)"),
         ({"node_ranks": 3}, "nodes of 3 ranks cut the 8 expert-parallel ranks, 1 apart, into unequal parts"),
-        ({"expert_nodes": 5}, "expert_nodes is 5, and experts are on 4 (give a number from 1 to 4"),
+        ({"expert_nodes": 5}, "expert_nodes is 5, but experts are on 4 nodes (give a number from 1 to 4"),
         (
             {"expert_exchange": "all-to-all", "expert_nodes": 2},
             "(give expert_exchange, hierarchical or deepep",
         ),
-        ({"dispatch": "fp8"}, "dispatch is fp8, and experts compute with values (give products fp8"),
+        ({"dispatch": "fp8"}, "dispatch is fp8, but experts compute with values (give products fp8"),
         ({"capacity_factor": 1.0}, "(leave it out, or take expert_exchange all-to-all)"),
         ({"overlap_experts": True, "zero": 3}, "zero is 3, and two passes at the same time"),
         ({"overlap_experts": True, "schedule": "gpipe"}, "(leave overlap_experts out, or take the schedule"),
         ({"expert_tensor": 3}, "24 expert-parallel ranks do not divide the 8 of tensor x context x data"),
     ],
 )
-def test_exchanges_that_cannot_be_are_refused(given: dict[str, Any], said: str) -> None:
+def test_invalid_exchanges_are_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as caught:
         make_training(model(), layout(**given))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"capacity_factor": 1.0}, "small has no experts (leave capacity_factor out)"),
         ({"overlap_experts": True}, "small has no experts (leave overlap_experts out)"),
     ],
 )
-def test_options_of_experts_need_a_model_with_experts(given: dict[str, Any], said: str) -> None:
+def test_options_of_experts_need_a_model_with_experts(given: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as caught:
         make_training(replace(with_experts(), experts=None), Plan(**given))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_places_of_dualpipe_that_have_the_same_parts_are_alike_and_end_folded_as_unfolded() -> None:
@@ -262,7 +262,7 @@ def test_places_of_dualpipe_that_have_the_same_parts_are_alike_and_end_folded_as
 
 
 def test_dualpipe_on_a_known_machine_has_an_actor_for_each_place_at_most() -> None:
-    """Messages from both sides arrive in one nanosecond at places in the middle."""
+    """Let messages from both sides arrive in one nanosecond at places in the middle."""
     of = replace(read_model("deepseek-v3"), layers=4, vocabulary=1024)
     plan = Plan(data=8, expert=8, pipeline=4, schedule="dualpipe", micro_batches=8, products="fp8", zero=1)
     folded = run(make_training(of, plan), machine="h100-dgx:32", model="flow")

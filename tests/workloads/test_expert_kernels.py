@@ -29,7 +29,7 @@ def step(of: Model, **how: Any) -> Trace:
 
 
 def kernels(trace: Trace, during: str, part: str) -> tuple[int, int]:
-    """Bytes and launches of all layers."""
+    """Return the bytes and launches of all layers."""
     begins = np.array([name.startswith(during) for name in trace.names], np.bool_)[trace.name]
     rows = begins & rows_named(trace, f" experts {part}")
     launches = np.where(trace.has("launches"), trace.launches, 1)

@@ -125,7 +125,7 @@ def test_the_imbalance_is_that_of_the_busiest(tmp_path: Path) -> None:
     assert figures(MODEL, Plan(**USUAL))[0].imbalance is None
 
 
-def test_the_command_tells_how_uneven_experts_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_shows_the_imbalance_of_experts(capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--model", "mixtral-8x7b", "--layers", "1", "--dp", "8", "--ep", "8", "--micro-batches", "1"]
     assert main(["plan", *options, "--expert-skew", "zipf:1.2"]) == 0
     assert "experts      zipf:1.2: the busiest gets 3.43 times the mean, the busiest rank 3.43" in (
@@ -173,7 +173,7 @@ def test_a_seed_without_zipf_is_refused() -> None:
             Plan(**USUAL, expert_skew=skew, expert_seed=3)
 
 
-def test_a_model_without_experts_has_none_that_are_uneven() -> None:
+def test_expert_skew_requires_experts() -> None:
     from dataclasses import replace
 
     with pytest.raises(UsageError, match="has no experts"):
@@ -198,8 +198,8 @@ def test_a_resized_step_is_the_step_that_the_rank_would_have_recorded(more: dict
     assert len(made_as_rank_by_rank(structs.replace(MODEL, layers=4), plan)) > plan.pipeline
 
 
-def test_what_is_one_kernel_on_one_rank_may_be_two_on_another(tmp_path: Path) -> None:
-    """The first expert gets as many tokens as the shared one, so that both have one activation function."""
+def test_one_kernel_of_a_rank_may_be_two_on_another(tmp_path: Path) -> None:
+    """Give the first expert the tokens of the shared one, so that their activations are equal."""
     experts = Experts(4, 1, MODEL.feed_forward, 1)
     (tmp_path / "loads.json").write_text(json.dumps([1, 2, 1, 0]))
     plan = Plan(data=4, expert=4, expert_skew=str(tmp_path / "loads.json"))
@@ -208,7 +208,7 @@ def test_what_is_one_kernel_on_one_rank_may_be_two_on_another(tmp_path: Path) ->
 
 
 def made_as_rank_by_rank(model: Model, plan: Plan) -> list[bytes]:
-    """The files of a job, which are those of ranks that know of no other."""
+    """Return the files of a job after comparing them with steps that are run rank by rank."""
     result = make_training(model, plan)
     expected = make_workload(plan.axes, lambda rank: training_program(model, plan)(rank))
     assert result.template_of_rank.tolist() == expected.template_of_rank.tolist()

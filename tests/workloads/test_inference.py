@@ -24,7 +24,7 @@ from et_sim.workloads.models.model import Attention
 
 
 def machine(ranks: int) -> dict[str, Any]:
-    """Without kernels of its own: they take what the trace says."""
+    """Return a machine without kernel times, which takes those of the trace."""
     return {"system": system(), "network": network(["FullyConnected"], [ranks])}
 
 
@@ -48,7 +48,7 @@ def test_a_tokens_cache_is_as_large_as_published(model: str, size: int) -> None:
     assert cache_bytes(read_model(model)) == size
 
 
-def test_ranks_share_the_heads_of_a_cache_and_repeat_what_cannot_be_shared() -> None:
+def test_ranks_share_the_heads_of_a_cache_and_repeat_the_others() -> None:
     model = read_model("llama3-8b")  # 8 heads of keys and values
     assert cache_bytes_of_stage(model, Plan(tensor=4), 0) == cache_bytes(model) // 4
     assert cache_bytes_of_stage(model, Plan(tensor=16), 0) == cache_bytes(model) // 8
@@ -80,7 +80,7 @@ def test_a_decode_step_of_compressed_attention_reads_the_compressed_cache() -> N
 
 @pytest.mark.parametrize("name", ["llama3-8b", "gpt3-6.7b"])
 def test_weights_are_read_once_in_a_step(name: str) -> None:
-    """Products of one row and K inputs read K x N weights, and K + N other values."""
+    """Count K x N weights, and K + N other values, in products of one row and K inputs."""
     model = replace(read_model(name), layers=2)
     trace = one_pass(model, Plan(), Segment(1, 10))
     read = total = 0
@@ -221,7 +221,7 @@ def test_a_pass_over_nothing_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("plan", "said"),
+    ("plan", "message"),
     [
         (Plan(tensor=3), "heads: 8, which 3"),
         (Plan(pipeline=3), "3 parts of the pipeline"),
@@ -229,6 +229,6 @@ def test_a_pass_over_nothing_is_refused() -> None:
         (Plan(pipeline=2, stage_layers=(1, 1)), "sum 2"),
     ],
 )
-def test_what_does_not_divide_is_refused(plan: Plan, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_shares_that_do_not_divide_are_refused(plan: Plan, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         make_inference(decoder(), plan, [Batch.of([Segment(4)])])

@@ -21,7 +21,7 @@ from et_sim.workloads.training.units import activation_bytes
 
 
 def products(trace: Trace) -> int:
-    """Operations of products with weights."""
+    """Return the operations of products with weights."""
     return sum(
         int(trace.num_ops[row])
         for row in range(len(trace))
@@ -30,7 +30,7 @@ def products(trace: Trace) -> int:
 
 
 def adapters_of(rank: int) -> int:
-    """Of a layer of the small decoder."""
+    """Return the adapter weights in a layer of the small decoder."""
     return rank * ((64 + 3 * 64) + (64 + 64) + (64 + 256) + (256 + 64))
 
 
@@ -77,7 +77,7 @@ def test_memory_has_gradients_and_optimizer_of_adapters_only(model: Model) -> No
     assert result.weights == whole.weights + 2 * adapters
 
 
-def test_adapters_keep_what_they_make() -> None:
+def test_adapters_keep_their_outputs() -> None:
     model, plan = decoder(), Plan(lora_rank=4)
     kept = (activation_bytes(Layers(model, replace(plan, lora_rank=rank)), 0) for rank in (4, 0))
     assert next(kept) - next(kept) == 32 * 4 * 4 * 2  # of four products
@@ -101,7 +101,7 @@ def test_frozen_products_in_fewer_bits_are_cast_along_rows_only_and_weights_neve
     ],
     ids=str,
 )
-def test_jobs_with_adapters_run_and_need_what_their_plan_says(how: dict[str, Any]) -> None:
+def test_jobs_with_adapters_run_and_need_the_planned_memory(how: dict[str, Any]) -> None:
     plan = Plan(lora_rank=2, micro_batches=2, **how)
     done = run(
         make_training(decoder(), plan),
@@ -115,6 +115,6 @@ def test_jobs_with_adapters_run_and_need_what_their_plan_says(how: dict[str, Any
 @pytest.mark.parametrize(
     "how", [{"recompute": "op"}, {"tensor": 2, "sequence_parallel": True, "tensor_overlap": 2}]
 )
-def test_what_takes_products_without_adapters_is_refused(how: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match="takes products without adapters"):
+def test_options_without_support_for_adapters_are_refused(how: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="does not support products with adapters"):
         Plan(lora_rank=4, **how)

@@ -92,7 +92,7 @@ def test_shares_of_activations_are_those_of_the_paper(mode: str) -> None:
 
 
 @given(st.integers(0, 3), st.sampled_from([1, 2, 4]), st.sampled_from([1, 2]))
-def test_sharing_among_replicas_divides_what_it_says(zero: int, data: int, tensor: int) -> None:
+def test_each_level_of_zero_divides_its_states(zero: int, data: int, tensor: int) -> None:
     model = decoder(hidden=256)
     alone = memory(model, Plan(tensor=tensor))
     shared = memory(model, Plan(tensor=tensor, data=data, zero=zero))
@@ -111,7 +111,7 @@ def test_states_of_a_model_are_eighteen_bytes_a_weight_of_which_four_are_sums_of
     assert small.gradients * 2 == result.gradients
 
 
-def test_what_is_worked_out_again_is_there_for_a_layer_at_a_time() -> None:
+def test_recomputed_activations_exist_for_one_layer_at_a_time() -> None:
     model = decoder(vocabulary=8)
     for recompute in ("selective", "full"):
         plan = Plan(recompute=recompute, fused_attention=False)

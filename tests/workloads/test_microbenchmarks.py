@@ -93,7 +93,7 @@ def test_compute_is_a_chain_of_computations() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "given", "said"),
+    ("kind", "given", "message"),
     [
         ("all_reduc", {}, "did you mean 'all_reduce'?"),
         ("nonsense", {}, "known: all_reduce, "),
@@ -104,10 +104,10 @@ def test_compute_is_a_chain_of_computations() -> None:
         ("compute", {"compute_us": 0}, "needs a duration"),
         ("compute", {"size": 8}, "moves no bytes"),
         ("send_receive", {"ranks": 3}, "3 is odd"),
-        ("ring_send_receive", {"ranks": 1}, "nobody to send to"),
+        ("ring_send_receive", {"ranks": 1}, "a ring needs at least 2 ranks"),
     ],
 )
-def test_impossible_wishes_are_refused(kind: str, given: dict[str, Any], said: str) -> None:
+def test_invalid_microbenchmarks_are_refused(kind: str, given: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as refused:
         make(kind, **given)
-    assert said in str(refused.value)
+    assert message in str(refused.value)

@@ -30,7 +30,7 @@ SIGLIP = (34, 1408, 5632, 577)  # of Llama 4's vision tower: layers, width, inne
 
 
 def predicting(model: Model, *, has_own_words: bool) -> int:
-    """Weights of a module that predicts a further token: a layer with experts, and its inputs."""
+    """Return the weights of a module that predicts a further token: a layer with experts, and its inputs."""
     assert model.experts is not None
     hidden = model.hidden
     layer = model.attention.weights(hidden) + model.experts.weights(hidden) + 2 * hidden
@@ -39,7 +39,7 @@ def predicting(model: Model, *, has_own_words: bool) -> int:
 
 
 def tower() -> int:
-    """Weights of Llama 4's vision tower, and of what takes its outputs to the language model."""
+    """Return the weights of Llama 4's vision tower, and of the projection to the language model."""
     layers, width, inner, positions = SIGLIP
     layer = 4 * (width + 1) * width + (width + 1) * inner + (inner + 1) * width + 4 * width
     ends = 3 * 14 * 14 * width + width + positions * width + 4 * width
@@ -79,14 +79,14 @@ def test_checkpoints_have_the_language_model_and_its_other_parts(
         ("nemotron-h-8b", 8.1, 8.1),
     ],
 )
-def test_tokens_meet_as_many_weights_as_is_published(name: str, total: float, active: float) -> None:
+def test_active_weights_equal_published_ones(name: str, total: float, active: float) -> None:
     model = read_model(name)
     assert model.weights / 1e9 == pytest.approx(total, abs=0.06 if total < 200 else 0.6)
     assert model.active_weights / 1e9 == pytest.approx(active, abs=0.06 if active != 22 else 0.5)
 
 
 def test_weights_without_embeddings_are_those_of_the_model_cards() -> None:
-    """gpt-oss counts the head, and not the embedding, among what a token meets; Nemotron counts neither."""
+    """Correct published counts: gpt-oss includes the head without the embedding, Nemotron neither."""
     billions = {}
     for name in ("gpt-oss-20b", "gpt-oss-120b"):
         model = read_model(name)
@@ -107,15 +107,15 @@ def content_of(name: str) -> dict[str, Any]:
     return content
 
 
-def test_a_key_that_is_not_known_is_named_in_a_remark() -> None:
+def test_an_unknown_key_is_named_in_a_remark() -> None:
     content = content_of("qwen3-8b")
     assert model_of(content | {"rope_theta": 1e6, "new_thing": None}, "config.json", "x").remarks == (
-        'config.json: the key "new_thing": not known, and not simulated',
+        'config.json: the key "new_thing": unknown, and not simulated',
     )
     assert model_of(content | {"rms_norm_eps": 1e-6, "torch_dtype": "bfloat16"}, "c", "x").remarks == ()
     many = {f"thing_{number}": 1 for number in range(9)}
     (remark,) = model_of(content | many, "config.json", "x").remarks
-    assert '"thing_5" and 3 more: not known' in remark
+    assert '"thing_5" and 3 more: unknown' in remark
 
 
 def test_no_key_without_effect_is_one_that_a_preset_needs() -> None:
@@ -127,9 +127,9 @@ def test_remarks_and_long_sequences_are_shown(tmp_path: Path, capsys: pytest.Cap
     path = tmp_path / "config.json"
     path.write_text(json.dumps(content_of("qwen3-0.6b") | {"new_thing": 2}))
     assert main(["plan", "--model", str(path), "--micro-batches", "1"]) == 0
-    said = capsys.readouterr().err
-    assert '"new_thing": not known, and not simulated' in said
-    assert "sequences of 40,960 tokens, the longest that its file allows; --sequence says" in said
+    message = capsys.readouterr().err
+    assert '"new_thing": unknown, and not simulated' in message
+    assert "sequences of 40,960 tokens, the longest that its file allows; --sequence sets" in message
     plan = ["plan", "--model", "qwen3-0.6b", "--micro-batches", "1", "--sequence", "4096"]
     assert main(plan) == 0
     assert capsys.readouterr().err == ""
@@ -146,7 +146,7 @@ def test_a_language_model_within_a_larger_file_is_read(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "change", "said"),
+    ("name", "change", "message"),
     [
         ("llama4-scout", {"model_type": "llama4"}, 'key "text_config" is missing'),
         ("llama4-scout", {"no_rope_layers": [1, 0]}, 'key "no_rope_layers" is [1, 0] (give 48 numbers'),
@@ -166,13 +166,13 @@ def test_a_language_model_within_a_larger_file_is_read(name: str) -> None:
         ("glm-4.5", {"moe_layer_freq": 2}, "layers between those with experts"),
     ],
 )
-def test_a_file_that_makes_no_sense_is_refused(name: str, change: dict[str, Any], said: str) -> None:
+def test_a_file_that_makes_no_sense_is_refused(name: str, change: dict[str, Any], message: str) -> None:
     with pytest.raises(EtSimError) as caught:
         model_of(content_of(name) | change, "config.json", name)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_files_say_which_layers_are_of_which_kind() -> None:
+def test_files_set_the_kinds_of_layers() -> None:
     gemma, scout, maverick = (read_model(name) for name in ("gemma3-27b", "llama4-scout", "llama4-maverick"))
     assert [gemma.window(layer) for layer in range(7)] == [1024] * 5 + [0, 1024]
     long = replace(scout, sequence=32_768)
@@ -189,7 +189,7 @@ def test_files_say_which_layers_are_of_which_kind() -> None:
 
 
 def hybrid(**given: Any) -> Model:
-    """Layers with states, attention, a feed-forward part and experts, in every dimension a power of two."""
+    """Return a model with recurrences, attention, a feed-forward part and experts, all powers of two."""
     states = Recurrence(8, 4, 16, 8, 4, has_delta_rule=given.pop("has_delta_rule", False), chunk=8)
     model = decoder(**given)
     return replace(
@@ -223,7 +223,7 @@ def test_hybrids_are_trained_under_any_plan(plan: dict[str, Any], has_delta_rule
 def test_products_of_chunks_are_those_of_the_published_programs(
     sequences: int, length: int, has_delta_rule: bool
 ) -> None:
-    """For each token: within a chunk, scores and their sums; and what makes and reads a state."""
+    """Count scores within a chunk and their sums, and products that write and read a state, by token."""
     states = Recurrence(8, 4, 16, 8, 4, has_delta_rule=has_delta_rule, chunk=8)
     kernels = {kernel.name: kernel.operations for kernel in Chunks(states, sequences, length, 2).forward()}
     tokens, heads, groups, key, value, chunk = sequences * length, 8, 4, 16, 8, 8
@@ -282,7 +282,7 @@ def test_windows_make_decoding_read_less() -> None:
     sizes = trace.tensor_bytes[rows_named(trace, "decode attention")].tolist()
     each = 4 * 2 * 64 * 2  # four tokens' keys and values, or queries and outputs, of one head
     assert sizes == [each * (64 + 8 * seen) for _ in range(12) for seen in (128, 4001)]
-    with pytest.raises(UsageError, match="the batch does not say how many"):
+    with pytest.raises(UsageError, match="the batch lacks their number of keys"):
         make_inference(model, Plan(), [Batch.of([Segment(1, 4000)])])
 
 
@@ -311,7 +311,7 @@ def test_states_are_read_and_written_by_each_token() -> None:
 
 
 def test_states_are_no_business_of_context_parallel_ranks() -> None:
-    with pytest.raises(UsageError, match="have no state of the tokens before theirs"):
+    with pytest.raises(UsageError, match="lacks the state of the tokens before its own"):
         make_training(hybrid(), Plan(context=2))
 
 

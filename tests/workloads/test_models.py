@@ -12,8 +12,8 @@ from et_sim.basics.errors import EtSimError
 from et_sim.workloads import read_model
 from et_sim.workloads.models.configuration import PRESETS, preset_names
 
-# Sums of the sizes of all tensors of the published checkpoints; of GPT-3, of the table in its paper. Of the
-# language model alone where a checkpoint has another part (`test_model_families`).
+# Sums of the sizes of all tensors of the published checkpoints; for GPT-3, of the table in its paper. If a
+# checkpoint has another part, only the language model counts (`test_model_families`).
 WEIGHTS = {
     "bert-base": 109_482_240,
     "bert-large": 335_141_888,
@@ -82,7 +82,7 @@ def test_a_configuration_file_is_read_like_a_preset(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"hidden_size": None}, 'key "hidden_size" is missing'),
         ({"hidden_size": "4096"}, "key \"hidden_size\" is '4096' (give a whole number from 1 up)"),
@@ -92,25 +92,25 @@ def test_a_configuration_file_is_read_like_a_preset(tmp_path: Path) -> None:
         ({"model_type": None}, 'key "model_type" is'),
         (
             {"num_attention_heads": 33, "num_key_value_heads": 33},
-            "a width of 4096 is not divided by 33 heads",
+            "33 heads do not divide a width of 4096",
         ),
         ({"tie_word_embeddings": "no"}, 'key "tie_word_embeddings" is'),
     ],
 )
 def test_a_configuration_that_lacks_something_is_refused(
-    change: dict[str, Any], said: str, tmp_path: Path
+    change: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     content = json.loads((PRESETS / "llama3-8b.json").read_text()) | change
     path = tmp_path / "config.json"
     path.write_text(json.dumps({key: value for key, value in content.items() if value is not None}))
     with pytest.raises(EtSimError) as caught:
         read_model(str(path))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "config.json" in str(caught.value)
 
 
 @pytest.mark.parametrize("key", ["q_lora_rank", "n_shared_experts", "first_k_dense_replace"])
-def test_what_makers_of_files_would_add_by_themselves_must_be_said(key: str, tmp_path: Path) -> None:
+def test_keys_with_defaults_of_other_programs_are_required(key: str, tmp_path: Path) -> None:
     content = json.loads((PRESETS / "deepseek-v3.json").read_text())
     del content[key]
     path = tmp_path / "config.json"

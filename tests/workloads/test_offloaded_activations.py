@@ -37,7 +37,7 @@ def done(plan: Plan, **remote: Any) -> Any:
 
 
 @pytest.mark.parametrize("how", HOWS, ids=str)
-def test_layers_but_the_last_of_each_part_store_what_they_leave_and_load_it_again(
+def test_layers_but_the_last_of_each_part_store_and_load_activations(
     how: dict[str, Any],
 ) -> None:
     plan = Plan(**{"micro_batches": 3, **how}, offload_activations=True)

@@ -1,4 +1,4 @@
-"""What a step of training is worth in operations, as published figures of MFU count it."""
+"""Operations of a training step, counted as in published figures of MFU."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_dense_model_needs_six_operations_for_each_weight_and_token_and_those_
     ],
     ids=str,
 )
-def test_how_a_step_is_spread_changes_nothing_of_what_a_sequence_is_worth(change: dict[str, Any]) -> None:
+def test_model_operations_of_a_sequence_do_not_depend_on_the_plan(change: dict[str, Any]) -> None:
     plan = replace(ONE, **change)
     step, alone = make_training(SMALL, plan).step, make_training(SMALL, ONE).step
     assert step is not None
@@ -58,7 +58,7 @@ def test_how_a_step_is_spread_changes_nothing_of_what_a_sequence_is_worth(change
 
 @pytest.mark.parametrize("name", ["llama3-8b", "gpt2"])
 @pytest.mark.parametrize("document", [0, 64, 256])
-def test_unmasked_operations_leave_out_what_causal_masks_and_documents_hide(name: str, document: int) -> None:
+def test_unmasked_operations_leave_out_pairs_hidden_by_masks_and_documents(name: str, document: int) -> None:
     model = replace(read_model(name), sequence=1024)
     plan = Plan(data=2, micro_batches=3, document_tokens=document)
     seen = (document or 1024) + 1  # keys of both ends of a document, whose mean is that of all queries
@@ -72,7 +72,7 @@ def test_unmasked_operations_leave_out_what_causal_masks_and_documents_hide(name
     assert step.unmasked_operations == unmasked_operations(replace(model, layers=1), plan)
 
 
-def test_hardware_operations_count_what_is_recomputed_and_leave_masked_scores_out() -> None:
+def test_hardware_operations_count_recomputation_and_leave_masked_scores_out() -> None:
     none, selective, full = (
         make_training(SMALL, replace(ONE, recompute=how)).step for how in ("none", "selective", "full")
     )
@@ -105,7 +105,7 @@ def test_hfu_is_the_share_of_the_peak_that_kernels_use_in_the_time_that_they_tak
     assert result.throughput["hfu"] <= 1
 
 
-def test_a_manifest_keeps_what_a_step_does(tmp_path: Path) -> None:
+def test_a_manifest_keeps_the_operations_of_a_step(tmp_path: Path) -> None:
     made = make_training(SMALL, ONE)
     write_manifest(made, tmp_path / "a.workload.json")
     assert read_manifest(tmp_path / "a.workload.json").step == made.step
@@ -129,7 +129,7 @@ ROOFLINE = {
 COSTS = {"busy-watts": 700, "idle-watts": 100, "price-per-hour": 3.6, "currency": "EUR"}
 
 
-def test_a_run_of_a_made_job_says_tokens_per_second_mfu_and_costs(tmp_path: Path) -> None:
+def test_a_run_of_a_made_job_shows_tokens_per_second_mfu_and_costs(tmp_path: Path) -> None:
     job = make_training(SMALL, replace(ONE, data=2))
     result = _ran(job, compute=ROOFLINE, costs=COSTS)
     outcome, seconds = result.throughput, result.makespan_ns / 1e9
@@ -145,7 +145,7 @@ def test_a_run_of_a_made_job_says_tokens_per_second_mfu_and_costs(tmp_path: Path
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["throughput"] == outcome
 
 
-def test_mfu_is_not_said_where_the_peak_is_not_known_and_nothing_where_the_tokens_are_not() -> None:
+def test_mfu_requires_a_peak_and_throughput_requires_tokens() -> None:
     job = make_training(SMALL, replace(ONE, data=2))
     throughput = _ran(job).throughput
     assert throughput["mfu"] is None
@@ -158,6 +158,6 @@ def test_mfu_is_not_said_where_the_peak_is_not_known_and_nothing_where_the_token
 @pytest.mark.parametrize(
     "word", ["mfu", "HFU", "tokens/s", "tokens/s/GPU", "tflops_per_rank", "price_per_million_tokens"]
 )
-def test_explain_says_what_each_figure_means(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_describes_each_figure(word: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", word]) == 0
     assert "figure of a step" in capsys.readouterr().out

@@ -22,7 +22,7 @@ def passes(name: str, place: int, shape: Shape) -> list[Pass]:
 
 
 def makespan_us(name: str, shape: Shape) -> float:
-    """Every pass computes for its share; what stages hand on is a byte."""
+    """Return a step in which every pass computes for its share; messages between stages have a byte."""
     of_place = schedule(name, shape)
     length = {Direction.FORWARD: FORWARD, Direction.BACKWARD: BACKWARD}
     parts = shape.stages * shape.chunks
@@ -73,7 +73,7 @@ def test_interleaving_divides_the_bubble_by_the_chunks(stages: int, count: int, 
 
 @pytest.mark.parametrize(("stages", "count"), [(2, 4), (4, 8), (4, 4), (6, 12)])
 def test_zero_bubble_fills_the_bubble_with_gradients_of_weights(stages: int, count: int) -> None:
-    """(stages - 1) * (forward + inputs - weights), as of ZB-H1."""
+    """Return (stages - 1) * (forward + inputs - weights), the bubble of ZB-H1."""
     result = makespan_us("zero-bubble", Shape(stages, count))
     bubble = (stages - 1) * (FORWARD + HALF - HALF)
     assert result == pytest.approx(count * (FORWARD + 2 * HALF) + bubble, abs=1)
@@ -83,7 +83,7 @@ SHAPES_OF_PAIRS = st.tuples(st.integers(1, 6), st.integers(1, 6), st.integers(2,
 
 
 def neighbour(work: Pass, stages: int, place: int, way: int) -> int | None:
-    """The place with the part ahead (1) or behind (-1), in the direction of a pipeline of dualpipe."""
+    """Return the place with the part ahead (1) or behind (-1), in the direction of a pipeline of dualpipe."""
     part = (stages - 1 - place if work.chunk else place) + way
     if not 0 <= part < stages:
         return None
@@ -91,7 +91,7 @@ def neighbour(work: Pass, stages: int, place: int, way: int) -> int | None:
 
 
 def dual_makespan(stages: int, count: int, forward: int, backward: int, weights: int, pair: int) -> int:
-    """When all places are done; two passes that run side by side take as long as `pair` and end together."""
+    """Return the end of all places; two passes side by side take as long as `pair` and end together."""
     orders = [passes("dualpipe", place, Shape(stages, count)) for place in range(stages)]
     length = {
         Direction.FORWARD: forward,
@@ -137,7 +137,7 @@ def _is_forward(work: Pass) -> bool:
 def test_the_bubble_of_dualpipe_is_the_published_one(
     stages: int, more: int, forward: int, backward: int, weights: int, pair: int
 ) -> None:
-    """(PP / 2 - 1) (F&B + B - 3 W), of table 2 of the DeepSeek-V3 Technical Report.
+    """Expect (PP / 2 - 1) (F&B + B - 3 W), of table 2 of the DeepSeek-V3 Technical Report.
 
     That holds for the places in the middle, where gradients of inputs take as long as a forward pass; others
     wait less, as more of their passes run alone.
@@ -245,10 +245,10 @@ def test_1f1b_and_zero_bubble_keep_no_more_micro_batches_than_there_are_stages(
 
 
 @pytest.mark.parametrize(
-    ("name", "shape", "said"),
+    ("name", "shape", "message"),
     [
         ("1f2b", Shape(2, 2), "there is no schedule '1f2b' (did you mean '1f1b'?)"),
-        ("1f1b", Shape(2, 2, 2), "1f1b has one chunk for each rank, and 2 are asked for"),
+        ("1f1b", Shape(2, 2, 2), "chunks is 2, but 1f1b has one chunk for each rank"),
         ("interleaved", Shape(2, 2), "interleaved needs at least 2 chunks"),
         ("interleaved", Shape(4, 6, 2), "6 micro-batches are not whole rounds of 4 stages"),
         ("dualpipe", Shape(3, 8), "of 3 and 8 (give even numbers of both)"),
@@ -258,7 +258,7 @@ def test_1f1b_and_zero_bubble_keep_no_more_micro_batches_than_there_are_stages(
         ("zero-bubble", Shape(2, 4, pairs=True), "zero-bubble has no forward pass that may run beside"),
     ],
 )
-def test_schedules_that_make_no_sense_are_refused(name: str, shape: Shape, said: str) -> None:
+def test_schedules_that_make_no_sense_are_refused(name: str, shape: Shape, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         schedule(name, shape)
-    assert said in str(caught.value)
+    assert message in str(caught.value)

@@ -23,7 +23,7 @@ CASTS = ("weights cast", "inputs cast", "gradients cast")
 
 
 def of(trace: Trace, ending: str) -> tuple[int, int]:
-    """How many nodes have a name that ends so, and their bytes."""
+    """Return the number of nodes whose names have an ending, and their bytes."""
     rows = np.flatnonzero(rows_named(trace, ending))
     return len(rows), int(trace.tensor_bytes[rows].sum())
 
@@ -66,7 +66,7 @@ def test_only_products_with_weights_compute_in_fewer_bits() -> None:
 
 
 def dtypes(trace: Trace) -> np.ndarray:
-    """Of all nodes."""
+    """Return the sum over all nodes."""
     return np.array(trace.datatypes)[trace.datatype]
 
 
@@ -92,7 +92,7 @@ def test_casts_are_cut_into_the_chunks_of_products_that_overlap_with_their_excha
     assert moved(cut) == moved(whole)
 
 
-def test_memory_has_casts_of_weights_and_of_what_goes_into_products() -> None:
+def test_memory_has_casts_of_weights_and_of_inputs_of_products() -> None:
     model, plan = decoder(), Plan(micro_batches=1, products="fp8")
     plain, cast = memory(model, replace(plan, products="values")), memory(model, plan)
     layers = Layers(model, plan)
@@ -111,7 +111,7 @@ def test_memory_has_casts_of_weights_and_of_what_goes_into_products() -> None:
     assert cast.optimizer == plain.optimizer
 
 
-def test_shares_are_cast_and_gathered_in_fewer_bytes_and_only_laid_out_anew_on_the_way_back() -> None:
+def test_shares_are_gathered_cast_and_only_transposed_backward() -> None:
     plan = {"data": 4, "zero": 3, "products": "fp8", "micro_batches": 2}
     plain, cast = transformer(**plan).trace(0), transformer(**plan, gather_cast=True).trace(0)
     model = decoder()
@@ -129,7 +129,7 @@ def test_shares_are_cast_and_gathered_in_fewer_bytes_and_only_laid_out_anew_on_t
     assert of(cast, "layer 0 feed-forward up weights cast") == (2, 2 * 2 * stored_bytes(values, "fp8"))
 
 
-def test_experts_that_nobody_shares_are_cast_all_the_same() -> None:
+def test_experts_that_no_ranks_share_are_cast() -> None:
     plan = {"data": 2, "expert": 2, "zero": 3, "products": "fp8", "micro_batches": 1, "gather_cast": True}
     trace = make_training(with_experts(), Plan(**plan)).trace(0)
     values = Layers(with_experts(), Plan(**plan)).expert_weights(1)
@@ -141,7 +141,7 @@ def test_experts_that_nobody_shares_are_cast_all_the_same() -> None:
 def test_casts_are_gathered_only_where_casts_and_shares_are(how: dict[str, Any]) -> None:
     with pytest.raises(UsageError) as refused:
         Plan(gather_cast=True, **how)
-    assert "gather_cast is given, with zero" in f"{refused.value}"
+    assert "gather_cast requires zero 3" in f"{refused.value}"
 
 
 def test_values_of_a_byte_are_refused() -> None:

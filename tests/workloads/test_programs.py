@@ -1,4 +1,4 @@
-"""What programs may not ask for is refused in a sentence, and nothing is taken for something else."""
+"""Programs of ranks: invalid calls are refused in one sentence."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ AXES = Axes(tensor=4, data=4)
 
 
 @pytest.mark.parametrize(
-    ("names", "sizes", "said"),
+    ("names", "sizes", "message"),
     [
-        ((), {"expert": 4}, "no axis is named that is to be split (name some of tensor, data before"),
-        (("tensor",), {}, "no sizes are 1 places, and 4 ranks are to be split"),
+        ((), {"expert": 4}, "split requires an axis (name some of tensor, data before"),
+        (("tensor",), {}, "no sizes are 1 places, but the axes have 4 ranks"),
         (("tensor",), {"expert": "4"}, "axis 'expert' has '4' places"),
-        (("tensor",), {"expert": 3}, "expert 3 are 3 places, and 4 ranks are to be split"),
+        (("tensor",), {"expert": 3}, "expert 3 are 3 places, but the axes have 4 ranks"),
     ],
 )
-def test_axes_that_cannot_be_split_so_are_refused(
-    names: tuple[str, ...], sizes: dict[str, int], said: str
+def test_invalid_splits_of_axes_are_refused(
+    names: tuple[str, ...], sizes: dict[str, int], message: str
 ) -> None:
     with pytest.raises(UsageError) as caught:
         AXES.split(*names, **sizes)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def _two_groups_of_a_name(rank: Rank) -> None:
@@ -42,27 +42,27 @@ def _ends_and_an_axis_of_a_name(rank: Rank) -> None:
 @pytest.mark.parametrize("program", [_two_groups_of_a_name, _ends_and_an_axis_of_a_name])
 def test_groups_that_differ_do_not_share_a_name(program: Callable[[Rank], None]) -> None:
     axes = Axes(**{"a": 2, "b": 2, "a-b": 4, "c": 3, "c-ends": 2})
-    with pytest.raises(UsageError, match="two different groups are called"):
+    with pytest.raises(UsageError, match="two different groups have the name"):
         make_workload(axes, program)
 
 
 @pytest.mark.parametrize(
-    ("program", "said"),
+    ("program", "message"),
     [
-        (lambda rank: rank.compute("x", micros=1, after=(99,)), "after names 99, and the rank has 0 nodes"),
+        (lambda rank: rank.compute("x", micros=1, after=(99,)), "after names 99, but the rank has 0 nodes"),
         (lambda rank: rank.compute("x", micros=1, after=(-1,)), "after names -1"),
-        (lambda rank: rank.compute("x", micros=1, after=5), "after is 5 (give what an operation returned"),
+        (lambda rank: rank.compute("x", micros=1, after=5), "after is 5 (give results of operations"),
         (lambda rank: rank.compute("x", micros=1, after="x"), "after is 'x'"),
-        (lambda rank: rank.send(16, 8), "to is 16, and no two of 16 ranks are so far apart"),
-        (lambda rank: rank.receive(-16, 8), "source is -16, and no two of 16 ranks are so far apart"),
+        (lambda rank: rank.send(16, 8), "to is 16, but no two of 16 ranks have this distance"),
+        (lambda rank: rank.receive(-16, 8), "source is -16, but no two of 16 ranks have this distance"),
         (lambda rank: rank.send(rank.next("data", 1.5, wraps=True), 8), "steps is 1.5"),
         (lambda rank: rank.send(rank.at("data", 1.5), 8), "place is 1.5"),
     ],
 )
-def test_what_a_program_may_not_ask_for_is_refused(program: Callable[[Rank], None], said: str) -> None:
+def test_invalid_calls_of_programs_are_refused(program: Callable[[Rank], None], message: str) -> None:
     with pytest.raises(UsageError) as caught:
         make_workload(AXES, program)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_after_may_be_a_list() -> None:

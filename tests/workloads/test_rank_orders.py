@@ -23,7 +23,7 @@ Groups = list[list[int]]
 
 
 def counted(order: str, sizes: dict[str, int], token: str) -> Groups:
-    """The groups of `token` ("dp-cp"), by walking through all places, the last axis of the order slowest."""
+    """Return the groups of `token` ("dp-cp") by a walk through all places, the last axis slowest."""
     names = order.split("-")
     walk = product(*(range(sizes[name]) for name in reversed(names)))
     groups = defaultdict(list)
@@ -81,7 +81,7 @@ def test_the_usual_order_has_tensor_inside_and_stages_outside() -> None:
 
 @pytest.mark.parametrize("order", ["tp-pp-dp", "tp-cp-ep-pp-dp", "tensor-context-pipeline-data"])
 def test_stages_inside_replicas(order: str) -> None:
-    """What Megatron calls --use-tp-pp-dp-mapping; axes of one place may be left out, and have long names."""
+    """Compare orders with Megatron's --use-tp-pp-dp-mapping; axes of one place may be left out."""
     plan = Plan(tensor=2, data=2, pipeline=2, order=order)
     assert ours(plan, "pipeline") == [[0, 2], [1, 3], [4, 6], [5, 7]]
     assert ours(plan, "data") == [[0, 4], [1, 5], [2, 6], [3, 7]]

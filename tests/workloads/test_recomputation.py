@@ -26,7 +26,7 @@ DENSE = ("core-attention", "norms", "activation", "mlp")
 
 
 def gated(**given: Any) -> Model:
-    """Eight heads that share two pairs of keys and values, and a gate."""
+    """Return a model with eight heads that share two pairs of keys and values, and a gate."""
     usual = {"attention": Attention(8, 2, 8), "feed_forward": FeedForward(128, is_gated=True)}
     return decoder(**{**usual, **given})
 
@@ -36,7 +36,7 @@ def again(model: Model, **how: Any) -> Trace:
 
 
 def kernels_again(trace: Trace, layer: int = 0) -> list[str]:
-    """What of a layer runs again in its backward pass, in its order."""
+    """Return the nodes of a layer that run again in its backward pass, in order."""
     before = f"backward 0 layer {layer} again "
     names = (trace.names[number] for number in trace.name.tolist())
     return [name.removeprefix(before) for name in names if name.startswith(before)]
@@ -145,7 +145,7 @@ def test_some_layers_of_each_stage_are_recomputed(recompute: str, layers: str, c
 
 
 def test_a_run_of_layers_keeps_one_input_and_is_computed_again_at_once() -> None:
-    """As much is computed as without runs; inputs of other layers wait for the backward pass no longer."""
+    """Expect the operations of a step without runs, and fewer inputs that wait for the backward pass."""
     single, runs = (
         make_training(decoder(), Plan(recompute="full", recompute_layers=layers, micro_batches=2)).trace(0)
         for layers in ("", "uniform:3")
@@ -193,9 +193,7 @@ def subsets(words: Iterable[str]) -> list[tuple[str, ...]]:
     st.booleans(),
     st.sampled_from([{}, {"tensor": 2, "sequence_parallel": True}, {"context": 2}, {"products": "fp8"}]),
 )
-def test_modules_together_spare_what_each_spares(
-    modules: tuple[str, ...], is_fused: bool, how: dict[str, Any]
-) -> None:
+def test_savings_of_modules_add_up(modules: tuple[str, ...], is_fused: bool, how: dict[str, Any]) -> None:
     plan = Plan(fused_attention=is_fused, **how)
     model = gated()
 
@@ -207,7 +205,7 @@ def test_modules_together_spare_what_each_spares(
     assert spared("+".join(modules)) == pytest.approx(apart, abs=len(modules))  # a byte of scales for 32
 
 
-def test_each_module_spares_what_it_makes() -> None:
+def test_each_module_saves_its_outputs() -> None:
     model, plan = gated(), Plan()
 
     def spared(model: Model, recompute: str) -> int:
@@ -229,7 +227,7 @@ def test_each_module_spares_what_it_makes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "how", "said"),
+    ("model", "how", "message"),
     [
         (decoder(), {"recompute": "norm"}, "recompute is 'norm' (did you mean 'norms'?)"),
         (
@@ -240,7 +238,11 @@ def test_each_module_spares_what_it_makes() -> None:
         (decoder(), {"recompute": "norms+norms"}, "recompute names norms twice"),
         (decoder(), {"recompute": "moe"}, "recompute names moe, which small lacks (leave it out)"),
         (decoder(), {"recompute": "mla-up"}, "recompute names mla-up, which small lacks"),
-        (with_experts(), {"recompute": "op"}, "small has experts, whose products are one operator"),
+        (
+            with_experts(),
+            {"recompute": "op"},
+            "does not support experts, whose products are one operator: small",
+        ),
         (
             decoder(),
             {"recompute": "full", "recompute_layers": "2"},
@@ -254,12 +256,12 @@ def test_each_module_spares_what_it_makes() -> None:
         (
             decoder(),
             {"recompute_layers": "every:2"},
-            "recompute_layers is every:2, and nothing is recomputed",
+            "recompute_layers is every:2, but nothing is recomputed",
         ),
         (
             decoder(),
             {"recompute": "selective", "recompute_layers": "uniform:2"},
-            "recompute_layers is uniform:2, and recompute is selective",
+            "recompute_layers uniform:2 requires recompute full, and recompute is selective",
         ),
         (
             decoder(),
@@ -273,7 +275,7 @@ def test_each_module_spares_what_it_makes() -> None:
         ),
     ],
 )
-def test_what_cannot_be_recomputed_is_refused(model: Model, how: dict[str, Any], said: str) -> None:
+def test_invalid_recomputation_is_refused(model: Model, how: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as caught:
         make_training(model, Plan(**how))
-    assert said in str(caught.value)
+    assert message in str(caught.value)

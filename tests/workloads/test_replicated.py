@@ -34,7 +34,7 @@ SYSTEM |= {"all-to-all-implementation": ["direct"]}
 
 
 def small_network() -> Network:
-    """The first and last layers of VGG16, and a sum."""
+    """Return a network of the first and last layers of VGG16, and a sum."""
     _, network = read_network("vgg16")
     _, other = read_network("resnet50")
     [total] = [layer for layer in other.layers if layer.name == "layer1.0.add"]
@@ -42,7 +42,7 @@ def small_network() -> Network:
 
 
 def small_dlrm() -> Dlrm:
-    """Four tables."""
+    """Return a model with four tables."""
     return Dlrm("this test", 4, 8, 3, 5, (16,), (32, 16), 2)
 
 
@@ -67,7 +67,7 @@ def products(kernels: Sequence[Kernel]) -> int:
 def test_networks_have_the_published_weights_and_multiplications(
     name: str, weights: int, billions: str
 ) -> None:
-    """Multiplications and additions of an image, as torchvision's pages have them."""
+    """Compare with multiplications and additions of an image on torchvision's pages."""
     layers = layers_of(read_network(name)[1], replace(PLAN, batch=1))
     assert sum(layer.weights for layer in layers) == weights
     assert f"{sum(products(layer.forward) for layer in layers) / 2e9:.3f}" == billions
@@ -168,8 +168,8 @@ def test_operations_of_a_recommendation_model_are_those_of_its_products() -> Non
 
 
 @pytest.mark.deep
-def test_vectors_come_while_the_bottom_network_computes() -> None:
-    """On a network that takes no time a step is its computation; else the all-to-all is partly hidden."""
+def test_vectors_arrive_while_the_bottom_network_computes() -> None:
+    """Compare a network that takes no time, where a step is its computation, with slower ones."""
     model = changed(small_dlrm(), {"bottom": (4096, 4096)})
     workload = make_dlrm_training(model, PLAN)
     compute = int(workload.templates[0].duration_us.sum()) * 1000
@@ -203,7 +203,7 @@ def test_shares_of_tables_that_differ_are_refused(ranks: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["cnn"], "cnn needs a model (add --model, a JSON file or one of: resnet50, vgg16, vgg19)"),
         (["cnn", "--model", "resnet5"], "there is no model 'resnet5' (did you mean 'resnet50'?)"),
@@ -222,9 +222,9 @@ def test_shares_of_tables_that_differ_are_refused(ranks: int) -> None:
         (["cnn", "--model", "wide.json"], "layer 'a' has a window of 9 on an image of 4"),
     ],
 )
-def test_what_cannot_be_made_is_refused_in_one_sentence(
+def test_invalid_jobs_are_refused_in_one_sentence(
     arguments: list[str],
-    said: str,
+    message: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -235,7 +235,7 @@ def test_what_cannot_be_made_is_refused_in_one_sentence(
         Path(f"{name}.json").write_text(f'{{"source": "", "layers": [{layers}]}}')
     assert main(["make", *arguments, "-o", "job"]) == 2
     err = capsys.readouterr().err
-    assert said in err
+    assert message in err
     assert len(err.splitlines()) == 1
 
 

@@ -31,7 +31,7 @@ def configured(folder: Path, **keys: Any) -> Model:
 
 
 def scores(trace: Trace) -> int:
-    """Operations of attention's core."""
+    """Return the operations of attention's core."""
     is_core = np.array([name.endswith(" attention") for name in trace.names])[trace.name]
     return int(trace.num_ops[is_core].sum())
 
@@ -76,43 +76,41 @@ def test_operations_of_attention_are_those_of_the_scores_in_the_window(
         ({"sliding_window": 64, "sliding_window_pattern": 3}, [64, 64, 0, 64]),
         ({"sliding_window": 64, "use_sliding_window": False, "max_window_layers": 2}, [0, 0, 0, 0]),
         ({"sliding_window": 64, "use_sliding_window": True, "max_window_layers": 3}, [0, 0, 0, 64]),
-        ({"model_type": "qwen2", "sliding_window": 64}, [0, 0, 0, 0]),  # of these alone, the file must ask
+        ({"model_type": "qwen2", "sliding_window": 64}, [0, 0, 0, 0]),  # Qwen needs the key below
         ({"model_type": "qwen2", "sliding_window": 64, "use_sliding_window": True}, [64] * 4),
     ],
 )
-def test_files_say_which_layers_have_a_window(
-    keys: dict[str, Any], windows: list[int], tmp_path: Path
-) -> None:
+def test_files_set_the_layers_with_a_window(keys: dict[str, Any], windows: list[int], tmp_path: Path) -> None:
     model = configured(tmp_path, **keys)
     assert [model.window(layer) for layer in range(4)] == windows
 
 
 @pytest.mark.parametrize(
-    ("keys", "said"),
+    ("keys", "message"),
     [
         ({"sliding_window": 0}, 'key "sliding_window" is 0 (give a whole number from 1 up)'),
         ({"sliding_window": "4k"}, "key \"sliding_window\" is '4k'"),
-        ({"sliding_window": 64, "layer_types": [SLIDING]}, 'key "layer_types" is no list of 4 words'),
+        ({"sliding_window": 64, "layer_types": [SLIDING]}, 'key "layer_types" is not a list of 4 words'),
         ({"layer_types": [SLIDING] * 4}, '"sliding_window" is missing (add it, a number of tokens)'),
         ({"layer_types": ["chunked_attention"] * 4}, "has 'chunked_attention' (known: sliding_attention"),
         ({"sliding_window": 64, "use_sliding_window": "no"}, "key \"use_sliding_window\" is 'no'"),
     ],
 )
-def test_windows_that_make_no_sense_are_refused(keys: dict[str, Any], said: str, tmp_path: Path) -> None:
+def test_windows_that_make_no_sense_are_refused(keys: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         configured(tmp_path, **keys)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_what_cannot_have_windows_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_windows_without_support_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "config.json"
     content = json.loads((PRESETS / "gpt2.json").read_text())
     path.write_text(json.dumps(content | {"sliding_window": 64}))
     assert main(["plan", "--model", str(path)]) == 2
-    assert 'key "sliding_window" is given, and gpt2 has none' in capsys.readouterr().err
+    assert 'key "sliding_window" is not supported by gpt2' in capsys.readouterr().err
     path.write_text(json.dumps(MISTRAL | {"sliding_window": 64}))
     assert main(["plan", "--model", str(path), "--cp", "2"]) == 2
-    assert "see 64 tokens only, and a ring passes all keys on" in capsys.readouterr().err
+    assert "see 64 tokens only, which a ring does not support" in capsys.readouterr().err
     path.write_text(json.dumps(MISTRAL | {"sliding_window": 64, "sliding_window_pattern": 2}))
     assert main(["plan", "--model", str(path), "--layers", "2"]) == 2
     assert "see windows of different sizes" in capsys.readouterr().err

@@ -33,14 +33,14 @@ NOTES = ("sources", "estimates", "fitted")
 
 
 def described(tmp_path: Path, description: dict[str, Any]) -> str:
-    """The path of a file with a description."""
+    """Write a file with a description, and return its path."""
     path = tmp_path / f"own{len(list(tmp_path.iterdir()))}.json"
     path.write_text(json.dumps({"about": "a test"} | description), encoding="utf-8")
     return str(path)
 
 
 def job(tmp_path: Path, description: dict[str, Any], model: Model | None = None, **plan: Any) -> Workload:
-    """A step of a small model with grouped queries and a gate, under such software."""
+    """Return a step of a small model with grouped queries and a gate in some software."""
     chosen = {"micro_batches": 1} | plan
     return make_training(
         decoder(**LLAMA) if model is None else model,
@@ -53,7 +53,7 @@ def trace(tmp_path: Path, description: dict[str, Any], **plan: Any) -> Trace:
 
 
 def moved(of: Trace, ending: str) -> list[tuple[int, int]]:
-    """Bytes and launches of kernels whose names end so, the first two."""
+    """Return bytes and launches of the first two kernels whose names have an ending."""
     rows = np.flatnonzero(rows_named(of, ending))
     launches = np.where(of.has("launches"), of.launches, 1)
     return [(int(of.tensor_bytes[row]), int(launches[row])) for row in rows[:2]]
@@ -68,9 +68,17 @@ def test_every_figure_of_a_description_has_a_note(name: str) -> None:
     assert len(read_software(name).about) < 80
 
 
-def test_the_default_is_one_kernel_for_each_part_and_adds_no_option() -> None:
+def test_the_default_is_one_kernel_for_each_part_and_hides_no_exchange_of_tensor_parallel_ranks() -> None:
     assert Plan().by.name == DEFAULT
-    assert plan_of({}) == Plan()
+    assert plan_of({}) == Plan(overlap_tensor=False)
+
+
+def test_overlap_of_products_with_their_own_exchange_needs_no_other_option() -> None:
+    options = {"tensor": 2, "sequence_parallel": True, "tensor_overlap": 4}
+    assert plan_of(options).overlap_tensor
+    assert plan_of(options | {"tensor_overlap": 1}) == plan_of(
+        options | {"overlap_tensor": False, "tensor_overlap": 1}
+    )
 
 
 def test_options_of_a_plan_stand_before_the_defaults_of_software() -> None:
@@ -81,7 +89,7 @@ def test_options_of_a_plan_stand_before_the_defaults_of_software() -> None:
     assert plan_of({"software": "megatron-2021", "fused_attention": True}).fused_attention
 
 
-def test_a_description_has_the_keys_of_the_one_that_it_is_like(tmp_path: Path) -> None:
+def test_a_description_inherits_the_keys_of_another_one(tmp_path: Path) -> None:
     own = described(tmp_path, {"like": "fsdp1", "host": {"step": "3ms"}, "estimates": {"host": "a guess"}})
     parent, software = read_software("fsdp1"), read_software(own)
     assert software.host == replace(parent.host, step_ns=3e6)
@@ -116,7 +124,7 @@ def test_a_refusal_names_file_key_value_and_remedy(
 
 
 @pytest.mark.parametrize("name", ["torchtian", "missing.json"])
-def test_software_that_there_is_not_is_refused_with_all_names(name: str) -> None:
+def test_unknown_software_is_refused_with_all_names(name: str) -> None:
     with pytest.raises(UsageError, match=r"torchtitan"):
         Plan(software=name)
 
@@ -159,9 +167,7 @@ WAYS = {"forward": {"values": 4, "fp32": 7, "launches": 8}, "backward": {"values
         ("loss", "loss", 32 * 128),
     ],
 )
-def test_a_part_that_is_not_fused_moves_as_much_as_it_says(
-    tmp_path: Path, part: str, name: str, values: int
-) -> None:
+def test_an_unfused_part_moves_the_stated_bytes(tmp_path: Path, part: str, name: str, values: int) -> None:
     model = replace(decoder(**LLAMA), layers=1)
     apart = job(tmp_path, {"element-wise": {part: WAYS}}, model).trace(0)
     assert moved(apart, name) == [(values * (4 * VALUE + 7 * 4), 8), (values * 8 * VALUE, 12)]
@@ -242,7 +248,7 @@ def test_operators_that_run_again_leave_as_much_apart_as_together(tmp_path: Path
     assert left(apart=True) == left(apart=False) > 0
 
 
-def test_casts_read_and_launch_as_software_says(tmp_path: Path) -> None:
+def test_casts_have_the_reads_and_launches_of_the_software(tmp_path: Path) -> None:
     values, stored = 32 * 64, stored_bytes(32 * 64, "fp8")
 
     def inputs(**casts: Any) -> list[tuple[int, int]]:
@@ -290,9 +296,7 @@ def test_units_that_keep_their_weights_are_not_gathered_again(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("beside", [["weights"], ["gradients"]])
-def test_exchanges_that_are_not_beside_kernels_keep_kernels_waiting(
-    tmp_path: Path, beside: list[str]
-) -> None:
+def test_kernels_wait_for_exchanges_that_are_not_beside_them(tmp_path: Path, beside: list[str]) -> None:
     def time(words: list[str]) -> int:
         workload = job(tmp_path, {"shares": {"beside": words}}, **SHARED)
         machine = {"system": system(profile="corrected"), "network": network(["Ring"], [2])}
@@ -311,7 +315,7 @@ def test_updated_weights_are_gathered_by_the_first_pass_if_ahead(tmp_path: Path)
     assert late.comm_bytes.sum() == ahead.comm_bytes.sum()
 
 
-def test_an_update_moves_as_much_as_software_says(tmp_path: Path) -> None:
+def test_an_update_has_the_accesses_of_the_software(tmp_path: Path) -> None:
     least = {"gradients": 1, "states": 0, "copies": False}
     ((weights, _),) = moved(trace(tmp_path, {"optimizer": least}), "optimizer")
     assert weights == 4 * decoder(**LLAMA).weights
@@ -387,7 +391,7 @@ def test_a_manifest_names_the_software_and_gives_it_back(tmp_path: Path) -> None
     }
 
 
-def test_jobs_of_different_hosts_run_without_and_are_told(tmp_path: Path) -> None:
+def test_jobs_of_different_hosts_run_without_host_times_and_warn(tmp_path: Path) -> None:
     for name, description in (("a", {}), ("b", {"host": {"launch": "5us"}})):
         write_manifest(job(tmp_path, description), tmp_path / f"{name}.workload.json")
 
@@ -447,7 +451,7 @@ def test_a_run_prints_the_software_and_puts_it_into_its_summary(
 def test_gradients_are_added_up_by_products_or_kernels_that_read_them(
     tmp_path: Path, sum_bytes: int, bytes_apart: int
 ) -> None:
-    """Of no more bytes than values, the first gradients are the sum, unless products add up themselves."""
+    """Expect the first gradients as the sum if sums have the bytes of values and products do not add."""
     plan = {"micro_batches": 3, "sum_bytes": sum_bytes}
     apart, within = (trace(tmp_path, {"sums-in-products": is_within}, **plan) for is_within in (False, True))
     weights = Layers(decoder(**LLAMA), Plan()).dense_weights(0)
@@ -460,10 +464,8 @@ def test_gradients_are_added_up_by_products_or_kernels_that_read_them(
 
 
 @pytest.mark.parametrize(("key_heads", "split"), [(2, 8 + 2), (8, 8)])
-def test_what_positions_turn_is_copied_apart_and_put_together(
-    tmp_path: Path, key_heads: int, split: int
-) -> None:
-    """Values, and queries whose heads share keys, are copied; gradients of all are put together."""
+def test_rotary_operands_are_copied_apart_and_joined(tmp_path: Path, key_heads: int, split: int) -> None:
+    """Expect copies of values, and of queries whose heads share keys, and a join of all gradients."""
     model = decoder(attention=Attention(8, key_heads, 8))
     copied = job(tmp_path, {"splits-copy": True}, model).trace(0)
     values, ways = 32 * 8, ("forward 0 layer 0 split", "backward 0 layer 0 split")

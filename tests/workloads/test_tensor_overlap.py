@@ -47,7 +47,7 @@ def only(rows: list[dict[str, Any]], *kinds: str) -> tuple[int, int]:
 @pytest.mark.parametrize("chunks", [2, 4, 8])
 @pytest.mark.parametrize("bandwidth", [0.05, 0.5, 50.0])
 @pytest.mark.parametrize(("kind", "is_forward"), [(GatheredProduct, True), (ReducedProduct, False)])
-def test_products_of_the_own_share_come_while_the_others_are_gathered(
+def test_products_of_the_own_share_run_while_the_others_are_gathered(
     chunks: int, bandwidth: float, kind: type[ModelPart], is_forward: bool
 ) -> None:
     plan = Plan(**PLAN, tensor_overlap=chunks, tflops=1e-3)
@@ -73,8 +73,8 @@ def test_each_product_is_reduced_beside_the_next_and_after_inputs_are_gathered_a
     assert last == max(chunks * product + exchange, max(product, again) + chunks * exchange)
 
 
-def test_gradients_of_inputs_are_reduced_whole_where_software_does_so(tmp_path: Path) -> None:
-    """Inputs are gathered again beside gradients of inputs, which are reduced beside those of weights."""
+def test_software_may_reduce_gradients_of_inputs_whole(tmp_path: Path) -> None:
+    """Expect inputs gathered beside gradients of inputs, which are reduced beside those of weights."""
     path = tmp_path / "whole.json"
     path.write_text('{"about": "a test", "reduces-whole": true}', encoding="utf-8")
     plan = Plan(**PLAN, tensor_overlap=4, tflops=1e-3, software=str(path))

@@ -1,4 +1,4 @@
-"""Tensors of training jobs: a run needs the memory that its plan says, whatever is shared."""
+"""Tensors of training jobs: a run needs the memory of its plan, with any sharing."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ RECOMPUTED = [
 
 
 def job(plan: dict[str, Any], *, experts: bool = False, **model: Any) -> tuple[Model, Plan]:
-    """Kernels are long, so that a fast network is done meanwhile."""
+    """Return a job with long kernels, which hide the exchanges of a fast network."""
     made = with_experts(**model) if experts else decoder(**model)
     return made, Plan(**{"micro_batches": 4, "tflops": 0.01, **plan})
 
@@ -74,7 +74,7 @@ def tracked(workload: Workload, machine: dict[str, Any], **keys: Any) -> et_sim.
 
 
 def peaks(result: et_sim.Result, plan: Plan) -> list[int]:
-    """Of the first rank of each stage."""
+    """Return the peaks of the first rank of each stage."""
     places = plan.axes.place("pipeline", np.arange(plan.ranks))
     of_rank = result.peak_memory_bytes
     assert all(len(set(of_rank[places == place].tolist())) == 1 for place in range(plan.pipeline))
@@ -87,19 +87,19 @@ def slow(ranks: int) -> dict[str, Any]:
 
 @pytest.mark.deep
 @given(st.sampled_from(SHARED), st.sampled_from(STAGED), st.sampled_from(RECOMPUTED))
-def test_on_a_fast_network_every_run_needs_what_was_planned(
+def test_on_a_fast_network_every_run_needs_the_planned_memory(
     shared: dict[str, Any], staged: dict[str, Any], recomputed: dict[str, Any]
 ) -> None:
     check(shared | staged | recomputed)
 
 
 @pytest.mark.parametrize("place", range(10))
-def test_on_a_fast_network_a_run_needs_what_was_planned(place: int) -> None:
+def test_on_a_fast_network_a_run_needs_the_planned_memory(place: int) -> None:
     check(SHARED[place] | STAGED[place % 6] | RECOMPUTED[place % 3])
 
 
 @pytest.mark.parametrize("how", [{"zero": 3}, {"zero": 2, "pipeline": 2}, {"zero": 1, "recompute": "full"}])
-def test_experts_need_what_was_planned(how: dict[str, Any]) -> None:
+def test_experts_need_the_planned_memory(how: dict[str, Any]) -> None:
     check({"data": 4, "expert": 2, **how}, experts=True)
 
 
@@ -124,9 +124,7 @@ def test_without_shared_gradients_the_network_changes_no_peak(how: dict[str, Any
 
 @pytest.mark.parametrize("zero", [2, 3])
 @pytest.mark.parametrize("prefetch", [0, 1, 3])
-def test_a_slow_network_adds_at_most_gradients_that_wait_and_spares_what_is_gathered_late(
-    zero: int, prefetch: int
-) -> None:
+def test_a_slow_network_adds_at_most_waiting_gradients(zero: int, prefetch: int) -> None:
     model, plan = job({"data": 4, "zero": zero, "prefetch": prefetch, "bucket": 10_000})
     result, workload = figures(model, plan)
     (planned,) = (stage.memory.total for stage in result.stages)
@@ -138,7 +136,7 @@ def test_a_slow_network_adds_at_most_gradients_that_wait_and_spares_what_is_gath
 
 
 def test_shared_weights_are_there_a_window_at_a_time() -> None:
-    """On the way back, with gradients of the layer, and of the one before unless all wait for weights."""
+    """Count the backward pass, with gradients of a layer, and of the previous one unless all wait."""
     held = {}
     for prefetch in (0, 1, 2):
         model, plan = job({"data": 4, "zero": 3, "prefetch": prefetch}, vocabulary=8, layers=8)
@@ -148,17 +146,15 @@ def test_shared_weights_are_there_a_window_at_a_time() -> None:
     assert held[2] - held[1] == layer
 
 
-def test_gradients_that_are_put_off_keep_what_was_worked_out_again() -> None:
-    """The first stage of zero-bubble puts off none; the last one three micro-batches of a layer."""
+def test_postponed_gradients_keep_recomputed_activations() -> None:
+    """Compare the first stage of zero-bubble, which postpones none, with the last one."""
     result, _ = figures(*job({"pipeline": 4, "schedule": "zero-bubble", "recompute": "full"}, vocabulary=4))
     again = [stage.memory.temporary for stage in result.stages]
     assert again[3] > again[0] > 0
 
 
 @given(st.sampled_from(SHARED), st.sampled_from(STAGED))
-def test_few_tensors_are_named_by_a_node_and_every_node_says_what_it_names(
-    shared: dict[str, Any], staged: dict[str, Any]
-) -> None:
+def test_few_nodes_name_tensors_and_all_list_them(shared: dict[str, Any], staged: dict[str, Any]) -> None:
     workload = make_training(*job(shared | staged))
     assert remark_on_unannotated(workload) == ""
     for trace in workload.templates:
@@ -197,8 +193,8 @@ def test_programs_that_name_tensors_somewhere_name_none_elsewhere() -> None:
     assert "no node names tensors" in remark_on_unannotated(silent)
 
 
-def test_images_leave_outputs_and_what_is_normalised() -> None:
-    """ResNet-50's convolutions have 11.1 million outputs for an image (Radosavovic et al., 2020, table 2)."""
+def test_images_keep_outputs_and_inputs_of_norms() -> None:
+    """Expect 11.1 million outputs of ResNet-50's convolutions (Radosavovic et al., 2020, table 2)."""
     _, network = read_network("resnet50")
     layers = layers_of(network, Plan(batch=1, value_bytes=1))
     convolutions = {layer.name for layer in network.layers if isinstance(layer, Convolution)}
@@ -209,7 +205,7 @@ def test_images_leave_outputs_and_what_is_normalised() -> None:
 
 @pytest.mark.parametrize("zero", [0, 1, 2])
 @pytest.mark.parametrize("kind", ["cnn", "dlrm"])
-def test_replicas_need_what_was_planned(kind: str, zero: int) -> None:
+def test_replicas_need_the_planned_memory(kind: str, zero: int) -> None:
     plan = Plan(data=4, zero=zero, batch=4, micro_batches=2, bucket=1 << 20, tflops=1e-3)
     if kind == "cnn":
         workload = make_convolution_training(read_network("vgg16")[1], plan)

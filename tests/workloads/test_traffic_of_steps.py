@@ -20,7 +20,7 @@ from et_sim.workloads.training.layers import Layers
 
 
 def gpt(**given: Any) -> Model:
-    """With all that a GPT has: biases, dropout, learned positions, norms with a shift."""
+    """Return a decoder with the parts of a GPT: biases, dropout, learned positions, norms with a shift."""
     return replace(
         decoder(),
         attention=Attention(8, 8, 8, has_bias=True, has_output_bias=True),
@@ -37,7 +37,7 @@ def step(model: Model, **how: Any) -> Trace:
 
 
 def size_of(trace: Trace, during: str, *endings: str) -> int:
-    """Bytes of the kernels of a pass whose names end so."""
+    """Return the bytes of the kernels of a pass whose names have an ending."""
     begins = np.array([name.startswith(during) for name in trace.names], np.bool_)[trace.name]
     ends = np.logical_or.reduce([rows_named(trace, f" {ending}") for ending in endings])
     return int(trace.tensor_bytes[begins & ends].sum())
@@ -53,7 +53,7 @@ def test_softmax_and_dropout_move_nine_bytes_for_each_score_forward_and_eleven_b
     assert size_of(again, "backward", "softmax", "score dropout") == 20 * scores
 
 
-def test_a_layer_moves_what_its_biases_dropout_and_sums_do() -> None:
+def test_a_layer_moves_the_bytes_of_its_biases_dropout_and_sums() -> None:
     trace, values = step(gpt()), 4 * 32 * 64
     assert size_of(trace, "forward", "attention sum", "feed-forward sum") == 2 * 7 * values
     assert size_of(trace, "backward", "attention sum", "feed-forward sum") == 2 * 13 * values
@@ -91,7 +91,7 @@ def test_a_layer_without_biases_and_dropout_moves_less_and_turns_queries_and_key
 def test_sums_of_gradients_are_read_and_written_in_every_micro_batch(
     count: int, sum_bytes: int, zero: int
 ) -> None:
-    """Products of Megatron-Core add up themselves."""
+    """Use Megatron-Core, whose products add gradients themselves."""
     plan = Plan(micro_batches=count, sum_bytes=sum_bytes, zero=zero, data=2)
     model, layers = decoder(), Layers(decoder(), plan)
     weights = model.layers * layers.dense_weights(0) + layers.embedding_weights + layers.head_weights
@@ -102,7 +102,7 @@ def test_sums_of_gradients_are_read_and_written_in_every_micro_batch(
     assert size_of(trace, "step", "optimizer") == pytest.approx(updated * (7 * sum_bytes + 30), rel=1e-6)
 
 
-def test_nodes_say_how_many_kernels_they_stand_for() -> None:
+def test_nodes_have_their_number_of_kernels() -> None:
     trace = step(gpt())
     launches = np.where(trace.has("launches"), trace.launches, 1)[trace.kind == NodeKind.COMP]
     names = [trace.names[int(number)] for number in trace.name[trace.kind == NodeKind.COMP]]

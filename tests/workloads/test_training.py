@@ -31,24 +31,24 @@ IDEAL = {"topology": ["FullyConnected"], "bandwidth": [1e6], "latency": [0]}
 
 
 def sums(workload: Workload, *, over: Any) -> Any:
-    """A figure of every template, times its ranks."""
+    """Return the sum of a figure over all ranks."""
     each = [over(trace) for trace in workload.templates]
     return sum(count * cost for count, cost in zip(workload.ranks_per_template.tolist(), each, strict=True))
 
 
 def products(trace: Trace) -> int:
-    """Operations of products of activations and weights."""
+    """Return the operations of products of activations and weights."""
     is_product = np.array([shape.startswith("gemm") for shape in trace.layer_shapes], np.bool_)
     return int(trace.num_ops[is_product[trace.layer_shape]].sum())
 
 
 def of_attention(trace: Trace) -> int:
-    """Operations of scores, and of sums by them."""
+    """Return the operations of scores, and of sums by them."""
     return int(trace.num_ops[rows_named(trace, " attention")].sum())
 
 
 def matrix_weights(model: Model) -> int:
-    """Weights that activations are multiplied with, for each token."""
+    """Return the weights that activations are multiplied with, for each token."""
     hidden = model.hidden
     attention = sum(inputs * outputs for _, inputs, outputs in model.attention.projections(hidden))
     attention += model.attention.heads * model.attention.value_size * hidden
@@ -105,8 +105,7 @@ EXPERT_PLANS = st.sampled_from(
 def test_operations_are_six_for_each_weight_and_token_and_attention_exactly(
     how: dict[str, Any], count: int, batch: int, causal: bool, is_fused: bool
 ) -> None:
-    """Fused, five products on the way back, since scores are worked out again; else four, and all are plain
-    products, of masked scores, too. Two forward."""
+    """Count two products forward, and backward four, or five if fused attention recomputes scores."""
     assume(is_fused or not causal or "context" not in how)  # blocks without a visible pair are left out
     if how.get("schedule") == "interleaved":
         count *= how["pipeline"]
@@ -126,7 +125,7 @@ def test_operations_are_six_for_each_weight_and_token_and_attention_exactly(
 
 
 @given(EXPERT_PLANS, st.sampled_from([with_experts, with_latent_attention]))
-def test_experts_cost_what_the_tokens_that_take_them_do(how: dict[str, Any], kind: Any) -> None:
+def test_experts_cost_the_work_of_their_tokens(how: dict[str, Any], kind: Any) -> None:
     model = with_experts() if how.get("expert", 1) > 1 else kind()
     plan = Plan(**how, micro_batches=2)
     workload = make_training(model, plan)
@@ -157,7 +156,7 @@ def test_bytes_of_every_collective_follow_from_the_plan(
     loss = count * layers.tokens * 4
     expected: Counter[tuple[str, str]] = Counter()
     if is_spread:
-        # Of the layers' four exchanges each, the embedding's and the head's; and again for gradients.
+        # Each layer has four exchanges, the embedding and the head have one, and gradients have the same.
         expected["tensor", "reduce_scatter"] = (4 * passes + 2 * count) * size
         expected["tensor", "all_gather"] = (6 * passes + 3 * count) * size // tensor
         expected["tensor", "all_reduce"] = loss
@@ -189,7 +188,7 @@ def test_a_bucket_holds_gradients_of_one_micro_batch() -> None:
     assert len(reduced) == 3  # each far below the size of a bucket
 
 
-def test_groups_that_share_reduce_what_they_have_among_each_other() -> None:
+def test_groups_of_sharing_replicas_reduce_their_shares() -> None:
     plan = Plan(data=8, shard=2, zero=3, micro_batches=1)
     layers, workload = Layers(decoder(), plan), make_training(decoder(), plan)
     result = moved(workload.templates[0])
@@ -232,7 +231,7 @@ def test_tied_weights_are_reduced_between_the_first_and_the_last_stage() -> None
     assert with_them == [size, size, 0, 0, 0, 0, size, size]
 
 
-def test_ranks_are_counted_in_the_order_asked_for() -> None:
+def test_ranks_are_counted_in_the_given_order() -> None:
     workload = transformer(tensor=2, data=3, pipeline=4)
     assert workload.template_of_rank.tolist() == [0] * 6 + [1] * 6 + [2] * 6 + [3] * 6
     assert workload.group_rules == {"tensor": GroupRule(2, 1), "data": GroupRule(3, 2)}
@@ -273,7 +272,7 @@ def test_on_an_ideal_network_a_step_without_a_pipeline_takes_its_computation(how
         {"pipeline": 2, "tensor": 2, "data": 2},
     ],
 )
-def test_on_an_ideal_network_a_pipeline_takes_what_was_predicted(how: dict[str, Any]) -> None:
+def test_on_an_ideal_network_a_pipeline_takes_the_predicted_time(how: dict[str, Any]) -> None:
     model = decoder(hidden=256)
     result, workload = figures(model, Plan(**{"micro_batches": 4, "tflops": 1.0, **how}))
     assert result.ideal_ns <= ideal_ns(workload) <= result.ideal_ns * 1.001
@@ -298,7 +297,7 @@ def test_every_job_is_sound_and_folds_exactly_into_the_predicted_actors(how: dic
 
 @st.composite
 def random_plans(draw: st.DrawFn) -> Plan:
-    """Any that the small decoder can be spread by."""
+    """Draw a plan that fits the small decoder."""
     pipeline = draw(st.sampled_from([1, 2, 4]))
     schedules = ["gpipe", "1f1b", "zero-bubble"] + ["interleaved"] * (pipeline == 2)
     name, tensor, data = (
@@ -325,7 +324,7 @@ def random_plans(draw: st.DrawFn) -> Plan:
 @pytest.mark.deep
 @settings(max_examples=30)
 @given(random_plans())
-def test_every_run_has_as_many_actors_as_planned_or_ties_tell_all_ranks_apart(plan: Plan) -> None:
+def test_every_run_has_the_planned_actors_unless_ties_unfold_it(plan: Plan) -> None:
     check_actors(plan, may_unfold=True)
 
 
@@ -337,7 +336,7 @@ def test_every_run_has_as_many_actors_as_planned_or_ties_tell_all_ranks_apart(pl
         {"context": 4, "pipeline": 2, "context_balance": "none", "tflops": 1e-3},
     ],
 )
-def test_a_run_has_as_many_actors_as_planned(how: dict[str, Any]) -> None:
+def test_a_run_has_the_planned_actors(how: dict[str, Any]) -> None:
     check_actors(Plan(**how, micro_batches=2))
 
 
@@ -382,7 +381,7 @@ def test_no_timing_makes_a_job_hang(
 
 
 @pytest.mark.parametrize(
-    ("how", "said"),
+    ("how", "message"),
     [
         ({"tensor": 0}, "tensor is 0 (it must be at least 1"),
         ({"tflops": -1.0}, "tflops is -1.0 (it must be more than 0"),
@@ -399,24 +398,25 @@ def test_no_timing_makes_a_job_hang(
         ({"expert": 3}, "3 expert-parallel ranks do not divide the 1 of tensor x context x data"),
         (
             {"tensor": 2, "data": 2, "pipeline": 2, "expert": 2, "order": "tp-pp-ep-dp"},
-            "order tp-pp-ep-dp parts the ranks that experts are spread over by the pipeline",
+            "order tp-pp-ep-dp puts the pipeline between the axes that experts are spread over",
         ),
         ({"recompute": "ful"}, "recompute is 'ful' (did you mean 'full'?)"),
         ({"order": "tp-data-x"}, "order is 'tp-data-x' (name each of tp, cp, ep, dp, pp at most once"),
-        ({"order": "tp-dp", "pipeline": 2}, "order is 'tp-dp', which lacks context, pipeline"),
+        ({"order": "tp-dp", "pipeline": 2}, "order is 'tp-dp', but lacks context, pipeline"),
         (
             {"global_batch": 10, "data": 2, "batch": 2},
-            "global_batch is 10, which 2 replicas of micro-batches of 2 sequences do not divide (give a"
+            "global_batch is 10, which is not a multiple of 4: 2 replicas times 2 sequences of a micro-batch"
+            " (give a"
             " multiple of 4, such as 8)",
         ),
         ({"zero": 4}, "zero is 4 (give 0, 1, 2 or 3)"),
         ({"shard": 2}, "shard is 2, which does not divide 1 replicas"),
-        ({"data": 2, "shard": 2}, "shard is given, and nothing is shared"),
-        ({"sequence_parallel": True}, "sequence_parallel needs tensor parallelism"),
-        ({"scatter_gather": True}, "scatter_gather is given, and tensor-parallel ranks do not all have"),
+        ({"data": 2, "shard": 2}, "shard requires zero"),
+        ({"sequence_parallel": True}, "sequence_parallel requires tensor, 2 or more"),
+        ({"scatter_gather": True}, "scatter_gather requires tensor-parallel ranks that all have"),
         (
             {"tensor": 2, "tensor_overlap": 2},
-            "tensor_overlap is 2, and tokens are not exchanged beside products",
+            "tensor_overlap is 2, but tokens are not exchanged beside products",
         ),
         (
             {"tensor": 2, "sequence_parallel": True, "tensor_overlap": 3},
@@ -424,14 +424,14 @@ def test_no_timing_makes_a_job_hang(
         ),
     ],
 )
-def test_plans_that_cannot_be_are_refused(how: dict[str, Any], said: str) -> None:
+def test_plans_that_cannot_be_are_refused(how: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as caught:
         make_training(decoder(), Plan(**how))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 @given(st.integers(1, 8), st.integers(1, 4), st.integers(1, 9))
-def test_a_global_batch_says_how_many_micro_batches_there_are(data: int, batch: int, count: int) -> None:
+def test_a_global_batch_sets_the_number_of_micro_batches(data: int, batch: int, count: int) -> None:
     plan = Plan(data=data, batch=batch, global_batch=data * batch * count)
     assert plan == Plan(data=data, batch=batch, micro_batches=count)
     assert replace(plan, data=2 * data).micro_batches == count
@@ -463,6 +463,7 @@ def test_recipes_of_sweeps_have_all_options_of_a_plan() -> None:
     }
     _, plan = model_and_plan({"make": "llm", "model": "gpt2", "plan": options}, Path())
     assert plan == Plan(
+        overlap_tensor=False,  # by the software
         context=2,
         context_balance="none",
         context_attention="all-gather",

@@ -1,4 +1,4 @@
-"""Training jobs for tests: a small decoder, spread as the test says."""
+"""Training jobs for tests: a small decoder, spread by a plan."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from et_sim.workloads.training.step import training_program
 
 
 def decoder(**given: Any) -> Model:
-    """Four layers of eight heads, with every dimension a power of two."""
+    """Return four layers of eight heads, with every dimension a power of two."""
     hidden, heads = given.pop("hidden", 64), given.pop("heads", 8)
     usual: dict[str, Any] = {
         "name": "small",
@@ -32,20 +32,20 @@ def decoder(**given: Any) -> Model:
 
 
 def with_experts(**given: Any) -> Model:
-    """A layer without and three with eight experts, of which a token takes two and one that all take."""
+    """Return a dense layer and three with eight experts; tokens take two and a shared one."""
     model = decoder(**given)
     part = FeedForward(2 * model.hidden, is_gated=True)
     return replace(model, experts=Experts(8, 2, part, shared=1, dense_layers=1))
 
 
 def with_latent_attention(**given: Any) -> Model:
-    """Keys and values in a compressed form."""
+    """Return a decoder with keys and values in a compressed form."""
     model = decoder(**given)
     return replace(model, attention=Attention(8, 8, 8, latent=Latent(24, 16, 4, 8)))
 
 
 def transformer(**given: Any) -> Workload:
-    """One step of training the decoder; what is no field of a plan changes the model."""
+    """Return one step of training the decoder; arguments that are not fields of a plan change the model."""
     of_plan = {field.name for field in fields(Plan)}
     plan = {"micro_batches": 4} | {name: value for name, value in given.items() if name in of_plan}
     return make_training(
@@ -54,19 +54,19 @@ def transformer(**given: Any) -> Workload:
 
 
 def memory(model: Model, plan: Plan, rank: int = 0) -> Memory:
-    """What a rank needs, without making the others."""
+    """Return the memory of a rank, without making the others."""
     result = Rank(plan.axes, rank, {}, "test")
     training_program(model, plan)(result)
     return most_memory(result.recording.trace())
 
 
 def rows_named(trace: Trace, ending: str) -> Any:
-    """Nodes whose names end so."""
+    """Return a mask of nodes whose names have an ending."""
     return np.array([name.endswith(ending) for name in trace.names], np.bool_)[trace.name]
 
 
 def moved(trace: Trace) -> Counter[tuple[str, str]]:
-    """Bytes that a rank puts in, by group and kind."""
+    """Return the bytes that a rank puts in, by group and kind."""
     counts: Counter[tuple[str, str]] = Counter()
     for row in np.flatnonzero(trace.kind == NodeKind.COLL).tolist():
         kind = CollectiveKind(int(trace.comm_type[row])).name.lower()

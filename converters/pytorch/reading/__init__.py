@@ -1,10 +1,8 @@
-"""Reading the two recordings of a rank into columns, in memory that does not grow with the text of the files.
+"""Reading of the two recordings of a rank into columns, in memory independent of the size of the files.
 
-`identify(path)` says what a file is and of which rank, mostly from its beginning; `read_host(path)` and
+`identify(path)` determines kind and rank of a file, mostly from its beginning; `read_host(path)` and
 `read_device(path)` read it; `read_linked(path)` reads a file in which an older linker merged both ("ET+").
 Each of the three takes `progress`, which receives the number of bytes of the file that have been read.
-
-Not here: what the columns mean (`converters.pytorch.columns`).
 """
 
 from converters.pytorch.reading.execution_trace import read_host

@@ -1,12 +1,11 @@
-"""An execution trace of PyTorch to columns.
+"""Reading of an execution trace of PyTorch into columns.
 
-Nodes are decoded a block at a time; no node outlives its block. What many nodes say in the same words
-(shapes, types, signatures) is kept once. Not here: which bytes are a node (`json_chunks`), the layouts
-(`execution_trace_nodes`).
+Nodes are decoded block by block; no node outlives its block. Repeated texts (shapes, types, signatures) are
+kept once.
 
-The tensors among the arguments of operators, to columns. What an argument is, its type says ("Tensor(float)",
-"GenericList[Tensor(float),Tensor(float)]"); a tensor is written as [id, storage, offset, elements, bytes of
-an element, device].
+Tensors among the arguments of operators have columns of their own. The type of an argument identifies tensors
+("Tensor(float)", "GenericList[Tensor(float),Tensor(float)]"); a tensor is written as [id, storage, offset,
+elements, bytes of an element, device].
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ _Found = tuple[int, list[Any]]  # number of the argument, and the tensor
 
 
 class TensorColumns:
-    """Collects the tensors of rows."""
+    """A collector of the tensors of rows."""
 
     def __init__(self, texts: Table[str | bytes]) -> None:
         self._texts = texts
@@ -74,7 +73,7 @@ class TensorColumns:
         self._columns = Columns(_TENSOR_COLUMNS)
 
     def add(self, values: list[msgspec.Raw], types: list[bytes]) -> list[int]:
-        """Return the next rows: their arguments, and the types of these; gives how many tensors each has."""
+        """Add the next rows, given their arguments and types; return the number of tensors of each."""
         tensors: list[_Found] = []
         counts = []
         for row_values, row_types in zip(values, types, strict=True):
@@ -99,7 +98,7 @@ class TensorColumns:
         return counts
 
     def finish(self, counts: Any) -> Tensors:
-        """Return the tensors, given how many each row has."""
+        """Return the tensors, given the number of each row."""
         return Tensors(starts_of(counts), **self._columns.finish())
 
 
@@ -109,14 +108,14 @@ def _arguments_with_tensors(types: bytes) -> tuple[int, ...]:
 
 
 def _collect(number: int, argument: Any, tensors: list[_Found]) -> None:
-    """Append the tensors of an argument, in order, out of lists of lists, too."""
+    """Append the tensors of an argument in order, including those in nested lists."""
     left = [argument]
     while left:
         value = left.pop()
         if not isinstance(value, list):
             continue
         if len(value) == _TENSOR_LENGTH and isinstance(value[_DEVICE], str):
-            if value[_ELEMENT_BYTES] or value[_DEVICE]:  # else it is the place of a tensor that was not given
+            if value[_ELEMENT_BYTES] or value[_DEVICE]:  # otherwise a placeholder of a missing tensor
                 tensors.append((number, value))
         else:
             left.extend(reversed(value))
@@ -141,7 +140,7 @@ _COLUMNS: Kinds = {
     "output_types": np.int32,
     "input_values": np.int32,
     "attributes": np.int32,
-    _INPUTS: np.int32,  # how many tensors there are
+    _INPUTS: np.int32,  # numbers of tensors
     _OUTPUTS: np.int32,
 }
 
@@ -156,7 +155,7 @@ def read_host(
     block_bytes: int = BLOCK_BYTES,
     watcher: Watcher | None = None,
 ) -> HostTrace:
-    """Read an execution trace, plain or compressed with gzip; `watcher` sees the nodes of each block."""
+    """Read an execution trace, plain or compressed with gzip; `watcher` receives the nodes of each block."""
     reader = HostReader(path)
     for piece in json_chunks(path, ("nodes", "traceEvents"), block_bytes=block_bytes, progress=progress):
         if piece.key in ("traceEvents", ""):
@@ -177,7 +176,7 @@ def read_host(
 
 
 class HostReader:
-    """Collects the nodes and the other members of one file."""
+    """A collector of the nodes and the other members of one file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -195,23 +194,23 @@ class HostReader:
         self._dropped: Counter[str] = Counter()
 
     def member(self, member: Member) -> None:
-        """Take a member of the file's object."""
+        """Add a member of the file's object."""
         self._members[member.key] = decoded(member, self._path)
 
     def batch(self, batch: Batch) -> AnyNodes:
-        """Take some nodes."""
+        """Add some nodes."""
         if self._decode is None:
             self._decode = self._decoder(batch)
         nodes: AnyNodes = self._decode(batch)
         try:
             if nodes:
                 self._append(nodes, self._fields(nodes))
-        except msgspec.DecodeError as error:  # in what the decoder had left as text
+        except msgspec.DecodeError as error:  # in raw text that the decoder skipped
             raise unreadable(batch, self._path, str(error)) from None
         return nodes
 
     def finish(self) -> HostTrace:
-        """Return the columns of everything taken."""
+        """Return the columns of everything added."""
         if self._decode is None:
             raise TraceError(
                 'holds no "nodes"',
@@ -238,7 +237,7 @@ class HostReader:
         )
 
     def _decoder(self, batch: Batch) -> Decoder[Any]:
-        """Return the decoder of the file's layout, which its first nodes tell."""
+        """Return the decoder of the file's layout, which its first nodes show."""
         layouts = Decoder(Layout, self._path)(batch)
         if any(layout.attrs or layout.ctrl_deps for layout in layouts):
             return Decoder(Node, self._path)
@@ -246,7 +245,7 @@ class HostReader:
         return Decoder(FlatNode, self._path)
 
     def _append(self, nodes: AnyNodes, fields: Fields) -> None:
-        """One row for each node."""
+        """Append one row for each node."""
         names, texts, kinds = self._names, self._texts, self._kinds
         input_types = [bytes(types) for types in fields.input_types]
         output_types = [bytes(types) for types in fields.output_types]
@@ -285,7 +284,7 @@ class HostReader:
                 self._add_groups(given)
 
     def _add_groups(self, given: msgspec.Raw) -> None:
-        """Groups stand as JSON in a string; the same ones may be listed again when profiling stops."""
+        """Add process groups from JSON in a string; the end of profiling may list the same ones again."""
         for argument in msgspec.json.decode(given, type=list[Any]) if given else ():
             try:
                 listed = msgspec.json.decode(argument) if isinstance(argument, str) else None
@@ -309,7 +308,7 @@ def _refuse_doubles(path: Path, node_id: Any) -> None:
 
 
 def kind_of_node(name: str) -> int:
-    """What a name says about a node; whether it is an annotation says its scope."""
+    """Return the kind of a node by its name; its scope decides about annotations."""
     root = _ROOT.match(name)
     if root:
         return HostNodeKind.PROCESS if root.group(1) == "process" else HostNodeKind.THREAD

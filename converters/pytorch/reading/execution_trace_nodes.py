@@ -1,8 +1,8 @@
-"""A node of an execution trace as far as we look at it, in the two layouts there are.
+"""Nodes of an execution trace with the members that are read, in both layouts.
 
-The flat layout (schema 1.0.1) has a member for everything; later schemas keep inputs and outputs in
-objects and most else in a list of attributes. Both become the same `Fields` of a block of nodes. Keys that
-are not named here are skipped while decoding. Not here: columns (`execution_trace`).
+The flat layout (schema 1.0.1) has a member for everything; later schemas keep inputs and outputs in objects
+and most else in a list of attributes. Both become the same `Fields` of a block of nodes. Other keys are
+skipped while decoding.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from converters.pytorch.columns import ABSENT
 from converters.pytorch.reading.kineto_events import Arguments
 from converters.pytorch.reading.values import NO_TEXT, Number
 
-# Attributes that have a column, and some that are of no use here.
+# Attributes that have a column, and some that are not used.
 _COMMON = frozenset(("rf_id", "fw_parent", "seq_id", "scope", "tid", "fw_tid", "op_schema", "tensor_range"))
 
 
@@ -28,7 +28,7 @@ class Attribute(msgspec.Struct):
 
 
 class Values(msgspec.Struct, gc=False, frozen=True):
-    """`inputs` or `outputs` of a node."""
+    """The `inputs` or `outputs` of a node."""
 
     values: msgspec.Raw = NO_TEXT
     shapes: msgspec.Raw = NO_TEXT
@@ -57,13 +57,13 @@ class Node(msgspec.Struct, rename={"node_id": "id", "category": "cat"}):
 
     @property
     def caller(self) -> int:
-        """Id of the node that called this one."""
+        """Return the id of the calling node."""
         if isinstance(self.ctrl_deps, list):
             return self.ctrl_deps[0] if self.ctrl_deps else ABSENT
         return ABSENT if self.ctrl_deps is None else self.ctrl_deps
 
     def attribute(self, name: str, otherwise: Any) -> Any:
-        """What the node says about one of the common attributes."""
+        """Return the value of one of the common attributes."""
         return next((entry.value for entry in self.attrs if entry.name == name), otherwise)
 
 
@@ -94,16 +94,16 @@ class FlatNode(msgspec.Struct, rename={"node_id": "id", "category": "cat"}):
 
     @property
     def caller(self) -> int:
-        """Id of the node that called this one."""
+        """Return the id of the calling node."""
         return ABSENT if self.parent is None else self.parent
 
     def attribute(self, name: str, otherwise: Any) -> Any:
-        """What the node says about one of the common attributes."""
+        """Return the value of one of the common attributes."""
         return getattr(self, name, otherwise)
 
 
 class Layout(msgspec.Struct):
-    """What tells the layouts apart, and whether a linker was at work."""
+    """The members that distinguish the layouts, and show the work of a linker."""
 
     attrs: msgspec.Raw = NO_TEXT
     ctrl_deps: msgspec.Raw = NO_TEXT

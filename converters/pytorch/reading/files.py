@@ -1,8 +1,8 @@
-"""What a file is, and of which rank, without reading all of it; and files that are both recordings in one.
+"""Kind and rank of a file without reading all of it, and files that contain both recordings.
 
 An older linker merged both ("ET+"): it gave nodes of the execution trace the times of their operators, and
-put work of the device among them as further nodes, each with the launching node as its parent. They are read
-as the two that they were made of. Not here: deciding which files belong together.
+added work of the device as further nodes, each with the launching node as its parent. Such files are read as
+the two original recordings.
 """
 
 from __future__ import annotations
@@ -74,8 +74,9 @@ _RANK = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*?"rank"\s*:\s*(\d+)')
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a file is: `kind` is "host" (an execution trace), "device" (a Kineto timeline), "linked" (both
-    in one, from an older linker) or "other", of which `why` says what was found instead."""
+    """The kind of a file: "host" (an execution trace), "device" (a Kineto timeline), "linked" (both in one,
+    from an older linker) or "other", for which `why` describes the content.
+    """
 
     kind: str
     rank: int = ABSENT
@@ -84,9 +85,9 @@ class Identity:
 
 
 def identify(path: Path) -> Identity:
-    """Look at the beginning of a file, and at its end if the rank may stand there.
+    """Identify a file by its beginning, and by its end if the rank may be there.
 
-    A rank in the content counts more than one in the file's name.
+    A rank in the content has priority over one in the file's name.
     """
     try:
         return _identify(path)

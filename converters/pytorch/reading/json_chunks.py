@@ -1,17 +1,15 @@
 """A file that is one JSON object with a very long list in it, in pieces of bounded size.
 
-The text, plain or gzip, is read in blocks. A piece is either a member of the object, whole, or some
+The text, plain or gzip, is read in blocks. A piece is either a whole member of the object, or some
 consecutive elements of a long list. Members may come in any order, and the file may be that list alone. This
-module finds where pieces begin and end; a typed decoder reads them (msgspec, because it skips what is not
-asked for). A streaming parser (ijson) is as fast at making dictionaries of everything, but then the columns
-are still to come, and it gives up at the first number or byte that JSON forbids, which profilers do write.
-Figures are in benchmarks/README.md.
+module finds the ends of pieces; a typed decoder reads them (msgspec, because it skips other keys). A
+streaming parser (ijson) takes as long only to build dictionaries of everything, without the columns, and it
+stops at the first number or byte that JSON forbids, which profilers do write. Figures are in
+benchmarks/README.md.
 
-Where JSON values end inside a block of bytes is found with numpy instead of a parser. A bracket counts unless
-it stands in a string, and a quotation mark opens or closes a string unless an odd number of backslashes
-precedes it. Both are answered for a whole block at once, at several hundred MB/s.
-
-Not here: what members mean (`execution_trace`, `kineto_timeline`), and text that is almost JSON (`values`).
+numpy finds the ends of JSON values inside a block of bytes without a parser. A bracket counts unless it is in
+a string, and a quotation mark opens or closes a string unless an odd number of backslashes precedes it. Both
+are evaluated for a whole block at once, at several hundred MB/s.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ Progress = Callable[[int], None]
 
 
 class Blocks:
-    """An open file; `read` gives the next bytes of its text, b"" at its end."""
+    """An open file; `read` returns the next bytes of its text, b"" at its end."""
 
     def __init__(self, path: Path, progress: Progress | None = None) -> None:
         self.path = path
@@ -65,7 +63,7 @@ class Blocks:
         self._file.close()
 
     def last(self, size: int) -> bytes:
-        """Return the last bytes of the text; what is compressed has to be read for that."""
+        """Return the last bytes of the text; a compressed text is read as a whole."""
         if self._text is self._file:
             self._file.seek(max(0, self.path.stat().st_size - size))
             return self.read(size)
@@ -75,7 +73,7 @@ class Blocks:
         return tail
 
     def read(self, size: int) -> bytes:
-        """Up to `size` bytes, fewer than that only at the end; tells how much of the file is read."""
+        """Return up to `size` bytes, fewer only at the end, and report the progress."""
         try:
             block = self._text.read(size)
         except (EOFError, OSError, zlib.error) as error:
@@ -83,7 +81,7 @@ class Blocks:
             raise TraceError(
                 f"the gzip data {problem}",
                 place=str(self.path),
-                remedy="fetch it again, or record again: whoever wrote it was probably stopped meanwhile",
+                remedy="fetch it again, or record again: its writer was probably stopped",
             ) from None
         if self._progress is not None:
             self._progress(self._file.tell())
@@ -99,10 +97,10 @@ _OPENING, _CLOSING, _CASE = ord("{"), ord("}"), ord("{") ^ ord("[")
 
 
 class Elements(NamedTuple):
-    """What a block that starts between two elements of a list holds."""
+    """The elements in a block that starts between two elements of a list."""
 
-    end: int  # where its last whole element ends; 0 if it holds none
-    closed_at: int  # where the list itself is closed, or -1
+    end: int  # end of the last whole element; 0 if there is none
+    closed_at: int  # position of the list's closing bracket, or -1
 
 
 def elements(block: bytes) -> Elements:
@@ -118,14 +116,14 @@ def elements(block: bytes) -> Elements:
 
 
 def container_end(block: bytes) -> int:
-    """Where the object or list that the block starts with ends, or -1 if not inside the block."""
+    """Return the end of the object or list with which the block starts, or -1 if it is outside."""
     positions, depths = _depths(block)
     ends = np.flatnonzero(depths == 0)
     return int(positions[ends[0]]) + 1 if len(ends) else -1
 
 
 def _depths(block: bytes) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int64]]:
-    """Return the brackets of a block that starts outside of strings, and how many are open after each."""
+    """Return the brackets of a block that starts outside of strings, and the depth after each."""
     letters = np.frombuffer(block, np.uint8)
     folded = letters | _CASE
     marks = letters == _QUOTE
@@ -142,7 +140,7 @@ def _depths(block: bytes) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int64]]:
 
 
 def _clear_escaped(marks: npt.NDArray[np.bool_], letters: npt.NDArray[np.uint8]) -> None:
-    """Unmark the letters that a backslash escapes; of a run of backslashes every other one escapes."""
+    """Unmark the letters that a backslash escapes; in a run of backslashes every other one escapes."""
     slashes = np.flatnonzero(letters == _BACKSLASH)
     if not len(slashes):
         return
@@ -176,7 +174,7 @@ class Member:
 class Batch:
     """Some elements of the list `key`, as a JSON list; `key` is "" if the file is the list alone.
 
-    `offset` is where the first element stands in the text of the file.
+    `offset` is the position of the first element in the text of the file.
     """
 
     key: str
@@ -191,7 +189,7 @@ def json_chunks(
     block_bytes: int = BLOCK_BYTES,
     progress: Progress | None = None,
 ) -> Iterator[Member | Batch]:
-    """Yield the pieces of a file; lists of the names `lists` come in batches, everything else whole."""
+    """Yield the pieces of a file; the lists named in `lists` come in batches, everything else whole."""
     with Blocks(path, progress) as blocks:
         text = _Text(blocks, block_bytes)
         first = text.next_letter()
@@ -211,21 +209,23 @@ def json_chunks(
 
 
 class _Text:
-    """The part of the file that is being looked at: `buffer[position:]` is still to be read."""
+    """The part of the file in memory; `buffer[position:]` is not yet consumed."""
 
     def __init__(self, blocks: Blocks, block_bytes: int) -> None:
         self.blocks = blocks
         self.block_bytes = block_bytes
         self.buffer = b""
         self.position = 0
-        self.before = 0  # bytes of the file in front of the buffer
+        self.before = 0  # bytes of the file before the buffer
 
     @property
     def offset(self) -> int:
         return self.before + self.position
 
     def more(self) -> bool:
-        """Forget what is read and get at least as much as is left; False at the end of the file."""
+        """Discard the consumed part and read at least as much as is left; return False at the end of the
+        file.
+        """
         rest = self.buffer[self.position :]
         block = self.blocks.read(max(self.block_bytes, len(rest)))
         self.before += self.position
@@ -243,7 +243,7 @@ class _Text:
                 return b""
 
     def value(self, subject: str) -> bytes:
-        """Return the JSON value that comes next, whole."""
+        """Return the next JSON value, whole."""
         while (end := self._value_end(self.next_letter())) < 0:
             if len(self.buffer) - self.position > _LARGEST_MEMBER:
                 raise self.error(f"{subject} is longer than {_LARGEST_MEMBER >> 20} MiB")
@@ -258,7 +258,7 @@ class _Text:
             end = container_end(self.buffer[self.position :] if self.position else self.buffer)
             return end + self.position if end >= 0 else -1
         match = (_STRING if first == b'"' else _SCALAR).match(self.buffer, self.position)
-        # A number at the end of the buffer may go on in the next block.
+        # a number at the end of the buffer may continue in the next block
         return match.end() if match and (first == b'"' or match.end() < len(self.buffer)) else -1
 
     def error(self, problem: str) -> TraceError:
@@ -276,7 +276,7 @@ class _Text:
 
 
 def _members(text: _Text, lists: Collection[str]) -> Iterator[Member | Batch]:
-    """Yield the pieces of an object; the text is at its opening bracket."""
+    """Yield the pieces of an object, from its opening bracket on."""
     text.position += 1
     if text.next_letter() == b"}":
         text.position += 1
@@ -303,9 +303,7 @@ def _members(text: _Text, lists: Collection[str]) -> Iterator[Member | Batch]:
 
 
 def _batches(text: _Text, key: str) -> Iterator[Batch]:
-    """Yield the elements of a list; the text is behind its opening bracket, and then behind its closing
-    one.
-    """
+    """Yield the elements of a list, from after its opening bracket to after its closing one."""
     subject = f'the list "{key}"' if key else "the list"
     is_first = True
     while True:

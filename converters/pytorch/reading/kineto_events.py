@@ -1,6 +1,7 @@
-"""An event of a Kineto timeline as far as we look at it, what its category means, what only some events say.
+"""Events of a Kineto timeline with the members that are read, kinds of categories, and details of some
+events.
 
-Keys that are not named here are skipped while decoding. Not here: columns of all events (`kineto_timeline`).
+Other keys are skipped while decoding.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class Arguments(
         "number": "Seq",
     },
 ):
-    """`args` of an event."""
+    """The `args` of an event."""
 
     external_id: Number = ABSENT
     external_id_of_old: Number = ABSENT
@@ -90,7 +91,7 @@ class Arguments(
     types: msgspec.Raw = NO_TEXT
     values: msgspec.Raw = NO_TEXT
     size_bytes: Number = None
-    size: Number = None  # the same, of ROCm's calls
+    size: Number = None  # the same, in calls of ROCm
     sync_kind: str | None = None
     waited_stream: Number = None
     waited_event: Number = ABSENT
@@ -127,7 +128,7 @@ class Event(msgspec.Struct, gc=False, rename={"phase": "ph", "category": "cat", 
 
 
 class EventTimes(msgspec.Struct, gc=False):
-    """The times of an event as the file writes them."""
+    """The times of an event as written in the file."""
 
     ts: msgspec.Raw = NO_TEXT
     dur: msgspec.Raw = NO_TEXT
@@ -147,13 +148,13 @@ class Details:
         self.texts: Table[str | bytes] = Table()
         self._keeps_values: Memo[str, bool] = Memo(values_matter)
         self._inputs: Memo[tuple[bytes, bytes, bytes], int] = Memo(self._inputs_text)
-        self.unreadable_inputs = 0  # recorded inputs, different ones, that are no lists of the right kind
+        self.unreadable_inputs = 0  # distinct recorded inputs that are no lists of the right kind
         self._waits = Rows("row", "kind", "stream", "event", "record_correlation")
         self._transfers = Rows("row", "size_bytes")
         self._collectives = Rows(*Collectives.__dataclass_fields__)
 
     def add(self, first_row: int, events: list[Event], kinds: list[int], arguments: list[Arguments]) -> None:
-        """Take the details of consecutive rows."""
+        """Add the details of consecutive rows."""
         for row, argument in enumerate(arguments):
             if argument.operation is not None:
                 self._collective(first_row + row, argument)
@@ -211,7 +212,7 @@ class Details:
 
 
 def _plain(value: msgspec.Raw | str | int) -> str:
-    """Text; a list, which some files write as a list and others as a string of one, as a list."""
+    """Return a value as text; a list is returned as JSON, whether the file has it as a list or a string."""
     if not isinstance(value, msgspec.Raw):
         return str(value)
     text = bytes(value)

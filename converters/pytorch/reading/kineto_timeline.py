@@ -1,13 +1,12 @@
-"""A Kineto timeline to columns.
+"""Reading of a Kineto timeline into columns.
 
-Events are decoded a block at a time, those that say nothing new are dropped and counted, and the rest is
-appended to columns; no event outlives its block. Not here: which bytes are an event (`json_chunks`), what its
-keys are called (`kineto_events`).
+Events are decoded block by block. Redundant ones are dropped and counted, and the others are appended to
+columns; no event outlives its block.
 
-Microseconds as files write them, to whole nanoseconds without an error of rounding. A timeline may write
-1706850123211542, 4384738595456.951 or 1712345678901234.567. A float holds the second one to within half a
-nanosecond, so taking its whole and its broken part one by one gives what the digits say; the third is beyond
-that, and is read again digit by digit.
+Microseconds become whole nanoseconds without rounding errors. A timeline may contain 1706850123211542,
+4384738595456.951 or 1712345678901234.567. A float represents the second to within half a nanosecond, so its
+integer and fractional parts give the exact digits; the third exceeds this precision and is parsed again digit
+by digit.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ from converters.pytorch.reading.values import (
 )
 from et_sim.basics.errors import TraceError
 
-_FLOATS_TELL_BELOW = (
+_FLOATS_EXACT_BELOW = (
     2.0**43
 )  # microseconds; neighbours are 0.98 ns apart there, so the nearest is within 0.49
 _NS_PER_US = 1000
@@ -55,12 +54,12 @@ _LARGEST_US = 2**63 // _NS_PER_US
 
 
 def nanoseconds(values: Sequence[Any]) -> npt.NDArray[np.int64] | None:
-    """Exact nanoseconds of decoded microseconds; None if floats cannot say them: use `digits`."""
+    """Return exact nanoseconds of decoded microseconds; None if floats are too imprecise: use `digits`."""
     times: npt.NDArray[Any] = np.array(values)
     if times.dtype == np.int64 and bool((np.abs(times) < _LARGEST_US).all()):
         scaled: npt.NDArray[np.int64] = times * _NS_PER_US
         return scaled
-    if times.dtype != np.float64 or not bool((np.abs(times) < _FLOATS_TELL_BELOW).all()):
+    if times.dtype != np.float64 or not bool((np.abs(times) < _FLOATS_EXACT_BELOW).all()):
         return None
     whole = np.floor(times)
     exact: npt.NDArray[np.int64] = whole.astype(np.int64) * _NS_PER_US
@@ -69,7 +68,7 @@ def nanoseconds(values: Sequence[Any]) -> npt.NDArray[np.int64] | None:
 
 
 def digits(numbers: Sequence[bytes]) -> npt.NDArray[np.int64]:
-    """Exact nanoseconds of microseconds in decimal notation, in quotation marks or without."""
+    """Return exact nanoseconds of microseconds in decimal notation, with or without quotation marks."""
     return np.array([round(Decimal(number.decode().strip('"')) * _NS_PER_US) for number in numbers], np.int64)
 
 
@@ -113,7 +112,7 @@ def read_device(
 
 
 class DeviceReader:
-    """Collects the events and the other members of one file."""
+    """A collector of the events and the other members of one file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -130,15 +129,15 @@ class DeviceReader:
         self._lists: set[str] = set()
 
     def member(self, member: Member) -> None:
-        """Take a member of the file's object."""
+        """Add a member of the file's object."""
         self._members[member.key] = decoded(member, self._path)
 
     def batch(self, batch: Batch) -> None:
-        """Take some elements of the list of events."""
+        """Add some elements of the list of events."""
         self.events(self._decode(batch), batch)
 
     def events(self, events: list[Event], batch: Batch) -> list[int]:
-        """Take the decoded events of a batch; gives those that have become rows."""
+        """Add the decoded events of a batch; return those that became rows."""
         self._lists.add(batch.key)
         codes = [self._codes[event.phase, event.category] for event in events]
         kept = [row for row, code in enumerate(codes) if code < _SPAN]
@@ -161,7 +160,7 @@ class DeviceReader:
         return kept
 
     def finish(self, node_id: Numbers | None = None) -> DeviceTrace:
-        """Return the columns of everything taken; `node_id` becomes the column of this name."""
+        """Return the columns of everything added; `node_id` becomes the column of this name."""
         self._refuse_other_files()
         distributed = self._members.get("distributedInfo")
         distributed = distributed if isinstance(distributed, dict) else {}
@@ -194,7 +193,7 @@ class DeviceReader:
         )
 
     def _append(self, events: list[Event], kinds: list[int], starts: Times, lengths: Times) -> None:
-        """One row for each event."""
+        """Append one row for each event."""
         arguments = [event.args or NO_ARGUMENTS for event in events]
         names = self._names
         functions = numbers([argument.record_function for argument in arguments])
@@ -208,7 +207,7 @@ class DeviceReader:
                 argument.external_id if argument.external_id_of_old == ABSENT else argument.external_id_of_old
                 for argument in arguments
             ],
-            "record_function": np.where(functions == 0, ABSENT, functions),  # 0: it has no number
+            "record_function": np.where(functions == 0, ABSENT, functions),  # 0 means none
             "sequence": [argument.sequence for argument in arguments],
             "lane": self._lanes_of(events, kinds, arguments),
             "arguments": self._details.inputs_of(events, arguments),
@@ -226,7 +225,7 @@ class DeviceReader:
         ]
 
     def _with_times(self, events: list[Event], rows: list[int]) -> list[int]:
-        """Return the rows whose events say when they began and how long they took; the others are counted."""
+        """Return the rows whose events have a start and a duration; count the others."""
         timed = [row for row in rows if events[row].ts is not None and events[row].dur is not None]
         if len(timed) < len(rows):
             self._count("events without a time", len(rows) - len(timed))
@@ -237,7 +236,7 @@ class DeviceReader:
             self._remarks[subject] += number
 
     def _times(self, chosen: list[Event], rows: list[int], key: str, batch: Batch) -> Times:
-        """Exact nanoseconds of the events, which are elements `rows` of the batch."""
+        """Return exact nanoseconds of the events, which are elements `rows` of the batch."""
         times = nanoseconds([event.ts if key == "ts" else event.dur for event in chosen])
         if times is not None:
             return times
@@ -276,7 +275,7 @@ class DeviceReader:
 
 
 def _code(key: tuple[str, str]) -> int:
-    """What to do with events of a phase and a category: a number of EventKind, or one of those above."""
+    """Return the treatment of a phase and category: a number of EventKind, _SPAN or _DROP."""
     phase, category = key
     if phase == "X":
         kind = KINDS.get(category.lower())

@@ -1,15 +1,11 @@
-"""Batches of JSON elements to typed records, values as files write them, and columns that grow meanwhile.
+"""Decoding of batches of JSON elements to typed records, interpretation of values, and growing columns.
 
-Text that is almost JSON, made JSON: what profilers write although the standard forbids it. Numbers that JSON
-does not know (nan, inf) become null, bytes that are not UTF-8 become the replacement character, and what may
-not stand in a string (control characters, backslashes that escape nothing) is escaped. Everything else stays,
-byte for byte.
+Profilers write text that the JSON standard forbids, which is corrected: invalid numbers (nan, inf) become
+null, bytes that are not UTF-8 become the replacement character, and invalid characters in strings (control
+characters, backslashes that escape nothing) are escaped. Everything else stays, byte for byte.
 
-A block's values go in, compact arrays come out. Names of files tell the rank; names of operators, whether the
-values of their arguments matter.
-
-Not here: what the records are (`execution_trace_nodes`, `kineto_events`), what the columns mean
-(`converters.pytorch.columns`), and which event is in which lane (`kineto_timeline`).
+Values of a block are stored in compact arrays. The name of a file may contain the rank; the name of an
+operator determines whether the values of its arguments are kept.
 """
 
 from __future__ import annotations
@@ -30,7 +26,7 @@ from converters.pytorch.columns import ABSENT, Lane, ProcessGroup
 from converters.pytorch.reading.json_chunks import Batch, Member
 from et_sim.basics.errors import TraceError
 
-# Files disagree about what is quoted; `whole_number` reads all of it.
+# files differ in quotation marks; `whole_number` reads all forms
 Number: TypeAlias = int | float | str | None
 _T = TypeVar("_T")
 _V = TypeVar("_V")
@@ -41,7 +37,7 @@ _OWN_PAGES_BYTES = 1 << 16
 
 
 class Table(dict[_T, int]):
-    """Numbers things in the order in which they are first asked for: `table[thing]`."""
+    """A numbering in the order of first use: `table[thing]`."""
 
     def __missing__(self, thing: _T) -> int:
         self[thing] = number = len(self)
@@ -49,7 +45,7 @@ class Table(dict[_T, int]):
 
 
 class Memo(dict[_T, _V]):
-    """What a function gives, asked only once for each argument."""
+    """A cache of the results of a function, by argument."""
 
     def __init__(self, function: Callable[[_T], _V]) -> None:
         super().__init__()
@@ -61,7 +57,7 @@ class Memo(dict[_T, _V]):
 
 
 class Column:
-    """Whole numbers, as `kind`, or else in 32 bits per value as long as all of a block fit."""
+    """A column of whole numbers of type `kind`, or else of 32 bits as long as all values of a block fit."""
 
     def __init__(self, kind: type[np.integer[Any]] | None = None) -> None:
         self._kind = kind
@@ -92,14 +88,14 @@ Kinds = Mapping[str, type[np.integer[Any]] | None]
 
 
 class Columns:
-    """Columns of one table."""
+    """The columns of one table."""
 
     def __init__(self, kinds: Kinds) -> None:
         self._columns = {column: Column(kind) for column, kind in kinds.items()}
         self.rows = 0
 
     def add(self, values: Mapping[str, Any]) -> None:
-        """The next rows."""
+        """Add the next rows."""
         for name, column in self._columns.items():
             column.add(values[name])
         self.rows += len(next(iter(values.values())))
@@ -110,8 +106,9 @@ class Columns:
 
 
 def _joined(parts: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """Return the parts as one array (of 64 bits if any part has them), in pages of its own: what the heap
-    gives out between the objects of a block never goes back to the system."""
+    """Return the parts as one array (of 64 bits if any part has them), in pages of its own: heap memory
+    between the objects of a block is never returned to the system.
+    """
     kind = np.result_type(*parts)
     rows = sum(map(len, parts))
     if rows * kind.itemsize < _OWN_PAGES_BYTES:
@@ -128,18 +125,18 @@ class Rows:
         self._columns = {name: array("q") for name in columns}
 
     def append(self, *values: object) -> None:
-        """One more row, in the order of the columns."""
+        """Add one row, in the order of the columns."""
         for column, value in zip(self._columns.values(), values, strict=True):
             column.append(value if type(value) is int and abs(value) < _WRAP >> 1 else whole_number(value))
 
     def finish(self) -> dict[str, npt.NDArray[Any]]:
-        """Return every column; "row" and the like in 32 bits if they fit."""
+        """Return every column; "row" and similar ones in 32 bits if they fit."""
         return {name: narrow(np.array(column, np.int64)) for name, column in self._columns.items()}
 
 
 def numbers(values: Sequence[Any] | npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return numbers as files write them, in 64 bits."""
-    with suppress(ValueError):  # numpy's word for lists among the numbers
+    """Return numbers in any form of the files, in 64 bits."""
+    with suppress(ValueError):  # numpy's error for lists among the numbers
         array: npt.NDArray[Any] = np.asarray(values)
         if array.dtype.kind == "i" and array.ndim == 1:
             return array.astype(np.int64, copy=False)
@@ -152,8 +149,9 @@ def texts_of(table: Table[str] | Table[bytes] | Table[str | bytes]) -> tuple[byt
 
 
 def whole_number(value: object) -> int:
-    """Return a number as files write it: also in quotation marks, in hexadecimal, or as what 64 bits without
-    a sign make of -1; ABSENT for anything that is no whole number."""
+    """Return a number in any form of the files: in quotation marks, in hexadecimal, or -1 as unsigned 64
+    bits; ABSENT for anything that is no whole number.
+    """
     if isinstance(value, str):
         try:
             value = int(value, 0)
@@ -168,7 +166,7 @@ def whole_number(value: object) -> int:
 
 
 def starts_of(counts: Iterable[int]) -> npt.NDArray[np.int64]:
-    """Where each list starts among all lists' items; one entry more than there are lists."""
+    """Return the index of each list's first item, and the number of items at the end."""
     return np.concatenate(([0], np.cumsum(np.fromiter(counts, np.int64), dtype=np.int64)))
 
 
@@ -181,7 +179,7 @@ def narrow(values: npt.NDArray[np.int64]) -> npt.NDArray[np.signedinteger[Any]]:
 _RANK = re.compile(r"(?:rank|worker|gpu|npu)[-_. ]?(\d{1,7})(?!\d)", re.IGNORECASE)
 # A short number at the end; a long one is a process or a time.
 _NUMBER = re.compile(r"(?:^|[-_.])(\d{1,4})(?:_plus)?(?:\.(?:pt|trace|json|gz))+$")
-# Arguments that are no tensors decide about the cost, or tell which group and peer is meant.
+# arguments that are no tensors determine the cost, or the group and the peer
 _VALUES_MATTER = re.compile(r"conv|attention|attn|mha_|^c10d::|^_?c10d_functional|^_dtensor::|^symm_mem::")
 C10D = re.compile(r"^(?:c10d::|_?c10d_functional|_dtensor::|symm_mem::)")
 GROUPS = "process_group:init"
@@ -189,9 +187,7 @@ COMMUNICATION = "record_param_comms"
 
 
 def rank_of_name(path: Path) -> int:
-    """Return the rank that a file's name tells: "rank3", "worker3", or a short number at its end
-    ("et_3.json").
-    """
+    """Return the rank in a file's name: "rank3", "worker3", or a short number at its end ("et_3.json")."""
     match = _RANK.search(path.name) or _NUMBER.search(path.name)
     return int(match.group(1)) if match else ABSENT
 
@@ -202,7 +198,7 @@ def values_matter(name: str) -> bool:
 
 
 def process_groups(listed: Any) -> Iterator[ProcessGroup]:
-    """Yield the groups of a list of descriptions; what is no description is passed over."""
+    """Yield the groups of a list of descriptions; other entries are skipped."""
     for entry in listed if isinstance(listed, list) else ():
         if isinstance(entry, dict) and "pg_name" in entry:
             ranks = entry.get("ranks")
@@ -215,18 +211,19 @@ def process_groups(listed: Any) -> Iterator[ProcessGroup]:
             )
 
 
-_NO_STREAM = 2**32 - 1  # how 32 bits without a sign say -1
+_NO_STREAM = 2**32 - 1  # -1 as unsigned 32 bits
 
 
 def stream_number(stream: Number) -> int:
-    """Return the number of a stream; ABSENT if the file says that there is none."""
+    """Return the number of a stream; ABSENT if there is none."""
     number = whole_number(stream)
     return ABSENT if number >= _NO_STREAM else number
 
 
 class Lanes(Memo[tuple[Any, ...], int]):
-    """Numbers of lanes, by (process, thread) of the host and (process, thread, device, stream) of devices as
-    written; those written in two ways are one."""
+    """The numbers of lanes, by (process, thread) of the host and (process, thread, device, stream) of
+    devices; different spellings of one lane share a number.
+    """
 
     def __init__(self) -> None:
         super().__init__(lambda written: self.lanes[_lane(written, self._words)])
@@ -248,7 +245,7 @@ def _lane(written: tuple[Any, ...], words: Table[str]) -> Lane:
 
 
 def _number(value: Number, words: Table[str]) -> int:
-    """Processes and threads with names instead of numbers get numbers below those of any other."""
+    """Return a number; processes and threads with names get numbers below all others."""
     number = whole_number(value)
     if number == ABSENT and isinstance(value, str) and value.strip() != str(ABSENT):
         return ABSENT - 1 - words[value]
@@ -256,7 +253,7 @@ def _number(value: Number, words: Table[str]) -> int:
 
 
 _TOKENS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|-?\b(?:nan|inf|infinity)\b', re.DOTALL | re.IGNORECASE)
-# Two halves of a character outside the basic plane, one half alone, an escape that JSON knows, a backslash.
+# a surrogate pair, half of one, a valid escape, a backslash
 _ESCAPE = re.compile(
     r"(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
     r"|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
@@ -290,7 +287,7 @@ NO_TEXT = msgspec.Raw()
 
 
 class Decoder(Generic[_Record]):
-    """Decodes batches to lists of `kind`, mending those that are almost JSON and counting them."""
+    """A decoder of batches to lists of `kind`; it corrects invalid JSON and counts the corrections."""
 
     def __init__(self, kind: type[_Record], path: Path) -> None:
         self._decoder: msgspec.json.Decoder[list[_Record]] = msgspec.json.Decoder(list[kind])  # type: ignore[valid-type]
@@ -302,7 +299,7 @@ class Decoder(Generic[_Record]):
         content = batch.content
         try:
             if not content.isascii():
-                content.decode()  # the decoder does not look into what it leaves as text
+                content.decode()  # the decoder does not check raw text
             records = self._decoder.decode(content)
         except msgspec.ValidationError as error:
             raise self._error(batch, error) from None
@@ -320,7 +317,7 @@ class Decoder(Generic[_Record]):
 
 
 def unreadable(batch: Batch, path: Path, why: str) -> TraceError:
-    """What to say when something in a batch is not what it should be."""
+    """Return the error for invalid elements of a batch."""
     where = f'"{batch.key}"' if batch.key else "the list"
     return TraceError(
         f"elements of {where} cannot be read: {why}",
@@ -330,7 +327,7 @@ def unreadable(batch: Batch, path: Path, why: str) -> TraceError:
 
 
 def decoded(member: Member, path: Path) -> Any:
-    """Return the value of a member that is small."""
+    """Return the value of a small member."""
     try:
         return msgspec.json.decode(member.value)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -1,7 +1,6 @@
 """Systolic arrays, as SCALE-Sim times them: layers, folds, streams of words, memories, and the reports.
 
-`model` is the compute model and works out layers; the files of SCALE-Sim are `files`. Not here: what an array
-is (`et_sim.machine.systolic`).
+`model` is the compute model and computes layers; `files` reads the files of SCALE-Sim.
 """
 
 from et_sim.compute.systolic.model import Systolic

@@ -1,12 +1,10 @@
-"""When the lines of a layer happen, by corrected rules.
+"""The timing of the lines of a layer by corrected rules.
 
 A memory has two halves: the array uses one while the other is filled, or drained. An operand that fits into
 its memory is read from DRAM once; any other in phases, each of as many different words as a half holds.
 The fetch of a phase begins when the phase before it begins, and no earlier than the fetch before it ends.
-Words cost their number divided by the bandwidth, in whole cycles, and nothing is fetched in vain. What is
-fetched before the first cycle, half a memory at most, costs no cycles.
-
-Not here: SCALE-Sim's own rules (`timing`).
+Words cost their number divided by the bandwidth, in whole cycles, and no word is fetched in vain. Words that
+are fetched before the first cycle, half a memory at most, cost no cycles.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from et_sim.machine.systolic import Array
 
 
 def corrected(streams: tuple[Stream, Stream], written: Written, folds: Folds, array: Array) -> Timing:
-    """The timing of a layer, whether or not bandwidth is limited."""
+    """Return the timing of a layer, with or without a limit of bandwidth."""
     halves = [kb * KB // 2 for kb in (array.ifmap_kb, array.filter_kb, array.ofmap_kb)]
     is_limited = array.is_limited
     ifmap, filters = (
@@ -36,7 +34,7 @@ def corrected(streams: tuple[Stream, Stream], written: Written, folds: Folds, ar
 
 
 class _Reads:
-    """A read operand: when its phases begin, and when what they need has come."""
+    """The phases of a read operand: when they begin, and when their words have arrived."""
 
     def __init__(self, stream: Stream, half: int, bandwidth: int, is_limited: bool) -> None:
         self._bandwidth, self._is_limited = bandwidth, is_limited
@@ -67,7 +65,7 @@ class _Reads:
 
 
 def _phases(stream: Stream, half: int) -> Iterator[tuple[int, int]]:
-    """The line in which each phase but the first begins, and its words."""
+    """Yield the line in which each phase but the first begins, and its words."""
     if stream.words <= half:
         return
     if stream.words <= 2 * half:
@@ -106,7 +104,7 @@ class _Writes:
         return now - cycle
 
     def _line(self) -> int:
-        """Where the next half is full."""
+        """Return the line in which the next half is full."""
         entry = (self._full + 1) * self._half
         return self._written.line_of(entry) if entry < self._written.entries else NEVER
 

@@ -1,8 +1,7 @@
 """SCALE-Sim's files: topologies (CSV), with a layer per row, and configurations of arrays (INI).
 
-A row, a convolution or a matrix product, ends with a comma; SCALE-Sim drops what stands behind the last one.
-A convolution whose name contains "DP" is depth-wise, and becomes one layer for each channel. Not here: what a
-layer costs (`model`), and the object of the system file that describes one (`et_sim.machine.systolic`).
+A row, a convolution or a matrix product, ends with a comma; SCALE-Sim drops the text after the last one. A
+convolution whose name contains "DP" is depth-wise, and becomes one layer for each channel.
 """
 
 from __future__ import annotations
@@ -44,14 +43,14 @@ _CONVOLUTION = (
 
 
 class Layout(StrEnum):
-    """What the rows of a file are."""
+    """The kinds of rows of a file."""
 
     CONVOLUTIONS = "conv"
     PRODUCTS = "gemm"
 
 
 def parse_topology(text: str, source: str, layout: Layout | None = None) -> list[SystolicLayer]:
-    """The layers of a file; without a layout, the number of columns of the first row tells it."""
+    """Read the layers of a file; without a layout, the number of columns of the first row decides."""
     layers: list[SystolicLayer] = []
     for number, line in enumerate(text.splitlines(), start=1):
         place = f"{source}, line {number}"
@@ -65,17 +64,17 @@ def parse_topology(text: str, source: str, layout: Layout | None = None) -> list
         layers += _layers(cells, layout, place)
     if not layers:
         raise InputError(
-            "there are no layers", place=source, remedy="the first line is a header, and each other a layer"
+            "there are no layers", place=source, remedy="write a header, and then a layer per line"
         )
     return layers
 
 
 def _refuse_layer(cells: list[str], place: str) -> None:
-    """Refuse a layer where SCALE-Sim skips the header."""
+    """Refuse a layer in place of the header, which SCALE-Sim skips."""
     sizes = list(filter(None, cells[1:]))
     if sizes and all(cell.isdecimal() for cell in sizes):
         raise InputError(
-            "a layer stands where SCALE-Sim skips a header",
+            "the first line, which SCALE-Sim skips as a header, is a layer",
             place=place,
             remedy="put a line of names before it",
         )
@@ -116,7 +115,7 @@ def _convolutions(name: str, size: Dimensions, place: str) -> Iterator[SystolicL
         raise InputError(
             f"{name} is depth-wise and has {size.channels:,} channels, each of which is a layer",
             place=place,
-            remedy=f"give {MOST_CHANNELS:,} channels at most, or a name without {DEPTH_WISE}",
+            remedy=f"give at most {MOST_CHANNELS:,} channels, or a name without {DEPTH_WISE}",
         )
     for channel in range(size.channels):
         yield SystolicLayer(f"{name}Channel_{channel}", size._replace(channels=1), place)
@@ -152,7 +151,7 @@ _KEYS = MappingProxyType(
 
 
 class Config(Struct, frozen=True):
-    """The array, the run's name, and keys that were given and change nothing."""
+    """The array, the name of the run, and given keys without effect."""
 
     array: Array
     run_name: str
@@ -165,7 +164,7 @@ class _Value(Struct, frozen=True):
 
 
 def parse_config(text: str, source: str, rules: Rules = Rules.SCALE_SIM) -> Config:
-    """The configuration that a file describes."""
+    """Read a configuration."""
     given = dict(_values(text, source))
     reader = _Reader(given, source)
     mode = Bandwidth(
@@ -191,7 +190,7 @@ def parse_config(text: str, source: str, rules: Rules = Rules.SCALE_SIM) -> Conf
 
 
 def _values(text: str, source: str) -> Iterator[tuple[tuple[str, str], _Value]]:
-    """Section and key, as they are spelled here, and the value."""
+    """Yield section and key, in the spelling of `_KEYS`, and the value."""
     section, seen = "", dict[tuple[str, str], int]()
     for number, line in enumerate(text.splitlines(), start=1):
         line, place = line.strip(), f"{source}, line {number}"
@@ -210,7 +209,7 @@ def _values(text: str, source: str) -> Iterator[tuple[tuple[str, str], _Value]]:
         cut = min((at for at in (line.find("="), line.find(":")) if at > 0), default=0)
         key, value = line[:cut].strip(), line[cut + 1 :].strip()
         if not cut or not section:
-            problem = "is no key with a value" if section else "stands before the first section"
+            problem = "is not a key with a value" if section else "is before the first section"
             raise InputError(
                 f"{line!r} {problem}", place=place, remedy="write [section], and below it key = value"
             )
@@ -238,7 +237,7 @@ def _near_key(key: str, section: str) -> str:
 
 
 class _Reader:
-    """Values by their keys, checked."""
+    """The values of a file by key, checked."""
 
     def __init__(self, given: dict[tuple[str, str], _Value], source: str) -> None:
         self._given, self._source = given, source

@@ -2,10 +2,10 @@
 
 Row i of the first factor is the window of output pixel i, column j one value of that window. Windows may
 overlap, so that one word of the image is several entries, and the last windows may reach beyond the image,
-where there is nothing to read.
+where there are no words.
 
 An array takes a layer in folds. Column folds are outermost, folds do not overlap, and a fold that fills a
-part of the array takes as long as one that fills it. Not here: memories.
+part of the array takes as long as one that fills it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Words = npt.NDArray[np.int64]
 
 
 class Dimensions(NamedTuple):
-    """What makes a layer, without its name: layers that agree in it take the same time."""
+    """The sizes of a layer: layers with equal sizes take the same time."""
 
     ifmap_height: int
     ifmap_width: int
@@ -44,49 +44,49 @@ class SystolicLayer:
 
     name: str
     dimensions: Dimensions
-    place: str = field(default="", compare=False)  # where it is described
+    place: str = field(default="", compare=False)  # its place in a file
 
     @classmethod
     def product(cls, name: str, rows: int, columns: int, inner: int, *, place: str = "") -> SystolicLayer:
-        """The product of `rows` x `inner` and `inner` x `columns`."""
+        """Return the product of `rows` x `inner` and `inner` x `columns`."""
         return cls(name, Dimensions(rows, inner, 1, inner, 1, columns, 1, 1), place)
 
     @property
     def output_height(self) -> int:
-        """Rows of the output; the last one may be of windows that reach beyond the image."""
+        """Return the rows of the output; windows of the last one may reach beyond the image."""
         size = self.dimensions
         return -((size.filter_height - size.ifmap_height) // size.stride_height) + 1
 
     @property
     def output_width(self) -> int:
-        """Columns of the output."""
+        """Return the columns of the output."""
         size = self.dimensions
         return -((size.filter_width - size.ifmap_width) // size.stride_width) + 1
 
     @property
     def rows(self) -> int:
-        """M: output pixels of one filter."""
+        """Return M: the output pixels of one filter."""
         return self.output_height * self.output_width
 
     @property
     def columns(self) -> int:
-        """N: filters."""
+        """Return N: the filters."""
         return self.dimensions.filters
 
     @property
     def inner(self) -> int:
-        """K: values of a window."""
+        """Return K: the values of a window."""
         size = self.dimensions
         return size.filter_height * size.filter_width * size.channels
 
     @property
     def macs(self) -> int:
-        """Multiplications, each with an addition."""
+        """Return the multiplications, each with an addition."""
         return self.rows * self.columns * self.inner
 
     @property
     def is_plain(self) -> bool:
-        """Whether every word of the image is in one window at most, and every window within the image."""
+        """Check whether every word is in at most one window, and every window within the image."""
         return all(
             (outputs == 1 or stride >= window) and (outputs - 1) * stride + window <= image
             for outputs, stride, window, image in self._axes()
@@ -94,7 +94,7 @@ class SystolicLayer:
 
     @property
     def image_words(self) -> int:
-        """Words of the image that some window holds."""
+        """Return the words of the image that windows hold."""
         if self.is_plain:
             return self.rows * self.inner
         touched = [len(unique(places[places < image])) for places, image in self._places()]
@@ -102,7 +102,7 @@ class SystolicLayer:
 
     @property
     def window_words(self) -> int:
-        """Entries of all windows that lie within the image."""
+        """Return the entries of all windows that lie within the image."""
         if self.is_plain:
             return self.rows * self.inner
         held = [int((places < image).sum()) for places, image in self._places()]
@@ -116,7 +116,7 @@ class SystolicLayer:
         )
 
     def _places(self) -> list[tuple[Words, int]]:
-        """Along each axis, where the values of each window are, and how long the image is."""
+        """Return the positions of the values of each window along each axis, and the length of the image."""
         return [
             (np.arange(outputs)[:, None] * stride + np.arange(window), image)
             for outputs, stride, window, image in self._axes()
@@ -124,24 +124,24 @@ class SystolicLayer:
 
     @property
     def has_holes(self) -> bool:
-        """Whether some windows reach beyond the image."""
+        """Check whether some windows reach beyond the image."""
         return any((outputs - 1) * stride + window > image for outputs, stride, window, image in self._axes())
 
     def corners(self) -> tuple[Words, Words]:
-        """Row and column of the image where the window of each output pixel begins."""
+        """Return the row and column of the image at which the window of each output pixel begins."""
         size = self.dimensions
         row, column = np.divmod(np.arange(self.rows), self.output_width)
         return row * size.stride_height, column * size.stride_width
 
     def offsets(self) -> tuple[Words, Words, Words]:
-        """How far down and along each value of a window is, and its channel."""
+        """Return the row, column and channel of each value within a window."""
         size = self.dimensions
         down, rest = np.divmod(np.arange(self.inner), size.filter_width * size.channels)
         return down, *np.divmod(rest, size.channels)
 
 
 class Folds(Struct, frozen=True, dict=True):
-    """`down` and `across` are what rows and columns carry, `steps` is what streams through."""
+    """The folds of a layer: `down` and `across` lie on rows and columns, `steps` stream through."""
 
     down: int
     across: int
@@ -152,7 +152,7 @@ class Folds(Struct, frozen=True, dict=True):
 
     @classmethod
     def of(cls, layer: SystolicLayer, array: Array) -> Folds:
-        """Those of a layer on an array."""
+        """Return the folds of a layer on an array."""
         rows, columns, inner = layer.rows, layer.columns, layer.inner
         down, across, steps = {
             Dataflow.OUTPUT: (rows, columns, inner),
@@ -163,70 +163,70 @@ class Folds(Struct, frozen=True, dict=True):
 
     @cached_property
     def row_folds(self) -> int:
-        """Folds of what rows carry."""
+        """Return the folds over the rows."""
         return -(-self.down // self.height)
 
     @cached_property
     def column_folds(self) -> int:
-        """Folds of what columns carry."""
+        """Return the folds over the columns."""
         return -(-self.across // self.width)
 
     @cached_property
     def count(self) -> int:
-        """All folds, in the order of which row folds are innermost."""
+        """Return the number of folds, of which row folds are innermost."""
         return self.row_folds * self.column_folds
 
     @cached_property
     def load(self) -> int:
-        """Cycles in which a fold's stationary operand enters the array."""
+        """Return the cycles in which a fold's stationary operand enters the array."""
         return 0 if self.dataflow == Dataflow.OUTPUT else self.height
 
     @cached_property
     def cycles(self) -> int:
-        """Of one fold: load, fill, stream and drain."""
+        """Return the cycles of one fold: load, fill, stream and drain."""
         return self.load + self.height + self.width + self.steps - 2
 
     @cached_property
     def last_height(self) -> int:
-        """Rows of the array that the last row fold uses."""
+        """Return the rows of the array that the last row fold uses."""
         return self.down - (self.row_folds - 1) * self.height
 
     @cached_property
     def last_width(self) -> int:
-        """Columns of the array that the last column fold uses."""
+        """Return the columns of the array that the last column fold uses."""
         return self.across - (self.column_folds - 1) * self.width
 
     def height_of(self, fold: int) -> int:
-        """Rows of the array that a row fold uses."""
+        """Return the rows of the array that a row fold uses."""
         return self.height if fold < self.row_folds - 1 else self.last_height
 
     def width_of(self, fold: int) -> int:
-        """Columns of the array that a column fold uses."""
+        """Return the columns of the array that a column fold uses."""
         return self.width if fold < self.column_folds - 1 else self.last_width
 
     @property
     def mapping(self) -> float:
-        """The mean share of the array that folds use."""
+        """Return the mean share of the array that folds use."""
         return self.down * self.across / (self.count * self.height * self.width)
 
     def compute(self, is_corrected: bool) -> float:
-        """The same over the cycles of a fold, of which SCALE-Sim counts some twice unless output stays."""
+        """Return that share over the cycles of a fold; SCALE-Sim counts some twice unless output stays."""
         doubled = 0 if is_corrected or self.dataflow == Dataflow.OUTPUT else self.width - 1
         return self.mapping * self.steps / (self.cycles + doubled)
 
 
 def triangle(steps: int) -> int:
-    """1 + 2 + … + steps; nothing for steps below 1."""
+    """Return 1 + 2 + … + steps; zero for steps below 1."""
     return steps * (steps + 1) // 2 if steps > 0 else 0
 
 
 def slanted_before(line: int, height: int, width: int) -> int:
-    """Entries of a `height` x `width` block in the lines before `line`, if column c lags by c lines."""
+    """Return the entries of a `height` x `width` block before `line`; column c lags by c lines."""
     return triangle(line) - triangle(line - height) - triangle(line - width) + triangle(line - height - width)
 
 
 def slanted_line(entry: int, height: int, width: int) -> int:
-    """The line in which an entry of such a block is, counting line by line from 0."""
+    """Return the line of an entry of such a block, counting line by line from 0."""
     short, size = min(height, width), height * width
     if entry < triangle(short):
         return (isqrt(8 * entry + 1) - 1) // 2

@@ -1,7 +1,7 @@
-"""The compute model: a kernel that says which products or convolutions it consists of, on a systolic array.
+"""The compute model: a kernel whose shape consists of products or convolutions, on a systolic array.
 
-Kernels of equal shapes are worked out once. What a layer costs is reported in the columns of SCALE-Sim's
-three reports. Not here: the rules (`timing`, `corrected`), and files.
+Kernels of equal shapes are computed once. The cost of a layer is reported in the columns of SCALE-Sim's three
+reports.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ ACCESS = tuple(
 
 
 class Report(Struct, frozen=True, dict=True):
-    """Of one layer; what stands there three times is of ifmap, filter and ofmap."""
+    """The report of one layer; triples belong to ifmap, filter and ofmap."""
 
     layer: SystolicLayer
     array: Array
-    alike: Report | None = None  # of another layer with the same dimensions
+    alike: Report | None = None  # report of another layer with the same dimensions
 
     @cached_property
     def timing(self) -> Timing:
-        """When its words move."""
+        """Return the times at which its words move."""
         if self.alike is not None:
             return self.alike.timing
         self._refuse_endless()
@@ -59,7 +59,7 @@ class Report(Struct, frozen=True, dict=True):
         return rule(_streams(self.layer, folds), Written(folds), folds, self.array)
 
     def _refuse_endless(self) -> None:
-        """Refuse what would take hours: folds, and halves of memories that are filled, are gone through."""
+        """Refuse layers that take hours: the rules loop over folds, and over filled halves of memories."""
         if not (self.array.is_limited or self.array.is_corrected):
             return
         array = self.array
@@ -70,33 +70,33 @@ class Report(Struct, frozen=True, dict=True):
             raise InputError(
                 f"layer {self.layer.name} has {folds:,} folds, and fills halves of memories {filled:,} times",
                 place=self.layer.place,
-                remedy=f"more than {MOST_STEPS:,} are too many: give a larger array or memory, or calculated"
+                remedy=f"the limit is {MOST_STEPS:,}: give a larger array or memory, or calculated"
                 " bandwidth with SCALE-Sim's rules",
             )
 
     @cached_property
     def sram_words(self) -> tuple[int, int, int]:
-        """Accesses of each memory."""
+        """Return the accesses of each memory."""
         return sram_words(self.layer, self.array)
 
     @cached_property
     def cycles(self) -> int:
-        """All of them, stalls included."""
+        """Return all cycles, stalls included."""
         return self.timing.total if self.array.is_limited else unlimited_cycles(self.layer, self.array)
 
     @cached_property
     def stalls(self) -> int:
-        """Cycles in which the array waits: none, unless bandwidth is limited."""
+        """Return the cycles in which the array waits: none, unless bandwidth is limited."""
         return self.timing.stalls if self.array.is_limited else 0
 
     @property
     def overall(self) -> float:
-        """The share of all multiplications that the array could do."""
+        """Return the share of all multiplications that the array could perform."""
         return self.layer.macs / (self.cycles * self.array.elements) if self.cycles else 0.0
 
     @property
     def compute_row(self) -> dict[str, float]:
-        """A row of COMPUTE_REPORT.csv."""
+        """Return a row of COMPUTE_REPORT.csv."""
         folds = Folds.of(self.layer, self.array)
         shares = (self.overall, folds.mapping, folds.compute(self.array.is_corrected))
         values = (self.cycles, self.stalls, *(share * 100 for share in shares))
@@ -104,7 +104,7 @@ class Report(Struct, frozen=True, dict=True):
 
     @property
     def bandwidth_row(self) -> dict[str, float]:
-        """A row of BANDWIDTH_REPORT.csv: words per cycle."""
+        """Return a row of BANDWIDTH_REPORT.csv: words per cycle."""
         sram = [words / self.cycles if self.cycles else 0.0 for words in self.sram_words]
         return dict(
             zip(BANDWIDTH, (*sram, *(traffic.bandwidth for traffic in self.timing.dram)), strict=True)
@@ -112,7 +112,7 @@ class Report(Struct, frozen=True, dict=True):
 
     @property
     def access_row(self) -> dict[str, int]:
-        """A row of DETAILED_ACCESS_REPORT.csv."""
+        """Return a row of DETAILED_ACCESS_REPORT.csv."""
         sram = [(*span, words) for span, words in zip(self.timing.spans, self.sram_words, strict=True)]
         return dict(
             zip(ACCESS, (value for traffic in (*sram, *self.timing.dram) for value in traffic), strict=True)
@@ -120,7 +120,7 @@ class Report(Struct, frozen=True, dict=True):
 
 
 def reports(layers: Iterable[SystolicLayer], array: Array) -> list[Report]:
-    """Of each layer; those with equal dimensions are worked out once."""
+    """Return a report for each layer; layers with equal dimensions share the work."""
     known: dict[Dimensions, Report] = {}
     reports = []
     for layer in layers:
@@ -130,13 +130,13 @@ def reports(layers: Iterable[SystolicLayer], array: Array) -> list[Report]:
 
 
 def unlimited_cycles(layer: SystolicLayer, array: Array) -> int:
-    """Cycles if nothing waits."""
+    """Return the cycles without waiting."""
     folds = Folds.of(layer, array)
     return folds.count * folds.cycles - (0 if array.is_corrected else 1)
 
 
 def sram_words(layer: SystolicLayer, array: Array) -> tuple[int, int, int]:
-    """Accesses of each memory; SCALE-Sim adds the sides of the array to every fold's outputs that stay."""
+    """Return the accesses of each memory; SCALE-Sim adds the sides of the array to outputs that stay."""
     folds = Folds.of(layer, array)
     rows, columns, inner = layer.rows, layer.columns, layer.inner
     down, across = folds.row_folds, folds.column_folds
@@ -149,7 +149,7 @@ def sram_words(layer: SystolicLayer, array: Array) -> tuple[int, int, int]:
 
 
 def _streams(layer: SystolicLayer, folds: Folds) -> tuple[Stream, Stream]:
-    """Of ifmap and filter."""
+    """Return the streams of ifmap and filter."""
     streamed = Slanted(
         height=folds.steps,
         width=folds.height,
@@ -182,12 +182,12 @@ CONVOLUTION = "conv"
 
 
 def layers_of(text: str, place: str) -> tuple[tuple[SystolicLayer, int], ...]:
-    """The layers of which an operation consists, and how many there are of each."""
+    """Return the layers that an operation consists of, and the number of each."""
     shape = read_shape(text, place)
     operation = shape.operation
     if not operation.products:
         raise TraceError(
-            f"layer_shape {text!r} is no matrix product or convolution: a systolic array does nothing else",
+            f"layer_shape {text!r} is not a matrix product or convolution, as systolic arrays require",
             place=place,
             remedy='let another rule of "compute" time it: "where": {"operation": …}',
         )
@@ -200,7 +200,7 @@ def layers_of(text: str, place: str) -> tuple[tuple[SystolicLayer, int], ...]:
         raise TraceError(
             f"layer_shape {text!r} has the size {largest:,}",
             place=place,
-            remedy=f"a systolic array takes {LARGEST:,} at most: cut the operation into several kernels",
+            remedy=f"the limit of a systolic array is {LARGEST:,}: cut the operation into several kernels",
         )
     if is_convolution:
         return ((SystolicLayer(text, Dimensions(*shape.numbers), place), shape.count),)
@@ -214,7 +214,7 @@ def layers_of(text: str, place: str) -> tuple[tuple[SystolicLayer, int], ...]:
 
 
 class _Figures(NamedTuple):
-    """Of one shape."""
+    """The timing of one shape."""
 
     ns: int
     compute: float
@@ -225,7 +225,7 @@ class _Figures(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Systolic:
-    """Each kernel has the array to itself."""
+    """A model by which each kernel has the array to itself."""
 
     clocked: ClockedArray
     label: str = "systolic"
@@ -233,11 +233,11 @@ class Systolic:
     _known: dict[str, _Figures] = field(default_factory=dict, compare=False)
 
     def lacking(self, trace: Trace, rank: int) -> Mapping[str, BoolColumn]:  # noqa: ARG002
-        """The shape."""
+        """Return the kernels without a shape."""
         return without(trace, "layer_shape")
 
     def durations(self, trace: Trace, rows: IntColumn, rank: int) -> Durations:  # noqa: ARG002
-        """Cycles, stalls included, in nanoseconds."""
+        """Return the cycles of kernels, stalls included, in nanoseconds."""
         shapes, first, number = np.unique(trace.layer_shape[rows], return_index=True, return_inverse=True)
         figures = [
             self._figures(trace.layer_shapes[shape], trace, int(rows[row]))
@@ -271,7 +271,10 @@ class Systolic:
         return self._known[text]
 
     def _of(self, reports: list[tuple[Report, int]]) -> _Figures:
-        """One after the other. Of unlimited bandwidth no share is used, and every word counts once."""
+        """Return the timing of layers one after the other.
+
+        Unlimited bandwidth has no utilisation, and every word counts once.
+        """
         array = self.clocked.array
         cycles = sum(report.cycles * count for report, count in reports)
         macs = sum(report.layer.macs * count for report, count in reports)

@@ -1,9 +1,7 @@
 """The stream of an image whose windows overlap, or reach beyond it.
 
-One word is then several entries, far apart, and some entries are not there, so there is no closed form for
-what a memory holds: entries are laid out fold by fold, but only if the image does not fit into its memory.
-
-Not here: plain windows and matrix products (`streams`).
+One word is then several entries, far apart, and some entries are missing, so there is no closed form for the
+words of a memory: entries are laid out fold by fold, but only if the image does not fit into its memory.
 """
 
 from __future__ import annotations
@@ -21,12 +19,12 @@ from et_sim.compute.systolic.streams import Phases, Stream, Window
 from et_sim.machine.systolic import Dataflow
 
 Entries = npt.NDArray[np.int32]
-BEYOND = -1  # where a window reaches beyond the image
+BEYOND = -1  # the entry is beyond the image
 Some = slice
 
 
 class Windows(Struct, frozen=True):
-    """An entry is the sum of where its window begins and of how far within the window it is."""
+    """The windows of an image: an entry is the sum of its window's start and its offset in the window."""
 
     has_holes: bool
     height: int
@@ -40,7 +38,7 @@ class Windows(Struct, frozen=True):
 
     @classmethod
     def of(cls, layer: SystolicLayer) -> Windows:
-        """Those of a layer."""
+        """Return the windows of a layer."""
         size = layer.dimensions
         row, column = layer.corners()
         down, along, channel = layer.offsets()
@@ -53,28 +51,28 @@ class Windows(Struct, frozen=True):
         return cls(layer.has_holes, size.ifmap_height, size.ifmap_width, *figures)
 
     def block(self, pixels: Some, values: Some) -> Entries:
-        """[pixel, value]: the words of some entries; BEYOND where there are none."""
+        """Return the words of some entries by pixel and value; BEYOND outside the image."""
         words: Entries = self.pixels[pixels, None] + self.values[None, values]
         if self.has_holes:
             words[~self.inside(pixels, values)] = BEYOND
         return words
 
     def inside(self, pixels: Some, values: Some) -> npt.NDArray[np.bool_]:
-        """[pixel, value]: which entries lie within the image."""
+        """Return whether entries lie within the image, by pixel and value."""
         row = self.pixel_row[pixels, None] + self.value_row[None, values]
         column = self.pixel_column[pixels, None] + self.value_column[None, values]
         inside: npt.NDArray[np.bool_] = (row < self.height) & (column < self.width)
         return inside
 
 
-MOST_ENTRIES = 1 << 26  # of one pass that are kept
-MOST_ASKED, MOST_AT_ONCE = 1 << 32, 1 << 27  # entries of all passes, of a fold
+MOST_ENTRIES = 1 << 26  # most entries of one pass that are kept
+MOST_ASKED, MOST_AT_ONCE = 1 << 32, 1 << 27  # most entries of all passes, and of a fold
 _LEAST_BLOCK, _MOST_BLOCK, _MOST_COUNTED = 256, 1 << 16, 1 << 14
-_SEARCHES = 16  # through the whole list, before it is sorted
+_SEARCHES = 16  # searches through the whole list before it is sorted
 
 
 class Overlapping(Struct, frozen=True, dict=True):
-    """The image of a layer; `plain` is the stream that there were if every entry was a word of its own."""
+    """The image of a layer; `plain` is its stream if every entry were a word of its own."""
 
     layer: SystolicLayer
     folds: Folds
@@ -152,15 +150,15 @@ class Overlapping(Struct, frozen=True, dict=True):
             size = _LEAST_BLOCK
 
     def _refuse_endless(self) -> None:
-        """Refuse what would take minutes, or more memory than machines have."""
+        """Refuse layers that would take minutes, or more memory than machines have."""
         asked = self.listed * self._passes
         at_once = self.folds.height * (self.folds.width if self._is_held else self.folds.steps)
         if asked > MOST_ASKED or at_once > MOST_AT_ONCE:
             raise InputError(
-                f"layer {self.layer.name} asks {asked:,} times for words of overlapping windows, up to"
-                f" {at_once:,} times in a fold, and its image does not fit into the memory",
+                f"layer {self.layer.name} reads {asked:,} words of overlapping windows, up to"
+                f" {at_once:,} in a fold, and its image does not fit into the memory",
                 place=self.layer.place,
-                remedy=f"at most {MOST_ASKED:,} and {MOST_AT_ONCE:,} are followed: give the product of its"
+                remedy=f"the limits are {MOST_ASKED:,} and {MOST_AT_ONCE:,}: give the product of its"
                 " windows instead, or a larger memory",
             )
 
@@ -174,12 +172,12 @@ class Overlapping(Struct, frozen=True, dict=True):
 
     @property
     def _of_pass(self) -> int:
-        """Folds of a pass over the image."""
+        """Return the folds of a pass over the image."""
         return self.folds.count if self._is_held else self.folds.row_folds
 
     @property
     def _begin(self) -> int:
-        """The first line of a fold's block."""
+        """Return the first line of a fold's block."""
         return 0 if self._is_held else self.folds.load
 
     @property
@@ -196,7 +194,7 @@ class Overlapping(Struct, frozen=True, dict=True):
         return {}
 
     def _entries(self, fold: int) -> Entries:
-        """What the array asks for in a fold, in order."""
+        """Return the words that the array reads in a fold, in order."""
         kept = self._kept.get(fold)
         if kept is None:
             block = self._block(fold)
@@ -210,14 +208,14 @@ class Overlapping(Struct, frozen=True, dict=True):
         return {}
 
     def _block(self, fold: int) -> Entries:
-        """[line, column]: what the array asks for in a fold."""
+        """Return the words that the array reads in a fold, by line and column."""
         if fold not in self._last_block:
             self._last_block.clear()
             self._last_block[fold] = self._held(fold) if self._is_held else slanted(self._upright(fold))
         return self._last_block[fold]
 
     def _upright(self, fold: int) -> Entries:
-        """[step, column]: the same before columns lag."""
+        """Return the words of a fold by step and column, before columns lag."""
         first = fold * self.folds.height
         fold_rows, all_of_them = slice(first, first + self.folds.height), slice(None)
         if self.folds.dataflow == Dataflow.OUTPUT:
@@ -234,12 +232,12 @@ class Overlapping(Struct, frozen=True, dict=True):
 
     @cached_property
     def _ends(self) -> npt.NDArray[np.int64]:
-        """How many entries of a pass there are up to the end of each fold."""
+        """Return the number of entries of a pass up to the end of each fold."""
         counts = [np.count_nonzero(self._block(fold) != BEYOND) for fold in range(self._of_pass)]
         return np.cumsum(counts)
 
     def _fetched(self) -> Entries:
-        """The list in whose order words are fetched."""
+        """Return the list of words in the order of fetching."""
         folds, parts = self.folds, []
         if self._is_held:
             for column in range(folds.column_folds):
@@ -257,7 +255,7 @@ class Overlapping(Struct, frozen=True, dict=True):
 
 
 def slanted(block: Entries) -> Entries:
-    """The same columns, of which column c begins c lines later."""
+    """Return the columns with column c delayed by c lines."""
     height, width = block.shape
     lines = np.full((height + width - 1, width), BEYOND, np.int32)
     size = lines.itemsize
@@ -267,7 +265,7 @@ def slanted(block: Entries) -> Entries:
 
 
 class _Counter:
-    """Cuts a stream wherever so many different words were asked for."""
+    """A counter that cuts a stream after every `most` different words."""
 
     def __init__(self, image: int, most: int) -> None:
         self.ends: list[range] = []
@@ -279,7 +277,7 @@ class _Counter:
         self._usual = 2 * most
 
     def add(self, entries: Entries) -> None:
-        """The next entries of the stream."""
+        """Add the next entries of the stream."""
         place = 0
         while place < len(entries):
             size = max(self._usual - (self._at - self._begin), _LEAST_BLOCK)
@@ -305,7 +303,7 @@ class _Counter:
 
 
 class _Buffer:
-    """Which words of an image a window over the list holds."""
+    """The words of an image that a window over the list holds."""
 
     def __init__(self, fetched: Entries, image: int, window: Window) -> None:
         self._fetched, self._window = fetched, window
@@ -315,7 +313,7 @@ class _Buffer:
         self._mark(True)
 
     def reach(self, word: int) -> int:
-        """Slide until the window holds a word; by how many steps."""
+        """Slide until the window holds a word, and return the number of steps."""
         self._mark(False)
         window = self._window
         ahead = (window.start + window.held) % window.sets
@@ -332,7 +330,7 @@ class _Buffer:
             self.is_held[entries] = is_held
 
     def _entries(self, first: int, count: int) -> list[Entries]:
-        """The words of so many sets, of which some may be at the list's beginning."""
+        """Return the words of `count` sets, wrapping around at the end of the list."""
         size, beyond = self._window.set_words, first + count - self._window.sets
         parts = [self._fetched[first * size : (first + count) * size]]
         return [*parts, self._fetched[: beyond * size]] if beyond > 0 else parts
@@ -342,7 +340,7 @@ class _Buffer:
         return (away - self._window.held) // self._window.step + 1
 
     def _places(self, word: int) -> Entries | npt.NDArray[np.int64]:
-        """Where in the list a word is."""
+        """Return the positions of a word in the list."""
         self._searches += 1
         if self._searches <= _SEARCHES:
             return np.flatnonzero(self._fetched == word)

@@ -1,10 +1,8 @@
-"""The order in which an array asks for the words of an operand, without a list of them.
+"""The order in which an array reads the words of an operand, without a list of them.
 
-A stream counts its entries, each a word that is asked for once, and knows the line of each: the cycle of
-the array, stalls not counted. `phases` cuts it where so many different words have been asked for; `slides`
-lets a window slide over the order in which the words are fetched. Both are closed forms per fold.
-
-Not here: windows of convolutions that overlap (`overlapping`), and what waiting costs (`timing`).
+A stream counts its entries, each one read of a word, and computes the line of each: the cycle of the array
+without stalls. `phases` cuts it after a number of different words; `slides` moves a window over the order in
+which the words are fetched. Both are closed forms per fold.
 """
 
 from __future__ import annotations
@@ -25,9 +23,9 @@ from et_sim.machine.systolic import Dataflow
 class Window:
     """SCALE-Sim's double buffer for reads: a window that slides over the list of words to fetch.
 
-    The list is cut into sets of a hundredth of the memory. The active half of the memory is a window of sets;
-    when a word is asked for that is not in it, the window moves on by what the other half holds, round and
-    round, until it holds the word.
+    The list is cut into sets of a hundredth of the memory. The active half of the memory is a window of sets.
+    When the array reads a word outside the window, it moves on by the size of the other half, around the
+    list, until it holds the word.
     """
 
     __slots__ = ("held", "set_words", "sets", "start", "step")
@@ -42,15 +40,15 @@ class Window:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it holds the whole list."""
+        """Check whether it holds the whole list."""
         return self.sets == self.held
 
     def set_of(self, entry: int) -> int:
-        """The set of an entry of the list."""
+        """Return the set of an entry of the list."""
         return entry // self.set_words
 
     def reach(self, wanted: int) -> int:
-        """Slide until it holds this set; by how many steps."""
+        """Slide until it holds this set, and return the number of steps."""
         away = (wanted - self.start) % self.sets
         if away < self.held:
             return 0
@@ -63,16 +61,16 @@ class Window:
         self.start = (self.start + steps * self.step) % self.sets
 
     def next_missing(self, held: int) -> int:
-        """The first set above one that it holds that it does not hold."""
+        """Return the first set after a held one that it does not hold."""
         return held + self.held - (held - self.start) % self.sets
 
     def holds(self, begin: int, end: int) -> bool:
-        """Whether it holds these entries."""
+        """Check whether it holds these entries."""
         first = self.set_of(begin)
         return (first - self.start) % self.sets + self.set_of(end - 1) - first < self.held
 
     def take(self, begin: int, end: int) -> int:
-        """Slide as these entries are asked for, one after the other; by how many steps."""
+        """Slide while these entries are read one after the other, and return the number of steps."""
         at, last, steps = self.set_of(begin), self.set_of(end - 1), 0
         while at <= last:
             steps += self.reach(at)
@@ -85,11 +83,11 @@ Lines = npt.NDArray[np.int64]
 
 
 class Layout(Struct):
-    """Where the lines of so many blocks of `height` steps are in the order of fetching.
+    """The positions of the lines of blocks of `height` steps in the order of fetching.
 
-    All blocks stand under one another, and are fetched by diagonals. Those of neighbouring blocks mix, so
-    that the lines of a block are neither together nor, seen over blocks, in order; but each line is together,
-    and within a block they ascend. The last block may be narrower; those far from the ends are alike.
+    All blocks lie one below another, and are fetched by diagonals. Diagonals of neighbouring blocks mix, so
+    that the lines of a block are not contiguous; but each line is, and within a block they ascend. The last
+    block may be narrower; blocks far from the ends are equal.
     """
 
     height: int
@@ -100,7 +98,7 @@ class Layout(Struct):
     _kept: int = 0
 
     def slides(self, block: int, window: Window) -> Iterator[tuple[int, int]]:
-        """Where the window has to slide during a visit to a block: lines, and by how many steps."""
+        """Yield the slides of the window during a visit to a block: the line, and the number of steps."""
         alike = self._alike(block)
         shift = (block - alike) * self.height * self.width
         lines = self.height + self._width(alike) - 1
@@ -127,7 +125,7 @@ class Layout(Struct):
         return margin if margin < block < self.blocks - 1 - margin else block
 
     def _lines(self, block: int, first: int, end: int) -> tuple[list[int], list[int]]:
-        """Where some lines of a block begin and end."""
+        """Return the entries at which some lines of a block begin and end."""
         known = self._known.get((block, first))
         if known is None:
             begins = self._begins(block, np.arange(first, end))
@@ -152,18 +150,18 @@ class Layout(Struct):
 
 
 def _before(lines: Lines, height: int, width: int) -> Lines:
-    """Entries of a `height` x `width` block in the lines before each, if column c lags by c lines."""
+    """Return the entries of a `height` x `width` block in the lines before each; column c lags by c lines."""
     return _open_before(lines, width) - _open_before(lines - height, width)
 
 
 def _open_before(lines: Lines, width: int) -> Lines:
-    """The same of a block without end; neither branch leaves 64 bits."""
+    """Return the same for a block without end; neither branch overflows 64 bits."""
     short = np.clip(lines, 0, width)
     return np.where(lines < width, short * (short + 1) // 2, width * lines - width * (width - 1) // 2)
 
 
 class Phases(Struct, frozen=True):
-    """`ends` are the entries with which phases are complete, `rest` the different words after the last."""
+    """The entries that complete phases, and the different words after the last phase."""
 
     ends: tuple[range, ...]
     rest: int
@@ -177,45 +175,45 @@ class Phases(Struct, frozen=True):
 
     @property
     def last(self) -> int:
-        """The entry with which the last phase is complete."""
+        """Return the entry that completes the last phase."""
         return self.ends[-1][-1]
 
 
 class Stream(Protocol):
-    """What memories need to know about an operand."""
+    """The view of an operand that memories need."""
 
     @property
     def words(self) -> int:
-        """How many different words there are."""
+        """Return the number of different words."""
 
     @property
     def listed(self) -> int:
-        """How long the list is in whose order they are fetched."""
+        """Return the length of the list in the order of fetching."""
 
     @property
     def padded(self) -> int:
-        """The same with the entries of unused rows and columns of the array."""
+        """Return that length with the entries of unused rows and columns of the array."""
 
     @property
     def first_line(self) -> int:
-        """The line of the first entry."""
+        """Return the line of the first entry."""
 
     @property
     def last_line(self) -> int:
-        """The line of the last one."""
+        """Return the line of the last entry."""
 
     def line_of(self, entry: int) -> int:
-        """The line of an entry."""
+        """Return the line of an entry."""
 
     def phases(self, most: int) -> Phases:
-        """Cut wherever `most` different words were asked for, each time starting anew."""
+        """Cut the stream after every `most` different words."""
 
     def slides(self, window: Window) -> Iterator[tuple[int, int]]:
-        """Where a window has to slide: lines, ascending, and by how many steps."""
+        """Yield the slides of a window: ascending lines, and numbers of steps."""
 
 
 def _cut(entries: int, words: int, most: int) -> Phases:
-    """Phases of a stream that repeats the same different words in the same order."""
+    """Return the phases of a stream that repeats the same different words in the same order."""
     if most > words:
         return Phases((), words)
     ends = range(most - 1, entries, most)
@@ -225,8 +223,8 @@ def _cut(entries: int, words: int, most: int) -> Phases:
 class Slanted(Struct, frozen=True):
     """An operand that streams: blocks of `height` steps, column c of a block lags by c lines.
 
-    Each visit of the array is to the next block, `visits` times over, or, if `is_held`, to the same block
-    `visits` times before the next.
+    The array visits one block after the other, `visits` times over, or, if `is_held`, each block `visits`
+    times before the next.
     """
 
     height: int
@@ -235,7 +233,7 @@ class Slanted(Struct, frozen=True):
     blocks: int
     visits: int
     is_held: bool
-    start: int  # of the first line within a fold
+    start: int  # first line within a fold
     fold_cycles: int
 
     @property
@@ -357,13 +355,13 @@ class Held(Struct, frozen=True):
 
 
 class Written(Struct, frozen=True, dict=True):
-    """The words that leave the array: also slanted, but they are never asked for again."""
+    """The words that leave the array: also slanted, but never read again."""
 
     folds: Folds
 
     @cached_property
     def entries(self) -> int:
-        """All writes: a product is written once per fold that adds to it."""
+        """Return all writes: a product is written once per fold that adds to it."""
         return self.folds.across * self._of_column
 
     @property
@@ -375,7 +373,7 @@ class Written(Struct, frozen=True, dict=True):
         return self.folds.count * self.folds.cycles - (self.folds.width - self.folds.last_width) - 1
 
     def line_of(self, entry: int) -> int:
-        """The line of an entry."""
+        """Return the line of an entry."""
         folds = self.folds
         column = min(entry // (self._of_column * folds.width), folds.column_folds - 1)
         entry -= column * self._of_column * folds.width
@@ -386,7 +384,7 @@ class Written(Struct, frozen=True, dict=True):
         return (column * folds.row_folds + row) * folds.cycles + line
 
     def before(self, line: int) -> int:
-        """How many entries are in the lines before this one."""
+        """Return the number of entries in the lines before this one."""
         folds = self.folds
         fold, line = divmod(line, folds.cycles)
         column, row = divmod(fold, folds.row_folds)
@@ -411,7 +409,7 @@ class Written(Struct, frozen=True, dict=True):
 
     @cached_property
     def _of_column(self) -> int:
-        """Entries of one column."""
+        """Return the entries of one column."""
         return self.folds.down if self._is_once else self.folds.steps * self.folds.row_folds
 
     def _height(self, row: int) -> int:

@@ -1,15 +1,13 @@
-"""When the lines of a layer happen, if words come and go by SCALE-Sim's rules.
+"""The timing of the lines of a layer by SCALE-Sim's rules.
 
-Without a limit nothing waits. With one, every slide of a read window takes a fixed time after the slide
-before, whatever it fetches; a line of the array takes as long as the operand that keeps it longest, and all
-lines after it are as much later. Not here: which lines slide (`streams`).
+Without a limit of bandwidth, no line waits. With one, every slide of a read window takes a fixed time after
+the slide before, for any number of words; a line of the array takes as long as its slowest operand, and
+delays all later lines.
 
 Writes go to a memory that is drained in lines as wide as the bandwidth. When less than half of the memory is
-free and nothing is being drained, lines of half a memory leave, one a cycle, and their space is free at once.
-The word that begins a drain closes the line it is in, so that lines may be partly empty; only the last line
-of a drain is counted by what it holds.
-
-Not here: the corrected buffer (`corrected`).
+free and no drain is in progress, lines of half a memory leave, one a cycle, and their space is free at once.
+The word that begins a drain closes its line, so that lines may be partly empty; only the last line of a drain
+is counted by its words.
 """
 
 from __future__ import annotations
@@ -25,11 +23,11 @@ from et_sim.compute.systolic.layer import Folds
 from et_sim.compute.systolic.streams import Stream, Window, Written
 from et_sim.machine.systolic import Array
 
-NEVER = 1 << 62  # a line, or a cycle, that does not come
+NEVER = 1 << 62  # a line or cycle that does not occur
 
 
 class Traffic(NamedTuple):
-    """The first and the last cycle, and how many words."""
+    """The first and the last cycle of a transfer, and its words."""
 
     start: int
     stop: int
@@ -37,31 +35,31 @@ class Traffic(NamedTuple):
 
     @property
     def bandwidth(self) -> float:
-        """Words per cycle."""
+        """Return the words per cycle."""
         return self.words / (self.stop - self.start + 1)
 
 
 class WriteBuffer(Struct):
-    """The memory: of so many words, with so many words per line."""
+    """The memory of an operand that is written, and its lines."""
 
     memory_words: int
     line_words: int
     free: int = 0
     drained: int = 0  # words, as SCALE-Sim counts them
-    _open: int = 0  # words of the line that is being filled
-    _closed: deque[tuple[int, int]] = field(default_factory=deque)  # how many lines, with how many words
+    _open: int = 0  # words of the current line
+    _closed: deque[tuple[int, int]] = field(default_factory=deque)  # (lines, words of each)
 
     def __post_init__(self) -> None:
         self.free = self.memory_words
 
     @property
     def before_drain(self) -> int:
-        """How many words must be written until one begins a drain."""
+        """Return the number of words until a drain begins."""
         return max(1, self.free - self._most_free + 1)
 
     @property
     def before_full(self) -> int:
-        """How many until one finds no space."""
+        """Return the number of words until the memory is full."""
         return max(1, self.free)
 
     @property
@@ -80,7 +78,7 @@ class WriteBuffer(Struct):
         self.free -= words
 
     def drain(self) -> int:
-        """Close the line that is being filled, and drain; how many lines leave."""
+        """Close the current line and drain; return the number of lines that leave."""
         if self._open:
             self._closed.append((1, self._open))
             self._open = 0
@@ -99,14 +97,14 @@ class WriteBuffer(Struct):
 
     @property
     def state(self) -> tuple[object, ...]:
-        """What decides about everything after a drain."""
+        """Return the state that determines everything after a drain."""
         return self.free, self._open, *self._closed
 
 
 def unlimited_writes(written: Written, memory_words: int, line_words: int, end: int) -> Traffic:
-    """What leaves where lines are as wide as the array, so that no write ever waits.
+    """Return the writes with lines as wide as the array, so that no write waits.
 
-    Drains then begin every so many words, whatever the cycle, in a pattern that soon repeats.
+    Drains then begin after fixed numbers of words, in a pattern that soon repeats.
     """
     buffer = WriteBuffer(memory_words, line_words)
     left, start, stop = written.entries, None, end
@@ -133,7 +131,7 @@ def unlimited_writes(written: Written, memory_words: int, line_words: int, end: 
 
 
 def _emptied(buffer: WriteBuffer, start: int, stop: int, cycle: int) -> Traffic:
-    """The traffic, after all that is left has gone from this cycle on."""
+    """Return the traffic after the memory has been emptied from this cycle on."""
     while lines := buffer.drain():
         stop = cycle + lines - 1
         cycle = stop + 1
@@ -141,7 +139,7 @@ def _emptied(buffer: WriteBuffer, start: int, stop: int, cycle: int) -> Traffic:
 
 
 class LimitedWrites:
-    """The writes of a layer where they may have to wait."""
+    """The writes of a layer with limited bandwidth."""
 
     def __init__(self, written: Written, memory_words: int, bandwidth: int) -> None:
         self._written = written
@@ -150,11 +148,11 @@ class LimitedWrites:
         self._start: int | None = None
         self._stop = 0
         self._busy_until = 0
-        self._full_line: int | None = None  # looked for where it matters
+        self._full_line: int | None = None  # computed only if needed
         self._drain_line = self._line_of(self._buffer.before_drain - 1)
 
     def next_line(self, shift: int, first: int) -> int:
-        """No later than the next line in which anything but storing can happen."""
+        """Return a line no later than the next one with an event other than storing."""
         free = self._busy_until - shift
         if self._drain_line < free:
             if self._full_line is None:
@@ -164,7 +162,7 @@ class LimitedWrites:
         return max(self._drain_line, free, first)
 
     def serve(self, line: int, cycle: int) -> int:
-        """Write what there is before a line, and in it as far as it matters; for how long the line waits."""
+        """Write the words before a line, and those in it that matter; return the wait of the line."""
         buffer, now = self._buffer, cycle
         if line != self._drain_line:
             self._store(self._written.before(line))
@@ -184,7 +182,7 @@ class LimitedWrites:
         return now - cycle
 
     def _store(self, entries: int) -> None:
-        """Up to so many of all."""
+        """Store words up to a number of entries."""
         if entries > self._stored:
             self._buffer.store(entries - self._stored)
             self._stored = entries
@@ -193,18 +191,18 @@ class LimitedWrites:
         return self._written.line_of(entry) if entry < self._written.entries else NEVER
 
     def finish(self, cycle: int) -> Traffic:
-        """Drain all that is left, from this cycle on."""
+        """Drain the rest from this cycle on."""
         self._buffer.store(self._written.entries - self._stored)
         start = cycle if self._start is None else self._start
         return _emptied(self._buffer, start, self._stop, cycle)
 
 
 KB = 1024
-READ_CYCLES = 1  # cycles from a demand to its word, and from DRAM to the memory
+READ_CYCLES = 1  # cycles from a read to its word, and from DRAM to the memory
 
 
 class Timing(Struct, frozen=True):
-    """Cycles, and the first and last cycle of each operand at the array: ifmap, filter, ofmap."""
+    """The cycles of a layer, and the first and last cycle of ifmap, filter and ofmap at the array."""
 
     total: int
     stalls: int
@@ -213,7 +211,7 @@ class Timing(Struct, frozen=True):
 
 
 def unlimited(streams: tuple[Stream, Stream], written: Written, folds: Folds, array: Array) -> Timing:
-    """Nothing waits."""
+    """Return the timing of a layer without waiting."""
     end = folds.count * folds.cycles - 1
     reads = tuple(
         _estimated(stream, kb * KB)
@@ -225,10 +223,10 @@ def unlimited(streams: tuple[Stream, Stream], written: Written, folds: Folds, ar
 
 
 def _estimated(stream: Stream, memory_words: int) -> Traffic:
-    """The reads from DRAM of a memory that is emptied whenever its half is full.
+    """Return the reads from DRAM of a memory that is emptied whenever its half is full.
 
-    Halves are of 50 sets of a hundredth of the memory; what was loaded before the first cycle came with
-    ten words per cycle.
+    Halves have 50 sets of a hundredth of the memory; words before the first cycle arrive at ten words per
+    cycle.
     """
     set_words = memory_words // 100
     most = 50 * set_words
@@ -241,7 +239,7 @@ def _estimated(stream: Stream, memory_words: int) -> Traffic:
 
 
 def limited(streams: tuple[Stream, Stream], written: Written, folds: Folds, array: Array) -> Timing:
-    """Reads wait for slides, writes for drains."""
+    """Return the timing of a layer in which reads wait for slides, and writes for drains."""
     sizes = (array.ifmap_kb * KB, array.filter_kb * KB)
     ifmap, filters = (
         _Reads(stream, size, array.bandwidth(operand))
@@ -257,29 +255,29 @@ def limited(streams: tuple[Stream, Stream], written: Written, folds: Folds, arra
 
 
 class Edges(Protocol):
-    """Where an operand begins and ends."""
+    """The first and last line of an operand."""
 
     @property
     def first_line(self) -> int:
-        """The line of the first entry."""
+        """Return the line of the first entry."""
 
     @property
     def last_line(self) -> int:
-        """The line of the last one."""
+        """Return the line of the last entry."""
 
 
 class Waiting(Protocol):
     """An operand that may have to wait."""
 
     def next_line(self, shift: int, first: int) -> int:
-        """The next line, from `first` on, in which it may, if lines are late by `shift`; or NEVER."""
+        """Return the next line, from `first` on, in which it may wait, given the delay `shift`; or NEVER."""
 
     def serve(self, line: int, cycle: int) -> int:
-        """Let it take part in a line that happens in this cycle; for how long it keeps the line."""
+        """Serve a line in this cycle, and return the time for which it waits."""
 
 
 class Clock:
-    """How late each line is; what the three operands waited, of the lines that somebody asks about."""
+    """The delay of each line, and the waits of the three operands at selected lines."""
 
     def __init__(self, operands: tuple[Edges, ...], *lines: int) -> None:
         self.late = 0
@@ -290,7 +288,7 @@ class Clock:
         self._waits: dict[int, list[int]] = {}
 
     def run(self, operands: tuple[Waiting, Waiting, Waiting]) -> None:
-        """Let all lines happen."""
+        """Serve all lines."""
         first, second, third = operands
         line = -1
         while True:
@@ -309,7 +307,7 @@ class Clock:
             self._wait(line, waits)
 
     def _wait(self, line: int, waits: list[int]) -> None:
-        """Let a line wait as long as the slowest operand."""
+        """Delay a line by the wait of the slowest operand."""
         if line in self._edges:
             self._waits[line] = waits
         if (longest := max(waits)) > 0:
@@ -318,13 +316,13 @@ class Clock:
             self._late_after.append(self.late)
 
     def cycle(self, line: int, operand: int) -> int:
-        """When an operand of a line is served; 0 is ifmap, 1 filter, 2 ofmap."""
+        """Return the cycle in which an operand of a line is served; 0 is ifmap, 1 filter, 2 ofmap."""
         before = bisect_left(self._lines, line)
         late = self._late_after[before - 1] if before else 0
         return line + late + self._waits.get(line, [0, 0, 0])[operand]
 
     def spans(self, read_cycles: int) -> tuple[tuple[int, int], ...]:
-        """The first and the last cycle of each operand at the array."""
+        """Return the first and the last cycle of each operand at the array."""
         spans = []
         for operand, (first, last) in enumerate(self._ends):
             more = read_cycles if operand < 2 else 0

@@ -1,9 +1,7 @@
-"""A collective library as part of the machine: the algorithm and protocol that it chooses, and their time.
+"""Collective library of a machine: the algorithm and protocol that it chooses, and their time.
 
-`choice` asks the library's own cost model (`candidates`, by the constants of `constants`) what it would
-choose, and says what that then takes on a machine. `machine.collective_library_keys` reads it.
-
-Not here: the messages of a choice (`et_sim.plan.library_phases`).
+`choice` evaluates the library's own cost model (`candidates`, with the constants of `constants`), takes the
+library's choice, and computes its time on a machine. `machine.collective_library_keys` reads the keys.
 """
 
 from et_sim.machine.collective_library.channels import Channels, Wires

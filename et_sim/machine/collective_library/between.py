@@ -1,11 +1,10 @@
-"""Messages between nodes, by the kind of network: latency, part of the rate, and how channels fill.
+"""Messages between nodes, by the kind of network: latency, share of the rate, and filling of channels.
 
-A library's own model has one network. Networks differ in the time of a message beside the steps that the
-library counts, and in the part of the cards' rate that bytes reach; the first bytes of a collective do not
-pass at that rate yet. A plugin may tell the library a latency, by which it then chooses.
+A library's own model has one network. Real networks differ in the latency of a message beside the steps that
+the library counts, and in the share of the cards' rate that bytes reach; the first bytes of a collective pass
+at a lower rate. A plugin may report a latency to the library, which then enters its choice.
 
-Figures of each kind, with their sources, are files in `presets/networks`. Not here: the formula of time
-(`choice`), and the cards of a node (`channels`).
+The figures of each kind, with their sources, are files in `presets/networks`.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _FIGURES = ("latency", "told-latency", "share", "fill", "fill-size", "protocols"
 
 @cache
 def network_kind(kind: str) -> Mapping[str, Any]:
-    """Return all that is known of a kind of network: figures, accuracy, sources, estimates."""
+    """Read the figures, accuracy, sources and estimates of a kind of network."""
     path = files("et_sim.machine.presets") / "networks" / f"{kind}.json"
     content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return content
@@ -36,21 +35,23 @@ def network_kind(kind: str) -> Mapping[str, Any]:
 
 @quick_dataclass(frozen=True)
 class Between:
-    """The network between nodes; what a file leaves out is as the kind has it."""
+    """The network between nodes; figures that a file leaves out come from the kind."""
 
     kind: str = choice("The kind of network.", "", choices=KINDS)
-    latency_ns: float = time("Of a message between nodes, beside the step that the library counts.", 0.0)
-    told_latency_ns: float = time("That the network's plugin tells the library, which chooses by it.", 0.0)
+    latency_ns: float = time(
+        "Latency of a message between nodes, beside the step that the library counts.", 0.0
+    )
+    told_latency_ns: float = time("Latency that the plugin reports; the library uses it to choose.", 0.0)
     share: float = number(
         "The part of the rate of the cards that bytes of large collectives reach.",
         1.0,
         maximum=1,
         above_minimum=True,
     )
-    fill: float = number("How many times longer than that the first bytes take besides.", 0.0, maximum=1000)
-    fill_size: int = size("How many bytes of a collective these are.", 0)
+    fill: float = number("Extra time of the first bytes, as a multiple of their time.", 0.0, maximum=1000)
+    fill_size: int = size("Bytes of a collective that count as first ones.", 0)
     protocols: tuple[Protocol, ...] = choices(
-        "Only these are used between nodes.",
+        "The only protocols that are used between nodes.",
         (),
         choices=tuple(PROTOCOL_NAMES.values()),
         becomes=protocols_named,
@@ -66,15 +67,15 @@ class Between:
         return {name: _in_units(name, value) for name, value in figures.items()}
 
     def latency_us(self, step_us: float) -> float:
-        """Return the time of a message whose step the library counts so."""
+        """Return the time of a message, given the step that the library counts for it."""
         return step_us + self.latency_ns / 1000
 
-    def told_us(self, protocol: Protocol) -> float:
-        """Return what the library adds to a step; with Simple, it counts the latency twice."""
+    def reported_us(self, protocol: Protocol) -> float:
+        """Return the latency that the library adds to a step; it counts it twice with Simple."""
         return self.told_latency_ns / 1000 * (2 if protocol is Protocol.SIMPLE else 1)
 
     def fill_us(self, size: int, full: float) -> float:
-        """Return the time in which channels fill, where all bytes pass at so many GB/s afterwards."""
+        """Return the extra time of the first bytes, given the full rate in GB/s."""
         return self.fill * min(size, self.fill_size) / 1000 / full
 
 

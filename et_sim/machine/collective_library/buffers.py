@@ -1,10 +1,10 @@
-"""Buffers of a collective library: how far a sender runs ahead of a receiver that has not come.
+"""Buffers of a collective library, which bound how far a sender runs ahead of a receiver that is late.
 
 Figures of NCCL (NVIDIA/nccl, commit 5067397c, Apache-2.0): a connection of a channel has NCCL_STEPS slots (8,
 src/include/device.h); NCCL_BUFFSIZE is 4 MiB with Simple, and with LL and LL128 follows from the lines of a
 thread (src/init.cc); sends and receives fill slots by NCCL_P2P_NVL_CHUNKSIZE and NCCL_P2P_NET_CHUNKSIZE, over
 two channels for each card between nodes. Sizes count bytes as they cross the wire, flags included. RCCL has
-the same structure. Not here: the choice of a protocol (`choice`), and messages (`plan.library_phases`).
+the same structure.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ slot = partial(size, minimum=0, maximum=1 << 40)
 
 @quick_dataclass(frozen=True)
 class Buffers:
-    """Slots of each connection, their bytes by protocol, and the channels of sends and receives."""
+    """The slots of a connection, their bytes by protocol, and the channels of sends and receives."""
 
     slots: int = number("Slots that a channel has for each connection.", 8)
     slot_ll: int = slot("Bytes of a slot with LL, flags included.", 64 * KIB)
@@ -33,18 +33,18 @@ class Buffers:
     send_channels_within: int = number("Channels of a send within a node.", 32)
     send_channels_between: int = number("Channels of a send between nodes.", 2)
     direct: bool = flag(
-        "Whether transfers go directly into buffers of the user: no sender then runs ahead of its receiver.",
+        "Transfers go directly into the user's buffers, so no sender runs ahead of its receiver.",
         False,
     )
 
     def of_collective(self, algorithm: str, protocol: Protocol, channels: int) -> int:
-        """Return the bytes that a member sends to the next one before that has come."""
+        """Return the bytes that a member can send to the next one before that joins the collective."""
         if self.direct or algorithm in (NVLS, NVLS_TREE):
             return 0
         return self.slots * channels * (self.slot_ll, self.slot_ll128, self.slot_simple)[protocol]
 
     def of_sends(self, *, within: bool) -> int:
-        """Return the bytes that a rank sends to another one before that has posted a receive."""
+        """Return the bytes that a rank can send to another one before that posts a receive."""
         if self.direct:
             return 0
         if within:

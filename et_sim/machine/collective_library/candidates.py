@@ -1,12 +1,11 @@
-"""The cost model by which a collective library chooses: what each algorithm and protocol would take.
+"""The cost model by which a collective library chooses: the estimated time of each algorithm and protocol.
 
     time = base + steps within nodes + steps between nodes + bytes / bandwidth
 
-Microseconds, and GB/s of 1e9 bytes. The formulas are facts of NCCL's source (src/graph/tuning.cc); what is
-said of "between" is of the whole group, of which each node holds `ppn` ranks. Bytes are counted as nccl-tests
-counts them: of an all-gather what a rank has at the end, of a reduce-scatter what it puts in.
-
-Not here: the constants (`constants`), and the choice (`choice`).
+Times are in microseconds, rates in GB/s of 1e9 bytes. The formulas are facts of NCCL's source
+(src/graph/tuning.cc). Steps and rates "between" nodes belong to the whole group, of which each node holds
+`ppn` ranks. Bytes are counted as nccl-tests counts them: the output of a rank for an all-gather, its input
+for a reduce-scatter.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from et_sim.machine.collective_library.constants import (
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER = "all_reduce", "all_gather", "reduce_scatter"
 BROADCAST, REDUCE = "broadcast", "reduce"
 SMALLEST_FACTOR = 64  # bytes
-PLATEAU = 64  # bytes for each rank and channel, from which on rings between nodes take longer steps
+PLATEAU = 64  # bytes for each rank and channel from which rings between nodes take longer steps
 FLAGS = (2.0, 128 / 120, 1.0)  # bytes on wires by bytes of data, by protocol
 CHAIN_EFFICIENCY = 0.85  # of trees over nodes of one GPU
 NOT_SUMMED_BY_SWITCHES = ("int8", "fp8", "int4", "fp4", "fp6")
@@ -54,22 +53,22 @@ class Group(Struct, frozen=True):
 
     @property
     def ppn(self) -> int:
-        """Ranks on a node, in the mean."""
+        """Return the mean number of ranks on a node."""
         return max(self.ranks // self.nodes, 1)
 
     @property
     def fewest(self) -> int:
-        """Ranks on the node that has the fewest."""
+        """Return the ranks on the node that has the fewest."""
         return self.least or self.ppn
 
     @property
     def has_one_on_each(self) -> bool:
-        """Whether each of its nodes has one rank."""
+        """Check whether each node has one rank."""
         return self.ranks == self.nodes
 
 
 class Machine(Struct, frozen=True):
-    """What the formulas look at, beside the group."""
+    """The machine as the formulas see it."""
 
     rules: Rules
     gpu: Gpu
@@ -82,17 +81,17 @@ class Machine(Struct, frozen=True):
 
 
 class Crossing(Struct, frozen=True):
-    """What a way takes of the network between nodes."""
+    """The use that an algorithm makes of the network between nodes."""
 
     messages: int  # one after the other
-    step_us: float  # that the library counts of each
+    step_us: float  # time of each, as the library counts it
     full: float  # GB/s of the collective at the rate of the cards
-    carried: float  # times that its bytes are on the wire, with the flags of the protocol
-    most: float  # GB/s of the collective, however fast the cards are
+    carried: float  # bytes on the wire by bytes of the collective, flags included
+    most: float  # limit in GB/s of the collective, with any cards
 
 
 class Candidate(Struct, frozen=True):
-    """One way, and what it would take."""
+    """An algorithm with a protocol, and its estimated time."""
 
     algorithm: str
     protocol: Protocol
@@ -100,38 +99,38 @@ class Candidate(Struct, frozen=True):
     base_us: float
     within_us: float  # steps
     between_us: float
-    bandwidth: float  # bytes of the collective by time
-    evened: float = 1.0  # factor of the bandwidth that takes away the steps that the library sees by size
+    bandwidth: float  # GB/s of the collective
+    evened: float = 1.0  # factor that smooths the library's steps of bandwidth by size
     crossing: Crossing | None = None  # None: on one node, or the library's own model
 
     @property
     def latency_us(self) -> float:
-        """Whatever the size is."""
+        """Return the part of the time that does not depend on the size."""
         return self.base_us + self.within_us + self.between_us
 
     def estimate_us(self, size: int) -> float:
-        """By which the library compares."""
+        """Return the estimate that the library compares."""
         return self.latency_us + size / (1000 * self.bandwidth)
 
 
 def candidates(
     machine: Machine, kind: str, group: Group, size: int, datatype: str, rings: Channels
 ) -> Iterator[Candidate]:
-    """Yield all that the library may choose from."""
+    """Yield all candidates of the library's choice."""
     for way in _ways(machine, kind, group, size, datatype, rings):
         if group.nodes == 1 or machine.between is None or machine.wires.card == 0:
             yield way
             continue
         crossing = _crossing(machine, kind, group, way)
-        told = crossing.messages * machine.between.told_us(way.protocol)
-        yield replace(way, between_us=way.between_us + told, crossing=crossing)
+        reported = crossing.messages * machine.between.reported_us(way.protocol)
+        yield replace(way, between_us=way.between_us + reported, crossing=crossing)
 
 
 def _ways(
     machine: Machine, kind: str, group: Group, size: int, datatype: str, rings: Channels
 ) -> Iterator[Candidate]:
     for protocol in Protocol:
-        if protocol is Protocol.LL128 and not _knows_ll128(machine, group):
+        if protocol is Protocol.LL128 and not _has_ll128(machine, group):
             continue
         yield _ring(machine, kind, group, size, protocol, rings)
         if kind == ALL_REDUCE:
@@ -144,7 +143,7 @@ def _ways(
 
 
 def _crossing(machine: Machine, kind: str, group: Group, way: Candidate) -> Crossing:
-    """Return what a way takes of the network; `library_bytes` has the same bytes, by rank.
+    """Return the use that a candidate makes of the network; `library_bytes` has the same bytes, by rank.
 
     Rings are counted with the steps of trees: the library counts shorter ones, which were not measured.
     """
@@ -179,7 +178,7 @@ def _by_switches(machine: Machine, ppn: int) -> float:
     return ppn * speed_within(machine.wires, machine.gpu.speeds, ppn) * machine.gpu.nvls_efficiency
 
 
-def _knows_ll128(machine: Machine, group: Group) -> bool:
+def _has_ll128(machine: Machine, group: Group) -> bool:
     return machine.gpu.ll128 and (machine.wires.is_nvlink or group.has_one_on_each)
 
 
@@ -188,7 +187,7 @@ def _intra(machine: Machine) -> Steps:
 
 
 def _network_us(machine: Machine, group: Group, protocol: Protocol) -> float:
-    """What a card costs a step of a ring, whatever the step is; nothing on one node."""
+    """Return the time that a card adds to a step of a ring; zero on one node."""
     if group.nodes == 1:
         return 0.0
     return NETWORK_US[machine.cpu] * (3 if protocol is Protocol.SIMPLE else 1)
@@ -274,10 +273,10 @@ def _tree(
 
 
 def _tree_factor(machine: Machine, protocol: Protocol, size: int) -> tuple[float, float]:
-    """Return the factor by which the library chooses, and that which takes its steps away.
+    """Return the factor by which the library chooses, and the one that smooths it.
 
-    The library has a factor for each power of two. Times run evenly from one to the next, else a byte more
-    would be faster by up to a fifth.
+    The library has a factor for each power of two. Times are interpolated between them; otherwise one byte
+    more would be faster by up to a fifth.
     """
     factors = machine.rules.tree_factors[protocol]
     counted = max(size, SMALLEST_FACTOR) // SMALLEST_FACTOR
@@ -288,7 +287,7 @@ def _tree_factor(machine: Machine, protocol: Protocol, size: int) -> tuple[float
 
 
 def _switches(machine: Machine, kind: str, group: Group, size: int, datatype: str) -> Iterator[Candidate]:
-    """Reductions and copies by NVSwitch: of a whole group on one node, or under a tree over nodes."""
+    """Yield reductions and copies by NVSwitch: on one node, or under a tree over nodes."""
     gpu, intra, ppn = machine.gpu, _intra(machine), group.fewest
     if not (gpu.nvls_efficiency and machine.has_switch) or ppn < 2 or kind == REDUCE_SCATTER:
         return
@@ -314,7 +313,7 @@ def _switches(machine: Machine, kind: str, group: Group, size: int, datatype: st
 
 
 def _collnet(machine: Machine, kind: str, group: Group, channels: Channels) -> Iterator[Candidate]:
-    """Reductions by switches between nodes, which need a plugin."""
+    """Yield reductions by switches between nodes, which need a plugin."""
     if not machine.has_collnet or group.nodes == 1:
         return
     intra, network, ppn = _intra(machine), machine.rules.network, group.ppn

@@ -1,9 +1,7 @@
-"""The channels of a collective library: how many rings or trees it finds room for, and at what speed each.
+"""The channels of a collective library: the number of rings or trees, and the speed of each.
 
-The library looks for the speed, of a list, at which most bytes fit: so many channels as the links of a GPU
-and the cards of a node carry. Where it found fewer and faster ones, it makes two of each.
-
-Not here: what a collective takes on them (`candidates`).
+The library searches a list of speeds for the one at which most bytes pass over the links of a GPU and the
+cards of a node. If it finds few fast channels, it splits each into two.
 """
 
 from __future__ import annotations
@@ -13,14 +11,14 @@ import math
 from msgspec import Struct
 from msgspec.structs import replace
 
-MOST_UNDOUBLED = 4  # channels that later GPUs double although they are slower than `SLOW_LATER`
+MOST_UNDOUBLED = 4  # number of channels up to which later GPUs split ones slower than `SLOW_LATER`
 MOST_FOUND = 32
-SLOW, SLOW_LATER = 25.0, 50.0  # GB/s: channels that are slower stay as they are
+SLOW, SLOW_LATER = 25.0, 50.0  # GB/s: slower channels are not split
 CARD_EFFICIENCY = 0.96  # the library counts a card of 100 Gb/s as 12 GB/s
 
 
 class Channels(Struct, frozen=True):
-    """So many rings or trees, and the GB/s of each within nodes and between them."""
+    """The number of rings or trees, and the GB/s of each within nodes and between them."""
 
     count: int
     within: float
@@ -28,22 +26,24 @@ class Channels(Struct, frozen=True):
 
 
 class Wires(Struct, frozen=True):
-    """What a library sees of a machine: GB/s, each way."""
+    """The links of a machine as a library sees them, in GB/s each way."""
 
-    gpu: float  # of a GPU's links to its node, as the library counts them; in a mesh, of that to each other
+    gpu: (
+        float  # links of a GPU to its node, as the library counts them; in a mesh, the link to each other GPU
+    )
     is_nvlink: bool  # as opposed to PCI
     cards: int = 1  # of a node
-    card: float = 0.0  # of one, as the network file has it; 0: there is no network
-    line_rate: float = math.inf  # of those links, as the network file has it
+    card: float = 0.0  # one card, as in the network file; 0: there is no network
+    line_rate: float = math.inf  # links of a GPU, as in the network file
     is_mesh: bool = False  # a link to each of the others, in place of a switch
 
     def times(self, inner: float, outer: float) -> Wires:
-        """With bandwidths multiplied, of links of a node and of cards."""
+        """Return wires with the bandwidths of node links and of cards multiplied."""
         return replace(self, gpu=self.gpu * inner, line_rate=self.line_rate * inner, card=self.card * outer)
 
 
 class Speeds(Struct, frozen=True):
-    """Those that are tried, in GB/s, the fastest first."""
+    """The speeds that are tried in GB/s, the fastest first."""
 
     within: tuple[float, ...]
     between: tuple[float, ...]
@@ -51,7 +51,7 @@ class Speeds(Struct, frozen=True):
 
 
 def rings_of(wires: Wires, speeds: Speeds, *, nodes: int, ppn: int, cards: int) -> Channels:
-    """The rings of a group that has the given number of each node's cards."""
+    """Return the rings of a group that has the given number of each node's cards."""
     if nodes == 1 and wires.is_mesh:
         return Channels(max(ppn - 1, 1), wires.gpu, wires.gpu)
     if nodes == 1:
@@ -64,14 +64,14 @@ def rings_of(wires: Wires, speeds: Speeds, *, nodes: int, ppn: int, cards: int) 
 
 
 def speed_within(wires: Wires, speeds: Speeds, count: int, most: float = float("inf")) -> float:
-    """The fastest at which these channels fit into the links of a GPU."""
+    """Return the highest speed at which this many channels fit into the links of a GPU."""
     return next(
         (speed for speed in speeds.within if speed * count <= wires.gpu and speed <= most), wires.gpu / count
     )
 
 
 def speed_between(wires: Wires, speeds: Speeds) -> float:
-    """The fastest that a card carries."""
+    """Return the highest speed that a card carries."""
     card = wires.card * CARD_EFFICIENCY
     return next((speed for speed in speeds.between if speed <= card), card)
 
@@ -79,9 +79,9 @@ def speed_between(wires: Wires, speeds: Speeds) -> float:
 def _most(
     tried: tuple[float, ...], gpu: float, most_each: float, most_channels: int, cards: int = 0
 ) -> tuple[int, float]:
-    """The number and speed of channels that carry most in all, the fastest of those.
+    """Return the number and speed of channels with the highest total rate; the faster ones if equal.
 
-    With cards, each of which may have several, these carry them.
+    With `cards`, the channels must also fit into the cards, each of which may carry several.
     """
     best = (0, 0.0)
     for speed in tried:

@@ -1,16 +1,13 @@
-"""A library on a machine: what it chooses for a collective, and how long that takes when nothing else runs.
+"""A library on a machine: its choice for a collective, and the time of the choice when nothing else runs.
 
-It chooses by its own constants, right or wrong; time follows from the calibration of the machine. Choosing by
-calibrated times would be further from what libraries do.
+The library chooses by its own constants, right or wrong; the time follows from the calibration of the
+machine. Choosing by calibrated times would be further from what libraries do.
 
 The library's cost model is made for choosing, and is 15 to 35 % too fast as a prediction. Measured times
 follow it with a factor for launches, for steps and for bandwidth of each protocol, and one stage more: a rank
 passes one piece (its part of the bytes) through its own memory. Without measurements the factors are 1 and
 the stage costs nothing. Sends and receives, of which all-to-alls consist, are not in the library's model:
 short ones have a small start and a low bandwidth, long ones the opposite.
-
-Not here: formulas (`candidates`), constants, fitting (`et_sim.calibrate`), and the messages of a choice
-(`plan.library_phases`).
 """
 
 from __future__ import annotations
@@ -67,7 +64,7 @@ MOST = 1_000_000
 
 
 def factor(default: float, **more: Any) -> Any:
-    """A field that a file may set."""
+    """Declare a factor that a file may set."""
     return number("", default, maximum=MOST, **more)
 
 
@@ -76,7 +73,7 @@ positive = partial(factor, above_minimum=True)
 
 @quick_dataclass(frozen=True)
 class Calibration:
-    """Factors of the library's cost model, but where a unit is named."""
+    """Factors of the library's cost model, unless a unit is named."""
 
     base_ll: float = factor(1.0)  # launch and entry
     base: float = factor(1.0)  # of LL128 and Simple
@@ -91,17 +88,17 @@ class Calibration:
     nvls_step: float = factor(1.0)
     nvls_bandwidth: float = positive(1.0)
     nvls_copy: float = factor(NO_COPY)  # GB/s
-    pairs_base: float = factor(1.25)  # of short sends: of a ring's launch with LL
+    pairs_base: float = factor(1.25)  # short sends: by a ring's launch with LL
     pairs_step: float = factor(0.2)  # us, for each other rank
-    pairs_bandwidth_short: float = factor(0.25)  # of the rings' bus bandwidth
-    pairs_start: float = factor(1.0)  # of long sends: of a ring's launch with Simple
-    pairs_bandwidth: float = factor(0.83)  # of that of rings with Simple
-    pairs_copy: float = factor(1.0)  # of that of rings
-    between_latency: float = factor(1.0)  # of messages between nodes
-    between_bandwidth: float = positive(1.0)  # between nodes, whatever the protocol
+    pairs_bandwidth_short: float = factor(0.25)  # by the rings' bus bandwidth
+    pairs_start: float = factor(1.0)  # long sends: by a ring's launch with Simple
+    pairs_bandwidth: float = factor(0.83)  # by the bandwidth of rings with Simple
+    pairs_copy: float = factor(1.0)  # by the copy rate of rings
+    between_latency: float = factor(1.0)  # latency of messages between nodes
+    between_bandwidth: float = positive(1.0)  # between nodes, with any protocol
 
     def time_us(self, way: Candidate, group: Group, size: int, between: Between | None = None) -> float:
-        """Return the time of a collective that takes this way; `between` is the network of its nodes."""
+        """Return the time of a collective by a candidate; `between` is the network of its nodes."""
         if way.crossing is not None and between is not None:
             return self._between_us(way, way.crossing, between, size)
         is_simple, by_switches = way.protocol is Protocol.SIMPLE, way.algorithm in (NVLS, NVLS_TREE)
@@ -122,9 +119,9 @@ class Calibration:
     def _between_us(self, way: Candidate, crossing: Crossing, between: Between, size: int) -> float:
         """Return the time over a network of a known kind.
 
-        Within nodes, LL128 has the factor of steps with LL, as both wait for flags. Its own was fitted to
-        sizes of a node, where bandwidth hides it: of many ranks on many nodes, it would let the protocol of
-        larger messages start sooner.
+        Within nodes, LL128 has the factor of steps with LL, as both wait for flags. Its own factor was fitted
+        to sizes of a node, where bandwidth hides it: with many ranks on many nodes, the protocol of larger
+        messages would start too soon.
         """
         by_switches = way.algorithm in (NVLS, NVLS_TREE)
         base = self.base_ll if way.protocol is Protocol.LL else self.base
@@ -148,10 +145,10 @@ class Calibration:
         *,
         is_pci: bool,
     ) -> float:
-        """Of an all-to-all: copies of all pairs at once.
+        """Return the time of an all-to-all, which copies all pairs at once.
 
-        `bus` is that of rings on a node, `rail` what a rank has to other nodes, both in GB/s; `step` what
-        the way to another node takes by protocol. With PCI, all bytes go over one link.
+        `bus` is the bandwidth of rings on a node and `rail` that of a rank to other nodes, both in GB/s;
+        `step` is the latency to another node by protocol. With PCI, all bytes go over one link.
         """
         n, away = group.ranks, (group.ranks - group.fewest) / group.ranks
         inside = size * (n - 1 if is_pci else group.ppn - 1) / n / 1000
@@ -187,12 +184,12 @@ class Call(Struct, frozen=True):
 
     @property
     def group(self) -> Group:
-        """Its ranks."""
+        """Return the ranks of the collective."""
         return Group(self.ranks, self.nodes, self.least)
 
 
 class Logged(Struct, frozen=True):
-    """What a library was seen to choose."""
+    """An observed choice of a library."""
 
     kind: str
     nodes: int
@@ -202,24 +199,24 @@ class Logged(Struct, frozen=True):
 
 
 class Choice(Struct, frozen=True):
-    """What the library does, and how long it takes alone."""
+    """The choice of a library, and its time when nothing else runs."""
 
     algorithm: str
     protocol: Protocol
     channels: int
     time_us: float
-    estimate_us: float  # of the library itself, by which it chose; it has none of pairs: the time
-    unlimited_us: float = 0.0  # that the calibration says, where it is more than falls may be; 0: it is not
-    larger: Larger | None = None  # size that takes less
+    estimate_us: float  # the library's own, by which it chose; for pairs the time
+    unlimited_us: float = 0.0  # the calibrated time if it was limited before a fall; else 0
+    larger: Larger | None = None  # a larger size that takes less time
 
     @property
     def text(self) -> str:
-        """As it is shown."""
+        """Return the choice as it is shown."""
         return self.name if self.algorithm == PAIRS else f"{self.name}, {self.channels} channels"
 
     @property
     def name(self) -> str:
-        """Of the way, whatever channels it has."""
+        """Return the name of the algorithm and protocol, without channels."""
         if self.algorithm == PAIRS:
             return "send and receive of all pairs"
         return name_of(self.algorithm, self.protocol)
@@ -233,55 +230,57 @@ class Library:
     gpu: str  # generation
     wires: Wires
     node: int  # ranks of a whole node
-    cpu: str = choice("Of the host.", "intel", stated=True, choices=tuple(NETWORK_US))
+    cpu: str = choice("CPU of the host.", "intel", stated=True, choices=tuple(NETWORK_US))
     has_switch: bool = flag(
-        "Whether a switch joins them that can reduce (NVSwitch).", True, stated=True, name="switch"
+        "A switch that can reduce (NVSwitch) joins the GPUs.", True, stated=True, name="switch"
     )
     has_collnet: bool = flag(
-        "Whether the network's switches reduce (SHARP, by its plugin).", False, stated=True, name="collnet"
+        "Switches of the network reduce (SHARP, by its plugin).", False, stated=True, name="collnet"
     )
     algorithms: tuple[str, ...] = choices(
-        "Only these are chosen from, as with NCCL_ALGO; all, where none of them can do what is asked.",
+        "Allowed algorithms, as NCCL_ALGO; all if none of them supports a collective.",
         (),
         choices=ALGORITHMS,
     )
     protocols: tuple[Protocol, ...] = choices(
-        "Only these are chosen from, as with NCCL_PROTO.",
+        "Allowed protocols, as NCCL_PROTO.",
         (),
         choices=tuple(PROTOCOL_NAMES.values()),
         becomes=protocols_named,
     )
-    rings_within: Channels | None = None  # as the library says itself, in place of what is looked for
+    rings_within: Channels | None = None  # as the library logs them, in place of a search
     rings_between: Channels | None = None
     calibration: Calibration = section(
-        "Factors that were fitted to measured collectives; without, the library's own model says the time.",
+        "Factors that were fitted to measured collectives. Without the key: the library's own model.",
         Calibration(),
         of=Calibration,
     )
     buffers: Buffers = section(
-        "Its buffers, which bound how far a sender runs ahead of a receiver that has not come.",
+        "Its buffers, which bound how far a sender runs ahead of a late receiver.",
         Buffers(),
         of=Buffers,
     )
     between: Between | None = section(
-        "The network between its nodes; without, the library's own model says the time.", None, of=Between
+        "The network between its nodes. Without the key: the library's own model.", None, of=Between
     )
     occupies: bool = flag(  # processors, beside kernels
-        "Whether a collective of NCCL takes a processor (SM) for each of its channels from kernels that run "
-        "beside it, where the machine says how many `processors` it has. `overlap` stands before it.",
+        "A collective of NCCL takes a processor (SM) for each of its channels from kernels that run at the "
+        "same time, if the machine has `processors`. `overlap` overrides it.",
         True,
         stated=True,
     )
     most_processors: int = count(  # 0: as many as it has channels
-        "Processors (SMs) that a collective takes from kernels at most. Without the key: as many as it has "
-        "channels.",
+        "The most processors (SMs) that a collective takes from kernels. Without the key: one for each "
+        "channel.",
         0,
         minimum=1,
     )
-    logged: tuple[Logged, ...] = ()  # which stand before its constants, between the sizes that were seen
+    logged: tuple[
+        Logged, ...
+    ] = ()  # observed choices, which override its constants between the observed sizes
 
     def choice(self, call: Call) -> Choice:
-        """Return the best in the library's own eyes, of those that are allowed."""
+        """Return the best allowed choice by the library's own estimates."""
         if call.kind == ALL_TO_ALL:
             return self.choices(call)[0]
         (kind, size), group = self._counted(call), call.group
@@ -298,7 +297,7 @@ class Library:
         return replace(chosen, larger=worth_mention(larger, chosen.time_us))
 
     def _curve(self, call: Call) -> Curve:
-        """Return what it does with other sizes of the collective."""
+        """Return the choices for other sizes of the collective."""
         kind, group = self._counted(call)[0], call.group
 
         def at(size: int) -> Call:
@@ -314,7 +313,7 @@ class Library:
         )
 
     def _seen(self, call: Call) -> tuple[str, Protocol] | None:
-        """What was seen of as many bytes, or of the next number below; None: nothing, or of fewer or more."""
+        """Return the observed choice at the next lower size; None outside the observed sizes."""
         kind, size = self._counted(call)
         alike = sorted(
             (entry.size, entry) for entry in self.logged if (entry.kind, entry.nodes) == (kind, call.nodes)
@@ -327,13 +326,13 @@ class Library:
 
     @property
     def takes_processors(self) -> bool:
-        """Whether it is known how many it keeps from kernels, and minded."""
+        """Check whether its collectives take processors from kernels, and their number is known."""
         return self.occupies and LIBRARIES[self.name].threads is not None
 
     def processors(self, call: Call, choice: Choice) -> int:
-        """That the choice keeps from kernels on each of its GPUs while it runs: one for each block.
+        """Return the processors that the choice takes from kernels on each GPU: one for each block.
 
-        Channels run twice, each with half of the bytes, and fewer of them where there are few bytes.
+        Channels run twice, each with half of the bytes; small collectives use fewer.
         """
         threads = LIBRARIES[self.name].threads
         if not self.takes_processors or threads is None:
@@ -345,11 +344,11 @@ class Library:
         return max(min(most, call.size // least), 1)
 
     def way(self, call: Call) -> Candidate:
-        """Return its choice, as its cost model has it."""
+        """Return its choice as a candidate of its cost model."""
         return self._chosen_of(call)[0]
 
     def _chosen_of(self, call: Call) -> tuple[Candidate, Sequence[Candidate]]:
-        """Return its choice, and all that it has."""
+        """Return its choice and all candidates."""
         seen, known, size = self._seen(call), self._ways(call), self._counted(call)[1]
         best = [
             candidate for candidate in known if seen and (candidate.algorithm, candidate.protocol) == seen
@@ -357,7 +356,7 @@ class Library:
         return min(best or known, key=lambda candidate: candidate.estimate_us(size)), known
 
     def choices(self, call: Call) -> tuple[Choice, ...]:
-        """All that may be chosen, in the order of the library's tables."""
+        """Return all candidates as choices, in the order of the library's tables."""
         group = call.group
         rings = self.rings(group)
         if call.kind == ALL_TO_ALL:
@@ -375,7 +374,7 @@ class Library:
         return tuple(self._chosen(way, group, size) for way in self._ways(call))
 
     def _counted(self, call: Call) -> tuple[str, int]:
-        """A barrier is a small all-reduce."""
+        """Return the kind and bytes that the library counts: a barrier is a small all-reduce."""
         return (ALL_REDUCE, BARRIER_BYTES) if call.kind == BARRIER else (call.kind, call.size)
 
     def _ways(self, call: Call) -> list[Candidate]:
@@ -385,7 +384,7 @@ class Library:
         return [way for way in ways if self._is_allowed(way)] or ways
 
     def rings(self, group: Group) -> Channels:
-        """Of a group of ranks."""
+        """Return the rings of a group of ranks."""
         given = self.rings_within if group.nodes == 1 else self.rings_between
         if given is not None:
             return given
@@ -426,6 +425,6 @@ class Library:
         return rings.count * rings.within
 
     def _rail(self, group: Group) -> float:
-        """What each rank gets of the cards, of which few ranks of a node need not share one."""
+        """Return the rate of the cards for each rank; a few ranks of a node need not share one."""
         card = self.wires.card * (CARD_EFFICIENCY if self.between is None else self.between.share)
         return max(card * self.wires.cards / max(self.node, group.ppn), card / group.ppn, LEAST_US)

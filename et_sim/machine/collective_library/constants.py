@@ -1,7 +1,7 @@
-"""The constants by which collective libraries choose, as values: per GPU and per library.
+"""The constants by which collective libraries choose, by GPU and by library.
 
 Figures of NCCL 2.30.7 (NVIDIA/nccl, commit 5067397c, Apache-2.0: src/graph/tuning.cc, search.cc, topo.h) and
-of RCCL of October 2024 (ROCm/rccl, 0cbce2a7). Microseconds and GB/s. Not here: the formulas (`candidates`).
+of RCCL of October 2024 (ROCm/rccl, 0cbce2a7). Microseconds and GB/s.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from et_sim.machine.collective_library.channels import Speeds
 
 
 class Protocol(IntEnum):
-    """How bytes are passed on: short lines with flags, or chunks with fences."""
+    """Protocols that pass bytes on: short lines with flags, or chunks with fences."""
 
     LL = 0
     LL128 = 1
@@ -45,7 +45,7 @@ def protocols_named(names: tuple[str, ...]) -> tuple[Protocol, ...]:
 
 
 def name_of(algorithm: str, protocol: Protocol) -> str:
-    """Return the name of a way, as it is shown."""
+    """Return the name of an algorithm with a protocol, as it is shown."""
     return f"{algorithm} {PROTOCOL_NAMES[protocol]}"
 
 
@@ -66,7 +66,7 @@ class Steps(Struct, frozen=True):
 
 
 class Gpu(Struct, frozen=True):
-    """What the choice depends on, of a generation of GPUs."""
+    """The constants of a generation of GPUs that the choice depends on."""
 
     speeds: Speeds
     ll_most: float  # on one node
@@ -75,14 +75,14 @@ class Gpu(Struct, frozen=True):
     tree: ByNodes
     nvls_tree: ByNodes = (0.0, 0.0, 0.0)
     nvls_efficiency: float = 0.0  # 0: it has none
-    nvls_tree_by_size: bool = False  # factors of trees with Simple hold of NVLS trees too, but with `ARM`
+    nvls_tree_by_size: bool = False  # NVLS trees have the factors of trees with Simple, except with `ARM`
     ring_plateau: float = 1.4  # factor of the steps of large all-reduces by ring between nodes
     tree_simple_on_a_node: bool = True
     ll128: bool = True
 
 
 class Rules(Struct, frozen=True):
-    """Of a library."""
+    """The constants of a library."""
 
     tree_base: ByProtocol
     ring_base: ByProtocol
@@ -93,7 +93,7 @@ class Rules(Struct, frozen=True):
     tree_factors: tuple[tuple[float, ...], ...]  # by protocol, for each power of two from 64 B on
     ratios: Mapping[str, ByProtocol] | None = None  # of the bus bandwidth, in place of caps
     threads: tuple[int, int, int] | None = None  # of a channel, by protocol; None: not known
-    ring_between: float = math.inf  # GB/s of a channel of a ring over cards with Simple, as measured
+    ring_between: float = math.inf  # measured GB/s of a ring channel over cards with Simple
 
 
 def _speeds(within: str, between: str, *, is_later: bool) -> Speeds:
@@ -121,7 +121,7 @@ def _factors(*rows: str) -> tuple[tuple[float, ...], ...]:
 
 
 ARM = "arm"  # Grace
-# Bytes for each thread of a channel, by protocol, below which fewer channels run; of rings with LL, by rank.
+# Bytes for each thread of a channel, by protocol, below which fewer channels run; LL rings: for each rank.
 FEWEST_BYTES = (8, 8, 64)
 MOST_CHANNELS = 64
 LL_MOST_BETWEEN: Mapping[str, tuple[float, float]] = MappingProxyType(
@@ -169,10 +169,9 @@ NCCL = Rules(
     ring_between=40.0,
 )
 
-# The set that AMD measured for boards of MI300; what it has for more than two nodes is not known to us. With
+# The set that AMD measured for boards of MI300; its values for more than two nodes are not known to us. With
 # Simple, it has steps of 25 and 320 us between nodes, which would choose trees up to 16 MiB; 16 MI300X were
-# measured to go by rings from 2 MiB on, and to take no longer steps than with LL (hisohara/ai-scripts
-# 7b8b1ec290).
+# measured to use rings from 2 MiB on, with steps no longer than with LL (hisohara/ai-scripts 7b8b1ec290).
 RCCL = Rules(
     tree_base=(12.0, 12.0, 17.0),
     ring_base=(12.0, 12.0, 17.0),

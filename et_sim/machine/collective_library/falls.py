@@ -1,11 +1,9 @@
-"""Falls of a curve of time against size: where a library changes its way, more bytes may take less time.
+"""Falls of a curve of time against size: at a change of the algorithm, more bytes may take less time.
 
-A library chooses by its own constants, and what it chose takes a time that follows from measurements. Where
-the two disagree, the way that it leaves at some size is slower there than the way that it takes from then on.
-Real libraries have such falls, and measured tables say how large. A calibration that is used beyond the sizes
-and ranks that it was fitted to may have larger ones, so the time before a fall is limited.
-
-Not here: the formulas (`candidates`), and the times (`choice`).
+A library chooses by its own constants, and the time of the choice follows from measurements. Where the two
+disagree, the candidate that the library leaves at a size is slower there than the one that it takes from then
+on. Real libraries have such falls, and measured tables show how large they are. A calibration that is used
+beyond the sizes and ranks of its fit may have larger falls, so the time before a fall is limited.
 """
 
 from __future__ import annotations
@@ -30,8 +28,8 @@ from et_sim.machine.collective_library.candidates import (
 )
 from et_sim.machine.collective_library.constants import name_of
 
-# How many times as long as any larger size a size takes at most: on one node, and between nodes. None is
-# larger than the largest fall in the measured tables of its class: in all-reduces 1.42 (8 H200) and 1.22
+# The most by which the time of a size may exceed that of any larger one: on one node, and between nodes. No
+# limit exceeds the largest fall in the measured tables of its class: in all-reduces 1.42 (8 H200) and 1.22
 # (8 V100, from 13 to 14 MiB) on a node, and 1.30 (16 MI300X) between nodes; in all-gathers 1.21 and 1.03; in
 # reduce-scatters 1.23 and none; in broadcasts 1.03. Others were not measured.
 MOST_FALL: Mapping[str, tuple[float, float]] = MappingProxyType(
@@ -45,11 +43,11 @@ MOST_FALL: Mapping[str, tuple[float, float]] = MappingProxyType(
 )
 LARGEST = 1 << 50  # bytes
 WORTH_MENTION = 0.99  # of the time
-GATHERED = (ALL_GATHER,)  # whose bytes the library counts as those of all ranks together
+GATHERED = (ALL_GATHER,)  # the library counts the bytes of all ranks together
 
 
 class Larger(Struct, frozen=True):
-    """A larger size, and what the library does and takes there."""
+    """A larger size, and the library's choice and its time there."""
 
     size: int  # bytes
     way: Candidate
@@ -57,28 +55,28 @@ class Larger(Struct, frozen=True):
 
 
 class Curve(Struct, frozen=True):
-    """What a library does with a collective of a group, by size."""
+    """The choices of a library for a collective of a group, by size."""
 
-    ways: Callable[[int], tuple[Candidate, Sequence[Candidate]]]  # the chosen one, and all that may be
+    ways: Callable[[int], tuple[Candidate, Sequence[Candidate]]]  # the chosen candidate, and all candidates
     time_us: Callable[[Candidate, int], float]
-    bounds: tuple[int, ...]  # sizes, ascending, at which estimates do not go on as lines
+    bounds: tuple[int, ...]  # ascending sizes at which estimates are not linear
 
 
 def bounds_of(group: Group, channels: int, logged: Sequence[int], factors: int) -> tuple[int, ...]:
-    """Return the sizes at which the estimates of ways begin anew.
+    """Return the sizes at which the estimates of candidates change their slope or jump.
 
     Trees have another factor from each power of two on, and rings between nodes other steps from a size on;
-    what a log says holds from the sizes that it names.
+    entries of a log hold from their sizes on.
     """
     powers = [SMALLEST_FACTOR << power for power in range(factors)]
     return tuple(sorted({*powers, PLATEAU * channels * group.ranks, *logged}))
 
 
 def faster_above(curve: Curve, size: int, time_us: float) -> tuple[Larger, ...]:
-    """Return larger sizes that take less: the first, and the one that takes least of all.
+    """Return larger sizes that take less time: the first one, and the fastest one.
 
-    The library's choice is followed from one change to the next, until all ways take longer. As each way
-    takes longer with every byte, the least of what follows is where a way begins to be taken.
+    The search follows the library's choice from one change to the next, until all candidates take longer.
+    Each candidate takes longer with every byte, so the least time is where a candidate begins to be chosen.
     """
     found: list[Larger] = []
     at, least = size, time_us
@@ -97,23 +95,25 @@ def faster_above(curve: Curve, size: int, time_us: float) -> tuple[Larger, ...]:
 
 
 def _next_change(ways: Sequence[Candidate], way: Candidate, at: int, bounds: Sequence[int]) -> int | None:
-    """Return the size at which the library may take another way; None: it never does again."""
+    """Return the size at which the library may change its choice; None if it never does."""
     ahead = [bound for bound in bounds if bound > at][:1]
     for other in ways:
         per_byte = (1 / way.bandwidth - 1 / other.bandwidth) / 1000
         crossing = (other.latency_us - way.latency_us) / per_byte if per_byte > 0 else 0.0
-        if crossing > at - 1:  # one behind is of a way that a log names, against the library's constants
+        if (
+            crossing > at - 1
+        ):  # a crossing further back comes from a logged choice that contradicts the constants
             ahead.append(max(math.floor(crossing), at) + 1)
     return min(ahead, default=None)
 
 
 def worth_mention(larger: Sequence[Larger], time_us: float) -> Larger | None:
-    """Return the first that takes less than the time, and not about the same."""
+    """Return the first size whose time is clearly less than this one."""
     return next((entry for entry in larger if entry.time_us < WORTH_MENTION * time_us), None)
 
 
 def text_of(kind: str, group: Group, time_us: float, unlimited_us: float, larger: Larger) -> str:
-    """Return a sentence that says what more bytes take, and where the time before the fall is limited."""
+    """Describe the time of a size and of a larger, faster one, and the limit of the time before a fall."""
     size = -(-larger.size // group.ranks) if kind in GATHERED else larger.size
     name = name_of(larger.way.algorithm, larger.way.protocol)
     limited = f", limited from {unlimited_us:.1f} us" if unlimited_us else ""
@@ -121,5 +121,5 @@ def text_of(kind: str, group: Group, time_us: float, unlimited_us: float, larger
 
 
 def limit_us(kind: str, group: Group, larger: Sequence[Larger]) -> float:
-    """Return the most that a collective takes where larger ones take less."""
+    """Return the limit of a collective's time, given larger sizes that take less."""
     return min((entry.time_us for entry in larger), default=math.inf) * MOST_FALL[kind][group.nodes > 1]

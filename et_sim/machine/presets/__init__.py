@@ -1,9 +1,7 @@
-"""Presets: machines that can be named, such as `h100-dgx:128`, and the files they stand for.
+"""Presets: machines by name, such as `h100-dgx:128`, and the files that they stand for.
 
-What devices and machines are is data beside this module, with the source of every figure; estimates are named
-so. A file that `et-sim calibrate` wrote is such a machine, too, and is named by its path: `machine.json:128`.
-Not here: what may follow the number of NPUs (`options`), and reading system and network files
-(`et_sim.machine.readers`).
+Devices and machines are data files beside this module, with the source of every figure; estimates are marked.
+A file that `et-sim calibrate` wrote is such a machine, too, and is named by its path: `machine.json:128`.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ from et_sim.machine.presets.options import with_options
 _NAME = re.compile(r"([^:]*)(?::([0-9]{1,12}))?((?:,[a-z]+=[0-9A-Za-z./-]{1,40})*)", re.ASCII)
 _ENDING = ".json"
 BEHIND_NICS = "behind-nics"
-_KEYS = {"about", "device", "most", "costs", "sources", "estimates"}  # of every machine
+_KEYS = {"about", "device", "most", "costs", "sources", "estimates"}  # keys that every machine has
 _COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 
 
@@ -40,16 +38,16 @@ class Preset(Struct, frozen=True):
     npus: int
     system: dict[str, Any]
     network: dict[str, Any]
-    options: str = ""  # as they were given
+    options: str = ""  # as in the name
 
     @property
     def text(self) -> str:
-        """As it is named."""
+        """Return the name with NPUs and options."""
         return f"{self.name}:{self.npus}{self.options}"
 
     @property
     def node(self) -> int:
-        """How many NPUs a node has; all of them, if there are none."""
+        """Return the NPUs of a node; all NPUs if there are no nodes."""
         graph, machine = self.network.get("graph", {}), _data("machines", self.name)
         if "npus-per-node" in graph:
             return int(graph["npus-per-node"])
@@ -59,7 +57,7 @@ class Preset(Struct, frozen=True):
 
     @property
     def wiring(self) -> list[str]:
-        """What joins its NPUs, innermost first."""
+        """Describe the links between its NPUs, innermost first."""
         if "links" in self.network:
             return [_link_text(link) for link in self.network["links"]]
         if "graph" not in self.network:
@@ -81,14 +79,14 @@ class Preset(Struct, frozen=True):
 
 
 def _link_text(link: dict[str, Any]) -> str:
-    """Return the ends of links of a file, and their figures."""
+    """Describe the ends and figures of a link of a file."""
     to = link["to"]
     ends = to if isinstance(to, str) else " and ".join(to)
     return f"{link['from']} to {ends}, {link['bandwidth']}, {link['latency']}"
 
 
 class Entry(Struct, frozen=True):
-    """What is known of a machine, whatever its size."""
+    """The description of a machine, for any number of NPUs."""
 
     name: str
     about: str
@@ -97,11 +95,11 @@ class Entry(Struct, frozen=True):
     most: int
     sources: dict[str, str]
     estimates: dict[str, str]
-    calibrated: dict[str, Any]  # by what was fitted, errors by class
+    calibrated: dict[str, Any]  # errors by class, by subject of the fit
 
 
 def names() -> tuple[str, ...]:
-    """All machines."""
+    """Return the names of all machines."""
     folder = files("et_sim.machine.presets") / "machines"
     return tuple(
         sorted(file.name.removesuffix(_ENDING) for file in folder.iterdir() if file.name.endswith(_ENDING))
@@ -109,7 +107,7 @@ def names() -> tuple[str, ...]:
 
 
 def entry(name: str) -> Entry:
-    """What is known of a machine: of its device, too."""
+    """Return the description of a machine, its device included."""
     machine = _data("machines", name)
     device = _device(machine)
     return Entry(
@@ -125,18 +123,17 @@ def entry(name: str) -> Entry:
 
 
 def known_as() -> dict[str, tuple[str, ...]]:
-    """Words that stand in what others call a machine's hardware, in capitals, by machine."""
+    """Return words in capitals by which others name each machine's hardware."""
     return {name: tuple(_data("machines", name).get("known-as", ())) for name in names()}
 
 
 def preset(text: str) -> Preset:
-    """Return the machine of a name, `NAME:NPUS`, and perhaps `,node=4,cards=2x200Gbps,network=efa`: NPUs and
-    cards of a node, and the kind of network between nodes."""
+    """Return the machine of a name, `NAME:NPUS`, with options such as `,node=4,cards=2x200Gbps`."""
     match = _NAME.fullmatch(text)
     name = match[1] if match else text.partition(":")[0]
     if not name.endswith(_ENDING) and name not in names():
         remedy = did_you_mean(name, names()) or f"et-sim machine lists them: {', '.join(names())}"
-        raise UsageError(f"there is no machine called {name!r}", remedy=remedy)
+        raise UsageError(f"machine {name!r} is not known", remedy=remedy)
     if match is None:
         raise UsageError(
             f"machine {text!r} does not end in a number of NPUs",
@@ -145,7 +142,7 @@ def preset(text: str) -> Preset:
     known = with_options(name, _data("machines", name), match[3])
     npus = int(match[2]) if match[2] else prod(_node(known)) if "node" in known else entry(name).fewest
     if npus > known["most"]:
-        raise UsageError(f"{name} has {known['most']:,} NPUs at most, not {npus:,}", remedy="name fewer")
+        raise UsageError(f"{name} has at most {known['most']:,} NPUs, not {npus:,}", remedy="name fewer")
     if "network" in known:
         known = _wired(name, known, npus)
         network = known["network"]
@@ -156,24 +153,24 @@ def preset(text: str) -> Preset:
 
 
 def unchanged(text: str) -> str:
-    """The name of a machine whose nodes are as it has them, for those who take any number of its NPUs."""
+    """Return the name of a machine without options; refuse options."""
     chosen = preset(text)
     if chosen.options:
         raise UsageError(
-            f"{text}: {chosen.options[1:]} means nothing here, where rows say how many NPUs there are",
+            f"{text}: {chosen.options[1:]} is not supported where rows give the number of NPUs",
             remedy=f"name {chosen.name}",
         )
     return chosen.name
 
 
 def _node(machine: dict[str, Any]) -> list[int]:
-    """NPUs of a node along each of its dimensions."""
+    """Return the NPUs of a node along each of its dimensions."""
     node = machine["node"]
     return node if isinstance(node, list) else [node]
 
 
 def _wired(name: str, machine: dict[str, Any], npus: int) -> dict[str, Any]:
-    """Return a machine whose node is wired in one way, or a part of the node with wires of its own."""
+    """Return a machine with a fixed wiring of its node, or of a part of the node."""
     parts: dict[str, dict[str, Any]] = machine.get("parts", {})
     if npus == machine["node"]:
         return machine
@@ -207,8 +204,7 @@ def _system(machine: dict[str, Any], dimensions: int) -> dict[str, Any]:
 
 
 def _accuracy(device: dict[str, Any], machine: dict[str, Any]) -> dict[str, Any]:
-    """Return how far times may be off: as device, machine and its kind of network state it, with the widths
-    of classes that are fitted for all machines together."""
+    """Return the uncertainty of the machine's times: stated terms over widths fitted to all machines."""
     stated = {
         **device.get("accuracy", {}),
         **_of_network(machine, "accuracy"),
@@ -225,13 +221,13 @@ def _accuracy(device: dict[str, Any], machine: dict[str, Any]) -> dict[str, Any]
 
 
 def _of_network(machine: dict[str, Any], what: str) -> dict[str, Any]:
-    """Return what is stated of the kind of network between its nodes."""
+    """Return an entry of the kind of network between nodes."""
     kind = machine.get("library", {}).get("between", {}).get("kind")
     return network_kind(kind).get(what, {}) if kind else {}
 
 
 def _collectives(machine: dict[str, Any], dimensions: int) -> dict[str, Any]:
-    """What chooses the algorithms: a library, or the machine itself."""
+    """Return the keys that choose the algorithms: a library, or the machine's own."""
     if "library" in machine:
         return {"library": machine["library"]}
     if "algorithms" not in machine:
@@ -244,12 +240,12 @@ def _collectives(machine: dict[str, Any], dimensions: int) -> dict[str, Any]:
 
 
 def _nodes(name: str, machine: dict[str, Any], npus: int) -> dict[str, Any]:
-    """Nodes of equal size; as many NPUs of one node as are wanted, too."""
+    """Return a network of nodes of equal size, or of a part of one node."""
     sides = _node(machine)
     node = prod(sides)
     if npus % node and (npus > node or len(sides) > 1):
         raise UsageError(
-            f"{name} has nodes of {node} NPUs, and {npus:,} are no whole nodes", remedy=_near(npus, node)
+            f"{name} has nodes of {node} NPUs, and {npus:,} is not a multiple", remedy=_near(npus, node)
         )
     if npus < 1:
         raise UsageError(f"{name}:{npus} has no NPU", remedy=f"name 1 to {node}, or whole nodes")
@@ -272,9 +268,9 @@ def _nodes(name: str, machine: dict[str, Any], npus: int) -> dict[str, Any]:
 def _rails(
     dimensions: list[dict[str, str]], counts: list[int], sharers: int, *, is_pci: bool
 ) -> dict[str, Any]:
-    """Nodes whose NPUs share cards, with a rail for each card of a node.
+    """Return nodes whose NPUs share cards, with a rail for each card of a node.
 
-    With PCIe, a card and its NPUs are behind one switch, and an NPU has one link for all that it sends.
+    With PCIe, a card and its NPUs are behind one switch, and an NPU has one link for all its messages.
     """
     inner, outer = dimensions
     card = f"{sharers * parse_bandwidth(outer['bandwidth']):g}GB/s"
@@ -297,13 +293,13 @@ def _rails(
 
 
 def _torus(name: str, machine: dict[str, Any], npus: int) -> dict[str, Any]:
-    """Return a torus of whole cubes, or squares, whose sides differ as little as they can."""
+    """Return a torus of whole cubes or squares, with sides as equal as possible."""
     torus = machine["torus"]
     whole, sides = _cube(torus), torus.get("sides", 3)
     if not npus or npus % whole:
         unit = "cubes" if sides == 3 else "squares"
         raise UsageError(
-            f"{name} is built of {unit} of {whole} NPUs, and {npus:,} are no whole {unit}",
+            f"{name} is built of {unit} of {whole} NPUs, and {npus:,} is not a multiple",
             remedy=_near(npus, whole),
         )
     best = min(_factors(npus // whole, sides), key=lambda torus: (torus[-1] - torus[0], torus))
@@ -316,12 +312,12 @@ def _torus(name: str, machine: dict[str, Any], npus: int) -> dict[str, Any]:
 
 
 def _cube(torus: dict[str, Any]) -> int:
-    """Return how many NPUs the smallest torus has, which larger ones are made of."""
+    """Return the NPUs of the cube or square that larger tori are made of."""
     return int(torus["cube"] ** torus.get("sides", 3))
 
 
 def _factors(number: int, count: int) -> list[tuple[int, ...]]:
-    """Return all ways to write a number as a product of so many, the smallest first."""
+    """Return all ways to write a number as a product of `count` ascending factors."""
     ways: list[tuple[tuple[int, ...], int]] = [((), number)]
     for _ in range(count - 1):
         ways = [
@@ -334,13 +330,13 @@ def _factors(number: int, count: int) -> list[tuple[int, ...]]:
 
 
 def _near(npus: int, unit: int) -> str:
-    """Numbers of NPUs that are possible."""
+    """Suggest numbers of NPUs that are possible."""
     below, above = npus // unit * unit, -(-npus // unit) * unit
     return f"name {above:,}" if not below else f"name {below:,} or {above:,}"
 
 
 def as_one_file(name: str) -> dict[str, Any]:
-    """All that is known of a machine and of its device, as a file of its own holds it."""
+    """Return a machine and its device as the content of one file."""
     machine = _data("machines", name)
     return {**machine, "device": _device(machine)}
 
@@ -359,9 +355,9 @@ def _data(folder: str, name: str) -> dict[str, Any]:
 
 
 def _completed(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """Return what is known of something like another one: its own figures, and those of the other one.
+    """Return an entry that builds on another one: its own figures, then those of the base.
 
-    What was measured on the other one says nothing of how far off this one is.
+    The accuracy of the base does not apply to it.
     """
     whole = _merged({key: value for key, value in base.items() if key != "accuracy"}, own)
     for key in own.get("estimates", {}):
@@ -372,7 +368,7 @@ def _completed(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
 
 
 def _merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """Return objects as one, key by key; a key with null is left out."""
+    """Merge two objects key by key; null removes a key."""
     whole = dict(base)
     for key, value in own.items():
         if isinstance(value, dict) and isinstance(base.get(key), dict):
@@ -383,7 +379,7 @@ def _merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
 
 
 def _own(path: str) -> dict[str, Any]:
-    """A machine in a file of its own."""
+    """Read a machine from a file."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -397,7 +393,7 @@ def _own(path: str) -> dict[str, Any]:
         or not isinstance(content["device"], dict)
     ):
         raise MachineError(
-            "this describes no machine by name",
+            "the file does not describe a machine by name",
             place=path,
             remedy="name a file that et-sim calibrate wrote; other files are given as --system and --network",
         )

@@ -1,7 +1,7 @@
-"""What may follow the number of NPUs of a machine by name: `h100-dgx:64,node=4,cards=2x200Gbps,network=efa`.
+"""Options of a machine by name: `h100-dgx:64,node=4,cards=2x200Gbps,network=efa`.
 
-NPUs of a node, its network cards with the ports and rate of each, and the kind of network between nodes.
-Not here: the machines (`presets`), and what kinds of network are (`collective_library.between`).
+They set the NPUs of a node, its network cards with the ports and rate of each, and the kind of network
+between nodes.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _CARDS_FORM = re.compile(r"([0-9]{1,9})(?:(?:x([0-9]{1,3}))?x([0-9.]+[A-Za-z/]+)
 
 
 def with_options(name: str, machine: dict[str, Any], text: str) -> dict[str, Any]:
-    """Return it with other numbers of NPUs and cards in a node, and another kind of network between nodes."""
+    """Return the machine with other nodes, cards, or another kind of network between nodes."""
     given = dict(option.split("=") for option in text.split(",") if option)
     for option in given:
         if option not in OPTIONS:
             raise UsageError(
                 f"machines have no option {option!r}",
-                remedy=f"they have {', '.join(OPTIONS[:-1])} and {OPTIONS[-1]}",
+                remedy=f"known: {', '.join(OPTIONS[:-1])} and {OPTIONS[-1]}",
             )
     if not given:
         return machine
@@ -50,19 +50,19 @@ def with_options(name: str, machine: dict[str, Any], text: str) -> dict[str, Any
 
 def _whole_number(text: str, options: str) -> int:
     if not text.isdecimal() or len(text) > 9:
-        raise UsageError(f"{options[1:]}: {text!r} is no number of NPUs", remedy="write it as in node=4")
+        raise UsageError(f"{options[1:]}: {text!r} is not a number of NPUs", remedy="write it as in node=4")
     return int(text)
 
 
 def _cards(text: str, options: str, node: int, rate: float) -> tuple[int, float]:
-    """Return how many cards a node has, and GB/s of each; several of one NPU count as one.
+    """Return the cards of a node and the GB/s of each; several cards of one NPU count as one.
 
     The text is a number, `4`; with a rate, `4x200Gbps`; or with ports of each as well, `8x2x100Gbps`.
     """
     match = _CARDS_FORM.fullmatch(text)
     if match is None or int(match[1]) == 0:
         raise UsageError(
-            f"{options[1:]}: {text!r} says nothing of network cards",
+            f"{options[1:]}: {text!r} does not describe network cards",
             remedy="write cards=4, cards=4x200Gbps, or with their ports cards=8x2x100Gbps",
         )
     count = int(match[1])
@@ -70,7 +70,7 @@ def _cards(text: str, options: str, node: int, rate: float) -> tuple[int, float]
         rate = parse_bandwidth(match[3]) * int(match[2] or 1)
     if count > node and not match[3]:
         raise UsageError(
-            f"{count} cards for {node} NPUs: those of one NPU count as one",
+            f"{count} cards for {node} NPUs: several cards of an NPU count as one",
             remedy=f"name {node} or fewer, or their rate: cards={count}x100Gbps",
         )
     return min(count, node), rate * max(count / node, 1)
@@ -80,12 +80,12 @@ def _kind_of_network(name: str, machine: dict[str, Any], given: dict[str, str]) 
     kind = given[NETWORK]
     if "library" not in machine:
         raise UsageError(
-            f"{name} names no collective library, to which kinds of network matter",
+            f"{NETWORK}= requires a collective library, and {name} has none",
             remedy=f"leave {NETWORK}= out",
         )
     if kind not in KINDS:
         raise UsageError(
-            f"there is no kind of network {kind!r}",
-            remedy=did_you_mean(kind, KINDS) or f"they are {', '.join(KINDS)}",
+            f"kind of network {kind!r} is not known",
+            remedy=did_you_mean(kind, KINDS) or f"known: {', '.join(KINDS)}",
         )
     return {"kind": kind}

@@ -1,4 +1,4 @@
-"""The generators by name, and how one network is put inside another."""
+"""Generators by name, and networks within networks."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ NPUS, RAILS, GATEWAYS = "npus", "rails", "gateways"
 class Nested:
     """Copies of an inner network, connected by an outer one.
 
-    The outer network connects all NPUs (`npus`), or there is one for each place in the inner ones (`rails`),
-    or it connects the inner ones as wholes, by their topmost switches (`gateways`).
+    The outer network connects all NPUs (`npus`); or one outer network connects equal positions of the inner
+    ones (`rails`); or it connects the topmost switches of the inner ones (`gateways`).
     """
 
     section: Section
-    generator: str = key(GENERATOR, "What is made.", required=True)
+    generator: str = key(GENERATOR, "Generator of the network.", required=True)
     copies: int = whole("Copies of the inner network.", minimum=2, required=True)
     inner: dict[str, Any] = part(
         "The generator of the inner network.", required=True, form="a generator and its numbers"
     )
     outer: dict[str, Any] = part(
-        "The generator of the network around it.", required=True, form="a generator and its numbers"
+        "The generator of the outer network.", required=True, form="a generator and its numbers"
     )
-    attach: str = choice("What it connects.", NPUS, choices=(NPUS, RAILS, GATEWAYS))
+    attach: str = choice("Devices that the outer network connects.", NPUS, choices=(NPUS, RAILS, GATEWAYS))
 
     def _generate(self, name: str, build: GraphBuilder, place: Place) -> NetworkPart:
         return generate(build, self.section.entry(name, getattr(self, name)), place)
 
     def make(self, build: GraphBuilder, place: Place) -> NetworkPart:
-        """Add it to a graph."""
+        """Add the network to a graph."""
         copies = self.copies
         inner = []
         for copy in range(copies):
@@ -81,7 +81,7 @@ class Nested:
 
 
 def _routing_of_both(inner: NetworkPart, outer: NetworkPart) -> Routing:
-    """The default ways of a network within another: those of a grid are those of the whole one only."""
+    """Return the default routing of a network within another; dimension order is for whole grids only."""
     return Routing.SPREAD if Routing.SPREAD in (inner.routing, outer.routing) else Routing.SHORTEST
 
 
@@ -103,7 +103,7 @@ _NAME = Key("generator", CHOICE, "", choices=tuple(GENERATORS))
 
 
 def generate(build: GraphBuilder, section: Section, place: Place) -> NetworkPart:
-    """What the generator makes that an object names."""
+    """Generate the part of a network that an object describes."""
     if _NAME.name not in section.content:
         raise section.fault(f'key "{_NAME.name}" is missing', f"allowed: {_NAME.allowed}")
     name = Slot(_NAME, section, Remarks()).value(section.content[_NAME.name])

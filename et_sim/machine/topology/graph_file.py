@@ -1,7 +1,4 @@
-"""The network file that describes a graph: generated, listed or imported, and what is said on top of it.
-
-Not here: the ways of messages (`et_sim.network.routes`).
-"""
+"""The network file that describes a graph: generated, listed or imported, with changes and settings."""
 
 from __future__ import annotations
 
@@ -47,12 +44,12 @@ from et_sim.machine.topology.keys import (
 from et_sim.machine.topology.listed import Lists, add_devices, add_links, devices_meant, set_tiers
 from et_sim.machine.topology.shapes import Place
 
-_AS_ABOVE = "an object, as without a graph"
+_AS_ABOVE = "an object, as in networks without a graph"
 AUTO, SWITCHES, ALL = "auto", "switches", "all"
 
 
 class _Made(Struct, frozen=True):
-    """What a generator or an import implies about the whole."""
+    """The properties of the whole that a generator or an import implies."""
 
     dimensions: tuple[int, ...] = ()
     grid: tuple[tuple[int, bool], ...] = ()
@@ -61,7 +58,7 @@ class _Made(Struct, frozen=True):
 
 
 def read_graph(source: Source, remarks: Remarks) -> Network:
-    """The network of the graph that a file or dict describes."""
+    """Read the network of the graph that a file or dict describes."""
     build = GraphBuilder()
     for notice in source.imported.notices if source.imported is not None else ():
         remarks.warn(source.place, *notice)
@@ -78,22 +75,22 @@ class Override:
     """Links by name, by their ends (`from`, `to`; `between`: either way), or all of a device."""
 
     section: Section
-    link: str | None = text("The name of a link, or a pattern.", None)
+    link: str | None = text("Name of a link, or a pattern.", None)
     device: str | None = text("All links of a device.", None)
     between: tuple[str, ...] = key(NAMES, "The ends of links, either way.", ())
-    sources: tuple[str, ...] = key(NAME_OR_NAMES, "Where links begin.", (), name="from")
-    targets: tuple[str, ...] = key(NAME_OR_NAMES, "Where they end.", (), name="to")
-    bandwidth: float | None = key(BANDWIDTH_WITH_UNIT, "What it is then.", None)
-    latency_ns: float | None = time("What it is then.", None)
-    has_failed: bool = flag("Whether they are gone.", False, name="failed")
+    sources: tuple[str, ...] = key(NAME_OR_NAMES, "Devices at which links begin.", (), name="from")
+    targets: tuple[str, ...] = key(NAME_OR_NAMES, "Devices at which links end.", (), name="to")
+    bandwidth: float | None = key(BANDWIDTH_WITH_UNIT, "New bandwidth of the links.", None)
+    latency_ns: float | None = time("New latency of the links.", None)
+    has_failed: bool = flag("The links are removed.", False, name="failed")
 
 
 @quick_dataclass(frozen=True)
 class Route:
-    """A way that messages take."""
+    """A path of messages."""
 
     section: Section
-    path: tuple[str, ...] = key(NAMES, "The devices on the way, an NPU first and last.", required=True)
+    path: tuple[str, ...] = key(NAMES, "Devices on the path, the two NPUs first and last.", required=True)
 
 
 @quick_dataclass(frozen=True)
@@ -103,17 +100,17 @@ class Reduction:
     section: Section
     tier: int | None = whole("All switches of a tier, counted from 1.", None)
     switches: str | None = text("The name of a switch, or a pattern.", None)
-    dimension: None = key(ANYTHING, "Only where keys have lists.", None, form="nothing")
-    rate: float = key(BANDWIDTH_WITH_UNIT, "What passes of reduced or copied data.", math.inf)
-    latency_ns: float = time("What a switch takes for a chunk besides.", 0.0)
+    dimension: None = key(ANYTHING, "Only in networks of dimensions.", None, form="nothing")
+    rate: float = key(BANDWIDTH_WITH_UNIT, "Rate of reduced or copied data.", math.inf)
+    latency_ns: float = time("Additional time of a switch for a chunk.", 0.0)
 
 
 @quick_dataclass(frozen=True)
 class Import:
     """The topology of another tool."""
 
-    path: str = text("Its file.", name="import", required=True)
-    format: str | None = choice("What it is of, if its content does not tell.", None, choices=tuple(FORMATS))
+    path: str = text("File of the topology.", name="import", required=True)
+    format: str | None = choice("Format, if the content does not show it.", None, choices=tuple(FORMATS))
 
 
 @quick_dataclass(frozen=True)
@@ -122,31 +119,31 @@ class GraphFile:
 
     section: Section
     graph: dict[str, Any] | None = part(
-        "What makes devices and links.", None, form="a generator and its numbers, or import: FILE"
+        "Source of devices and links.", None, form="a generator and its numbers, or import: FILE"
     )
     lists: Lists = inline(Lists)
-    overrides: tuple[Override, ...] = sections("Links that differ.", (), of=Override, may_be_empty=True)
+    overrides: tuple[Override, ...] = sections("Changes of links.", (), of=Override, may_be_empty=True)
     ranks: tuple[str, ...] | None = key(NAMES, "The NPU of each rank, also by patterns.", None)
     routing: Routing | None = choice(
-        "Which ways messages take; without the key, those of the generator, or `shortest`.",
+        "Paths of messages. Without the key: those of the generator, or `shortest`.",
         None,
         choices=Routing,
     )
-    seed: int = count("Of ways that are chosen at random.", 0, maximum=MOST)
+    seed: int = count("Seed of random paths.", 0, maximum=MOST)
     sizes: tuple[int, ...] | None = wholes(
-        "Along what collectives run, innermost first.", None, name="logical-dimensions"
+        "Dimensions along which collectives run, innermost first.", None, name="logical-dimensions"
     )
     forwarding: str = choice(
-        "Who forwards messages; `auto`: NPUs, too, if switches do not suffice.",
+        "Devices that forward messages; `auto`: also NPUs if switches do not suffice.",
         AUTO,
         choices=(AUTO, SWITCHES, ALL),
     )
-    routes: tuple[Route, ...] = sections("Ways between two NPUs.", (), of=Route, may_be_empty=True)
+    routes: tuple[Route, ...] = sections("Paths between two NPUs.", (), of=Route, may_be_empty=True)
     in_network: tuple[Reduction, ...] = sections("Switches that reduce.", (), of=Reduction, may_be_empty=True)
     protocol: Any = key(
-        ANYTHING, "What packets are.", None, form=_AS_ABOVE
-    )  # checked by its reader, as is the next
-    credits: Any = key(ANYTHING, "What flits are.", None, form=_AS_ABOVE)
+        ANYTHING, "The transport of packets.", None, form=_AS_ABOVE
+    )  # checked by its reader, as the next one
+    credits: Any = key(ANYTHING, "Flits with credits.", None, form=_AS_ABOVE)
 
 
 def _read(source: Source, build: GraphBuilder, remarks: Remarks) -> Network:
@@ -162,7 +159,7 @@ def _read(source: Source, build: GraphBuilder, remarks: Remarks) -> Network:
     grid = made.grid if is_whole else ()
     routing = spec.routing or _default_routing(section, made)
     if routing is Routing.VALIANT and not made.groups:
-        cause = "valiant sends messages by way of another group, and this network is no dragonfly"
+        cause = "valiant sends messages by way of another group, and this network is not a dragonfly"
         raise section.fault(cause, "give shortest or ecmp, or generate a dragonfly", key="routing")
     sizes = _dimensions(spec, made.dimensions, len(graph.npus))
     forwards = _forwarding(spec, graph)
@@ -173,9 +170,7 @@ def _read(source: Source, build: GraphBuilder, remarks: Remarks) -> Network:
         credits = read_credits(source, graph.bytes_per_ns, graph.latency_ns, remarks)
     reducers = _reducers(build, spec)
     if routing is Routing.ECMP_NS3 and spec.seed:
-        remarks.warn(
-            source.place, "seed", "no effect: the hash of ns-3 is seeded with the number of a switch"
-        )
+        remarks.warn(source.place, "seed", "no effect: ns-3's hash takes the number of a switch as its seed")
     groups = made.groups if routing is Routing.VALIANT else ()
     cards = cards_of(graph, sizes, npus_forward=forwards)
     is_named = spec.routing is not None
@@ -185,9 +180,9 @@ def _read(source: Source, build: GraphBuilder, remarks: Remarks) -> Network:
 
 
 def _default_routing(section: Section, made: _Made) -> Routing:
-    """What the generator's networks do, if no product is named: packets and flits are those of products.
+    """Return the routing of the generator; with packets or flits, that of Ethernet or InfiniBand.
 
-    Ethernet hashes flows, and where credits come back, as in InfiniBand, tables are static.
+    Ethernet hashes flows; networks with credits, such as InfiniBand, have static tables.
     """
     if made.routing is not Routing.SPREAD:
         return made.routing
@@ -224,12 +219,12 @@ def _imported(source: Source, build: GraphBuilder, section: Section) -> _Made:
 
 
 class _ImportedSection(LinedSection, frozen=True):
-    """What an importer made of a file, of which it knows the lines of links."""
+    """The section of an imported file, with the lines of links."""
 
     link_lines: Sequence[int] = ()
 
     def at(self, *path: str | int) -> str:
-        """The line of the link, or the path to the key."""
+        """Return the line of the link, or the path to the key."""
         path = (*self.path, *path)
         match path:
             case ("links", int(row), *_) if row < len(self.link_lines):
@@ -240,22 +235,24 @@ class _ImportedSection(LinedSection, frozen=True):
 def _refuse_nothing(section: Section, graph: Graph) -> None:
     if len(graph.npus) < 2:
         cause = f"the graph has {len(graph.npus)} NPUs"
-        raise section.fault(cause, "describe two or more, and what links them")
+        raise section.fault(cause, "describe two or more, and their links")
     if not len(graph.sources):
         raise section.fault("the graph has no links", 'list them under "links", or name a generator')
 
 
 def _overridden(build: GraphBuilder, spec: GraphFile) -> list[int]:
-    """Change the figures of links that are named, and say which links are left."""
+    """Change the figures of links, and return the links that are left."""
     failed: set[int] = set()
     for entry in spec.overrides:
         chosen = _chosen(build, entry)
         if not chosen:
-            raise entry.section.fault("no link is meant by this", "et-sim network FILE --json has all names")
+            raise entry.section.fault(
+                "the entry matches no link", "et-sim network FILE --json lists all names"
+            )
         if entry.has_failed:
             failed.update(chosen)
         elif entry.bandwidth is None and entry.latency_ns is None:
-            cause = "the entry does not say how its links differ"
+            cause = "the entry has no effect"
             raise entry.section.fault(cause, "give a bandwidth, a latency, or failed: true")
         other = OtherLinks(entry.bandwidth, entry.latency_ns)
         for link in chosen:
@@ -274,7 +271,7 @@ def _chosen(build: GraphBuilder, entry: Override) -> list[int]:
     is_both = bool(entry.between)
     given = [(name,) for name in entry.between] if is_both else [entry.sources, entry.targets]
     if len(given) != 2 or () in given:
-        cause = "the entry does not say which links it is about"
+        cause = "the entry names no links"
         remedy = 'give "link", "device", "between" with two names, or "from" and "to"'
         raise entry.section.fault(cause, remedy)
     keys = ("between", "between") if is_both else ("from", "to")
@@ -288,7 +285,7 @@ def _chosen(build: GraphBuilder, entry: Override) -> list[int]:
 
 
 def _placed(build: GraphBuilder, spec: GraphFile) -> list[int] | None:
-    """The device of each rank; None: in the order in which the NPUs were made."""
+    """Return the device of each rank, or None for the order of the NPUs."""
     if spec.ranks is None:
         return None
     npus = [number for number, kind in enumerate(build.kinds) if kind == NPU]
@@ -301,7 +298,7 @@ def _placed(build: GraphBuilder, spec: GraphFile) -> list[int] | None:
         )
         cause = f"{len(devices)} devices are placed, and there are {len(npus)} NPUs"
         if wrong is not None:
-            cause = f"{build.names[wrong]} is no NPU, or stands there twice"
+            cause = f"{build.names[wrong]} is not an NPU, or is listed twice"
         remedy = "list every NPU once, rank 0 first; patterns stand for several"
         raise spec.section.fault(cause, remedy, key="ranks")
     return devices
@@ -320,19 +317,19 @@ def _dimensions(spec: GraphFile, implied: tuple[int, ...], npus: int) -> tuple[i
 
 
 def _forwarding(spec: GraphFile, graph: Graph) -> bool:
-    """Whether NPUs forward messages of others; refuses pairs that cannot reach each other."""
+    """Check whether NPUs forward messages; refuse pairs that cannot reach each other."""
     forwards = spec.forwarding == ALL or (spec.forwarding == AUTO and not switches_suffice(graph))
     pair = unreachable_pair(graph, forwards)
     if pair is not None:
         source, target = pair
         names = [f"rank {rank} ({graph.names[graph.npus[rank]]})" for rank in (source, target)]
         remedy = "link them" if forwards else "link them through switches, or give forwarding: all"
-        raise spec.section.fault(f"no way leads from {names[0]} to {names[1]}", remedy)
+        raise spec.section.fault(f"no path leads from {names[0]} to {names[1]}", remedy)
     return forwards
 
 
 def _routes(build: GraphBuilder, spec: GraphFile, graph: Graph) -> tuple[tuple[int, ...], ...]:
-    """The links of each way that is given, from NPU to NPU."""
+    """Return the links of each given path, from NPU to NPU."""
     link_of: dict[tuple[int, int], int] = {}
     for row, ends in enumerate(zip(graph.sources.tolist(), graph.targets.tolist(), strict=True)):
         link_of.setdefault(ends, row)
@@ -345,28 +342,28 @@ def _routes(build: GraphBuilder, spec: GraphFile, graph: Graph) -> tuple[tuple[i
             or len(set(way)) < len(way)
             or any(build.kinds[at] != NPU for at in (way[0], way[-1]))
         ):
-            cause = f"{show(names)} is no way from an NPU to another"
-            raise fault(cause, "list each device on it once, the two NPUs first and last")
+            cause = f"{show(names)} is not a path from one NPU to another"
+            raise fault(cause, "list each device once, the two NPUs first and last")
         links = []
         for source, target in pairwise(way):
             if (source, target) not in link_of:
                 cause = f"no link leads from {build.names[source]} to {build.names[target]}"
-                raise fault(cause, "list every device on the way", key="path")
+                raise fault(cause, "list every device on the path", key="path")
             links.append(link_of[source, target])
         if (way[0], way[-1]) in routes:
-            raise fault(f"a way from {names[0]} to {names[-1]} is already given", "keep one of them")
+            raise fault(f"a path from {names[0]} to {names[-1]} is already given", "keep one of them")
         routes[way[0], way[-1]] = tuple(links)
     return tuple(routes.values())
 
 
 def _reducers(build: GraphBuilder, spec: GraphFile) -> tuple[tuple[int, Reducer], ...]:
-    """The switches that reduce, by name or by the row in which they stand."""
+    """Return the switches that reduce, given by name or by tier."""
     reducers: dict[int, Reducer] = {}
     for entry in spec.in_network:
         for device in _switches_meant(build, entry):
             if device in reducers:
-                cause = f"{build.names[device]} is meant by two entries"
-                raise entry.section.fault(cause, "let each switch be meant by one")
+                cause = f"{build.names[device]} matches two entries"
+                raise entry.section.fault(cause, "name each switch in one entry")
             reducers[device] = Reducer(entry.rate, entry.latency_ns)
     return tuple(sorted(reducers.items()))
 
@@ -375,7 +372,7 @@ def _switches_meant(build: GraphBuilder, entry: Reduction) -> list[int]:
     tier, name, fault = entry.tier, entry.switches, entry.section.fault
     form = 'give "switches", a name or pattern, or "tier", counted from 1'
     if tier is not None and name is not None:
-        cause = '"tier" and "switches" both say which switches reduce'
+        cause = '"tier" and "switches" both select switches'
         raise fault(cause, "leave one of them out, or make two entries", key="switches")
     if "dimension" in entry.section.content:
         cause = 'key "dimension" is for networks with a list per property, and this one is a graph'
@@ -385,10 +382,10 @@ def _switches_meant(build: GraphBuilder, entry: Reduction) -> list[int]:
             row for row, kind in enumerate(build.kinds) if kind == SWITCH and build.tiers[row] == tier
         ]
         if not switches:
-            raise fault(f"no switch stands in tier {tier}", "tier 1 is nearest to the NPUs", key="tier")
+            raise fault(f"no switch is in tier {tier}", "tier 1 is nearest to the NPUs", key="tier")
         return switches
     if name is None:
-        raise fault("the entry does not say which switches reduce", form)
+        raise fault("the entry selects no switches", form)
     means = devices_meant(build, entry.section, "switches", (name,))
     switches = [row for row in means if build.kinds[row] == SWITCH]
     if not switches or (name in build.number and len(switches) < len(means)):
@@ -398,7 +395,7 @@ def _switches_meant(build: GraphBuilder, entry: Reduction) -> list[int]:
 
 
 def _logical(sizes: tuple[int, ...], graph: Graph, made: _Made) -> tuple[LogicalDimension, ...]:
-    """The bandwidth by which orders of dimensions weigh them is that of the links of an NPU."""
+    """Return the logical dimensions; their bandwidth is that of the links of an NPU."""
     first = graph.npus[0]
     bandwidth = float(graph.bytes_per_ns[graph.sources == first].max(initial=0.0)) / GIB
     wraps = [wraps for _, wraps in made.grid] if len(made.grid) == len(sizes) else [False] * len(sizes)

@@ -1,4 +1,4 @@
-"""What the objects of a graph's description have in common: figures of links, names of devices, numbers."""
+"""Keys that the objects of a graph's description share: figures of links, names of devices, numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from et_sim.documents.kinds import BANDWIDTH_WITH_UNIT, COUNTS, count, time
 from et_sim.documents.kinds import section as part
 from et_sim.machine.graph import Figures
 
-MOST = 1 << 24  # of any whole number in a graph's description
+MOST = 1 << 24  # limit of whole numbers in a graph's description
 whole, wholes = partial(count, minimum=1, maximum=MOST), partial(key, COUNTS, minimum=1, maximum=MOST)
 
 
@@ -28,7 +28,7 @@ def _ratio(slot: Slot, value: Any) -> Fraction:
 
 def _name(slot: Slot, name: Any, index: int | None = None) -> str:
     if not isinstance(name, str | int) or isinstance(name, bool) or name == "":
-        raise slot.refusal(name, index=index, why="it is no name")
+        raise slot.refusal(name, index=index, why="it is not a name")
     return str(name)
 
 
@@ -50,34 +50,36 @@ RATIO = Kind("ratio", lambda _: 'a ratio such as 2 or "3:1"', _ratio)
 NAMES = Kind("names", lambda _: "a list of names, which are texts or whole numbers", _names)
 NAME_OR_NAMES = Kind("name or names", lambda _: "the name of a device, a pattern, or a list", _name_or_names)
 GENERATOR = Kind("generator", lambda _: "the name of a generator", lambda _, name: name)  # checked before
-NUMBER_OR_NAMES = Kind("number or names", lambda _: "how many, or a list of names", _number_or_names)
+NUMBER_OR_NAMES = Kind(
+    "number or names", lambda _: "a number of devices, or a list of names", _number_or_names
+)
 
 
 @quick_dataclass(frozen=True)
 class Links:
-    """What links are capable of."""
+    """The figures of links."""
 
-    bandwidth: float = key(BANDWIDTH_WITH_UNIT, "Of a link.", required=True)
-    latency_ns: float = time("From end to end.", 0.0)
-    count: int = whole("Links side by side.", 1)
+    bandwidth: float = key(BANDWIDTH_WITH_UNIT, "Bandwidth of a link.", required=True)
+    latency_ns: float = time("Latency from end to end.", 0.0)
+    count: int = whole("Parallel links.", 1)
 
     @property
     def figures(self) -> Figures:
-        """Of all that are side by side."""
+        """Return the figures of all parallel links together."""
         return Figures(self.bandwidth * self.count, self.latency_ns)
 
 
 @quick_dataclass(frozen=True)
 class OtherLinks:
-    """What links are capable of that are like others, unless they are said to differ."""
+    """The figures of links that resemble others, and their differences."""
 
-    bandwidth: float | None = key(BANDWIDTH_WITH_UNIT, "Of a link.", None)
-    latency_ns: float | None = time("From end to end.", None)
-    count: int = whole("Links side by side.", 1)
+    bandwidth: float | None = key(BANDWIDTH_WITH_UNIT, "Bandwidth of a link.", None)
+    latency_ns: float | None = time("Latency from end to end.", None)
+    count: int = whole("Parallel links.", 1)
 
 
 def like(given: OtherLinks | None, others: Figures) -> Figures:
-    """The figures of links; what is not given is as in the others."""
+    """Return the figures of links, with those of `others` for missing keys."""
     if given is None:
         return others
     bandwidth = others.bytes_per_ns if given.bandwidth is None else given.bandwidth
@@ -86,17 +88,15 @@ def like(given: OtherLinks | None, others: Figures) -> Figures:
 
 
 def others(meaning: str) -> Any:
-    """A key that holds such links."""
+    """Declare a key that holds such links."""
     return part(meaning, None, of=OtherLinks)
 
 
 @quick_dataclass(frozen=True)
 class Common:
-    """What most generators take."""
+    """The keys of most generators."""
 
     section: Section
-    generator: str = key(GENERATOR, "What is made.", required=True)
+    generator: str = key(GENERATOR, "Generator of the network.", required=True)
     links: Links = inline(Links)
-    nic: Links | None = part(
-        "Of links between each NPU and a NIC of its own, before the network.", None, of=Links
-    )
+    nic: Links | None = part("Links between each NPU and its own NIC.", None, of=Links)

@@ -1,4 +1,4 @@
-"""Devices and links that stand in lists: of a file, or of what an importer makes of one."""
+"""Devices and links from lists: of a file, or of an importer."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ PATTERN = re.compile(r"[*?\[]")
 
 @quick_dataclass(frozen=True)
 class Device:
-    """One of a list of devices."""
+    """A device of a list."""
 
     section: Section
-    name: str = text("What it is called.", required=True)
-    kind: str = choice("What it is.", required=True, choices=KINDS)
+    name: str = text("Name of the device.", required=True)
+    kind: str = choice("Kind of the device.", required=True, choices=KINDS)
 
 
 @quick_dataclass(frozen=True)
 class ListedLink:
-    """A link, or several that are alike."""
+    """A link, or several equal ones."""
 
     section: Section
-    sources: tuple[str, ...] = key(NAME_OR_NAMES, "Where it begins.", name="from", required=True)
-    targets: tuple[str, ...] = key(NAME_OR_NAMES, "Where it ends.", name="to", required=True)
+    sources: tuple[str, ...] = key(NAME_OR_NAMES, "Device at which it begins.", name="from", required=True)
+    targets: tuple[str, ...] = key(NAME_OR_NAMES, "Device at which it ends.", name="to", required=True)
     links: Links = inline(Links)
-    is_one_way: bool = flag("Whether there is none back.", False, name="one-way")
-    name: str = text("What it is called, and `:back` of it the one back.", "", may_be_empty=True)
+    is_one_way: bool = flag("There is no link back.", False, name="one-way")
+    name: str = text("Name of the link; the link back has the suffix `:back`.", "", may_be_empty=True)
 
 
 @quick_dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Lists:
 
 
 def add_devices(build: GraphBuilder, lists: Lists) -> None:
-    """Those of the keys `devices`, `npus`, `switches` and `nics`."""
+    """Add the devices of the keys `devices`, `npus`, `switches` and `nics`."""
     for entry in lists.devices:
         _add(build, entry.section, "name", entry.name, KINDS.index(entry.kind))
     named = (("npus", NPU), ("switches", SWITCH), ("nics", NIC))
@@ -73,7 +73,7 @@ def _add(build: GraphBuilder, section: Section, key: str, name: str, kind: int) 
 
 
 def add_links(build: GraphBuilder, lists: Lists) -> None:
-    """Those of the key `links`, each way unless an entry says otherwise."""
+    """Add the links of the key `links`, each way unless an entry is one-way."""
     for entry in lists.links:
         sources = devices_meant(build, entry.section, "from", entry.sources)
         targets = devices_meant(build, entry.section, "to", entry.targets)
@@ -97,7 +97,7 @@ def add_links(build: GraphBuilder, lists: Lists) -> None:
 
 
 def devices_meant(build: GraphBuilder, section: Section, key: str, names: Iterable[str]) -> list[int]:
-    """The devices of names and patterns, each once; there must be one of each."""
+    """Return the devices that names and patterns match, each once; refuse one that matches none."""
     devices = (device for name in names for device in _devices_named(build, section, key, name))
     return list(dict.fromkeys(devices))
 
@@ -112,12 +112,14 @@ def _devices_named(build: GraphBuilder, section: Section, key: str, name: str) -
     if not devices:
         near = did_you_mean(name, tuple(build.names[:5000]))
         remedy = near or f"there are {', '.join(build.names[:3])}, … {build.names[-1]}" if build.names else ""
-        raise section.fault(f"no device is named {show(name)}", remedy or "list the devices first", key=key)
+        raise section.fault(
+            f"no device has the name {show(name)}", remedy or "list the devices first", key=key
+        )
     return devices
 
 
 def set_tiers(build: GraphBuilder) -> None:
-    """Switches and NICs stand as many rows up as they are links away from the nearest NPU."""
+    """Set the tiers of switches and NICs to their distance from the nearest NPU, in links."""
     neighbours: list[list[int]] = [[] for _ in build.names]
     for source, target in zip(build.sources, build.targets, strict=True):
         neighbours[source].append(target)

@@ -1,6 +1,6 @@
 """Generators of networks: rings, meshes, tori; a switch, leaves and spines, fat trees, rails, a dragonfly.
 
-Each leaves a part of a graph, and is told where that part stands in the whole.
+Each adds a part to a graph, at a given place of the whole.
 """
 
 from __future__ import annotations
@@ -22,39 +22,39 @@ from et_sim.machine.topology.keys import RATIO, Common, Links, OtherLinks, like,
 
 
 class Place(Struct, frozen=True):
-    """Where a part stands in the whole."""
+    """The place of a part in the whole."""
 
-    prefix: str = ""  # of the names of its switches
-    tier: int = 1  # of its lowest devices besides NPUs
-    given: tuple[int, ...] | None = None  # what it connects; None: NPUs that it makes
+    prefix: str = ""  # prefix of the names of its switches
+    tier: int = 1  # tier of its lowest devices besides NPUs
+    given: tuple[int, ...] | None = None  # devices that it connects; None: it makes NPUs
 
 
 class Ends(Struct, frozen=True):
-    """What a generator connects: devices, and where it links to them, which may be NICs before them."""
+    """The devices that a generator connects, and the ports for its links, which may be NICs."""
 
     devices: list[int]
     ports: list[int]
-    tier: int  # of the lowest switches
+    tier: int  # tier of the lowest switches
 
 
 class NetworkPart(Struct, frozen=True):
-    """What a generator has made."""
+    """The part of a network that a generator made."""
 
-    devices: list[int]  # that it connects, in the order of ranks
-    dimensions: tuple[int, ...]  # that it implies, innermost first
-    gateway: int  # by which a network around it can reach all of it
-    grid: tuple[tuple[int, bool], ...] = ()  # (NPUs, whether it wraps round) by dimension, of meshes and tori
-    groups: tuple[tuple[int, ...], ...] = ()  # devices of each, of a dragonfly
-    routing: Routing = Routing.SHORTEST  # the ways that messages take unless the file names others
+    devices: list[int]  # devices that it connects, in the order of ranks
+    dimensions: tuple[int, ...]  # logical dimensions, innermost first
+    gateway: int  # device by which an outer network reaches all of it
+    grid: tuple[tuple[int, bool], ...] = ()  # (NPUs, wraps round) by dimension; meshes and tori only
+    groups: tuple[tuple[int, ...], ...] = ()  # devices of each group of a dragonfly
+    routing: Routing = Routing.SHORTEST  # default of the file
 
 
 def endpoints(build: GraphBuilder, common: Common, place: Place, count: int) -> Ends:
-    """NPUs of the generator's own, or what it was given; with a NIC for each, if that is asked for."""
+    """Return new NPUs or the given devices, each with a NIC if the object has one."""
     return behind_nics(build, common, place, devices_of(build, common, place, count))
 
 
 def devices_of(build: GraphBuilder, common: Common, place: Place, count: int) -> list[int]:
-    """NPUs of the generator's own, or what it was given."""
+    """Return new NPUs or the given devices."""
     if place.given is None:
         return build.npus(count)
     if len(place.given) != count:
@@ -69,7 +69,7 @@ def devices_of(build: GraphBuilder, common: Common, place: Place, count: int) ->
 def behind_nics(
     build: GraphBuilder, common: Common, place: Place, devices: list[int], sharers: int = 1
 ) -> Ends:
-    """Devices with a NIC for each `sharers` of them, if NICs are asked for."""
+    """Return devices with a NIC for each `sharers` of them, if the object has NICs."""
     if common.nic is None:
         return Ends(devices, devices, place.tier)
     nics = [
@@ -81,7 +81,7 @@ def behind_nics(
     return Ends(devices, nics, place.tier + 1)
 
 
-# NVLinks of a DGX-1 with V100: pairs of NPUs, and how many links stand side by side.
+# NVLinks of a DGX-1 with V100: pairs of NPUs, and their number of parallel links.
 CUBE_MESH = (
     *((0, 1, 1), (0, 2, 1), (0, 3, 2), (0, 4, 2), (1, 2, 2), (1, 3, 1), (1, 5, 2), (2, 3, 2), (2, 6, 1)),
     *((3, 7, 1), (4, 5, 1), (4, 6, 1), (4, 7, 2), (5, 6, 2), (5, 7, 1), (6, 7, 2)),
@@ -96,26 +96,26 @@ class Ring:
     npus: int = whole("NPUs in the circle.", minimum=2, required=True)
 
     def make(self, build: GraphBuilder, place: Place) -> NetworkPart:
-        """Add it to a graph."""
+        """Add the network to a graph."""
         return _grid(build, self.common, place, (self.npus,), wraps=True)
 
 
 @quick_dataclass(frozen=True)
 class Mesh:
-    """NPUs in rows along every dimension; of a torus, in circles."""
+    """NPUs in rows along every dimension, or in circles for a torus."""
 
     common: Common = inline(Common)
     sizes: tuple[int, ...] = wholes("NPUs by dimension.", required=True)
 
     def make(self, build: GraphBuilder, place: Place) -> NetworkPart:
-        """Add it to a graph."""
+        """Add the network to a graph."""
         return _grid(build, self.common, place, self.sizes, wraps=self.common.generator == "torus")
 
 
 def _grid(
     build: GraphBuilder, common: Common, place: Place, sizes: tuple[int, ...], *, wraps: bool
 ) -> NetworkPart:
-    """Links to higher coordinates come first: they win where both ways round are equally long."""
+    """Add a mesh or torus; links to higher coordinates come first, so that they win ties."""
     figures, count = common.links.figures, math.prod(sizes)
     build.expect(devices=count, links=count * len(sizes))
     ends = endpoints(build, common, place, count)
@@ -142,7 +142,7 @@ class FullyConnected:
     npus: int = whole("NPUs.", minimum=2, required=True)
 
     def make(self, build: GraphBuilder, place: Place) -> NetworkPart:
-        """Add it to a graph."""
+        """Add the network to a graph."""
         build.expect(devices=self.npus, links=self.npus * (self.npus - 1))
         ends = endpoints(build, self.common, place, self.npus)
         for port in ends.ports:
@@ -159,7 +159,7 @@ class HybridCubeMesh:
     common: Common = inline(Common)
 
     def make(self, build: GraphBuilder, place: Place) -> NetworkPart:
-        """Add it to a graph."""
+        """Add the network to a graph."""
         figures = self.common.links.figures
         ends = endpoints(build, self.common, place, 8)
         for first, second, count in CUBE_MESH:
@@ -168,18 +168,18 @@ class HybridCubeMesh:
         return NetworkPart(ends.devices, (8,), ends.ports[0])
 
 
-MESH, BEHIND_NICS = "fully-connected", "behind-nics"  # what a node is inside, besides a switch
+MESH, BEHIND_NICS = "fully-connected", "behind-nics"  # insides of a node, besides a switch
 
 
 @quick_dataclass(frozen=True)
 class Switch:
-    """All behind one switch."""
+    """NPUs behind one switch."""
 
     common: Common = inline(Common)
     npus: int = whole("NPUs.", required=True)
 
     def make(self, build: GraphBuilder, place: Place) -> NetworkPart:
-        """Add it to a graph."""
+        """Add the network to a graph."""
         ends = endpoints(build, self.common, place, self.npus)
         (hub,) = build.switches(1, f"{place.prefix}switch", ends.tier)
         for port in ends.ports:
@@ -198,7 +198,7 @@ class LeafSpine:
     uplinks: OtherLinks | None = others("Links of leaves to spines, if unlike those of NPUs.")
 
     def make(self, build: GraphBuilder, place: Place) -> NetworkPart:
-        """Add it to a graph."""
+        """Add the network to a graph."""
         counts = self.npus_per_leaf, self.leaves
         return _two_tiers(build, self.common, self.uplinks, place, counts, self.spines)
 
@@ -214,19 +214,21 @@ def _leaves(
 
 @quick_dataclass(frozen=True)
 class FatTree:
-    """By k: k pods of k/2 leaves and k/2 aggregation switches. By radix: as many NPUs as are asked for."""
+    """A fat tree by k: k pods of k/2 leaves and k/2 aggregation switches; or by radix and NPUs."""
 
     common: Common = inline(Common)
-    k: int | None = whole("Ports of every switch; three tiers. In place of the next four.", None, minimum=2)
+    k: int | None = whole(
+        "Ports of every switch; three tiers. It replaces the next four keys.", None, minimum=2
+    )
     radix: int | None = whole("Ports of every switch.", None, minimum=2)
     tiers: int = whole("Tiers of switches, 2 or 3.", 2, form="2 or 3", minimum=2, maximum=3)
-    oversubscription: Fraction = key(RATIO, "How much more a leaf has downwards than upwards.", Fraction(1))
-    npus: int | None = whole("NPUs; as many as there can be without the key.", None)
+    oversubscription: Fraction = key(RATIO, "Bandwidth of a leaf downwards by upwards.", Fraction(1))
+    npus: int | None = whole("NPUs. Without the key: as many as possible.", None)
     uplinks: OtherLinks | None = others("Links of leaves upwards, if unlike those of NPUs.")
     core_links: OtherLinks | None = others("Links to the core, if unlike `uplinks`.")
 
     def make(self, build: GraphBuilder, place: Place) -> NetworkPart:
-        """Add it to a graph."""
+        """Add the network to a graph."""
         if self.k is not None:
             half = self.k // 2
             if self.k % 2:
@@ -253,14 +255,14 @@ class FatTree:
         return self.common.section.fault(cause, remedy, key=key)
 
     def _split(self, radix: int) -> tuple[int, int]:
-        """How many ports of a leaf go down and up."""
+        """Return the number of ports of a leaf that go down and up."""
         ratio = self.oversubscription
         up = Fraction(radix) / (1 + ratio)
         if up.denominator != 1 or up < 1:
             raise self._fault(
                 "oversubscription" if "oversubscription" in self.common.section.content else "radix",
                 f"{radix} ports cannot be split {ratio.numerator}:{ratio.denominator} between down and up",
-                "choose a radix that is a multiple of the two added up",
+                "choose a radix that is a multiple of their sum",
             )
         return radix - int(up), int(up)
 
@@ -278,7 +280,7 @@ class FatTree:
         aggregations: int,
         cores: int,
     ) -> NetworkPart:
-        """Core switches are dealt to the aggregation switches of a pod: the same ones in every pod."""
+        """Add three tiers; core switches are dealt to the aggregation switches alike in every pod."""
         each, leaves, pods = counts
         figures = self.common.links.figures
         above = like(self.uplinks, figures)
@@ -322,32 +324,32 @@ def _two_tiers(
 
 @quick_dataclass(frozen=True)
 class Inside:
-    """What connects the NPUs of a node."""
+    """The network within a node."""
 
     links: Links = inline(Links)
-    generator: str = choice("How.", "switch", choices=("switch", MESH, BEHIND_NICS))
+    generator: str = choice("Kind of the network.", "switch", choices=("switch", MESH, BEHIND_NICS))
 
 
 @quick_dataclass(frozen=True)
 class Railed:
-    """Nodes with a switch or links of all pairs inside; NPUs of the same place in their nodes share rails.
+    """Nodes with a switch or a full mesh inside; NPUs of the same position in their nodes share rails.
 
     Several NPUs of a node may share a NIC, and then a rail. `behind-nics`: a node's switch is reached by NICs
-    only, as where a card and its NPUs are on one PCIe switch. Without spines, rails meet within the nodes
-    only, and NPUs forward messages.
+    only, as when a card and its NPUs are on one PCIe switch. Without spines, rails meet only within the
+    nodes, and NPUs forward messages.
     """
 
-    inside: Inside = part("What connects the NPUs of a node.", of=Inside, required=True)
+    inside: Inside = part("Network of the NPUs of a node.", of=Inside, required=True)
     common: Common = inline(Common)
-    nodes: int = whole("How many nodes there are.", required=True)
+    nodes: int = whole("Number of nodes.", required=True)
     npus_per_node: int = whole("NPUs of a node.", required=True)
     npus_per_nic: int = whole("NPUs that share a NIC, and a rail.", 1)
-    nodes_per_leaf: int | None = whole("Nodes that share the switch of a rail; all without the key.", None)
+    nodes_per_leaf: int | None = whole("Nodes that share the switch of a rail. Without the key: all.", None)
     spines: int = whole("Switches that connect the rails.", 0, minimum=0)
     uplinks: OtherLinks | None = others("Links to spines, if unlike those of NPUs.")
 
     def make(self, build: GraphBuilder, place: Place) -> NetworkPart:
-        """Add it to a graph."""
+        """Add the network to a graph."""
         nodes, each, sharers, spines = self.nodes, self.npus_per_node, self.npus_per_nic, self.spines
         within, kind = self.inside.links.figures, self.inside.generator
         figures, per_leaf = self.common.links.figures, self.nodes_per_leaf or nodes
@@ -360,7 +362,7 @@ class Railed:
             for number, device in enumerate(devices):
                 for other in devices[number + 1 : (number // each + 1) * each]:
                     build.cable(device, other, within)
-        else:  # before NICs: within a node, ways through its switch win ties
+        else:  # added before NICs, so that paths through the node's switch win ties
             hubs = build.switches(nodes, f"{place.prefix}node-switch", tier)
         if kind == "switch":
             for number, device in enumerate(devices):
@@ -387,7 +389,7 @@ class Railed:
         is_behind = self.inside.generator == BEHIND_NICS
         key, cause, remedy = "npus-per-nic", "", ""
         if (sharers > 1 or is_behind) and self.common.nic is None:
-            cause, remedy = "there are no NICs to be behind", "give the figures of `nic`"
+            cause, remedy = "the network has no NICs", "give the figures of `nic`"
         elif each % sharers:
             cause = f"{each} NPUs of a node cannot be divided among NICs of {sharers}"
             remedy = f"give a divisor of {each}"
@@ -396,7 +398,7 @@ class Railed:
             cause = f"{nodes} nodes cannot be divided among rail switches of {per_leaf}"
         elif nodes > per_leaf and not self.spines:
             key, remedy = "nodes-per-leaf", "give spines, or one switch for a whole rail"
-            cause = f"each rail has {nodes // per_leaf} switches and nothing above them"
+            cause = f"each rail has {nodes // per_leaf} switches and no spines above them"
         if cause:
             raise self.common.section.fault(cause, remedy, key=key)
 
@@ -405,19 +407,19 @@ class Railed:
 class Dragonfly:
     """Groups of routers, all linked within a group, and every group to every other.
 
-    The global links of a group are dealt to its routers in turn: the one to the group d further on belongs
+    The global links of a group are dealt to its routers in turn: the link to the group at distance d belongs
     to router (d - 1) mod routers.
     """
 
     common: Common = inline(Common)
-    groups: int = whole("How many groups there are.", minimum=2, required=True)
+    groups: int = whole("Number of groups.", minimum=2, required=True)
     routers_per_group: int = whole("Routers of a group.", required=True)
     npus_per_router: int = whole("NPUs of a router.", required=True)
     local_links: OtherLinks | None = others("Links within a group, if unlike those of NPUs.")
     global_links: OtherLinks | None = others("Links between groups, if unlike those within one.")
 
     def make(self, build: GraphBuilder, place: Place) -> NetworkPart:
-        """Add it to a graph."""
+        """Add the network to a graph."""
         groups, routers, each = self.groups, self.routers_per_group, self.npus_per_router
         figures = self.common.links.figures
         local = like(self.local_links, figures)

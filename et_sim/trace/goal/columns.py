@@ -1,13 +1,11 @@
-"""Schedules of many ranks as columns, from the text of a GOAL file in its plainest form; and which of their
-messages have no other half.
+"""Parsing of GOAL files in their plainest form to columns, rank by rank, and the search for unmatched
+messages.
 
-A statement a line, words with blanks between them, no comments, no `irequires`: the form that programs write.
-Lines are told apart all at once. Of a text in any other form, or with a mistake in it, nothing is said here:
-`columns_of` gives None, and the text is read statement by statement, which also says what is wrong.
+The plainest form, which programs write, has one statement per line, blanks between words, no comments and no
+`irequires`. All lines are classified at once. For text in another form, or with a mistake, `columns_of`
+returns None; the text is then read statement by statement, which also reports mistakes.
 
 A send matches a receive of the same ranks, tag and size.
-
-Not here: statements (`statements`), and traces (`schedule`).
 """
 
 from __future__ import annotations
@@ -46,12 +44,12 @@ _TAG, _CPU, _NIC = (_word(text) for text in ("tag", "cpu", "nic"))
 class Columns(Struct, frozen=True, eq=False):
     """Operations of some ranks, one rank after the other; dependencies are rows of the same rank."""
 
-    declared: int  # num_ranks; 0: does not stand there
+    declared: int  # num_ranks; 0: missing
     rank: IntColumn
     first: IntColumn  # operation of each rank, and the end of the last
     line: IntColumn  # counted from 1, as all lines here
     code: Any
-    size: IntColumn  # bytes; of a calculation ns
+    size: IntColumn  # bytes; for a calculation, ns
     peer: IntColumn
     tag: IntColumn
     after_start: IntColumn
@@ -63,8 +61,8 @@ class Columns(Struct, frozen=True, eq=False):
         return np.repeat(self.rank, np.diff(self.first))
 
 
-class _Unusual(Exception):  # noqa: N818 - no mistake of anybody
-    """The text is not in the plainest form."""
+class _Unusual(Exception):  # noqa: N818 - not an error of the user
+    """A signal that the text is not in the plainest form."""
 
 
 def _require(condition: Any) -> None:
@@ -73,8 +71,8 @@ def _require(condition: Any) -> None:
 
 
 def columns_of(content: bytes, line: int) -> Columns | None:
-    """Return the whole ranks in `content`, which begins with this line; None: read it statement by
-    statement.
+    """Return the whole ranks in `content`, which begins with this line, or None if the form is not the
+    plainest.
     """
     try:
         return _Lines(content).columns(line)
@@ -83,7 +81,7 @@ def columns_of(content: bytes, line: int) -> Columns | None:
 
 
 class _Lines:
-    """Words of a text, and the first word of each line that has any."""
+    """Words of a text, and the first word of each line with content."""
 
     def __init__(self, content: bytes) -> None:
         data = np.frombuffer(b"\n" + content + b"\n" * _BLANKS_BEHIND, np.uint8)
@@ -108,17 +106,17 @@ class _Lines:
 
     @staticmethod
     def _cut(words: Any, length: Any) -> Any:
-        """Return the first bytes of each."""
+        """Return the first bytes of each word."""
         masks = np.array([(1 << 8 * size) - 1 for size in range(9)], np.uint64)
         return words & masks[length]
 
     def is_word(self, tokens: Any, text: str) -> Any:
-        """Which of some tokens are this word."""
+        """Return a mask of the tokens that equal a word."""
         tokens = np.minimum(tokens, len(self.low) - 1)
         return (self.low[tokens] == _word(text[:8])) & (self.high[tokens] == _word(text[8:]))
 
     def numbers(self, tokens: Any, unit: str = "") -> IntColumn:
-        """What some tokens say, each of which is a number with this letter behind it."""
+        """Return the values of tokens, each of which is a number followed by the letter `unit`."""
         begin, length = self.begin[tokens], self.length[tokens] - len(unit)
         _require(not len(tokens) or 0 < length.min() <= length.max() <= _LONGEST_NUMBER)
         if unit:
@@ -132,7 +130,7 @@ class _Lines:
         return values
 
     def columns(self, line: int) -> Columns:
-        """Return all of them."""
+        """Return the columns of all ranks."""
         first, count = self.first, self.count
         is_order = (count == 3) & self.is_word(first + 1, "requires")
         is_begin = (count == 3) & self.is_word(first, "rank") & self.is_word(first + 2, "{")
@@ -180,13 +178,13 @@ class _Lines:
 
     @staticmethod
     def _sections(rows: Any, begins: Any, ends: Any) -> Any:
-        """Between which braces each line stands."""
+        """Return the pair of braces that encloses each line."""
         section = np.searchsorted(begins, rows) - 1
         _require((section >= 0).all() and (rows < ends[section]).all() if len(rows) else True)
         return section
 
     def _operations(self, lines: Any) -> tuple[Any, Any, Any, Any, Any]:
-        """(token of the label or -1, code, size, peer, tag) of each operation."""
+        """Return (token of the label or -1, code, size, peer, tag) of each operation."""
         first, count = self.first[lines], self.count[lines]
         has_label = self.data[self.end[first] - 1] == ord(":")
         behind = first + count
@@ -213,7 +211,7 @@ class _Lines:
         return np.where(has_label, first, -1), code, size, peer, tag
 
     def _options(self, code: Any, rest: Any, behind: Any, tag: Any) -> None:
-        """What may stand behind an operation: a tag, cpu 0, nic 0."""
+        """Read the options after an operation: a tag, cpu 0, nic 0."""
         before = np.zeros(len(code), np.int8)
         while len(rows := np.flatnonzero(rest < behind)):
             _require((rest[rows] + 1 < behind[rows]).all())
@@ -230,10 +228,10 @@ class _Lines:
 
 
 class _Labels:
-    """Finds operations by the section they stand in and their label."""
+    """An index of operations by section and label."""
 
     def __init__(self, lines: _Lines, label: Any, section: Any) -> None:
-        """`label`: the token of each operation, with its colon, or -1."""
+        """Index the operations; `label` is the token of each, with its colon, or -1."""
         self._lines = lines
         operations = np.flatnonzero(label >= 0)
         token = label[operations]
@@ -246,8 +244,8 @@ class _Labels:
         order = np.argsort(hashed)
         self._hashed, self._operation = hashed[order], operations[order]
         self._parts = low[order], high[order], section[operations][order]
-        _require((self._hashed[1:] != self._hashed[:-1]).all())  # two of a name, or of a hash
-        bits = len(order).bit_length() + 1  # so many of a hash tell most apart
+        _require((self._hashed[1:] != self._hashed[:-1]).all())  # equal names, or equal hashes
+        bits = len(order).bit_length() + 1  # this many bits separate most hashes
         self._shift = np.uint64(64 - bits)
         counts = np.bincount((self._hashed >> self._shift).astype(np.int64), minlength=1 << bits)
         self._first = np.cumsum(counts) - counts
@@ -278,19 +276,19 @@ def _hash(low: Any, high: Any, section: Any) -> Any:
     return mixed ^ (mixed >> np.uint64(32))
 
 
-MOST_UNMATCHED = 1 << 20  # messages kept until those that match are left out
+MOST_UNMATCHED = 1 << 20  # messages that are kept before matches are removed
 Channel = tuple[int, int, int, int]  # source, target, tag, bytes
 
 
 class Messages:
-    """Sends and receives that are not matched yet, in the order of the file."""
+    """Unmatched sends and receives, in the order of the file."""
 
     def __init__(self) -> None:
         self._parts: list[Any] = []  # rows: channel (four), 1 of a send and -1 of a receive, line
         self._count, self._most = 0, MOST_UNMATCHED
 
     def add(self, columns: Columns) -> None:
-        """Those of some ranks."""
+        """Add the messages of some ranks."""
         rows = np.flatnonzero(columns.code != CALC_CODE)
         owner, peer, is_send = columns.owner[rows], columns.peer[rows], columns.code[rows] == SEND_CODE
         channel = np.where(is_send, owner, peer), np.where(is_send, peer, owner)
@@ -305,7 +303,7 @@ class Messages:
             self._most = max(MOST_UNMATCHED, 2 * self._count)
 
     def refuse_unmatched(self, source: str) -> None:
-        """Raise for the first message of the file that has no other half."""
+        """Raise for the first message of the file without a match."""
         left, first = self._left()
         if not left:
             return
@@ -315,7 +313,7 @@ class Messages:
         here, there = (origin, target) if left[channel] > 0 else (target, origin)
         message = f"{unmatched} of {size} bytes with tag {tag}"
         remedy = "write the other half, with the same size and tag"
-        for near, surplus in left.items():  # what may have been meant to match
+        for near, surplus in left.items():  # a likely intended match
             if surplus * left[channel] < 0 and near[:2] == channel[:2]:
                 remedy = f"line {first[near]} has {near[3]} bytes and tag {near[2]}"
                 break
@@ -326,7 +324,9 @@ class Messages:
         )
 
     def _left(self) -> tuple[dict[Channel, int], dict[Channel, int]]:
-        """How many more sends than receives channels have, where not as many; and the line of the first."""
+        """Return the surplus of sends over receives of unbalanced channels, and the line of the first message
+        of each.
+        """
         surplus: dict[Channel, int] = {}
         first: dict[Channel, int] = {}
         for source, target, tag, size, sign, line in self._unmatched().T.tolist():
@@ -336,7 +336,7 @@ class Messages:
         return surplus, first
 
     def _unmatched(self) -> Any:
-        """Those behind the last place of the file where their channel had as many sends as receives."""
+        """Return the messages after the last line at which their channel was balanced."""
         if not self._count:
             return np.zeros((6, 0), np.int64)
         every = np.concatenate(self._parts, axis=1)

@@ -1,10 +1,7 @@
-"""A GOAL file as a workload, or as one trace after the other; it may be gzipped.
+"""A GOAL file as a workload or as a sequence of traces; it may be gzipped.
 
-It is read some ranks at a time, as columns (`columns`) while it has the plainest form, and statement by
-statement from the first ranks on that have not. No more of it is kept than these, and the messages that
-are not matched yet.
-
-Not here: what its statements mean (`schedule`).
+Some ranks are read at a time: as columns (`columns`) in the plainest form, and statement by statement from
+the first ranks on in another form. Only these ranks and the unmatched messages are in memory.
 """
 
 from __future__ import annotations
@@ -34,7 +31,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def read_goal(path: Path, ranks: int | None) -> Workload:
-    """Return the workload of a file, which has so many ranks."""
+    """Read the workload of a file, which must have `ranks` ranks if given."""
     totals = Totals()
     parts = [*_parts(path, totals)]
     if ranks is not None and ranks != totals.ranks:
@@ -56,7 +53,7 @@ Progress = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 
 
 def schedules(path: Path, totals: Totals, progress: Progress | None = None) -> Iterator[tuple[int, Trace]]:
-    """(rank, trace) of a file that may be gzipped; `progress` hears how much of it has been read."""
+    """Yield (rank, trace) of a file that may be gzipped; `progress` receives the bytes read."""
     for ranks, stack in _parts(path, totals, progress):
         yield from zip(ranks, stack.traces, strict=True)
 
@@ -107,7 +104,7 @@ def _schedules(file: BinaryIO, path: Path, totals: Totals, watch: Callable[[int]
 
 
 def _whole_ranks(text: bytes) -> tuple[bytes, bytes]:
-    """(all ranks that end in it, the rest)."""
+    """Return all ranks that end in a text, and the rest of the text."""
     end = text.rfind(b"\n}\n") + len(b"\n}\n")
     return (text[:end], text[end:]) if end >= len(b"\n}\n") else (b"", text)
 
@@ -123,17 +120,17 @@ def _watched(lines: Iterable[str], file: BinaryIO, watch: Callable[[int], None])
 
 
 class _Joined(io.RawIOBase):
-    """Bytes that have been read already, and what is left of their file."""
+    """Bytes that have been read already, and the rest of their file."""
 
     def __init__(self, before: bytes, rest: BinaryIO | Ungzipped) -> None:
         self._before, self._rest = io.BytesIO(before), rest
 
     def readable(self) -> bool:
-        """Yes."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Return some bytes."""
+        """Fill the buffer and return the number of bytes."""
         part = self._before.read(len(buffer)) or self._rest.read(len(buffer))
         buffer[: len(part)] = part
         return len(part)

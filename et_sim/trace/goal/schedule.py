@@ -1,12 +1,10 @@
 """The schedules of a GOAL file of LogGOPSim or ATLAHS, as one trace per rank.
 
-Operations become nodes of the same order: `calc` computes for so many ns, `send` and `recv` are messages. All
-are concurrent: nothing but their dependencies, and on the LogGOPS model processor and NIC, orders them.
-`requires` is a dependency. `irequires` waits for the beginning of another operation; a receive begins as soon
-as what it depends on is done, so that whatever `irequires` it depends on the same. A send or a calculation
-begins when processor and NIC are free, for which traces have no word: this is refused.
-
-Not here: the grammar (`statements`, `columns`), how a file is read (`file`), and simulation.
+Operations become nodes of the same order: `calc` computes for a number of ns, `send` and `recv` are messages.
+All are concurrent: only their dependencies order them, and on the LogGOPS model also processor and NIC.
+`requires` is a dependency. `irequires` waits for the beginning of another operation. A receive begins as soon
+as its dependencies are done, so an `irequires` on it becomes these dependencies. A send or a calculation
+begins when processor and NIC are free, which traces cannot express: this is refused.
 """
 
 from __future__ import annotations
@@ -50,7 +48,7 @@ _PRESENT = {
 
 @dataclass(slots=True)
 class Totals:
-    """What all ranks do."""
+    """The totals over all ranks."""
 
     ranks: int = 0
     count: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
@@ -59,7 +57,7 @@ class Totals:
     irequires: int = 0
 
     def add(self, columns: Columns) -> None:
-        """What some ranks do; nothing of it begins with something else."""
+        """Add the totals of ranks without `irequires`."""
         for number, kind in enumerate(KINDS):
             size = columns.size[columns.code == number]
             self.count[kind] += len(size)
@@ -82,7 +80,7 @@ class _Rank:
 
 @dataclass(slots=True)
 class Reading:
-    """What is known of the ranks that have been read."""
+    """The state of reading: the ranks so far, their totals and unmatched messages."""
 
     source: str
     totals: Totals
@@ -90,7 +88,7 @@ class Reading:
     done: set[int] = field(default_factory=set)
 
     def accepts(self, columns: Columns) -> bool:
-        """Return whether these ranks are right, and have not been read; `num_ranks` may stand before them."""
+        """Return whether these ranks are correct and new; `num_ranks` may precede them."""
         totals = self.totals
         ranks = columns.declared or totals.ranks
         is_declared = 1 <= ranks <= MOST_RANKS and not (columns.declared and totals.ranks)
@@ -100,7 +98,7 @@ class Reading:
         return is_declared and is_new and is_known and int(columns.tag.max(initial=0)) < TAG_RANGE
 
     def columns(self, columns: Columns) -> Part:
-        """Return the traces of ranks that are accepted."""
+        """Return the traces of accepted ranks."""
         self.totals.ranks = columns.declared or self.totals.ranks
         self.totals.add(columns)
         self.messages.add(columns)
@@ -116,7 +114,7 @@ class Reading:
                 rank = _head(statement, source, totals, rank, self.done) or rank
             elif rank is None:
                 raise TraceError(
-                    "this stands in no rank",
+                    "this statement is outside of a rank",
                     place=at(source, statement.line),
                     remedy='write "rank R {" before it',
                 )
@@ -136,13 +134,13 @@ class Reading:
             )
 
     def check_end(self) -> None:
-        """Whether all ranks were there, and all messages are matched."""
+        """Check that all ranks were present and all messages are matched."""
         _check_end(self.source, self.totals, self.done)
         self.messages.refuse_unmatched(self.source)
 
 
 def traces(given: Iterable[Statement], source: str, totals: Totals) -> Iterator[tuple[int, Trace]]:
-    """(rank, trace), in the order of the file; `totals` are complete when all have been taken."""
+    """Yield (rank, trace) in the order of the file; `totals` are complete at the end."""
     reading = Reading(source, totals)
     for ranks, stack in reading.statements(given):
         yield from zip(ranks, stack.traces, strict=True)
@@ -153,7 +151,7 @@ def _head(head: Head, source: str, totals: Totals, rank: _Rank | None, done: set
     place = at(source, head.line)
     if head.word == "num_ranks":
         if totals.ranks or not 1 <= head.number <= MOST_RANKS:
-            cause = "num_ranks stands there twice" if totals.ranks else f"num_ranks is {head.number}"
+            cause = "num_ranks is given twice" if totals.ranks else f"num_ranks is {head.number}"
             raise TraceError(cause, place=place, remedy=f"give it once, 1 to {MOST_RANKS}")
         totals.ranks = head.number
         return None
@@ -166,7 +164,7 @@ def _head(head: Head, source: str, totals: Totals, rank: _Rank | None, done: set
     if head.number >= totals.ranks:
         raise TraceError(f"there is no rank {head.number}", place=place, remedy=_allowed(totals))
     if head.number in done:
-        raise TraceError(f"rank {head.number} stands there twice", place=place, remedy="put both into one")
+        raise TraceError(f"rank {head.number} is given twice", place=place, remedy="put both into one")
     return _Rank(head.number, head.line)
 
 
@@ -205,7 +203,7 @@ def _order(rank: _Rank, dependency: Dependency, source: str, totals: Totals) -> 
     kind = rank.operations[earlier].kind
     if kind != RECEIVE:
         raise TraceError(
-            f'irequires "{dependency.earlier}", a {kind}: a trace cannot say that something waits for the'
+            f'irequires "{dependency.earlier}", a {kind}: a trace cannot express a wait for the'
             " beginning of one",
             place=place,
             remedy=f'write "{dependency.later} requires {dependency.earlier}" to wait for its end',
@@ -226,7 +224,7 @@ def _row_of(rank: _Rank, label: str, place: str) -> int:
 
 
 def _columns(rank: _Rank, source: str) -> Columns:
-    """What was read statement by statement."""
+    """Return the columns of a rank that was read statement by statement."""
     operations, count = rank.operations, len(rank.operations)
     _resolve_beginnings(rank, source)
     codes = {kind: code for code, kind in enumerate(KINDS)}
@@ -249,7 +247,7 @@ def _columns(rank: _Rank, source: str) -> Columns:
 
 
 def _part(columns: Columns, source: str) -> Part:
-    """Ranks, and a trace for each."""
+    """Return the ranks, with a trace for each."""
     code, size, peer = columns.code, columns.size, columns.peer.astype(np.int32)
     is_calc, count = code == CALC_CODE, len(code)
     name, names = _names(columns)
@@ -287,7 +285,7 @@ def _part(columns: Columns, source: str) -> Part:
 
 
 def _names(columns: Columns) -> tuple[Any, list[tuple[str, ...]]]:
-    """(the name of each operation, the names of each rank, in the order in which they come)."""
+    """Return the name of each operation, and the names of each rank in the order of first use."""
     begin, end = columns.first[:-1], columns.first[1:]
     where = []
     for code in range(len(KINDS)):
@@ -310,7 +308,7 @@ def _names(columns: Columns) -> tuple[Any, list[tuple[str, ...]]]:
 
 
 def _resolve_beginnings(rank: _Rank, source: str) -> None:
-    """Whatever begins with a receive comes after all that this comes after, which may begin with another."""
+    """Give nodes that begin with a receive the dependencies of that receive, which may begin with another."""
     waiting: dict[int, list[int]] = {}
     for later, receive in rank.begins_with:
         waiting.setdefault(later, []).append(receive)

@@ -8,8 +8,6 @@
     }
 
 A statement ends with its line, or with `;`. `//` comments to the end of the line, `/* */` also over lines.
-
-Not here: what statements mean together (`schedule`).
 """
 
 from __future__ import annotations
@@ -42,12 +40,12 @@ LARGEST = 2**63 - 1
 
 
 class Operation(NamedTuple):
-    """A line that does something."""
+    """A line with an operation."""
 
     line: int
     label: str
     kind: str
-    size: int  # bytes; of a calculation ns
+    size: int  # bytes; for a calculation, ns
     peer: int  # of a message
     tag: int
 
@@ -62,7 +60,7 @@ class Dependency(NamedTuple):
 
 
 class Head(NamedTuple):
-    """`num_ranks N` or `rank R`."""
+    """A line `num_ranks N` or `rank R`."""
 
     line: int
     word: str
@@ -70,7 +68,7 @@ class Head(NamedTuple):
 
 
 class End(NamedTuple):
-    """`}`"""
+    """A line `}`."""
 
     line: int
 
@@ -79,7 +77,7 @@ Statement = Operation | Dependency | Head | End
 
 
 def statements(lines: Iterable[str], source: str, first: int = 1) -> Iterator[Statement]:
-    """What the lines say, which are numbered from `first`; `{` goes without saying."""
+    """Yield the statements of lines, which are numbered from `first`; `{` is skipped."""
     is_comment = False
     for line, full in enumerate(lines, first):
         text = full.strip()
@@ -99,7 +97,7 @@ def statements(lines: Iterable[str], source: str, first: int = 1) -> Iterator[St
 
 
 def _without_comments(text: str, is_comment: bool) -> tuple[str, bool]:
-    """(what is left of a line, whether a comment goes on)."""
+    """Return the rest of a line, and whether a comment continues."""
     if is_comment:
         _, end, text = text.partition("*/")
         if not end:
@@ -156,7 +154,7 @@ def _operation(text: str, line: int, source: str) -> Operation | None:
 
 
 def _number(word: str, line: int, source: str) -> int:
-    """Return a number, which may be -1; more digits than any number may have are not made into one."""
+    """Return a number, which may be -1; text with too many digits is not converted."""
     number = -1 if word == "-1" else whole_number(word)
     if number is None:
         remedy = f"at most {LARGEST}"
@@ -167,5 +165,5 @@ def _number(word: str, line: int, source: str) -> int:
 
 
 def at(source: str, line: int) -> str:
-    """How a place in a file is named."""
+    """Return the name of a line in messages."""
     return f"{source}: line {line}"

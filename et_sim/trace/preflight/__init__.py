@@ -1,10 +1,7 @@
-"""Pre-flight checks: what is certainly, or probably, wrong with a workload, found before it runs.
+"""Pre-flight checks: certain or probable faults of a workload, found before it runs.
 
-Work is done on templates (distinct traces) and on facts that depend on the rank, never on one rank
-after the other where they share a trace; Python objects are made only for what is reported.
-
-Not here: anything that depends on a machine (`et_sim.plan.mismatches`); what only time decides is left to the
-run and its stall report.
+Checks work on templates (distinct traces) and on facts that depend on the rank, never on each rank of a
+shared trace; Python objects are made only for findings.
 """
 
 from et_sim.trace.preflight.check import find_mismatches, find_problems

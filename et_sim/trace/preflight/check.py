@@ -1,19 +1,12 @@
-"""All pre-flight checks of a workload, in the order in which their findings help most.
+"""All pre-flight checks of a workload, in the order of usefulness of their findings.
 
-Of findings that say the same of other ranks, groups or nodes, the first is reported, and the others are
-counted. Findings are alike if they are of one kind and their sentences differ in numbers only (ranks, nodes,
-tags, names of files), but for sizes: messages of other sizes are another mistake.
+The first of similar findings about other ranks, groups or nodes is reported, and the others are counted.
+Findings are similar if they are of one kind and their sentences differ only in numbers (ranks, nodes, tags,
+names of files) except sizes: messages of other sizes are another mistake.
 
-Dependencies are checked here: do a trace's dependencies ever let all of its nodes run? A check per template:
-every rank that runs it has the same answer. Dependencies on nodes that do not exist never get here; the
-reader refuses them.
-
-Does every node say what its type needs, and nothing that it cannot mean?
-
-One list for checks and runs: a run refuses the first of these faults (`et_sim.plan.nodes`), a check tells
-them all. Not here: what only some models of computation and memory need.
-
-Not here: the other checks (`messages`, `message_cycles`, `collectives`).
+This module also checks the dependencies of each template: whether they permit all nodes to run. (The reader
+refuses dependencies on missing nodes.) It also checks the attributes of nodes. Checks and runs share this
+list: a run refuses the first of these faults (`et_sim.plan.nodes`), a check reports all.
 """
 
 from __future__ import annotations
@@ -38,21 +31,21 @@ from et_sim.trace.workload import Workload
 
 
 class Fault(NamedTuple):
-    """What is wrong with some nodes of a trace."""
+    """A fault of some nodes of a trace."""
 
     wrong: Any  # a flag per node
     text: str  # the rest of a sentence that begins with the node
     remedy: str
 
     def sentence(self, trace: Trace) -> str:
-        """About the first of the nodes."""
+        """Return a sentence about the first of the nodes."""
         rows = np.flatnonzero(self.wrong)
         more = f", like {len(rows) - 1} more" if len(rows) > 1 else ""
         return f"{trace.describe(int(rows[0]))} {self.text}{more}"
 
 
 def value_faults(trace: Trace) -> Iterator[Fault]:
-    """Yield figures that nothing can mean, whatever is made of the node."""
+    """Yield faults of values that are invalid for any model."""
     if (wrong := (trace.comm_bytes > MOST_BYTES) | (trace.tensor_bytes > MOST_BYTES)).any():
         remedy = "correct comm_size or tensor_size, which are in bytes"
         yield Fault(wrong, f"moves more than {format_bytes(MOST_BYTES)}", remedy)
@@ -69,7 +62,7 @@ def value_faults(trace: Trace) -> Iterator[Fault]:
 def communication_faults(
     trace: Trace, needs: dict[str, Any], *, is_broadcast_replayed: bool
 ) -> Iterator[Fault]:
-    """Yield attributes that nodes which communicate lack, and those whose models say so in `needs`."""
+    """Yield attributes that communication nodes lack, and those that models require in `needs`."""
     send, receive = trace.kind == NodeKind.SEND, trace.kind == NodeKind.RECV
     collective = trace.kind == NodeKind.COLL
     has_no_size = (trace.comm_type == CollectiveKind.BARRIER) | has_splits(trace)
@@ -91,14 +84,14 @@ def communication_faults(
 
 
 def attribute_faults(trace: Trace, needs: dict[str, Any]) -> Iterator[Fault]:
-    """Yield attributes that some nodes lack: by name, which nodes need it."""
+    """Yield attributes that some nodes lack; `needs` holds the nodes that need each."""
     for attribute, which in needs.items():
         if (wrong := which & ~trace.has(attribute)).any():
             yield Fault(wrong, f"lacks the attribute {attribute!r}", "add it when converting")
 
 
 def check_nodes(index: TemplateIndex, *, communicates: bool, is_broadcast_replayed: bool) -> list[Problem]:
-    """One finding per trace and fault; where nothing `communicates`, only figures count."""
+    """Return one finding per trace and fault; without communication, only values are checked."""
     problems = []
     for template in index.used_templates():
         trace, users = index.workload.templates[template], index.ranks_of(template)
@@ -111,12 +104,12 @@ def check_nodes(index: TemplateIndex, *, communicates: bool, is_broadcast_replay
     return problems
 
 
-_CYCLES = 3  # so many separate cycles are printed per trace
-_NODES = 8  # so many nodes of a cycle are printed in full
+_CYCLES = 3  # cycles that are printed per trace
+_NODES = 8  # nodes of a cycle that are printed in full
 
 
 def check_dependencies(index: TemplateIndex) -> list[Problem]:
-    """Return nodes that wait for themselves, directly or in a circle; traces without nodes."""
+    """Return findings about nodes in dependency cycles, and about traces without nodes."""
     problems: list[Problem] = []
     for template in index.used_templates():
         trace = index.workload.templates[template]
@@ -124,12 +117,15 @@ def check_dependencies(index: TemplateIndex) -> list[Problem]:
         problems_found = [*_self_dependencies(trace), *_cycles(trace)]
         if not problems_found and len(trace):
             continue
-        place, who = index.place(ranks), format_ranks(ranks)
+        place, ranks_text = index.place(ranks), format_ranks(ranks)
         if not len(trace) and not index.workload.is_idle(int(ranks[0])):
             text = f"{place}: the trace has no nodes, so there is nothing to do"
-            problems.append(Problem("warning", "empty-trace", who, text, "check how the trace was made"))
+            problems.append(
+                Problem("warning", "empty-trace", ranks_text, text, "check how the trace was made")
+            )
         problems += [
-            Problem("error", kind, who, f"{place}: {text}", remedy) for kind, text, remedy in problems_found
+            Problem("error", kind, ranks_text, f"{place}: {text}", remedy)
+            for kind, text, remedy in problems_found
         ]
     return problems
 
@@ -142,15 +138,15 @@ def _self_dependencies(trace: Trace) -> list[tuple[str, str, str]]:
     if not len(selfish):
         return []
     row = int(selfish[0])
-    how = _edge_kind(trace, row, row)
+    edge_kind = _edge_kind(trace, row, row)
     more = f", and so do {len(selfish) - 1} more nodes" if len(selfish) > 2 else ""
     more = ", and so does 1 more node" if len(selfish) == 2 else more
-    text = f"{trace.describe(row)} depends on itself ({how}) and can never start{more}"
+    text = f"{trace.describe(row)} depends on itself ({edge_kind}) and can never start{more}"
     return [("self-dependency", text, "remove the node's own id from its dependencies")]
 
 
 def _cycles(trace: Trace) -> list[tuple[str, str, str]]:
-    """One finding per knot of nodes that wait for each other."""
+    """Return one finding per knot of nodes that wait for each other."""
     parent, child = edges(trace)
     knots = find_knots(parent, child, len(trace))
     faults = []
@@ -167,7 +163,9 @@ def _cycles(trace: Trace) -> list[tuple[str, str, str]]:
 
 
 def _spelled(trace: Trace, cycle: list[int]) -> str:
-    """`node 1 "a" waits for node 2 "b" (data), which waits for node 1 "a" (control)`."""
+    """Return a cycle in words: `node 1 "a" waits for node 2 "b" (data), which waits for node 1 "a"
+    (control)`.
+    """
     shown = cycle if len(cycle) <= _NODES else cycle[: _NODES - 2]
     closed = [*cycle, cycle[0]]
     steps = [f"waits for {_edge(trace, row, closed[k + 1])}" for k, row in enumerate(shown)]
@@ -185,17 +183,17 @@ def _edge(trace: Trace, row: int, parent: int) -> str:
 
 
 def _edge_kind(trace: Trace, row: int, parent: int) -> str:
-    """Through which list `row` depends on `parent`."""
+    """Return the list or lists through which `row` depends on `parent`."""
     data = parent in trace.data_deps[trace.data_start[row] : trace.data_start[row + 1]]
     ctrl = parent in trace.ctrl_deps[trace.ctrl_start[row] : trace.ctrl_start[row + 1]]
     return "data and control" if data and ctrl else "data" if data else "control"
 
 
-# Circles are told by their nodes, and few of them.
+# cycles are few and differ by their nodes
 _APART = frozenset(("dependency-cycle", "message-circle", "collective-circle"))
-# A number, unless it is (part of) a size: 1 MiB, 1048576 bytes, 1.5 KiB.
+# a number, unless it is (part of) a size: 1 MiB, 1048576 bytes, 1.5 KiB
 _NUMBER = re.compile(r"(?<!\d)(?<!\d\.)\d+(?:\.\d+)?(?![\d.]*(?: (?:B|[KMGTPE]iB|bytes)\b|\d))")
-# Ranks of a sentence: "rank 3", "ranks 0-3,6".
+# ranks of a sentence: "rank 3", "ranks 0-3,6"
 _RANKS = re.compile(r"\branks? #(?:[-,/]#)*")
 
 
@@ -233,11 +231,11 @@ def find_problems(
     groups: Mapping[str, tuple[int, ...]] | None = None,
     rules: Rules = PLAIN_RULES,
 ) -> list[Problem]:
-    """What will break, or looks wrong, whatever machine it runs on; errors first, and like ones once.
+    """Return errors and warnings that hold on any machine; errors first, and similar ones once.
 
-    `ranks`: how many there should be (default: as many as the workload has). `groups`: members per
-    communicator group; None means that they are not known, and members are taken to be the users.
-    `rules`: what the machine's corrections make of collectives.
+    `ranks` is the required number (default: that of the workload). `groups` holds the members of each
+    communicator group; if it is None, the ranks that use a group are taken as its members. `rules` are the
+    machine's corrections to collectives.
     """
     expected = workload.ranks if ranks is None else ranks
     index = TemplateIndex(workload)
@@ -261,7 +259,9 @@ def find_problems(
 
 
 def find_mismatches(workload: Workload, groups: Mapping[str, tuple[int, ...]], rules: Rules) -> list[Problem]:
-    """Errors between ranks: messages and collectives that do not match. Cheap beside a simulation."""
+    """Return errors between ranks: messages and collectives that do not match. This is cheap beside a
+    simulation.
+    """
     if not rules.communicates:
         return []
     index = TemplateIndex(workload)
@@ -273,6 +273,6 @@ def find_mismatches(workload: Workload, groups: Mapping[str, tuple[int, ...]], r
 def _check_rank_count(workload: Workload, ranks: int) -> list[Problem]:
     if workload.ranks == ranks:
         return []
-    who = f"0-{workload.ranks - 1}" if workload.ranks > 1 else "0"
+    ranks_text = f"0-{workload.ranks - 1}" if workload.ranks > 1 else "0"
     text = f"{workload.source}: the workload has {workload.ranks} ranks, and {ranks} are wanted"
-    return [Problem("error", "rank-count", who, text, "give one trace per NPU of the machine")]
+    return [Problem("error", "rank-count", ranks_text, text, "give one trace per NPU of the machine")]

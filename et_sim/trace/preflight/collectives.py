@@ -1,11 +1,8 @@
-"""Do the members of every group start the same collectives in the same order?
+"""Comparison of the collectives that the members of every group start, and of their order.
 
-Collectives meet by order: the k-th of a group on one member meets the k-th on all others. Sequences
-are compared as numbers, one per template and group, so ranks that share a trace are compared once.
-Broadcasts that only last their recorded time are compared too, but only warned about: nobody waits for
-anybody.
-
-Not here: how a difference is put into words (`differences`).
+Collectives match by order: the k-th of a group on one member matches the k-th on all others. Sequences are
+compared as numbers, one per template and group, so ranks that share a trace are compared once. Broadcasts
+that only last their recorded time are compared too, but differences are warnings: no rank waits for them.
 """
 
 from __future__ import annotations
@@ -47,7 +44,7 @@ from et_sim.trace.stack import Stack
 def check_split_lengths(
     index: TemplateIndex, stream: Stream, of_templates: Mapping[int, Sequence], members: int
 ) -> list[Problem]:
-    """One finding per trace: the first list of another length."""
+    """Return one finding per trace: its first list of another length."""
     problems = []
     for template, (rows, content) in sorted(of_templates.items()):
         rows = rows[content[:, 1] == SPLIT]
@@ -69,16 +66,16 @@ def check_split_lengths(
 
 
 _ALL_DIMENSIONS = np.uint64(2**64 - 1)
-_Sequences = dict[Stream, dict[int, Sequence]]  # stream -> template -> what it starts
+_Sequences = dict[Stream, dict[int, Sequence]]  # stream -> template -> its collectives
 
 
 class Rules(NamedTuple):
-    """What a machine's corrections allow."""
+    """The effects of a machine's corrections."""
 
     side_by_side: bool = False  # collectives of a rank do not wait for each other
-    any_order: bool = False  # moreover, members of a group may start its collectives in different orders
+    any_order: bool = False  # in addition, members of a group may start its collectives in different orders
     simulates_broadcast: bool = False  # a broadcast is a collective like the others
-    communicates: bool = True  # false: every node takes its recorded time, and nobody meets anybody
+    communicates: bool = True  # false: every node takes its recorded time, without communication
 
 
 PLAIN_RULES = Rules()
@@ -92,9 +89,9 @@ def check_collectives(
     *,
     with_order: bool = True,
 ) -> list[Problem]:
-    """Return groups that do not exist or do not fit, empty collectives, and sequences that differ.
+    """Return findings about groups that do not exist or fit, empty collectives, and sequences that differ.
 
-    `with_order`: also collectives of different groups that wait for each other.
+    `with_order` also finds collectives of different groups that wait for each other.
     """
     problems: list[Problem] = []
     described = _described_groups(index, ranks, problems)
@@ -128,7 +125,7 @@ def check_collectives(
 
 
 def _regardless_of_order(sequences: _Sequences) -> _Sequences:
-    """Return the same with all collectives sorted by what they are, so that only this is compared."""
+    """Return the sequences with all collectives sorted by content, so that their order does not count."""
     ordered: _Sequences = defaultdict(dict)
     for stream, by_template in sequences.items():
         for template, (rows, content) in by_template.items():
@@ -140,7 +137,7 @@ def _regardless_of_order(sequences: _Sequences) -> _Sequences:
 def _described_groups(
     index: TemplateIndex, ranks: int, problems: list[Problem]
 ) -> dict[int, dict[str, tuple[int, ...]]]:
-    """Per template, the groups that its trace describes; what cannot be used becomes a problem."""
+    """Return per template the groups that its trace describes; invalid descriptions become problems."""
     groups_of_templates: dict[int, dict[str, tuple[int, ...]]] = {}
     heads = (
         (stack.number + at, head) for stack in index.workload.stacks() for at, head in enumerate(stack.heads)
@@ -172,10 +169,10 @@ def _sort_into_streams(
     described: Mapping[int, Mapping[str, tuple[int, ...]]],
     sequences: _Sequences,
 ) -> dict[int, RowColumn]:
-    """Take in the collectives of templates; returns those of each in the order in which they start."""
+    """Add the collectives of templates to their streams; return those of each in starting order."""
     trace, rows = stack.trace, in_program_order(stack, rows)
     of = np.searchsorted(stack.first, rows, side="right") - 1
-    keys = [group_key(name) for name in trace.group_names]  # a group's one spelling
+    keys = [group_key(name) for name in trace.group_names]  # the canonical name of a group
     number = {key: at for at, key in enumerate(dict.fromkeys(keys))}
     group = np.array([number[key] for key in keys], np.int32)[trace.group[rows]]
     apart = (trace.comm_type[rows] == CollectiveKind.BROADCAST) & (not rules.simulates_broadcast)
@@ -200,9 +197,7 @@ def _sort_into_streams(
 
 
 def _content(trace: Trace, rows: Any, is_listed: Any) -> Any:
-    """Return collectives as numbers that can be compared, a row each; `is_listed`: not of the group of all
-    ranks.
-    """
+    """Return collectives as comparable numbers, a row each; `is_listed` marks groups other than all ranks."""
     flagged = trace.has("involved_dim", rows) & ~is_listed  # listed groups ignore involved_dim
     dims = np.where(flagged, trace.involved_dims[rows], _ALL_DIMENSIONS)
     kinds = trace.comm_type[rows].astype(np.int64)
@@ -213,7 +208,7 @@ def _content(trace: Trace, rows: Any, is_listed: Any) -> Any:
 
 
 def _roots(trace: Trace, rows: Any, kinds: Any) -> Any:
-    """Return the rank at the root, where a collective has one and says it; -1 elsewhere."""
+    """Return the root of each collective that has and states one; -1 elsewhere."""
     roots = np.full(len(rows), -1, np.int64)
     for of_kinds, name in ((FROM_ROOT, "comm_src"), (TO_ROOT, "comm_dst")):
         given = np.isin(kinds, of_kinds) & trace.has(name, rows)
@@ -222,7 +217,7 @@ def _roots(trace: Trace, rows: Any, kinds: Any) -> Any:
 
 
 def _empty(index: TemplateIndex, stack: Stack, rows: Any) -> list[Problem]:
-    """Return collectives of 0 bytes; a barrier has none to move, and a rank with splits may send none."""
+    """Return findings about collectives of 0 bytes; barriers and ranks with splits may have none."""
     trace = stack.trace
     given = trace.has("comm_size", rows)
     may_be_empty = (trace.comm_type[rows] == CollectiveKind.BARRIER) | has_splits(trace)[rows]
@@ -245,7 +240,7 @@ def _both(stream: Stream) -> tuple[Stream, Stream]:
 
 
 def _users(index: TemplateIndex, stream: Stream, sequences: _Sequences) -> Any:
-    """Return ranks that start any collective in the stream's group, ascending."""
+    """Return the ranks that start any collective in the stream's group, ascending."""
     templates = {template for part in _both(stream) for template in sequences.get(part, {})}
     return np.sort(np.concatenate([index.ranks_of(template) for template in sorted(templates)]))
 
@@ -257,7 +252,7 @@ def _members(
     ranks: int,
     groups: Mapping[str, tuple[int, ...]] | None,
 ) -> Any:
-    """Return the group's members that have a trace; of a group that nobody described, those that use it."""
+    """Return the group's members that have a trace; of an undescribed group, its users."""
     if not stream.group:
         return np.arange(min(ranks, index.workload.ranks))
     listed = stream.described or _listed(stream.group, groups)
@@ -293,7 +288,7 @@ def _check_group(
     ranks: int,
     groups: Mapping[str, tuple[int, ...]] | None,
 ) -> list[Problem]:
-    """Does the group exist, and do only members use it?"""
+    """Check that the group exists and that only members use it."""
     group = stream.group
     if not group:
         return []
@@ -309,8 +304,8 @@ def _check_group(
     beyond = [rank for rank in listed if not 0 <= rank < ranks]
     if beyond:
         text = f"group {group} lists rank {beyond[0]}, and there are ranks 0 to {ranks - 1}"
-        whose = "the traces' metadata" if stream.described else "the groups file"
-        remedy = f"correct {whose}, or give all the ranks"
+        source = "the traces' metadata" if stream.described else "the groups file"
+        remedy = f"correct {source}, or give all the ranks"
         problems.append(Problem("error", "unknown-member", format_ranks(beyond), text, remedy))
     inside = {*listed}
     outsiders = users[[rank not in inside for rank in users.tolist()]]
@@ -321,7 +316,7 @@ def _check_group(
 def _not_members(
     index: TemplateIndex, stream: Stream, sequences: _Sequences, outsiders: Any, members: str
 ) -> list[Problem]:
-    """Return ranks that use a group and are not in it; `members` says who is."""
+    """Return findings about ranks outside a group that use it; `members` describes the members."""
     if not len(outsiders):
         return []
     use = _first_use(index, stream, int(outsiders[0]), sequences)
@@ -358,7 +353,7 @@ def _first_use(index: TemplateIndex, stream: Stream, rank: int, sequences: _Sequ
 
 
 def _compare(index: TemplateIndex, stream: Stream, members: Any, sequences: _Sequences) -> list[Problem]:
-    """Return every sequence that differs from the most common one."""
+    """Return findings about sequences that differ from the most common one."""
     if len(members) < 2:
         return []
     of_member = index.workload.template_of_rank[members]
@@ -387,7 +382,7 @@ def _compare(index: TemplateIndex, stream: Stream, members: Any, sequences: _Seq
 
 
 def _compare_by_rule(index: TemplateIndex, stream: Stream, sequences: _Sequences) -> list[Problem]:
-    """Return groups of a rule in which some member differs from the first."""
+    """Return findings about groups of a rule in which some member differs from the first."""
     workload = index.workload
     rule = workload.group_rules[stream.group]
     number: dict[bytes, int] = {}

@@ -1,7 +1,6 @@
-"""Cycles of a directed graph given as two columns: a short one of each knot.
+"""Cycles of a directed graph given as two columns: a short one for each knot.
 
-Finding out whether there are any is linear and compiled; only what is left after that is looked at
-node by node. Not here: what the nodes are.
+The search for knots is linear and compiled; only their nodes are visited in Python.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from et_sim.trace.order import fits_row_order, settle
 
 Vertex = TypeVar("Vertex", bound=Hashable)
 
-_THOROUGH = 400  # in knots up to this size the shortest of all cycles is looked for
-_MANY = 50_000  # more nodes than this in knots are told as one knot, with any of its cycles
+_THOROUGH = 400  # in knots up to this size the shortest of all cycles is searched
+_MANY = 50_000  # more nodes than this in knots are reported as one knot, with any of its cycles
 
 
 class Knot(NamedTuple):
@@ -43,7 +42,7 @@ def find_knots(parent: RowColumn, child: RowColumn, count: int) -> list[Knot]:
 
 
 def shortest_cycle(providers: Mapping[Vertex, Iterable[Vertex]], starts: Iterable[Vertex]) -> list[Vertex]:
-    """The shortest cycle through any of `starts`, beginning there; all of them lie on some cycle."""
+    """Return the shortest cycle through any of `starts`, beginning there; all of them lie on cycles."""
     return min((_shortest_cycle_through(providers, start) for start in starts), key=len)
 
 
@@ -54,21 +53,21 @@ def _knot(parents: Mapping[int, list[int]], rows: list[int], starts: list[int]) 
 
 
 def _entangled(parent: RowColumn, child: RowColumn, count: int) -> RowColumn:
-    """Return nodes on a cycle or between two cycles, ascending."""
+    """Return the nodes on a cycle or between two cycles, ascending."""
     if fits_row_order(parent, child):
         return np.empty(0, np.int32)
     unmarked = np.zeros(count, np.uint8)
     left = np.ones(count, bool)
     left[settle(parent, child, unmarked)[0]] = False
     inside = left[parent] & left[child]
-    # What only hangs behind a cycle can be taken off from its far end.
+    # nodes behind a cycle are removed from their far end
     far = np.zeros(count, bool)
     far[settle(child[inside], parent[inside], unmarked)[0]] = True
     return np.flatnonzero(left & ~far).astype(np.int32)
 
 
 def _parents_within(parent: RowColumn, child: RowColumn, count: int, rows: RowColumn) -> dict[int, list[int]]:
-    """Edges among `rows`, each once."""
+    """Return the parents of `rows` among `rows`, each once."""
     is_row = np.zeros(count, bool)
     is_row[rows] = True
     among = is_row[parent] & is_row[child]
@@ -90,7 +89,7 @@ def _components(parents: Mapping[int, list[int]]) -> list[list[int]]:
 
 
 def _on_a_cycle(parents: Mapping[int, list[int]]) -> int:
-    """Return some node on a cycle: every one here has a parent, so walking on ends where one has been."""
+    """Return some node on a cycle: every node here has a parent, so a walk reaches a visited node."""
     row, seen = min(parents), set[int]()
     while row not in seen:
         seen.add(row)

@@ -1,8 +1,8 @@
-"""Two members of a group start different collectives: where does it begin, and is it certain?
+"""The explanation of a difference between collectives of two members: its place, and whether it is certain.
 
-A difference in what there is (a type, a size, a count) cannot be corrected by any order and is an error.
-The same collectives in another order are an error only when both orders are certain; when time could
-still decide, they are a warning.
+A difference in content (a type, a size, a count) cannot be corrected by any order and is an error. The same
+collectives in another order are an error only if both orders are certain; if times could still decide, they
+are a warning.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from et_sim.trace.preflight.streams import SPLIT, Sequence, Stream, Streams, col
 
 
 class _Side(NamedTuple):
-    """One of the two that are compared."""
+    """One of the two compared sides."""
 
     ranks: Any
     template: int
@@ -37,7 +37,7 @@ class _Side(NamedTuple):
 def explain_missing(
     index: TemplateIndex, stream: Stream, streams: Streams, usual: Any, lacking: Any
 ) -> Problem:
-    """Return members that start nothing at all where others do."""
+    """Return the finding about members that start no collective of a stream that others use."""
     side = _side(index, stream, streams, usual)
     text = (
         f"{index.place(lacking)}: no {stream.noun} in {stream.name}, where {of_ranks(usual)} {have(usual)}"
@@ -48,7 +48,7 @@ def explain_missing(
 
 
 def explain_more(stream: Stream, ranks: Any) -> Problem:
-    """Return ranks whose differences are not spelled out."""
+    """Return the finding that counts further ranks with differences."""
     rest = f"with other {stream.noun}s in {stream.name}"
     return not_spelled_out(_severity(stream), "collectives-differ", len(ranks), "rank", rest, ranks)
 
@@ -56,7 +56,7 @@ def explain_more(stream: Stream, ranks: Any) -> Problem:
 def explain_difference(
     index: TemplateIndex, stream: Stream, streams: Streams, usual: Any, unusual: Any
 ) -> Problem:
-    """Return the first place where two sequences differ, what each side has there, and how bad it is."""
+    """Return the finding about the first difference of two sequences, with the content of both sides."""
     usual_side, unusual_side = _side(index, stream, streams, usual), _side(index, stream, streams, unusual)
     usual_plain, unusual_plain = usual_side.sequence.content[:, :2], unusual_side.sequence.content[:, :2]
     if np.array_equal(usual_plain, unusual_plain):
@@ -68,7 +68,7 @@ def explain_difference(
     at = _first_difference(usual_plain, unusual_plain)
     if at == min(len(usual_plain), len(unusual_plain)):
         return _another_count(index, stream, usual_side, unusual_side, streams)
-    kind, remedy = _what_differs(usual_plain[at], unusual_plain[at])
+    kind, remedy = _difference(usual_plain[at], unusual_plain[at])
     text = f"{stream.noun}s of {stream.name} differ: {_both(index, usual_side, unusual_side, at)}"
     text += _elsewhere(index, stream, usual_side, unusual_side, at, streams)
     return Problem(_severity(stream), kind, format_ranks(unusual), text, remedy)
@@ -93,7 +93,7 @@ def _first_difference(first: Any, second: Any) -> int:
     return int(differs[0]) if len(differs) else shorter
 
 
-def _what_differs(first: Any, second: Any) -> tuple[str, str]:
+def _difference(first: Any, second: Any) -> tuple[str, str]:
     if first[0] != second[0]:
         return "collective-type", "give all members the same collectives in the same order"
     if SPLIT in (first[1], second[1]):
@@ -106,9 +106,7 @@ def _roots(index: TemplateIndex, stream: Stream, usual: _Side, unusual: _Side) -
     usual_roots, unusual_roots = usual.sequence.content[:, 3:], unusual.sequence.content[:, 3:]
     at = _first_difference(usual_roots, unusual_roots)
     here, there = int(usual_roots[at, 0]), int(unusual_roots[at, 0])
-    names = [
-        f"rank {root}" if root >= 0 else "nobody, which means the first member" for root in (here, there)
-    ]
+    names = [f"rank {root}" if root >= 0 else "no rank, so the first member" for root in (here, there)]
     text = (
         f"{stream.noun}s of {stream.name} have different roots: {_both(index, usual, unusual, at)};"
         f" the first names {names[0]}, the other {names[1]}"
@@ -147,7 +145,7 @@ def _another_order(index: TemplateIndex, stream: Stream, usual: _Side, unusual: 
 
 
 def _as_started(index: TemplateIndex, side: _Side) -> tuple[_Side, bool]:
-    """Return the side with its collectives in the order in which they start, and whether that is certain."""
+    """Return the side with its collectives in starting order, and whether that is certain."""
     rows, content = side.sequence
     by_id = np.argsort(rows)
     started, is_certain = issue_order(index.workload.templates[side.template], rows[by_id])
@@ -158,7 +156,7 @@ def _as_started(index: TemplateIndex, side: _Side) -> tuple[_Side, bool]:
 def _another_count(
     index: TemplateIndex, stream: Stream, usual: _Side, unusual: _Side, streams: Streams
 ) -> Problem:
-    """One side is the beginning of the other."""
+    """Return the finding about one sequence that is the beginning of the other."""
     is_usual_longer = len(usual.sequence.rows) > len(unusual.sequence.rows)
     longer, shorter = (usual, unusual) if is_usual_longer else (unusual, usual)
     at = len(shorter.sequence.rows)
@@ -188,8 +186,8 @@ def _elsewhere(
         known = 0 if ours is None else int((ours.content[:, :2] == wanted).all(axis=1).sum())
         if len(same) > known:
             node = index.workload.templates[second.template].describe(int(theirs.rows[same[0]]))
-            who = f"{of_ranks(second.ranks)} {have(second.ranks)}"
-            return f"; {who} one like it in {elsewhere.name} ({node})"
+            holders = f"{of_ranks(second.ranks)} {have(second.ranks)}"
+            return f"; {holders} one like it in {elsewhere.name} ({node})"
     return ""
 
 
@@ -199,5 +197,5 @@ def _both(index: TemplateIndex, first: _Side, second: _Side, at: int) -> str:
 
 
 def _at(index: TemplateIndex, side: _Side, at: int) -> str:
-    """`all_reduce of 1 MiB (node 7 "grads" in x.0.et)`."""
+    """Return a collective in words, such as `all_reduce of 1 MiB (node 7 "grads" in x.0.et)`."""
     return collective_text(index, int(side.ranks[0]), side.sequence, at)

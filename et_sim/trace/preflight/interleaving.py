@@ -1,11 +1,9 @@
-"""Do collectives of different groups wait for each other in a circle?
+"""The search for collectives of different groups that wait for each other in a cycle.
 
-A rank has one lane for communication. If one rank starts a collective of group 1 before one of group 2
-and another rank the other way round, both wait for ever, though each group by itself is sound. Every
-collective of a group is a vertex here, and every two that some rank starts one after the other an edge. Those
-in which some member waits for nobody (a broadcast's root, a leaf of a reduce) are left out.
-
-Not here: members of one group that differ (`collectives`).
+A rank has one lane for communication. If one rank starts a collective of group 1 before one of group 2 and
+another rank the other way round, both wait for ever, though each group by itself is correct. In the graph
+every collective of a group is a vertex, and every two that some rank starts one after the other an edge.
+Collectives with a member that does not wait (a broadcast's root, a leaf of a reduce) are left out.
 """
 
 from __future__ import annotations
@@ -30,8 +28,8 @@ from et_sim.trace.preflight.streams import (
     follows_rule,
 )
 
-_KNOTS = 3  # so many are spelled out
-_MOST_COLLECTIVES = 5_000_000  # of all ranks, that are looked at
+_KNOTS = 3  # cycles that are printed
+_MOST_COLLECTIVES = 5_000_000  # of all ranks; larger jobs are not checked
 
 
 class _Agents(NamedTuple):
@@ -54,7 +52,7 @@ class _Board(NamedTuple):
     base: Any
 
     def place(self, vertex: int, agent: int) -> tuple[Stream, Sequence, int]:
-        """(stream, its sequence on an agent, position in it) of a vertex."""
+        """Return the stream of a vertex, its sequence on an agent, and the position in it."""
         at = int(np.searchsorted(self.base, vertex, side="right")) - 1
         stream = self.streams[at]
         sequence = self.sequences[stream][int(self.agents.template[agent])]
@@ -70,7 +68,7 @@ class _Edges(NamedTuple):
 
 
 class _Wait(NamedTuple):
-    """On an agent, vertex `first` starts before vertex `second`."""
+    """A start of vertex `first` before vertex `second` on an agent."""
 
     agent: int
     first: int
@@ -80,10 +78,11 @@ class _Wait(NamedTuple):
 def check_interleaving(
     index: TemplateIndex, sequences: Streams, started: Mapping[int, RowColumn]
 ) -> list[Problem]:
-    """Circles among groups whose members agree. `started`: rows in starting order, per template.
+    """Return findings about cycles among groups with consistent members.
 
-    Groups of a rule are taken together first if their members run the same templates: where that shows no
-    circle, there is none. Only otherwise is every group looked at by itself.
+    `started` holds the rows in starting order, per template. Groups of a rule whose members run the same
+    templates are first merged: if that graph has no cycle, there is none. Otherwise every group is checked by
+    itself.
     """
     streams = sorted(stream for stream in sequences if not stream.is_broadcast)
     if len(streams) < 2:
@@ -108,7 +107,7 @@ def _all_ranks(index: TemplateIndex) -> Any:
 
 
 def _classes_alike(index: TemplateIndex, name: str) -> Any:
-    """Per rank the class of its group of a rule: equal if the members run the same templates."""
+    """Return per rank the class of its group of a rule: equal if the members run the same templates."""
     rule, ranks = index.workload.group_rules[name], _all_ranks(index)
     by_group = np.asarray(index.workload.template_of_rank)[rule.groups(len(ranks))]
     of_group = np.unique(by_group, axis=0, return_inverse=True)[1].reshape(-1)
@@ -122,7 +121,7 @@ def _board(
     started: Mapping[int, RowColumn],
     classes: Mapping[str, Any],
 ) -> _Board:
-    """`classes`: per group rule the class of every rank's group."""
+    """Return the graph's vertices; `classes` holds per group rule the class of every rank's group."""
     keys = np.stack([index.workload.template_of_rank, *classes.values()], axis=1)
     agents, rank = np.unique(keys, axis=0, return_index=True)
     longest = [max(len(sequence.rows) for sequence in sequences[stream].values()) for stream in streams]
@@ -175,8 +174,9 @@ def _edges(board: _Board) -> _Edges:
 
 
 def _waits(edges: _Edges, cycle: list[int]) -> list[_Wait]:
-    """Return the cycle as "this before that", with neighbouring steps on one agent drawn together; the lowest
-    agent comes first."""
+    """Return the cycle as pairs "first before second", with steps on one agent merged; the lowest agent comes
+    first.
+    """
     forward = cycle[::-1]  # cycles list each vertex before one it waits for
     steps = []
     for first, second in zip(forward, [*forward[1:], forward[0]], strict=True):
@@ -205,8 +205,8 @@ def _circle(board: _Board, waits: list[_Wait]) -> Problem:
 
 
 def _is_certain(board: _Board, wait: _Wait) -> bool:
-    """Return whether the one must start before the other, and both are for certain the k-th of their
-    groups.
+    """Return whether the first must start before the second, and both positions in their groups are
+    certain.
     """
     _, first_program, first = board.place(wait.first, wait.agent)
     _, other, second = board.place(wait.second, wait.agent)
@@ -218,7 +218,7 @@ def _is_certain(board: _Board, wait: _Wait) -> bool:
 
 
 def _in_words(board: _Board, wait: _Wait) -> str:
-    """`rank 0 starts the all_reduce of … before the all_gather of …`."""
+    """Return a wait in words: `rank 0 starts the all_reduce of … before the all_gather of …`."""
     rank = int(board.agents.rank[wait.agent])
     texts = []
     for vertex in (wait.first, wait.second):

@@ -1,12 +1,10 @@
-"""Do ranks wait for each other's messages in a circle?
+"""The search for ranks that wait for each other's messages in a cycle.
 
-The k-th receive of a channel cannot end before the k-th send of it has started, and that not before the
-nodes it depends on have ended. Nodes of all ranks are vertices here; dependencies, and the steps from a
-send to its receive, are edges: a cycle hangs, whatever things last. Where the order of a channel's sends
-or receives is not certain, nothing is said. Of ranks that share templates, the templates are looked at
-first: where their nodes have no cycle, those of the ranks have none.
-
-Not here: messages without a match (`messages`), waits for a lane, and circles through collectives.
+The k-th receive of a channel cannot end before the k-th send of it has started, which needs the end of that
+send's dependencies. In the graph the nodes of all ranks are vertices; dependencies, and the steps from a send
+to its receive, are edges: a cycle stalls for all durations. Channels with an uncertain order of sends or
+receives are ignored. If ranks share templates, the templates are checked first: if their nodes have no cycle,
+those of the ranks have none.
 """
 
 from __future__ import annotations
@@ -30,20 +28,20 @@ from et_sim.trace.preflight.pairs import (
 )
 from et_sim.trace.preflight.problem import Problem, TemplateIndex, not_checked, not_spelled_out
 
-_KNOTS = 3  # so many are spelled out
-_MOST_VERTICES = 5_000_000  # nodes of all ranks that are looked at
-_LEGS = 8  # longer circles are cut short
+_KNOTS = 3  # cycles that are printed
+_MOST_VERTICES = 5_000_000  # nodes of all ranks; larger jobs are not checked
+_LEGS = 8  # longer cycles are cut short
 
 
 class _Ends(NamedTuple):
-    """Sends and receives, those of one end of a channel in the order in which they start."""
+    """Sends and receives, those of one end of a channel in starting order."""
 
     row: Any
     is_send: Any
     peer: Any
     tag: Any
     size: Any
-    certain: Any  # whether nothing can change that order
+    certain: Any  # whether that order is fixed
 
 
 class _Board(NamedTuple):
@@ -62,7 +60,7 @@ class _Pairs(NamedTuple):
 
 
 def check_message_cycles(index: TemplateIndex) -> list[Problem]:
-    """Circles of messages, in a workload in which every message has a sender and a receiver."""
+    """Return findings about cycles of messages, for a workload in which all messages match."""
     if _is_settled_by_templates(index):
         return []
     board = _board(index)
@@ -84,12 +82,12 @@ def check_message_cycles(index: TemplateIndex) -> list[Problem]:
 
 
 def _is_settled_by_templates(index: TemplateIndex) -> bool:
-    """Return whether the nodes of templates, with all that any two ranks send each other, have no cycle."""
+    """Return whether the nodes of templates, with all messages between any two ranks, have no cycle."""
     templates = _templates_with_messages(index)
     if all(len(index.ranks_of(template)) == 1 for template in templates):
-        return False  # no template is shared: looking at the ranks themselves costs the same
+        return False  # no template is shared: a check of the ranks costs the same
     columns: list[list[Any]] = [[np.empty(0, np.int64)], [np.empty(0, np.int64)]]
-    parts: list[Any] = []  # per bundle of a template: its nodes, in the order in which they start
+    parts: list[Any] = []  # per bundle of a template: its nodes, in starting order
     base = 0
     for template in templates:
         trace = index.workload.templates[template]
@@ -122,7 +120,7 @@ def _board(index: TemplateIndex) -> _Board:
 
 
 def _dependencies(board: _Board) -> tuple[Any, Any]:
-    """(parents, children) over all ranks."""
+    """Return (parents, children) over all ranks."""
     columns: tuple[list[Any], list[Any]] = ([], [])
     for template in board.templates:
         base = board.base[board.programs.ranks_of(template)][:, None]
@@ -139,7 +137,7 @@ def _knots(board: _Board, parent: Any, child: Any, pairs: _Pairs) -> list[Knot]:
 
 
 def _pairs(board: _Board, *, thorough: bool) -> _Pairs:
-    """Every send with its receive; all channels have as many of the ones as of the others."""
+    """Return every send with its receive; all channels have equal numbers of both."""
     columns: list[list[Any]] = [[np.empty(0, np.int64)] for _ in range(7)]
     for template in board.templates:
         users = board.programs.ranks_of(template)
@@ -160,8 +158,8 @@ def _pairs(board: _Board, *, thorough: bool) -> _Pairs:
 
 
 def _ends(index: TemplateIndex, template: int, *, thorough: bool) -> _Ends:
-    """Return the messages of a trace; unless `thorough`, the order is only as good as the ids' where these
-    fit.
+    """Return the messages of a trace; unless `thorough`, their order is taken from ids that fit
+    dependencies.
     """
     trace = index.workload.templates[template]
     rows = message_rows(trace)
@@ -189,7 +187,9 @@ def _circle(board: _Board, cycle: list[int], mate: dict[int, int]) -> Problem:
 
 
 def _legs(board: _Board, cycle: list[int], mate: dict[int, int]) -> Iterator[tuple[int, int, int]]:
-    """(rank, row of a send, row of the receive it waits for), each receive from the rank of the next."""
+    """Return (rank, row of a send, row of the receive it waits for), each receive from the rank of
+    the next.
+    """
     turns = [k for k, vertex in enumerate(cycle) if mate.get(cycle[k - 1]) == vertex]
     starts = [cycle[k] for k in turns]
     ends = [cycle[k - 1] for k in [*turns[1:], turns[0]]]
@@ -201,7 +201,9 @@ def _legs(board: _Board, cycle: list[int], mate: dict[int, int]) -> Iterator[tup
 
 
 def _rank(board: _Board, vertex: int) -> int:
-    """Ranks without messages have no vertices: of equal bases, the last is the one that has."""
+    """Return the rank of a vertex. Ranks without messages have no vertices: of equal bases, the last
+    one has.
+    """
     return int(np.searchsorted(board.base, vertex, side="right")) - 1
 
 

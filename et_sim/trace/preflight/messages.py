@@ -1,11 +1,9 @@
-"""Does every message have a sender and a receiver, and what was an unmatched one probably meant to match?
+"""Checks of senders and receivers of messages, and likely partners of unmatched ones.
 
-A channel is (source, target, tag, bytes); its k-th send meets its k-th receive and nothing else ever matches,
-so a channel is sound when both counts are equal. Only ranks that do not understand each other are looked at
-message by message. Each send without a receive is paired with the most similar receive without a send (or the
-other way round), the closest pairs first.
-
-Not here: who talks to whom (`pairs`), and messages that wait in a circle (`message_cycles`).
+A channel is (source, target, tag, bytes). Its k-th send matches its k-th receive only, so a channel is
+correct if both counts are equal. Messages are examined one by one only between ranks with a mismatch. Each
+send without a receive is paired with the most similar receive without a send (or the other way round), the
+closest pairs first.
 """
 
 from __future__ import annotations
@@ -33,19 +31,19 @@ from et_sim.trace.preflight.pairs import (
 )
 from et_sim.trace.preflight.problem import SPELLED_OUT, Problem, TemplateIndex, not_spelled_out
 
-_EXPLAINED = 10_000  # so many pairs of ranks that do not understand each other are looked into
+_EXPLAINED = 10_000  # pairs of ranks with a mismatch that are examined
 _NO_MATCH = "with sends and receives that do not match"
 
 
 def check_messages(index: TemplateIndex, ranks: int) -> list[Problem]:
-    """Peers that do not exist, messages to oneself, empty messages, and unmatched ones."""
+    """Return findings about missing peers, messages to the own rank, empty messages, and unmatched ones."""
     problems: list[Problem] = []
     sound = ends_of_templates(index, index.used_templates())
-    exists = np.ones(len(sound.template), np.bool_)  # whom an end names
+    exists = np.ones(len(sound.template), np.bool_)  # whether the peer of an end exists
     for template in _doubtful(index, sound, ranks):
         ends = sound[template]
         problems += _outside(index, template, ends, ranks)
-        problems += _foreign(index, template, message_rows(index.workload.templates[template]))
+        problems += _wrong_own_ends(index, template, message_rows(index.workload.templates[template]))
         problems += _to_oneself(index, template, ends)
         problems += _empty(index, template, ends)
         exists[sound.rows(template)] = (ends.peer >= 0) & (ends.peer < _peers(index, template, ranks))
@@ -56,7 +54,9 @@ def check_messages(index: TemplateIndex, ranks: int) -> list[Problem]:
 
 
 def _doubtful(index: TemplateIndex, ends_of: EndsOf, ranks: int) -> list[int]:
-    """Return templates that need a look of their own: all but those of one rank that are certainly right."""
+    """Return the templates that need a check of their own: all but those of one rank that are certainly
+    right.
+    """
     are_of_one_rank = (index.counts == 1) & ~index.workload.are_relative
     are_doubtful = ~are_of_one_rank
     for stack, rows, of in rows_of_templates(index.workload, are_of_one_rank):
@@ -73,7 +73,7 @@ def _doubtful(index: TemplateIndex, ends_of: EndsOf, ranks: int) -> list[int]:
 
 
 def _peers(index: TemplateIndex, template: int, ranks: int) -> int:
-    """How many there can be: any distance leads to a rank of the workload."""
+    """Return the number of possible peers: any distance leads to a rank of the workload."""
     return index.workload.ranks if index.workload.has_relative_peers(template) else ranks
 
 
@@ -85,8 +85,8 @@ def _unmatched(index: TemplateIndex, sound: EndsOf) -> list[Problem]:
     problems = explain_unmatched(index, _channels(index, sound, differing[:_EXPLAINED]))
     left = differing[_EXPLAINED:]
     if len(left):
-        rest, who = f"of ranks {_NO_MATCH}", np.concatenate(split_key(left))
-        problems.append(not_spelled_out("error", "unmatched-message", len(left), "pair", rest, who))
+        rest, ranks_left = f"of ranks {_NO_MATCH}", np.concatenate(split_key(left))
+        problems.append(not_spelled_out("error", "unmatched-message", len(left), "pair", rest, ranks_left))
     return problems
 
 
@@ -135,8 +135,8 @@ def _outside(index: TemplateIndex, template: int, ends: Ends, ranks: int) -> lis
     return [Problem("error", "unknown-peer", format_ranks(index.ranks_of(template)), text, remedy)]
 
 
-def _foreign(index: TemplateIndex, template: int, rows: Any) -> list[Problem]:
-    """Return nodes that say another rank than the one that runs them is their own end."""
+def _wrong_own_ends(index: TemplateIndex, template: int, rows: Any) -> list[Problem]:
+    """Return findings about nodes whose own end is another rank than the one that runs them."""
     trace = index.workload.templates[template]
     is_send = trace.kind[rows] == NodeKind.SEND
     is_given = np.where(is_send, trace.has("comm_src", rows), trace.has("comm_dst", rows))
@@ -151,7 +151,7 @@ def _foreign(index: TemplateIndex, template: int, rows: Any) -> list[Problem]:
             attribute = "comm_src" if trace.kind[rows[at]] == NodeKind.SEND else "comm_dst"
             end = int(peers_of(index, template, others, named_end[at])[0])
             text = (
-                f"{index.place(others)}: {trace.describe(int(rows[at]))} says that its own end is rank"
+                f"{index.place(others)}: {trace.describe(int(rows[at]))} has the own end rank"
                 f" {end} ({attribute}), but runs elsewhere"
             )
             remedy = f"leave {attribute} out, or give every rank its own trace file"
@@ -176,8 +176,8 @@ def _to_oneself(index: TemplateIndex, template: int, ends: Ends) -> list[Problem
         f" {trace.describe(int(ends.row[first]))} {verb} its own rank{_more(ends.count[to_itself].sum() - 1)}"
     )
     remedy = "a copy within a rank is not a message: check the peer"
-    who = format_ranks(users if is_relative else ends.peer[to_itself])
-    return [Problem("warning", "message-to-oneself", who, text, remedy)]
+    own_ranks = format_ranks(users if is_relative else ends.peer[to_itself])
+    return [Problem("warning", "message-to-oneself", own_ranks, text, remedy)]
 
 
 def _empty(index: TemplateIndex, template: int, ends: Ends) -> list[Problem]:
@@ -214,7 +214,7 @@ class Channels(Struct, frozen=True):
     end_count: Any
 
     def end(self, channel: int, is_send: bool) -> tuple[int, int]:
-        """(how many sends or receives the channel has, the row of the first; -1 if none)."""
+        """Return the number of sends or receives of the channel, and the row of the first; -1 if none."""
         span = slice(int(self.first[channel]), int(self.first[channel + 1]))
         which = np.flatnonzero(self.end_is_send[span] == is_send)
         if not len(which):
@@ -223,7 +223,7 @@ class Channels(Struct, frozen=True):
         return int(counts.sum()), int(rows.min())
 
 
-# In what two unmatched ends may differ, the most telling first.
+# fields in which two unmatched ends may differ, the most significant first
 _RULES: tuple[tuple[str, ...], ...] = (
     ("source", "target", "tag"),
     ("source", "target", "size"),
@@ -241,7 +241,7 @@ _REMEDIES = {
 
 
 def explain_unmatched(index: TemplateIndex, channels: Channels) -> list[Problem]:
-    """One problem per unmatched pair of ends, the first ones spelled out."""
+    """Return one problem per unmatched pair of ends, the first ones printed in full."""
     unmatched = np.flatnonzero(channels.surplus)
     spare = np.ones(len(unmatched), bool)
     shown = _shown(channels, unmatched)
@@ -263,19 +263,21 @@ def explain_unmatched(index: TemplateIndex, channels: Channels) -> list[Problem]
     problems = [problem_of[at] for at in sorted(problem_of)]
     left = unmatched[spare]
     if len(left):
-        who = np.concatenate((channels.source[left], channels.target[left]))
-        problems.append(not_spelled_out("error", "unmatched-message", len(left), "channel", _NO_MATCH, who))
+        ranks_left = np.concatenate((channels.source[left], channels.target[left]))
+        problems.append(
+            not_spelled_out("error", "unmatched-message", len(left), "channel", _NO_MATCH, ranks_left)
+        )
     return problems
 
 
 def _shown(channels: Channels, unmatched: Any) -> list[int]:
-    """Return places in `unmatched` to explain: sends first, because they say who wants what."""
+    """Return places in `unmatched` to explain: sends first, because they name the target."""
     by_side = np.argsort(channels.surplus[unmatched] < 0, kind="stable")
     return [int(at) for at in by_side[:SPELLED_OUT]]
 
 
 def _partner(channels: Channels, unmatched: Any, spare: Any, at: int, same: tuple[str, ...]) -> int | None:
-    """Place of the first spare end of the other side that agrees in `same`."""
+    """Return the place of the first spare end of the other side that agrees in `same`."""
     fits = spare & ((channels.surplus[unmatched] > 0) != (channels.surplus[unmatched[at]] > 0))
     for name in same:
         column = getattr(channels, name)
@@ -285,7 +287,7 @@ def _partner(channels: Channels, unmatched: Any, spare: Any, at: int, same: tupl
 
 
 def _reversed(channels: Channels, unmatched: Any, spare: Any, at: int) -> int | None:
-    """Place of an end of the same side with source and target swapped: both send, or both wait."""
+    """Return the place of an end of the same side with source and target swapped: both send, or both wait."""
     this = unmatched[at]
     fits = spare & ((channels.surplus[unmatched] > 0) == (channels.surplus[this] > 0))
     fits = fits & (channels.source[unmatched] == channels.target[this])
@@ -325,7 +327,7 @@ def _same_side(index: TemplateIndex, channels: Channels, channel: int) -> Proble
 
 
 def _lonely(index: TemplateIndex, channels: Channels, channel: int) -> Problem:
-    """Nothing similar is left: too few of the same, or none at all."""
+    """Return the finding about an end without a similar one: too few partners, or none."""
     source, target = int(channels.source[channel]), int(channels.target[channel])
     sends, receives = channels.end(channel, True)[0], channels.end(channel, False)[0]
     if sends > receives:
@@ -360,7 +362,7 @@ def _expects(index: TemplateIndex, channels: Channels, channel: int) -> str:
 
 
 def _node_of_channel(index: TemplateIndex, channels: Channels, channel: int) -> str:
-    """Node and file of the end that the channel has too many of."""
+    """Return node and file of the end that the channel has too many of."""
     is_send = bool(channels.surplus[channel] > 0)
     rank = int((channels.source if is_send else channels.target)[channel])
     count, row = channels.end(channel, is_send)

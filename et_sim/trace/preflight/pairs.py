@@ -1,10 +1,8 @@
-"""Which rank sends what to which: the messages of templates, without a row per message of every rank.
+"""Messages of templates by pairs of ranks, without a row per message of every rank.
 
-What a template sends to one peer, or receives from it, is a bundle: tags, sizes and how often. Two ranks
-understand each other if the bundle that one sends is the bundle that the other receives, so bundles get
-numbers, and only these are laid out over ranks.
-
-Not here: what to say about ranks that do not (`messages`).
+All that a template sends to one peer, or receives from it, is a bundle: tags, sizes and counts. Two ranks
+match if the bundle that one sends equals the bundle that the other receives, so bundles get numbers, and only
+these are expanded over ranks.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ class Ends(NamedTuple):
     count: Any
 
     def only(self, which: Any) -> Ends:
-        """Return some of them."""
+        """Return some of the endpoints."""
         return Ends(*(column[which] for column in self))
 
 
@@ -43,7 +41,7 @@ class EndsOf(Mapping[int, Ends]):
     """The endpoints of those templates that have any, by template, ascending."""
 
     def __init__(self, template: Any, every: Ends) -> None:
-        """`template`: of each endpoint."""
+        """Store the endpoints; `template` is that of each."""
         self.template, self.every = template, every
         self.templates = template[np.flatnonzero(np.diff(template, prepend=-1))]
 
@@ -57,36 +55,38 @@ class EndsOf(Mapping[int, Ends]):
         return self.every.only(self.rows(template))
 
     def rows(self, template: int) -> slice:
-        """Where those of a template stand."""
+        """Return the slice of the endpoints of a template."""
         begin, end = np.searchsorted(self.template, (template, template + 1)).tolist()
         if begin == end:
             raise KeyError(template)
         return slice(begin, end)
 
     def only(self, which: Any) -> EndsOf:
-        """Return some of them."""
+        """Return some of the endpoints."""
         return EndsOf(self.template[which], self.every.only(which))
 
 
 class Pairs(Struct, frozen=True):
-    """One row per two ranks of which one expects something of the other; -1 where a side has nothing."""
+    """One row per two ranks with messages from one to the other; -1 if a side has none."""
 
-    key: Any  # both ranks, as `split_key` takes them apart
+    key: Any  # both ranks, as `split_key` separates them
     send: Any  # number of the bundle that is sent
-    receive: Any  # and of the one that is received
+    receive: Any  # number of the bundle that is received
     send_part: Any  # template and peer, as a number
     receive_part: Any
 
 
 def message_rows(trace: Trace) -> Any:
-    """Sends and receives that name their peer; the plan refuses others, and does not pair unknown sizes."""
+    """Return the sends and receives with a peer and a known size; the plan refuses others or does not match
+    them.
+    """
     send = (trace.kind == NodeKind.SEND) & (trace.has("comm_dst"))
     receive = (trace.kind == NodeKind.RECV) & (trace.has("comm_src"))
     return np.flatnonzero((send | receive) & ~trace.is_unsized)
 
 
 def endpoints(trace: Trace, rows: Any, are_distances: Any, ranks: int) -> tuple[Any, Any, Any, Any]:
-    """(is it a send, peer, tag, size) of every message row; distances are made positive."""
+    """Return whether each message row is a send, its peer, tag and size; distances become positive."""
     is_send = trace.kind[rows] == NodeKind.SEND
     peer = np.where(is_send, trace.comm_dst[rows], trace.comm_src[rows]).astype(np.int64)
     peer = np.where(are_distances, peer % ranks, peer)
@@ -94,7 +94,9 @@ def endpoints(trace: Trace, rows: Any, are_distances: Any, ranks: int) -> tuple[
 
 
 def rows_of_templates(workload: Workload, are_wanted: Any) -> Iterator[tuple[Stack, Any, Any]]:
-    """Stacks, message rows of their templates that are wanted, and which of the stack's each is of."""
+    """Yield stacks, message rows of their wanted templates, and the index of each row's template in the
+    stack.
+    """
     for stack in workload.stacks():
         rows, of = message_rows(stack.trace), stack.of_row
         rows = rows[stack.share(are_wanted)[of[rows]]]
@@ -121,26 +123,26 @@ def ends_of_templates(index: TemplateIndex, templates: Sequence[int]) -> EndsOf:
 
 
 def peers_of(index: TemplateIndex, template: int, rank: Any, peer: Any) -> Any:
-    """Return the ranks that peers are, seen from the ranks `own`."""
+    """Return the ranks of peers, which may be distances from `rank`."""
     if not index.workload.has_relative_peers(template):
         return np.broadcast_to(peer, np.broadcast_shapes(np.shape(rank), np.shape(peer)))
     return (rank + peer) % index.workload.ranks
 
 
 def pair_keys(index: TemplateIndex, template: int, users: Any, is_send: Any, peer: Any) -> Any:
-    """A row for each user, a column for each end: the ranks of source and target as one number."""
+    """Return the ranks of source and target as one number, with a row per user and a column per end."""
     other = peers_of(index, template, users[:, None], peer[None, :])
     rank = np.broadcast_to(users[:, None], other.shape)
     return np.where(is_send[None, :], rank << _RANK_BITS | other, other << _RANK_BITS | rank)
 
 
 def split_key(key: Any) -> tuple[Any, Any]:
-    """(source, target) of pairs of ranks."""
+    """Return (source, target) of pairs of ranks."""
     return key >> _RANK_BITS, key & ((1 << _RANK_BITS) - 1)
 
 
 def find_pairs(index: TemplateIndex, ends_of: EndsOf) -> Pairs:
-    """Return every pair of ranks that exchange anything, with the bundles on both sides."""
+    """Return every pair of ranks that exchange messages, with the bundles on both sides."""
     every = ends_of.every
     bounds = bundle_bounds(ends_of.template, every.is_send, every.peer)
     number, part = _bundle_numbers(every, bounds), np.arange(len(bounds) - 1)
@@ -168,7 +170,9 @@ def find_pairs(index: TemplateIndex, ends_of: EndsOf) -> Pairs:
 
 
 def bundle_bounds(*columns: Any) -> Any:
-    """Where in sorted endpoints bundles begin, which are equal in all of these, and the end of the last."""
+    """Return the beginnings of bundles in sorted endpoints, and the end of the last; columns are equal in
+    each.
+    """
     if not len(columns[0]):
         return np.zeros(1, np.int64)
     new = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
@@ -176,7 +180,7 @@ def bundle_bounds(*columns: Any) -> Any:
 
 
 def _bundle_numbers(ends: Ends, bounds: Any) -> Any:
-    """Equal bundles have equal numbers, in all templates."""
+    """Return a number for each bundle; equal bundles have equal numbers, in all templates."""
     content = groups_of(ends.tag, ends.size, ends.count).of_row
     numbers, sizes = np.empty(len(bounds) - 1, np.int64), np.diff(bounds)
     known = 0

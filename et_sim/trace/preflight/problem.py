@@ -1,7 +1,4 @@
-"""What a check reports, and the words all checks share: ranks, places, sizes, ordinals.
-
-Not here: any check.
-"""
+"""The findings of checks, and common words of messages: ranks, places, sizes, ordinals."""
 
 from __future__ import annotations
 
@@ -17,16 +14,16 @@ from et_sim.trace.workload import Workload
 
 Severity = Literal["error", "warning"]
 
-# So many problems of one kind are spelled out; the others are counted.
+# problems of one kind that are printed in full; the others are counted
 SPELLED_OUT = 20
 REPAIR_FIRST = "repair the first ones and check again"
 _RANGES = 20  # of ranks, in a sentence
 
 
 class Problem(Struct, frozen=True):
-    """One finding. `ranks` is compact text ("0-3,6"); `kind` is a slug that does not change.
+    """One finding. `ranks` is compact text ("0-3,6"); `kind` is a fixed slug.
 
-    `like` counts further findings that say the same of other ranks; they are part of this one.
+    `like` counts further findings with the same sentence for other ranks; they are part of this one.
     """
 
     severity: Severity
@@ -38,15 +35,15 @@ class Problem(Struct, frozen=True):
 
 
 def not_spelled_out(
-    severity: Severity, kind: str, number: int, noun: str, rest: str, who: Any = ()
+    severity: Severity, kind: str, number: int, noun: str, rest: str, affected: Any = ()
 ) -> Problem:
-    """Return the finding that counts those left after the ones that are spelled out."""
+    """Return the finding that counts the ones not printed in full."""
     text = f"{plural(number, f'more {noun}')} {rest}"
-    return Problem(severity, kind, format_ranks(who), text, REPAIR_FIRST)
+    return Problem(severity, kind, format_ranks(affected), text, REPAIR_FIRST)
 
 
 def not_checked(question: str, size: str) -> Problem:
-    """Return a question that the templates leave open, of a job with too many ranks to answer it for each."""
+    """Return the finding about an unanswered question: templates leave it open, and ranks are too many."""
     reason = f"the templates do not show it, and all ranks together have {size}"
     text = f"whether {question} was not checked: {reason}"
     return Problem(
@@ -55,14 +52,14 @@ def not_checked(question: str, size: str) -> Problem:
 
 
 class TemplateIndex:
-    """A workload seen from its templates: which ranks run each, and what their files are called."""
+    """A workload by template: the ranks of each, and the names of their files."""
 
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
         of_rank = np.asarray(workload.template_of_rank, np.int64)
         counts = np.bincount(of_rank, minlength=len(workload.templates))
         by_template = np.argsort(of_rank, kind="stable")
-        self.ranks, self.counts = by_template, counts  # in the order of templates; how many run each
+        self.ranks, self.counts = by_template, counts  # in the order of templates; number of ranks of each
         self.first = np.cumsum(counts) - counts  # of the ranks of each
 
     def ranks_of(self, template: int) -> Any:
@@ -70,7 +67,7 @@ class TemplateIndex:
         return self.ranks[self.first[template] : self.first[template] + self.counts[template]]
 
     def used_templates(self) -> list[int]:
-        """Return templates that at least one rank runs."""
+        """Return the templates that at least one rank runs."""
         used: list[int] = np.flatnonzero(self.counts).tolist()
         return used
 
@@ -81,7 +78,7 @@ class TemplateIndex:
         return self.workload.trace(rank).source or self.workload.source
 
     def place(self, ranks: Iterable[int]) -> str:
-        """`rank 3 (x.3.et)`, or `ranks 0-3 (x.0.et and 3 more files)`."""
+        """Return ranks with files in words: `rank 3 (x.3.et)`, or `ranks 0-3 (x.0.et and 3 more files)`."""
         listed = as_array(ranks)
         file = self.file_of(int(listed[0]))
         if len(listed) == 1:
@@ -91,7 +88,7 @@ class TemplateIndex:
         return f"ranks {short_ranks(listed)} ({file}{more})"
 
     def _sources(self, ranks: Any) -> int:
-        """How many files the traces of some ranks come from."""
+        """Return the number of files of the traces of some ranks."""
         templates = unique(self.workload.template_of_rank[ranks]).tolist()
         return len({self.file_of(int(self.ranks_of(template)[0])) for template in templates})
 
@@ -102,7 +99,7 @@ def as_array(ranks: Iterable[int]) -> Any:
 
 
 def short_ranks(ranks: Iterable[int]) -> str:
-    """Return ranks for a sentence: of very many ranges, the first ones."""
+    """Return ranks for a sentence, shortened to the first ranges if there are many."""
     listed = as_array(ranks)
     ranges = rank_ranges(listed)
     if len(ranges) <= _RANGES:
@@ -111,18 +108,18 @@ def short_ranks(ranks: Iterable[int]) -> str:
 
 
 def of_ranks(ranks: Iterable[int]) -> str:
-    """`rank 3` or `ranks 0-3`."""
+    """Return ranks with a noun: `rank 3` or `ranks 0-3`."""
     listed = as_array(ranks)
     return f"{'rank' if len(listed) == 1 else 'ranks'} {short_ranks(listed)}"
 
 
 def have(ranks: Iterable[int]) -> str:
-    """Return the verb that goes with `of_ranks`."""
+    """Return the verb for `of_ranks`."""
     return "has" if len(as_array(ranks)) == 1 else "have"
 
 
 def ordinal(number: int) -> str:
-    """`1st`, `22nd`, `113th`."""
+    """Return a number as an ordinal: `1st`, `22nd`, `113th`."""
     if 10 <= number % 100 <= 20:
         return f"{number}th"
     ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")

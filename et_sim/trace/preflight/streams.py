@@ -1,10 +1,8 @@
-"""Collectives that meet each other, as the checks hold them, and whether they wait through dependencies.
+"""Collectives that match each other, in the form of the checks, and cycles through dependencies.
 
-Where a rank's collectives share no lane, only dependencies keep one from starting. A collective is done when
-all members have started it, so it waits for what any of them waits for: with one vertex for a collective and
-one for every other node, a cycle hangs.
-
-Not here: collectives that share a lane (`interleaving`).
+If a rank's collectives share no lane, only dependencies delay their start. A collective ends after all
+members have started it, so it waits for the dependencies of all of them: with one vertex for a collective and
+one for every other node, a cycle stalls.
 """
 
 from __future__ import annotations
@@ -25,11 +23,13 @@ from et_sim.trace.preflight.problem import Problem, TemplateIndex, not_spelled_o
 TO_ROOT = (CollectiveKind.REDUCE, CollectiveKind.GATHER)
 FROM_ROOT = (CollectiveKind.BROADCAST, CollectiveKind.SCATTER)
 ONE_WAY = (*TO_ROOT, *FROM_ROOT)
-SPLIT = -1  # in place of the bytes of an all-to-all in which every member lists its own
+SPLIT = -1  # replaces the bytes of an all-to-all with sizes for each member
 
 
 class Stream(NamedTuple):
-    """Collectives that are compared with each other: those of a group, broadcasts apart if nobody waits."""
+    """Collectives that are compared with each other: those of a group; broadcasts without waits are
+    separate.
+    """
 
     group: str  # "" is the group of all ranks
     is_broadcast: bool
@@ -37,18 +37,18 @@ class Stream(NamedTuple):
 
     @property
     def name(self) -> str:
-        """`group 3`, `group 3 (ranks 0-1)` or `the group of all ranks`."""
+        """Return the name in messages: `group 3`, `group 3 (ranks 0-1)` or `the group of all ranks`."""
         members = f" (ranks {format_ranks(self.described)})" if self.described else ""
         return f"group {self.group}{members}" if self.group else "the group of all ranks"
 
     @property
     def noun(self) -> str:
-        """What the members of the stream are called."""
+        """Return the noun for the collectives of the stream."""
         return "broadcast" if self.is_broadcast else "collective"
 
 
 class Sequence(NamedTuple):
-    """What a template starts in a stream: rows, and (type, bytes, dimensions, root) of each."""
+    """The collectives of a template in a stream: rows, and (type, bytes, dimensions, root) of each."""
 
     rows: Any
     content: Any
@@ -58,23 +58,23 @@ Streams = Mapping[Stream, Mapping[int, Sequence]]
 
 
 def follows_rule(index: TemplateIndex, stream: Stream) -> bool:
-    """Return whether the stream stands for all groups of a rule; what traces describe comes before rules."""
+    """Return whether the stream represents all groups of a rule; descriptions in traces override rules."""
     return stream.group in index.workload.group_rules and not stream.described
 
 
 def collective_text(index: TemplateIndex, rank: int, sequence: Sequence, at: int) -> str:
-    """`all_reduce of 1 MiB (node 7 "grads" in x.0.et)`."""
+    """Return a collective in words, such as `all_reduce of 1 MiB (node 7 "grads" in x.0.et)`."""
     number, size = int(sequence.content[at, 0]), int(sequence.content[at, 1])
     node = index.workload.trace(rank).describe(int(sequence.rows[at]))
     size_text = "with sizes for each member" if size == SPLIT else f"of {exact_bytes(size)}"
     return f"{collective_name(number)} {size_text} ({node} in {index.file_of(rank)})"
 
 
-_KNOTS = 3  # so many are spelled out
+_KNOTS = 3  # cycles that are printed
 
 
 class _Graph(NamedTuple):
-    """Collectives come first, stream by stream; then the nodes of all templates."""
+    """The graph: collectives come first, stream by stream; then the nodes of all templates."""
 
     streams: list[Stream]
     base: Any  # per stream: its first vertex
@@ -84,7 +84,7 @@ class _Graph(NamedTuple):
 
 
 def check_waiting(index: TemplateIndex, sequences: Streams) -> list[Problem]:
-    """Return cycles among groups whose members have the same collectives."""
+    """Return findings about cycles among groups whose members have the same collectives."""
     graph = _graph(index, sequences)
     if graph is None:
         return []
@@ -125,7 +125,7 @@ def _graph(index: TemplateIndex, sequences: Streams) -> _Graph | None:
 
 
 def _circle(index: TemplateIndex, sequences: Streams, graph: _Graph, cycle: list[int]) -> Problem:
-    """`cycle` lists each vertex before one that it waits for."""
+    """Return the finding about a cycle, which lists each vertex before one that it waits for."""
     last = int(graph.base[-1])
     turn = next(at for at, vertex in enumerate(cycle) if vertex < last)
     turned = [*cycle[turn:], *cycle[: turn + 1]]

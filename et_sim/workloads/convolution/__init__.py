@@ -1,7 +1,7 @@
-"""A convolutional network: its layers as a JSON file has them, what each computes, and a step of training it.
+"""A convolutional network: its layers in a JSON file, their kernels, and a step of training it.
 
-Images and windows are squares. A convolution may have a bias, a normalisation over the batch, and an
-activation behind it; "add" is the sum of two branches. Replicas train on images of their own.
+Images and windows are squares. A convolution may have a bias, followed by a normalisation over the batch and
+an activation; "add" is the sum of two branches. Replicas train on images of their own.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Add(_Layer, frozen=True, tag="add"):
 
 
 class Dense(_Layer, frozen=True, tag="dense"):
-    """Every output from all inputs, with a bias."""
+    """A dense layer with a bias."""
 
     inputs: Size
     outputs: Size
@@ -79,12 +79,12 @@ class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def network_names() -> tuple[str, ...]:
-    """The networks that come with et-sim."""
+    """Return the names of the networks that come with et-sim."""
     return preset_names(PRESETS)
 
 
 def read_network(name: str) -> tuple[str, Network]:
-    """A preset by its name, or what a file describes."""
+    """Return a preset by its name, or the network that a file describes."""
     short, network = read_preset(PRESETS, name, Network)
     if not network.layers:
         raise UsageError("has no layers", place=name, remedy="give one at least")
@@ -103,7 +103,7 @@ def read_network(name: str) -> tuple[str, Network]:
 
 
 def layers_of(network: Network, plan: Plan) -> list[ChainLayer]:
-    """What each layer computes for a micro-batch; the first one needs no gradients of its inputs."""
+    """Return the layers with their kernels for a micro-batch; the first one computes no input gradients."""
     return [_layer(layer, plan, is_first=number == 0) for number, layer in enumerate(network.layers)]
 
 
@@ -134,12 +134,12 @@ def _layer(layer: Convolution | Pool | Add | Dense, plan: Plan, *, is_first: boo
 
 
 def _side(layer: Convolution | Pool) -> int:
-    """Of the image that comes out."""
+    """Return the side of the output image."""
     return (layer.image + 2 * layer.padding - layer.window) // layer.stride + 1
 
 
 def _convolution(convolution: Convolution, plan: Plan, *, is_first: bool) -> ChainLayer:
-    """Gradients are products of matrices: pixels by filters, and filters by values of a window."""
+    """Return a convolution; gradients are products: pixels by filters, and filters by values of a window."""
     size, batch, side = plan.value_bytes, plan.batch, _side(convolution)
     pixels, inner = batch * side**2, convolution.window**2 * convolution.channels
     padded, window = convolution.image + 2 * convolution.padding, convolution.window
@@ -171,18 +171,18 @@ def _convolution(convolution: Convolution, plan: Plan, *, is_first: bool) -> Cha
     if not is_first:
         backward.append(_moving(product("inputs", pixels, inner, convolution.filters, size), moved))
     backward.append(_moving(product("weights", convolution.filters, inner, pixels, size), moved))
-    kept = values * (2 if convolution.norm else 1)  # outputs, and what was normalised
+    kept = values * (2 if convolution.norm else 1)  # outputs, and inputs of the norm
     kept += batch * convolution.image**2 * convolution.channels if is_first else 0
     return ChainLayer(convolution.name, weights, tuple(forward), tuple(backward), kept * size)
 
 
 def _moving(kernel: Kernel, moved: int) -> Kernel:
-    """Windows overlap: their values are read once, not once for each window."""
+    """Return a kernel that reads values of overlapping windows once, not once for each window."""
     return kernel._replace(bytes=moved)
 
 
 def make_convolution_training(network: Network, plan: Plan, name: str = "cnn") -> Workload:
-    """The workload of one step."""
+    """Return the workload of one step."""
     layers = layers_of(network, plan)
 
     def step(rank: Rank) -> None:

@@ -2,7 +2,7 @@
 
 Every rank computes forward and backward, layer by layer; each layer's gradient is all-reduced as soon
 as it exists, while the layers below still compute. The optimizer waits for all gradients.
-Sizes and times are worked out from the model below; nothing is measured.
+Sizes and times are computed from the model below; nothing is measured.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ HIDDEN = 768
 VOCABULARY = 50_257
 TOKENS = 16 * 1024  # per rank and step
 BYTES_PER_PARAMETER = 2
-FLOP_PER_MICROSECOND = 300e6  # what a kernel achieves: 300 TFLOPS
+FLOP_PER_MICROSECOND = 300e6  # a kernel achieves 300 TFLOPS
 
 LAYER_PARAMETERS = 12 * HIDDEN**2
 EMBEDDING_PARAMETERS = VOCABULARY * HIDDEN
@@ -27,13 +27,13 @@ SLOWDOWN = 1.1
 
 
 def training_step() -> Workload:
-    """The step for all ranks; seven of them share one trace."""
+    """Return the step of all ranks; seven of them share one trace."""
     usual, slow = rank_trace(1.0), rank_trace(SLOWDOWN)
     return Workload.of([slow if rank == SLOW_RANK else usual for rank in range(RANKS)])
 
 
 def rank_trace(slowdown: float) -> Trace:
-    """One rank's step, its kernels stretched by a factor."""
+    """Return one rank's step, with its kernels slowed down by a factor."""
     build = TraceBuilder(version="et-sim demo")
     layer, head = (_micros(size, slowdown) for size in (LAYER_PARAMETERS, EMBEDDING_PARAMETERS))
     last = build.compute("load batch", micros=LOAD_MICROS, cpu=True)
@@ -56,5 +56,5 @@ def _gradient(build: TraceBuilder, name: str, parameters: int, after: int) -> in
 
 
 def _micros(parameters: int, slowdown: float) -> int:
-    """Forward time of a matrix multiplication: two operations per parameter and token."""
+    """Return the forward time of a matrix multiplication: two operations per parameter and token."""
     return round(2 * parameters * TOKENS / FLOP_PER_MICROSECOND * slowdown)

@@ -1,11 +1,10 @@
-"""What one forward pass works on: new tokens of several sequences, and what each of them has cached.
+"""Batches of forward passes: new tokens of several sequences, with cached keys and values; checks of plans.
 
 Kernels depend on sums over the sequences only, so batches with equal sums are equal. Layers that see a window
-or a chunk have sums of their own. Whether a model can be
-served as a plan says, and what it is asked to work on, is checked here.
+or a chunk have sums of their own.
 
-The cache of keys and values: how much of it a token takes. Tensor-parallel ranks have a share of the heads of
-keys and values; where there are fewer heads than ranks, several have the same.
+The module also computes the size of the cache of keys and values. Tensor-parallel ranks have a share of the
+heads of keys and values; if there are fewer heads than ranks, several ranks have the same heads.
 """
 
 from __future__ import annotations
@@ -22,27 +21,27 @@ from et_sim.workloads.training.plan import Plan
 
 
 def cached_values(attention: Attention) -> int:
-    """Of a token, in one layer."""
+    """Return the cached values of a token in one layer."""
     if attention.latent is not None:
         return attention.latent.value_rank + attention.latent.rotary_size
     return attention.key_heads * (attention.query_size + attention.value_size)
 
 
 def cached_values_of_rank(attention: Attention, tensor: int) -> int:
-    """Of a token, in one layer, on each of the ranks that share it."""
+    """Return the cached values of a token in one layer on each tensor-parallel rank."""
     if attention.latent is not None:
         return cached_values(attention)
     return -(-attention.key_heads // tensor) * (attention.query_size + attention.value_size)
 
 
 def cache_bytes(model: Model, value_bytes: int = 2) -> int:
-    """Of a token, in the whole model, held once; layers that see a window only keep those of all tokens."""
+    """Return the cached bytes of a token in all layers; layers with windows keep all tokens, too."""
     layers = sum(model.has_attention(layer) for layer in range(model.layers))
     return layers * cached_values(model.attention) * value_bytes
 
 
 def cache_bytes_of_stage(model: Model, plan: Plan, place: int) -> int:
-    """Of a token, on a rank at a place along the pipeline."""
+    """Return the cached bytes of a token on a rank at a place of the pipeline."""
     layers = sum(model.has_attention(layer) for layer in plan.part(model, place, 0).all_layers)
     return layers * cached_values_of_rank(model.attention, plan.tensor) * plan.value_bytes
 
@@ -51,8 +50,8 @@ class Segment(NamedTuple):
     """Tokens of one sequence."""
 
     tokens: int  # new ones
-    context: int = 0  # before them, whose keys and values are cached
-    is_sampled: bool = True  # the pass gives the sequence its next token
+    context: int = 0  # earlier tokens, whose keys and values are cached
+    is_sampled: bool = True  # the pass samples the next token of the sequence
 
 
 class Load(NamedTuple):
@@ -60,18 +59,18 @@ class Load(NamedTuple):
 
     segments: int = 0
     tokens: int = 0
-    keys: int = 0  # that the segments' last tokens see
-    pairs: int = 0  # of a token and a key that it sees
+    keys: int = 0  # keys that the segments' last tokens see
+    pairs: int = 0  # pairs of a token and a key that it sees
 
 
 class Sight(NamedTuple):
-    """Tokens that a layer's attention sees: those of a window that slides, or of a chunk; 0: all before."""
+    """The tokens that a layer's attention sees: a sliding window, or a chunk; 0: all before."""
 
     window: int = 0
     in_chunks: bool = False
 
     def of_prompt(self, tokens: int, before: int) -> tuple[int, int]:
-        """(keys that any of some new tokens sees, pairs of a new token and a key that it sees)."""
+        """Return the keys that any of some new tokens sees, and the pairs of a new token and a key."""
         if not self.window:
             return before + tokens, tokens * before + tokens * (tokens + 1) // 2
         if self.in_chunks:
@@ -84,7 +83,7 @@ class Sight(NamedTuple):
         return min(before, self.window - 1) + tokens, pairs
 
     def of_token(self, before: int) -> int:
-        """Keys that a single token sees, itself among them."""
+        """Return the keys that a single token sees, itself included."""
         if not self.window:
             return before + 1
         return before % self.window + 1 if self.in_chunks else min(before + 1, self.window)
@@ -97,31 +96,31 @@ def sights(model: Model) -> tuple[Sight, ...]:
 
 
 class Batch(NamedTuple):
-    """Segments of a pass: prompts, or parts of them; and single tokens after what is cached."""
+    """The segments of a pass: prompts, or parts of them, and single tokens after cached ones."""
 
     prefill: Load
     decode: Load
     sampled: int
-    within: tuple[tuple[Sight, Load, Load], ...] = ()  # prompts and single tokens, where layers see less
+    within: tuple[tuple[Sight, Load, Load], ...] = ()  # prompts and single tokens in layers with windows
 
     def seen(self, sight: Sight) -> tuple[Load, Load]:
-        """Prompts and single tokens, as layers see them."""
+        """Return the loads of prompts and of single tokens in layers with a sight."""
         if not sight.window:
             return self.prefill, self.decode
         for known, prefill, decode in self.within:
             if known == sight:
                 return prefill, decode
         raise UsageError(
-            f"layers see {sight.window} tokens only, and the batch does not say how many those are",
+            f"layers see {sight.window} tokens only, and the batch lacks their number of keys",
             remedy="give Batch.of the sights of the model: Batch.of(segments, sights=sights(model))",
         )
 
     @staticmethod
     def of(segments: Iterable[Segment], context_step: int = 1, sights: Sequence[Sight] = ()) -> Batch:
-        """The batch of some segments, for layers that see all tokens, and for those that do not.
+        """Return the batch of some segments, with sums for layers of each sight.
 
-        With a step above 1, contexts are rounded up to multiples of it: of prompts each one, of single tokens
-        the mean of what they see, so that batches differ in fewer ways.
+        With a step above 1, contexts are rounded up to multiples of it, so that fewer batches differ: each
+        context of a prompt, and the mean context of single tokens.
         """
         segments = tuple(segments)
         all_tokens = Batch._of(segments, context_step, Sight())
@@ -154,7 +153,7 @@ class Batch(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """New ones."""
+        """Return the number of new tokens."""
         return self.prefill.tokens + self.decode.tokens
 
     def __str__(self) -> str:
@@ -169,7 +168,7 @@ class Batch(NamedTuple):
 
 
 def weight_bytes_of_stage(model: Model, plan: Plan, place: int) -> int:
-    """Of a rank at a place along the pipeline; those of layers as products read them."""
+    """Return the bytes of weights on a rank at a place of the pipeline; layers count as cast for products."""
     layers, part = Layers(model, plan), plan.part(model, place, 0)
     ends = layers.embedding_weights * part.has_embedding + layers.head_weights * part.has_head
     weights = 0
@@ -185,7 +184,7 @@ def check(model: Model, plan: Plan) -> None:
     plan.check_values()
     if model.is_encoder:
         raise UsageError(
-            f"{model.name} is an encoder, which gives no tokens one after the other",
+            f"{model.name} is an encoder, which does not generate tokens",
             remedy="choose a decoder, such as llama3-8b",
         )
     plan.check_stages(model)

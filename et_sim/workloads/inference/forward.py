@@ -1,23 +1,21 @@
-"""Forward passes of a model, one after the other: what every rank computes and exchanges.
+"""Forward passes of a model, one after the other: kernels and exchanges of every rank.
 
-Tensor-parallel ranks have a share of every layer and of the vocabulary, and all-reduce what they have after
-attention, after the feed-forward part and after the embedding. The scores of the next tokens are gathered by
-all of them. Experts are shared in the same way; or, with an expert axis, each is whole on a rank, and every
-rank of the tensor axis sends a share of the tokens to those that have their experts, gets them back, and
-gathers the others.
+Tensor-parallel ranks have a share of every layer and of the vocabulary, and all-reduce their outputs after
+attention, after the feed-forward part and after the embedding. All of them gather the scores of the next
+tokens. Experts are shared in the same way; or, with an expert axis, each is whole on a rank: every rank of
+the tensor axis sends a share of the tokens to the ranks of their experts, receives the outputs, and gathers
+those of the other tokens.
 
-Weights, and what is cached, come from the largest memory (`cold`): a pass has no use for them twice.
+Weights and cached values come from the largest memory (`cold`), since a pass reads them once.
 
-Attention of a forward pass over what is cached and what is new, on one rank. Each segment's keys and values
-are read once. Prompts and single tokens are two kernels. Of several lengths, the shape in words has the mean
-ones, rounded up; operations and bytes are exact.
+Attention reads the keys and values of each segment once, cached and new ones. Prompts and single tokens are
+two kernels. If lengths differ, the shape has the mean lengths, rounded up; operations and bytes are exact.
 
-With a compressed cache (MLA), prompts unfold it into keys and values of every head; single tokens do not, but
-take their queries to the compressed form, and what they find there back, by the same weights.
+With a compressed cache (MLA), prompts expand it into keys and values of every head. Single tokens instead
+transform their queries to the compressed form, and the outputs back, by the same weights.
 
-A cache of one sequence goes from the ranks of a replica to those of another one: every rank gets the layers
-and heads that it works on from ranks that have them. What several have comes from the one whose place follows
-from its own, so that they take turns.
+A transfer moves the cache of a sequence from one replica to another: every rank gets its layers and heads
+from ranks that have them. If several have them, ranks take turns by their places.
 """
 
 from __future__ import annotations
@@ -57,7 +55,7 @@ GATE = 6  # operations of a sigmoid times an output
 
 
 def mixer_kernels(model: Model, plan: Plan, batch: Batch, kind: LayerKind, window: int) -> Iterator[Kernel]:
-    """Yield the kernels of attention, or of the state that a layer has in its place."""
+    """Yield the kernels of attention, or of the recurrence that replaces it."""
     if kind.mixer == RECURRENCE and model.recurrence is not None:
         yield from _recurrence_kernels(model.recurrence, model.hidden, plan, batch)
     elif kind.mixer:
@@ -66,7 +64,7 @@ def mixer_kernels(model: Model, plan: Plan, batch: Batch, kind: LayerKind, windo
 
 
 def _recurrence_kernels(recurrence: Recurrence, hidden: int, plan: Plan, batch: Batch) -> Iterator[Kernel]:
-    """Prompts in chunks, which begin with states of zeros or kept ones; single tokens one by one."""
+    """Yield the kernels of a recurrence: prompts in chunks, from zero or kept states, and single tokens."""
     share, size = recurrence.share(plan.tensor), plan.value_bytes
     yield from linear("recurrence in", batch.tokens, share.inner, hidden, size, plan.cast_to)
     prompts, singles = batch.prefill, batch.decode
@@ -81,7 +79,7 @@ def _recurrence_kernels(recurrence: Recurrence, hidden: int, plan: Plan, batch: 
 def attention_kernels(
     model: Model, plan: Plan, batch: Batch, sight: Sight, *, has_rotary: bool = True
 ) -> Iterator[Kernel]:
-    """From normalised inputs to the part of the outputs that a rank has."""
+    """Yield the kernels from normalised inputs to the rank's part of the outputs."""
     attention, size = model.attention, plan.value_bytes
     heads = attention.heads // plan.tensor
     if attention.latent is None:
@@ -143,7 +141,7 @@ def _latent(model: Model, latent: Latent, plan: Plan, batch: Batch, heads: int) 
 
 
 def _absorbed(attention: Attention, latent: Latent, load: Load, heads: int, plan: Plan) -> Iterator[Kernel]:
-    """In the compressed form, all heads share what is cached; values are a part of the keys."""
+    """Yield attention in the compressed form: heads share the cache, and values are a part of the keys."""
     rank, width, size = latent.value_rank, cached_values(attention), plan.value_bytes
     yield from linear("query to latent", load.tokens, rank, attention.head_size, size, plan.cast_to, heads)
     moved = heads * load.tokens * (width + rank) + load.keys * width
@@ -153,12 +151,12 @@ def _absorbed(attention: Attention, latent: Latent, load: Load, heads: int, plan
     yield from linear("value from latent", load.tokens, latent.value_size, rank, size, plan.cast_to, heads)
 
 
-TOKEN_BYTES = 8  # of a token's number
+TOKEN_BYTES = 8  # size of a token's number
 REPLICA = "replica"
 
 
 def make_inference(model: Model, plan: Plan, batches: Sequence[Batch]) -> Workload:
-    """Forward passes over these batches, each after the one before, in every replica alike."""
+    """Return forward passes over batches, one after the other, in every replica alike."""
     check(model, plan)
     check_batches(batches)
     return make_workload(
@@ -167,7 +165,7 @@ def make_inference(model: Model, plan: Plan, batches: Sequence[Batch]) -> Worklo
 
 
 def make_replica(model: Model, plan: Plan, batch: Batch, *, first: int, ranks: int) -> Workload:
-    """A pass of one replica, whose ranks begin with number `first`; the other ones of `ranks` do nothing."""
+    """Return a pass of one replica, whose first rank is `first`; the other ones of `ranks` do nothing."""
     check(model, plan)
     check_batches((batch,))
     each = plan.tensor * plan.pipeline
@@ -189,14 +187,14 @@ def make_replica(model: Model, plan: Plan, batch: Batch, *, first: int, ranks: i
 
 
 def check_batches(batches: Iterable[Batch]) -> None:
-    """Refuse passes over nothing."""
+    """Refuse batches without tokens."""
     for batch in batches:
         if batch.tokens < 1:
-            raise UsageError("a forward pass has no tokens", remedy="give a segment with a token at least")
+            raise UsageError("a forward pass has no tokens", remedy="give a segment with at least 1 token")
 
 
 def run_passes(work: Work, model: Model, batches: Sequence[Batch]) -> None:
-    """The program of a rank."""
+    """Run the program of a rank."""
     place = work.rank.place(PIPELINE)
     for number, batch in enumerate(batches):
         work.during = f"{Direction.FORWARD} {number}"
@@ -204,7 +202,7 @@ def run_passes(work: Work, model: Model, batches: Sequence[Batch]) -> None:
 
 
 class _Pass:
-    """One batch through the part of the model that a rank has."""
+    """One batch in a rank's part of the model."""
 
     def __init__(self, work: Work, model: Model, batch: Batch, place: int, number: int) -> None:
         self.work, self.plan, self.model, self.batch = work, work.plan, model, batch
@@ -214,7 +212,7 @@ class _Pass:
         self.mixers: dict[tuple[LayerKind, int], tuple[Kernel, ...]] = {}
 
     def run(self) -> None:
-        """From tokens, or activations of the stage before, to the next tokens."""
+        """Run the pass from tokens or activations of the previous stage to the next tokens."""
         work = self.work
         if self.part.has_embedding:
             work.where = "embedding"
@@ -234,7 +232,7 @@ class _Pass:
 
     @property
     def _activations(self) -> int:
-        """Bytes of what a layer hands to the next one."""
+        """Return the bytes that a layer passes to the next one."""
         return self.batch.tokens * self.model.hidden * self.plan.value_bytes
 
     def _layer(self, layer: int) -> None:
@@ -281,7 +279,7 @@ class _Pass:
     def _dense(
         self, part: FeedForward, name: str, *, rows: int | None = None, copies: int = 1, shares: int = 0
     ) -> Iterable[Kernel]:
-        """Two products and what is between them; `copies`: of several experts."""
+        """Yield two products and the activation between them; `copies`: the number of experts."""
         hidden, size, shares = self.model.hidden, self.plan.value_bytes, shares or self.plan.tensor
         rows = self.batch.tokens if rows is None else rows
         width, inner = part.width // shares, part.inner // shares
@@ -291,13 +289,13 @@ class _Pass:
         yield from linear(f"{name} down", rows, hidden, width, size, dtype, copies)
 
     def _experts(self, experts: Experts) -> None:
-        """Tokens take experts as evenly as they can: as many experts have work as there are choices."""
+        """Run experts with tokens spread as evenly as possible: each choice uses another expert."""
         plan, hidden = self.plan, self.model.hidden
         is_spread = plan.expert > 1
         tokens = -(-self.batch.tokens // plan.tensor) if is_spread else self.batch.tokens
         chosen = (
             tokens * experts.chosen * plan.expert
-        )  # by the tokens of all ranks that the experts are spread over
+        )  # choices of tokens on all ranks that the experts are spread over
         busy = min(experts.count, chosen)
         local, rows = -(-busy // plan.expert), -(-chosen // busy)
         self.work.then(product("router", tokens, experts.count, hidden, plan.value_bytes).cold())
@@ -318,7 +316,7 @@ class _Pass:
             self._all_reduce("shared expert")
 
     def _head(self) -> None:
-        """Scores of all words for the sequences that get a token, and the choice of it."""
+        """Run the head: scores of all words for sampled sequences, and the sampling."""
         model, plan, sampled = self.model, self.plan, self.batch.sampled
         if not sampled:
             return
@@ -329,7 +327,7 @@ class _Pass:
         self._element_wise("sampling", sampled * model.vocabulary, 5, 2)
 
     def _return_tokens(self) -> None:
-        """From the last stage to the first one, which begins with them."""
+        """Send sampled tokens from the last stage to the first one."""
         stages, size = self.plan.pipeline, self.batch.sampled * TOKEN_BYTES
         if stages == 1 or not size:
             return
@@ -349,14 +347,14 @@ class _Pass:
 
 
 class Place(NamedTuple):
-    """Where a replica is: its ranks follow each other, tensor-parallel ones first."""
+    """The place of a replica: its ranks are consecutive, tensor-parallel ones first."""
 
     plan: Plan
     first: int
 
 
 def messages(model: Model, source: Place, target: Place) -> Counter[tuple[int, int]]:
-    """Bytes of a token, by rank that sends and rank that receives."""
+    """Return the bytes of a token by sending and receiving rank."""
     sizes: Counter[tuple[int, int]] = Counter()
     attention = model.attention
     heads = 1 if attention.latent is not None else attention.key_heads
@@ -383,13 +381,13 @@ def messages(model: Model, source: Place, target: Place) -> Counter[tuple[int, i
 
 
 def _heads(tensor: int, ranks: int, heads: int) -> range:
-    """Those of a tensor-parallel rank."""
+    """Return the heads of a tensor-parallel rank."""
     first = tensor * heads // ranks
     return range(first, max((tensor + 1) * heads // ranks, first + 1))
 
 
 def make_transfer(model: Model, source: Place, target: Place, *, tokens: int, ranks: int) -> Workload:
-    """The messages of all tokens at once; the other ones of `ranks` do nothing."""
+    """Return the messages of all tokens at once; the other ones of `ranks` do nothing."""
     builders: dict[int, TraceBuilder] = {}
     for (sender, receiver), size in sorted(messages(model, source, target).items()):
         for rank in (sender, receiver):

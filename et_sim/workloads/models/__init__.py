@@ -1,7 +1,7 @@
 """Models: their files, their dimensions, and the weights that follow from them.
 
-Here is what models of every kind share: JSON files, which also say where the dimensions are published, found
-by name or by path. Transformers are in `model` and `configuration`.
+JSON files of all kinds of models are found by name or by path; they name the publications of the dimensions.
+Transformers are in `model` and `configuration`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ Found = TypeVar("Found")
 
 
 def preset_names(folder: Path) -> tuple[str, ...]:
-    """The models that come with et-sim."""
+    """Return the names of the models that come with et-sim."""
     return tuple(sorted(path.stem for path in folder.glob("*.json")))
 
 
 def content_of(folder: Path, name: str, form: str = "JSON file") -> tuple[str, Path, Any]:
-    """A model's name, its file, and what stands in it."""
+    """Return a model's name, its file, and the content of the file."""
     known = preset_names(folder)
     path = folder / f"{name}.json" if name in known else Path(name)
     a_file = f"give a {form}"
@@ -39,13 +39,13 @@ def content_of(folder: Path, name: str, form: str = "JSON file") -> tuple[str, P
 
 
 def read_preset(folder: Path, name: str, form: type[Found]) -> tuple[str, Found]:
-    """A model's name and dimensions."""
+    """Return a model's name and dimensions."""
     stem, path, content = content_of(folder, name)
     return stem, converted(content, str(path), form)
 
 
 def converted(content: Any, place: str, form: type[Found]) -> Found:
-    """The content of a file, checked."""
+    """Return the checked content of a file."""
     try:
         return msgspec.convert(content, form)
     except msgspec.ValidationError as error:

@@ -1,8 +1,8 @@
 """A model from a `config.json`, in the form in which checkpoints are published on Hugging Face.
 
-`model_type` says which keys the file has and what they mean (`families`, `mixed`). A language model within a
-larger file is the object "text_config". What is needed and missing is refused; what is there and not known
-becomes a remark on the model.
+`model_type` determines the keys of the file and their meaning (`families`, `mixed`). A language model within
+a larger file is the object "text_config". A missing key is an error; an unknown key becomes a remark on the
+model.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from et_sim.workloads.models.model import Experts, Model
 from et_sim.workloads.models.windows import refuse_windows
 
 PRESETS = Path(__file__).parent / "presets"
-LONG_SEQUENCE = 32_768  # tokens: where a file's longest sequence is longer, few train with it
+LONG_SEQUENCE = 32_768  # tokens; few train with longer ones
 
 
 def preset_names() -> tuple[str, ...]:
-    """The models whose dimensions come with et-sim."""
+    """Return the names of the models that come with et-sim."""
     return models.preset_names(PRESETS)
 
 
 def read_model(name: str) -> Model:
-    """A preset by its name, or the model that a file describes."""
+    """Return a preset by its name, or the model that a file describes."""
     stem, path, content = models.content_of(PRESETS, name, "config.json")
     return model_of(content, str(path), stem)
 
 
 def model_of(content: Any, place: str, name: str) -> Model:
-    """The model that the content of a file describes."""
+    """Return the model that the content of a file describes."""
     if not isinstance(content, Mapping):
         raise UsageError("is no JSON object", place=place, remedy="give a model's config.json")
     keys = Keys(content, place)
@@ -60,12 +60,12 @@ def model_of(content: Any, place: str, name: str) -> Model:
 
 
 def remark_on_sequence(model: Model) -> str | None:
-    """A sentence on the sequence that a file's longest one gives a job of training, if that is long."""
+    """Return a remark if training takes a long sequence length from the file."""
     if model.sequence <= LONG_SEQUENCE:
         return None
     return (
         f"{model.name}: sequences of {model.sequence:,} tokens, the longest that its file allows;"
-        " --sequence says another length"
+        " --sequence sets another length"
     )
 
 

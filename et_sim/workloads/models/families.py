@@ -12,21 +12,21 @@ from et_sim.workloads.models.keys import Keys
 from et_sim.workloads.models.model import EXPERTS, Attention, Experts, FeedForward, Latent, LayerKind, Model
 from et_sim.workloads.models.windows import windows_of
 
-CLIPPED = 12  # operations of a SiLU of its own slope between two limits, and of one that is added
+CLIPPED = 12  # operations of a SiLU with a slope, its two limits, and an added one
 
 
 def head_size(keys: Keys, hidden: int, heads: int, *names: str) -> int:
-    """Channels of a head; those of the hidden state, shared out, if no key has them."""
+    """Return the channels of a head; without a key, the hidden state divided by the heads."""
     is_given = any(keys.get(name) is not None for name in ("head_dim", *names))
     if not is_given and hidden % heads:
         raise UsageError(
-            f"a width of {hidden} is not divided by {heads} heads", place=keys.place, remedy='add "head_dim"'
+            f"{heads} heads do not divide a width of {hidden}", place=keys.place, remedy='add "head_dim"'
         )
     return keys.number("head_dim", *names, default=hidden // heads)
 
 
 def common(keys: Keys, name: str) -> dict[str, Any]:
-    """Fields of a model whose keys all families of decoders share."""
+    """Return the fields of a model whose keys all families of decoders share."""
     return {
         "name": name,
         "source": keys.text("source"),
@@ -39,32 +39,32 @@ def common(keys: Keys, name: str) -> dict[str, Any]:
 
 
 def grouped_attention(keys: Keys, **more: Any) -> Attention:
-    """Heads that may share keys and values."""
+    """Return attention whose heads may share keys and values."""
     hidden, heads = keys.number("hidden_size"), keys.number("num_attention_heads")
     key_heads = keys.number("num_key_value_heads", default=heads)
     return Attention(heads, key_heads, head_size(keys, hidden, heads), **more)
 
 
 def gated(keys: Keys, name: str) -> FeedForward:
-    """Three matrices of the width that a key has."""
+    """Return a gated feed-forward part with the width of a key."""
     return FeedForward(keys.number(name), is_gated=True, operations=keys.activation("hidden_act"))
 
 
 def sparse_layers(keys: Keys, layers: int) -> tuple[LayerKind, ...]:
-    """Every layer, or every so-many-th, has experts, but for those that the file lists."""
+    """Return kinds of layers with experts in every layer, or every N-th, but not in listed ones."""
     step, dense = keys.number("decoder_sparse_step", default=1), keys.numbers("mlp_only_layers") or ()
     sparse = [layer for layer in range(layers) if (layer + 1) % step == 0 and layer not in dense]
     return with_experts(sparse, layers)
 
 
 def with_experts(sparse: Sequence[int], layers: int) -> tuple[LayerKind, ...]:
-    """Kinds of layers of which some have experts."""
+    """Return kinds of layers with experts in some of them."""
     kinds = tuple(LayerKind(part=EXPERTS) if layer in sparse else LayerKind() for layer in range(layers))
     return kinds[:1] if len(set(kinds)) == 1 else kinds
 
 
 def llama(keys: Keys, name: str) -> Model:
-    """Llama, and what has its layers: Mistral, Qwen; with experts, Mixtral."""
+    """Return Llama, or a model with its layers: Mistral, Qwen; with experts, Mixtral."""
     kind, fields = keys.text("model_type"), common(keys, name)
     is_biased = keys.flag("attention_bias", default=kind == "qwen2")
     part = structs.replace(gated(keys, "intermediate_size"), has_bias=keys.flag("mlp_bias", default=False))
@@ -86,7 +86,7 @@ def llama(keys: Keys, name: str) -> Model:
 
 
 def qwen3_moe(keys: Keys, name: str) -> Model:
-    """Qwen 3 with experts: heads of their own size, queries and keys normalised."""
+    """Return Qwen 3 with experts: heads of their own size, norms of queries and keys."""
     fields = common(keys, name)
     is_biased = keys.flag("attention_bias", default=False)
     return Model(
@@ -104,7 +104,7 @@ def qwen3_moe(keys: Keys, name: str) -> Model:
 
 
 def gpt_oss(keys: Keys, name: str) -> Model:
-    """Biases everywhere, sinks of attention, every other layer with a window, clipped SwiGLU."""
+    """Return GPT-OSS: biases, attention sinks, a window in every other layer, clipped SwiGLU."""
     fields = common(keys, name)
     is_biased = keys.flag("attention_bias", default=True)
     expert = structs.replace(
@@ -126,7 +126,7 @@ def gpt_oss(keys: Keys, name: str) -> Model:
 
 
 def nemotron(keys: Keys, name: str) -> Model:
-    """Norms with shifts, and two matrices with a squared ReLU between them."""
+    """Return Nemotron: norms with shifts, and two matrices with a squared ReLU between them."""
     has_bias = keys.flag("attention_bias", default=False)
     return Model(
         **common(keys, name),
@@ -142,7 +142,7 @@ def nemotron(keys: Keys, name: str) -> Model:
 
 
 def glm4_moe(keys: Keys, name: str) -> Model:
-    """Biases of queries, keys and values; experts after the first layers, chosen by sigmoids and a bias."""
+    """Return GLM-4.5: biases of queries, keys and values; experts with a router bias in later layers."""
     has_norm = keys.flag("use_qk_norm", default=False)
     return Model(
         **common(keys, name),
@@ -158,7 +158,7 @@ def glm4_moe(keys: Keys, name: str) -> Model:
 
 
 def _with_shared(keys: Keys, *, has_bias: bool) -> Experts:
-    """Return experts from keys that DeepSeek introduced."""
+    """Return experts from the keys of DeepSeek's files."""
     keys.refuse("moe_layer_freq", 1, "layers between those with experts")
     return Experts(
         keys.number("n_routed_experts"),
@@ -173,7 +173,7 @@ def _with_shared(keys: Keys, *, has_bias: bool) -> Experts:
 
 
 def minimax_m2(keys: Keys, name: str) -> Model:
-    """Queries and keys of all heads normalised at once; experts in every layer, with biases of the choice."""
+    """Return MiniMax-M2: norms over all heads of queries and keys; experts with a router bias everywhere."""
     keys.refuse("attn_type_list", [1] * keys.number("num_hidden_layers"), "linear attention")
     keys.refuse("shared_intermediate_size", 0, "shared experts")
     norms = {"per_layer": "whole", "per_head": "head"}
@@ -196,9 +196,9 @@ def minimax_m2(keys: Keys, name: str) -> Model:
 
 
 def deepseek(keys: Keys, name: str) -> Model:
-    """Attention with compressed keys and values; experts, some of which all tokens take."""
+    """Return DeepSeek: attention with compressed keys and values; experts, some of them shared."""
     heads = keys.number("num_attention_heads")
-    keys.number("num_key_value_heads", default=heads)  # as many as heads, whatever it is
+    keys.number("num_key_value_heads", default=heads)  # no effect with compressed keys
     is_compressed = keys.get("q_lora_rank") is not None or not keys.is_named("q_lora_rank")
     keys.refuse("attention_bias", False, "biases of compressed attention")
     latent = Latent(
@@ -217,7 +217,7 @@ def deepseek(keys: Keys, name: str) -> Model:
 
 
 def gpt2(keys: Keys, name: str) -> Model:
-    """GPT-2, and GPT-3, which has the same layers."""
+    """Return GPT-2, or GPT-3, which has the same layers."""
     hidden, heads = keys.number("n_embd", "hidden_size"), keys.number("n_head", "num_attention_heads")
     operations = keys.activation("activation_function")
     width = keys.number("n_inner", default=4 * hidden)
@@ -231,7 +231,7 @@ def gpt2(keys: Keys, name: str) -> Model:
 
 
 def bert(keys: Keys, name: str) -> Model:
-    """An encoder."""
+    """Return BERT, an encoder."""
     hidden, heads = keys.number("hidden_size"), keys.number("num_attention_heads")
     operations = keys.activation("hidden_act")
     return Model(
@@ -249,7 +249,7 @@ def bert(keys: Keys, name: str) -> Model:
 
 
 def _with_learned_positions(keys: Keys, name: str, hidden: int, heads: int, positions: int) -> dict[str, Any]:
-    """Return fields of models in which every position has a vector, and every layer biases."""
+    """Return fields of models with a vector for every position and biases in every layer."""
     attention = Attention(heads, heads, head_size(keys, hidden, heads), has_bias=True, has_output_bias=True)
     return {
         "name": name,

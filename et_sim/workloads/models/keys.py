@@ -1,7 +1,7 @@
-"""The keys of a model's `config.json`: read with their checks, and counted, so that none is left out unseen.
+"""The keys of a model's `config.json`, checked and marked as used when they are read.
 
-A key that no reader asked for is one of those without effect on time, which `without_effect.json` lists, or
-else a remark on the model names it.
+An unused key is listed in `without_effect.json`, which has the keys without effect on time, or else a remark
+on the model names it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ WITHOUT_EFFECT = Path(__file__).parent / "without_effect.json"
 MOST = 10**9
 MOST_NAMED = 6  # keys in one remark
 TRAINED_ELSEWHERE = ("vision_config", "audio_config")
-# Operations of activation functions, for each output: an exponential counts as four.
+#: Operations of activation functions for each output; an exponential counts as four.
 ACTIVATIONS = {"silu": 8, "swish": 8, "gelu": 8, "gelu_new": 8, "gelu_pytorch_tanh": 8, "relu2": 2, "relu": 1}
 
 
@@ -31,30 +31,30 @@ class Keys(Struct, frozen=True):
     used: set[str] = field(default_factory=set)
 
     def get(self, name: str) -> Any:
-        """A value as it stands there; None: it is missing, or null."""
+        """Return a value as it is; None: it is missing, or null."""
         self.used.add(name)
         return self.content.get(name)
 
     def is_named(self, name: str) -> bool:
-        """Whether the file has the key, if only with null."""
+        """Return whether the file has the key, also with null."""
         self.used.add(name)
         return name in self.content
 
     def inner(self, name: str) -> Keys:
-        """The keys of an object within the file."""
+        """Return the keys of an object within the file."""
         content = self.get(name)
         if not isinstance(content, Mapping):
             raise self.fault(name, content, "give an object with the keys of the language model")
         return Keys(content, f"{self.place}, {name}")
 
     def fault(self, name: str, value: object, remedy: str) -> UsageError:
-        """The error that a value is none that the key may have."""
+        """Return the error of a missing or invalid value."""
         if value is None:
             return UsageError(f'key "{name}" is missing', place=self.place, remedy=remedy)
         return UsageError(f'key "{name}" is {brief(repr(value))}', place=self.place, remedy=remedy)
 
     def number(self, *names: str, default: int | None = None, least: int = 1) -> int:
-        """The first key that is there."""
+        """Return the number of the first key that the file has."""
         values = {name: self.get(name) for name in names}
         name = next((spelling for spelling, value in values.items() if value is not None), None)
         if name is None:
@@ -67,7 +67,7 @@ class Keys(Struct, frozen=True):
         return value
 
     def flag(self, name: str, *, default: bool) -> bool:
-        """A truth value."""
+        """Return the truth value of a key."""
         value = self.get(name)
         value = default if value is None and not self.is_named(name) else value
         if not isinstance(value, bool):
@@ -75,7 +75,7 @@ class Keys(Struct, frozen=True):
         return value
 
     def text(self, name: str) -> str:
-        """A word."""
+        """Return the text of a key."""
         value = self.content.get(name, "")
         self.used.add(name)
         if not isinstance(value, str):
@@ -83,7 +83,7 @@ class Keys(Struct, frozen=True):
         return value
 
     def numbers(self, name: str) -> tuple[int, ...] | None:
-        """A list of whole numbers from 0 up; None: it is missing."""
+        """Return a list of whole numbers from 0 up; None: it is missing."""
         value = self.get(name)
         if value is None:
             return None
@@ -92,7 +92,7 @@ class Keys(Struct, frozen=True):
         return tuple(value)
 
     def activation(self, *names: str) -> int:
-        """Operations of the activation function that the first key names; of SiLU if none is there."""
+        """Return the operations of the activation function that the first key names; without one, of SiLU."""
         name = next((spelling for spelling in names if self.get(spelling) is not None), None)
         if name is None:
             return ACTIVATIONS["silu"]
@@ -102,7 +102,7 @@ class Keys(Struct, frozen=True):
         return ACTIVATIONS[value]
 
     def drops(self, *names: str) -> bool:
-        """Whether a share of values is dropped in training; True: no key says so."""
+        """Return whether a share of values is dropped in training; without a key, True."""
         shares = [share for name in names if (share := self.get(name)) is not None]
         return any(share != 0 for share in shares) if shares else True
 
@@ -113,23 +113,23 @@ class Keys(Struct, frozen=True):
             raise self.fault(name, value, f"{reason}: only {usual!r} is simulated")
 
     def remarks(self) -> tuple[str, ...]:
-        """On keys that no reader asked for and that may have an effect."""
+        """Return remarks on unused keys that may have an effect."""
         unseen = [name for name in self.content if name not in self.used | without_effect()]
         others = [name for name in unseen if name in TRAINED_ELSEWHERE]
-        said = tuple(f'{self.place}: "{name}": this part of the model is not simulated' for name in others)
+        parts = tuple(f'{self.place}: "{name}": this part of the model is not simulated' for name in others)
         names = [f'"{brief(name)}"' for name in unseen if name not in others]
         if not names:
-            return said
+            return parts
         more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
         noun = "the key" if len(names) == 1 else "the keys"
         return (
-            *said,
-            f"{self.place}: {noun} {', '.join(names[:MOST_NAMED])}{more}: not known, and not simulated",
+            *parts,
+            f"{self.place}: {noun} {', '.join(names[:MOST_NAMED])}{more}: unknown, and not simulated",
         )
 
 
 @lru_cache(maxsize=1)
 def without_effect() -> frozenset[str]:
-    """Keys that change no time: what they say is not simulated because it takes none."""
+    """Return the keys without effect on time."""
     groups = json.decode(WITHOUT_EFFECT.read_bytes(), type=dict[str, list[str]])
     return frozenset(name for names in groups.values() for name in names)

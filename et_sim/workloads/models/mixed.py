@@ -1,4 +1,4 @@
-"""Families of models whose layers differ in kind: windows, chunks, states in place of attention, experts."""
+"""Families of models with layers of several kinds: windows, chunks, recurrences, experts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from et_sim.workloads.models.model import (
 from et_sim.workloads.models.windows import CHUNKED, FULL, LINEAR, layer_types, windows_of
 
 DELTA_CHUNK = 64  # tokens, in the published kernels of the gated delta rule
-# What published files of Gemma 3 leave to the program that reads them.
+#: Defaults of keys that published files of Gemma 3 leave out.
 GEMMA3: Mapping[str, int] = MappingProxyType(
     {
         "vocab_size": 262_208,
@@ -35,11 +35,11 @@ GEMMA3: Mapping[str, int] = MappingProxyType(
         "head_dim": 256,
     }
 )
-GEMMA3_PATTERN = 6  # layers, of which the last one sees all tokens
+GEMMA3_PATTERN = 6  # every sixth layer sees all tokens
 
 
 def gemma3(keys: Keys, name: str) -> Model:
-    """Four norms in a layer, queries and keys normalised, five of six layers with a window."""
+    """Return Gemma 3: four norms in a layer, norms of queries and keys, windows in five of six layers."""
     for key, usual in GEMMA3.items():
         keys.number(key, default=usual)
     completed = Keys({**GEMMA3, "tie_word_embeddings": True, **keys.content}, keys.place, keys.used)
@@ -64,7 +64,7 @@ def gemma3(keys: Keys, name: str) -> Model:
 
 
 def llama4(keys: Keys, name: str) -> Model:
-    """Attention within chunks, but for every fourth layer, which sees all tokens and turns no positions."""
+    """Return Llama 4: attention within chunks; every fourth layer sees all tokens, without rotary."""
     fields = common(keys, name)
     layers = fields["layers"]
     turned = keys.numbers("no_rope_layers") or ()  # 1: the layer turns positions
@@ -100,7 +100,7 @@ def llama4(keys: Keys, name: str) -> Model:
 
 
 def qwen3_next(keys: Keys, name: str) -> Model:
-    """States by the gated delta rule, but for every fourth layer, whose attention has gates; experts."""
+    """Return Qwen3-Next: gated delta rule, and gated attention in every fourth layer; experts."""
     fields = common(keys, name)
     layers, interval = fields["layers"], keys.number("full_attention_interval", default=4)
     types = layer_types(keys, layers, (LINEAR, FULL))
@@ -139,7 +139,7 @@ def qwen3_next(keys: Keys, name: str) -> Model:
 
 
 def _shared(keys: Keys, name: str, expert: FeedForward) -> int:
-    """What all tokens take, as a number of experts."""
+    """Return the shared width of a key as a number of experts."""
     width = keys.number(name, default=0, least=0)
     if width % expert.width:
         raise keys.fault(name, width, f"give a multiple of the {expert.width} of an expert")
@@ -161,7 +161,7 @@ _BLOCKS: Mapping[str, LayerKind] = MappingProxyType(
 
 
 def nemotron_h(keys: Keys, name: str) -> Model:
-    """Each layer is one of Mamba-2, attention, a feed-forward part or experts."""
+    """Return Nemotron-H: each layer is Mamba-2, attention, a feed-forward part or experts."""
     for bias in ("use_bias", "mamba_proj_bias", "mlp_bias"):
         keys.refuse(bias, False, "biases of products")
     kinds = _pattern(keys)
@@ -177,7 +177,7 @@ def nemotron_h(keys: Keys, name: str) -> Model:
         operations=keys.activation("mlp_hidden_act"),
     )
     mamba_heads = keys.number("mamba_num_heads")
-    keys.number("expand", default=2)  # heads and their size say how wide it is
+    keys.number("expand", default=2)  # the width follows from heads and their size
     keys.activation("mamba_hidden_act")
     return Model(
         **fields,
@@ -225,7 +225,7 @@ def _experts_of_blocks(keys: Keys, part: FeedForward) -> Experts:
 
 
 def _pattern(keys: Keys) -> tuple[LayerKind, ...]:
-    """Kinds of layers, from a letter or a word for each."""
+    """Return the kinds of layers, from a letter or a word for each."""
     words = keys.get("layers_block_type") or keys.get("hybrid_override_pattern")
     keys.used.add("hybrid_override_pattern")
     if not isinstance(words, str | list) or not words:

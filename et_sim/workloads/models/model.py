@@ -1,8 +1,6 @@
-"""What a transformer is made of, and how many weights that makes.
+"""Dimensions of a transformer, and its numbers of weights.
 
-Weights are counted tensor by tensor, as published checkpoints have them.
-
-Not here: reading descriptions (`configuration`), and what a step computes (`et_sim.workloads.kernels`).
+Weights are counted tensor by tensor, as in published checkpoints.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ class Latent(Struct, frozen=True):
 
 
 class Attention(Struct, frozen=True):
-    """Heads of one layer; `key_heads` is fewer than `heads` where queries share keys and values."""
+    """The heads of one layer; `key_heads` is fewer than `heads` if queries share keys and values."""
 
     heads: int
     key_heads: int
@@ -32,20 +30,18 @@ class Attention(Struct, frozen=True):
     has_bias: bool = False  # of queries, keys and values
     has_output_bias: bool = False
     latent: Latent | None = None
-    query_norm: str = (
-        ""  # of queries and keys: "head" by head, "whole" all heads at once, or "plain" weightless
-    )
+    query_norm: str = ""  # "head": by head, "whole": over all heads at once, "plain": without weights
     has_sinks: bool = False  # a score of each head that takes a share of every softmax, and has no value
-    has_gate: bool = False  # of each output, from the inputs
+    has_gate: bool = False  # for each output, from the inputs
 
     @property
     def normed_size(self) -> int:
-        """Return how many values of queries and keys of a token are normalised."""
+        """Return the number of values of a token's queries and keys that are normalised."""
         return (self.heads + self.key_heads) * self.head_size if self.query_norm else 0
 
     @property
     def query_size(self) -> int:
-        """Return the channels of a query or key of a head, all of them."""
+        """Return all channels of a query or key of a head."""
         return self.head_size + (self.latent.rotary_size if self.latent else 0)
 
     @property
@@ -54,11 +50,11 @@ class Attention(Struct, frozen=True):
         return self.latent.value_size if self.latent else self.head_size
 
     def has_query_norm(self, *, has_rotary: bool) -> bool:
-        """Return whether a layer normalises queries and keys: without weights, only those that it turns."""
+        """Return whether a layer normalises queries and keys; without weights, only rotary layers do."""
         return bool(self.query_norm) and (has_rotary or self.query_norm != "plain")
 
     def projections(self, hidden: int) -> tuple[tuple[str, int, int], ...]:
-        """(name, inputs, outputs) of every matrix before the core of attention."""
+        """Return (name, inputs, outputs) of every matrix before the core of attention."""
         latent = self.latent
         if latent is None:
             heads = self.heads * (1 + self.has_gate) + 2 * self.key_heads
@@ -89,42 +85,42 @@ class Attention(Struct, frozen=True):
 
 
 class Recurrence(Struct, frozen=True):
-    """A state of each head that tokens change one after the other, in place of attention over all of them.
+    """A state of each head that each token changes in turn, in place of attention.
 
-    The state has `key_size` x `value_size` values. Chunks of tokens are worked on as products of matrices.
+    The state has `key_size` x `value_size` values. Chunks of tokens are computed as products of matrices.
     """
 
     heads: int
-    key_heads: int  # that heads share
-    key_size: int  # of keys and queries; in words of Mamba, of the state
+    key_heads: int  # heads of keys, which several heads share
+    key_size: int  # of keys and queries; Mamba calls it the size of the state
     value_size: int  # of a head's values
-    convolution: int  # tokens that a value is made from before
-    has_delta_rule: bool  # a token replaces what its key finds (gated delta rule); else it adds (Mamba-2)
-    chunk: int  # tokens that are worked on together
+    convolution: int  # tokens that the convolution covers
+    has_delta_rule: bool  # a token replaces the value of its key (gated delta rule); else it adds (Mamba-2)
+    chunk: int  # tokens that are computed together
     has_convolution_bias: bool = False
 
     @property
     def values(self) -> int:
-        """Return how many values the outputs of a token have."""
+        """Return the number of values in a token's outputs."""
         return self.heads * self.value_size
 
     @property
     def channels(self) -> int:
-        """Return how many values queries, keys and values of a token have."""
+        """Return the number of values in a token's queries, keys and values."""
         return 2 * self.key_heads * self.key_size + self.values
 
     @property
     def state(self) -> int:
-        """Return how many values the states of all heads have."""
+        """Return the number of values in the states of all heads."""
         return self.heads * self.key_size * self.value_size
 
     @property
     def inner(self) -> int:
-        """Outputs of the first product: channels, gates of the outputs, and a step or two of each head."""
+        """Return the outputs of the first product: channels, gates, and one or two steps of each head."""
         return self.channels + self.values + self.heads * (1 + self.has_delta_rule)
 
     def share(self, ranks: int) -> Recurrence:
-        """Return what one of several ranks has; ranks beyond the number of heads of keys share one."""
+        """Return the share of one of several ranks; ranks beyond the number of key heads share one."""
         return Recurrence(
             self.heads // ranks,
             -(-self.key_heads // ranks),
@@ -146,7 +142,7 @@ class Recurrence(Struct, frozen=True):
 
 
 class FeedForward(Struct, frozen=True):
-    """Two matrices, or three where one gates the other."""
+    """A feed-forward part: two matrices, or three if one is a gate."""
 
     width: int
     is_gated: bool
@@ -156,7 +152,7 @@ class FeedForward(Struct, frozen=True):
 
     @property
     def inner(self) -> int:
-        """Outputs of the first product."""
+        """Return the outputs of the first product."""
         return self.width * (2 if self.is_gated else 1)
 
     def weights(self, hidden: int) -> int:
@@ -165,7 +161,7 @@ class FeedForward(Struct, frozen=True):
 
 
 class Experts(Struct, frozen=True):
-    """Feed-forward parts of which each token takes a few."""
+    """The experts of a layer, a few of which each token takes."""
 
     count: int
     chosen: int  # by each token
@@ -173,12 +169,12 @@ class Experts(Struct, frozen=True):
     shared: int = 0  # experts that all tokens take
     dense_layers: int = 0  # first layers without experts
     has_bias: bool = False  # of the router
-    groups: int = 1  # of experts, equally many each
-    chosen_groups: int = 1  # that the experts of a token are in
-    has_shared_gate: bool = False  # a weight of what all tokens take, from the inputs
+    groups: int = 1  # of equally many experts
+    chosen_groups: int = 1  # groups that the experts of a token are in
+    has_shared_gate: bool = False  # a weight of shared experts, from the inputs
 
     def router_weights(self, hidden: int) -> int:
-        """Return the weights of the router of one layer, with the gate of what all tokens take."""
+        """Return the weights of the router of one layer, with the gate of shared experts."""
         return self.count * (hidden + self.has_bias) + hidden * self.has_shared_gate
 
     def weights(self, hidden: int) -> int:
@@ -203,7 +199,7 @@ class LayerKind(NamedTuple):
 
     @property
     def halves(self) -> int:
-        """Return how many of them the layer has."""
+        """Return the number of halves that the layer has."""
         return bool(self.mixer) + bool(self.part)
 
 
@@ -220,7 +216,7 @@ class Model:
     attention: Attention
     feed_forward: FeedForward
     experts: Experts | None = None
-    positions: int = 0  # that have weights
+    positions: int = 0  # positions that have weights
     is_tied: bool = False  # the head has the weights of the embedding
     is_encoder: bool = False  # every token sees the whole sequence
     norm_vectors: int = 1  # weights of a norm, per channel: scale, or scale and shift
@@ -228,7 +224,7 @@ class Model:
     has_pooler: bool = False
     has_dropout: bool = False  # after attention and after the feed-forward part
     windows: tuple[int, ...] = ()  # tokens that attention sees, layer by layer and again; 0: all before
-    in_chunks: bool = False  # windows do not slide: each begins where the one before ends
+    in_chunks: bool = False  # windows do not slide: each begins at the end of the previous one
     kinds: tuple[LayerKind, ...] = ()  # layer by layer and again; (): attention, experts after dense ones
     recurrence: Recurrence | None = None
     half_norms: int = 1  # norms of each half of a layer: of its inputs, or of its outputs, too
@@ -252,11 +248,11 @@ class Model:
 
     @property
     def has_equal_layers(self) -> bool:
-        """Return whether layers differ in no more than whether they are among the first ones."""
+        """Return whether all layers are alike, but for first ones without experts."""
         return len(set(self.windows)) <= 1 and len(set(self.kinds)) <= 1
 
     def window(self, layer: int) -> int:
-        """Return how many tokens attention of a layer sees; 0: all before."""
+        """Return the number of tokens that attention of a layer sees; 0: all before."""
         window = self.windows[layer % len(self.windows)] if self.windows else 0
         return window if window < self.sequence else 0
 
@@ -266,7 +262,7 @@ class Model:
         return self.hidden * self.norm_vectors
 
     def mixer_weights(self, layer: int) -> int:
-        """Return the weights of attention, or of the state in its place."""
+        """Return the weights of attention, or of the recurrence in its place."""
         mixer = self.kind(layer).mixer
         if mixer == RECURRENCE and self.recurrence is not None:
             return self.recurrence.weights(self.hidden)
@@ -304,7 +300,7 @@ class Model:
 
     @property
     def active_weights(self) -> int:
-        """Return the weights that one token meets: of experts, those that it takes and the shared ones."""
+        """Return the weights that one token uses; it uses its chosen experts and the shared ones."""
         if self.experts is None:
             return self.weights
         spared = self.experts.weights(self.hidden) - self.experts.active_weights(self.hidden)

@@ -1,4 +1,4 @@
-"""Which layers of a file see a window of tokens only, and which have a state in place of attention."""
+"""The layers of a file that see a window of tokens only, or have a recurrent state."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ SLIDING, FULL, CHUNKED, LINEAR = (
 
 
 def windows_of(keys: Keys, layers: int, pattern: int | None = None) -> tuple[int, ...]:
-    """The window of each layer, layer by layer and again; () and 0: all tokens before.
+    """Return the windows of layers, repeated from the first one on; () and 0: all tokens before.
 
-    `pattern`: where the file names no layers, the last of so many has no window.
+    `pattern`: if the file names no layers, the last layer of each such number has no window.
     """
     is_given = keys.get("sliding_window") is not None
     types = layer_types(keys, layers, (SLIDING, FULL))
     if not (is_given or keys.is_named("use_sliding_window")) and SLIDING in (types or ()):
         raise UsageError(
-            f'key "layer_types" has {SLIDING}, and "sliding_window" is missing',
+            f'key "layer_types" has {SLIDING}, which requires the missing key "sliding_window"',
             place=keys.place,
             remedy="add it, a number of tokens",
         )
@@ -42,19 +42,21 @@ def windows_of(keys: Keys, layers: int, pattern: int | None = None) -> tuple[int
 
 
 def _uses_windows(keys: Keys) -> bool:
-    """Families of Qwen do not unless their files say so."""
+    """Return whether a file's windows apply; in families of Qwen they require `use_sliding_window`."""
     is_usual = not keys.text("model_type").startswith("qwen")
     return keys.flag("use_sliding_window", default=is_usual)
 
 
 def layer_types(keys: Keys, layers: int, known: tuple[str, ...]) -> list[str] | None:
-    """A word for each layer, one of the known ones; None: the file has none."""
+    """Return one of the known words for each layer; None: the file has none."""
     types = keys.get("layer_types")
     if types is None:
         return None
     if not isinstance(types, list) or len(types) != layers:
         raise UsageError(
-            f'key "layer_types" is no list of {layers} words', place=keys.place, remedy="name each layer's"
+            f'key "layer_types" is not a list of {layers} words',
+            place=keys.place,
+            remedy="give a word for each layer",
         )
     if unknown := next((layer_type for layer_type in types if layer_type not in known), None):
         raise UsageError(
@@ -70,7 +72,7 @@ def refuse_windows(keys: Keys) -> None:
     is_given = keys.get("sliding_window") is not None
     if is_given and _uses_windows(keys):
         raise UsageError(
-            f'key "sliding_window" is given, and {keys.text("model_type")} has none',
+            f'key "sliding_window" is not supported by {keys.text("model_type")}',
             place=keys.place,
             remedy="leave it out",
         )

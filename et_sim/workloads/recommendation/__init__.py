@@ -1,9 +1,9 @@
 """A DLRM, and one step of training it: tables are spread over the ranks, networks are replicas.
 
-There is a bottom network for dense features, tables for sparse ones, their products, and a top network. How
-many rows a table has changes nothing here: what a step reads and writes of it are the rows that its samples
-name. Vectors of the tables come by all-to-all while the bottom network computes, and their gradients go back
-while it computes those of its weights.
+There is a bottom network for dense features, tables for sparse ones, their products, and a top network. The
+number of rows of a table has no effect: a step reads and writes the rows that its samples name. Vectors of
+the tables arrive by all-to-all while the bottom network computes, and their gradients return during its
+backward pass.
 """
 
 from __future__ import annotations
@@ -39,46 +39,46 @@ class Dlrm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     source: str
     tables: Size
     dimension: Size  # of a row
-    pooling: Size  # rows of each table that a sample names, and that are summed
+    pooling: Size  # rows of each table that a sample names and sums
     dense_features: Size
-    bottom: Widths  # hidden layers; the last one, of `dimension`, comes by itself
-    top: Widths  # hidden layers; the last one, of one value, comes by itself
+    bottom: Widths  # hidden layers, without the last one, of width `dimension`
+    top: Widths  # hidden layers, without the last one, of one value
     batch: Size  # samples of a rank
 
     @property
     def interactions(self) -> int:
-        """What the top network is given: a product for each two vectors, and the bottom network's outputs."""
+        """Return the inputs of the top network: products of pairs of vectors, and outputs of the bottom."""
         return (self.tables + 1) * self.tables // 2 + self.dimension
 
     @property
     def dense_weights(self) -> int:
-        """Of both networks."""
+        """Return the weights of both networks."""
         widths = [self.bottom_widths, self.top_widths]
         return sum(a * b + b for chain in widths for a, b in pairwise(chain))
 
     @property
     def bottom_widths(self) -> tuple[int, ...]:
-        """From the features to a vector as long as a table's row."""
+        """Return the widths of the bottom network, from the features to the length of a table's row."""
         return (self.dense_features, *self.bottom, self.dimension)
 
     @property
     def top_widths(self) -> tuple[int, ...]:
-        """From the products to the prediction."""
+        """Return the widths of the top network, from the products to the prediction."""
         return (self.interactions, *self.top, 1)
 
 
 def read_dlrm(name: str) -> tuple[str, Dlrm]:
-    """A preset by its name, or what a file describes."""
+    """Return a preset by its name, or the model that a file describes."""
     return read_preset(PRESETS, name, Dlrm)
 
 
 def changed(model: Dlrm, changes: Mapping[str, Any]) -> Dlrm:
-    """The same model with some other dimensions."""
+    """Return the same model with some other dimensions."""
     return converted({**msgspec.to_builtins(model), **changes}, "options", Dlrm)
 
 
 def mlp(name: str, widths: tuple[int, ...], plan: Plan, *, needs_inputs: bool) -> list[ChainLayer]:
-    """Dense layers; all but the last have an activation."""
+    """Return dense layers; all but the last have an activation."""
     last = len(widths) - 2
     return [
         dense_layer(
@@ -94,16 +94,16 @@ def mlp(name: str, widths: tuple[int, ...], plan: Plan, *, needs_inputs: bool) -
 
 
 def interaction(model: Dlrm, plan: Plan, *, is_backward: bool) -> Kernel:
-    """The products of all vectors of a sample with each other; backward there are two for each."""
+    """Return the products of all vectors of a sample with each other; backward there are two for each."""
     vectors, factor = model.tables + 1, 2 if is_backward else 1
     columns, inner = (model.dimension, vectors) if is_backward else (vectors, model.dimension)
     return product("interaction", vectors, columns, inner, plan.value_bytes, copies=factor * plan.batch)
 
 
 def lookup(model: Dlrm, plan: Plan, *, is_update: bool) -> Kernel:
-    """What a rank reads of its tables, for the samples of all ranks: as much as all tables for its own.
+    """Return the kernel that reads a rank's tables for the samples of all ranks.
 
-    An update reads and writes the same rows.
+    Its bytes equal those of all tables for the rank's own samples. An update reads and writes the same rows.
     """
     vectors, factor = plan.batch * model.tables, 2 if is_update else 1
     values = vectors * model.dimension
@@ -119,7 +119,7 @@ TABLE_STREAM = "tables"
 
 
 def make_dlrm_training(model: Dlrm, plan: Plan, name: str = "dlrm") -> Workload:
-    """The workload of one step."""
+    """Return the workload of one step."""
     _check(model, plan)
     bottom = mlp("bottom", model.bottom_widths, plan, needs_inputs=False)
     top = mlp("top", model.top_widths, plan, needs_inputs=True)
@@ -160,7 +160,7 @@ def _exchange(work: Work, size: int, name: str, after: tuple[int, ...]) -> tuple
 
 
 def _check(model: Dlrm, plan: Plan) -> None:
-    """Tables are whole, or cut into equal columns, so that ranks have equal shares."""
+    """Refuse tables that neither whole nor cut into equal columns give ranks equal shares."""
     ranks, tables = plan.data, model.tables
     if tables % ranks and (ranks % tables or model.dimension % (ranks // tables)):
         raise UsageError(

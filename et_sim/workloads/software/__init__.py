@@ -1,10 +1,8 @@
 """Software that trains: descriptions of it, as data.
 
-The same plan of the same model takes a different time in different software: which operations it fuses, how
-it casts, what it copies, how long its host takes. A description is a JSON file in this folder, or one of the
+The same plan of the same model takes a different time in different software, which differs in fused
+operations, casts, copies, and times of the host. A description is a JSON file in this folder, or one of the
 user's own; `like` names the description that it differs from.
-
-Not here: what kernels a description leads to (`et_sim.workloads.training`).
 """
 
 from __future__ import annotations

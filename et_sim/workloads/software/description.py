@@ -1,7 +1,7 @@
 """The keys of a description of software, each with its meaning, its limits and its default.
 
-Defaults describe software that fuses all it can and copies nothing. What a part of a layer moves is given for
-each of its values: accesses in the datatype of values, and accesses in fp32.
+Defaults describe software that fuses all it can and copies nothing. The traffic of a part of a layer is given
+for each of its values: accesses in the datatype of values, and accesses in fp32.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ TEXTS = Kind("texts by name", lambda _: "texts by name", _texts)
 
 @quick_dataclass(frozen=True)
 class Pass:
-    """What kernels of one direction move for each value."""
+    """The kernels of one direction, and their accesses for each value."""
 
     values: float = _accesses("Reads and writes of each value, in the datatype of values.", 0.0, stated=True)
     fp32: float = _accesses("Reads and writes of each value, in fp32.", 0.0, stated=True)
-    launches: int = _launches("Kernels.", 1, stated=True)
+    launches: int = _launches("Number of kernels.", 1, stated=True)
 
     def bytes(self, value_bytes: int) -> int:
         """Return the bytes that memory moves for each value, rounded up."""
@@ -78,14 +78,14 @@ class ElementWise:
 
 @quick_dataclass(frozen=True)
 class Casts:
-    """How values are cast for products in fp8 and fp4."""
+    """Casts of values for products in fp8 and fp4."""
 
     reads: int = count(
         "Reads of each value: 1, or 2 if its scale comes from the values first.", 1, minimum=1, stated=True
     )
     launches: int = _launches("Kernels of a cast.", 1, stated=True)
     kept: bool = flag(
-        "Whether the backward pass has what the forward pass cast; else it casts inputs again.",
+        "The backward pass uses the casts of the forward pass; else it casts inputs again.",
         True,
         stated=True,
     )
@@ -93,8 +93,8 @@ class Casts:
         WORDS, "Products whose inputs are cast by the kernel before them, such as a norm.", (), stated=True
     )
     exchanged: bool = flag(
-        "Whether values are cast before they are exchanged: weights that replicas share, and inputs of "
-        "products and gradients of outputs that tensor-parallel ranks gather.",
+        "Values are cast before they are exchanged: weights that replicas share, and inputs of products and "
+        "gradients of outputs that tensor-parallel ranks gather.",
         False,
         stated=True,
     )
@@ -105,23 +105,23 @@ class Casts:
 
 @quick_dataclass(frozen=True)
 class Shares:
-    """What software does around exchanges of weights that replicas share (ZeRO-3, FSDP)."""
+    """Copies and order of the exchanges of weights that replicas share (ZeRO-3, FSDP)."""
 
     after_gather: Pass = section("Copies of gathered weights.", Pass(launches=0), of=Pass)
     before_reduce: Pass = section("Copies of gradients before they are reduced.", Pass(launches=0), of=Pass)
     kept_units: int = count(
-        "Units, the last of a pass, whose weights stay for the backward pass.", 0, stated=True
+        "Number of last units of a forward pass whose weights stay for the backward pass.", 0, stated=True
     )
-    beside: tuple[str, ...] = key(WORDS, "What is exchanged beside kernels.", ALL, stated=True)
+    beside: tuple[str, ...] = key(WORDS, "Tensors that are exchanged beside kernels.", ALL, stated=True)
     updated_ahead: bool = flag(
-        "Whether weights that replicas have updated (zero 1 and 2) are gathered beside the first forward "
-        "pass, instead of after the update.",
+        "Weights that replicas have updated (zero 1 and 2) are gathered beside the first forward pass, "
+        "instead of after the update.",
         False,
         stated=True,
     )
 
     def check(self, given: Mapping[str, Any], section: Section, _: Remarks) -> None:
-        """Refuse exchanges that there are not."""
+        """Refuse unknown exchanges."""
         for word in given.get("beside", ()):
             if word not in ALL:
                 raise section.fault(
@@ -131,7 +131,7 @@ class Shares:
 
 @quick_dataclass(frozen=True)
 class ExpertKernels:
-    """What software does for experts in kernels beside those of their products and their activation."""
+    """Kernels of experts beside those of their products and their activation."""
 
     bias: BothWays | None = section(
         "The bias of outputs, added to the rows of each expert by kernels of its own; for each output. "
@@ -143,8 +143,8 @@ class ExpertKernels:
         "Limits of a clipped activation, for each of its outputs.", None, of=BothWays
     )
     weights_apart: bool = flag(
-        "Whether gradients of the weights that outputs of the activation are multiplied with come from a "
-        "kernel of its own, which reads inputs and gradients of the activation again.",
+        "Gradients of the routing weights, which multiply outputs of the activation, come from a separate "
+        "kernel, which reads inputs and gradients of the activation again.",
         False,
         stated=True,
     )
@@ -152,54 +152,54 @@ class ExpertKernels:
 
 @quick_dataclass(frozen=True)
 class Host:
-    """What the host takes."""
+    """Times of the host."""
 
-    launch_ns: float = time("To launch a kernel or collective.", 0.0, stated=True)
-    step_ns: float = time("Before the first launch of a step.", 0.0, stated=True)
+    launch_ns: float = time("Time to launch a kernel or collective.", 0.0, stated=True)
+    step_ns: float = time("Time before the first launch of a step.", 0.0, stated=True)
     waits: bool = flag(
-        "Whether it waits for the messages between stages that kernels wait for, as a synchronised device "
-        "makes it; else it launches on.",
+        "The host waits for the messages between stages that kernels wait for, as after a synchronisation "
+        "of the device; else it launches further kernels.",
         False,
         stated=True,
     )
-    graphs: bool = flag(
-        "Whether graphs launch all kernels at once, which hides single launches.", False, stated=True
-    )
+    graphs: bool = flag("Graphs launch all kernels at once, which hides single launches.", False, stated=True)
 
     @property
     def each_ns(self) -> float:
-        """Return what a launch takes in effect."""
+        """Return the effective time of a launch."""
         return 0.0 if self.graphs else self.launch_ns
 
 
 @quick_dataclass(frozen=True)
 class Optimizer:
-    """What the update reads and writes of each weight."""
+    """Accesses of the update for each weight."""
 
     gradients: float = _accesses(
         "Reads and writes of a gradient: set to zero, scaled, clipped, used.", 7.0, stated=True
     )
     states: float = _accesses("Reads and writes of all states of a weight.", 2.0, stated=True)
     copies: bool = flag(
-        "Whether weights in the datatype of values are written from those in fp32.", True, stated=True
+        "The update writes weights in the datatype of values from those in fp32.", True, stated=True
     )
-    launches: int = _launches("Kernels.", 4, stated=True)
+    launches: int = _launches("Number of kernels.", 4, stated=True)
 
 
 @quick_dataclass(frozen=True)
 class PlanDefaults:
-    """What a plan is where its own options are left out."""
+    """Defaults of a plan's options."""
 
-    zero: int | None = count("What replicas share.", None, maximum=3)
+    zero: int | None = count("Level of sharing among replicas, as the option `zero`.", None, maximum=3)
     prefetch: int | None = count("Layers whose weights are gathered ahead.", None)
     gradient_bytes: int | None = count("Bytes of a gradient that replicas exchange.", None, minimum=1)
     sum_bytes: int | None = count("Bytes of a gradient in sums.", None, minimum=1)
     master_bytes: int | None = count("Bytes of the optimizer for each weight.", None)
     bucket: int | None = count("Bytes of gradients that are reduced together.", None, minimum=1)
     tensor_overlap: int | None = count(
-        "Chunks in which products overlap with their own exchange, where ranks share tokens.", None, minimum=1
+        "Chunks in which products overlap with their own exchange, if ranks share tokens.", None, minimum=1
     )
-    expert_exchange: str | None = choice("How tokens get to experts on other ranks.", None, choices=EXCHANGES)
+    expert_exchange: str | None = choice(
+        "Exchange of tokens with experts on other ranks.", None, choices=EXCHANGES
+    )
     overlap_tensor: bool | None = flag("Exchanges of tensor parallelism run beside kernels.", None)
     overlap_pipeline: bool | None = flag("Exchanges between stages run beside kernels.", None)
     scatter_gather: bool | None = flag("Tensor-parallel ranks send a share each to the next stage.", None)
@@ -208,38 +208,38 @@ class PlanDefaults:
 
 @quick_dataclass(frozen=True)
 class Software:
-    """A description."""
+    """A description of software."""
 
-    about: str = text("What it is, in a few words.", required=True)
+    about: str = text("Name and version of the software, in a few words.", required=True)
     plan: PlanDefaults = section("Defaults of a plan's options.", PlanDefaults(), of=PlanDefaults)
     element_wise: ElementWise = section("Parts that are not fused.", ElementWise(), of=ElementWise)
-    attention: str = choice("Which kernel attention is.", BEST, stated=True, choices=ATTENTIONS)
-    expands_keys: bool = flag("Whether keys and values are copied for every query head.", False, stated=True)
+    attention: str = choice("Kernel of attention.", BEST, stated=True, choices=ATTENTIONS)
+    expands_keys: bool = flag("Keys and values are copied for every query head.", False, stated=True)
     splits_products: bool = flag(
-        "Whether queries, keys and values, and the halves of a gated part, are products of their own.",
+        "Queries, keys and values, and the halves of a gated part, are separate products.",
         False,
         stated=True,
     )
     splits_copy: bool = flag(
-        "Whether queries, keys and values of one product are copied apart before attention where positions "
-        "turn them, and their gradients put together again.",
+        "Rotary attention copies queries, keys and values out of the outputs of one product, and joins their "
+        "gradients again.",
         False,
         stated=True,
     )
     sums_in_products: bool = flag(
-        "Whether products add gradients of weights to their sums over micro-batches themselves, also where "
-        "sums have the datatype of values; in a wider one, they always do.",
+        "Products add gradients of weights to their sums over micro-batches themselves, also if sums have "
+        "the datatype of values; in a wider one, they always do.",
         False,
         stated=True,
     )
     reduces_whole: bool = flag(
-        "Whether, where products overlap with their exchange, gradients of gathered inputs are reduced as a "
-        "whole beside the gradients of weights, instead of in chunks behind their own product.",
+        "If products overlap with their exchange, gradients of gathered inputs are reduced as a whole beside "
+        "the gradients of weights, instead of in chunks after their own product.",
         False,
         stated=True,
     )
     sums_fused: bool = flag(
-        "Whether gradients that several products have of one input are added up by one kernel.",
+        "One kernel adds the gradients that several products have of one input.",
         True,
         stated=True,
     )
@@ -261,13 +261,13 @@ class Software:
         maximum=100,
     )
     processors: int = count(
-        "Processors (SMs) that a collective takes from kernels at most; 0: as many as its library has it.",
+        "Processors (SMs) that a collective takes from kernels at most; 0: the number of its library.",
         0,
         stated=True,
     )
-    fitted: Mapping[str, str] = key(TEXTS, "Figures that were fitted, and to which rows.", {})
-    sources: Mapping[str, str] = key(TEXTS, "Where figures come from.", {})
-    estimates: Mapping[str, str] = key(TEXTS, "Figures without a source, and why they are so.", {})
+    fitted: Mapping[str, str] = key(TEXTS, "Fitted figures, and the measured rows that they fit.", {})
+    sources: Mapping[str, str] = key(TEXTS, "Sources of figures.", {})
+    estimates: Mapping[str, str] = key(TEXTS, "Figures without a source, and their reasons.", {})
     name: str = ""
 
     MOST_FITTED = 6
@@ -283,10 +283,10 @@ class Software:
 
     @property
     def plan_options(self) -> dict[str, Any]:
-        """Return the options of a plan that it has defaults for."""
+        """Return the options of a plan that the description sets."""
         return {name: value for name, value in asdict(self.plan).items() if value is not None}
 
 
 def is_named(part: str, words: Sequence[str]) -> bool:
-    """Return whether a part is called like one of some words, or ends with one."""
+    """Return whether the name of a part is one of some words, or ends with one."""
     return any(part == word or part.endswith(f" {word}") for word in words)

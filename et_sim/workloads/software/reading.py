@@ -32,7 +32,7 @@ def read_software(name_or_path: str) -> Software:
     path = Path(name_or_path)
     if not is_file(path):
         raise UsageError(
-            f"software is {name_or_path!r}, and there is no such file",
+            f"there is no file {name_or_path!r} of software",
             remedy=f"give a file, or a name: {', '.join(software_names())}",
         )
     state = path.stat()
@@ -40,8 +40,8 @@ def read_software(name_or_path: str) -> Software:
 
 
 def keys_of_software(name: str) -> dict[str, Any]:
-    """Return all keys of a description that comes with et-sim, with what it inherits, as a file has them."""
-    read_software(name)  # refuses a name that there is not
+    """Return all keys of a description that comes with et-sim, with inherited ones, in a file's form."""
+    read_software(name)  # raises if there is no such name
     return _whole(Section(name, {LIKE: name}, error_type=InputError))
 
 
@@ -67,17 +67,17 @@ def _of_file(path: str, time_ns: int, size: int) -> Software:  # noqa: ARG001 an
 
 
 def _described(content: Any, place: str, name: str) -> Software:
-    """Return the description in a file, with what it inherits."""
+    """Return the description in a file, with inherited keys."""
     own = Section(place, content, error_type=InputError)
     if not isinstance(content, dict):
-        raise own.fault("holds no object", "write keys with values, as in the files that come with et-sim")
+        raise own.fault("is not an object", "write keys with values, as in the files that come with et-sim")
     return replace(read(Software, Section(place, _whole(own), error_type=InputError), Remarks()), name=name)
 
 
 def _whole(own: Section) -> dict[str, Any]:
-    """Return the keys of a file over those of the one that it is like, and of all before.
+    """Return the keys of a file, which override those of the chain of files that it is like.
 
-    A note of the file on some figure stands in place of those that it inherits.
+    A note of the file on a figure replaces inherited notes on it.
     """
     chain, names = [own.content], list[str]()
     while LIKE in chain[-1]:
@@ -102,7 +102,7 @@ def _whole(own: Section) -> dict[str, Any]:
 
 
 def _over(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """Return objects with some keys changed, one level below the outermost; notes are put together."""
+    """Return keys with changes; objects are merged one level deep."""
     changed = dict(base)
     for key, value in changes.items():
         before = base.get(key)

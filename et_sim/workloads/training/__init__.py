@@ -1,1 +1,1 @@
-"""A step of training: which parts of a model a rank has, and what they do forward and backward."""
+"""A step of training: the parts of a model on a rank, and their kernels forward and backward."""

@@ -1,7 +1,4 @@
-"""The parts of a layer that run again in its backward pass, and the outputs that are kept instead.
-
-Not here: how the options are written (`recomputation`), and memory of modules (`units`).
-"""
+"""The parts of a layer that run again in its backward pass, and the outputs that are kept instead."""
 
 from __future__ import annotations
 
@@ -52,13 +49,13 @@ def check_modules(model: Model, recompute: str) -> None:
             raise UsageError(f"recompute names {name}, which {model.name} lacks", remedy="leave it out")
     if recompute == OPERATORS and experts is not None:
         raise UsageError(
-            f"recompute is {OPERATORS}, and {model.name} has experts, whose products are one operator",
+            f"recompute {OPERATORS} does not support experts, whose products are one operator: {model.name}",
             remedy=f"give modules, as in {NORMS}+{MOE}, or {FULL}",
         )
 
 
 def parts_again(layers: Layers, layer: int, recompute: str) -> tuple[ModelPart, ...]:
-    """Return those of a layer, in the order of the forward pass."""
+    """Return the parts of a layer that run again, in the order of the forward pass."""
     parts = layers.layer(layer)
     if recompute in (NOTHING, FULL):
         return parts if recompute == FULL else ()
@@ -105,15 +102,15 @@ class Output(NamedTuple):
     """Columns of a product that one operator computes."""
 
     name: str
-    product: str  # that it is a part of, where products of the same inputs are one
+    product: str  # name of the product; products of the same inputs may be one
     columns: int
     is_kept: bool
 
 
 def outputs(layers: Layers) -> list[Output]:
-    """Return those of a dense layer's products: queries, keys and values apart, as are both inputs of a gate.
+    """Return outputs of a dense layer; queries, keys and values are separate, and inputs of a gate, too.
 
-    Every second one is computed again. Of products in fewer bits none is kept: they are other operators.
+    Every second one is recomputed. No output of products in fewer bits is kept: they are other operators.
     """
     model, tensor = layers.model, layers.plan.tensor
     attention, part = model.attention, model.feed_forward
@@ -136,7 +133,7 @@ def outputs(layers: Layers) -> list[Output]:
 
 
 def _between_kept(layers: Layers, parts: Sequence[ModelPart]) -> Iterator[ModelPart]:
-    """Yield all but attention, kept outputs, and what no gradient needs: the last product and sum."""
+    """Yield all parts but attention, kept outputs, and the last product and sum, which no gradient needs."""
     again: dict[str, int] = {}
     for output in outputs(layers):
         again[output.product] = again.get(output.product, 0) + (0 if output.is_kept else output.columns)

@@ -1,17 +1,17 @@
 """The core of attention: scores of queries and keys, and sums of values by them.
 
-Ranks of the context axis have a share of the tokens each. In a ring, keys and values travel from rank to
-rank, and each works on those that it has, and merges what comes out with what it had; backward, their
-gradients travel along and return to their owner. With all-gathers, each rank gets all keys and values, and
-backward the gradients of all are reduced and scattered. With all-to-all exchanges, each rank gets all tokens
-of a share of the heads, and gives them back.
+Each rank of the context axis has a share of the tokens. In a ring, keys and values travel from rank to rank;
+each rank computes with the block that it has, and merges the outputs with those so far. Backward, gradients
+travel along and return to their owner. With all-gathers, each rank gets all keys and values; backward, the
+gradients of all are reduced and scattered. With all-to-all exchanges, each rank gets all tokens of a share of
+the heads, and returns them.
 
-Fused, it is one kernel for each block of queries and keys, which works scores out again on the way back, and
-leaves masked ones out. Where queries see a window of tokens only, keys and values are read once all the same.
-Not fused, it is products, softmax (with scale and mask) and dropout, each of which reads and writes all
-scores of a block, masked ones included.
+Fused attention is one kernel for each block of queries and keys, which recomputes scores in the backward pass
+and skips masked ones. Keys and values are read once, also if queries see a window of tokens only. Unfused
+attention is products, softmax (with scale and mask) and dropout; each of these reads and writes all scores of
+a block, masked ones included.
 
-Where all ranks have as many pairs, all are taken to have the blocks of the one in the middle.
+If all ranks have the same number of pairs, all use the blocks of the rank in the middle.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from et_sim.workloads.training.blocks import Block, Sight, gathered_blocks, ring
 from et_sim.workloads.training.plan import ALL_GATHER, CONTEXT, RING, ZIGZAG, Plan
 from et_sim.workloads.training.work import Work
 
-SUM_BYTES = 4  # of an output while blocks are merged, and of the logarithm of a row's sum
-MERGED = 4  # operations for each: both parts are scaled, and added up
+SUM_BYTES = 4  # size of an output while blocks are merged, and of the logarithm of a row's sum
+MERGED = 4  # operations for each output: both parts are scaled and added
 
 
 def products(attention: Attention, *, backward: bool) -> int:
-    """How long the vectors are, together, that a head multiplies for a pair in a fused kernel."""
+    """Return the total length of the vectors that a fused kernel multiplies for a pair and head."""
     query, value = attention.query_size, attention.value_size
     return 3 * query + 2 * value if backward else query + value
 
 
 def sight_of(model: Model, plan: Plan, window: int) -> Sight:
-    """Which keys queries see in a layer with such a window."""
+    """Return the keys that queries see in a layer with a window."""
     causal, document = plan.causal and not model.is_encoder, plan.document_tokens
     if model.in_chunks and window:
         return Sight(model.sequence, causal, 0, min(window, document or window))
@@ -47,7 +47,7 @@ def sight_of(model: Model, plan: Plan, window: int) -> Sight:
 
 
 class Core(Struct, frozen=True):
-    """Of one micro-batch, on one rank."""
+    """Attention of one micro-batch on one rank."""
 
     attention: Attention
     sight: Sight
@@ -59,11 +59,11 @@ class Core(Struct, frozen=True):
     is_fused: bool
     drops: bool
     batch: int
-    kernel: str = ""  # if it is not the best that the device has
+    kernel: str = ""  # empty: the best kernel of the device
 
     @staticmethod
     def of(model: Model, plan: Plan, window: int) -> Core:
-        """That of a layer with such a window."""
+        """Return the attention of a layer with a window."""
         return Core(
             model.attention,
             sight_of(model, plan, window),
@@ -80,12 +80,12 @@ class Core(Struct, frozen=True):
 
     @property
     def tokens(self) -> int:
-        """Of the rank."""
+        """Return the tokens of the rank."""
         return self.batch * self.sight.sequence // self.context
 
     @property
     def _split(self) -> int:
-        """Into how many shares the heads are cut."""
+        """Return the number of shares that the heads are cut into."""
         return 1 if self.method in (RING, ALL_GATHER) else self.context
 
     @property
@@ -98,12 +98,12 @@ class Core(Struct, frozen=True):
 
     @property
     def _query_values(self) -> int:
-        """Of a token's queries."""
+        """Return the values of a token's queries."""
         return self._heads * self.attention.query_size
 
     @property
     def _key_values(self) -> int:
-        """Of a token's keys and values."""
+        """Return the values of a token's keys and values."""
         return self._key_heads * (self.attention.query_size + self.attention.value_size)
 
     @property
@@ -112,18 +112,18 @@ class Core(Struct, frozen=True):
 
     @property
     def key_bytes(self) -> int:
-        """Keys and values of the rank's own tokens."""
+        """Return the bytes of keys and values of the rank's own tokens."""
         return self.tokens * self._key_values * self.value_bytes
 
     def blocks(self, place: int) -> tuple[Block | None, ...]:
-        """Of the rank at a place of the context axis, one after the other; None: a step without work."""
+        """Return the blocks of the rank at a place of the context axis, step by step; None: no work."""
         if self._split > 1 or self.context == 1:
             return (self.sight.block(0, self.sight.sequence),)
         blocks = ring_blocks if self.method == RING else gathered_blocks
         return blocks(self.sight, self.context, place, is_balanced=self.is_zigzag)
 
     def _of(self, rank: Rank) -> tuple[Block | None, ...]:
-        """Those of a rank; those of the middle, if all have as much work."""
+        """Return the blocks of a rank, or of the middle rank if all have the same work."""
         work = {
             sum(block.pairs for block in self.blocks(place) if block is not None)
             for place in range(self.context)
@@ -136,11 +136,11 @@ class Core(Struct, frozen=True):
         return self._apart_backward(block) if backward else self._apart(block)
 
     def _of_scores(self, block: Block) -> tuple[int, int, int]:
-        """Queries and keys of a head's scores, masked ones included, and heads of all sequences."""
+        """Return queries and keys of a head's scores, with masked ones, and the heads of all sequences."""
         return block.all_queries, block.keys_read, self.batch * self._heads // self._split
 
     def _apart(self, block: Block) -> tuple[Kernel, ...]:
-        """Not fused; softmax scales and masks, and outputs are put together head by head."""
+        """Return unfused kernels; softmax scales and masks, and outputs are joined head by head."""
         queries, keys, heads = self._of_scores(block)
         size, attention = self.value_bytes, self.attention
         dropout = passing("score dropout", queries * keys * heads, 2 * size + MASK_BYTES, 2)
@@ -154,7 +154,7 @@ class Core(Struct, frozen=True):
         )
 
     def _apart_backward(self, block: Block) -> tuple[Kernel, ...]:
-        """The same in the other direction; gradients of queries, keys and values are put together."""
+        """Return unfused backward kernels; gradients of queries, keys and values are joined."""
         queries, keys, heads = self._of_scores(block)
         size, attention = self.value_bytes, self.attention
         dropout = passing("score dropout", queries * keys * heads, 2 * size + MASK_BYTES, 2)
@@ -213,7 +213,7 @@ class Core(Struct, frozen=True):
                 work.then(kernel)
 
     def _ring(self, work: Work, blocks: tuple[Block | None, ...], *, backward: bool) -> None:
-        """While a rank works on the keys and values that it has, the next ones come."""
+        """Add the kernels and messages of a ring; the next keys arrive during the kernels of a block."""
         has, done = work.at, work.at
         gradients: Nodes = ()
         last = max(step for step, block in enumerate(blocks) if block is not None)
@@ -236,19 +236,19 @@ class Core(Struct, frozen=True):
         work.at = done + gradients
 
     def _merge(self, block: Block, *, is_first: bool, is_last: bool) -> Kernel:
-        """Outputs so far and those of a block, each scaled by its share of a row's sum of exponentials."""
+        """Return the kernel that merges a block's outputs with those so far, scaled by their row sums."""
         rows, size = self.batch * block.all_queries, self.value_bytes
         moved = (size if is_first else SUM_BYTES) + size + (size if is_last else SUM_BYTES)
         kernel = passing("outputs merged", rows * self._outputs, moved, MERGED)
         return kernel._replace(bytes=kernel.bytes + 3 * SUM_BYTES * rows * self._heads)
 
     def _sum_of_gradients(self, block: Block) -> Kernel:
-        """Those of a block's queries and keys are added to those so far."""
+        """Return the kernel that adds gradients of a block's queries and keys to those so far."""
         values = block.all_queries * self._query_values + block.keys_read * self._key_values
         return passing("gradients summed", self.batch * values, 3 * self.value_bytes, launches=2)
 
     def _pass_on(self, rank: Rank, work: Work, after: Nodes, content: str) -> Nodes:
-        """To the next rank of the ring, and from the one before."""
+        """Send to the next rank of the ring, and receive from the previous one."""
         tag, size = work.next_tag(), self.key_bytes
         rank.send(
             rank.next(CONTEXT, 1, wraps=True), size, tag, name=work.name(f"{content} send"), after=after
@@ -257,7 +257,7 @@ class Core(Struct, frozen=True):
         return rank.receive(source, size, tag, name=work.name(f"{content} receive"), after=after)
 
     def _gathered(self, work: Work, blocks: tuple[Block | None, ...], *, backward: bool) -> None:
-        """All keys and values, before each pass; backward, the gradients of all of them are reduced."""
+        """Gather all keys and values before each pass; backward, reduce the gradients of all of them."""
         work.exchange("all_gather", self.key_bytes, CONTEXT, "keys all-gather")
         values = self.tokens * self.context * self._key_values
         in_order = passing("keys in order", values, 2 * self.value_bytes)
@@ -276,7 +276,7 @@ class Core(Struct, frozen=True):
             work.exchange("reduce_scatter", size, CONTEXT, "gradients of keys reduce-scatter")
 
     def _exchanged(self, work: Work, blocks: tuple[Block | None, ...], *, backward: bool) -> None:
-        """All tokens of some heads, instead of some tokens of all heads."""
+        """Exchange some tokens of all heads for all tokens of some heads, and back."""
         there = self.tokens * (self._query_values + self._key_values) * self.value_bytes
         back = self.tokens * self._outputs * self.value_bytes
         first, last = (back, there) if backward else (there, back)

@@ -1,11 +1,11 @@
-"""Blocks of attention: which queries of a sequence meet which keys on a rank, and how many pairs they make.
+"""Blocks of attention: the queries and keys of a sequence that a rank multiplies, and their pairs.
 
 Ranks of the context axis share the tokens of a sequence. Without balance each has one piece, in order; with
 zigzag there are twice as many pieces, and each rank has one from the front and its counterpart from the back,
-so that all have as many pairs under a causal mask.
+so that all have the same number of pairs under a causal mask.
 
-In a ring, a rank meets the keys of one rank at each step. With gathered keys it meets, piece by piece, all
-keys up to its queries.
+In a ring, a rank gets the keys of one rank at each step. With gathered keys, each of its pieces uses all keys
+up to its queries.
 """
 
 from __future__ import annotations
@@ -18,38 +18,38 @@ from msgspec import Struct
 class Block(NamedTuple):
     """Queries and keys of one kernel, for each sequence; several equal documents may lie side by side."""
 
-    queries: int  # of a document
-    keys: int  # that are computed for each query: the mean, rounded up, where masks cut them
-    pairs: int  # of all documents
+    queries: int  # in a document
+    keys: int  # for each query: the mean, rounded up, if masks cut them
+    pairs: int  # in all documents
     is_causal: bool  # the last query sees all keys, and each one before it one fewer
     documents: int = 1
     read: int = 0  # keys that are read, where they are more than `keys`
 
     @property
     def all_queries(self) -> int:
-        """Of all documents."""
+        """Return the queries of all documents."""
         return self.queries * self.documents
 
     @property
     def keys_read(self) -> int:
-        """Of all documents."""
+        """Return the keys that are read, of all documents."""
         return self.read or self.keys * self.documents
 
 
 class Sight(Struct, frozen=True):
-    """Which keys a query of a sequence sees."""
+    """The keys that a query of a sequence sees."""
 
     sequence: int
     is_causal: bool
-    window: int = 0  # the last so many, itself included; 0: all before
-    document: int = 0  # tokens of a document, beyond which none is seen; 0: the sequence is one
+    window: int = 0  # number of last keys, itself included; 0: all before
+    document: int = 0  # tokens of a document, which limits the keys; 0: the sequence is one document
 
     @property
     def _whole(self) -> int:
         return self.document or self.sequence
 
     def pairs(self, queries: int) -> int:
-        """Those of the first queries."""
+        """Return the pairs of the first queries."""
         if not self.is_causal:
             return queries * self._whole
         documents, rest = divmod(queries, self._whole)
@@ -60,7 +60,7 @@ class Sight(Struct, frozen=True):
         return seen * (seen + 1) // 2 + (queries - seen) * seen
 
     def block(self, first: int, queries: int) -> Block:
-        """The queries from one on, with all keys that they see."""
+        """Return the block of some queries from the first one on, with all keys that they see."""
         whole = self._whole
         pairs, before = self.pairs(first + queries) - self.pairs(first), first % whole
         if not self.window and not before and not queries % whole:
@@ -75,7 +75,7 @@ class Sight(Struct, frozen=True):
 
 
 def ring_blocks(sight: Sight, ranks: int, place: int, *, is_balanced: bool) -> tuple[Block | None, ...]:
-    """Of the rank at a place, step by step; None: no query sees a key that the rank has then."""
+    """Return the blocks of the rank at a place, step by step; None: no query sees a key of the step."""
     tokens = sight.sequence // ranks
     if not sight.is_causal:
         return (Block(tokens, tokens, tokens * tokens, is_causal=False),) * ranks
@@ -90,7 +90,7 @@ def ring_blocks(sight: Sight, ranks: int, place: int, *, is_balanced: bool) -> t
 
 
 def gathered_blocks(sight: Sight, ranks: int, place: int, *, is_balanced: bool) -> tuple[Block, ...]:
-    """Of the rank at a place, which has the keys of all."""
+    """Return the blocks of the rank at a place, which has the keys of all ranks."""
     tokens = sight.sequence // ranks
     if not is_balanced or not sight.is_causal:
         return (sight.block(place * tokens, tokens),)

@@ -1,13 +1,9 @@
-"""What a plan of training cannot do better than, whatever the network: its time, and its memory.
+"""Lower bounds of a plan's time and memory on any network.
 
-Kernels of a rank run one after the other, passes in the order of the schedule, and a stage begins with what
-another one has worked out. So the kernels alone, on a network that takes no time, bound the step from below.
-Micro-batches are alike: the kernels of one say those of all. The memory that a rank has at least is that of
-its states, all of which the optimizer needs, and the activations that wait for their way back between passes.
-
-The pipeline of a plan on a network that takes no time says when each place is done with its passes.
-
-Not here: how long a kernel takes (the machine says), and the step itself (`step`).
+Kernels of a rank run one after another, passes follow the order of the schedule, and a stage needs the
+outputs of another one. So the kernels alone, on a network that takes no time, bound the step from below.
+Micro-batches are alike, so that the kernels of one are enough. The least memory of a rank is that of its
+states, all of which the optimizer needs, and of the activations that wait for their backward pass.
 """
 
 from __future__ import annotations
@@ -29,15 +25,15 @@ from et_sim.workloads.training.states import States
 from et_sim.workloads.training.step import training_program
 from et_sim.workloads.training.units import Unit, units_of
 
-# How long the kernels at some rows of a rank's trace take, in nanoseconds.
+#: Times of the kernels at some rows of a rank's trace, in nanoseconds.
 KernelTimes = Callable[[Trace, Any, int], Any]
 Lengths = Mapping[Pass, int]
 _Labels = Mapping[tuple[Direction, int], str]
-_Key = tuple[bool, int, int]  # of a pass: whether it is a forward one, micro-batch and piece
+_Key = tuple[bool, int, int]  # a pass: is forward, micro-batch, piece
 
 
 def passes_by_place(plan: Plan) -> list[list[Pass]]:
-    """What each place along the pipeline works on, in its order."""
+    """Return the passes of each place of the pipeline, in order."""
     of_place = schedule(plan.schedule, plan.shape)
     return [list(of_place(place)) for place in range(plan.pipeline)]
 
@@ -45,10 +41,10 @@ def passes_by_place(plan: Plan) -> list[list[Pass]]:
 def ends_of_passes(
     plan: Plan, orders: Sequence[Sequence[Pass]], lengths: Sequence[Lengths], until_sent: Sequence[Lengths]
 ) -> list[int]:
-    """When each place has done all its passes, one after the other, each after those that it needs.
+    """Return the time at which each place ends its passes, one after another, each after its inputs.
 
-    `until_sent` says how long after its begin a pass has what the next place needs. Of two passes that run
-    side by side the second one may have that as if it had begun with the first.
+    `until_sent` is the time from the begin of a pass until it sends its outputs. If two passes run side by
+    side, the second one may send as if it had begun together with the first.
     """
     sent: dict[_Key, int] = {}
     clock, at = [0] * plan.pipeline, [0] * plan.pipeline
@@ -73,7 +69,7 @@ def ends_of_passes(
 
 
 def _ready(pass_: Pass, piece: int, parts: int, sent: Mapping[_Key, int]) -> int | None:
-    """When what a pass needs of other stages is there; None: not yet known."""
+    """Return the time at which the inputs of a pass arrive; None: not yet computed."""
     if pass_.direction is Direction.WEIGHTS:
         return 0
     before = piece - 1 if pass_.direction is Direction.FORWARD else piece + 1
@@ -85,14 +81,14 @@ def _key(pass_: Pass, piece: int) -> _Key:
 
 
 class Bounds(NamedTuple):
-    """No run of the plan is shorter, and in none does the rank with most memory have less."""
+    """The least time of any run of a plan, and the least memory of its fullest rank."""
 
     time_ns: int
     memory_bytes: int
 
 
 def bounds_of(model: Model, plan: Plan, kernel_ns: KernelTimes) -> Bounds:
-    """Those of a plan; one that does not fit the model is refused."""
+    """Return the bounds of a plan; raise an error if it does not fit the model."""
     orders = passes_by_place(plan)
     least = replace(plan, micro_batches=_fewest(plan))
     program, layers = training_program(model, least), Layers(model, plan)
@@ -118,23 +114,23 @@ def bounds_of(model: Model, plan: Plan, kernel_ns: KernelTimes) -> Bounds:
 
 
 class _Kernels(NamedTuple):
-    """Of one place, by what the names of a pass begin with."""
+    """Kernel times of one place, by label of the pass."""
 
     pass_ns: dict[str, int]
-    sent_ns: dict[str, int]  # until what the pass sends is there
-    rest_ns: int  # behind all passes
+    sent_ns: dict[str, int]  # from the begin of a pass until it sends
+    rest_ns: int  # after all passes
 
     def lengths(self, order: Sequence[Pass], labels: _Labels) -> Lengths:
-        """How long each pass computes."""
+        """Return the time that each pass computes."""
         return {pass_: self.pass_ns.get(labels[pass_.direction, pass_.chunk], 0) for pass_ in order}
 
     def until_sent(self, order: Sequence[Pass], labels: _Labels) -> Lengths:
-        """How long each pass computes before it sends, if it does."""
+        """Return the time that each pass computes before it sends; 0: it sends nothing."""
         return {pass_: self.sent_ns.get(labels[pass_.direction, pass_.chunk], 0) for pass_ in order}
 
 
 def _labels(order: Sequence[Pass], plan: Plan) -> _Labels:
-    """Return what the names of the first pass of each direction and chunk begin with."""
+    """Return the label of the first pass of each direction and chunk."""
     return {(pass_.direction, pass_.chunk): pass_label(pass_, plan.held) for pass_ in reversed(order)}
 
 
@@ -167,7 +163,7 @@ def _kernels(trace: Trace, rank: int, kernel_ns: KernelTimes) -> _Kernels:
 
 
 def _label(trace: Trace, row: int) -> str:
-    """The pass of a node, as its name has it; empty: it is of none."""
+    """Return the label of a node's pass from its name; empty: it belongs to none."""
     words = trace.names[int(trace.name[row])].split(" ")
     if words[0] not in tuple(Direction) or len(words) < 2:
         return ""
@@ -175,7 +171,7 @@ def _label(trace: Trace, row: int) -> str:
 
 
 def _kernels_needed(trace: Trace) -> list[int]:
-    """Of each node, the last kernel that it waits for; all kernels before that one come before it."""
+    """Return the last kernel that each node waits for; all earlier kernels precede that one."""
     is_kernel = (trace.kind == NodeKind.COMP).tolist()
     data, ctrl = dependency_lists(trace)
     needed = [-1] * len(trace)
@@ -186,7 +182,7 @@ def _kernels_needed(trace: Trace) -> list[int]:
 
 
 def _memory(plan: Plan, chunks: Sequence[Sequence[Unit]], order: Sequence[Pass]) -> int:
-    """What a rank of a place has at least."""
+    """Return the least memory of a rank of a place, in bytes."""
     states = States.of(plan)
     units = [unit for chunk in chunks for unit in chunk]
     kept = [

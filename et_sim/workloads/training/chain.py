@@ -1,4 +1,4 @@
-"""A chain of layers, each of which needs the one before: what a rank computes forward and backward.
+"""A chain of layers, each of which needs the previous one: a rank's kernels forward and backward.
 
 The gradients of a layer's weights are ready for the other replicas as soon as they are computed.
 """
@@ -22,13 +22,13 @@ class ChainLayer(NamedTuple):
     weights: int
     forward: tuple[Kernel, ...]
     backward: tuple[Kernel, ...]
-    left_bytes: int  # that the forward pass leaves for the way back
+    left_bytes: int  # kept by the forward pass for the backward pass
 
 
 def dense_layer(
     name: str, plan: Plan, inputs: int, outputs: int, *, is_activated: bool, needs_inputs: bool = True
 ) -> ChainLayer:
-    """Every output from all inputs, with a bias; `needs_inputs`: a layer before wants its gradients."""
+    """Return a dense layer with a bias; `needs_inputs`: a layer before it needs gradients."""
     size, rows = plan.value_bytes, plan.batch
     forward = [product("product", rows, outputs, inputs, size)]
     backward = []
@@ -43,7 +43,7 @@ def dense_layer(
 
 
 def run_forward(work: Work, layers: Sequence[ChainLayer], micro_batch: int) -> None:
-    """All layers, one after the other."""
+    """Run the forward pass of all layers."""
     for layer in layers:
         since, work.where = len(work.kernels), layer.name
         for kernel in layer.forward:
@@ -55,7 +55,7 @@ def run_forward(work: Work, layers: Sequence[ChainLayer], micro_batch: int) -> N
 def run_backward(
     work: Work, replicas: Replicas, layers: Sequence[ChainLayer], micro_batch: int, *, is_last: bool
 ) -> None:
-    """The same in the other direction; `is_last`: no further micro-batch adds to the gradients."""
+    """Run the backward pass of all layers; `is_last`: the last micro-batch completes the gradients."""
     for layer in reversed(layers):
         since, work.where = len(work.kernels), layer.name
         for kernel in layer.backward:
@@ -68,5 +68,5 @@ def run_backward(
 
 
 def _left(layer: ChainLayer, micro_batch: int) -> Tensors:
-    """Outputs, and what else the way back needs."""
+    """Return the tensor that a layer keeps for the backward pass."""
     return {f"activations:{layer.name}, micro-batch {micro_batch}": layer.left_bytes}

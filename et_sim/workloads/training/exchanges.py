@@ -1,12 +1,10 @@
-"""Between a router and the experts: who sends how many tokens to whom, and kernels that put them in order.
+"""Exchanges of tokens between a router and the experts, and the kernels that order them.
 
-What a rank does on the way to the experts, forward, is a list of legs: copies of rows, and exchanges. The way
-back is the same list from its end: sums in place of copies, and what was sent comes back. Gradients go the
-other way each time. On the way to the experts rows may have fewer bits; sums come back as values.
+Forward, the way of a rank's tokens to the experts is a list of legs: copies of rows, and exchanges. The way
+back is the reversed list, with sums in place of copies. Gradients take the opposite way each time. On the way
+to the experts rows may have fewer bits; sums come back as values.
 
-A leg's `few` rows become `many`: a row is copied for each of its experts, nodes or ranks.
-
-Not here: how many tokens that is (`routing`), and what each exchange is (`expert_plan`).
+A leg turns `few` rows into `many`: a row is copied for each of its experts, nodes or ranks.
 """
 
 from __future__ import annotations
@@ -21,10 +19,10 @@ from et_sim.workloads.kernels import Kernel, cast, passing, stored_bytes
 from et_sim.workloads.training.expert_plan import EXPERT, EXPERT_NODE, EXPERT_RAIL, EXPERT_TENSOR
 from et_sim.workloads.training.parts import ModelPart, Passing, Shared, ToExperts, Transfer
 
-WEIGHT_BYTES, SCORE_BYTES, CHOICE_BYTES = 4, 4, 1  # of a copy; of a score
-# Kernels, where they are fused, and where they are not. Not fused: cast, softmax, top k, two tables filled
-# with zeros and then scattered to, and sums of both for the loss that keeps experts even; a mask sorted, its
-# indices selected, rows taken; weights multiplied, sums filled with zeros, rows added.
+WEIGHT_BYTES, SCORE_BYTES, CHOICE_BYTES = 4, 4, 1  # a copy has a weight; a score has a score and a choice
+# Numbers of fused and of unfused kernels. Unfused ones are: cast, softmax, top k, two tables filled with
+# zeros and then scattered to, and sums of both for the loss that balances experts; a mask sorted, its indices
+# selected, rows taken; weights multiplied, sums filled with zeros, rows added.
 ROUTER_LAUNCHES, ROUTER_BACK_LAUNCHES, INDEX_LAUNCHES = (2, 10), (1, 5), (3, 4)
 
 
@@ -37,19 +35,19 @@ class Spread(Struct, frozen=True):
 
     @staticmethod
     def of(each: tuple[int, ...]) -> Spread:
-        """Return that of rows for each place."""
+        """Return the spread of given rows for each place."""
         return Spread(len(each), sum(each), each)
 
     def arriving(self, place: int) -> int:
-        """Return the rows that come to a place, if all ranks send as many."""
+        """Return the rows that arrive at a place if all ranks send the same numbers."""
         return self.each[place] * self.places if self.each else self.total
 
     def returning(self, place: int) -> Spread:
-        """Return what a place sends back to each."""
+        """Return the rows that a place sends back to each."""
         return Spread.of((self.each[place],) * self.places) if self.each else self
 
     def within(self, first: int, places: int) -> Spread:
-        """Return the rows for some neighbouring places, of all ranks that send through one of them."""
+        """Return the rows for neighbouring places from all ranks that send through one of them."""
         if not self.each:
             return Spread(places, self.total)
         senders = self.places // places
@@ -66,32 +64,32 @@ class Routed(Struct, frozen=True):
     local: int  # experts of the rank
     hidden: int
     value_bytes: int
-    dispatch: str  # numbers of what is sent to experts, if they are not values
+    dispatch: str  # datatype of tokens sent to experts; empty: that of values
     kind: str  # of exchange
     is_fused: bool
     place: int  # among the ranks with other experts
     within: int  # such ranks of a node
-    to_places: Spread  # to each of these ranks; of an all-to-all, copies
+    to_places: Spread  # to each of these ranks; copies in an all-to-all
     to_nodes: Spread  # to each node that has experts
 
     @property
     def row_bytes(self) -> int:
-        """Of a token."""
+        """Return the bytes of a token."""
         return self.hidden * self.value_bytes
 
     @property
     def sent_row_bytes(self) -> int:
-        """Of a token on the way to an expert."""
+        """Return the bytes of a token on the way to an expert."""
         return stored_bytes(self.hidden, self.dispatch) if self.dispatch else self.row_bytes
 
 
 class _Copies(Struct, frozen=True):
-    """Rows copied, or added up on the way back."""
+    """A leg that copies rows, and adds them on the way back."""
 
     name: str
     few: int
     many: int
-    has_index: bool = False  # it is worked out before
+    has_index: bool = False  # a kernel computes the index of rows before
 
     def part(self, routed: Routed, *, is_outward: bool) -> Passing:
         """Return the kernels of this leg."""
@@ -102,7 +100,7 @@ class _Copies(Struct, frozen=True):
         return Passing((back,), (out,))
 
     def _kernel(self, routed: Routed, row_bytes: int, *, is_sum: bool) -> Kernel:
-        """Fused, each row is read once and written once."""
+        """Return the kernel of copies or sums; fused, it reads and writes each row once."""
         if routed.is_fused:
             moved, launches = self.few + self.many, 1
         elif is_sum:
@@ -116,7 +114,7 @@ class _Copies(Struct, frozen=True):
         )
 
     def _index(self, routed: Routed) -> tuple[Kernel, ...]:
-        """Return the kernel that says where each row goes, from who takes whom."""
+        """Return the kernel that computes the destination of each row from the router's choices."""
         if not self.has_index:
             return ()
         values, launches = routed.tokens * routed.experts, INDEX_LAUNCHES[not routed.is_fused]
@@ -124,25 +122,25 @@ class _Copies(Struct, frozen=True):
 
 
 class _Way(Struct, frozen=True):
-    """Rows sent along an axis, to each of its places, and those that come back."""
+    """Rows sent along an axis to each of its places, and rows that come back."""
 
     over: str
     out: Spread
     back: Spread
 
     def transfer(self, row_bytes: int, *, is_outward: bool) -> Transfer:
-        """Return what is sent."""
+        """Return the all-to-all of the rows."""
         rows = self.out if is_outward else self.back
         return Transfer(self.over, rows.total * row_bytes, tuple(row * row_bytes for row in rows.each))
 
 
 class _Exchange(Struct, frozen=True):
-    """Rows sent along one axis, or along several at once."""
+    """A leg that sends rows along one axis, or along several at once."""
 
     ways: tuple[_Way, ...]
 
     def part(self, routed: Routed, *, is_outward: bool) -> ToExperts:
-        """Return this leg."""
+        """Return the exchange of this leg."""
         out, back = (
             tuple(way.transfer(size, is_outward=outward) for way in self.ways)
             for size, outward in ((routed.sent_row_bytes, True), (routed.row_bytes, False))
@@ -153,7 +151,7 @@ class _Exchange(Struct, frozen=True):
 
 
 def _legs(routed: Routed) -> list[_Copies | _Exchange]:
-    """Return the way from a rank's tokens to the experts."""
+    """Return the legs from a rank's tokens to the experts."""
     places, place = routed.to_places, routed.place
     is_all = routed.kind == ALL_TO_ALL
     by_expert = _Copies("sorting by expert", places.arriving(place), routed.here, has_index=not is_all)
@@ -180,7 +178,7 @@ def _legs(routed: Routed) -> list[_Copies | _Exchange]:
 
 
 def to_experts(routed: Routed, ranks: int) -> tuple[ModelPart, ...]:
-    """Return what comes before the experts; so many ranks have others."""
+    """Return the parts before the experts, which are spread over a number of ranks."""
     parts: list[ModelPart] = [_router(routed)]
     if routed.dispatch:
         parts.append(Passing((_cast(routed, "tokens"),), ()))
@@ -195,7 +193,7 @@ def to_experts(routed: Routed, ranks: int) -> tuple[ModelPart, ...]:
 
 
 def from_experts(routed: Routed, ranks: int) -> tuple[ModelPart, ...]:
-    """Return what comes behind the experts."""
+    """Return the parts after the experts."""
     if ranks == 1:
         return (_Copies("sorting", routed.tokens, routed.sent).part(routed, is_outward=False),)
     parts: list[ModelPart] = [leg.part(routed, is_outward=False) for leg in reversed(_legs(routed))]
@@ -205,7 +203,7 @@ def from_experts(routed: Routed, ranks: int) -> tuple[ModelPart, ...]:
 
 
 def shared_by(routed: Routed, ranks: int) -> tuple[tuple[Shared, ...], tuple[Shared, ...]]:
-    """Return how ranks that share every expert gather its tokens, and add up what comes of them."""
+    """Return the exchanges of ranks that share every expert: gathers of tokens, and sums of outputs."""
     if ranks == 1:
         return (), ()
     rows = routed.here
@@ -221,10 +219,10 @@ def _cast(routed: Routed, tensor: str) -> Kernel:
 
 
 def _router(routed: Routed) -> Passing:
-    """Scores of all experts, the choice among them, and the loss that keeps experts even.
+    """Return the router: scores of all experts, the choice among them, and the loss that balances experts.
 
-    Fused, scores are read once and weights and choices written; the loss reads both. Backward, gradients of
-    weights and the weights give gradients of scores.
+    A fused kernel reads scores once and writes weights and choices; the loss reads both. Backward, gradients
+    of weights and the weights give gradients of scores.
     """
     scores, size = routed.tokens * routed.experts, routed.value_bytes
     launches = ROUTER_LAUNCHES[not routed.is_fused], ROUTER_BACK_LAUNCHES[not routed.is_fused]
@@ -239,5 +237,5 @@ def _router(routed: Routed) -> Passing:
 
 
 def counted(rows: Sequence[int], multiple: int) -> tuple[int, ...]:
-    """Return rows of each expert, filled up to a multiple where there are any."""
+    """Return the rows of each expert, padded to a multiple."""
     return tuple(-(-count // multiple) * multiple for count in rows)

@@ -1,13 +1,11 @@
-"""How a plan spreads experts over nodes, and which exchanges of their tokens it may ask for.
+"""The placement of experts on nodes, and the exchanges of their tokens.
 
 - all-to-all: a rank sends a token once for each of its experts.
-- hierarchical: a rank sends a token once to each node of its experts, to the rank at its own place there;
-  that one copies it to the ranks of the node that have its experts. The way back is the same, with sums in
-  place of copies: of the experts of a rank, then of the ranks of a node.
-- deepep: the same messages at the same time. Tokens are copied on while others arrive, and the kernels of the
-  exchange put them in order and add them up, as those of DeepEP do.
-
-Not here: what is sent (`exchanges`), and who has which rank (`plan`).
+- hierarchical: a rank sends a token once to each node of its experts, to the rank at its own place there,
+  which copies it to the ranks of the node that have its experts. The way back is the same, with sums in place
+  of copies: first over the experts of a rank, then over the ranks of a node.
+- deepep: the same messages at the same time. Tokens are forwarded while others arrive, and the kernels of the
+  exchange order and add them, as those of DeepEP do.
 """
 
 from __future__ import annotations
@@ -15,17 +13,18 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from et_sim.basics.errors import UsageError
+from et_sim.basics.units import plural
 from et_sim.workloads.exchange_names import ALL_TO_ALL
 
 DISPATCH = ("values", "fp8")
 EXPERT = "expert"
 EXPERT_TENSOR = "expert-tensor"  # ranks that share every expert
-EXPERT_NODE = "expert-node"  # those with other experts on the same node
-EXPERT_RAIL = "expert-rail"  # those at the same place on other nodes
+EXPERT_NODE = "expert-node"  # ranks with other experts on the same node
+EXPERT_RAIL = "expert-rail"  # ranks at the same place on other nodes
 
 
 class ExpertPlaces(NamedTuple):
-    """Ranks with other experts, and how they lie on nodes."""
+    """The ranks of the expert axis, and their placement on nodes."""
 
     exchange: str
     size: int
@@ -34,24 +33,24 @@ class ExpertPlaces(NamedTuple):
 
     @property
     def on_node(self) -> int:
-        """How many are on one node; all of them, if nodes do not matter."""
+        """Return the ranks on one node; all of them if nodes do not matter."""
         if self.exchange == ALL_TO_ALL:
             return self.size
         return max(min(self.node_ranks // self.stride, self.size), 1)
 
     def check(self, limit: int) -> None:
-        """Refuse an exchange between parts of nodes that are not equal, or with a limit that is none."""
+        """Refuse nodes that divide the ranks unequally, and limits of nodes that have no effect."""
         if self.exchange == ALL_TO_ALL:
             if limit:
                 raise UsageError(
-                    "expert_nodes is given, and an all-to-all sends a token once for each of its experts,"
-                    " wherever they are",
+                    "expert_nodes is not supported by an all-to-all, which sends a token once for each of its"
+                    " experts",
                     remedy="give expert_exchange, hierarchical or deepep, too",
                 )
             return
         if self.size == 1:
             raise UsageError(
-                f"expert_exchange is {self.exchange}, and no token is sent",
+                f"expert_exchange {self.exchange} requires expert, 2 or more",
                 remedy="give expert, 2 or more",
             )
         self._check_nodes(limit)
@@ -67,6 +66,6 @@ class ExpertPlaces(NamedTuple):
         nodes = self.size // self.on_node
         if limit > nodes:
             raise UsageError(
-                f"expert_nodes is {limit}, and experts are on {nodes}",
+                f"expert_nodes is {limit}, but experts are on {plural(nodes, 'node')}",
                 remedy=f"give a number from 1 to {nodes}, or leave it out",
             )

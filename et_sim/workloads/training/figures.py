@@ -1,13 +1,10 @@
-"""What a plan will cost, before anything is simulated: operations, traffic, memory and the bubble.
+"""Predicted costs of a plan without a simulation: operations, traffic, memory and the bubble.
 
-Operations and traffic are counted in the traces that the plan makes. The bubble is that of the pipeline with
-a network that takes no time, where kernels take what a machine says, or the traces themselves.
+Operations and traffic are counted in the traces that the plan makes. The bubble is that of the pipeline on a
+network that takes no time; kernel times come from a machine, or from the traces.
 
-How much memory a rank needs at most: what is alive in its trace, on a network that keeps up. Kernels follow
-one another. An exchange of shared weights or gradients beside them is over before the next kernel ends, but
-not before it begins.
-
-Not here: how it is shown (`et_sim.cli.plan`).
+The peak memory of a rank is the most that is alive in its trace, on a network that keeps up. Kernels run one
+after another. An exchange of shared weights or gradients beside them ends during the next kernel.
 """
 
 from __future__ import annotations
@@ -37,27 +34,27 @@ from et_sim.workloads.training.step import make_training
 
 @quick_dataclass(frozen=True)
 class Memory:
-    """Bytes of one rank when it has most."""
+    """The memory of one rank at its peak, in bytes."""
 
     weights: int
     gradients: int
     optimizer: int
-    activations: int  # of layers, until their backward pass
-    temporary: int  # scores of all words; what is worked out again, gathered, or to be reduced
-    workspace: int = 0  # of kernels and libraries, and what the allocator loses: assumed, if at all
+    activations: int  # outputs of layers, until their backward pass
+    temporary: int  # scores of all words; tensors that are recomputed, gathered, or not yet reduced
+    workspace: int = 0  # an assumed share for kernels, libraries and fragmentation
 
     @property
     def total(self) -> int:
-        """All of them at once."""
+        """Return the sum of all classes."""
         return sum(getattr(self, field.name) for field in fields(self))
 
     def with_workspace(self, share: float) -> Memory:
-        """With as much workspace as a share of all else."""
+        """Return the same memory with a workspace that is a share of everything else."""
         return replace(self, workspace=round((self.total - self.workspace) * share))
 
 
 def most_memory(trace: Trace) -> Memory:
-    """What a rank with this trace needs."""
+    """Return the peak memory of a rank with this trace."""
     uses, (start, end) = tensor_uses(trace, trace.source), _turns(trace)
     alive = lifetimes(
         Accesses(
@@ -81,7 +78,7 @@ def most_memory(trace: Trace) -> Memory:
 
 
 def _turns(trace: Trace) -> tuple[Any, Any]:
-    """When each node begins and ends: kernels are long, and exchanges of states are short."""
+    """Return the begin and the end of each node if kernels are long and exchanges of states are short."""
     lengths = np.zeros(len(trace), np.int64)
     lengths[trace.tensors.row[np.diff(trace.tensors.start) > 0]] = 1
     lengths[trace.kind == NodeKind.COMP] = len(trace) + 1
@@ -97,7 +94,7 @@ MESSAGES = "send"
 
 
 class Traffic(NamedTuple):
-    """What one rank puts into collectives of one kind along one axis, or sends, in the whole step."""
+    """The bytes of a rank's collectives of one kind along one axis, or of its messages, in a step."""
 
     over: str
     kind: str
@@ -109,16 +106,16 @@ class Stage(Struct, frozen=True):
     """One place along the pipeline."""
 
     place: int
-    layers: tuple[int, ...]  # of each chunk
+    layers: tuple[int, ...]  # by chunk
     memory: Memory
-    operations: int  # of one rank
+    operations: int  # on one rank
     compute_ns: int
     bubble: float  # share of the step in which a rank of the stage has nothing to compute
     traffic: tuple[Traffic, ...]
 
 
 class Imbalance(NamedTuple):
-    """How many times as many tokens as the mean the busiest one gets."""
+    """The load of the busiest expert and of the busiest rank, as multiples of the mean."""
 
     expert: float
     rank: float
@@ -129,38 +126,38 @@ class Figures(Struct, frozen=True):
 
     name: str
     weights: int
-    active_weights: int  # that one token meets
+    active_weights: int  # weights that one token uses
     plan: Plan
     ranks: int
     templates: int
     nodes: int
-    amount: int  # of the step, in all replicas
-    unit: str  # that is counted, such as tokens
-    operations: int  # of all ranks
-    ideal_ns: int  # the step, if the network took no time
+    amount: int  # units in the step, in all replicas
+    unit: str  # such as tokens
+    operations: int  # on all ranks
+    ideal_ns: int  # length of the step on a network that takes no time
     stages: tuple[Stage, ...]
-    step: Step | None = None  # of a language model: what the step is worth
-    imbalance: Imbalance | None = None  # of experts, if they are uneven
+    step: Step | None = None  # model operations of the step, for a language model
+    imbalance: Imbalance | None = None  # set if experts are uneven
     differing: int = 1  # ranks of a stage whose work differs, if experts are even
 
     def with_workspace(self, share: float) -> Figures:
-        """With as much workspace, and loss by fragmentation, as a share of the memory that is counted."""
+        """Return the figures with a workspace that is a share of the counted memory."""
         stages = (structs.replace(stage, memory=stage.memory.with_workspace(share)) for stage in self.stages)
         return structs.replace(self, stages=tuple(stages))
 
     @property
     def products_of_weights(self) -> int:
-        """Six for each weight that a token meets, and token; attention's scores are not in it."""
+        """Return 6 operations for each active weight and token; scores of attention are not included."""
         return 6 * self.active_weights * self.amount
 
     @property
     def actors(self) -> int:
-        """Ranks that a run tells apart, where the network treats those of a stage alike."""
+        """Return the distinct ranks of a run on a network that treats the ranks of a stage alike."""
         return len(self.stages) * self.differing if self.imbalance is None else self.templates
 
 
 def figures(model: Model, plan: Plan, kernel_ns: KernelTimes | None = None) -> tuple[Figures, Workload]:
-    """Those of a language model's plan, and the workload that they are of."""
+    """Return the figures of a language model's plan, and its workload."""
     workload = make_training(model, plan)
     places = plan.axes.place(PIPELINE, np.arange(plan.ranks))
     traces = [_busiest(workload, places == place) for place in range(plan.pipeline)]
@@ -183,14 +180,17 @@ def figures(model: Model, plan: Plan, kernel_ns: KernelTimes | None = None) -> t
 
 
 def _busiest(workload: Workload, ranks: Any) -> Trace:
-    """Of the traces of some ranks that with most operations; the first of equals."""
+    """Return the trace with most operations among some ranks; the first of equals."""
     numbers = unique(workload.template_of_rank[ranks]).tolist()
     traces: list[Trace] = [workload.templates[number] for number in numbers]
     return max(traces, key=lambda trace: int(trace.num_ops.sum()))
 
 
 def _differing(workload: Workload, places: Any) -> int:
-    """How many ranks of a stage compute different amounts: those of a context axis without balance do."""
+    """Return the number of different amounts of operations among the ranks of a stage.
+
+    Ranks of a context axis without balance differ.
+    """
     numbers = unique(workload.template_of_rank[places == 0]).tolist()
     return len({int(workload.templates[number].num_ops.sum()) for number in numbers})
 
@@ -212,7 +212,7 @@ def figures_of_replicas(
     unit: str,
     kernel_ns: KernelTimes | None = None,
 ) -> Figures:
-    """Those of a job in which every rank does the same."""
+    """Return the figures of a job in which every rank does the same."""
     trace = workload.templates[0]
     busy = int(_nanos(trace, 0, kernel_ns).sum())
     amount = plan.data * plan.micro_batches * plan.batch
@@ -254,7 +254,7 @@ def _figures(
 
 
 def traffic(trace: Trace) -> tuple[Traffic, ...]:
-    """What a rank of a trace sends, by group and kind."""
+    """Return the traffic of a rank with a trace, by group and kind."""
     totals: dict[tuple[str, str], list[int]] = {}
     for row in np.flatnonzero((trace.kind == NodeKind.COLL) | (trace.kind == NodeKind.SEND)).tolist():
         if trace.kind[row] == NodeKind.SEND:
@@ -271,7 +271,7 @@ def traffic(trace: Trace) -> tuple[Traffic, ...]:
 def _ideal(
     plan: Plan, traces: Sequence[Trace], ranks: Sequence[int], kernel_ns: KernelTimes | None
 ) -> tuple[int, list[int]]:
-    """How long the passes take one after the other, each after those that it needs; busy time by place."""
+    """Return the length of the step without network time, and the busy time by place."""
     orders = passes_by_place(plan)
     nanos = [_nanos(trace, rank, kernel_ns) for trace, rank in zip(traces, ranks, strict=True)]
     lengths = [
@@ -285,7 +285,7 @@ def _ideal(
 
 
 def _nanos(trace: Trace, rank: int, kernel_ns: KernelTimes | None) -> Any:
-    """Of each kernel: as the machine says, or the trace; of other nodes 0."""
+    """Return the time of each kernel, by the machine or else by the trace; other nodes take 0."""
     nanos = np.where(trace.kind == NodeKind.COMP, trace.duration_us * 1000, 0)
     if kernel_ns is not None:
         rows = np.flatnonzero(trace.kind == NodeKind.COMP)
@@ -294,7 +294,7 @@ def _nanos(trace: Trace, rank: int, kernel_ns: KernelTimes | None) -> Any:
 
 
 def _lengths(trace: Trace, nanos: Any, order: Sequence[Pass], chunks: int) -> dict[Pass, int]:
-    """How long each pass computes."""
+    """Return the time that each pass computes."""
     total = dict.fromkeys((pass_label(pass_, chunks) for pass_ in order), 0)
     for row in np.flatnonzero(nanos).tolist():
         words = trace.names[int(trace.name[row])].split(" ")

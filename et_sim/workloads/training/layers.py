@@ -1,7 +1,7 @@
-"""Which parts the layers of a model have on a rank, and how many weights.
+"""Parts and numbers of weights of a model's layers on a rank.
 
 Tensor-parallel ranks have a share of the heads, of the width of the feed-forward part, and of the vocabulary,
-which is filled up to a multiple. Experts are whole; each rank of the expert axis has a share of them.
+which is padded to a multiple. Experts are whole; each rank of the expert axis has a share of them.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from et_sim.workloads.training.parts import (
 from et_sim.workloads.training.plan import AS_VALUES, Plan, tokens_of_experts
 from et_sim.workloads.training.routing import odds_of, shares_met, tokens_met
 
-LOGIT_BYTES = 4  # of the score of a word
+LOGIT_BYTES = 4  # size of the score of a word
 QUERIES_KEYS_VALUES = ("queries", "keys", "values")
-ROWS_OF_CAST = {"fp8": 16, "fp4": 32}  # that products of cast operands take at a time
+ROWS_OF_CAST = {"fp8": 16, "fp4": 32}  # rows of products with cast operands are padded to a multiple
 ROUTER, HEAD = "router", "head"
 
 
@@ -52,47 +52,49 @@ class Layers(Struct, frozen=True):
 
     model: Model
     plan: Plan
-    place: int = 0  # among the ranks that the experts are spread over, if experts are uneven
+    place: int = 0  # position on the expert axis, if experts are uneven
     _known: dict[tuple[LayerKind, int], tuple[ModelPart, ...]] = field(default_factory=dict)
-    _tokens: dict[Experts, tuple[int, ...]] = field(default_factory=dict)  # that each expert gets
-    _met: dict[tuple[Experts, int], Spread] = field(default_factory=dict)  # that go to parts of the experts
+    _tokens: dict[Experts, tuple[int, ...]] = field(default_factory=dict)  # tokens of each expert
+    _met: dict[tuple[Experts, int], Spread] = field(
+        default_factory=dict
+    )  # tokens of each part of the experts
 
     def at(self, place: int) -> Layers:
-        """Those of another place, to which as many tokens are sent."""
+        """Return the same layers on the rank at another place of the expert axis."""
         return Layers(self.model, self.plan, place, _tokens=self._tokens, _met=self._met)
 
     @property
     def tokens(self) -> int:
-        """Of a micro-batch, on each rank of the context axis."""
+        """Return the tokens of a micro-batch on each rank of the context axis."""
         return self.plan.batch * self.model.sequence // self.plan.context
 
     @property
     def kept_tokens(self) -> int:
-        """Of which a rank keeps what is not spread over tensor-parallel ranks otherwise."""
+        """Return the tokens whose activations a rank keeps between the tensor-parallel parts."""
         return self.tokens // (self.plan.tensor if self.plan.sequence_parallel else 1)
 
     @property
     def activation_bytes(self) -> int:
-        """What a layer hands to the next one, on the ranks that share it together."""
+        """Return the bytes that a layer passes to the next one, on all its tensor-parallel ranks together."""
         return self.tokens * self.model.hidden * self.plan.value_bytes
 
     @property
     def has_dropout(self) -> bool:
-        """Whether the model has dropout, and the plan leaves it in."""
+        """Return whether the model has dropout and the plan keeps it."""
         return self.model.has_dropout and self.plan.dropout
 
     @property
     def vocabulary(self) -> int:
-        """Rows of the embedding on a rank."""
+        """Return the rows of the embedding on a rank."""
         return -(-self.model.vocabulary // self.plan.tensor)
 
     @property
     def by(self) -> Software:
-        """Return the software that runs them."""
+        """Return the software that runs the layers."""
         return self.plan.by
 
     def _unfused(self, name: str, values: int, operations: int, ways: BothWays) -> Passing:
-        """Return the kernels that software has for a part that it does not fuse."""
+        """Return the kernels of a part that the software does not fuse."""
         size = self.plan.value_bytes
         there, back = (
             passing(name, values, way.bytes(size), operations, way.launches)
@@ -113,9 +115,9 @@ class Layers(Struct, frozen=True):
         return Passing((forward,), (backward,))
 
     def _sum(self, name: str, *, has_bias: bool) -> Passing:
-        """What a part of the layer gives, its bias and dropout, and what went into it: one kernel.
+        """Return the kernel that adds the outputs of a part, with bias and dropout, to its inputs.
 
-        On the way back the gradients of both sides of the sum, of dropout, and of the bias are kernels apart.
+        Backward, the gradients of the sum, of dropout and of the bias are separate kernels.
         """
         size, drops = self.plan.value_bytes, self.has_dropout
         values = self.kept_tokens * self.model.hidden
@@ -139,7 +141,7 @@ class Layers(Struct, frozen=True):
         gathers: int = 0,
         groups: tuple[int, ...] = (),
     ) -> Product | LowRank:
-        """Those that software names keep the datatype of values, and some have no adapters."""
+        """Return a product, cast unless the software excludes it, and with adapters where LoRA has them."""
         plan = self.plan
         product = Product(
             name,
@@ -159,11 +161,11 @@ class Layers(Struct, frozen=True):
         return LowRank.of(product, plan.lora_rank)
 
     def _enters(self, name: str, inner: int) -> bool:
-        """Return whether a product has inputs that tensor-parallel ranks gather."""
+        """Return whether tensor-parallel ranks gather the inputs of a product."""
         return inner == self.model.hidden and name not in (ROUTER, HEAD) and not name.startswith("experts ")
 
     def _arrives(self, name: str, inner: int) -> str:
-        """Return which tensor of a product is gathered as it was cast along rows, if one is."""
+        """Return the tensor of a product that is gathered after a cast along rows; empty if there is none."""
         if not self._gathers_cast:
             return ""
         if self._enters(name, inner):
@@ -172,7 +174,7 @@ class Layers(Struct, frozen=True):
         return "gradients" if leaves and not name.startswith("experts ") else ""
 
     def _products(self, names: tuple[str, ...], columns: tuple[int, ...], gathers: int) -> Products:
-        """Return products of the same inputs, of which the first one gathers these again."""
+        """Return products of the same inputs; the first one gathers the inputs again for its gradients."""
         hidden, size = self.model.hidden, self.plan.value_bytes
         products = tuple(
             self._product(name, width, hidden, gathers=0 if at else gathers)
@@ -185,11 +187,11 @@ class Layers(Struct, frozen=True):
 
     @property
     def are_apart(self) -> bool:
-        """Return whether products of the same inputs are apart; chunks of overlapped ones are not."""
+        """Return whether products of the same inputs are separate; in overlapped chunks they are not."""
         return self.by.splits_products and self.plan.tensor_overlap == 1
 
     def _enter(self, name: str, into: str = "") -> Enter:
-        """Return where tensor-parallel products begin, of which the first is called so."""
+        """Return the entry into tensor-parallel products; `into` names the first of them."""
         datatype = self.plan.cast_to if self._gathers_cast and name != HEAD else ""
         is_cast_before = bool(datatype) and is_named(into or name, self.by.casts.fused)
         is_spread = self.plan.sequence_parallel
@@ -197,7 +199,7 @@ class Layers(Struct, frozen=True):
 
     @property
     def _gathers_cast(self) -> bool:
-        """Whether tensor-parallel ranks cast their shares of inputs before they gather them."""
+        """Return whether tensor-parallel ranks cast their shares of inputs before they gather them."""
         plan = self.plan
         return plan.sequence_parallel and bool(plan.cast_to) and self.by.casts.exchanged
 
@@ -207,14 +209,14 @@ class Layers(Struct, frozen=True):
 
     @property
     def _again(self) -> int:
-        """Bytes of its share of the inputs that a rank kept, to be gathered for gradients of weights."""
+        """Return the bytes of a rank's kept share of the inputs, gathered again for gradients of weights."""
         share = self.activation_bytes // self.plan.tensor if self.plan.sequence_parallel else 0
         if not share or not self._gathers_cast or not self.by.casts.kept:
             return share
         return stored_bytes(share // self.plan.value_bytes, self.plan.cast_to)
 
     def layer(self, layer: int) -> tuple[ModelPart, ...]:
-        """The parts of a layer, in the order of the forward pass."""
+        """Return the parts of a layer, in the order of the forward pass."""
         kind, window = self.model.kind(layer), self.model.window(layer)
         if (kind, window) not in self._known:
             parts = (*self._mixer(kind, window), *self._second_half(kind))
@@ -222,7 +224,7 @@ class Layers(Struct, frozen=True):
         return self._known[kind, window]
 
     def _mixer(self, kind: LayerKind, window: int) -> tuple[ModelPart, ...]:
-        """Return attention, or the parts that a layer has in its place."""
+        """Return the parts of attention, or of the recurrence that replaces it."""
         if kind.mixer == RECURRENCE and self.model.recurrence is not None:
             return self._recurrence(self.model.recurrence)
         return self._attention(window, has_rotary=kind.has_rotary) if kind.mixer else ()
@@ -234,7 +236,7 @@ class Layers(Struct, frozen=True):
         return self._dense(self.model.feed_forward, "feed-forward") if kind.part else ()
 
     def _recurrence(self, recurrence: Recurrence) -> tuple[ModelPart, ...]:
-        """Return states that tokens change one after the other, in place of attention."""
+        """Return the parts of a recurrence, whose state each token changes in turn."""
         hidden, tensor = self.model.hidden, self.plan.tensor
         share = recurrence.share(tensor)
         chunks = Chunks(share, self.plan.batch, self.tokens // self.plan.batch, self.plan.value_bytes)
@@ -255,7 +257,7 @@ class Layers(Struct, frozen=True):
         return (self._norm(f"{name} output norm"),) if self.model.half_norms > 1 else ()
 
     def _query_norm(self, *, has_rotary: bool) -> tuple[ModelPart, ...]:
-        """Return the norms of queries and keys, by head or of all heads at once, if there are any."""
+        """Return the norms of queries and keys, by head or over all heads at once, if there are any."""
         attention = self.model.attention
         if not attention.has_query_norm(has_rotary=has_rotary):
             return ()
@@ -303,7 +305,7 @@ class Layers(Struct, frozen=True):
         return tuple(parts)
 
     def _positions(self, *, has_rotary: bool) -> Passing:
-        """Queries and keys turned by their positions, if positions have no weights; gradients of the bias.
+        """Return rotary embeddings of queries and keys, if positions have no weights, and bias gradients.
 
         Forward, the product adds its bias.
         """
@@ -337,8 +339,10 @@ class Layers(Struct, frozen=True):
         return (*rotary.there, copies), (copies, *rotary.back)
 
     def _split_around(self, rotary: Passing) -> Passing:
-        """Return the same with copies of what one product gives: of values, and of queries whose heads share
-        keys, before attention; of all gradients, which are put together again, behind it.
+        """Return the rotary part with copies that split the outputs of one product.
+
+        Before attention values are copied, and queries too if heads share keys; backward, all gradients are
+        joined again.
         """
         attention, size = self.model.attention, self.plan.value_bytes
         of_values = attention.key_heads * attention.value_size
@@ -375,7 +379,7 @@ class Layers(Struct, frozen=True):
         )
 
     def _activation(self, name: str, part: FeedForward, values: int) -> Passing:
-        """With the bias; inputs of the function and gradients of outputs give those of inputs."""
+        """Return the activation function with its bias; backward reads its inputs and output gradients."""
         name, size, gates = f"{name} activation", self.plan.value_bytes, part.is_gated
         if gates and self.by.element_wise.gate and not part.has_bias:
             return self._unfused(name, values, 8, self.by.element_wise.gate)
@@ -386,7 +390,7 @@ class Layers(Struct, frozen=True):
         return Passing((passing(name, values, (2 + gates) * size, each),), (backward,))
 
     def _experts(self, experts: Experts) -> tuple[ModelPart, ...]:
-        """Every rank has its own tokens, and sends each to the ranks of the experts that it takes."""
+        """Return the parts of experts: every rank sends each of its tokens to the ranks of its experts."""
         plan, hidden, part = self.plan, self.model.hidden, experts.expert
         routed, sharers = self.routed(experts), plan.expert_tensor
         rows = self.rows_here(experts)
@@ -417,7 +421,10 @@ class Layers(Struct, frozen=True):
         )
 
     def _expert_activation(self, part: FeedForward, values: int) -> Iterator[Passing]:
-        """Yield the activation of experts, after its limits, and with gradients of the weights of tokens."""
+        """Yield the clipping of inputs, if the software has it, and the activation of experts.
+
+        Backward, the activation may include the gradients of the routing weights.
+        """
         by, size = self.by.experts, self.plan.value_bytes
         if part.is_clipped and by.limits:
             yield self._unfused("experts limits", values, 1 + part.is_gated, by.limits)
@@ -430,7 +437,7 @@ class Layers(Struct, frozen=True):
         yield activation
 
     def _expert_bias(self, part: FeedForward, rows: int, experts: int) -> Iterator[Passing]:
-        """Yield the bias of the outputs of experts, where it is not a part of their product."""
+        """Yield the bias of expert outputs if their product does not include it."""
         if part.has_bias and self.by.experts.bias:
             bias = self._unfused("experts bias", max(rows, 1) * self.model.hidden, 2, self.by.experts.bias)
             there, back = (
@@ -440,7 +447,7 @@ class Layers(Struct, frozen=True):
             yield Passing(there, back)
 
     def routed(self, experts: Experts) -> Routed:
-        """Where the tokens of a rank go."""
+        """Return the routing of a rank's tokens."""
         plan, nodes = self.plan, self._nodes
         copies, places = self.tokens_sent(experts), self.plan.expert
         met = copies if plan.expert_exchange == ALL_TO_ALL else self.tokens_met(experts, places)
@@ -463,16 +470,16 @@ class Layers(Struct, frozen=True):
 
     @property
     def _nodes(self) -> int:
-        """That have experts; one, if nodes do not matter."""
+        """Return the number of nodes that have experts; 1 if nodes do not matter."""
         return self.plan.size(EXPERT_RAIL)
 
     def _most_copies(self, experts: Experts) -> int:
-        """That an expert takes of a rank's tokens."""
+        """Return the most tokens of a rank that an expert accepts."""
         factor, tokens = self.plan.capacity_factor, self.kept_tokens
         return min(ceil(factor * tokens * experts.chosen / experts.count), tokens) if factor else tokens
 
     def tokens_of_experts(self, experts: Experts) -> tuple[int, ...]:
-        """What each expert gets of a rank's tokens, if experts are uneven."""
+        """Return the tokens that each expert gets from a rank; empty if experts are even."""
         plan, tokens = self.plan, self.kept_tokens
         if not plan.expert_skew:
             return ()
@@ -484,7 +491,7 @@ class Layers(Struct, frozen=True):
         return self._tokens[experts]
 
     def tokens_sent(self, experts: Experts) -> Spread:
-        """Copies of a rank's tokens for each place along the expert axis."""
+        """Return the copies of a rank's tokens that go to each place of the expert axis."""
         loads, places = self.tokens_of_experts(experts), self.plan.expert
         if not loads:
             copies = min(self.kept_tokens * experts.chosen, self._most_copies(experts) * experts.count)
@@ -492,7 +499,7 @@ class Layers(Struct, frozen=True):
         return Spread.of(tuple(map(sum, _parted(loads, places))))
 
     def tokens_met(self, experts: Experts, parts: int) -> Spread:
-        """A rank's tokens that go to each of several equal parts of the experts at all."""
+        """Return how many of a rank's tokens use at least one expert of each of several equal parts."""
         if (experts, parts) not in self._met:
             plan, tokens = self.plan, self.kept_tokens
             loads = self.tokens_of_experts(experts)
@@ -508,7 +515,7 @@ class Layers(Struct, frozen=True):
         return self._met[experts, parts]
 
     def rows_here(self, experts: Experts) -> tuple[int, ...]:
-        """Rows that each expert of the rank works on, of all ranks together, filled up for its products."""
+        """Return the rows of each expert of the rank, from all ranks, padded for its products."""
         plan, local = self.plan, experts.count // self.plan.expert
         loads = self.tokens_of_experts(experts)[self.place * local : (self.place + 1) * local]
         rows = [tokens * plan.expert for tokens in loads]
@@ -517,7 +524,10 @@ class Layers(Struct, frozen=True):
         return counted([count * plan.expert_tensor for count in rows], multiple)
 
     def embedding(self) -> tuple[ModelPart, ...]:
-        """Rows of the tokens, and on the way back a whole table; a rank that lacks a row gives zeros."""
+        """Return the parts of the embedding; backward writes the gradients of the whole table.
+
+        A rank that lacks the row of a token gives zeros.
+        """
         model, size, hidden = self.model, self.plan.value_bytes, self.model.hidden
         rows = passing("embedding", self.tokens * hidden, 2 * size)
         table = passing("embedding", (self.tokens + self.vocabulary) * hidden, size, launches=2)
@@ -533,7 +543,7 @@ class Layers(Struct, frozen=True):
         return tuple(parts)
 
     def head(self) -> tuple[ModelPart, ...]:
-        """Scores of all words, and the loss."""
+        """Return the parts of the head: scores of all words, and the loss."""
         hidden = self.model.hidden
         parts = (
             self._norm("head norm"),
@@ -545,7 +555,7 @@ class Layers(Struct, frozen=True):
         return self._overlapped(parts)
 
     def joining(self) -> tuple[ModelPart, ...]:
-        """What the layers gave and the embedding of the next token become one, before a further layer."""
+        """Return the parts that join outputs and the embedding of the next token for a further layer."""
         hidden = self.model.hidden
         first, second = self._norm("joining norm"), self._norm("joining embedding norm")
         product = self._product("joining", hidden, 2 * hidden, rows=self.kept_tokens)
@@ -553,11 +563,11 @@ class Layers(Struct, frozen=True):
 
     @property
     def joining_weights(self) -> int:
-        """Of that, without the embedding."""
+        """Return the weights of the joining parts, without the embedding."""
         return 2 * self.model.hidden**2 + 3 * self.model.norm_weights  # and the norm before the head
 
     def _loss(self) -> Passing:
-        """Of scores in fp32: cast, softmax and loss; its gradient, and that cast back."""
+        """Return the loss of scores in fp32: cast, softmax and loss; backward, the gradient and its cast."""
         scores, size = self.tokens * self.vocabulary, self.plan.value_bytes
         if self.by.element_wise.loss:
             return self._unfused("loss", scores, 5, self.by.element_wise.loss)
@@ -569,7 +579,7 @@ class Layers(Struct, frozen=True):
         return overlapped(parts, self.plan.tensor_overlap) if self.plan.tensor_overlap > 1 else parts
 
     def dense_weights(self, layer: int) -> int:
-        """Of a layer, on a rank, without experts that are spread."""
+        """Return the weights of a layer on a rank, without routed experts."""
         model, tensor = self.model, self.plan.tensor
         weights = model.norms_of_layer(layer) + -(-model.mixer_weights(layer) // tensor)
         if model.experts is None or not model.has_experts(layer):
@@ -579,7 +589,7 @@ class Layers(Struct, frozen=True):
         return weights + model.experts.router_weights(model.hidden) + -(-shared // tensor)
 
     def adapter_weights(self, layer: int) -> int:
-        """Of a layer, on a rank, that are trained where all others are frozen."""
+        """Return the weights of a layer's adapters on a rank."""
         return sum(part.weights for part in self.adapters(layer))
 
     def adapters(self, layer: int) -> Iterator[LowRank]:
@@ -590,7 +600,7 @@ class Layers(Struct, frozen=True):
                     yield product
 
     def expert_weights(self, layer: int) -> int:
-        """Of a layer, on a rank, of the experts that it has."""
+        """Return the weights of a layer's routed experts on a rank."""
         experts = self.model.experts
         if experts is None or not self.model.has_experts(layer):
             return 0
@@ -599,13 +609,16 @@ class Layers(Struct, frozen=True):
 
     @property
     def embedding_weights(self) -> int:
-        """Of the embedding, on a rank."""
+        """Return the weights of the embedding on a rank."""
         padded = self.vocabulary * self.plan.tensor - self.model.vocabulary
         return -(-(self.model.embedding_weights + padded * self.model.hidden) // self.plan.tensor)
 
     @property
     def head_weights(self) -> int:
-        """Of the head, on a rank; its own copy where the embedding is far and tied to it."""
+        """Return the weights of the head on a rank.
+
+        A head tied to the embedding has its own copy if the model is cut into several parts.
+        """
         model = self.model
         if model.is_tied and self.plan.pipeline * self.plan.chunks == 1:
             return model.head_weights
@@ -615,6 +628,6 @@ class Layers(Struct, frozen=True):
 
 
 def _parted(loads: tuple[int, ...], parts: int) -> list[tuple[int, ...]]:
-    """Several equal parts of the loads of experts."""
+    """Return the loads of experts in several equal parts."""
     each = len(loads) // parts
     return [loads[at : at + each] for at in range(0, len(loads), each)]

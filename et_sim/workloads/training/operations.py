@@ -1,17 +1,17 @@
-"""How many operations a step of training is worth, counted as published figures of MFU are.
+"""Model operations of a training step, counted as in published figures of MFU.
 
-Chowdhery et al. (PaLM, 2022, appendix B), as Narayanan et al. (Megatron, 2021) for the layers: a token costs
-6 operations for each weight that it is multiplied with, 2 on the way forth and 4 on the way back, and
+They follow Chowdhery et al. (PaLM, 2022, appendix B) and, for the layers, Narayanan et al. (Megatron, 2021):
+a token costs 6 operations for each weight that it is multiplied with, 2 forward and 4 backward, and
 12 x layers x width x sequence for scores and their sums. Every query counts for every key, masked or not:
-published figures do not halve attention that is causal. Where a layer has a window, keys are those within it.
-Unmasked operations are the same with the scores that a query sees only: causal, and within its document.
-Weights that are only looked up (the embedding, unless the head shares it) are in no product. A layer with a
-recurrent state in place of attention costs what changing the state token by token would, three times. Frozen
-weights cost 4, since they get no gradients; adapters beside them 6.
+published figures do not halve causal attention. In a layer with a window, keys are those of the window.
+Unmasked operations count only the scores that a query sees: causal, and within its document. Weights that are
+only looked up (the embedding, unless the head shares it) are in no product. A recurrent layer costs three
+times the operations that change its state token by token. Frozen weights cost 4, since they get no gradients;
+adapters beside them cost 6.
 
-Hardware operations are those that kernels execute: with recomputed activations, and without the scores that a
-fused kernel skips because they are masked. A kernel executes no more than its peak allows, so HFU is never
-above 100 %; it is below MFU where masked scores are more than recomputation.
+Hardware operations are those that kernels execute: with recomputed activations, and without the masked scores
+that a fused kernel skips. A kernel executes no more than its peak allows, so HFU is never above 100 %; it is
+below MFU if masked scores are more than recomputation.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from et_sim.workloads.training.work import DATATYPES
 
 
 def tokens_of(model: Model, plan: Plan) -> int:
-    """Of a step, in all replicas."""
+    """Return the tokens of a step, in all replicas."""
     return plan.data * plan.micro_batches * plan.batch * model.sequence
 
 
 def model_operations(model: Model, plan: Plan) -> int:
-    """Of a step."""
+    """Return the model operations of a step."""
     sequences = tokens_of(model, plan) // model.sequence
     width = model.attention.query_size + model.attention.value_size
     scores = sum(_all_pairs(model, layer) for layer in range(model.layers) if model.has_attention(layer))
@@ -48,7 +48,7 @@ def model_operations(model: Model, plan: Plan) -> int:
 
 
 def unmasked_operations(model: Model, plan: Plan) -> int:
-    """Return those of a step, where scores that masks leave out do not count."""
+    """Return the model operations of a step without masked scores."""
     sequences = tokens_of(model, plan) // model.sequence
     width = model.attention.query_size + model.attention.value_size
     masked = sum(
@@ -60,7 +60,7 @@ def unmasked_operations(model: Model, plan: Plan) -> int:
 
 
 def _of_states(model: Model) -> int:
-    """Of a token forward, in all layers with states: each of their values decays, is changed, and is read."""
+    """Return forward operations of a token in recurrent layers: each value decays, changes, and is read."""
     if model.recurrence is None:
         return 0
     layers = sum(model.kind(layer).mixer == RECURRENCE for layer in range(model.layers))
@@ -68,12 +68,12 @@ def _of_states(model: Model) -> int:
 
 
 def datatype_of(plan: Plan) -> str:
-    """Of the products with weights; empty if it has no name."""
+    """Return the datatype of products with weights; empty if it has no name."""
     return plan.cast_to or DATATYPES.get(plan.value_bytes, "")
 
 
 def step_of(model: Model, plan: Plan, workload: Workload) -> Step:
-    """What the workload of a plan does."""
+    """Return the tokens and operations of a plan's workload."""
     counts = workload.ranks_per_template.tolist()
     executed = sum(
         count * int(trace.num_ops[trace.kind == NodeKind.COMP].sum())
@@ -84,7 +84,7 @@ def step_of(model: Model, plan: Plan, workload: Workload) -> Step:
     return Step(tokens_of(model, plan), operations, executed, datatype_of(plan), unmasked, kinds)
 
 
-LONG = 32768  # tokens of a sequence, from which on it is called long
+LONG = 32768  # least tokens of a long sequence
 
 
 def _kinds(model: Model, plan: Plan) -> str:
@@ -98,11 +98,11 @@ def _kinds(model: Model, plan: Plan) -> str:
 
 
 def _multiplied(model: Model) -> int:
-    """Weights that a token is multiplied with."""
+    """Return the weights that a token is multiplied with."""
     looked_up = model.embedding_weights - (model.vocabulary * model.hidden if model.is_tied else 0)
     return model.active_weights - looked_up
 
 
 def _all_pairs(model: Model, layer: int) -> int:
-    """Of queries and keys of a sequence, masked ones included."""
+    """Return the pairs of queries and keys of a sequence, masked ones included."""
     return model.sequence * (model.window(layer) or model.sequence)

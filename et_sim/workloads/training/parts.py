@@ -1,13 +1,11 @@
-"""Parts of a layer: what each computes and exchanges, forward and backward.
+"""Parts of a layer: their kernels and exchanges, forward and backward.
 
-A part has three sides: the forward pass, gradients of its inputs, and gradients of its weights. The last one
-is put off (`Work.later`): whoever runs the pass says when it is done, so that it can hide what is exchanged.
+A part has a forward pass, gradients of its inputs, and gradients of its weights. The last ones are postponed
+(`Work.later`) until the step runs them, so that they can hide exchanges.
 
-Products may overlap with their own exchange: both in equal chunks of the tokens, one behind the other. While
-a rank works on one chunk, the inputs of the next one are gathered, or the outputs of the one before reduced.
-Each chunk reads all weights, and is cast by itself.
-
-Not here: which parts a layer has (`layers`), and attention (`attention`).
+Products may overlap with their own exchange, both in equal chunks of the tokens. While a rank computes one
+chunk, the inputs of the next one are gathered, or the outputs of the previous one are reduced. Each chunk
+reads all weights, and is cast by itself.
 """
 
 from __future__ import annotations
@@ -39,17 +37,17 @@ TENSOR_STREAM = "tensor"
 
 
 class ModelPart(Protocol):
-    """Something that a layer does with the activations of a micro-batch."""
+    """An operation of a layer on the activations of a micro-batch."""
 
     def forward(self, work: Work) -> None:
-        """Outputs from inputs."""
+        """Compute outputs from inputs."""
 
     def backward(self, work: Work) -> None:
-        """Gradients of inputs from those of outputs; those of weights are put off."""
+        """Compute gradients of inputs from gradients of outputs, and postpone those of weights."""
 
 
 class Passing(Struct, frozen=True):
-    """Norms, activation functions, sums: limited by memory."""
+    """Kernels that are limited by memory: norms, activation functions, sums."""
 
     there: tuple[Kernel, ...]
     back: tuple[Kernel, ...]
@@ -64,9 +62,9 @@ class Passing(Struct, frozen=True):
 
 
 class Product(Struct, frozen=True):
-    """Activations times weights; `copies`: that of several experts, which are equal in size.
+    """The product of activations and weights; `copies`: the number of experts of equal size.
 
-    With a datatype of its own, operands are cast before: inputs and gradients of outputs by each micro-batch,
+    With a datatype of its own, operands are cast before: inputs and gradients of outputs in each micro-batch,
     along rows and along columns; weights once in a step, or in every pass if they are gathered for each.
     """
 
@@ -76,16 +74,16 @@ class Product(Struct, frozen=True):
     inner: int
     value_bytes: int
     copies: int = 1
-    gathers: int = 0  # bytes of its inputs on each tensor-parallel rank, if they are to be gathered again
+    gathers: int = 0  # bytes of inputs on each tensor-parallel rank that are gathered again
     groups: tuple[int, ...] = ()  # rows of each of several experts, if they differ
     datatype: str = ""  # of operands, if they are cast
-    arrives: str = ""  # which of "inputs" and "gradients" arrive as they are cast along rows
+    arrives: str = ""  # "inputs" or "gradients" if these arrive cast along rows
     is_frozen: bool = False  # weights get no gradients
 
     def _product(
         self, name: str, rows: int, columns: int, inner: int, *, is_of_gradients: bool = False
     ) -> Kernel:
-        """Return the kernel; in fp8, sums of gradients are kept in fp32 throughout."""
+        """Return the kernel of a product; in fp8, sums of gradients are kept in fp32 throughout."""
         sums = FULL_SUMS if is_of_gradients and self.datatype == "fp8" else ""
         if self.groups:
             kernel = grouped_product(name, self.groups, columns, inner, self.value_bytes, sums)
@@ -97,7 +95,7 @@ class Product(Struct, frozen=True):
 
     @property
     def _rows(self) -> int:
-        """Of all experts."""
+        """Return the rows of all experts."""
         return sum(self.groups) if self.groups else self.rows * self.copies
 
     def _casts(self, by: Casts, tensor: str, values: int, copies: int = 2) -> tuple[Kernel, ...]:
@@ -111,7 +109,7 @@ class Product(Struct, frozen=True):
         return (cast(name, values, self.value_bytes, self.datatype, copies, by.reads, by.launches),)
 
     def _inputs_casts(self, by: Casts, values: int) -> tuple[Kernel, ...]:
-        """Cast them for this product, and for gradients of weights if what is cast is kept."""
+        """Return the casts of inputs for this product, and for gradients of weights if casts are kept."""
         if not is_named(self.name, by.fused):
             return self._casts(by, "inputs", values, 2 if by.kept else 1)
         if self.datatype and by.kept and not self.is_frozen:
@@ -119,7 +117,7 @@ class Product(Struct, frozen=True):
         return ()
 
     def cast_weights(self, work: Work) -> None:
-        """Cast them, where that was not done before."""
+        """Cast the weights if they have not been cast before."""
         is_gathered = work.plan.zero == 3
         if self.is_frozen and not is_gathered:
             return  # once and for all, before the step
@@ -131,7 +129,7 @@ class Product(Struct, frozen=True):
                 work.then(kernel)
 
     def _weights_cast(self, work: Work, values: int, *, is_gathered: bool) -> tuple[Kernel, ...]:
-        """Where they were gathered as cast along rows, what the way back needs is along columns."""
+        """Return the casts of weights; if they are gathered cast along rows, only backward ones remain."""
         if not work.plan.gathers_cast or not self.datatype:
             return self._casts(work.plan.by.casts, "weights", values, 1 if is_gathered else 2)
         if not work.during.startswith("backward"):
@@ -140,12 +138,12 @@ class Product(Struct, frozen=True):
         return (passing(f"{self.name} weights cast", values, 0)._replace(bytes=moved),)
 
     def forward_kernels(self, work: Work, chunks: int = 1) -> tuple[Kernel, ...]:
-        """Return those of one of several equal chunks of the tokens, the product last."""
+        """Return the kernels of one of several equal chunks of the tokens, the product last."""
         casts = self._inputs_casts(work.plan.by.casts, self._rows // chunks * self.inner)
         return (*casts, self._product(self.name, self.rows // chunks, self.columns, self.inner))
 
     def inputs_kernels(self, work: Work, chunks: int = 1) -> tuple[Kernel, ...]:
-        """Return the same for gradients of inputs; inputs that were not kept as cast are cast again."""
+        """Return the kernels of gradients of inputs; inputs whose casts were not kept are cast again."""
         by, rows = work.plan.by.casts, self._rows // chunks
         casts = self._casts(by, "gradients", rows * self.columns)
         if not by.kept:
@@ -167,10 +165,10 @@ class Product(Struct, frozen=True):
         work.then(product)
 
     def put_off_weights(self, work: Work, gradients: Nodes | None = None) -> None:
-        """Put off those of weights, which come from gradients of outputs.
+        """Postpone gradients of weights, which need the gradients of outputs.
 
-        Inputs of which each rank has kept a share only are gathered beside gradients of inputs, before these
-        are reduced; where gradients of weights have a pass of their own, in that pass.
+        Inputs that ranks keep a share of are gathered beside gradients of inputs, before these are reduced;
+        if gradients of weights have a pass of their own, they are gathered in that pass.
         """
         if self.is_frozen:
             return
@@ -204,7 +202,7 @@ class Product(Struct, frozen=True):
 
 
 class Products(Struct, frozen=True):
-    """Several products that have the same inputs, whose gradients are then added up."""
+    """Several products of the same inputs, and the sum of their gradients."""
 
     products: tuple[Product | LowRank, ...]
     sums: Kernel
@@ -220,7 +218,7 @@ class Products(Struct, frozen=True):
 
 
 class LowRank(Struct, frozen=True):
-    """A product with frozen weights, and beside it two of a low rank, whose outputs are added (LoRA)."""
+    """A product with frozen weights, and an adapter of two products of low rank beside it (LoRA)."""
 
     frozen: Product
     into: Product
@@ -235,12 +233,12 @@ class LowRank(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """That of the frozen product."""
+        """Return the name of the frozen product."""
         return self.frozen.name
 
     @property
     def weights(self) -> int:
-        """Those of the adapter."""
+        """Return the weights of the adapter."""
         return sum(product.inner * product.columns for product in (self.into, self.out))
 
     def _sum(self, columns: int) -> Kernel:
@@ -267,13 +265,13 @@ class LowRank(Struct, frozen=True):
 
 
 class Enter(Struct, frozen=True):
-    """Where tensor-parallel products begin: each rank needs all inputs, and has a part of their gradients."""
+    """The begin of tensor-parallel products: each rank needs all inputs, and has partial gradients."""
 
     name: str
     bytes: int  # of all inputs
     is_scattered: bool  # each rank has a share of the tokens
-    datatype: str = ""  # that shares are cast to before they are gathered, if they are
-    is_cast_before: bool = False  # by the kernel before, such as a norm
+    datatype: str = ""  # datatype of shares when they are gathered, if they are cast
+    is_cast_before: bool = False  # the previous kernel, such as a norm, casts them
 
     def forward(self, work: Work) -> None:
         if self.is_scattered:
@@ -290,12 +288,12 @@ class Enter(Struct, frozen=True):
 
 
 class Leave(Struct, frozen=True):
-    """Where tensor-parallel products end: each rank has a part of every sum."""
+    """The end of tensor-parallel products: each rank has partial sums of all outputs."""
 
     name: str
     bytes: int  # of all outputs
     is_scattered: bool
-    datatype: str = ""  # that shares of their gradients are cast to before they are gathered, if they are
+    datatype: str = ""  # datatype of shares of gradients when they are gathered, if they are cast
 
     def forward(self, work: Work) -> None:
         kind = "reduce_scatter" if self.is_scattered else "all_reduce"
@@ -309,13 +307,13 @@ class Leave(Struct, frozen=True):
 
 
 def gathered_bytes(plan: Plan, of: Enter | Leave) -> int:
-    """Return the bytes of a rank's share as they are gathered."""
+    """Return the bytes of a rank's share when it is gathered."""
     share = of.bytes // plan.tensor
     return stored_bytes(share // plan.value_bytes, of.datatype) if of.datatype else share
 
 
 def cast_share(work: Work, of: Enter | Leave, tensor: str) -> None:
-    """Cast the share of the rank before it is gathered, if it is."""
+    """Cast the share of the rank before it is gathered, if it has a datatype for that."""
     if of.datatype:
         by, size = work.plan.by.casts, work.plan.value_bytes
         values = of.bytes // size // work.plan.tensor
@@ -331,7 +329,7 @@ class Transfer(Struct, frozen=True):
 
 
 class ToExperts(Struct, frozen=True):
-    """Tokens to the ranks that have the experts they take, or back; several exchanges go on at once."""
+    """The exchange of tokens with the ranks of their experts, there or back; several run at once."""
 
     name: str
     there: tuple[Transfer, ...]
@@ -344,7 +342,7 @@ class ToExperts(Struct, frozen=True):
         self._exchange(work, self.back)
 
     def _exchange(self, work: Work, transfers: tuple[Transfer, ...]) -> None:
-        """Where passes run side by side, or several exchanges do, kernels go on meanwhile."""
+        """Add the exchanges, beside kernels if passes or several exchanges run side by side."""
         given, done = work.at, dict[int, None]()
         for transfer in transfers:
             stream = f"{transfer.over} exchange" if work.plan.overlaps_passes or len(transfers) > 1 else MAIN
@@ -362,7 +360,7 @@ class ToExperts(Struct, frozen=True):
 
 
 class Shared(Struct, frozen=True):
-    """Tokens of ranks that share every expert, gathered before, or added up behind."""
+    """The exchange of ranks that share every expert: tokens are gathered, or outputs are summed."""
 
     name: str
     over: str
@@ -407,7 +405,7 @@ class GatheredProduct(Struct, frozen=True):
 
 
 class ReducedProduct(Struct, frozen=True):
-    """A product whose outputs are sums over ranks, of which each keeps some."""
+    """A product whose outputs are summed over ranks and scattered."""
 
     product: Product
     leave: Leave
@@ -426,7 +424,7 @@ class ReducedProduct(Struct, frozen=True):
 
 
 def overlapped(parts: Sequence[ModelPart], chunks: int) -> tuple[ModelPart, ...]:
-    """The same parts, with products and their exchanges as one."""
+    """Return the same parts, with each product and its exchange as one part."""
     overlapped_parts: list[ModelPart] = []
     for part in parts:
         last = overlapped_parts[-1] if overlapped_parts else None
@@ -440,9 +438,9 @@ def overlapped(parts: Sequence[ModelPart], chunks: int) -> tuple[ModelPart, ...]
 
 
 def _gather(work: Work, name: str, size: int, kernels: Sequence[Kernel], chunks: int) -> Nodes:
-    """Gather each chunk before the product that needs it; return the last of these nodes.
+    """Gather each chunk before the product that needs it, and return the last nodes of these exchanges.
 
-    The first products are of the rank's own share, which the others take meanwhile.
+    The first products use the rank's own share, while the others are gathered.
     """
     given, gathered = work.at, work.at
     own = chunks // work.plan.tensor
@@ -458,7 +456,7 @@ def _gather(work: Work, name: str, size: int, kernels: Sequence[Kernel], chunks:
 
 
 def _reduce(work: Work, of: Enter | Leave, kernels: Sequence[Kernel], chunks: int) -> None:
-    """Reduce each chunk behind the product that it comes from."""
+    """Reduce each chunk after its product."""
     given = work.at
     for number in range(chunks):
         done = given

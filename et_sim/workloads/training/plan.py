@@ -1,16 +1,13 @@
-"""A plan of training: how a model is spread over ranks, and in which order they work.
+"""A plan of training: the placement of a model on ranks, and the order of their work.
 
 Ranks are counted along the axes in the order of `order`, the first one innermost, as Megatron does. Experts
 are spread over the ranks of tensor, context and data together, which are then `expert` x `expert-data` ranks.
 
-How many tokens each expert gets, where a router does not treat all alike.
-
-A skew is `zipf:S`, with which the k-th busiest expert has a load of k^-S, or a JSON file: a list with a load
-for each expert. With `zipf`, the seed says which expert is the k-th. The tokens of a rank are shared out in
-proportion to the loads, in whole tokens that add up; none goes to the same expert twice, so an expert gets at
-most all of a rank's tokens, and what is more goes to the others. Every rank's tokens are shared out alike.
-
-Not here: how much memory and traffic that makes (`figures`).
+`expert_skew` sets uneven numbers of tokens for experts. It is `zipf:S`, with which the k-th busiest expert
+has a load of k^-S, or a JSON list with a load for each expert. With `zipf`, the seed chooses the k-th expert.
+The tokens of a rank are divided in proportion to the loads, in whole tokens. A token takes an expert at most
+once, so an expert gets at most all tokens of a rank; the rest goes to the others. All ranks divide their
+tokens in the same way.
 """
 
 from __future__ import annotations
@@ -51,11 +48,11 @@ MOST_SKEW = 20.0
 
 
 def tokens_of_experts(skew: str, seed: int, experts: int, chosen: int, tokens: int) -> tuple[int, ...]:
-    """What each expert gets of a rank's tokens, each of which takes so many experts."""
+    """Return the tokens that each expert gets from a rank; each token takes `chosen` experts."""
     loads = _zipf(skew, seed, experts) if is_zipf(skew) else _listed(skew, experts)
     if sum(load > 0 for load in loads) < chosen:
         raise UsageError(
-            f"{skew} gives a load to {sum(load > 0 for load in loads)} experts, and a token takes {chosen}",
+            f"{skew} gives a load to {sum(load > 0 for load in loads)} experts, but a token takes {chosen}",
             place="expert_skew",
             remedy="give more experts a load above 0",
         )
@@ -63,7 +60,7 @@ def tokens_of_experts(skew: str, seed: int, experts: int, chosen: int, tokens: i
 
 
 def is_zipf(skew: str) -> bool:
-    """Whether it is no file; only then is there anything to a seed."""
+    """Return whether a skew is a Zipf exponent, which a seed applies to, and not a file."""
     return skew.startswith(ZIPF)
 
 
@@ -103,7 +100,7 @@ def _is_load(value: object) -> bool:
 
 @lru_cache(maxsize=64)
 def _shared_out(loads: tuple[Fraction, ...], total: int, most: int) -> tuple[int, ...]:
-    """Whole numbers in proportion to loads, of which none is more than `most`, by largest remainders."""
+    """Return whole numbers in proportion to loads, each at most `most`, by largest remainders."""
     shares = [Fraction(0)] * len(loads)
     open_ones = [at for at, load in enumerate(loads) if load > 0]
     left = Fraction(total)
@@ -131,7 +128,7 @@ SHARD, REPLICA = "shard", "replica"
 EXPERT_AXES = {
     EXPERT: (expert_plan.EXPERT_TENSOR, EXPERT),
     DATA: (EXPERT_DATA,),
-}  # in place of axes of the order
+}  # they replace these axes of the order
 ORDER = "tp-cp-ep-dp-pp"
 AXIS_OF = {"tp": TENSOR, "cp": CONTEXT, "ep": EXPERT, "dp": DATA, "pp": PIPELINE}
 RING, ALL_GATHER, ALL_TO_ALL = CONTEXT_ATTENTION = ("ring", "all-gather", "all-to-all")
@@ -152,17 +149,17 @@ class Piece(NamedTuple):
 
     @property
     def all_layers(self) -> range:
-        """Their numbers."""
+        """Return the numbers of the layers."""
         return range(self.first, self.first + self.layers)
 
 
 def _option(default: Any, flag: str, text: str, least: float = 1) -> Any:
-    """A field that the command line has as an option, and the least number it may be."""
+    """Return a field with its option, its help and its least value."""
     return field(default=default, metadata={"flag": flag, "help": text, "least": least})
 
 
 def plan_of(given: Mapping[str, Any], **usual: Any) -> Plan:
-    """Return the plan of fields that are given; the others are as the software has them, or else `usual`."""
+    """Return a plan of the given fields; others come from the software's description, or else `usual`."""
     if given.get("global_batch") and "micro_batches" in given:
         raise UsageError(
             f"micro_batches is {given['micro_batches']}, and global_batch {given['global_batch']}",
@@ -172,25 +169,29 @@ def plan_of(given: Mapping[str, Any], **usual: Any) -> Plan:
 
     described = read_software(given.get("software") or DEFAULT).plan_options
     chosen = {**usual, **described, **given}
-    fit = {"tensor_overlap": _can_overlap(chosen), "expert_exchange": _can_exchange(chosen)}
+    fit = {
+        "tensor_overlap": _can_overlap(chosen),
+        "expert_exchange": _can_exchange(chosen),
+        "overlap_tensor": given.get("tensor_overlap", 1) == 1,
+    }
     return Plan(**{name: value for name, value in chosen.items() if name in given or fit.get(name, True)})
 
 
 def _can_overlap(chosen: Mapping[str, Any]) -> bool:
-    """Return whether products may overlap with their own exchange, beside the other options."""
+    """Return whether the other options allow products to overlap with their own exchange."""
     shares_tokens = chosen.get("tensor", 1) > 1 and chosen.get("sequence_parallel", False)
     return bool(shares_tokens and chosen.get("overlap_tensor", True) and not chosen.get("lora_rank"))
 
 
 def _can_exchange(chosen: Mapping[str, Any]) -> bool:
-    """Return whether experts are on several ranks, and nodes cut these into equal parts."""
+    """Return whether experts are on several ranks that nodes divide into equal parts."""
     ranks, node = chosen.get("expert", 1), chosen.get("node_ranks", 8)
     return bool(ranks > 1 and (ranks % node == 0 or node % ranks == 0))
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How one step of training is spread over ranks and time."""
+    """The distribution of one step of training over ranks and time."""
 
     tensor: int = _option(1, "--tp", "ranks that share every layer (tensor parallelism)")
     context: int = _option(1, "--cp", "ranks that share every sequence (context parallelism)")
@@ -198,14 +199,14 @@ class Plan:
     pipeline: int = _option(1, "--pp", "stages of the pipeline")
     expert: int = _option(1, "--ep", "ranks that the experts are spread over, among those of tp x cp x dp")
     expert_skew: str = _option(
-        "", "--expert-skew", "how uneven experts are: zipf:S, or a JSON list of their loads (default: even)"
+        "", "--expert-skew", "loads of experts: zipf:S, or a JSON list of them (default: even)"
     )
-    expert_seed: int = _option(0, "--expert-seed", "which experts are busy, with zipf", 0)
+    expert_seed: int = _option(0, "--expert-seed", "seed that chooses the busy experts, with zipf", 0)
     expert_tensor: int = _option(1, "--etp", "ranks that share every expert, each of which has a share of it")
     expert_exchange: str = _option(
         exchange_names.ALL_TO_ALL,
         "--expert-exchange",
-        f"how tokens get to their experts: {', '.join(exchange_names.EXCHANGES)}",
+        f"exchange of tokens with their experts: {', '.join(exchange_names.EXCHANGES)}",
     )
     expert_nodes: int = _option(
         0, "--expert-nodes", "nodes that the experts of a token are on (default: as the model limits them)", 0
@@ -221,7 +222,7 @@ class Plan:
     capacity_factor: float = _option(
         0.0,
         "--capacity-factor",
-        "tokens of a rank that an expert takes at most, of the mean (default: all)",
+        "most tokens that an expert takes of a rank, as a factor on the mean (default: all)",
         0,
     )
     fused_routing: bool = _option(
@@ -233,8 +234,8 @@ class Plan:
         "exchange the tokens of a forward pass while a backward pass computes, and the other way round",
     )
     mtp_layers: int = _option(0, "--mtp-layers", "layers that predict further tokens, each with a head", 0)
-    order: str = _option(ORDER, "--order", f"how ranks are counted, the innermost axis first: {ORDER}")
-    schedule: str = _option("1f1b", "--schedule", f"of the pipeline: {', '.join(SCHEDULES)}")
+    order: str = _option(ORDER, "--order", f"order of the axes of ranks, the innermost first: {ORDER}")
+    schedule: str = _option("1f1b", "--schedule", f"schedule of the pipeline: {', '.join(SCHEDULES)}")
     chunks: int = _option(1, "--chunks", "parts of the model on each rank, for the schedule interleaved")
     micro_batches: int = _option(8, "--micro-batches", "micro-batches of a step, in every replica")
     global_batch: int = _option(
@@ -258,7 +259,7 @@ class Plan:
     document_tokens: int = _option(
         0,
         "--document-tokens",
-        "tokens beyond which attention does not see (default: whole sequences)",
+        "tokens of a document, which limits attention (default: whole sequences)",
         0,
     )
     recompute: str = _option(
@@ -270,22 +271,22 @@ class Plan:
     recompute_layers: str = _option(
         "",
         "--recompute-layers",
-        "recompute in these only: every:N or first:N of a stage (default: all), or in runs: uniform:N",
+        "recomputed layers: every:N or first:N of a stage (default: all), or runs: uniform:N",
     )
     offload_activations: bool = _option(
         False, "--offload-activations", "activations of layers wait in remote memory for their backward pass"
     )
     zero: int = _option(
-        0, "--zero", "what replicas share: 1 optimizer states, 2 and gradients, 3 and weights (FSDP)", 0
+        0, "--zero", "sharing among replicas: 1 optimizer states, 2 also gradients, 3 also weights (FSDP)", 0
     )
-    shard: int = _option(0, "--shard", "so many replicas share (default: all of them)", 0)
+    shard: int = _option(0, "--shard", "number of replicas that share (default: all of them)", 0)
     prefetch: int = _option(1, "--prefetch", "layers whose shared weights are gathered ahead", 0)
     bucket: int = _option(25 << 20, "--bucket", "bytes of gradients that are reduced together")
     overlap_tensor: bool = _option(
         True, "--no-overlap-tensor", "exchange gradients of inputs before those of weights are computed"
     )
     overlap_pipeline: bool = _option(
-        True, "--no-overlap-pipeline", "stages wait for what they send and receive before they go on"
+        True, "--no-overlap-pipeline", "stages wait for their sends and receives before they go on"
     )
     scatter_gather: bool = _option(
         False,
@@ -320,15 +321,15 @@ class Plan:
         12, "--master-bytes", "bytes of the optimizer for each weight: a copy and two moments", 0
     )
     tflops: float = _option(
-        200.0, "--tflops", "what a rank's kernels achieve, in 10^12 operations per second", SMALLEST
+        200.0, "--tflops", "rate of a rank's kernels, in 10^12 operations per second", SMALLEST
     )
     memory_gbps: float = _option(
-        2000.0, "--memory-gbps", "what they achieve of memory, in 10^9 bytes per second", SMALLEST
+        2000.0, "--memory-gbps", "memory rate of a rank's kernels, in 10^9 bytes per second", SMALLEST
     )
     software: str = _option(
         "",
         "--software",
-        f"what runs the step: a description by name, or a JSON file of one (default: {DEFAULT})",
+        f"software of the step: a description by name, or a JSON file (default: {DEFAULT})",
     )
 
     def __post_init__(self) -> None:
@@ -367,23 +368,23 @@ class Plan:
             raise UsageError(f"zero is {self.zero}", remedy="give 0, 1, 2 or 3")
         if self.expert_seed and not is_zipf(self.expert_skew):
             raise UsageError(
-                "expert_seed is given, and which experts are busy follows from no zipf",
+                "expert_seed requires an expert_skew with zipf",
                 remedy="give expert_skew, as in zipf:1.2, or leave expert_seed out",
             )
-        _ = self.by  # refuses software that there is not
+        _ = self.by  # raises if there is no such software
         self._check_order()
         self._check_shares()
 
     def _share_batch(self) -> None:
-        """Set the micro-batches that a global batch makes."""
+        """Replace a global batch by the micro-batches that it makes."""
         if not self.global_batch:
             return
         each = self.data * self.batch
         if self.global_batch % each:
             near = max(self.global_batch // each, 1) * each
             raise UsageError(
-                f"global_batch is {self.global_batch}, which {plural(self.data, 'replica')} of micro-batches"
-                f" of {plural(self.batch, 'sequence')} do not divide",
+                f"global_batch is {self.global_batch}, which is not a multiple of {each}:"
+                f" {plural(self.data, 'replica')} times {plural(self.batch, 'sequence')} of a micro-batch",
                 remedy=f"give a multiple of {each}, such as {near}",
             )
         object.__setattr__(self, "micro_batches", self.global_batch // each)
@@ -398,15 +399,15 @@ class Plan:
 
     @property
     def computed_again(self) -> str:
-        """The mode or modules of recomputation; `selective` stands for those of the software."""
+        """Return the mode or modules of recomputation; `selective` stands for the software's modules."""
         return self.by.selective if self.recompute == SELECTIVE else self.recompute
 
     def check_values(self) -> None:
-        """Refuse a language model whose activations have a byte each: none has."""
+        """Refuse a language model with activations of one byte."""
         if self.value_bytes == 1:
             raise UsageError(
-                "value_bytes is 1, and norms, attention and exchanges of language models have larger values",
-                remedy="give products fp8: what products with weights read is cast",
+                "value_bytes is 1, but norms, attention and exchanges of language models need 2 or more",
+                remedy="give products fp8: it casts the operands of products with weights",
             )
 
     def _check_order(self) -> None:
@@ -419,7 +420,7 @@ class Plan:
             )
         if any(getattr(self, name) > 1 for name in left_out):
             raise UsageError(
-                f"order is {self.order!r}, which lacks {', '.join(left_out)}",
+                f"order is {self.order!r}, but lacks {', '.join(left_out)}",
                 remedy=f"name each axis with more than one place, as in {ORDER}",
             )
 
@@ -436,8 +437,8 @@ class Plan:
             for dense, experts in self._sides
         ):
             raise UsageError(
-                f"order {self.order} parts the ranks that experts are spread over by the pipeline: stages of"
-                " experts would be others than those of the ranks around them",
+                f"order {self.order} puts the pipeline between the axes that experts are spread over, which"
+                " would put experts and other weights of a layer into different stages",
                 remedy="put pp last",
             )
         if self.shard and self.data % self.shard:
@@ -446,16 +447,16 @@ class Plan:
                 remedy="give a divisor of data, or 0 for all of them",
             )
         if self.shard and not self.zero:
-            raise UsageError("shard is given, and nothing is shared", remedy="give zero, 1 to 3, too")
+            raise UsageError("shard requires zero", remedy="give zero, 1 to 3, too")
         if self.gather_cast and not (self.zero == 3 and self.cast_to):
             raise UsageError(
-                f"gather_cast is given, with zero {self.zero} and products {self.products}",
+                f"gather_cast requires zero 3 and fp8 or fp4: zero is {self.zero}, products {self.products}",
                 remedy="give zero 3 and products, fp8 or fp4, or leave it out",
             )
         if self.lora_rank and (self.computed_again == OPERATORS or self.tensor_overlap > 1):
             other = f"recompute {OPERATORS}" if self.computed_again == OPERATORS else "tensor_overlap"
             raise UsageError(
-                f"lora_rank is {self.lora_rank}, and {other} takes products without adapters",
+                f"lora_rank is {self.lora_rank}, but {other} does not support products with adapters",
                 remedy="leave one of them out",
             )
         self._check_tensor()
@@ -465,68 +466,71 @@ class Plan:
     def _check_experts(self) -> None:
         self.places_of_experts.check(self.expert_nodes)
         if self.dispatch != AS_VALUES and self.expert == 1:
-            raise UsageError("dispatch is given, and no token is sent", remedy="give expert, 2 or more")
+            raise UsageError("dispatch requires expert, 2 or more", remedy="give expert, 2 or more")
         if self.dispatch not in (AS_VALUES, self.products):
             raise UsageError(
-                f"dispatch is {self.dispatch}, and experts compute with {self.products}",
+                f"dispatch is {self.dispatch}, but experts compute with {self.products}",
                 remedy=f"give products {self.dispatch}, or leave dispatch out",
             )
         if self.capacity_factor and self.expert_exchange != exchange_names.ALL_TO_ALL:
             raise UsageError(
-                "capacity_factor is given, and which nodes a token still goes to is not known for"
-                f" {self.expert_exchange}",
+                f"capacity_factor is not supported by expert_exchange {self.expert_exchange}",
                 remedy=f"leave it out, or take expert_exchange {exchange_names.ALL_TO_ALL}",
             )
         if self.overlaps_passes and self.zero > 1:
             raise UsageError(
-                f"zero is {self.zero}, and two passes at the same time would reduce each other's gradients",
+                f"zero is {self.zero}, but two passes at the same time would reduce each other's gradients",
                 remedy="give zero 0 or 1, or leave out overlap_experts and the schedule dualpipe",
             )
 
     def _check_tensor(self) -> None:
         if self.sequence_parallel and self.tensor == 1:
             raise UsageError(
-                "sequence_parallel needs tensor parallelism", remedy="give tensor, 2 or more, or leave it out"
+                "sequence_parallel requires tensor, 2 or more",
+                remedy="give tensor, 2 or more, or leave it out",
             )
         if self.scatter_gather and (self.tensor == 1 or self.sequence_parallel):
             raise UsageError(
-                "scatter_gather is given, and tensor-parallel ranks do not all have what they send",
+                "scatter_gather requires tensor-parallel ranks that all have the whole activation",
                 remedy="give tensor, 2 or more, without sequence_parallel, or leave it out",
             )
         if self.tensor_overlap > 1 and not (self.sequence_parallel and self.overlap_tensor):
             raise UsageError(
-                f"tensor_overlap is {self.tensor_overlap}, and tokens are not exchanged beside products",
+                f"tensor_overlap is {self.tensor_overlap}, but tokens are not exchanged beside products",
                 remedy="give sequence_parallel, and leave no_overlap_tensor out",
             )
 
     @property
     def gathers_cast(self) -> bool:
-        """Whether weights are gathered as they are cast."""
+        """Return whether weights are cast before they are gathered."""
         return self.gather_cast or (self.zero == 3 and bool(self.cast_to) and self.by.casts.exchanged)
 
     @property
     def cast_to(self) -> str:
-        """The datatype of what products with weights read, if it is cast to one; else empty."""
+        """Return the datatype to which operands of products with weights are cast; empty if none."""
         return "" if self.products == AS_VALUES else self.products
 
     @property
     def shape(self) -> Shape:
-        """What the schedule of the pipeline is made for."""
+        """Return the shape of the pipeline that its schedule needs."""
         return Shape(self.pipeline, self.micro_batches, self.chunks, self.overlap_experts)
 
     @property
     def spreads_experts(self) -> bool:
-        """Whether ranks that have all other weights in common have different experts."""
+        """Return whether ranks with the same other weights have different experts."""
         return self.expert * self.expert_tensor > 1
 
     @property
     def ranks(self) -> int:
-        """How many ranks the job has."""
+        """Return the number of ranks of the job."""
         return self.tensor * self.context * self.data * self.pipeline
 
     @property
     def _counted(self) -> list[str]:
-        """All axes, the innermost first; experts before replicas and others last, if the order lacks them."""
+        """Return all axes, the innermost first; if the order lacks experts, they precede replicas.
+
+        Other axes that the order lacks are last.
+        """
         named = [AXIS_OF.get(word, word) for word in self.order.split("-")]
         named += [name for name in AXIS_OF.values() if name not in named and name != EXPERT]
         if EXPERT not in named:
@@ -535,7 +539,7 @@ class Plan:
 
     @property
     def _sides(self) -> list[tuple[list[str], list[str]]]:
-        """Axes within a stage of the pipeline, and around it: those of all ranks, and those of experts."""
+        """Return the axes inside and outside the pipeline axis, each as dense axes and expert axes."""
         counted = self._counted
         within = counted.index(PIPELINE) if self.pipeline > 1 else len(counted)
         return [
@@ -547,7 +551,7 @@ class Plan:
         ]
 
     def size(self, name: str) -> int:
-        """How many places an axis has."""
+        """Return the size of an axis."""
         if name == EXPERT_DATA:
             return self.tensor * self.context * self.data // (self.expert * self.expert_tensor)
         if name == expert_plan.EXPERT_RAIL:
@@ -556,7 +560,7 @@ class Plan:
 
     @property
     def axes(self) -> Axes:
-        """The ranks by their places."""
+        """Return the axes of the ranks, with the expert axis split by nodes."""
         axes = self.axes_of_experts
         if self.expert > 1:
             within = self.places_of_experts.on_node
@@ -567,13 +571,13 @@ class Plan:
 
     @property
     def places_of_experts(self) -> expert_plan.ExpertPlaces:
-        """Ranks with other experts."""
+        """Return the placement of experts on ranks and nodes."""
         axis = self.axes_of_experts[EXPERT] if self.spreads_experts else (1, 1)
         return expert_plan.ExpertPlaces(self.expert_exchange, *axis, self.node_ranks)
 
     @property
     def axes_of_experts(self) -> Axes:
-        """The same, where nodes do not matter."""
+        """Return the axes of the ranks, without nodes."""
         from et_sim.workloads.axes import Axes
 
         axes = Axes(**{name: self.size(name) for name in self._counted if name != EXPERT})
@@ -590,50 +594,50 @@ class Plan:
 
     @property
     def parts(self) -> int:
-        """Into how many pieces the layers are cut."""
+        """Return the number of pieces that the layers are cut into."""
         return self.pipeline * self.chunks
 
     @property
     def is_dual(self) -> bool:
-        """Whether two pipelines go through the same ranks, each of which has a piece of either."""
+        """Return whether two pipelines use the same ranks, so that each rank has a piece of both."""
         return self.schedule == DUAL
 
     @property
     def held(self) -> int:
-        """How many pieces a rank has."""
+        """Return the number of pieces of a rank."""
         return 2 if self.is_dual else self.chunks
 
     @property
     def overlaps_passes(self) -> bool:
-        """Whether forward passes run beside backward passes."""
+        """Return whether forward passes run beside backward passes."""
         return self.overlap_experts or self.is_dual
 
     def piece(self, place: int, chunk: int) -> int:
-        """The number of the piece that a chunk of a place along the pipeline is."""
+        """Return the number of the piece at a place of the pipeline and chunk."""
         if self.is_dual:
             return self.pipeline - 1 - place if chunk else place
         return chunk * self.pipeline + place
 
     def micro_batches_of(self, chunk: int) -> range:
-        """The numbers of those that go through a chunk."""
+        """Return the numbers of the micro-batches that pass through a chunk."""
         if not self.is_dual:
             return range(self.micro_batches)
         half = self.micro_batches // 2
         return range(chunk * half, (chunk + 1) * half)
 
     def layers_of_parts(self, model: Model) -> tuple[int, ...]:
-        """How many layers each piece has, in the order of the model."""
+        """Return the number of layers of each piece, in the order of the model."""
         if self.stage_layers:
             return self.stage_layers
         return (model.layers // self.parts,) * self.parts
 
     def check_stages(self, model: Model) -> None:
-        """Refuse layers that the parts of the pipeline cannot share."""
+        """Refuse layers that cannot be divided among the parts of the pipeline."""
         parts, given = self.parts, self.stage_layers
         if not given and model.layers % parts:
             raise UsageError(
                 f"{model.name} has {model.layers} layers, which {parts} parts of the pipeline do not divide",
-                remedy="choose another number, or say with stage_layers how many each part has",
+                remedy="choose another number of parts, or give stage_layers, the layers of each part",
             )
         if given and (len(given) != parts or sum(given) != model.layers or min(given) < 0):
             raise UsageError(
@@ -642,7 +646,7 @@ class Plan:
             )
 
     def part(self, model: Model, place: int, chunk: int) -> Piece:
-        """What a chunk of a place along the pipeline has."""
+        """Return the piece at a place of the pipeline and chunk."""
         number, layers = self.piece(place, chunk), self.layers_of_parts(model)
         first = sum(layers[:number])
         return Piece(first, layers[number], number == 0, number == self.parts - 1)

@@ -1,10 +1,10 @@
-"""The options that name what is computed again in the backward pass, instead of kept.
+"""The options of recomputation in the backward pass.
 
 Modules are those of Megatron-Core: its `core_attn`, `layernorm`, `moe_act`, `mla_up_proj`, `mlp`, `moe` and
 `shared_experts`. `op` is torchtitan's selective recomputation by operators: outputs of attention and of every
-other product with weights are kept, all else is computed again. `every:N` and `first:N` choose layers; with
-`uniform:N`, each run of N layers keeps the input of its first one, and all of a run are computed again before
-the first of them goes back, as Megatron's method of that name does.
+other product with weights are kept, all else is recomputed. `every:N` and `first:N` choose layers; with
+`uniform:N`, each run of N layers keeps the input of its first one, and all layers of a run are recomputed
+before their backward passes, as in Megatron's method of that name.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ EVERY, FIRST, UNIFORM = CHOICES = ("every", "first", "uniform")
 
 
 def modules_of(recompute: str) -> frozenset[str]:
-    """Return the modules that an option names; of modes only `selective` names one."""
+    """Return the modules that an option names; `selective` is the only mode that names one."""
     if recompute == SELECTIVE:
         return frozenset({CORE})
     return frozenset() if recompute in MODES else frozenset(recompute.split("+"))
@@ -48,18 +48,18 @@ def check_recompute(recompute: str, layers: str) -> None:
         )
     if choice == UNIFORM and recompute != FULL:
         raise UsageError(
-            f"recompute_layers is {layers}, and recompute is {recompute}",
-            remedy=f"give recompute {FULL}: layers of a run are computed again from its input alone",
+            f"recompute_layers {layers} requires recompute {FULL}, and recompute is {recompute}",
+            remedy=f"give recompute {FULL}: layers of a run are recomputed from its input alone",
         )
     if layers and recompute == NOTHING:
         raise UsageError(
-            f"recompute_layers is {layers}, and nothing is recomputed",
+            f"recompute_layers is {layers}, but nothing is recomputed",
             remedy="give recompute, as in full, or leave recompute_layers out",
         )
 
 
 def is_chosen(layers: str, number: int) -> bool:
-    """Return whether layers include that with a number, counted from 0 on its part of the pipeline."""
+    """Return whether the option chooses a layer, counted from 0 on its part of the pipeline."""
     choice, _, count = layers.partition(":")
     if choice in ("", UNIFORM):
         return True
@@ -67,6 +67,6 @@ def is_chosen(layers: str, number: int) -> bool:
 
 
 def run_length(layers: str) -> int:
-    """Return how many layers are computed again one after another, from the input of the first."""
+    """Return the number of layers that are recomputed together, from the input of the first."""
     choice, _, count = layers.partition(":")
     return int(count) if choice == UNIFORM else 1

@@ -1,14 +1,14 @@
-"""Replicas of a model: what they exchange, so that all have the same weights after the step.
+"""Exchanges between replicas of a model, after which all have the same weights.
 
-- zero 0: gradients are all-reduced, in buckets, while earlier layers are still at work.
-- zero 1: they are reduce-scattered; each replica updates its share of the weights, and gathers the others.
+- zero 0: gradients are all-reduced, in buckets, while earlier layers still compute.
+- zero 1: gradients are reduce-scattered; each replica updates its share of weights, and gathers the others.
 - zero 2: gradients are reduce-scattered after every micro-batch, so that no rank keeps all of them.
 - zero 3: weights are shared, too: gathered before a layer needs them, forward and backward.
 
-With `shard`, so many replicas share, and the groups of them all-reduce what they have.
+With `shard`, groups of that many replicas share, and the groups all-reduce their shares.
 
-Where two pipelines go through the same ranks, two places have the same two parts of the model: each sends the
-other its sums of gradients, or its shares of them, and updates what both have.
+If two pipelines use the same ranks, two places have the same two parts of the model: each sends the other its
+sums of gradients, or its shares of them, and both update the same weights.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from et_sim.workloads.training.work import FIRST_RING_TAG, NOTHING, Work
 GRADIENT_STREAM, WEIGHT_STREAM = "gradients", "weights"
 LOSS_BYTES = 4
 MIRROR_TAG = 3 * FIRST_RING_TAG
-MASTER_COPY_BYTES = 4  # read once more, where values are made of it
+MASTER_COPY_BYTES = 4  # read once more to write weights in the datatype of values
 
 
 @dataclass(slots=True)
 class Replicas:
-    """What one rank exchanges with the other replicas during a step."""
+    """The exchanges of one rank with the other replicas during a step."""
 
     work: Work
     waiting: list[tuple[Weights, Nodes]] = field(default_factory=list)
@@ -49,7 +49,7 @@ class Replicas:
         return self.work.plan
 
     def gather(self, weights: Weights, after: Nodes) -> Nodes:
-        """All weights of a layer, before it needs them."""
+        """Gather all weights of a layer before it needs them."""
         gathers: Nodes = ()
         kept = {} if self._plan.zero == 3 else self.states.weights(weights)
         for (count, sharing, size, kind), whole in zip(
@@ -76,7 +76,7 @@ class Replicas:
         return gathers
 
     def split(self, weights: Weights) -> None:
-        """Copy gathered weights to where the kernels read them, if software does."""
+        """Copy gathered weights for the kernels, if the software does."""
         self._copy("weights copied", weights, self._plan.by.shares.after_gather)
 
     def _copy(self, name: str, weights: Weights, way: Pass) -> None:
@@ -86,7 +86,7 @@ class Replicas:
             self.work.then(passing(name, values, moved, launches=way.launches))
 
     def ready(self, weights: Weights, since: int, *, is_first: bool, is_last: bool) -> None:
-        """The gradients of a micro-batch are there, of kernels since a node; `is_last`: they are complete."""
+        """Take gradients of a micro-batch, made by kernels since a node; `is_last`: they are complete."""
         self._add_up(weights, is_first=is_first)
         if self._plan.zero >= 2:
             self._copy("gradients copied", weights, self._plan.by.shares.before_reduce)
@@ -104,11 +104,11 @@ class Replicas:
             self.flush()
 
     def _add_up(self, weights: Weights, *, is_first: bool) -> None:
-        """Read and write the sum over micro-batches: in products' own kernels where software does so or the
-        sum has more bytes than values, else by kernels that read the gradients, too; the first ones are the
-        sum then.
+        """Add gradients to the sum over micro-batches.
 
-        Shares of gradients are added up where they are reduced, which is not counted.
+        Products do so in their own kernels if the software fuses it or the sum has more bytes than values.
+        Else separate kernels read the gradients, too, and the first gradients are the sum. The addition of
+        reduced shares is not counted.
         """
         plan, values = self._plan, sum(weights.trained)
         is_fused = plan.by.sums_in_products or plan.sum_bytes > plan.value_bytes
@@ -119,7 +119,7 @@ class Replicas:
         self.work.then(passing("sum of gradients", values, moved, launches=launches))
 
     def flush(self) -> None:
-        """Reduce what is waiting, as one bucket."""
+        """Reduce all waiting gradients as one bucket."""
         if not self.waiting:
             return
         first = self.waiting[0][0].name
@@ -146,14 +146,16 @@ class Replicas:
     def _counts(
         self, of: Sequence[Weights], *, are_all: bool = False
     ) -> Iterator[tuple[int, Sharing, int, str]]:
-        """Dense weights and experts that are trained, or all of them: how many, over which axes, in how many
-        shares, and their name."""
+        """Return the count, axes, number of shares and name of dense weights and experts.
+
+        Only trained weights count, unless `are_all`.
+        """
         each = [weights.counts if are_all else weights.trained for weights in of]
         counts = [sum(count[kind] for count in each) for kind in range(len(KINDS))]
         return zip(counts, self.states.shared, self.states.shares, KINDS, strict=True)
 
     def update(self) -> None:
-        """The optimizer; then shares of updated weights are gathered, where they are shared no longer."""
+        """Run the optimizer, then gather the updated weights if only their states are shared."""
         self.flush()
         self._exchange_with_mirror()
         plan, work = self._plan, self.work
@@ -174,7 +176,7 @@ class Replicas:
                 self.gather(weights, work.at)
 
     def _exchange_with_mirror(self) -> None:
-        """Send sums of gradients to the place that has the same parts, and add its own."""
+        """Exchange sums of gradients with the place that has the same parts, and add them."""
         plan, work, rank = self._plan, self.work, self.work.rank
         if not plan.is_dual:
             return

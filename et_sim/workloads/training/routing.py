@@ -1,15 +1,13 @@
-"""Where the experts of a token are: how many tokens of a rank go to some of the experts at all.
+"""Numbers of a rank's tokens that use at least one expert of a part of the experts.
 
-A token takes a number of different experts. Where they are even, all sets of experts are equally likely; else
-a set is as likely as the product of the odds of its experts, which follow from their loads (the distribution
-of largest entropy with a fixed number of choices). Where a router limits a token to some groups of experts,
-such as those of four nodes, sets of groups are chosen likewise, and the experts are within these.
+A token takes a number of different experts. If experts are even, all sets of experts are equally likely; else
+the likelihood of a set is the product of the odds of its experts, which follow from their loads (the
+distribution of largest entropy with a fixed number of choices). If a router limits a token to some groups of
+experts, such as those of four nodes, sets of groups are chosen likewise, and the experts are within these.
 
-So the number of sets is a coefficient of a polynomial: each expert is a factor 1 + odds x, each group a
-factor 1 + y (its experts), and sets of M groups and K experts are the coefficient of y^M x^K. A part of the
-experts is not met by as many sets as the polynomial without its experts has.
-
-Not here: the loads of experts (`plan`), and what is sent (`exchanges`).
+So the weight of sets is a coefficient of a polynomial: each expert is a factor 1 + odds x, each group a
+factor 1 + y (its experts), and sets of M groups and K experts are the coefficient of y^M x^K. The polynomial
+without the experts of a part gives the sets that use none of them.
 """
 
 from __future__ import annotations
@@ -46,10 +44,9 @@ def _weight(groups: Sequence[Polynomial], limit: int, chosen: int) -> float:
 
 @lru_cache(maxsize=64)
 def shares_met(odds: Polynomial, parts: int, groups: int, limit: int, chosen: int) -> tuple[float, ...]:
-    """Return, for each of several equal parts of the experts, the share of tokens that take some of it.
+    """Return the share of tokens that use each of several equal parts of the experts.
 
-    Tokens take their experts from `limit` of several equal groups of experts; of all groups, where that is no
-    limit.
+    Tokens take their experts from `limit` of several equal groups of experts, or from all groups.
     """
     if limit >= groups:
         groups = limit = 1
@@ -57,7 +54,7 @@ def shares_met(odds: Polynomial, parts: int, groups: int, limit: int, chosen: in
     whole = _of_groups(odds, each, limit, chosen)
     if not whole:
         raise UsageError(
-            f"no {limit} of {groups} groups have {chosen} experts with a load, which every token takes",
+            f"no {limit} of {groups} groups have {chosen} experts with a load, as every token needs",
             place="expert_skew",
             remedy="give more experts a load above 0, or let tokens go to more groups",
         )
@@ -79,12 +76,12 @@ def _of_groups(odds: Polynomial, each: int, limit: int, chosen: int) -> float:
 
 
 def _sorted(odds: Polynomial) -> Polynomial:
-    """Return the odds in an order in which equal ones give equal sums."""
+    """Return sorted odds, so that equal ones give equal sums."""
     return tuple(sorted(odds))
 
 
 def odds_of(loads: Sequence[int], experts: int, tokens: int) -> Polynomial:
-    """Return the odds that a token takes each expert, from the tokens that each gets; (): all get as many.
+    """Return the odds that a token takes each expert, from the tokens of each; (): all are equal.
 
     An expert that all tokens take has the odds of one that half a token does not take.
     """
@@ -94,7 +91,7 @@ def odds_of(loads: Sequence[int], experts: int, tokens: int) -> Polynomial:
 
 
 def tokens_met(shares: Sequence[float], tokens: int, loads: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """Return whole tokens of shares: as many as one expert of the part gets, or more, up to what all get."""
+    """Return whole tokens of shares, from the largest load of a part's experts to the sum of its loads."""
     return tuple(
         max(min(round(tokens * share), tokens, sum(of_part)), max(of_part))
         for share, of_part in zip(shares, loads, strict=True)

@@ -1,10 +1,7 @@
-"""States of weights on a rank: the weights themselves, their gradients, and what the optimizer keeps of them.
+"""States of weights on a rank: weights, gradients and optimizer states.
 
 Weights that are ready together are a unit, such as a layer. Gradients are in buffers that stay from step to
-step. What is there for a while only counts as temporary: gathered weights, and gradients that are not yet
-reduced, where replicas share them.
-
-Not here: when they are exchanged (`replicas`).
+step. If replicas share them, gathered weights and gradients that are not yet reduced are temporary.
 """
 
 from __future__ import annotations
@@ -25,31 +22,31 @@ class Weights(NamedTuple):
     """Some weights of a rank that become ready together."""
 
     name: str
-    dense: int  # that all replicas have
-    expert: int  # that only ranks with the same experts have
+    dense: int  # weights that all replicas have
+    expert: int  # weights that only ranks with the same experts have
     are_cast: bool = False  # for products in fewer bits
-    adapters: int | None = None  # that are trained besides, if all others are frozen
+    adapters: int | None = None  # weights of adapters, if all others are frozen
 
     @property
     def counts(self) -> tuple[int, int]:
-        """Dense weights and experts that the rank has."""
+        """Return the numbers of dense and expert weights of the rank."""
         return self.dense + (self.adapters or 0), self.expert
 
     @property
     def trained(self) -> tuple[int, int]:
-        """Those that get gradients."""
+        """Return the numbers of dense and expert weights that get gradients."""
         return (self.dense, self.expert) if self.adapters is None else (self.adapters, 0)
 
 
 class Sharing(NamedTuple):
-    """Over which axes weights of a sort are shared, and over which the shares are equal."""
+    """The axes over which weights are sharded, and the axes over which the shards are equal."""
 
     shares: tuple[str, ...]
     equal: tuple[str, ...]
 
 
 def sharing(plan: Plan) -> tuple[Sharing, Sharing]:
-    """Of dense weights, and of experts."""
+    """Return the sharing of dense weights, and of experts."""
     axes = plan.axes
     dense = axes.sorted(name for name in (CONTEXT, DATA) if axes.size(name) > 1)
     expert = (EXPERT_DATA,) if plan.spreads_experts else dense
@@ -67,22 +64,22 @@ class States(Struct, frozen=True):
 
     plan: Plan
     shared: tuple[Sharing, Sharing]
-    shares: tuple[int, int]  # into how many parts dense weights and experts are cut, where they are shared
+    shares: tuple[int, int]  # numbers of shards of dense weights and of experts
 
     @staticmethod
     def of(plan: Plan) -> States:
-        """Those of a plan."""
+        """Return the states of a plan."""
         shared, axes = sharing(plan), plan.axes
         dense, expert = (axes.size(*weights.shares) if weights.shares else 1 for weights in shared)
         return States(plan, shared, (dense, expert))
 
     def _values(self, counts: tuple[int, int], first: int) -> int:
-        """Of dense weights and experts, on a rank, if shares begin with that level of `zero`."""
+        """Return the values of a rank if sharding begins at a level of `zero`."""
         shares = self.shares if self.plan.zero >= first else (1, 1)
         return -(-counts[0] // shares[0]) + -(-counts[1] // shares[1])
 
     def weights(self, unit: Weights) -> Tensors:
-        """What the rank always has of them, and of casts, along rows and along columns."""
+        """Return the weights that the rank always has, with casts along rows and along columns."""
         sizes = {f"weights:{unit.name}": self._values(unit.counts, 3) * self.plan.value_bytes}
         if unit.are_cast and self.plan.zero < 3:
             sizes[f"weights:{unit.name} cast"] = 2 * self._cast_bytes(unit, unit.dense + unit.expert)
@@ -92,15 +89,15 @@ class States(Struct, frozen=True):
         return stored_bytes(values, self.plan.cast_to) if unit.are_cast else 0
 
     def gradients(self, unit: Weights) -> Tensors:
-        """Sums over micro-batches."""
+        """Return the buffers of gradients, summed over micro-batches."""
         return {f"gradients:{unit.name}": self._values(unit.trained, 2) * self.plan.sum_bytes}
 
     def optimizer(self, values: int) -> Tensors:
-        """Of all weights that the rank updates."""
+        """Return the optimizer states of all weights that the rank updates."""
         return {"optimizer:states": values * self.plan.master_bytes}
 
     def gathered(self, unit: Weights) -> tuple[Tensors, Tensors]:
-        """All dense weights, and all of the rank's experts, with casts, where it has a share of them only."""
+        """Return the gathered dense and expert weights of a unit, with casts, if the rank has shards only."""
         copies, size = (2, 0) if self.are_gathered_cast(unit) else (1, self.plan.value_bytes)
         return self._whole(
             unit.name,
@@ -111,17 +108,17 @@ class States(Struct, frozen=True):
         )
 
     def are_gathered_cast(self, unit: Weights) -> bool:
-        """Whether replicas cast their shares of a unit's weights before they gather them."""
+        """Return whether replicas cast their shards of a unit's weights before they gather them."""
         return unit.are_cast and self.plan.gathers_cast
 
     def gathered_bytes(self, unit: Weights, count: int) -> int:
-        """What replicas gather for so many weights of a unit: values, or as they are cast."""
+        """Return the bytes that replicas gather for a number of a unit's weights, cast or not."""
         if self.are_gathered_cast(unit):
             return stored_bytes(count, self.plan.cast_to)
         return count * self.plan.value_bytes
 
     def unreduced(self, unit: Weights) -> tuple[Tensors, Tensors]:
-        """Their gradients in one micro-batch, where the rank keeps a share only."""
+        """Return the gradients of a unit in one micro-batch, if the rank keeps a shard only."""
         each = self.plan.gradient_bytes
         return self._whole(unit.name, unit.trained, 2, "gradients", lambda count: count * each)
 

@@ -1,6 +1,6 @@
-"""One step of training a transformer: what every rank does, from the first micro-batch to the optimizer.
+"""One step of training a transformer on every rank, from the first micro-batch to the optimizer.
 
-Whether a model can be spread as a plan says is checked first: what is divided among ranks must divide.
+The plan is checked against the model first: quantities that ranks share must divide evenly.
 """
 
 from __future__ import annotations
@@ -81,17 +81,17 @@ def check_plan(model: Model, plan: Plan) -> None:
         raise UsageError(f"{model.name} does not predict tokens", remedy="leave mtp_layers out")
     if experts is not None and plan.tensor > 1 and not plan.sequence_parallel:
         raise UsageError(
-            "experts with tensor parallelism need sequence parallelism, so that no two ranks have a token",
+            "experts with tensor parallelism require sequence_parallel, so that no two ranks have a token",
             remedy="add sequence_parallel",
         )
     if experts is not None:
         width = experts.expert.width
         _check_share("the width of an expert", width, plan.expert_tensor, "ranks that share every expert")
-        Layers(model, plan).routed(experts)  # refuses loads that it cannot share out
+        Layers(model, plan).routed(experts)  # refuses loads for too few experts
 
 
 def _check_context(model: Model, plan: Plan) -> None:
-    """Refuse attention that the ranks of a context axis cannot share so."""
+    """Refuse attention that the ranks of a context axis cannot share."""
     if plan.document_tokens:
         _check_share("tokens of a sequence", model.sequence, plan.document_tokens, "tokens of a document")
     if model.recurrence is not None:
@@ -100,15 +100,15 @@ def _check_context(model: Model, plan: Plan) -> None:
         return
     if model.recurrence is not None:
         raise UsageError(
-            f"{model.name} has layers whose state goes from token to token, and context-parallel ranks"
-            " have no state of the tokens before theirs",
+            f"{model.name} has recurrent layers, which context parallelism does not support: a rank lacks the"
+            " state of the tokens before its own",
             remedy="leave context out",
         )
     windows = [model.window(layer) for layer in range(model.layers)] if model.windows else []
     seen = max(windows, default=0) or plan.document_tokens
     if plan.context_attention == RING and seen and seen < model.sequence:
         raise UsageError(
-            f"{model.name} has layers that see {seen} tokens only, and a ring passes all keys on",
+            f"{model.name} has layers that see {seen} tokens only, which a ring does not support",
             remedy=f"choose the context attention {ALL_GATHER} or {ALL_TO_ALL}",
         )
     if plan.context_attention == ALL_TO_ALL:
@@ -129,7 +129,7 @@ def _check_share(quantity: str, total: int, share: int, by: str) -> None:
 
 
 def _check_length(model: Model, plan: Plan) -> None:
-    """Refuse what could not be kept, before it is made: a layer is at least a node forward, and one back."""
+    """Refuse a plan with too many nodes before any is made: a layer has at least a node in each direction."""
     layers, stages = plan.layers_of_parts(model), plan.pipeline
     most = max(sum(layers[place::stages]) for place in range(min(stages, len(layers))))
     nodes = 2 * plan.micro_batches * (most + plan.held)
@@ -142,13 +142,13 @@ def _check_length(model: Model, plan: Plan) -> None:
 
 
 def make_training(model: Model, plan: Plan) -> Workload:
-    """The workload of one step."""
+    """Return the workload of one step."""
     workload = make_workload(plan.axes, training_program(model, plan), source=f"<{model.name}>")
     return replace(workload, step=step_of(model, plan, workload), software=made_for(plan))
 
 
 def made_for(plan: Plan) -> MadeFor:
-    """Return what runs take of a plan's software."""
+    """Return the figures of a plan's software that runs use."""
     by = plan.by
     host = by.host
     figures = (host.each_ns, host.step_ns, by.processors, by.kernels)
@@ -156,7 +156,7 @@ def made_for(plan: Plan) -> MadeFor:
 
 
 def training_program(model: Model, plan: Plan) -> Program:
-    """What each rank does in the step."""
+    """Return the program of each rank in the step."""
     check_plan(model, plan)
     layers = Layers(model, plan)
     if plan.expert_skew and plan.expert > 1:
@@ -165,7 +165,7 @@ def training_program(model: Model, plan: Plan) -> Program:
 
 
 def _run_step(layers: Layers, rank: Rank) -> dict[int, tuple[Unit, ...]]:
-    """Record the step of a rank; returns the units of its chunks."""
+    """Record the step of a rank, and return the units of its chunks."""
     step = _Step(layers, rank)
     step.run()
     return step.units
@@ -178,15 +178,15 @@ class _Step:
     layers: Layers
     rank: Rank
     work: Work = field(init=False)
-    ahead: Work = field(init=False)  # of a forward pass that runs beside another pass
+    ahead: Work = field(init=False)  # for a forward pass that runs beside another pass
     replicas: Replicas = field(init=False)
     outputs: dict[tuple[int, int], Nodes] = field(default_factory=dict)  # micro-batch, chunk
     put_off: dict[tuple[int, int], list[Callable[[], None]]] = field(default_factory=dict)
     gathered: dict[str, Nodes] = field(default_factory=dict)
-    kept: frozenset[str] = frozenset()  # of these, since the pass before
-    sent: Nodes = ()  # that the next pass waits for
-    begun: Nodes = ()  # after which this pass began, and the one before
-    begun_before: Nodes = ()
+    kept: frozenset[str] = frozenset()  # gathered weights that stay from the previous pass
+    sent: Nodes = ()  # sends that the next pass waits for
+    begun: Nodes = ()  # nodes after which this pass began
+    begun_before: Nodes = ()  # nodes after which the previous pass began
     units: dict[int, tuple[Unit, ...]] = field(default_factory=dict)  # by chunk
 
     def __post_init__(self) -> None:
@@ -196,11 +196,11 @@ class _Step:
 
     @property
     def plan(self) -> Plan:
-        """How the step is spread."""
+        """Return the plan of the step."""
         return self.layers.plan
 
     def run(self) -> None:
-        """All passes, then the update."""
+        """Run all passes, then the update."""
         plan = self.plan
         place = self.rank.place(PIPELINE)
         beside: Iterator[None] = iter(())
@@ -217,7 +217,7 @@ class _Step:
         self._finish(place)
 
     def _steps(self, work: Work, pass_: Pass, piece: Piece) -> Iterator[None]:
-        """Record a pass, and stop where tokens go to experts or come back."""
+        """Record a pass, and pause at each exchange with experts."""
         if pass_.direction is Direction.FORWARD:
             yield from self._forward(work, pass_, piece)
         elif pass_.direction is Direction.WEIGHTS:
@@ -301,14 +301,14 @@ class _Step:
         self.replicas.flush()  # buckets hold gradients of one pass
 
     def _again(self, work: Work, units: Sequence[Unit]) -> Iterator[None]:
-        """Run parts of units again whose results were not kept, before gradients need them."""
+        """Recompute parts of units before gradients need their outputs."""
         gradients = work.at
         for unit in units:
             yield from self._through(work, unit.parts_again, f"{unit.label} again")
         work.at = (*work.at, *(node for node in gradients if node not in work.at))
 
     def _back(self, work: Work, unit: Unit, pass_: Pass) -> Iterator[None]:
-        """Backward through parts; gradients of weights come while others are exchanged, or later."""
+        """Run parts backward; gradients of weights are computed during exchanges, or later."""
         since = len(work.kernels)
         is_split = work.has_weights_pass = pass_.direction is Direction.INPUTS
         work.where = unit.label
@@ -330,7 +330,7 @@ class _Step:
         self.put_off.setdefault((pass_.micro_batch, pass_.chunk), []).append(later)
 
     def _weights(self, pass_: Pass) -> None:
-        for work in self.put_off.pop((pass_.micro_batch, pass_.chunk), ()):  # none of a stage without layers
+        for work in self.put_off.pop((pass_.micro_batch, pass_.chunk), ()):  # a stage may have no layers
             work()
         self.replicas.flush()
 
@@ -341,7 +341,7 @@ class _Step:
         self._gradients(unit, pass_, since)
 
     def _gradients(self, unit: Unit, pass_: Pass, since: int) -> None:
-        """Those of a unit's weights are there, made by kernels since a node; what they needed may go."""
+        """Pass on gradients of a unit's weights, made by kernels since a node, and free their inputs."""
         self.work.end(
             unit.needed(pass_.micro_batch), unit.again(pass_.micro_batch) if unit.is_repeated else NOTHING
         )
@@ -354,13 +354,13 @@ class _Step:
     # Remote memory.
 
     def _store(self, work: Work, unit: Unit, pass_: Pass) -> None:
-        """Store what a unit left, while the next one computes."""
+        """Store kept activations of a unit while the next one computes."""
         name = f"{work.during} {unit.label} activations store"
         stored = self.rank.store(unit.left_bytes, name=name, after=work.at, stream=OFFLOAD_STREAM)
         work.name_tensors(stored, unit.left(pass_.micro_batch), NOTHING)
 
     def _load(self, work: Work, unit: Unit, pass_: Pass) -> Nodes:
-        """Load it on the way back, while the unit behind it computes."""
+        """Load activations of a unit for its backward pass while the unit after it computes."""
         name = f"{work.during} {unit.label} activations load"
         loaded = self.rank.load(unit.left_bytes, name=name, after=work.at, stream=OFFLOAD_STREAM)
         work.name_tensors(loaded, NOTHING, unit.needed(pass_.micro_batch))
@@ -369,15 +369,15 @@ class _Step:
     # Weights.
 
     def _units(self, pass_: Pass, piece: Piece) -> tuple[Unit, ...]:
-        """Of the piece that a pass goes through."""
+        """Return the units of the piece that a pass runs."""
         if pass_.chunk not in self.units:
             self.units[pass_.chunk] = units_of(self.layers, piece)
         return self.units[pass_.chunk]
 
     def _need(self, order: Sequence[Unit], unit: Unit, kept: int = 0) -> None:
-        """Gather weights that are shared, and the next ones of the pass.
+        """Gather the sharded weights of a unit, and of the next ones of the pass.
 
-        The first `kept` units have theirs from the pass before, if that was through them.
+        The first `kept` units still have their weights if the previous pass ran them.
         """
         if self.plan.zero < 3:
             self._need_updated(order, unit)
@@ -399,7 +399,7 @@ class _Step:
             self.work.where = ""
 
     def _need_updated(self, order: Sequence[Unit], unit: Unit) -> None:
-        """Gather all weights of a piece at its first pass, where the step before has updated shares."""
+        """Gather all weights of a piece in its first pass if the previous step updated shards."""
         if self.plan.zero == 0 or not self.plan.by.shares.updated_ahead:
             return
         for other in order:
@@ -416,11 +416,11 @@ class _Step:
         return -(-self.layers.activation_bytes // shares)
 
     def _tag(self, pass_: Pass, piece: int, *, is_backward: bool) -> int:
-        """One for each micro-batch, piece that receives, and direction."""
+        """Return the tag of a micro-batch, receiving piece and direction."""
         return 2 * (pass_.micro_batch * self.plan.parts + piece) + is_backward
 
     def _piece(self, pass_: Pass) -> int:
-        """Which piece of the model a pass goes through."""
+        """Return the piece of the model that a pass runs."""
         return self.plan.piece(self.rank.place(PIPELINE), pass_.chunk)
 
     def _neighbour(self, pass_: Pass, way: int) -> int:
@@ -431,8 +431,8 @@ class _Step:
     def _receive(self, work: Work, pass_: Pass, way: int) -> None:
         """Receive from the piece `way` places ahead.
 
-        Stages that overlap post a receive when the pass before begins; others post it with their last send.
-        Interleaved, all take part in each exchange, whatever pass needs it, so no send waits for a receive.
+        Stages that overlap post a receive when the previous pass begins; others post it with their last send.
+        Interleaved stages post it at once, so that no send waits for a receive.
         """
         before, source = work.at, self._neighbour(pass_, way)
         tag = self._tag(pass_, self._piece(pass_), is_backward=way > 0)

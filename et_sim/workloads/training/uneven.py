@@ -1,11 +1,11 @@
 """Steps of ranks whose experts get different numbers of tokens: recorded once, and resized.
 
-What a rank does is the same whichever experts it has; sizes of some kernels, exchanges and tensors are not.
-So the step is run for one rank of a stage. For the others it is found out, part by part of the layers, what
-becomes of each thing that the first one does; its nodes, their names and their order stay.
+Ranks with different experts have the same nodes; only sizes of some kernels, exchanges and tensors differ.
+So the step is run for one rank of a stage. For each other rank, the parts of its layers determine the new
+size of each operation; nodes, their names and their order stay.
 
-Where that would not be certain, because two things are one thing to the first rank and different ones to
-another, or something outside of layers looks like what changes, the step is run again.
+The step is run again if this is ambiguous: two operations are equal for the first rank and differ for another
+one, or an operation outside of layers equals one that changes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from et_sim.trace.columns import Trace
 from et_sim.workloads.rank import Rank
-from et_sim.workloads.recording import Doing, Key, Recording
+from et_sim.workloads.recording import Key, Operation, Recording
 from et_sim.workloads.training.layers import Layers
 from et_sim.workloads.training.parts import ModelPart
 from et_sim.workloads.training.plan import EXPERT, PIPELINE
@@ -24,7 +24,7 @@ from et_sim.workloads.training.units import Unit, units_of
 from et_sim.workloads.training.work import Work
 
 Parts = tuple[ModelPart, ...]
-Doings = list[tuple[str, Doing]]  # of a layer: the ends of their names, and what they are
+Operations = list[tuple[str, Operation]]  # a layer's operations, each with the end of its node's name
 
 
 @dataclass(slots=True)
@@ -33,30 +33,30 @@ class _First:
 
     rank: Rank
     units: Mapping[int, Sequence[Unit]]  # by chunk
-    names: dict[Key, set[str]] = field(default_factory=dict)  # of the nodes that do something
+    names: dict[Key, set[str]] = field(default_factory=dict)  # names of nodes, by operation
 
 
 class _Change(NamedTuple):
-    """What becomes of what layers do."""
+    """Operations of layers that differ on another rank."""
 
-    becomes: Mapping[Key, Doing]  # if it is not the same
-    ends: Mapping[Key, tuple[str, ...]]  # of the names of the nodes that do it
+    becomes: Mapping[Key, Operation]  # the operation on the other rank
+    ends: Mapping[Key, tuple[str, ...]]  # ends of the names of its nodes
 
 
 @dataclass(slots=True)
 class UnevenSteps:
-    """What ranks do, by the place of their experts; `run` runs the step of one of them."""
+    """Steps of ranks by the place of their experts; `run` runs the step of one rank."""
 
     layers: Layers
     run: Callable[[Layers, Rank], Mapping[int, Sequence[Unit]]]
     _layers: dict[int, Layers] = field(default_factory=dict)  # by place
     _firsts: list[_First] = field(default_factory=list)
-    _doings: dict[Parts, Doings] = field(default_factory=dict)
+    _operations: dict[Parts, Operations] = field(default_factory=dict)
     _changes: dict[tuple[tuple[int, int], ...], _Change | None] = field(default_factory=dict)
     _built: dict[tuple[Key, ...], Trace] = field(default_factory=dict)
 
     def __call__(self, rank: Rank) -> None:
-        """Record what a rank does."""
+        """Record the step of a rank."""
         place = rank.place(EXPERT)
         if place not in self._layers:
             self._layers[place] = self.layers.at(place)
@@ -70,7 +70,7 @@ class UnevenSteps:
         self._firsts.append(_First(rank, self.run(layers, rank)))
 
     def _resized(self, first: _First, layers: Layers) -> Recording | None:
-        """The step of the first rank, in the sizes of these layers; None: that is not certain."""
+        """Return the first rank's step in the sizes of other layers; None if it is ambiguous."""
         sizes: dict[str, int] = {}
         differ: list[tuple[Parts, Parts]] = []
         place = first.rank.place(PIPELINE)
@@ -88,7 +88,7 @@ class UnevenSteps:
         return first.rank.recording.resized(change.becomes, sizes, self._built)
 
     def _add_sizes(self, unit: Unit, other: Unit, sizes: dict[str, int]) -> bool:
-        """Of tensors, where they differ; False: one rank has tensors that the other one lacks."""
+        """Add sizes of tensors that differ; return False if one rank has tensors that the other lacks."""
         pairs = (unit.left_bytes, other.left_bytes), (unit.again_bytes, other.again_bytes)
         for tensors, (before, now) in zip((other.left, other.again), pairs, strict=True):
             if (before > 0) != (now > 0):
@@ -99,15 +99,15 @@ class UnevenSteps:
         return True
 
     def _change(self, of: Sequence[tuple[Parts, Parts]]) -> _Change | None:
-        """What becomes of what units do whose parts are replaced; None: of one thing, several."""
+        """Return the changes of pairs of parts; None if equal operations change differently."""
         of = list({(id(before), id(after)): (before, after) for before, after in of}.values())
-        pairs = tuple((id(before), id(after)) for before, after in of)  # of layers, which are kept
+        pairs = tuple((id(before), id(after)) for before, after in of)  # ids stay valid: layers are kept
         if pairs not in self._changes:
             self._changes[pairs] = self._found_change(of)
         return self._changes[pairs]
 
     def _found_change(self, of: Sequence[tuple[Parts, Parts]]) -> _Change | None:
-        becomes: dict[Key, Doing] = {}
+        becomes: dict[Key, Operation] = {}
         ends: dict[Key, set[str]] = {}
         for parts, others in of:
             for (end, before), (_, now) in zip(self._of(parts), self._of(others), strict=True):
@@ -117,20 +117,20 @@ class UnevenSteps:
         changed = {key: now for key, now in becomes.items() if now.key != key}
         return _Change(changed, {key: tuple(ends[key]) for key in changed})
 
-    def _of(self, parts: Parts) -> Doings:
-        """All that parts do, forward and backward."""
-        if parts not in self._doings:
+    def _of(self, parts: Parts) -> Operations:
+        """Return all operations of parts, forward and backward."""
+        if parts not in self._operations:
             work = Work(Rank(self.layers.plan.axes, 0, {}, ""), self.layers.plan)
             for part in parts:
                 part.forward(work)
             for part in parts[::-1]:
                 part.backward(work)
             work.catch_up()
-            self._doings[parts] = work.rank.recording.doings()
-        return self._doings[parts]
+            self._operations[parts] = work.rank.recording.operations()
+        return self._operations[parts]
 
     def _is_of_layers(self, first: _First, key: Key, ends: tuple[str, ...]) -> bool:
-        """Whether only such nodes of the first rank do something as do it in a layer."""
+        """Return whether all nodes of the first rank with an operation are nodes of layers."""
         if key not in first.names:
             first.names[key] = first.rank.recording.names_of(key)
         return all(name.endswith(ends) for name in first.names[key])

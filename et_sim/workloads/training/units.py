@@ -1,11 +1,10 @@
-"""Units of a piece of the model: the embedding, each layer, the head, with what a micro-batch leaves in them.
+"""Units of a piece of the model: the embedding, each layer and the head, with their activations.
 
-A unit's weights are gathered and reduced together. What its forward pass leaves for the way back is one
-tensor; so is what is worked out again there.
+A unit's weights are gathered and reduced together. The activations that its forward pass keeps for the
+backward pass are one tensor; recomputed activations are another one.
 
-Activations: what the backward pass of a layer needs and the forward pass has. Counted as in Korthikanti et
-al., "Reducing Activation Recomputation in Large Transformer Models" (2022), section 4, for layers of any
-form. What goes into products only is kept as it was cast for them, if it was.
+Activations are counted as in Korthikanti et al., "Reducing Activation Recomputation in Large Transformer
+Models" (2022), section 4, for layers of any form. Inputs of products alone are kept as they were cast.
 """
 
 from __future__ import annotations
@@ -39,16 +38,19 @@ from et_sim.workloads.training.states import Tensors, Weights
 
 
 class Kept(NamedTuple):
-    """Values that a layer leaves, and the modules that compute them again where one of them is recomputed."""
+    """Values that a layer keeps, and the modules whose recomputation computes them again."""
 
     values: int
     modules: frozenset[str] = frozenset()
-    is_input: bool = False  # of products only
-    is_cast: bool = False  # kept as it was cast, too
+    is_input: bool = False  # only products read it
+    is_cast: bool = False  # kept also in the datatype of products
 
 
 def activation_bytes(layers: Layers, layer: int, recompute: str | None = None) -> int:
-    """What one micro-batch leaves in a layer until its backward pass; `recompute`: if not the plan's."""
+    """Return the bytes that a micro-batch keeps in a layer until its backward pass.
+
+    `recompute` replaces the plan's mode.
+    """
     plan, model = layers.plan, layers.model
     kept, recompute = layers.kept_tokens * model.hidden, recompute or plan.computed_again
     if recompute == FULL:
@@ -63,7 +65,7 @@ def activation_bytes(layers: Layers, layer: int, recompute: str | None = None) -
     values, inputs = (
         sum(item.values for item in left if item.is_input is is_input) for is_input in (False, True)
     )
-    if plan.lora_rank:  # what adapters make and read, which is not cast
+    if plan.lora_rank:  # values between the two products of an adapter, which are not cast
         adapters = sum(1 for _ in layers.adapters(layer))
         values += layers.tokens * plan.lora_rank * adapters
     if plan.lora_rank or not plan.cast_to or not plan.by.casts.kept:
@@ -73,7 +75,7 @@ def activation_bytes(layers: Layers, layer: int, recompute: str | None = None) -
 
 
 def _kept(layers: Layers, layer: int) -> Iterator[Kept]:
-    """Yield all that a layer leaves, but for scores and masks of dropout."""
+    """Yield all values that a layer keeps, without scores and masks of dropout."""
     plan, model = layers.plan, layers.model
     kind, kept = model.kind(layer), layers.kept_tokens * model.hidden
     yield Kept(kind.halves * model.half_norms * kept)  # inputs of the norms
@@ -89,7 +91,7 @@ def _kept(layers: Layers, layer: int) -> Iterator[Kept]:
 
 
 def _of_mixer(model: Model, layer: int) -> tuple[int, int]:
-    """Of a token: values that attention, or a recurrence in its place, keeps; those that it gives."""
+    """Return the values that attention or a recurrence keeps for a token, and the number of its outputs."""
     attention, recurrence, mixer = model.attention, model.recurrence, model.kind(layer).mixer
     if mixer == RECURRENCE and recurrence is not None:  # before and after the convolution, and normalised
         return recurrence.inner + recurrence.channels + recurrence.values, recurrence.values
@@ -102,7 +104,7 @@ def _of_mixer(model: Model, layer: int) -> tuple[int, int]:
 
 
 def _operator_values(layers: Layers) -> int:
-    """Outputs of products that are kept, and of attention."""
+    """Return the kept outputs of products and of attention."""
     attention, tokens = layers.model.attention, layers.tokens
     columns = sum(output.columns for output in outputs(layers) if output.is_kept)
     return tokens * columns + -(-tokens * attention.heads * attention.value_size // layers.plan.tensor)
@@ -111,7 +113,7 @@ def _operator_values(layers: Layers) -> int:
 def _feed_forward(
     layers: Layers, part: FeedForward, modules: frozenset[str], copies: int = 1
 ) -> Iterator[Kept]:
-    """Yield what goes into the activation function, and what comes out, which goes into a product."""
+    """Yield the inputs of the activation function, and its outputs, which only a product reads."""
     each = layers.tokens * copies
     whole, out = (each * size // layers.plan.tensor for size in (part.inner + part.width, part.width))
     yield Kept(whole - out, modules)
@@ -119,10 +121,10 @@ def _feed_forward(
 
 
 def _of_experts(layers: Layers, experts: Experts) -> Iterator[Kept]:
-    """Yield tokens as the experts get them, and what the experts make of them; what goes into products."""
+    """Yield the inputs, the intermediate values and the outputs that experts keep."""
     hidden, expert, sharers = layers.model.hidden, experts.expert, layers.plan.expert_tensor
     rows = sum(layers.rows_here(experts))
-    outputs = 0 if layers.plan.fused_routing else hidden  # which weights are multiplied with
+    outputs = 0 if layers.plan.fused_routing else hidden  # unfused, routing weights multiply them later
     yield from _feed_forward(layers, expert, frozenset({MOE, SHARED}), experts.shared)
     yield Kept(rows * (outputs + expert.inner // sharers), frozenset({MOE}))
     if expert.is_clipped and layers.by.experts.limits:
@@ -132,14 +134,14 @@ def _of_experts(layers: Layers, experts: Experts) -> Iterator[Kept]:
 
 
 def _scores(core: Core, value_bytes: int, layers: Layers) -> int:
-    """Scores before and after softmax and dropout, where they are written and kept."""
+    """Return the bytes of scores before and after softmax and dropout; 0 for fused attention."""
     plan, model = layers.plan, layers.model
     every = plan.batch * model.sequence**2 // plan.context * (model.attention.heads // plan.tensor)
     return every * (2 * value_bytes + (MASK_BYTES if layers.has_dropout else 0)) if not core.is_fused else 0
 
 
 def head_bytes(layers: Layers) -> int:
-    """Scores of all words, and what they are made from, of one micro-batch."""
+    """Return the bytes of the head in a micro-batch: scores of all words, and their inputs."""
     kept = layers.kept_tokens * layers.model.hidden * layers.plan.value_bytes
     return 2 * kept + layers.tokens * layers.vocabulary * LOGIT_BYTES
 
@@ -151,37 +153,37 @@ class Unit(NamedTuple):
     weights: Weights
     parts: tuple[ModelPart, ...]
     tensor_class: str = ""
-    left_bytes: int = 0  # by the forward pass of a micro-batch
-    again_bytes: int = 0  # that it does not leave, and the backward pass needs
-    parts_again: tuple[ModelPart, ...] = ()  # that run again before the backward pass
-    is_repeated: bool = False  # gradients of weights need what they compute
-    is_offloaded: bool = False  # what is left waits in remote memory
+    left_bytes: int = 0  # kept by the forward pass of a micro-batch
+    again_bytes: int = 0  # recomputed for the backward pass
+    parts_again: tuple[ModelPart, ...] = ()  # parts that run again before the backward pass
+    is_repeated: bool = False  # gradients of weights need recomputed values
+    is_offloaded: bool = False  # kept activations wait in remote memory
     before: tuple[Unit, ...] = ()  # units that run again with it, ahead of it
     is_again_earlier: bool = False  # it ran again with a later unit
 
     def left(self, micro_batch: int) -> Tensors:
-        """What the way back needs of the forward pass."""
+        """Return the tensor that the forward pass keeps."""
         name = f"{self.tensor_class}:{self.weights.name}, micro-batch {micro_batch}"
         return {name: self.left_bytes} if self.left_bytes else {}
 
     def needed(self, micro_batch: int) -> Tensors:
-        """The same on the way back, loaded again if it waited elsewhere."""
+        """Return the same tensor in the backward pass, loaded if it waited in remote memory."""
         left = self.left(micro_batch)
         return {f"{name}, loaded": size for name, size in left.items()} if self.is_offloaded else left
 
     def again(self, micro_batch: int) -> Tensors:
-        """What is worked out again."""
+        """Return the tensor of recomputed activations."""
         name = f"temporary:{self.weights.name} again, micro-batch {micro_batch}"
         return {name: self.again_bytes} if self.again_bytes else {}
 
     def worked_out(self, micro_batch: int) -> Tensors:
-        """Return what is worked out again before its backward pass."""
+        """Return all tensors that are recomputed before the unit's backward pass."""
         units = () if self.is_again_earlier else (*self.before, self)
         return {name: size for unit in units for name, size in unit.again(micro_batch).items()}
 
 
 def units_of(layers: Layers, piece: Piece) -> tuple[Unit, ...]:
-    """Those of a piece, in the order of the forward pass."""
+    """Return the units of a piece, in the order of the forward pass."""
     plan = layers.plan
     units = [
         _layer(layers, layer, plan.computed_again if is_chosen(plan.recompute_layers, number) else NOTHING)
@@ -189,7 +191,7 @@ def units_of(layers: Layers, piece: Piece) -> tuple[Unit, ...]:
     ]
     length = run_length(plan.recompute_layers)
     units = [unit for at in range(0, len(units), length) for unit in _run(units[at : at + length])]
-    if plan.offload_activations:  # the way back begins with the last one
+    if plan.offload_activations:  # the backward pass begins with the last one
         units[:-1] = [unit._replace(is_offloaded=True) for unit in units[:-1]]
     if piece.has_embedding:
         weights = Weights("embedding", layers.embedding_weights, 0, adapters=_none_trained(plan))
@@ -202,7 +204,7 @@ def units_of(layers: Layers, piece: Piece) -> tuple[Unit, ...]:
 
 
 def _run(units: list[Unit]) -> list[Unit]:
-    """Return units of which the first keeps its input, and the last makes all run again."""
+    """Return units that are recomputed together: the first keeps its input, the last recomputes all."""
     from_first = [
         unit._replace(left_bytes=0, again_bytes=unit.again_bytes + unit.left_bytes) for unit in units[1:]
     ]
@@ -236,10 +238,10 @@ def _layer(layers: Layers, layer: int, recompute: str) -> Unit:
 
 
 def _further_tokens(layers: Layers, number: int) -> Unit:
-    """A layer that predicts one more token, with the embedding and the head of the model.
+    """Return a layer that predicts one more token, with the embedding and the head of the model.
 
-    What the layer before gives and the embedding of the next token, both normed, are projected together. The
-    first one has a copy of the embedding, unless the rank has the embedding itself.
+    The outputs of the previous layer and the embedding of the next token, both normed, are projected
+    together. The first such layer has a copy of the embedding, unless the rank has the embedding itself.
     """
     model, plan = layers.model, layers.plan
     name, layer = f"further token {number}", model.layers - 1
@@ -251,7 +253,7 @@ def _further_tokens(layers: Layers, number: int) -> Unit:
         layers.expert_weights(layer),
         are_cast=bool(plan.cast_to),
     )
-    joined = 3 * layers.kept_tokens * model.hidden * plan.value_bytes  # both, and what their norms give
+    joined = 3 * layers.kept_tokens * model.hidden * plan.value_bytes  # both, and outputs of their norms
     left, recompute = activation_bytes(layers, layer), plan.computed_again
     parts = (*layers.joining(), *layers.layer(layer), *layers.head())
     return Unit(
@@ -267,5 +269,5 @@ def _further_tokens(layers: Layers, number: int) -> Unit:
 
 
 def _repeats_inputs(recompute: str) -> bool:
-    """Return whether gradients of weights need what recomputation computes."""
+    """Return whether gradients of weights need recomputed values."""
     return recompute != NOTHING and modules_of(recompute) != {CORE}

@@ -1,6 +1,6 @@
-"""What a rank is doing at some moment of a step: the pass, the layer, and what came last.
+"""The state of a rank's program in a step: the pass, the layer, and the last nodes.
 
-Parts of a layer say what they compute and exchange; here it becomes nodes with names, in the right streams.
+Parts of a layer describe kernels and exchanges; `Work` adds them as named nodes in their streams.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ class Work(Struct):
     rank: Rank
     plan: Plan
     during: str = ""  # the pass
-    where: str = ""  # the layer, or what else the model has there
-    at: Nodes = ()  # what the next computation needs
+    where: str = ""  # the layer or other part of the model
+    at: Nodes = ()  # dependencies of the next computation
     has_weights_pass: bool = False  # gradients of weights come in a pass of their own
     put_off: list[Callable[[], None]] = field(default_factory=list)  # gradients of weights
-    kernels: list[int] = field(default_factory=list)  # their nodes
-    cast: set[tuple[str, ...]] = field(default_factory=set)  # weights that were, and where
+    kernels: list[int] = field(default_factory=list)  # nodes of kernels
+    cast: set[tuple[str, ...]] = field(default_factory=set)  # weights that were cast, and the place
     _tag: int = FIRST_RING_TAG
 
     def name(self, role: str) -> str:
-        """Of a node."""
+        """Return the name of a node."""
         return f"{self.during} {self.where} {role}" if self.where else f"{self.during} {role}"
 
     def compute(self, kernel: Kernel, after: Nodes | None = None) -> Nodes:
-        """A kernel in the main stream; a node says how long it takes where the machine does not."""
+        """Add a kernel to the main stream; its node has a time for machines without one."""
         operations, size = kernel.operations, kernel.bytes
         micros = max(operations / (self.plan.tflops * 1e6), size / (self.plan.memory_gbps * 1e3))
         nodes = self.rank.compute(
@@ -60,7 +60,7 @@ class Work(Struct):
         return nodes
 
     def then(self, kernel: Kernel) -> None:
-        """A kernel that the next one needs."""
+        """Add a kernel that the next one needs."""
         self.at = self.compute(kernel)
 
     def exchange(
@@ -72,14 +72,14 @@ class Work(Struct):
         stream: str = MAIN,
         splits: Sequence[int] | None = None,
     ) -> None:
-        """A collective that the next kernel needs."""
+        """Add a collective that the next kernel needs."""
         if bytes or splits:
             self.at = self.rank.collective(
                 kind, bytes, over, name=self.name(name), after=self.at, stream=stream, splits=splits
             )
 
     def begin(self, since: int, *, reads: Tensors = NOTHING, writes: Tensors = NOTHING) -> None:
-        """Name tensors of the first kernel that came after so many others, or else of the last one."""
+        """Name tensors of the first kernel after a number of others, or else of the last one."""
         first = self.kernels[since : since + 1] or self.kernels[-1:]
         self.name_tensors(tuple(first), reads, writes)
 
@@ -89,21 +89,21 @@ class Work(Struct):
             self.name_tensors(tuple(self.kernels[-1:]), tensors, NOTHING)
 
     def name_tensors(self, nodes: Nodes, reads: Tensors, writes: Tensors) -> None:
-        """Tensors that nodes read and write."""
+        """Name tensors that nodes read and write."""
         for node in nodes if reads or writes else ():
             self.rank.recording.name_tensors(node, reads, writes)
 
     def next_tag(self) -> int:
-        """A tag that no other message of the rank has; its peers count the same."""
+        """Return a tag that no other message of the rank has; its peers count the same."""
         self._tag += 1
         return self._tag
 
     def later(self, work: Callable[[], None]) -> None:
-        """Put off what only gives gradients of weights."""
+        """Postpone work that only gives gradients of weights."""
         self.put_off.append(work)
 
     def catch_up(self) -> None:
-        """Do all that was put off."""
+        """Run all postponed work."""
         put_off, self.put_off = self.put_off, []
         for work in put_off:
             work()

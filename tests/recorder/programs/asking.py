@@ -1,4 +1,4 @@
-"""Asks for what tells tensors and devices of CUDA apart, as libraries for training do."""
+"""Queries that distinguish tensors and devices of CUDA, as in libraries for training."""
 
 import torch
 from torch import nn

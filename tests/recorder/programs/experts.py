@@ -1,6 +1,6 @@
 """A step of experts on all ranks: tokens go to their experts by all-to-all, and come back.
 
-in-turn: token i goes to expert i modulo the experts; routed: as a router of random weights says.
+in-turn: token i goes to expert i modulo the experts; routed: a router of random weights chooses.
 """
 
 import os

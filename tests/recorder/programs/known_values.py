@@ -1,4 +1,4 @@
-"""Reads values that are known, and ones that no longer are, and compares."""
+"""Reads of known values and of values that became unknown, and comparisons."""
 
 import torch
 import torch.distributed as dist
@@ -9,7 +9,7 @@ assert dist.get_backend(dist.new_group([0, 1], backend="gloo")) == "gloo"
 world, rank = dist.get_world_size(), dist.get_rank()
 unknown = torch.randn((), device="cuda")
 
-# What is unknown is written through a view: nobody knows the rest either, but zero is what is answered.
+# An unknown value is written through a view: the rest becomes unknown, too, and reads as zero.
 sums = torch.zeros(2, device="cuda")
 sums[0] += unknown
 sums[1] += 4
@@ -20,7 +20,7 @@ whole.mul_(unknown)
 assert part.sum().item() == 0
 assert torch.empty(4, device="cuda").sum().item() == 0
 
-# What is assigned is known again, in the view that was written.
+# Assigned values are known again, in the view that was written.
 part.fill_(3)
 assert part.sum().item() == 6
 fresh = torch.empty(4, device="cuda")
@@ -30,13 +30,13 @@ fresh.zero_()
 fresh[0] += 1
 assert fresh.tolist() == [1, 0, 0, 0]
 
-# Every entry of what is gathered is of its own, and not of what was put in.
+# Every entry of a gather is distinct from its input.
 mine = torch.ones(1, device="cuda")
-everybody = [torch.zeros(1, device="cuda") for _ in range(world)]
-dist.all_gather(everybody, mine)
-everybody[0] += 5
+gathered = [torch.zeros(1, device="cuda") for _ in range(world)]
+dist.all_gather(gathered, mine)
+gathered[0] += 5
 mine += 100
-assert [tensor.item() for tensor in everybody] == [6.0, *[1.0] * (world - 1)]
+assert [tensor.item() for tensor in gathered] == [6.0, *[1.0] * (world - 1)]
 
 # On the host.
 ours = torch.full((2,), 2.0)

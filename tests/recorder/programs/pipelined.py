@@ -1,4 +1,4 @@
-"""Two steps of a pipeline, by any of PyTorch's schedules; on "cuda" unless DEVICE says otherwise."""
+"""Two steps of a pipeline, by any of PyTorch's schedules, on DEVICE or "cuda"."""
 
 import os
 import sys

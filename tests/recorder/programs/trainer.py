@@ -1,4 +1,4 @@
-"""Two steps of Hugging Face's Trainer with a small Llama: DDP, or FSDP2 where the argument says so."""
+"""Two steps of Hugging Face's Trainer with a small Llama: DDP or FSDP2, by the argument."""
 
 import sys
 
@@ -14,7 +14,7 @@ SHARDED = {
 
 
 class Tokens(Dataset):
-    """Made up."""
+    """Random tokens."""
 
     def __len__(self) -> int:
         return 1024

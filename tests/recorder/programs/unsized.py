@@ -1,4 +1,4 @@
-"""Results whose size nobody knows: a mask, unique, nonzero."""
+"""Results of unknown size: a mask, unique, nonzero."""
 
 import sys
 
