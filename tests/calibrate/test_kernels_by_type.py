@@ -15,6 +15,7 @@ import pytest
 from msgspec import structs
 
 from et_sim.basics.errors import InputError
+from et_sim.calibrate.kernel_factors import QUERY_PROLOGUE, factors, family_of, target_of
 from et_sim.calibrate.kernels import Kernels, Measured, fit
 from et_sim.calibrate.machine_file import accuracy_of, device_changes, device_of
 from et_sim.machine.efficiencies import Curve
@@ -118,3 +119,11 @@ def made_rows(device: RooflineDevice, datatype: str) -> list[Measured]:
         rows.append(Measured(f"gemm {m} {n} {k}", datatype, 1.0, "made", "gemm", included))
     ratios = Kernels.of(rows).ratios(device, np.arange(len(rows)))
     return [structs.replace(row, us=float(us)) for row, us in zip(rows, ratios, strict=True)]
+
+
+def test_the_prologue_of_tiles_of_queries_is_fitted_from_the_one_of_the_device_where_there_is_one() -> None:
+    device = replace(device_of(MACHINE), query_tile=128)
+    target = target_of(device, family_of("attention"), "attention", device.datatype)
+    for given, begins in ((0.0, QUERY_PROLOGUE), (77.0, 77.0)):
+        found = factors(replace(device, query_prologue=given), target)
+        assert [factor.start for factor in found if factor.name == "query-prologue"] == [begins]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,8 +16,8 @@ from et_sim.compute.systolic.corrected import corrected
 from et_sim.compute.systolic.layer import Dimensions, Folds, SystolicLayer, slanted_before, slanted_line
 from et_sim.compute.systolic.model import Report, reports
 from et_sim.compute.systolic.overlapping import Overlapping
-from et_sim.compute.systolic.streams import Written
-from et_sim.compute.systolic.timing import limited, unlimited
+from et_sim.compute.systolic.streams import Phases, Written
+from et_sim.compute.systolic.timing import Traffic, _estimated, limited, unlimited
 from et_sim.machine.systolic import Array, Bandwidth, Dataflow, Rules
 
 SMALL = Array(4, 4, 1, 1, 1, Dataflow.OUTPUT)
@@ -241,3 +243,10 @@ def test_a_layer_that_would_take_hours_is_refused_where_it_is_gone_through() -> 
     for array in (replace(SMALL, mode=Bandwidth.GIVEN), replace(SMALL, rules=Rules.CORRECTED)):
         with pytest.raises(InputError, match="layer huge has 17,592,186,044,416 folds"):
             _ = Report(layer, array).timing
+
+
+def test_an_operand_that_fits_is_loaded_in_whole_sets_at_ten_words_per_cycle_before_the_first_cycle() -> None:
+    """A memory of 700 words has sets of 7: of 25 words 28 are loaded, in 3 cycles that end one before 0."""
+    for words, cycles in ((25, 3), (35, 4), (36, 5), (7, 1)):
+        stream: Any = SimpleNamespace(phases=lambda _, words=words: Phases((), words))
+        assert _estimated(stream, 700) == Traffic(-cycles, -1, words)

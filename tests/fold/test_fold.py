@@ -277,6 +277,25 @@ def test_paths_that_are_declared_alike_are_not_compared(
     assert len(set(result)) < workload.ranks
 
 
+def test_ranks_whose_receives_end_in_one_nanosecond_are_one_actor_unless_kernels_follow_each_alone() -> None:
+    """Of two receives the order decides nothing; of two kernels of one lane it decides which is first."""
+
+    def program(rank: int, each: bool) -> Trace:
+        build = TraceBuilder()
+        for step in (1, -1):
+            build.send((rank + step) % 4, 10_000, tag=step % 3, attributes={"concurrent": 1})
+        received = [build.receive((rank - step) % 4, 10_000, tag=step % 3) for step in (1, -1)]
+        for parents in [[node] for node in received] if each else [received]:
+            build.compute("kernel", nanos=10, after=parents)
+        return build.build()
+
+    machine = {"network": network(["Ring"], [4]), "system": system(), "model": "analytical"}
+    for each, actors in ((False, 1), (True, 4)):
+        workload = Workload.of([program(rank, each) for rank in range(4)])
+        assert actors_of(workload, **machine) == actors
+        assert_folding_is_exact(workload, **machine)
+
+
 def test_a_straggler_is_separated_from_the_rest_of_its_ring() -> None:
     """Whoever sits at another distance from it sees other messages."""
     slow, fast = TraceBuilder(), TraceBuilder()

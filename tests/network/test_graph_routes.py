@@ -16,7 +16,7 @@ from et_sim.basics.errors import MachineError
 from et_sim.machine import read_network_alone
 from et_sim.machine.graph import NPU, Graph
 from et_sim.machine.model import GraphFabric, Network
-from et_sim.network import grid
+from et_sim.network import description, grid
 from et_sim.network.description import bisection, describe
 from et_sim.network.fabric import NONE, next_leg
 from et_sim.network.graph_of_grid import as_graph
@@ -327,7 +327,27 @@ def test_the_bisection_is_a_maximum_flow_even_of_merged_devices(seed: int) -> No
 def test_diameter_and_bisection_match_the_textbook(machine: Network, diameter: int, across: float) -> None:
     result = describe(machine)
     assert result["diameter"] == diameter
+    assert result["diameter_is_exact"]
     assert result["bisection_bytes_per_ns"] == pytest.approx(across)
+
+
+def test_all_pairs_are_compared_where_ranks_are_few_and_some_of_them_where_they_are_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of 200 NPUs on a switch, numbers 1 and 2 are a switch further away; the few compared are others."""
+    names = [f"npu{number}" for number in range(200)]
+    far, near = names[1:3], [*names[:1], *names[3:]]
+    figures = {"bandwidth": "50GB/s", "latency": 500}
+    ends = [(near, "switch0"), *zip(far, ("switch1", "switch2"), strict=True)]
+    ends += [("switch1", "switch0"), ("switch2", "switch0")]
+    links = [{"from": here, "to": there, **figures} for here, there in ends]
+    machine = read_network_alone(
+        {"npus": 200, "switches": 3, "links": links, "logical-dimensions": [200], "routing": "shortest"}
+    )
+    for pairs, diameter in ((200 * 200, 4), (200 * 200 - 1, 3)):
+        monkeypatch.setattr(description, "MOST_PAIRS", pairs)
+        result = describe(machine)
+        assert (result["diameter"], result["diameter_is_exact"]) == (diameter, diameter == 4)
 
 
 @pytest.mark.deep

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,6 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from machines import sends, simulate, system
 
+from et_sim.engine.observe import facade
+from et_sim.engine.state.run import NONE
+from et_sim.machine import read_network_alone
+from et_sim.network.packet import flows as parts_of_flows
+from et_sim.network.packet.model import needs
 from et_sim.run.result import Result
 
 NPUS = 4
@@ -47,6 +54,56 @@ def test_a_lone_message_takes_latencies_and_transmissions_and_names_their_links(
     classes = result.critical_path()["links"]
     assert sum(kind["latency"] for kind in classes) == ways * links * 200
     assert sum(kind["serialisation"] for kind in classes) == causes(result)["serialisation"]
+
+
+def test_the_record_of_causes_has_room_for_all_parts_of_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over links of ten speeds, there and back: a latency and a transmission for each of them."""
+    monkeypatch.setenv("ET_SIM_COMPILE", "never")
+    devices = ["npu0", *(f"switch{number}" for number in range(9)), "npu1"]
+    links = [
+        {"from": here, "to": there, "bandwidth": f"{number}GB/s", "latency": 100}
+        for number, (here, there) in enumerate(pairwise(devices), start=10)
+    ]
+    net = {"npus": 2, "switches": 9, "links": links, "protocol": {**EXACT, "completion": "acknowledgement"}}
+    made = list[int]()
+    message_part = facade.message_part
+
+    def counted(*parts: Any) -> int:
+        made.append(1)
+        return int(message_part(*parts))
+
+    monkeypatch.setattr(facade, "message_part", counted)
+    described = net | {"logical-dimensions": [2]}
+    result = simulate(sends(2, [(0, 1, 5000)]), described, system(), model="packet", detail="path")
+    assert causes(result)["latency"] == 2 * 10 * 100
+    assert 2 * 10 < len(made) <= needs(read_network_alone(described)).causal_events
+
+
+def test_a_message_that_completes_while_it_is_sent_waits_from_its_begin_to_its_arrival(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With the bytes of another message of its connection, it arrives before its own last byte leaves."""
+    parts = list[tuple[int, ...]]()
+    monkeypatch.setattr(facade, "describes_causes", lambda _: True)
+    monkeypatch.setattr(facade, "message_cause", lambda _, row: 40 + row)
+    monkeypatch.setattr(facade, "message_part", lambda _, *part: parts.append(part) or 50 + len(parts))
+    flow = SimpleNamespace(message=2, left_ps=0, retransmitted=0)
+    network: Any = SimpleNamespace(flows=[flow], stride=[0])
+    message = SimpleNamespace(through=7, left_ns=100, begin_ns=10)
+    run: Any = SimpleNamespace(network=network, messages=[None, None, message])
+    for arrives, expected in (
+        (99, [(2, 42, parts_of_flows.PACKET_QUEUE, NONE, NONE, 10, 99)]),
+        (
+            100,
+            [
+                (2, 7, parts_of_flows.PACKET_QUEUE, NONE, NONE, 100, 100),
+                (2, 51, parts_of_flows.RESENDING, NONE, NONE, 100, 100),
+            ],
+        ),
+    ):
+        parts.clear()
+        assert parts_of_flows.until_arrived(run, 0, arrives) == 50 + len(expected)
+        assert parts == expected
 
 
 def test_packets_behind_others_wait_in_queues() -> None:

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from et_sim.network.packet.roce import control
+from et_sim.engine.state.run import NONE
+from et_sim.network.packet.roce import control, transport
+from et_sim.network.packet.roce.pairs import timer_of
 
 LINE, LEAST = 100_000, 1_000  # bits per second, as small as can be
 US_PS = 1_000_000
@@ -368,3 +370,39 @@ def test_hpcc_headers_have_the_time_the_bytes_and_the_queue_of_a_port(sender: Ca
     of.packet.hop = 6
     control.notes_port(of.network, 0, SimpleNamespace(bytes=0, queued=0))
     assert of.network.transport.noted == [0, 0, 0, 0, noted(7, 3, 4)]
+
+
+def test_the_state_of_a_message_is_described_by_distances_and_counts_each_in_a_place_of_its_own() -> None:
+    """Positions of bytes are taken from each other, and times from the present."""
+    pair = SimpleNamespace(
+        sent=500,
+        acknowledged=400,
+        highest=530,
+        expected=450,
+        next_ps=1007,
+        window=71,
+        rate=72,
+        last_bytes=73,
+        refused=450,
+        refused_ps=1011,
+    )
+    flow = SimpleNamespace(packets=74, retransmitted=75, size=501, is_reported=1)
+    place = [NONE] * 40
+    network: Any = SimpleNamespace(
+        state=[SimpleNamespace(now_ps=1000, order=20)],
+        transport=SimpleNamespace(pairs=[None, None, pair]),
+        flows=[None, None, flow],
+        ports=[None] * 3,
+        calendar=SimpleNamespace(place=place, entries=[None, SimpleNamespace(key=1013, tie=26)]),
+    )
+
+    def described() -> list[int]:
+        picture = [NONE] * 16
+        transport._describe_pair(network, picture, 1, 2)
+        assert picture[0] == picture[15] == NONE
+        return picture[1:15]
+
+    assert described() == [2, 100, 30, -50, 7, 71, 72, 73, 11, 74, 75, 3, -1, 0]
+    place[len(network.ports) + timer_of(2)] = 1
+    pair.next_ps, pair.refused, flow.size = 993, 449, 500
+    assert described() == [2, 100, 30, -50, 0, 71, 72, 73, 0, 74, 75, 1, 13, 6]

@@ -123,8 +123,6 @@ def _take_unit(run: Run, row: int, asking: int, hop: Any, pieces: int, size: int
         exact += unit.free_rest
     piece_ns, whole_ns = int(size / pieces / hop.bytes_per_ns), int(exact)
     unit.free_ns, unit.free_rest = begin + held + whole_ns, exact - whole_ns
-    unit.bytes += size
-    unit.busy_ns += held + whole_ns
     observe.unit_taken(run, row, unit_row, hop.link, begin, held, piece_ns, whole_ns, size)
     return begin + held + piece_ns, max(unit.free_ns, before + held + piece_ns)
 

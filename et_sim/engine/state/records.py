@@ -366,8 +366,6 @@ POOL_STATE = record(  # of a pool whose units are shared fairly
 UNIT = record(  # of a stage of a memory pool
     ("free_ns", "i8"),  # end of all transfers given to it
     ("free_rest", "f8"),  # and the fraction of a nanosecond besides
-    ("bytes", "i8"),
-    ("busy_ns", "i8"),
     ("seen", "i8"),  # the last joint request, and stage, that it passed
     ("resource", "i4"),
     ("is_full", "i4"),  # where units are shared fairly, this and the next ones: it sets rates

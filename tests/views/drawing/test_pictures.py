@@ -8,6 +8,7 @@ import struct
 import sys
 import zlib
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -28,7 +29,7 @@ from et_sim.engine.stall import explain_stall
 from et_sim.timeline import write_run
 from et_sim.views import open_run
 from et_sim.views.drawing.bars import activity_picture, waits_picture
-from et_sim.views.drawing.planes import bandwidth_picture
+from et_sim.views.drawing.planes import ACROSS, GAP, PANEL, Kind, bandwidth_picture, measured_picture
 from et_sim.views.drawing.scene import LEFT, PART_COLOURS, PIXELS, NothingToDrawError, Scene
 from et_sim.views.drawing.timeline import picture
 from et_sim.views.run.selection import EVERYTHING, selection
@@ -375,3 +376,19 @@ def test_text_shows_the_longest_part_of_a_column(tmp_path: Path, capsys: pytest.
     out = capsys.readouterr().out
     assert out.startswith("ranks")
     assert "█ compute" in out
+
+
+def test_panels_of_measured_kinds_stand_in_rows_side_by_side_within_the_picture() -> None:
+    for count in (1, ACROSS, ACROSS + 1, 2 * ACROSS + 1):
+        kinds = [Kind(f"kind {number}", 5.0, [(10.0, 11.0)]) for number in range(count)]
+        root = ElementTree.fromstring(measured_picture(kinds))
+        panels = [one for one in root.findall(".//{*}rect") if one.get("fill") == "none"]
+        places = [(float(one.get("x", "")), float(one.get("y", ""))) for one in panels]
+        assert len(places) == count
+        steps = {(x - places[0][0], y - places[0][1]) for x, y in places}
+        across = {x for x, _ in steps}
+        down = sorted({y for _, y in steps})
+        assert across == {number * (PANEL + GAP) for number in range(min(count, ACROSS))}
+        assert len(down) == -(-count // ACROSS)
+        assert all(below - above > PANEL + GAP for above, below in pairwise(down))
+        assert places[-1][1] + PANEL < float(root.get("height", "")) < places[-1][1] + PANEL + 3 * GAP

@@ -22,7 +22,15 @@ from et_sim.trace import Workload, write_manifest, write_workload
 from et_sim.views import open_run
 from et_sim.views.drawing.schedule import COLLECTIVE, COLOURS, OTHER, SENT
 from et_sim.views.report.page import report
-from et_sim.views.summary.schedule import DIRECTIONS, Pass, Stages, named_pass
+from et_sim.views.summary.schedule import (
+    DIRECTIONS,
+    Pass,
+    PipelineSchedule,
+    ScheduleRow,
+    Stages,
+    WorkBlock,
+    named_pass,
+)
 from et_sim.workloads import Axes, Rank, make_workload
 from et_sim.workloads.pipeline import Direction, Shape, pass_label, schedule
 
@@ -300,3 +308,32 @@ def test_the_ideal_machine_is_one_that_the_machine_room_takes_without_a_remark()
     workload = equal_stages("1f1b", Shape(2, 2))
     result = et_sim.simulate(workload, system=IDEAL_SYSTEM, network={**IDEAL_NETWORK, "npus_count": [4]})
     assert result.manifest["warnings"] == []
+
+
+def of_passes(*passes: str) -> ScheduleRow:
+    """Return a rank with these passes, of 100 ns forward and 200 ns backward."""
+    works = [named_pass(name) for name in passes]
+    work_ns = dict.fromkeys(DIRECTIONS, 0)
+    for work in works:
+        assert work is not None
+        work_ns[work.direction] += 100 if work.direction == "forward" else 200
+    blocks = tuple(WorkBlock(0, 1, work) for work in works)
+    return ScheduleRow("0", 1, blocks, (), (), 1000, 0, work_ns)
+
+
+def test_only_passes_of_one_pipeline_have_the_idle_time_of_the_textbook() -> None:
+    whole = of_passes("forward 0", "forward 1", "backward 0", "backward 1")
+    other_order = of_passes("forward 0", "backward 0", "forward 1", "backward 1")
+    other_first = of_passes("forward 1", "forward 0", "backward 0", "backward 1")
+    in_part = of_passes("forward 0", "forward 1", "backward 0")
+    twice = of_passes("forward 0", "forward 1", "backward 0", "backward 1", "backward 1")
+    for rows, stages, idle in (
+        ((whole, whole), 2, 300),
+        ((whole, other_order), 2, 300),
+        ((whole, whole, whole), 3, 600),
+        ((whole, whole), 0, None),
+        ((whole, other_first), 2, None),
+        ((whole, in_part), 2, None),
+        ((whole, twice), 2, None),
+    ):
+        assert PipelineSchedule(1000, rows, stages, ()).textbook_idle_ns == idle
