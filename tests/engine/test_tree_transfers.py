@@ -47,7 +47,7 @@ def crossed(
             programs=[SimpleNamespace(goes_down=int(goes_down))],
         ),
     )
-    trees.hear(run, 0, step_key)
+    trees.receive_in_tree(run, 0, step_key)
     assert run.chunks[0].credit == 0  # the receive is no longer posted
     return seen[0]
 

@@ -124,7 +124,7 @@ BY_WHY = {
     "memory node with NO_MEMORY_EXPANSION": refused("there is no such memory", "has no remote memory"),
     "no implementation for the collective": refused("there is no algorithm to run", "is not given"),
     "more implementations than dimensions": refused("algorithms without a dimension", "has 2 entries"),
-    "unknown implementation name": refused("there is no such algorithm", "is no algorithm"),
+    "unknown implementation name": refused("there is no such algorithm", "is not an algorithm"),
     "unknown scheduling policy": refused("there is no such policy", 'key "scheduling-policy" is "SJF"'),
     "topology name not supported": refused("there is no such topology", 'is "Torus"'),
     "mismatched network list lengths": refused("which dimensions are meant?", "has 2 entries"),

@@ -184,7 +184,7 @@ def test_an_impossible_setup_is_refused(setup: dict[str, Any], said: str) -> Non
 
 
 def test_a_share_of_the_memory_below_what_is_reserved_leaves_nothing() -> None:
-    with pytest.raises(UsageError, match="and 0 B are for them and the cache"):
+    with pytest.raises(UsageError, match="but 0 B are available for weights and cache"):
         served((0, 10, 2), memory_share=0.01)
 
 

@@ -113,7 +113,12 @@ def test_machines_take_widths_that_are_fitted_for_all_of_them() -> None:
     for name in names():
         accuracy = preset(name).system["accuracy"]
         assert not {*others.values()} & {*accuracy}
-        for term in {*terms} - {*others.values()}:
+        of_device = {name: name.removesuffix(f" on {accuracy['device']}") for name in of_one}
+        assert {name for name in accuracy if name.startswith(of_software(""))} == {
+            short for name, short in of_device.items() if short != name
+        }
+        assert all(terms[name] == accuracy[short] for name, short in of_device.items() if short != name)
+        for term in {*terms} - {*others.values()} - of_one:
             basis = accuracy[term]["basis"]
             if term in others and basis == ASSUMED:
                 continue  # of racks, whose width is stated
