@@ -290,8 +290,7 @@ REQUESTS = Table(
         Column(
             "tpot_ns",
             "int64?",
-            "time per output token after the first: their mean, rounded down to whole ns; null if there is one "
-            "token",
+            "the mean time of an output token after the first, in whole ns; null if there is one token",
         ),
         Column("e2e_ns", "int64", "from arrival to the last token"),
         Column("replica", "int32", "the replica that processed its prompt"),
