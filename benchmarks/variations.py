@@ -23,9 +23,9 @@ from et_sim.calibrate.machine_file import device_of
 from et_sim.machine import Machine, read_machine
 from et_sim.machine.scaling import figures
 from et_sim.run import workers
-from et_sim.run.isolated import times_alone
+from et_sim.run.isolated import isolated_times
 from et_sim.run.options import RunOptions
-from et_sim.run.simulation import Nobody, Recorder, carry_out, prepare
+from et_sim.run.simulation import NoWatcher, Recorder, carry_out, prepare
 from et_sim.run.variation import Variations
 from et_sim.trace import TraceBuilder, Workload, write_workload
 from et_sim.validation.predictions import predictions
@@ -116,10 +116,10 @@ def jobs_isolated(folder: Path) -> dict[str, Way]:
     (folder / "jobs.json").write_text(json.dumps({"jobs": jobs}))
     options = RunOptions(system=SYSTEM, network=RING, model="flow", isolated=True)
     task = prepare(str(folder / "jobs.json"), options)
-    together = carry_out(task, True, Nobody(), Recorder())
+    together = carry_out(task, True, NoWatcher(), Recorder())
 
     def isolated() -> list[Any]:
-        return list(times_alone(folder / "jobs.json", options, task, together, Nobody()))
+        return list(isolated_times(folder / "jobs.json", options, task, together, NoWatcher()))
 
     return {"one process": _alone(isolated), "two processes": isolated}
 
