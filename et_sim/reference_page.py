@@ -1,12 +1,13 @@
-"""Generator of the users' page on configuration files, `docs/configuration.md`, from the declared keys.
+"""Generator of the users' pages on configuration files, `docs/configuration*.md`, from the declared keys.
 
-    python -m et_sim.reference_page docs/configuration.md
+    python -m et_sim.reference_page docs
 
-A test keeps the committed page equal to the output of this module.
+A test keeps the committed pages equal to the output of this module.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,10 +56,21 @@ from et_sim.workloads.software.description import (
 )
 
 WIDTH = 110  # of lines of text
-_OPENING = """\
+_GENERATED = "<!-- Generated from the declared keys: python -m et_sim.reference_page docs -->"
+MAIN_PAGE = "configuration.md"
+PAGES = {  # titles of further pages, and their sections
+    "configuration-network.md": ("Keys of network files", ("Network file",)),
+    "configuration-system.md": ("Keys of system files", ("System file",)),
+    "configuration-workload.md": (
+        "Keys of manifests, software and job files",
+        ("Workload manifest", "Software", "Job file"),
+    ),
+    "configuration-sweep.md": ("Keys of sweeps and searches", ("Sweep",)),
+}
+_OPENING = f"""\
 # Configuration files
 
-<!-- Generated from the declared keys: python -m et_sim.reference_page docs/configuration.md -->
+{_GENERATED}
 
 A machine is described by two files, and by two more where they are needed. They are the files of
 ASTRA-sim 2.x and can be used unchanged, as can [those of ASTRA-sim 1.0](#files-of-astra-sim-10). A
@@ -67,10 +79,10 @@ machine, and a [sweep](#sweep) many runs.
 
 | file | option | format | content |
 |---|---|---|---|
-| network | `--network` | YAML | the connections of the NPUs |
-| system | `--system` | JSON | the NPUs, and the algorithms of collectives |
-| memory | `--memory` (optional) | JSON | the remote memory |
-| groups | `--groups` (optional) | JSON | the communicator groups |
+| [network](#network-file) | `--network` | YAML | the connections of the NPUs |
+| [system](#system-file) | `--system` | JSON | the NPUs, and the algorithms of collectives |
+| [memory](#memory-file) | `--memory` (optional) | JSON | the remote memory |
+| [groups](#groups-file) | `--groups` (optional) | JSON | the communicator groups |
 
 From Python, each can be a path or a dict with the same keys.
 
@@ -412,13 +424,40 @@ class KeyTable(Struct, frozen=True):
     columns: tuple[str, ...] = ENTRY
 
 
-def configuration_page() -> str:
-    """Return the whole page as Markdown."""
+def configuration_text() -> str:
+    """Return all keys of all files as Markdown."""
     parts = [_OPENING]
     for table in TABLES:
         in_effect = tuple(key for key in table.keys if not key.ignored)
         parts += [table.text, _table(in_effect, table.columns)]
     return "\n".join(part.strip("\n") + "\n" for part in parts)
+
+
+def configuration_pages() -> dict[str, str]:
+    """Return the text of each page by the name of its file."""
+    of_section = {section: page for page, (_, sections) in PAGES.items() for section in sections}
+    below = f"{_GENERATED}\n\n[Configuration files]({MAIN_PAGE}) has the rules of all files."
+    opening = {page: f"# {title}\n\n{below}\n\n" for page, (title, _) in PAGES.items()}
+    pages = {MAIN_PAGE: "", **opening}
+    place: dict[str, str] = {}
+    for section in re.split(r"^(?=## )", configuration_text(), flags=re.MULTILINE):
+        page = of_section.get(section.partition("\n")[0].removeprefix("## "), MAIN_PAGE)
+        pages[page] += section
+        place |= dict.fromkeys(map(_anchor, re.findall(r"^#+ (.*)$", section, re.MULTILINE)), page)
+
+    def moved(name: str, text: str) -> str:
+        return re.sub(
+            r"\]\(#([\w-]+)\)",
+            lambda link: link[0] if place[link[1]] == name else f"]({place[link[1]]}#{link[1]})",
+            text,
+        )
+
+    return {name: f"{moved(name, text).strip()}\n" for name, text in pages.items()}
+
+
+def _anchor(heading: str) -> str:
+    """Return the name of a heading in links."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
 def _table(keys: tuple[Key, ...], columns: tuple[str, ...]) -> str:
@@ -571,4 +610,5 @@ TABLES = (
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(configuration_page(), encoding="utf-8")
+    for page_name, page_text in configuration_pages().items():
+        (Path(sys.argv[1]) / page_name).write_text(page_text, encoding="utf-8")
