@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from et_sim.basics.declared_options import EITHER, Option
 from et_sim.basics.errors import InputError, UsageError
-from et_sim.basics.units import parse_time_ns
+from et_sim.basics.units import parse_time_ns, plural
 from et_sim.cli.calibrate_report import FitOptions, conclude
 from et_sim.cli.run import WORKLOAD_HELP
 
@@ -144,7 +144,7 @@ def _text(step: Step, measured_ns: float) -> list[str]:
     ratio = 100 * (step.after_ns / measured_ns - 1)
     lines = [
         f"measured {format_ns(measured_ns)}, simulated {format_ns(step.before_ns)} without",
-        f"with {step.figure} {value}: {format_ns(step.after_ns)} ({ratio:+.2f} %), after {step.runs} runs",
+        f"with {step.figure} {value}: {format_ns(step.after_ns)} ({ratio:+.2f} %), after {plural(step.runs, 'run')}",
         f"{step.figure} is fitted to this one time: it absorbs all other errors of the machine, and "
         "this job is no longer a test of the machine's accuracy",
     ]

@@ -47,13 +47,13 @@ The first of these that names one decides; the line `model` of the summary says 
 1. `--profile` on the command line, `profile=` in Python;
 2. `"profile"` in the system file;
 3. `"profile"` in the [manifest](workloads.md#the-file) of the workload;
-4. nobody: then it is the reference, so that the files of ASTRA-sim give its nanoseconds.
+4. none of these: then it is the reference, so that the files of ASTRA-sim give its nanoseconds.
 
 A machine by name (`--machine`) stands for a system file that names the corrected profile, whoever made the traces; files
 that are given in its place decide themselves. Everything that et-sim writes names the corrected profile: the demo's system file, the manifests of `et-sim make`, and the
 commands that it and `et-convert expand` print for trace files, which cannot name any.
 
-In a profile that nobody named, the first figure may carry defects nobody wanted. So `et-sim run` simulates the corrected
+If no input names the profile, the first figure may carry defects of the reference. So `et-sim run` simulates the corrected
 profile, too, and the summary shows both, with the corrections that make the difference:
 
 ```console

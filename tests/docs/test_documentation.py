@@ -47,6 +47,16 @@ def _name(page: Path) -> str:
     return str(page.relative_to(REPOSITORY))
 
 
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_every_block_of_a_page_is_closed(page: Path) -> None:
+    is_open = False
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+        if line.startswith("```"):
+            assert not (is_open and line != "```"), f"line {number} opens a block within another"
+            is_open = not is_open
+    assert not is_open
+
+
 @pytest.mark.usefixtures("warm_engine")
 @pytest.mark.parametrize(
     "page",
