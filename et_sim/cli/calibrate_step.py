@@ -144,7 +144,8 @@ def _text(step: Step, measured_ns: float) -> list[str]:
     ratio = 100 * (step.after_ns / measured_ns - 1)
     lines = [
         f"measured {format_ns(measured_ns)}, simulated {format_ns(step.before_ns)} without",
-        f"with {step.figure} {value}: {format_ns(step.after_ns)} ({ratio:+.2f} %), after {plural(step.runs, 'run')}",
+        f"with {step.figure} {value}: {format_ns(step.after_ns)} ({ratio:+.2f} %), "
+        f"after {plural(step.runs, 'run')}",
         f"{step.figure} is fitted to this one time: it absorbs all other errors of the machine, and "
         "this job is no longer a test of the machine's accuracy",
     ]
