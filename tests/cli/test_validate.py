@@ -334,7 +334,7 @@ COUNTED: list[tuple[dict[str, Any], str]] = [
     ({**ITERATIONS, "defaults": {}}, "'vocab' is missing"),
     ({"id": "x"}, "table x: rows is null"),
     (of_iterations(gpus=64), "the plan has 16 ranks"),
-    (of_iterations(global_batch=5), "no multiple of 2 x 1"),
+    (of_iterations(global_batch=5), "is not a multiple of 2 x 1"),
     (of_iterations(heads=0), "heads is 0"),
     (of_iterations(heads=None), "'heads' is missing"),
     (of_iterations(iteration_time_s=0.0), "the time is 0.0"),

@@ -199,7 +199,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"power": POWER, "power-cap": "0W"}, 'key "power-cap" is "0W"'),
     (
         {"power": POWER, "power-cap": "100W"},
-        'key "power-cap" is 100 W, and the device draws 100 W when idle',
+        'key "power-cap" is 100 W, and the device draws 100 W while idle',
     ),
     ({"power": {"idle": "1W"}, "power-cap": "9W"}, 'key "operation" is missing'),
     ({"power": {"idle": "1W", "operation": {}}, "power-cap": "9W"}, "no energy is given"),

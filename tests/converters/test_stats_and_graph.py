@@ -183,7 +183,7 @@ def test_every_dependency_is_in_the_graph_once(trace: Trace) -> None:
     [
         (["-o", "x.png"], "-o x.png is neither .dot nor .graphml"),
         (["-o", "x.dot", "--rank", "2"], "--rank is 2 (there are ranks 0 to 1)"),
-        (["-o", "x.dot", "--most", "6"], "these are 7 nodes, and a drawing of more than 6"),
+        (["-o", "x.dot", "--most", "6"], "the choice has 7 nodes, and at most 6 are drawn"),
         (["-o", "x.dot", "--nodes", "9"], "there is no node 9"),
         (["-o", "x.dot", "--nodes", "9-12"], "no node has an id from 9 to 12"),
         (["-o", "x.dot", "--around", "9"], "there is no node 9"),
