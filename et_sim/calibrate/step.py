@@ -203,7 +203,7 @@ def _find_slowdown(name: str, job: str, options: RunOptions, measured_ns: float)
             f"{name} changes nothing: {format_ns(least)} are simulated with {figure.value(low):g} and "
             f"{figure.value(high):g}, and {format_ns(int(measured_ns))} were measured",
             place=job,
-            remedy="fit another figure: the machine does not say this one, or no kernel is timed by it",
+            remedy="fit another figure: the machine does not state this one, or no kernel is timed by it",
         )
     if not least <= measured_ns <= most:
         raise InputError(

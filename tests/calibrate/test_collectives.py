@@ -275,7 +275,11 @@ def test_a_folder_of_logs_of_two_nodes_makes_a_machine(
         ("all_reduce.log", _log(["one"] * 8, [LINE.replace("40.50", "0.00")]), "in 0 us"),
         ("all_reduce_perf.log", _log(["one"] * 2, []), "the file has no measured collective"),
         ("a.csv", "collective,us\nall_reduce,3\n", "line 2: the columns do not match"),
-        ("a.csv", "collective,dtype,ranks,nodes,bytes,us\nfold,half,8,1,4096,12.5\n", "collective 'fold' is not known"),
+        (
+            "a.csv",
+            "collective,dtype,ranks,nodes,bytes,us\nfold,half,8,1,4096,12.5\n",
+            "collective 'fold' is not known",
+        ),
         ("a.csv", "collective,dtype,ranks,nodes,bytes,us\nbroadcast,half,8,3,4096,12\n", "on 8 ranks of 3"),
     ],
 )

@@ -122,7 +122,7 @@ def test_communication_that_is_partly_simulated_is_reported() -> None:
             {"kernels": 2, "name": "wrok"},
             r"none of the kernels of these ranks has that name \(did you mean 'work'\?; \* stands for any",
         ),
-        ({"kernels": 2, "name": "*qqqqqq*"}, r'is called that \(there are "work"\)$'),
+        ({"kernels": 2, "name": "*qqqqqq*"}, r'has that name \(there are "work"\)$'),
         ({"gaps": 2, "name": "*gap*"}, r"\(they have no gaps\)$"),
     ],
 )

@@ -369,7 +369,7 @@ def test_networks_without_support_of_a_library_run_rings_with_a_warning() -> Non
     ("library", "why"),
     [
         ("nccl", 'key "name" is "nccl"'),
-        ({"name": "nccl-2.30", "gpu": "cdna3"}, "nccl-2.30 knows nothing of \"gpu\" 'cdna3'"),
+        ({"name": "nccl-2.30", "gpu": "cdna3"}, "nccl-2.30 does not support \"gpu\" 'cdna3'"),
         ({"name": "rccl-2.21"}, 'key "gpu" is missing, and 450 GB/s is the NVLink of no generation'),
         ({"name": "nccl-2.30", "rings": {"on-a-node": [12]}}, '"rings": "on-a-node" is [12]'),
         ({"name": "nccl-2.30", "calibration": {"bandwidth-ll": 0}}, '"bandwidth-ll" is 0'),

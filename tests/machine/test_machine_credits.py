@@ -165,7 +165,7 @@ def test_faults_of_a_file_of_garnet_are_reported_with_their_lines(
         (torus(flit=64, packet=32), "a flit of 64 bytes is longer than a packet"),
         (torus(cycle="0.0001ns"), "not a whole number of picoseconds"),
         ({**torus(), "protocol": {"preset": "roce"}}, "exclude each other"),
-        ({**torus(), "routing": "ecmp-ns3"}, "go the same way"),
+        ({**torus(), "routing": "ecmp-ns3"}, "require one route for all messages"),
         (torus(flit=1, packet=1, cycle="1ns", channels=4096) | {"graph": LARGE}, "channels for each of"),
     ],
 )

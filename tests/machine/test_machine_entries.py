@@ -91,8 +91,8 @@ WRONG = [
 WRONG += [
     ("time-factors", entry, text)
     for entry, text in (
-        ({}, "the entry gives no factor (give at least one of kernels, copies, operators, launches"),
-        ({"ranks": "3"}, "the entry gives no factor"),
+        ({}, "the entry has no factor (give at least one of kernels, copies, operators, launches"),
+        ({"ranks": "3"}, "the entry has no factor"),
         ({"kernels": 2, "ranks": "0-3,8-20"}, "names rank 20, and the network has 16 NPUs"),
     )
 ]
@@ -100,7 +100,7 @@ WRONG += [
     ("streams", entry, text)
     for entry, text in (
         ({"name": "a", "takes": ["kernel"]}, "index 0 is \"kernel\" (did you mean 'kernels'?"),
-        ({"name": "a", "takes": ["kernels"], "at-a-time": 0}, "nothing on the stream would ever start"),
+        ({"name": "a", "takes": ["kernels"], "at-a-time": 0}, "without it, no node of the stream starts"),
         ({"name": "a", "takes": ["kernels"], "at_a_time": 2}, "did you mean 'at-a-time'?"),
         ({"name": "a", "takes": ["kernels"], "group": "1"}, 'the entry takes no collectives (add "coll'),
         ({"name": "first", "takes": ["copies"]}, 'is called "first", as is index 0 of "streams"'),

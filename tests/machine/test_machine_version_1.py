@@ -112,12 +112,12 @@ def test_each_file_can_be_read_by_itself(tmp_path: Path) -> None:
         (as_text(SYSTEM | {"endpoint-delay": "ten"}), 'key "endpoint-delay" is "ten"'),
         (as_text(SYSTEM | {"scheduling-policy": "lifo"}), "did you mean 'LIFO'?"),
         (as_text({"endpoint-delay": 10}), 'key "scheduling-policy" is missing'),
-        (as_text(SYSTEM | {"all-reduce-implementation": "ring_rong"}), "is no algorithm"),
+        (as_text(SYSTEM | {"all-reduce-implementation": "ring_rong"}), "is not an algorithm"),
         (as_text(SYSTEM | {"all-reduce-implementation": "ring_ring_ring"}), "has 3 entries"),
         (as_text(SYSTEM | {"intra-dimension-scheduling": "scf"}), "did you mean 'SCF'?"),
         (as_text(SYSTEM | {"units-count": "4"}), 'system.txt: key "units-count" has 1 entry, and'),
         (as_text(SYSTEM | {"links-count": "1_2"}), 'system.txt: key "links-count" index 0 is 1: too few'),
-        ("scheduling-policy LIFO", "neither JSON, as system files of 2.x are, nor the text of 1.0"),
+        ("scheduling-policy LIFO", "neither JSON, as system files of 2.x, nor the text of 1.0"),
     ],
 )
 def test_a_wrong_system_file_is_refused_with_its_place(text: str, cause: str, tmp_path: Path) -> None:

@@ -401,17 +401,17 @@ SERVER = {"memory-type": "MEMORY_POOL", "remote-mem-bw": 1}
         (
             lambda build, rank: build.load((1 + rank // 3) * MIB, gather=""),
             pool(NIC),
-            "rank 0 loads 1 MiB from tier pool, and rank 3 loads 2 MiB from tier pool",
+            "rank 0 loads 1 MiB from tier pool, but rank 3 loads 2 MiB from tier pool",
         ),
         (
             lambda build, rank: build.load(1, gather="") if rank else build.store(1, reduce=""),
             pool(NIC),
-            "rank 0 stores 1 B to tier pool, and rank 1 loads 1 B from tier pool",
+            "rank 0 stores 1 B to tier pool, but rank 1 loads 1 B from tier pool",
         ),
         (
             lambda build, rank: build.load(1, gather="", tier=rank % 2),
             pool(NIC, tiers={"near": ["nic"], "far": ["nic"]}),
-            "rank 0 loads 1 B from tier near, and rank 1 loads 1 B from tier far",
+            "rank 0 loads 1 B from tier near, but rank 1 loads 1 B from tier far",
         ),
         (lambda build, _: build.load(1 << 50), pool(NIC | {"bandwidth": 1e-300}), "takes longer than"),
     ],

@@ -50,7 +50,7 @@ def leaving(network: Network) -> Iterator[tuple[int, float]]:
     if isinstance(network.fabric, GraphFabric):
         graph, cards = network.fabric.graph, network.cards
         yield 1, graph.bytes_per_ns[graph.sources == graph.npus[0]].sum()
-        if cards is not None and cards.has_node:
+        if cards is not None and cards.has_node and len(cards.dimensions) == 2:
             inner, outer = cards.dimensions
             yield inner.npus, inner.npus / cards.sharers * outer.bytes_per_ns
         return
@@ -63,10 +63,15 @@ def leaving(network: Network) -> Iterator[tuple[int, float]]:
 def bound_ns(kind: str, machine: str, size: int) -> float:
     """Return the time until all bytes have left an NPU, or a block of inner dimensions."""
     npus = preset(machine).npus
+    library = preset(machine).system.get("library", {})
+    reduces_in_switches = library.get("gpu") in ("hopper", "blackwell") and "link" not in library
     bounds = []
     for block, rate in leaving(read_network_alone(preset(machine).network)):
         outside = 1 - block / npus
-        needed = {"all_reduce": 2 * size * outside, "all_to_all": size * block * outside}
+        crossings = 2 * outside
+        if reduces_in_switches and block == 1:  # a port carries its data once, and the sum once the other way
+            crossings = min(crossings, 1)
+        needed = {"all_reduce": crossings * size, "all_to_all": size * block * outside}
         bounds.append(needed.get(kind, size * outside) / rate)
     return max(bounds)
 

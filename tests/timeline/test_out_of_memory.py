@@ -181,7 +181,7 @@ def test_an_overflow_at_the_start_is_refused_before_the_run(
             'key "when-full" is "spil" (did you mean',
         ),
         ({"when-full": "stop"}, 'key "when-full" has no effect without "local-mem-capacity"'),
-        ({"local-mem-capacity": 9, "track-local-mem": 0}, 'and "track-local-mem" is off'),
+        ({"local-mem-capacity": 9, "track-local-mem": 0}, 'requires "track-local-mem", which is off'),
         ({"local-mem-capacty": 9}, "did you mean 'local-mem-capacity'?"),
     ],
 )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Iterator
 from dataclasses import fields, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -43,18 +45,18 @@ def job_of(folder: Path, **line: str) -> Iteration:
     return row.job
 
 
-def example(recipe: Recipe) -> tuple[str, str, str, str, dict[str, Any]]:
-    """A row that a recipe is of."""
+def examples(recipe: Recipe) -> Iterator[tuple[str, str, str, str, dict[str, Any]]]:
+    """Yield rows that a recipe is of."""
     release = recipe.release.replace("\\", "").replace("[4-9]", "4").replace("[1-3]", "2")
     release += "" if release[-1].isdigit() else "11" if release == "25." else "02"
-    device = recipe.devices[-1] if recipe.devices else "GB200"
-    stated = {"products": recipe.products[-1] if recipe.products else "values", **recipe.when}
-    return recipe.software, f"Megatron-Bridge {release}", recipe.model, f"64 DGX-{device}", stated
+    for device, products in product(recipe.devices or ("GB200",), recipe.products or ("values", "fp8")):
+        stated = {"products": products, **recipe.when}
+        yield recipe.software, f"Megatron-Bridge {release}", recipe.model, f"64 DGX-{device}", stated
 
 
 @pytest.mark.parametrize("recipe", recipes().recipes)
 def test_every_recipe_is_that_of_some_row_and_no_other_hides_it(recipe: Recipe) -> None:
-    assert recipe_of(*example(recipe)) == recipe.plan
+    assert recipe.plan in [recipe_of(*row) for row in examples(recipe)]
 
 
 @pytest.mark.parametrize("recipe", recipes().recipes)

@@ -91,7 +91,7 @@ def test_files_set_the_layers_with_a_window(keys: dict[str, Any], windows: list[
         ({"sliding_window": 0}, 'key "sliding_window" is 0 (give a whole number from 1 up)'),
         ({"sliding_window": "4k"}, "key \"sliding_window\" is '4k'"),
         ({"sliding_window": 64, "layer_types": [SLIDING]}, 'key "layer_types" is not a list of 4 words'),
-        ({"layer_types": [SLIDING] * 4}, '"sliding_window" is missing (add it, a number of tokens)'),
+        ({"layer_types": [SLIDING] * 4}, 'missing key "sliding_window" (add it, a number of tokens)'),
         ({"layer_types": ["chunked_attention"] * 4}, "has 'chunked_attention' (known: sliding_attention"),
         ({"sliding_window": 64, "use_sliding_window": "no"}, "key \"use_sliding_window\" is 'no'"),
     ],
