@@ -66,7 +66,7 @@ def test_a_fault_is_reported_with_its_line(
     with pytest.raises(MachineError) as caught:
         read_network_alone(file)
     assert text in str(caught.value)
-    is_of_one = isinstance(protocol, dict) and "not say" not in text
+    is_of_one = isinstance(protocol, dict) and "no packet size" not in text
     line = len(machine) + 1 + (len(protocol) if is_of_one else 0)
     assert str(caught.value).startswith(f"{file}: line {line}: ")
 
