@@ -108,7 +108,7 @@ def _record(options: Options) -> list[str]:
 
 def _check_routing(routing: Routing) -> None:
     """Check the routing before the program runs."""
-    from et_sim.workloads.training.plan import is_zipf, tokens_of_experts
+    from et_sim.workloads.training.expert_loads import is_zipf, tokens_of_experts
 
     if is_zipf(routing.skew):
         tokens_of_experts(*routing, experts=1, chosen=1, tokens=1)

@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 from msgspec import Struct, field
 
-from et_sim.basics.attention_names import FULL_SUMS
 from et_sim.basics.errors import MachineError, TraceError, did_you_mean
+from et_sim.basics.kernel_names import FULL_SUMS
 from et_sim.basics.unique import groups_of
 from et_sim.basics.units import LONGEST_NS
 from et_sim.compute.clock import Load, limited

@@ -12,8 +12,8 @@ from types import MappingProxyType
 from msgspec import Struct
 from msgspec.structs import replace
 
-from et_sim.basics.attention_names import ATTENTION_KERNELS, FULL_SUMS
 from et_sim.basics.errors import EtSimError, TraceError, did_you_mean
+from et_sim.basics.kernel_names import ATTENTION_KERNELS, FULL_SUMS
 
 LARGEST = 1 << 40  # limit of one number
 MOST_OPERATIONS = 1 << 62

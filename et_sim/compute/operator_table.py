@@ -14,8 +14,8 @@ from itertools import product
 
 import numpy as np
 
-from et_sim.basics.attention_names import FULL_SUMS
 from et_sim.basics.errors import MachineError, TraceError, did_you_mean
+from et_sim.basics.kernel_names import FULL_SUMS
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.unique import groups_of
 from et_sim.basics.units import LONGEST_NS

@@ -12,7 +12,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from et_sim.basics.attention_names import ATTENTION_KERNELS
+from et_sim.basics.kernel_names import ATTENTION_KERNELS
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import Kind, Remarks, Section, Slot, key, nearest, show
 from et_sim.documents.kinds import (

@@ -51,7 +51,7 @@ def attention(
 ) -> str:
     """Return scores and their product with the values in one kernel; queries may share fewer `key_heads`.
 
-    `kernel` is one of `et_sim.basics.attention_names`, if it is not the best of the device.
+    `kernel` is one of `et_sim.basics.kernel_names`, if it is not the best of the device.
     """
     sizes = (batch, heads, key_heads or heads, queries, keys, width, *([value_width] if value_width else []))
     words = _written("attention_backward" if backward else "attention", sizes)

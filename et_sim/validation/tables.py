@@ -26,6 +26,7 @@ from et_sim.validation.phrases import fitting, power_of, read_note, software_of,
 from et_sim.validation.row import MIB, Collective, Iteration, Row, microseconds, reason, refused
 from et_sim.workloads import Model, Plan, read_model
 from et_sim.workloads.models.model import Attention, FeedForward
+from et_sim.workloads.software import read_software
 
 INFERRED = "inferred"  # mark of an algorithm that was not forced
 NAMES = {"alltoall": "all_to_all", "sendrecv": "ring_send_receive"}  # name in nccl-tests: our name
@@ -171,9 +172,7 @@ def _iteration_of(table: dict[str, Any], values: Any) -> tuple[Iteration | None,
         experts = structs.replace(model.experts, dense_layers=meaning.dense_layers)
         model = replace(model, experts=experts)
     usual = product.plan if product is not None and table.get("software") else {}
-    plan = _plan(row, {**usual, **meaning.plan})
-    if product is not None:
-        plan = replace(plan, software=product.software)
+    plan = _plan(row, {**usual, **meaning.plan}, product.software if product else "")
     label = f"{model.name}, TP {plan.tensor} x PP {plan.pipeline} x DP {plan.data}, batch {plan.batch}"
     if "mode" in row:
         label = f"{row['model']}, {row['mode']}"
@@ -229,8 +228,8 @@ def decoder(
     )
 
 
-def _plan(row: dict[str, Any], usual: dict[str, Any]) -> Plan:
-    """Return the plan of a row; `usual` are the defaults of the software."""
+def _plan(row: dict[str, Any], usual: dict[str, Any], software: str) -> Plan:
+    """Return the plan of a row; `usual` are further fields that its product leads to."""
     sharding = row.get("sharding")
     if sharding is not None and sharding not in SHARDING:
         raise ValueError(f"sharding is {sharding!r} (known: {', '.join(SHARDING)})")
@@ -245,7 +244,9 @@ def _plan(row: dict[str, Any], usual: dict[str, Any]) -> Plan:
     recomputes = row.get("act_ckpt", row.get("activation_checkpointing", False))
     is_deepspeed = "DeepSpeed" in row.get("framework", "")
     gradient_bytes = 2 if sharding or is_deepspeed else 4
+    described = read_software(software).plan_options if software else {}
     values = {
+        "software": software,
         "tensor": row.get("tp", 1),
         "pipeline": row.get("pp", 1),
         "context": row.get("cp", 1),
@@ -258,7 +259,7 @@ def _plan(row: dict[str, Any], usual: dict[str, Any]) -> Plan:
         "recompute": RECOMPUTED[again] if again else "full" if recomputes else "none",
         "overlap_pipeline": False,
         "scatter_gather": row.get("tp_comm") != "rs_ag" and not usual.get("sequence_parallel"),
-        "overlap_tensor": not is_deepspeed,
+        "overlap_tensor": not is_deepspeed and described.get("overlap_tensor", True),
         "sequence_parallel": row.get("tp_comm") == "rs_ag",
         "fused_attention": "attention" in row or "measured_ms" in row,
         "gradient_bytes": gradient_bytes,

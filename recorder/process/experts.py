@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
-from et_sim.workloads.training.plan import tokens_of_experts
+from et_sim.workloads.training.expert_loads import tokens_of_experts
 from recorder.process.storages import Storages
 from recorder.process.tape import Tape, user_place
 from recorder.recorded import SPREAD, Routing

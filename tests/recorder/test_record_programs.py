@@ -14,7 +14,7 @@ from recording_here import PROGRAMS, Recording, needs_torch, record
 
 from et_sim.cli import main as simulate
 from et_sim.trace import NodeKind, read_workload
-from et_sim.workloads.training.plan import tokens_of_experts
+from et_sim.workloads.training.expert_loads import tokens_of_experts
 from recorder.cli import main
 from recorder.launching import MEETING, RECORDED
 

@@ -23,8 +23,9 @@ from et_sim.trace.group_attributes import has_splits
 from et_sim.trace.preflight import find_problems
 from et_sim.workloads import make_workload
 from et_sim.workloads.models.model import Attention, Experts, FeedForward, Model
+from et_sim.workloads.training.expert_loads import tokens_of_experts
 from et_sim.workloads.training.figures import figures
-from et_sim.workloads.training.plan import Plan, tokens_of_experts
+from et_sim.workloads.training.plan import Plan
 from et_sim.workloads.training.step import make_training, training_program
 
 MODEL = Model(

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from et_sim.basics.attention_names import ATTENTION_KERNELS
+from et_sim.basics.kernel_names import ATTENTION_KERNELS
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import Kind, Remarks, Section, Slot, key
 from et_sim.documents.kinds import choice, count, flag, number, section, text, time

@@ -27,6 +27,7 @@ from et_sim.workloads.recurrence import Chunks
 from et_sim.workloads.software.description import BothWays, Software, is_named
 from et_sim.workloads.training.attention import Core
 from et_sim.workloads.training.exchanges import Routed, Spread, counted, from_experts, shared_by, to_experts
+from et_sim.workloads.training.expert_loads import tokens_of_experts
 from et_sim.workloads.training.expert_plan import EXPERT_RAIL
 from et_sim.workloads.training.parts import (
     Enter,
@@ -38,7 +39,7 @@ from et_sim.workloads.training.parts import (
     Products,
     overlapped,
 )
-from et_sim.workloads.training.plan import AS_VALUES, Plan, tokens_of_experts
+from et_sim.workloads.training.plan import AS_VALUES, Plan
 from et_sim.workloads.training.routing import odds_of, shares_met, tokens_met
 
 LOGIT_BYTES = 4  # size of the score of a word
@@ -55,9 +56,8 @@ class Layers(Struct, frozen=True):
     place: int = 0  # position on the expert axis, if experts are uneven
     _known: dict[tuple[LayerKind, int], tuple[ModelPart, ...]] = field(default_factory=dict)
     _tokens: dict[Experts, tuple[int, ...]] = field(default_factory=dict)  # tokens of each expert
-    _met: dict[tuple[Experts, int], Spread] = field(
-        default_factory=dict
-    )  # tokens of each part of the experts
+    # Tokens that go to each part of the experts.
+    _met: dict[tuple[Experts, int], Spread] = field(default_factory=dict)
 
     def at(self, place: int) -> Layers:
         """Return the same layers on the rank at another place of the expert axis."""

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from et_sim.basics.attention_names import FULL_SUMS
+from et_sim.basics.kernel_names import FULL_SUMS
 from et_sim.workloads.kernels import (
     Kernel,
     cast,

@@ -2,24 +2,13 @@
 
 Ranks are counted along the axes in the order of `order`, the first one innermost, as Megatron does. Experts
 are spread over the ranks of tensor, context and data together, which are then `expert` x `expert-data` ranks.
-
-`expert_skew` sets uneven numbers of tokens for experts. It is `zipf:S`, with which the k-th busiest expert
-has a load of k^-S, or a JSON list with a load for each expert. With `zipf`, the seed chooses the k-th expert.
-The tokens of a rank are divided in proportion to the loads, in whole tokens. A token takes an expert at most
-once, so an expert gets at most all tokens of a rank; the rest goes to the others. All ranks divide their
-tokens in the same way.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from fractions import Fraction
-from functools import lru_cache
-from hashlib import sha256
-from math import inf, prod
-from pathlib import Path
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from et_sim.basics.errors import UsageError, did_you_mean
@@ -28,6 +17,7 @@ from et_sim.workloads import exchange_names
 from et_sim.workloads.pipeline import DUAL, SCHEDULES, Shape, schedule
 from et_sim.workloads.software import DEFAULT
 from et_sim.workloads.training import expert_plan
+from et_sim.workloads.training.expert_loads import is_zipf
 from et_sim.workloads.training.recomputation import (
     MODES,
     MODULES,
@@ -41,85 +31,6 @@ if TYPE_CHECKING:
     from et_sim.workloads.axes import Axes
     from et_sim.workloads.models.model import Model
     from et_sim.workloads.software import Software
-
-
-ZIPF = "zipf:"
-MOST_SKEW = 20.0
-
-
-def tokens_of_experts(skew: str, seed: int, experts: int, chosen: int, tokens: int) -> tuple[int, ...]:
-    """Return the tokens that each expert gets from a rank; each token takes `chosen` experts."""
-    loads = _zipf(skew, seed, experts) if is_zipf(skew) else _listed(skew, experts)
-    if sum(load > 0 for load in loads) < chosen:
-        raise UsageError(
-            f"{skew} gives a load to {sum(load > 0 for load in loads)} experts, but a token takes {chosen}",
-            place="expert_skew",
-            remedy="give more experts a load above 0",
-        )
-    return _shared_out(loads, tokens * chosen, tokens)
-
-
-def is_zipf(skew: str) -> bool:
-    """Return whether a skew is a Zipf exponent, which a seed applies to, and not a file."""
-    return skew.startswith(ZIPF)
-
-
-@lru_cache(maxsize=64)
-def _zipf(skew: str, seed: int, experts: int) -> tuple[Fraction, ...]:
-    try:
-        exponent = float(skew.removeprefix(ZIPF))
-    except ValueError:
-        exponent = -1.0
-    if not 0 <= exponent <= MOST_SKEW:
-        raise UsageError(
-            f"expert_skew is {skew!r}",
-            remedy=f"give zipf and a number from 0 to {MOST_SKEW:g}, as in zipf:1.2, or a JSON file of loads",
-        )
-    order = sorted(range(experts), key=lambda expert: sha256(f"{seed} {expert}".encode()).digest())
-    loads = [Fraction(0)] * experts
-    for place, expert in enumerate(order, start=1):
-        loads[expert] = Fraction(place**-exponent)
-    return tuple(loads)
-
-
-def _listed(path: str, experts: int) -> tuple[Fraction, ...]:
-    form = f"write a JSON list of {experts} numbers from 0 up, or give zipf:S, as in zipf:1.2"
-    try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"{path!r} cannot be read as loads of experts: {error}", remedy=form) from None
-    numbers = content if isinstance(content, list) else []
-    if len(numbers) != experts or not all(_is_load(load) for load in numbers):
-        raise UsageError(f"{path} does not list loads of {experts} experts", place="expert_skew", remedy=form)
-    return tuple(Fraction(load) for load in numbers)
-
-
-def _is_load(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < inf
-
-
-@lru_cache(maxsize=64)
-def _shared_out(loads: tuple[Fraction, ...], total: int, most: int) -> tuple[int, ...]:
-    """Return whole numbers in proportion to loads, each at most `most`, by largest remainders."""
-    shares = [Fraction(0)] * len(loads)
-    open_ones = [at for at, load in enumerate(loads) if load > 0]
-    left = Fraction(total)
-    while open_ones:
-        whole = sum(loads[at] for at in open_ones)
-        full = [at for at in open_ones if left * loads[at] / whole >= most]
-        if not full:
-            for at in open_ones:
-                shares[at] = left * loads[at] / whole
-            break
-        for at in full:
-            shares[at] = Fraction(most)
-        left -= most * len(full)
-        open_ones = [at for at in open_ones if at not in full]
-    counts = [int(share) for share in shares]
-    by_rest = sorted(range(len(counts)), key=lambda at: (counts[at] - shares[at], at))
-    for at in by_rest[: total - sum(counts)]:
-        counts[at] += 1
-    return tuple(counts)
 
 
 TENSOR, CONTEXT, DATA, PIPELINE = "tensor", "context", "data", "pipeline"
