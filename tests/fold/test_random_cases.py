@@ -66,6 +66,11 @@ def test_cases_that_once_differed_fold_exactly(seed: int) -> None:
     assert_same(random_case(seed))
 
 
+def test_sends_that_two_receivers_release_in_one_nanosecond_fold_exactly() -> None:
+    """Each rank sends to two others; the order in which they post their receives depends on their numbers."""
+    assert_same(buffered_case(1_000_087))
+
+
 @pytest.mark.deep
 def test_random_cases_fold_often_and_stall_at_times() -> None:
     results = [(case, outcome(case, fold=True)) for case in map(random_case, range(60))]

@@ -305,8 +305,10 @@ def event_happens(run: Run, kind: int, a: int, b: int, c: int) -> None:
         begin_own(run, run.chunks[a].actor)
     elif kind == REQUESTED_MESSAGE:  # first its receive is posted
         begin_own(run, b)
-    elif kind in (INJECT_MESSAGE, HELD_MESSAGE):
+    elif kind == INJECT_MESSAGE:
         begin_own(run, run.plan.actor_of_rank[run.plan.channels[a].source])
+    elif kind == HELD_MESSAGE:  # its receiver, another rank, decides when
+        begin_arrival(run, run.plan.actor_of_rank[run.plan.channels[a].source], _pair_of(run, a))
     elif kind == INJECT_STEP:
         begin_own(run, run.plan.members[a].actor)
 
