@@ -17,7 +17,8 @@ from et_sim.documents.keys_without_effect import UNUSED_KEYS
 from et_sim.documents.kinds import CHOICE, TEXT
 from et_sim.glossary import terms
 from et_sim.machine.corrections import CORRECTION_NOTES, Correction, Profile, behaviour_of
-from et_sim.reference_page import GROUPS, SYSTEM, TABLES
+from et_sim.reference_page import SYSTEM, TABLES
+from et_sim.reference_texts import GROUPS
 from et_sim.tables.rank_tables import ACTORS
 from et_sim.tables.registry import all_tables
 from et_sim.tables.sweep_tables import OF_STEPS

@@ -15,6 +15,7 @@ from textwrap import fill
 
 from msgspec import Struct
 
+from et_sim import reference_texts as texts
 from et_sim.basics.lazy_names import loaded
 from et_sim.documents.keys import Key, keys_of, show
 from et_sim.documents.keys_without_effect import UNUSED_KEYS
@@ -67,348 +68,6 @@ PAGES = {  # titles of further pages, and their sections
     ),
     "configuration-sweep.md": ("Keys of sweeps and searches", ("Sweep",)),
 }
-_OPENING = f"""\
-# Configuration files
-
-{_GENERATED}
-
-A machine is described by two files, and by two more where they are needed. They are the files of
-ASTRA-sim 2.x and can be used unchanged, as can [those of ASTRA-sim 1.0](#files-of-astra-sim-10). A
-[manifest](#workload-manifest) may describe the workload, a [job file](#job-file) several workloads on one
-machine, and a [sweep](#sweep) many runs.
-
-| file | option | format | content |
-|---|---|---|---|
-| [network](#network-file) | `--network` | YAML | the connections of the NPUs |
-| [system](#system-file) | `--system` | JSON | the NPUs, and the algorithms of collectives |
-| [memory](#memory-file) | `--memory` (optional) | JSON | the remote memory |
-| [groups](#groups-file) | `--groups` (optional) | JSON | the communicator groups |
-
-From Python, each can be a path or a dict with the same keys.
-
-"The reference" below is ASTRA-sim 2.x. If et-sim reads a key differently, the row states the difference, and
-the run records it: warnings and every default taken are in `run.json`.
-
-Rules for all files:
-
-- An unknown key, or a key that is given twice, is an error. ASTRA-sim ignores it silently.
-- A value of the wrong type or out of range is an error that names file, key, value and the allowed values.
-- For an integer, `4.0` is read as 4. `1.9` is cut to 1 with a warning (ASTRA-sim cuts it silently); for
-  `npus_count` it is an error.
-- Integers are at most 2^53, the range in which a time stays exact.
-- GB is 10^9 bytes in the system and memory files. In the network file, a bare bandwidth is in units of
-  2^30 bytes per second although ASTRA-sim calls it GB/s; write a unit to be sure.
-"""
-
-_NETWORK = """
-## Network file
-
-```yaml
-topology: [ Ring, Switch ]
-npus_count: [ 4, 2 ]
-bandwidth: [ 50.0, 25.0 ]
-latency: [ 500.0, 1000.0 ]
-```
-
-Four lists with one entry per dimension, innermost first; they are required. This example has 4 x 2 = 8
-NPUs; rank 6 has coordinate 2 in dimension 0 and coordinate 1 in dimension 1. Bandwidths and latencies may be
-written with units: `bandwidth: [ 50GiB/s, 200Gbps ]`, `latency: [ 500ns, 1us ]`. A network file may also
-describe [a graph](networks.md), or give [the constants of LogGOPS](#loggops).
-"""
-
-_LINKS = """
-Each entry of `links` describes one link, in one direction:
-"""
-
-_REDUCERS = """
-Each entry of `in-network` describes the switches of one dimension:
-"""
-
-_PROTOCOL = """
-`protocol` is for the flow and packet models: the others refuse it. Single keys override those of a preset.
-Without the key, messages on the flow model are as large as their payload, and links carry nothing else; the
-packet model takes the preset `datacenter`:
-"""
-
-_PACKETS = """
-Further keys of `protocol` matter only to the packet model; their defaults are those of the preset:
-"""
-
-_TCP = """
-### TCP
-
-Keys of `tcp`, which makes a protocol TCP; without one of its presets, packets have the protocol's size. The
-defaults of the keys are those of the preset:
-"""
-
-_MARKING = """
-Each entry of `marking`:
-"""
-
-_LOGGOPS = """
-### LogGOPS
-
-```yaml
-loggops: { npus: 8, L: 2500, o: 1500, g: 1000, G: 6, O: 0, S: 65535 }
-```
-
-A network file with the one key `loggops` is for `--network-model loggops`, and for no other; see
-[networks](network-models.md#loggops):
-"""
-
-_CREDITS = """
-`credits` is only for the packet model, in place of `protocol`. Without the key, there are no flits:
-"""
-
-_GRAPH = """
-### Graphs
-
-A network file that describes [a graph](networks.md) has these keys:
-"""
-
-_GRAPH_LINKS = """
-Each entry of `links` of a graph:
-"""
-
-_OVERRIDES = """
-Each entry of `overrides` selects links, and changes their figures:
-"""
-
-_REDUCTIONS = """
-Each entry of `in-network` of a graph describes the switches of a tier, or those with a name:
-"""
-
-_GENERATORS = """
-All [generators](networks.md#generators) but `nested` take these keys:
-"""
-
-_STRAGGLERS = """
-Each entry of `stragglers` has at least one of `compute`, `delay` and `jitter`:
-"""
-
-_COMPUTE = """
-The key `compute` is an object that describes a model, or a list of such [rules](compute.md). Each has:
-"""
-
-_WHERE = """
-The keys of `where`, all of which must hold:
-"""
-
-_KINDS = """
-Each entry of `kinds` there:
-"""
-
-_LEVELS_OF_MEMORY = """
-Each entry of `memory` there:
-"""
-
-_TIME_FACTORS = """
-Each entry of `time-factors` has at least one factor: 0.5 halves a time, and 0 removes it:
-"""
-
-_STREAMS = """
-Each entry of `streams` selects work that shares a stream, and limits how much of it runs at a time:
-"""
-
-_OVERLAP = """
-The object `overlap` has the factors by which work slows down beside communication of the same NPU:
-"""
-
-_LIBRARY = """
-### The collective library
-
-The object `library` names the [collective library](collectives.md#collective-libraries) and its hardware; a
-bare name stands for an object with that name. All keys of `calibration` are factors of the library's own
-cost model, except `copy` and `nvls-copy` (GB/s; 0: left out), `start-simple` and `pairs-step`
-(microseconds):
-"""
-
-_COSTS = """
-The object `costs` states the power and the rent of one NPU; the summary then has the energy and the price of
-the run:
-"""
-
-_ACCURACY = """
-The object `accuracy` states the errors of times, for a machine that stands for a real one; it may be empty.
-Besides these keys, kinds of operations and of communication may have entries: {operations};
-{exchanges}. Missing keys and missing entries take the defaults of their class:
-"""
-
-_TERMS = """
-Each entry of `accuracy`:
-"""
-
-_SYSTEM = """
-## System file
-
-```json
-{
-    "scheduling-policy": "LIFO",
-    "endpoint-delay": 10,
-    "active-chunks-per-dimension": 1,
-    "preferred-dataset-splits": 4,
-    "all-reduce-implementation": ["ring", "direct"],
-    "all-gather-implementation": ["ring", "direct"],
-    "reduce-scatter-implementation": ["ring", "direct"],
-    "all-to-all-implementation": ["direct", "direct"],
-    "collective-optimization": "localBWAware",
-    "local-mem-bw": 1600
-}
-```
-
-Algorithm names: `ring`, `direct`, `direct<W>` with a window of W messages (`direct4`), `halvingDoubling`,
-`doubleBinaryTree`, `inNetwork` (reductions in [switches](network-features.md#switches-that-reduce)), and
-`oneRing`, `oneDirect`, `oneDirect<W>`, `oneHalvingDoubling`, which take all NPUs as one dimension.
-A list with more entries than the network has dimensions is an error. With fewer, the
-remaining dimensions are not used by that collective, with a warning; in the corrected profile, a
-collective of all NPUs is then refused, unless its node selects the dimensions. A collective that
-a workload uses needs its list or a custom one.
-
-On/off keys take 1 or true, 0 or false. For `roofline-enabled`, `replay-only`, `track-local-mem` and
-`trace-enabled`, ASTRA-sim reads JSON `false` as on; et-sim reads it as off and warns. Both read 0 as off.
-"""
-
-_MEMORY = """
-## Memory file
-
-```json
-{
-    "memory-type": "MEMORY_POOL",
-    "remote-mem-latency": 100,
-    "remote-mem-bw": 512
-}
-```
-
-Without this file there is no remote memory (`NO_MEMORY_EXPANSION`). A transfer takes the latency plus its
-bytes divided by the bandwidth, cut to whole nanoseconds. With `PER_NODE_MEMORY_EXPANSION`, `num-nodes` times
-`num-npus-per-node` must be at least the number of NPUs.
-
-A `HIERARCHICAL_POOL` has `chunk` and `stages` in place of these figures; see [remote memory](memory.md).
-"""
-
-_STAGES = """
-Entries of `stages`:
-"""
-
-GROUPS = """
-## Groups file
-
-```json
-{
-    "1": [0, 1, 2, 3],
-    "2": [4, 5, 6, 7]
-}
-```
-
-The key is the group's name, a number or any other text, in quotes; the value lists the group's ranks.
-Their order is that of the ring; in the corrected profile it is
-[the machine's](collectives.md#groups-on-a-part-of-the-machine). 0 always means all ranks and cannot be
-defined. Ranks must exist and differ; an empty group is an error.
-
-`--groups empty` means no groups, as in ASTRA-sim, unless a file of that name exists. ASTRA-sim ignores every
-path that contains "empty"; et-sim reads it.
-"""
-
-_VERSION_1 = """
-## Files of ASTRA-sim 1.0
-
-The network is a JSON file, the system a text file of `key: value` words, in which lists are joined by
-`_` (`ring_ring`). Their content identifies them; the system file (or, in a dict, `"profile": "astra-1.0"`)
-chooses the [profile](profiles.md) `astra-1.0`, and the network file the formula for the time of a message.
-See [running what ASTRA-sim 1.0 ran](astra-1.0.md).
-
-### Network
-"""
-
-_SYSTEM_1 = """
-### System
-
-The last keys were options of the command line; `units-count`, `links-count`, `link-bandwidth` and
-`link-latency` may be here as well (`units-count: 4_4_4`), and then replace the network's.
-"""
-
-
-_JOBS = """
-## Job file
-
-The keys of each job in the list `jobs` of a [job file](jobs.md):
-"""
-
-_MANIFEST = """
-## Workload manifest
-
-The keys of a [manifest](workloads.md), which describes ranks and their traces:
-"""
-
-_TEMPLATES = """
-Each entry of `templates`:
-"""
-
-_RULES = """
-Each rule in `groups`:
-"""
-
-_STEP = """
-The object `step` describes the work of all ranks together:
-"""
-
-_MADE_FOR = """
-The object `software` names the [software](software.md) of the job, and the figures that runs use:
-"""
-
-_ATTENTION_KERNELS = """
-Each entry of `attention-kernels`; its name may end a [shape](compute.md#shapes) of attention:
-"""
-
-_SOFTWARE = """
-## Software
-
-The keys of a [description of software](software.md), besides `like`, which names the description that it
-changes:
-"""
-
-_SOFTWARE_PARTS = """
-The keys of `{name}`:
-"""
-
-_SWEEP = """
-## Sweep
-
-The keys of a [sweep](sweeps.md):
-"""
-
-_BASE = """
-The keys of `base`; each file may be an object with its keys instead:
-"""
-
-_AXES = """
-Each entry of `axes` that is not a list:
-"""
-
-_RANGE = """
-The keys of its `range`:
-"""
-
-_SAMPLE = """
-The keys of `sample`:
-"""
-
-_SEARCH = """
-The keys of `search`, the goal of a [search](search.md):
-"""
-
-_MADE = """
-A workload of `base` may be generated. With `make: llm`:
-"""
-
-_MICROBENCHMARK = """
-With `make` and the name of a collective:
-"""
-
-_PLAN = """
-The keys of `plan` are options of `et-sim make llm`:
-"""
-
 WHOLE = ("unit", "default", "allowed", "meaning", "in the reference")
 DEFAULTED = WHOLE[:-1]  # for keys without a counterpart in the reference
 ENTRY = ("unit", "allowed", "meaning")
@@ -426,7 +85,7 @@ class KeyTable(Struct, frozen=True):
 
 def configuration_text() -> str:
     """Return all keys of all files as Markdown."""
-    parts = [_OPENING]
+    parts = [texts.OPENING.format(generated=_GENERATED)]
     for table in TABLES:
         in_effect = tuple(key for key in table.keys if not key.ignored)
         parts += [table.text, _table(in_effect, table.columns)]
@@ -492,8 +151,8 @@ def _cells(key: Key, *, is_entry: bool) -> dict[str, str]:
 
 def _accuracy() -> str:
     names = {"operations": OPERATIONS, "exchanges": EXCHANGES}
-    texts = {class_name: ", ".join(f"`{name}`" for name in members) for class_name, members in names.items()}
-    return "\n" + fill(_ACCURACY.format(**texts).strip(), WIDTH) + "\n"
+    lists = {class_name: ", ".join(f"`{name}`" for name in members) for class_name, members in names.items()}
+    return "\n" + fill(texts.ACCURACY.format(**lists).strip(), WIDTH) + "\n"
 
 
 def _ignored_table() -> str:
@@ -547,65 +206,69 @@ def _software_parts() -> Iterator[KeyTable]:
     for name, of in objects.items():
         keys = keys_of(of)
         columns = DEFAULTED if any(key.default is not None for key in keys) else ENTRY
-        yield KeyTable(f"{name}, in the software", _SOFTWARE_PARTS.format(name=name), keys, columns)
+        yield KeyTable(f"{name}, in the software", texts.SOFTWARE_PARTS.format(name=name), keys, columns)
 
 
 SYSTEM, NETWORK, MEMORY = "system file", "network file", "memory file"
 _IN_SYSTEM, _IN_NETWORK, _IN_MEMORY = (f", in the {file}" for file in (SYSTEM, NETWORK, MEMORY))
 TABLES = (
-    KeyTable(NETWORK, _NETWORK, NETWORK_KEYS, WHOLE),
-    KeyTable(f"entry of links{_IN_NETWORK}", _LINKS, LINK_KEYS),
-    KeyTable(f"protocol{_IN_NETWORK}", _PROTOCOL, PROTOCOL_KEYS),
-    KeyTable(f"protocol{_IN_NETWORK}", _PACKETS, PACKET_KEYS),
-    KeyTable(f"entry of marking{_IN_NETWORK}", _MARKING, keys_of(Marking)),
-    KeyTable(f"credits{_IN_NETWORK}", _CREDITS, keys_of(Credits)),
-    KeyTable(f"entry of in-network{_IN_NETWORK}", _REDUCERS, IN_NETWORK_KEYS),
-    KeyTable(f"tcp of the protocol{_IN_NETWORK}", _TCP, TCP_KEYS),
-    KeyTable(f"loggops{_IN_NETWORK}", _LOGGOPS, keys_of(LogGops), DEFAULTED),
-    KeyTable("network file of a graph", _GRAPH, keys_of(GraphFile)),
-    KeyTable(f"entry of links of a graph{_IN_NETWORK}", _GRAPH_LINKS, keys_of(ListedLink)),
-    KeyTable(f"entry of overrides{_IN_NETWORK}", _OVERRIDES, keys_of(Override)),
-    KeyTable(f"entry of in-network of a graph{_IN_NETWORK}", _REDUCTIONS, keys_of(Reduction)),
-    KeyTable(f"generators{_IN_NETWORK}", _GENERATORS, keys_of(Common)),
+    KeyTable(NETWORK, texts.NETWORK, NETWORK_KEYS, WHOLE),
+    KeyTable(f"entry of links{_IN_NETWORK}", texts.LINKS, LINK_KEYS),
+    KeyTable(f"protocol{_IN_NETWORK}", texts.PROTOCOL, PROTOCOL_KEYS),
+    KeyTable(f"protocol{_IN_NETWORK}", texts.PACKETS, PACKET_KEYS),
+    KeyTable(f"entry of marking{_IN_NETWORK}", texts.MARKING, keys_of(Marking)),
+    KeyTable(f"credits{_IN_NETWORK}", texts.CREDITS, keys_of(Credits)),
+    KeyTable(f"entry of in-network{_IN_NETWORK}", texts.REDUCERS, IN_NETWORK_KEYS),
+    KeyTable(f"tcp of the protocol{_IN_NETWORK}", texts.TCP, TCP_KEYS),
+    KeyTable(f"loggops{_IN_NETWORK}", texts.LOGGOPS, keys_of(LogGops), DEFAULTED),
+    KeyTable("network file of a graph", texts.GRAPH, keys_of(GraphFile)),
+    KeyTable(f"entry of links of a graph{_IN_NETWORK}", texts.GRAPH_LINKS, keys_of(ListedLink)),
+    KeyTable(f"entry of overrides{_IN_NETWORK}", texts.OVERRIDES, keys_of(Override)),
+    KeyTable(f"entry of in-network of a graph{_IN_NETWORK}", texts.REDUCTIONS, keys_of(Reduction)),
+    KeyTable(f"generators{_IN_NETWORK}", texts.GENERATORS, keys_of(Common)),
     *_generators(),
-    KeyTable(SYSTEM, _SYSTEM, SYSTEM_KEYS, WHOLE),
-    KeyTable(f"compute{_IN_SYSTEM}", _COMPUTE, RULE_KEYS),
-    KeyTable(f"where of compute{_IN_SYSTEM}", _WHERE, keys_of(Where)),
+    KeyTable(SYSTEM, texts.SYSTEM, SYSTEM_KEYS, WHOLE),
+    KeyTable(f"compute{_IN_SYSTEM}", texts.COMPUTE, RULE_KEYS),
+    KeyTable(f"where of compute{_IN_SYSTEM}", texts.WHERE, keys_of(Where)),
     *(_of_model(name) for name in reversed([*MODELS]) if keys_of(loaded(MODELS[name]))),
-    KeyTable(f"entry of memory, of roofline{_IN_SYSTEM}", _LEVELS_OF_MEMORY, keys_of(MemoryLevel)),
+    KeyTable(f"entry of memory, of roofline{_IN_SYSTEM}", texts.LEVELS_OF_MEMORY, keys_of(MemoryLevel)),
     KeyTable(
-        f"entry of attention-kernels, of roofline{_IN_SYSTEM}", _ATTENTION_KERNELS, keys_of(AttentionKernel)
+        f"entry of attention-kernels, of roofline{_IN_SYSTEM}",
+        texts.ATTENTION_KERNELS,
+        keys_of(AttentionKernel),
     ),
-    KeyTable(f"entry of kinds, of roofline{_IN_SYSTEM}", _KINDS, keys_of(KernelKind)),
-    KeyTable(f"entry of stragglers{_IN_SYSTEM}", _STRAGGLERS, keys_of(Straggler)),
-    KeyTable(f"entry of time-factors{_IN_SYSTEM}", _TIME_FACTORS, keys_of(TimeFactors)),
-    KeyTable(f"entry of streams{_IN_SYSTEM}", _STREAMS, keys_of(Stream), DEFAULTED),
-    KeyTable(f"overlap{_IN_SYSTEM}", _OVERLAP, keys_of(Overlap)),
-    KeyTable(f"library{_IN_SYSTEM}", _LIBRARY, LIBRARY_KEYS, DEFAULTED),
-    KeyTable(f"costs{_IN_SYSTEM}", _COSTS, keys_of(Costs), DEFAULTED),
+    KeyTable(f"entry of kinds, of roofline{_IN_SYSTEM}", texts.KINDS, keys_of(KernelKind)),
+    KeyTable(f"entry of stragglers{_IN_SYSTEM}", texts.STRAGGLERS, keys_of(Straggler)),
+    KeyTable(f"entry of time-factors{_IN_SYSTEM}", texts.TIME_FACTORS, keys_of(TimeFactors)),
+    KeyTable(f"entry of streams{_IN_SYSTEM}", texts.STREAMS, keys_of(Stream), DEFAULTED),
+    KeyTable(f"overlap{_IN_SYSTEM}", texts.OVERLAP, keys_of(Overlap)),
+    KeyTable(f"library{_IN_SYSTEM}", texts.LIBRARY, LIBRARY_KEYS, DEFAULTED),
+    KeyTable(f"costs{_IN_SYSTEM}", texts.COSTS, keys_of(Costs), DEFAULTED),
     KeyTable(f"accuracy{_IN_SYSTEM}", _accuracy(), ACCURACY_KEYS, ERRORS),
-    KeyTable(f"entry of accuracy{_IN_SYSTEM}", _TERMS, TERM_KEYS),
-    KeyTable(MEMORY, _MEMORY, MEMORY_KEYS, WHOLE),
-    KeyTable(f"entry of stages{_IN_MEMORY}", _STAGES, keys_of(PoolStage)),
-    KeyTable("network file of ASTRA-sim 1.0", f"{GROUPS}\n{_ignored_table()}\n{_VERSION_1}", LEVEL_KEYS),
-    KeyTable("system file of ASTRA-sim 1.0", _SYSTEM_1, SYSTEM_1_KEYS, DEFAULTED),
-    KeyTable("manifest", _MANIFEST, keys_of(Manifest)),
-    KeyTable("entry of templates, in the manifest", _TEMPLATES, keys_of(Template)),
-    KeyTable("rule of groups, in the manifest", _RULES, keys_of(GroupRule)),
-    KeyTable("step, in the manifest", _STEP, keys_of(Step)),
-    KeyTable("software, in the manifest", _MADE_FOR, keys_of(MadeFor)),
-    KeyTable("software", _SOFTWARE, keys_of(Software), DEFAULTED),
+    KeyTable(f"entry of accuracy{_IN_SYSTEM}", texts.TERMS, TERM_KEYS),
+    KeyTable(MEMORY, texts.MEMORY, MEMORY_KEYS, WHOLE),
+    KeyTable(f"entry of stages{_IN_MEMORY}", texts.STAGES, keys_of(PoolStage)),
+    KeyTable(
+        "network file of ASTRA-sim 1.0", f"{texts.GROUPS}\n{_ignored_table()}\n{texts.VERSION_1}", LEVEL_KEYS
+    ),
+    KeyTable("system file of ASTRA-sim 1.0", texts.SYSTEM_1, SYSTEM_1_KEYS, DEFAULTED),
+    KeyTable("manifest", texts.MANIFEST, keys_of(Manifest)),
+    KeyTable("entry of templates, in the manifest", texts.TEMPLATES, keys_of(Template)),
+    KeyTable("rule of groups, in the manifest", texts.RULES, keys_of(GroupRule)),
+    KeyTable("step, in the manifest", texts.STEP, keys_of(Step)),
+    KeyTable("software, in the manifest", texts.MADE_FOR, keys_of(MadeFor)),
+    KeyTable("software", texts.SOFTWARE, keys_of(Software), DEFAULTED),
     *_software_parts(),
-    KeyTable("entry of jobs, in the job file", _JOBS, keys_of(JobEntry)),
-    KeyTable("sweep", _SWEEP, keys_of(SweepSpec)),
-    KeyTable("base of a sweep", _BASE, keys_of(BaseSpec)),
-    KeyTable("axis of a sweep", _AXES, keys_of(AxisSpec)),
-    KeyTable("range of a sweep", _RANGE, keys_of(Range)),
-    KeyTable("sample of a sweep", _SAMPLE, keys_of(SampleSpec)),
-    KeyTable("search", _SEARCH, keys_of(SearchSpec)),
-    KeyTable("workload of a sweep", _MADE, recipe_keys({"make": "llm"})),
-    KeyTable("workload of a sweep", _MICROBENCHMARK, recipe_keys({"make": "all_reduce"})),
-    KeyTable("plan of a sweep", _PLAN, plan_keys()),
+    KeyTable("entry of jobs, in the job file", texts.JOBS, keys_of(JobEntry)),
+    KeyTable("sweep", texts.SWEEP, keys_of(SweepSpec)),
+    KeyTable("base of a sweep", texts.BASE, keys_of(BaseSpec)),
+    KeyTable("axis of a sweep", texts.AXES, keys_of(AxisSpec)),
+    KeyTable("range of a sweep", texts.RANGE, keys_of(Range)),
+    KeyTable("sample of a sweep", texts.SAMPLE, keys_of(SampleSpec)),
+    KeyTable("search", texts.SEARCH, keys_of(SearchSpec)),
+    KeyTable("workload of a sweep", texts.MADE, recipe_keys({"make": "llm"})),
+    KeyTable("workload of a sweep", texts.MICROBENCHMARK, recipe_keys({"make": "all_reduce"})),
+    KeyTable("plan of a sweep", texts.PLAN, plan_keys()),
 )
 
 

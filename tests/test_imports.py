@@ -79,9 +79,10 @@ ALLOWED: dict[str, set[str]] = {
         "workloads",
     },
     "doctor": {"api", "fold.path_keys", "machine", "network.registry", "run", "trace"},
-    "reference_page": {"jobs", "machine", "sweeps", "trace", "workloads"},
+    "reference_texts": set(),
+    "reference_page": {"jobs", "machine", "reference_texts", "sweeps", "trace", "workloads"},
     "glossary": set(),
-    "explain": {"glossary", "machine", "reference_page", "tables", "views.summary.parts"},
+    "explain": {"glossary", "machine", "reference_page", "reference_texts", "tables", "views.summary.parts"},
     "cli": {
         "api",
         "calibrate",

@@ -138,9 +138,8 @@ def _plan(
     }
     recipe = recipe_of(product.software, line.get("software", ""), model.name, line["hardware"], stated)
     if stated.get("recompute") == NOTHING and not _NOTHING_AGAIN.search(line.get("note", "")):
-        del stated[
-            "recompute"
-        ]  # tables without a column for it have "none", which must not override the recipe
+        # Tables without a column for it have "none", which must not override the recipe.
+        del stated["recompute"]
     values = {**product.plan, **recipe, **stated}
     if product.software:
         values["software"] = product.software
