@@ -60,7 +60,7 @@ def _print_table(results: Path, seconds: int) -> None:
 
 
 def _slowest(file: Path) -> list[tuple[str, list[float]]]:
-    """Files of tests and the seconds of their tests, the slowest first."""
+    """Return files of tests and the seconds of their tests, the slowest first."""
     times = defaultdict[str, list[float]](list)
     for case in ElementTree.parse(file).iter("testcase"):
         times[case.get("classname", "")].append(float(case.get("time", 0)))

@@ -1,4 +1,4 @@
-"""What recording causes costs: the event loop without and with the record of what let everything happen.
+"""The cost of recording causes: the event loop without and with that record.
 
     python benchmarks/causes.py
 
@@ -27,7 +27,7 @@ REPEATS = 3
 
 
 def seconds(plan: Plan, network: Network, model: NetworkModel, record: Callable[[Any], None] | None) -> float:
-    """CPU time of a run."""
+    """Return the CPU time of a run."""
     begin = time.process_time()
     run_plan(plan, network, model, record=record)
     return time.process_time() - begin

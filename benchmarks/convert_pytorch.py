@@ -31,7 +31,7 @@ def repeat_pair(host: Path, device: Path, copies: int) -> None:
 
 
 def convert(folder: Path, host: Path, device: Path) -> dict[str, float]:
-    """Seconds of the wall and of the processor, and the peak, of one conversion."""
+    """Return wall and processor seconds, and peak memory, of one conversion."""
     program = "import sys; from converters.cli import main; sys.exit(main())"
     files = ["--force", "--host", str(host), "--device", str(device), "-o", str(folder / "out.0.et")]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[1])}
@@ -47,7 +47,7 @@ def convert(folder: Path, host: Path, device: Path) -> dict[str, float]:
     }
 
 
-# The peak of that program alone; what getrusage says of children is at least this process's.
+# The peak of that program alone; getrusage of children includes the peak of this process.
 _REPORTING = (
     "import atexit, pathlib, sys\n"
     "atexit.register(lambda: sys.stderr.write(pathlib.Path('/proc/self/status').read_text()))\n"

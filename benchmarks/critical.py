@@ -1,9 +1,9 @@
-"""What looking at the critical path of a long record costs, the first time and again.
+"""The cost of the critical path of a long record, the first time and again.
 
     python benchmarks/critical.py RUN
 
 CPU time and memory of `et-sim inspect RUN critical-path`, each in a process of its own: with nothing kept,
-and with what the first call kept. How runs are made that are long is in the README.
+and with the files that the first call kept. README.md shows how long runs are made.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ print(time.process_time(), used.ru_maxrss >> 10, file=sys.stderr)
 
 
 def cost(*arguments: str) -> str:
-    """CPU time and peak memory of a call of et-sim."""
+    """Return CPU time and peak memory of a call of et-sim."""
     command = [sys.executable, "-c", CALL, *arguments]
     said = subprocess.run(command, check=True, capture_output=True, text=True).stderr
     seconds, peak = said.splitlines()[-1].split()

@@ -21,7 +21,7 @@ from et_sim.trace.schema import messages
 
 
 def make_trace(nodes: int) -> bytes:
-    """The bytes of a trace file of `nodes` nodes."""
+    """Return the bytes of a trace file of `nodes` nodes."""
     schema = messages()
     choose = random.Random(1)
     records = [schema.GlobalMetadata(version="0.0.4").SerializeToString()]
@@ -90,7 +90,7 @@ def _read(node: Any) -> tuple[Any, ...]:
 
 
 def best_seconds(action: Any, repeat: int) -> float:
-    """The shortest of several runs."""
+    """Return the shortest of several runs."""
     times = []
     for _ in range(repeat):
         start = time.perf_counter()

@@ -1,4 +1,4 @@
-"""What editing a long trace costs: `python benchmarks/editing.py [NODES]` (default: a million).
+"""The cost of editing a long trace: `python benchmarks/editing.py [NODES]` (default: a million).
 
 The trace is that of a host thread which launches a kernel on one of four streams with every other node, and
 now and then waits for a stream: what a converted recording looks like, but without attributes. Every command
@@ -30,7 +30,7 @@ KERNELS_PER_SYNC = 25
 
 
 def recording(nodes: int) -> Trace:
-    """Half of the nodes on the host, in ten iterations."""
+    """Write a trace of ten iterations, with half of the nodes on the host."""
     build = TraceBuilder()
     host = build.compute("begin", micros=3, cpu=True)
     last: list[int | None] = [None] * STREAMS
@@ -67,7 +67,7 @@ def make(nodes: int, path: str) -> None:
 
 
 def _run(statements: list[str], folder: str) -> tuple[float, int]:
-    """(seconds of the processor, bytes at the peak) of a program."""
+    """Return (seconds of the processor, bytes at the peak) of a program."""
     usage = "used = resource.getrusage(resource.RUSAGE_SELF)"
     told = "print(used.ru_utime + used.ru_stime, used.ru_maxrss, file=sys.stderr)"
     code = "; ".join(

@@ -49,20 +49,20 @@ ALGORITHMS = [
 
 
 def describe(shape: tuple[int, ...], chunks: int) -> dict[str, Any]:
-    """The machine of one row."""
+    """Return the machine of one row."""
     files = torus(shape, chunks)
     return {"system": files["system.json"], "network": files["network.yml"]}
 
 
 def all_reduce(ranks: int) -> Workload:
-    """Every rank runs the same single collective."""
+    """Return a workload in which every rank runs the same collective."""
     builder = TraceBuilder()
     builder.collective("all_reduce", 1 << 30)
     return Workload.of([builder.build()] * ranks)
 
 
 def measure(shape: tuple[int, ...], chunks: int, model: str) -> tuple[int, float]:
-    """Messages, and seconds in the event loop."""
+    """Return messages, and seconds in the event loop."""
     machine = read_machine(**describe(shape, chunks))
     plan = build_plan(all_reduce(machine.network.ranks), machine)
     begin = time.perf_counter()
@@ -73,7 +73,7 @@ def measure(shape: tuple[int, ...], chunks: int, model: str) -> tuple[int, float
 
 
 def print_algorithms() -> None:
-    """One line for each algorithm: nanoseconds of processor time per message."""
+    """Print a line for each algorithm: nanoseconds of processor time per message."""
     for topology, shape, chunks, algorithm, collective, model in ALGORITHMS:
         files = describe(shape, chunks)
         files["system"] |= {f"{collective}-implementation": [algorithm] * len(shape)}
@@ -94,7 +94,7 @@ def print_algorithms() -> None:
 
 
 def print_rows(rows: list[tuple[tuple[int, ...], int, str, float]]) -> None:
-    """One line for each machine."""
+    """Print a line for each machine."""
     for model in ("analytical", "link"):  # compile or load before anything is timed
         run(all_reduce(4), **describe((4,), 1), model=model)
     print(

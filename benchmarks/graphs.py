@@ -34,7 +34,7 @@ LARGE: list[tuple[str, dict[str, Any]]] = [
 
 
 def per_message(network: dict[str, Any], model: str) -> tuple[int, float]:
-    """Messages, and ns of the event loop for each: the best of three."""
+    """Return messages, and ns of the event loop for each: the best of three runs."""
     machine = read_machine(system=SYSTEM, network=network)
     plan = build_plan(all_reduce(machine.network.ranks), machine)
     best, messages = float("inf"), 0

@@ -1,4 +1,4 @@
-"""What GOAL texts take: converting them, and simulating them on the LogGOPS model.
+"""The cost of GOAL texts: conversion, and simulation on the LogGOPS model.
 
     python benchmarks/loggops.py [--cases "dissemination, 4096" ...]
 
@@ -26,7 +26,7 @@ CONSTANTS = {"L": 2500, "o": 1500, "g": 1000, "G": 6, "S": 65535}
 
 
 def dissemination(ranks: int) -> Iterator[str]:
-    """Eight bytes to the one 2^k ahead, in rounds."""
+    """Write rounds in which rank r sends eight bytes to rank r + 2^k."""
     yield f"num_ranks {ranks}\n"
     for rank in range(ranks):
         yield f"rank {rank} {{\n"
@@ -39,7 +39,7 @@ def dissemination(ranks: int) -> Iterator[str]:
 
 
 def linear_all_to_all(ranks: int) -> Iterator[str]:
-    """1 KiB to all others, nearest ranks first, all at once."""
+    """Write sends of 1 KiB to all other ranks at once, the nearest ones first."""
     yield f"num_ranks {ranks}\n"
     for rank in range(ranks):
         yield f"rank {rank} {{\n"
@@ -57,7 +57,7 @@ CASES = {
 
 
 def run(name: str, workload: str) -> None:
-    """One simulation, in this process."""
+    """Run one simulation in this process."""
     import et_sim
     from et_sim.engine import driver
     from et_sim.run import simulation
@@ -87,7 +87,7 @@ def run(name: str, workload: str) -> None:
 
 
 def main() -> None:
-    """Each case: written, converted, simulated from traces, twice, and from the text itself."""
+    """Measure each case: writing, conversion, simulation from traces (twice) and from the text."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)

@@ -13,12 +13,12 @@ GROUPS_OF = 8
 
 
 def torus(shape: tuple[int, ...], chunks: int) -> dict[str, Any]:
-    """Rings of 50 GB/s and 500 ns."""
+    """Return rings of 50 GB/s and 500 ns."""
     return {"system.json": _system(len(shape), chunks), "network.yml": _network("Ring", shape, 50, 500)}
 
 
 def cluster(shape: tuple[int, ...], chunks: int) -> dict[str, Any]:
-    """Fully connected nodes behind switches."""
+    """Return fully connected nodes behind switches."""
     network = {
         "topology": ["FullyConnected"] + ["Switch"] * (len(shape) - 1),
         "npus_count": list(shape),
@@ -53,7 +53,7 @@ def _network(shape_name: str, shape: tuple[int, ...], bandwidth: float, latency:
 
 
 def grouped(shape: tuple[int, ...], chunks: int) -> dict[str, Any]:
-    """A torus with groups of eight neighbouring ranks."""
+    """Return a torus with groups of eight neighbouring ranks."""
     ranks = prod(shape)
     groups = {
         str(first // GROUPS_OF + 1): list(range(first, first + GROUPS_OF))
@@ -63,7 +63,7 @@ def grouped(shape: tuple[int, ...], chunks: int) -> dict[str, Any]:
 
 
 def star(shape: tuple[int, ...], chunks: int) -> dict[str, Any]:
-    """NPUs round one switch, on which each packet is simulated."""
+    """Return NPUs at one switch, with a packet-level network."""
     graph = {"generator": "star", "npus": prod(shape), "bandwidth": "100Gbps", "latency": "1us"}
     network = {"graph": graph, "protocol": {"preset": "ns3-parity", "skip-repeats": False}}
     system = {

@@ -1,4 +1,4 @@
-"""What network models take: exchanges, permutations, a ring, switches that reduce; most are not folded.
+"""The cost of network models: exchanges, permutations, a ring, switches that reduce; most are not folded.
 
     python benchmarks/network_models.py [--models flow,link] [--cases "exchange, leaf-spine" ...]
 
@@ -33,13 +33,13 @@ class Case(NamedTuple):
 
 
 def grid(shapes: list[str], npus: list[int]) -> dict[str, Any]:
-    """Equal dimensions."""
+    """Return equal dimensions."""
     speeds = {"bandwidth": [50.0] * len(npus), "latency": [500.0] * len(npus)}
     return {"topology": shapes, "npus_count": npus, **speeds}
 
 
 def graph(ranks: int, **keys: Any) -> dict[str, Any]:
-    """A graph under one logical dimension."""
+    """Return a graph under one logical dimension."""
     return {"graph": {**keys, **SPEED}, "routing": "ecmp", "logical-dimensions": [ranks]}
 
 
@@ -71,7 +71,7 @@ CASES = {
 
 
 def workload(case: Case) -> Any:
-    """1 MiB for each pair; 64 MiB for one other rank; an all-reduce of 1 GiB."""
+    """Return traffic: 1 MiB a pair; 64 MiB to one other rank; an all-reduce of 1 GiB."""
     from et_sim.trace import TraceBuilder, Workload
 
     if case.traffic != "permutation":
@@ -91,7 +91,7 @@ def workload(case: Case) -> Any:
 
 
 def run(name: str, model: str) -> None:
-    """One run, in this process."""
+    """Run once in this process."""
     import et_sim
 
     case = CASES[name]
@@ -110,7 +110,7 @@ def run(name: str, model: str) -> None:
 
 
 def main() -> None:
-    """Each case on each model, twice: the first run may compile."""
+    """Measure each case on each model, twice: the first run may compile."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--models", default="analytical,flow,link")
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))

@@ -1,8 +1,8 @@
-"""How many packets a second: all-to-alls on a star and a fat tree, as ns-3 ran them, 1,024 NPUs, TCP, flits.
+"""The packets a second of all-to-alls on a star and a fat tree, as ns-3 ran them, 1,024 NPUs, TCP, flits.
 
     python benchmarks/packets.py [--times 3]
 
-What is printed is processor time of whole runs, the best of several, after one that compiles the engine.
+Prints processor time of whole runs, the best of several, after one that compiles the engine.
 "Events" are those that ns-3 would have: two for each packet and link. With credits, flits by link.
 """
 
@@ -25,13 +25,13 @@ MIB = 1 << 20
 
 
 def fat_tree(ports: int) -> dict[str, Any]:
-    """Three tiers of switches with so many ports."""
+    """Return three tiers of switches with `ports` ports."""
     found = {"graph": {"generator": "fat-tree", "k": ports, **LINK}, "routing": "ecmp-ns3"}
     return {**found, "protocol": PARITY, "logical-dimensions": [ports**3 // 4]}
 
 
 def collective(kind: str, ranks: int, size: int) -> Any:
-    """One of all ranks."""
+    """Return a collective of all ranks."""
     from et_sim import TraceBuilder, Workload
 
     builder = TraceBuilder()
@@ -40,7 +40,7 @@ def collective(kind: str, ranks: int, size: int) -> Any:
 
 
 def permutation(ranks: int, size: int) -> Any:
-    """A message from each NPU, and to each."""
+    """Return a permutation: each NPU sends and receives one message."""
     from et_sim import TraceBuilder, Workload
 
     builders = [TraceBuilder() for _ in range(ranks)]
@@ -91,7 +91,7 @@ def main() -> None:
 
 
 def measured(network: dict[str, Any], workload: Any, algorithms: list[str], times: int) -> str:
-    """The best of several runs."""
+    """Return the best of several runs."""
     from et_sim import simulate
 
     system: dict[str, Any] = {"profile": "reference", "endpoint-delay": 10, "active-chunks-per-dimension": 1}

@@ -1,4 +1,4 @@
-"""How long pictures of a large run take: the files for Perfetto and Chrome, and the HTML page.
+"""The cost of pictures of a large run: the files for Perfetto and Chrome, and the HTML page.
 
     python benchmarks/pictures.py
 
@@ -28,7 +28,7 @@ COMMANDS = {
 
 
 def trace(seed: int) -> et_sim.Trace:
-    """Computations of random length, every tenth followed by an all-reduce that nobody waits for."""
+    """Write computations of random length; every tenth starts an all-reduce without a dependent."""
     lengths, build = random.Random(seed), et_sim.TraceBuilder()
     last: list[int] = []
     for number in range(COMPUTATIONS):

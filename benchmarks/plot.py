@@ -35,7 +35,7 @@ class Panel:
 
 
 def log_log_svg(title: str, panels: list[Panel]) -> str:
-    """Each panel has a decade grid; its curves are named at their last points."""
+    """Draw panels with a decade grid; curves are named at their last points."""
     width = WIDTH * min(IN_ROW, len(panels))
     height = TITLE + HEIGHT * math.ceil(len(panels) / IN_ROW)
     parts = [

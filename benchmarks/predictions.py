@@ -4,13 +4,13 @@
     python benchmarks/predictions.py [--repeat 3] [--keep FOLDER]
 
 A data-parallel training (DistributedDataParallel) and a pipeline of two stages with four micro-batches are
-recorded as they are, and under other conditions: one rank slower, both faster. What et-sim predicts for these
-from the first recording alone is compared with what they took. Most of a step is an operator that sleeps, for
+recorded as they are, and under other conditions: one rank slower, both faster. Predictions for these from the
+first recording alone are compared with the recorded times. Most of a step is an operator that sleeps, for
 two ranks share a machine with others; forward and backward passes, gradients and messages are PyTorch's own.
-The network is a latency: what communication took in the first recording, after both ranks had begun.
+The network is a latency: the time of communication in the first recording, after both ranks had begun.
 
 Each condition is recorded several times, and the fastest recordings, the least disturbed ones, are
-compared. How much slower the median is, is printed, too: it says how quiet the machine was.
+compared. The output has the ratio of the median to the fastest, too: near 1 on a quiet machine.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ JOBS: Mapping[str, list[Condition]] = {
 
 
 def work(rank: int, job: str, condition: Condition, folder: str, port: int) -> None:
-    """One rank: warm up, then record."""
+    """Run one rank: warm up, then record."""
     import torch
     import torch.distributed as group
     from torch.profiler import ExecutionTraceObserver, ProfilerActivity, profile
@@ -87,7 +87,7 @@ def work(rank: int, job: str, condition: Condition, folder: str, port: int) -> N
 
 
 def _layers(sleep_us: int) -> Any:
-    """Layers whose forward and backward passes sleep."""
+    """Return layers whose forward and backward passes sleep."""
     import torch
 
     library = torch.library.Library("bench", "DEF")
@@ -178,14 +178,14 @@ def record(job: str, condition: Condition, folder: Path) -> None:
 
 
 def _events(folder: Path, rank: int) -> list[dict[str, Any]]:
-    """What a rank did, in the order of beginning."""
+    """Return the actions of a rank in the order of beginning."""
     content = json.loads((folder / f"kineto_{rank}.json").read_text())
     events = [event for event in content["traceEvents"] if event.get("cat") in ("cpu_op", "user_annotation")]
     return sorted(events, key=lambda event: event["ts"])
 
 
 def span_ms(folder: Path) -> float:
-    """From the first to the last event of both ranks."""
+    """Return the time from the first to the last event of both ranks."""
     events = [event for rank in range(RANKS) for event in _events(folder, rank)]
     last = max(event["ts"] + event["dur"] for event in events)
     return float((last - min(event["ts"] for event in events)) / 1000)
@@ -202,7 +202,7 @@ SYSTEM = {
 
 
 def predicted_ms(folder: Path, condition: Condition, network: dict[str, Any]) -> float:
-    """What et-sim says that the recorded training takes under a condition."""
+    """Return the prediction for the recorded training under a condition."""
     from converters.pytorch.folders import convert_all, jobs_of_folder
     from et_sim import simulate
 
@@ -215,7 +215,7 @@ def predicted_ms(folder: Path, condition: Condition, network: dict[str, Any]) ->
 
 
 def network_of(base: Path) -> dict[str, Any]:
-    """The network file: what communication took after both ranks had begun, as a latency."""
+    """Return the network file: the time of communication after both ranks had begun is a latency."""
     ranks = [_events(base, rank) for rank in range(RANKS)]
     took, steps = [], 1
     for kinds in (("gloo:all_reduce",) * 2, ("gloo:send", "gloo:recv"), ("gloo:recv", "gloo:send")):
@@ -234,7 +234,7 @@ def network_of(base: Path) -> dict[str, Any]:
 
 
 def rows(folder: Path, repeat: int) -> Iterator[str]:
-    """The table, line by line."""
+    """Yield the lines of the table."""
     for job, conditions in JOBS.items():
         recorded = {
             one.name: [folder / job / f"{at} {number}" for number in range(repeat)]

@@ -26,12 +26,12 @@ NO_MEMORY = {"memory-type": "NO_MEMORY_EXPANSION"}
 
 
 class ProcessError(Exception):
-    """A process did not do what it was to do; the text says which, and how."""
+    """A process that failed; the text names it and its error."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What a process took."""
+    """The resources that a process used."""
 
     wall_s: float
     user_s: float
@@ -64,7 +64,7 @@ class Reference:
 
     @staticmethod
     def of(unaware: Path | None, aware: Path | None) -> Reference:
-        """The binaries that were given, each of which is a program."""
+        """Return the given binaries, each of which must be a program."""
         given = {"analytical": unaware, "link": aware}
         binaries = {model: path.resolve() for model, path in given.items() if path is not None}
         for path in binaries.values():
@@ -73,7 +73,7 @@ class Reference:
         return Reference(binaries)
 
     def measure(self, model: str, workload: Path, folder: Path) -> Measured:
-        """One run on the configuration files of a folder; of a manifest, its traces are written first."""
+        """Run once on the files of a folder; the traces of a manifest are written first."""
         prefix = workload
         if not Path(f"{prefix}.0.et").exists():
             prefix = folder / f"{workload.name.removesuffix('.workload.json')}-files"

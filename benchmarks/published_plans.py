@@ -70,7 +70,7 @@ def _printed(command: str, folder: str, seconds: float) -> dict[str, Any]:
 
 
 def figures(row: dict[str, Any], made: dict[str, Any], summary: dict[str, Any]) -> dict[str, Any]:
-    """Return what a run says of a row, in the unit of what was measured, too."""
+    """Return the figures of a run for a row, in the unit of the measurement, too."""
     model, rates = convert(made["model"], Model), summary["throughput"]
     seconds, full = summary["makespan_ns"] / 1e9, rates["tflops_per_rank"]
     each = full * 1e12 * summary["ranks"] * seconds / (rates["tokens"] / model.sequence)  # of a sequence
@@ -145,7 +145,7 @@ def write(results: list[dict[str, Any]], page: Path = PAGE) -> None:
 
 
 def main() -> None:
-    """Run the rows that are asked for."""
+    """Run the chosen rows."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rows", help="numbers of rows, counted from 1")
     parser.add_argument("--json", action="store_true", help="print a line for each row; write nothing")

@@ -20,7 +20,7 @@ WIDTH, LAYERS, BATCH = 64, 3, 32
 
 
 def work(rank: int, ranks: int, folder: str, steps: int, port: int) -> None:
-    """One rank: warm up, then record."""
+    """Run one rank: warm up, then record."""
     import torch
     import torch.distributed as group
     from torch.profiler import ExecutionTraceObserver, ProfilerActivity, profile

@@ -3,7 +3,7 @@
     python benchmarks/recordings.py [--megabytes 500] [--folder FOLDER]
 
 The files are real recordings from tests/converters/pytorch_traces, repeated with shifted times and ids
-until they are as long as asked, one element per line. Each is read by a process of its own, so that the
+until they have the given size, one element per line. Each is read by a process of its own, so that the
 peak is that of reading alone (Python and its libraries included). For comparison the same file goes
 through `json.load`, which is what a reader built on the standard library does first.
 """
@@ -56,7 +56,7 @@ Shift = Callable[[list[dict[str, Any]]], None]
 
 
 def _events(events: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], Shift]:
-    """The events that a copy has, and what makes the next copy out of them."""
+    """Return the events of a copy, and the changes that make the next copy."""
     timed = [event for event in events if event["ph"] in "Xsf"]
     span = 1 + int(max(event["ts"] for event in timed) - min(event["ts"] for event in timed))
     ids = ("correlation", "External id", "Record function id", "wait_on_cuda_event_record_corr_id")
@@ -74,7 +74,7 @@ def _events(events: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], Shift]:
 
 
 def _nodes(nodes: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], Shift]:
-    """The nodes that a copy has (not the process and its threads), and what makes the next copy."""
+    """Return the nodes of a copy (without process and threads), and the changes that make the next copy."""
     roots = {node["id"] for node in nodes if node["name"].startswith(_ROOT)}
     others = [node for node in nodes if node["id"] not in roots]
     distance = _distance(max(node["id"] for node in nodes))
@@ -93,7 +93,7 @@ def _nodes(nodes: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], Shift]:
 
 
 def _distance(largest: int) -> int:
-    """How far ids of copies are apart: usually the same for both recordings of a rank."""
+    """Return the distance of ids between copies, usually the same for both recordings of a rank."""
     return max(_MB, int(10 ** len(str(largest))))
 
 
@@ -121,7 +121,7 @@ def read_elsewhere(path: Path, how: str) -> dict[str, Any]:
 
 
 def _peak_mib() -> float:
-    """The peak of this program; that of getrusage would be at least its parent's."""
+    """Return the peak memory of this program; getrusage would give at least its parent's."""
     status = Path("/proc/self/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 

@@ -1,4 +1,4 @@
-"""How long serving takes: 1,000 requests to llama3-8b on eight H100, with lengths that differ.
+"""The cost of serving 1,000 requests to llama3-8b on eight H100, with lengths that differ.
 
     python benchmarks/serving.py
 
@@ -22,7 +22,7 @@ REQUESTS, RATE = 1000, 40
 
 
 def requests() -> list[Request]:
-    """The same ones always."""
+    """Return requests of random lengths from a fixed seed."""
     chance = np.random.default_rng(1)
     arrivals = np.cumsum(chance.exponential(1e9 / RATE, REQUESTS)).astype(np.int64).tolist()
     prompts = (16 + chance.exponential(496, REQUESTS)).astype(np.int64).clip(max=6000).tolist()

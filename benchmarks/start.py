@@ -1,4 +1,4 @@
-"""How long whole processes take: `--help`, a warm and a first run of eight ranks, and compiling for it.
+"""The time of whole processes: `--help`, a warm and a first run of eight ranks, and compiling for it.
 
     python benchmarks/start.py [--repeat 7] [--shipped FOLDER]
 
@@ -25,22 +25,22 @@ ET_SIM = (sys.executable, "-c", "import sys; from et_sim.cli import main; sys.ex
 
 
 def processor_seconds() -> float:
-    """What all processes that this one started and that have ended took."""
+    """Return the processor time of all ended child processes."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def seconds(arguments: list[str], folder: str, cache: str, compiling: str = "now", **others: str) -> float:
-    """Wall time of one process."""
+    """Return the wall time of one process."""
     environment = {**os.environ, "ET_SIM_CACHE_DIR": cache, "ET_SIM_COMPILE": compiling, **others}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # whoever sets it compiles every module anew
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # with it, every module is compiled anew
     begin = time.perf_counter()
     subprocess.run([*ET_SIM, *arguments], cwd=folder, env=environment, check=True, capture_output=True)
     return time.perf_counter() - begin
 
 
 def first_with_shipped(run: list[str], folder_of_archive: Path, folder: str) -> float:
-    """Wall time of a first run of the package as a wheel brings it."""
+    """Return the wall time of a first run of the installed wheel."""
     site, cache = Path(folder) / "site", Path(folder) / "cache"
     shutil.copytree(REPOSITORY / "et_sim", site / "et_sim")
     shutil.copy(folder_of_archive / "bitcode.zip", site / "et_sim" / "compiled")

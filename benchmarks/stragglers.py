@@ -1,4 +1,4 @@
-"""What one straggler costs that folding cannot save: processor time, peak memory and actors of single runs.
+"""The cost of one straggler that prevents folding: processor time, peak memory and actors of single runs.
 
 Run as `python benchmarks/stragglers.py`; every row is a process of its own.
 """
@@ -23,7 +23,7 @@ ONE_LATE = {"stragglers": [{"ranks": "5", "compute": 2}]}
 
 
 def network(shape: str, npus: list[int]) -> dict[str, Any]:
-    """Dimensions of one shape."""
+    """Return dimensions of one shape."""
     each = len(npus)
     return {
         "topology": [shape] * each,
@@ -34,7 +34,7 @@ def network(shape: str, npus: list[int]) -> dict[str, Any]:
 
 
 def system(dimensions: int, all_reduce: list[str], **keys: Any) -> dict[str, Any]:
-    """Rings in four chunks, but for the all-reduce."""
+    """Return collectives on rings in four chunks; the all-reduce has its own algorithm."""
     rings = {f"{kind}-implementation": ["ring"] * dimensions for kind in ("all-gather", "reduce-scatter")}
     return {
         "scheduling-policy": "LIFO",
@@ -50,7 +50,7 @@ def system(dimensions: int, all_reduce: list[str], **keys: Any) -> dict[str, Any
 
 
 def case(name: str) -> tuple[Workload, dict[str, Any]]:
-    """A workload and its machine."""
+    """Return a workload and its machine."""
     build, last = TraceBuilder(), list[int]()
     for layer in range(4 if name == "groups" else 1):
         work = build.compute(f"layer{layer}", micros=10, after=last)

@@ -60,7 +60,7 @@ class Row:
 
     @property
     def is_for_reference(self) -> bool:
-        """Whether the reference has the model, and can be given a file for each rank."""
+        """Check that the reference has the model, and accepts a file for each rank."""
         has_model = self.model == "analytical" or (self.model == "link" and len(self.shape) == 1)
         return has_model and prod(self.shape) <= MOST_RANKS_OF_REFERENCE
 
@@ -195,7 +195,7 @@ GROWTHS = [
 
 
 def run_once(row: Row, folder: Path, reference: Reference | None = None) -> dict[str, Any]:
-    """Times, peak memory and summary of one process; the reference's times if it was run behind it."""
+    """Return times, peak memory and summary of one process, and the reference's times if it ran after it."""
     prefix = folder / f"{row.workload}-{prod(row.shape)}-{row.amount}"
     make = [sys.executable, str(HERE / "workloads.py"), row.workload, str(prefix), str(prod(row.shape))]
     make += [str(row.amount)] if row.amount else []
@@ -224,7 +224,7 @@ def run_once(row: Row, folder: Path, reference: Reference | None = None) -> dict
 
 
 def measure(row: Row, folder: Path, repeat: int, reference: Reference | None = None) -> None:
-    """The best of several runs, by turns with the reference; the first one may also warm caches."""
+    """Return the best of several runs, by turns with the reference; the first run may warm caches."""
     results = [run_once(row, folder, reference) for _ in range(repeat)]
     row.result = min(results, key=lambda result: float(result["wall_s"]))
     beside = [result["reference"] for result in results if "reference" in result]
@@ -235,7 +235,7 @@ def measure(row: Row, folder: Path, repeat: int, reference: Reference | None = N
 
 
 def table(rows: list[Row]) -> str:
-    """The rows as a Markdown table."""
+    """Return the rows as a Markdown table."""
     lines = [
         "| input | | wall | user | target | peak | actors of ranks | messages | per second | reference | user"
         " | ratio |",
@@ -265,7 +265,7 @@ def table(rows: list[Row]) -> str:
 
 
 def machine() -> dict[str, Any]:
-    """What the figures were taken on."""
+    """Return the machine on which the figures were measured."""
     described = Path("/proc/cpuinfo").read_text().splitlines()
     names = [line.split(":")[1].strip() for line in described if line.startswith("model name")]
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
@@ -282,7 +282,7 @@ def machine() -> dict[str, Any]:
 
 
 def picture(growths: list[Growth]) -> str:
-    """How time grows with ranks, messages, nodes and packets, side by side."""
+    """Draw the growth of time with ranks, messages, nodes and packets, side by side."""
     panels = []
     for growth in growths:
         of_fold = {
@@ -305,7 +305,7 @@ def picture(growths: list[Growth]) -> str:
 
 
 def write(rows: list[Row], growths: list[Growth], host: dict[str, Any], root: Path) -> None:
-    """Results, table and picture, below the root of the project."""
+    """Write results, table and picture below the root of the project."""
     content = {
         "machine": host,
         "rows": [asdict(row) for row in [*rows, *(each for of in growths for each in of.rows)]],

@@ -1,10 +1,10 @@
-"""Sweeps: what a point costs beside its simulation, with one worker and with two, and a second time.
+"""Sweeps: the cost of a point beside its simulation, with one worker and with two, and a second time.
 
     python benchmarks/sweep.py [POINTS]
 
 Each point is an all-reduce on a ring of eight ranks with another bandwidth. `simulate` is the same points one
-after the other in this process, as a script without sweeps would simulate them, machine files as dicts. What
-looks at a sweep looks at a table of 10,000 rows made of these.
+after the other in this process, as a script without sweeps would simulate them, machine files as dicts. The
+views of a sweep are measured on a table of 10,000 rows made of these.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def main(points: int) -> None:
 
 
 def _enlarged(swept: Path, large: Path) -> Path:
-    """A sweep of many rows, made of one of few, each with another bandwidth, makespan and digest."""
+    """Write a sweep of many rows from one of few; each row has its own bandwidth, makespan and digest."""
     table = open_sweep(swept).table
     rows = [dict(row) for row in table.to_pylist()]
     many = []
@@ -99,7 +99,7 @@ def _enlarged(swept: Path, large: Path) -> Path:
 
 
 def _seconds(call: Callable[[], object]) -> tuple[float, float]:
-    """On the clock, and of processors: of this process and of its workers."""
+    """Return wall seconds, and processor seconds of this process and its workers."""
     begin, before = time.perf_counter(), sum(os.times()[:4])
     call()
     return time.perf_counter() - begin, sum(os.times()[:4]) - before

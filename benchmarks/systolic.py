@@ -1,4 +1,4 @@
-"""How long systolic arrays take to work out: `python benchmarks/systolic.py`.
+"""The cost of computing the times of systolic arrays: `python benchmarks/systolic.py`.
 
 1,000 random products with calculated bandwidth, as a command and as cycles alone; ResNet-50; and layers with
 a given bandwidth whose times in SCALE-Sim 2.0.2 were measured on the same machine.
@@ -55,14 +55,14 @@ LEAST_RATIO = 20
 
 
 def products() -> list[SystolicLayer]:
-    """1,000 different ones."""
+    """Return 1,000 different layers."""
     numbers = random.Random(1)
     sizes = [[numbers.randint(1, 8192) for _ in range(3)] for _ in range(1000)]
     return [SystolicLayer.product(f"l{at}", *size) for at, size in enumerate(sizes)]
 
 
 def resnet_50() -> list[SystolicLayer]:
-    """Its convolutions, padded."""
+    """Return its convolutions, padded."""
     found = [Dimensions(230, 230, 7, 7, 3, 64, 2, 2)]
     stages = ((56, 64, 64, 256, 3, 1), (56, 256, 128, 512, 4, 2), (28, 512, 256, 1024, 6, 2))
     for size, entering, middle, leaving, blocks, stride in (*stages, (14, 1024, 512, 2048, 3, 2)):
@@ -78,7 +78,7 @@ def resnet_50() -> list[SystolicLayer]:
 
 
 def seconds_of(layers: list[SystolicLayer], array: Array, has_traffic: bool = True) -> float:
-    """How long the figures of layers take, in processor time."""
+    """Return the processor time of computing the figures of layers."""
     begin = time.process_time()
     for report in reports(layers, array):
         _ = report.access_row if has_traffic else report.compute_row
@@ -86,7 +86,7 @@ def seconds_of(layers: list[SystolicLayer], array: Array, has_traffic: bool = Tr
 
 
 def command_seconds(layers: list[SystolicLayer]) -> float:
-    """The same as a command that prints everything, the start of the process included."""
+    """Return the time of the command that prints all figures, with the start of the process."""
     with tempfile.TemporaryDirectory() as folder:
         rows = [f"{layer.name},{layer.rows},{layer.columns},{layer.inner},\n" for layer in layers]
         topology, config = Path(folder, "t.csv"), Path(folder, "c.cfg")

@@ -116,13 +116,13 @@ def _read(name: str, words: list[str], run: Path) -> None:
 
 
 def _mib(figure: str) -> float:
-    """Memory of this process."""
+    """Return the memory of this process."""
     status = Path("/proc/self/status").read_text(encoding="utf-8")
     return int(status.partition(f"{figure}:")[2].split()[0]) / 1024
 
 
 def _from_here_mib() -> float:
-    """What this process holds now, from where its highest is counted anew."""
+    """Return the memory of this process now, and reset its peak."""
     Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
     return _mib("VmRSS")
 

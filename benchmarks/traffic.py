@@ -1,4 +1,4 @@
-"""What recording messages and links costs: the event loop without either, and with one or both.
+"""The cost of recording messages and links: the event loop without either, and with one or both.
 
     python benchmarks/traffic.py
 
@@ -26,7 +26,7 @@ WAYS = ((False, False), (False, True), (True, False), (True, True))  # messages,
 
 
 def seconds(plan: Plan, network: Network, model: NetworkModel, messages: bool, links: bool) -> float:
-    """CPU time of a run."""
+    """Return the CPU time of a run."""
     kept = MessageSpool() if messages else None
     if kept is not None:
         kept.begin(plan.actor_of_rank)

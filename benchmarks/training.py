@@ -2,7 +2,7 @@
 
     python benchmarks/training.py
 
-What is printed is processor time and the largest memory of whole processes. The engine is compiled before.
+Prints processor time and peak memory of whole processes. The engine is compiled before.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def write_machine(npus: tuple[int, ...]) -> None:
-    """A fast dimension inside a node, slower ones outside."""
+    """Return a network with a fast dimension inside a node, and slower ones outside."""
     algorithms = {f"{name}-implementation": ["direct", *["ring"] * (len(npus) - 1)] for name in NAMES}
     Path("system.json").write_text(json.dumps({"profile": "corrected", **algorithms}))
     outside = len(npus) - 1
@@ -55,7 +55,7 @@ def write_machine(npus: tuple[int, ...]) -> None:
 
 
 def cost(arguments: list[str]) -> tuple[float, int]:
-    """Processor seconds and the largest memory in MiB of one command."""
+    """Return processor seconds and peak memory in MiB of one command."""
     program = "import sys; from et_sim.cli import main; sys.exit(main(sys.argv[1:]))"
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [sys.executable, "-c", MEASURED, sys.executable, "-c", program, *arguments]

@@ -47,7 +47,7 @@ SYSTEM = {
 
 
 def figures_changed(job: str) -> dict[str, Way]:
-    """Ten figures a tenth more and less, as `--vary` does."""
+    """Vary ten figures by a tenth up and down, as `--vary` does."""
     options = RunOptions(machine=MACHINE)
     machine = read_machine(**options.parts)
     changes = [(name, factor) for name in list(figures(machine))[:10] for factor in (1.1, 0.9)]
@@ -73,7 +73,7 @@ def _instead(changed: Machine, _: Machine) -> Machine:
 
 
 def kernels_left_out() -> dict[str, Way]:
-    """64 products, of which sixteen parts are predicted by the others, as `calibrate kernels` does."""
+    """Fit 64 products; each of sixteen parts is predicted from the others, as in `calibrate kernels`."""
     rows = [
         Measured(f"gemm {m} {n} {k}", "bf16", 6 + m * n * k / 1.1e8 + (m * k + k * n + m * n) / 8e5, "here")
         for m in (64, 256, 1024, 4096)
@@ -90,7 +90,7 @@ def kernels_left_out() -> dict[str, Way]:
 
 
 def iterations_predicted() -> dict[str, Way]:
-    """Iterations of a table, as `validate` predicts them."""
+    """Predict the iterations of a table, as `validate` does."""
     every = [row for path in shipped() for row in read_rows(path)]
     rows = [row for row in every if row.table == TABLE][:ITERATIONS]
 
@@ -101,7 +101,7 @@ def iterations_predicted() -> dict[str, Way]:
 
 
 def jobs_isolated(folder: Path) -> dict[str, Way]:
-    """Two jobs of 256 ranks by themselves, after they ran together, as `--isolated` does."""
+    """Run two jobs of 256 ranks together and then alone, as `--isolated` does."""
     for name, micros in (("a", 3), ("b", 4)):
         traces = []
         for rank in range(256):
@@ -125,7 +125,7 @@ def jobs_isolated(folder: Path) -> dict[str, Way]:
 
 
 def _alone(way: Way) -> Way:
-    """The same in this process only."""
+    """Run the same work in this process only."""
 
     def alone() -> list[Any]:
         usual, workers.WORTH_SECONDS = workers.WORTH_SECONDS, NEVER
@@ -138,7 +138,7 @@ def _alone(way: Way) -> Way:
 
 
 def measure(about: str, ways: dict[str, Way], rounds: int) -> None:
-    """A line for each way."""
+    """Print a line for each way."""
     best: dict[str, tuple[float, float]] = {}
     results = []
     for _ in range(rounds):
@@ -155,7 +155,7 @@ def measure(about: str, ways: dict[str, Way], rounds: int) -> None:
 
 
 def _of_others() -> float:
-    """Processor seconds of workers that have ended."""
+    """Return the processor seconds of ended workers."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 

@@ -30,14 +30,14 @@ def _shared(trace: Any, prefix: Path, ranks: int) -> Path:
 
 
 def all_reduce(prefix: Path, ranks: int, size: int = 1 << 30) -> Path:
-    """One all-reduce of 1 GiB, or of so many bytes."""
+    """Return one all-reduce, of 1 GiB by default."""
     build = TraceBuilder()
     build.collective("all_reduce", size)
     return _shared(build.build(), prefix, ranks)
 
 
 def chain(prefix: Path, ranks: int, nodes: int = 20_000) -> Path:
-    """20,000 computations one after the other, or so many."""
+    """Return computations one after the other, 20,000 by default."""
     build = TraceBuilder()
     last: list[int] = []
     for number in range(nodes):
@@ -46,7 +46,7 @@ def chain(prefix: Path, ranks: int, nodes: int = 20_000) -> Path:
 
 
 def layers(prefix: Path, ranks: int) -> Path:
-    """500 times a computation and an all-reduce of 1 MiB."""
+    """Return 500 times a computation and an all-reduce of 1 MiB."""
     build = TraceBuilder()
     last: list[int] = []
     for _ in range(500):
@@ -56,7 +56,7 @@ def layers(prefix: Path, ranks: int) -> Path:
 
 
 def job(prefix: Path, ranks: int) -> Path:
-    """A transformer with tensor, pipeline and data parallelism: about 5,000 nodes a rank."""
+    """Return a transformer with tensor, pipeline and data parallelism: about 5,000 nodes a rank."""
     path = prefix.with_suffix(".workload.json")
     if not path.exists():
         part = FeedForward(8192, is_gated=False)
@@ -67,7 +67,7 @@ def job(prefix: Path, ranks: int) -> Path:
 
 
 def distinct(prefix: Path, ranks: int) -> Path:
-    """5,000 nodes a rank with durations of its own, and all-reduces in groups of eight."""
+    """Return 5,000 nodes a rank with durations of its own, and all-reduces in groups of eight."""
     if not Path(f"{prefix}.0.et").exists():
         random = np.random.default_rng(1)
         traces = [_own_program(random.integers(1, 50, 5_000), rank // GROUPS_OF + 1) for rank in range(ranks)]
@@ -87,7 +87,7 @@ def _own_program(micros: Any, group: int) -> Any:
 
 
 def unlike(prefix: Path, ranks: int) -> Path:
-    """50 steps a rank: durations of its own, messages to the next rank, all-reduces in groups of eight."""
+    """Return 50 steps a rank: own durations, messages to the next rank, all-reduces in groups of eight."""
     if not Path(f"{prefix}.0.et").exists():
         random = np.random.default_rng(1)
         traces = [_short_program(random.integers(1, 50, 50), rank, ranks) for rank in range(ranks)]

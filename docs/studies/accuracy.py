@@ -144,9 +144,9 @@ def coverage_text(judged: Sequence[Coverage]) -> str:
     met = sum(bool(each.is_met) for each in known)
     mean = 100 * mean_share(families)
     return (
-        f"All {len(families)} families with equal weight: {mean:.0f} % of rows in the band. Of {len(known)}"
-        f" families of 8 rows or more, {met} hold as many as a band of 80 % should, in a band no wider than a"
-        " factor of 2."
+        f"All {len(families)} families with equal weight: {mean:.0f} % of rows in the band. {met} of"
+        f" {len(known)} families of 8 rows or more hold as many as a band of 80 % should, in a band no wider"
+        " than a factor of 2."
     )
 
 

@@ -63,7 +63,7 @@ class Point:
 def lone(
     scale: Scale, model: str, algorithm: str, size: int, packets: int = 5500, timeout: str = "10ms"
 ) -> Point:
-    """A lone all-reduce."""
+    """Return a job of a single all-reduce."""
     is_same = algorithm == SAME_ORDER
     return Point(
         ("lone", model, algorithm, size, packets, timeout),
@@ -76,7 +76,7 @@ def lone(
 
 
 def trained(scale: Scale, system: str, *, model: str = "packet", **changed: Any) -> Point:
-    """Two iterations of the DLRM."""
+    """Return a job of two iterations of the DLRM."""
     of_system = {key: changed[key] for key in ("chunks", "concurrency") if key in changed}
     of_network = {key: value for key, value in changed.items() if key not in of_system}
     return Point(
@@ -89,7 +89,7 @@ def trained(scale: Scale, system: str, *, model: str = "packet", **changed: Any)
 
 
 def points(scale: Scale) -> Iterator[Point]:
-    """All runs of the study, some of them twice."""
+    """Yield all runs of the study; some appear twice."""
     for size in scale.sizes:
         for algorithm in ALGORITHMS:
             for model in MODELS:
@@ -115,7 +115,7 @@ def points(scale: Scale) -> Iterator[Point]:
 
 
 def simulated(point: Point) -> Found:
-    """The figures of a run."""
+    """Simulate a run, and return its figures."""
     with TemporaryDirectory() as folder:
         path, system = Path(folder) / "layers.txt", dict(point.system)
         path.write_text(point.layers, encoding="utf-8")
@@ -136,7 +136,7 @@ def simulated(point: Point) -> Found:
 
 
 class Results:
-    """What runs gave, in a file that is written after each."""
+    """The figures of all runs, in a file that is written after each run."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -148,7 +148,7 @@ class Results:
         return self._found[point.digest]
 
     def missing(self, wanted: Iterator[Point]) -> list[Point]:
-        """Those that were not run yet."""
+        """Return the runs that are still missing."""
         return list({point.digest: point for point in wanted if point.digest not in self._found}.values())
 
     def add(self, point: Point, found: Found) -> None:
@@ -172,7 +172,7 @@ def run_all(scale: Scale, results: Results, say: Callable[[str], None]) -> None:
 
 
 def main() -> None:
-    """The whole study."""
+    """Run the whole study."""
     os.environ.setdefault("ET_SIM_COMPILE", "now")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--results", type=Path, default=RESULTS)

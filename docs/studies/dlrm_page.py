@@ -26,7 +26,7 @@ def write_page(scale: Scale, results: Results) -> None:
 
 
 def texts(scale: Scale, results: Results) -> dict[str, str]:
-    """The tables, by the names of their markers."""
+    """Return the tables by the names of their markers."""
     return {
         "lone": lone_table(scale, results),
         "flow": against_flow(scale, results),
@@ -42,7 +42,7 @@ def texts(scale: Scale, results: Results) -> dict[str, str]:
 
 
 def pictures(scale: Scale, results: Results) -> dict[str, str]:
-    """The pictures, by file."""
+    """Return the pictures by file."""
     bars = [Group(system, [bar_of(results[trained(scale, system)])]) for system in SYSTEMS]
     ratios = [
         Line(algorithm, [(size / 1024, ratio_of(scale, results, algorithm, size)) for size in scale.sizes])
@@ -69,12 +69,12 @@ def pictures(scale: Scale, results: Results) -> dict[str, str]:
 
 
 def ms(found: Found) -> float:
-    """How long a run lasted."""
+    """Return the duration of a run."""
     return float(found["makespan_ns"]) / 1e6
 
 
 def exposed(found: Found, name: str = "") -> float:
-    """For how many ms the loop waited for layers with names that begin so."""
+    """Return the ms for which the loop waited for the layers whose names have a prefix."""
     times: list[int] = [
         value
         for row in found["layers"]
@@ -86,7 +86,7 @@ def exposed(found: Found, name: str = "") -> float:
 
 
 def parts_of(found: Found) -> list[float]:
-    """Milliseconds of each of the parts."""
+    """Return the milliseconds of each part."""
     compute = sum(v / 1e6 for row in found["layers"] for k, v in row.items() if k.endswith("compute_ns"))
     first = sum(exposed({"layers": [row]}) for row in found["layers"] if row["layer"] == "top0")
     waited = [exposed(found, "embedding"), exposed(found, "bottom"), first, exposed(found, "top") - first]
@@ -94,18 +94,18 @@ def parts_of(found: Found) -> list[float]:
 
 
 def bar_of(found: Found) -> Bar:
-    """A bar of these."""
+    """Return a bar of these parts."""
     return Bar("", parts_of(found), f"{ms(found):.1f}")
 
 
 def ratio_of(scale: Scale, results: Results, algorithm: str, size: int) -> float:
-    """Packets against the analytical model."""
+    """Compare packets with the analytical model."""
     analytical, packets = (results[lone(scale, model, algorithm, size)] for model in ("analytical", "packet"))
     return ms(packets) / ms(analytical)
 
 
 def lone_table(scale: Scale, results: Results) -> str:
-    """Sizes, algorithms and models."""
+    """Compare sizes, algorithms and models."""
     rows = []
     for size in scale.sizes:
         for algorithm in dlrm.ALGORITHMS:
@@ -119,7 +119,7 @@ def lone_table(scale: Scale, results: Results) -> str:
 
 
 def against_flow(scale: Scale, results: Results) -> str:
-    """Packets against the model with contention and without losses."""
+    """Compare packets with the model that has contention and no losses."""
     size = min(MIB, scale.sizes[-1])
     flow = ms(results[lone(scale, "flow", "direct", size)])
     cases = (
@@ -134,7 +134,7 @@ def against_flow(scale: Scale, results: Results) -> str:
 
 
 def queue_table(scale: Scale, results: Results) -> str:
-    """Queues and timeouts of the same order."""
+    """Compare queues with timeouts of the same order."""
     size = min(MIB, scale.sizes[-1])
     analytical = ms(results[lone(scale, "analytical", dlrm.SAME_ORDER, size)])
     rows = []
@@ -149,7 +149,7 @@ def queue_table(scale: Scale, results: Results) -> str:
 
 
 def layer_table(scale: Scale, results: Results) -> str:
-    """Raw latencies: from issue to completion, per iteration."""
+    """List raw latencies, from issue to completion, per iteration."""
     found = [{row["layer"]: row for row in results[trained(scale, one)]["layers"]} for one in SYSTEMS]
     wanted = [("embedding", "forward"), ("embedding", "input_gradient")]
     wanted += [(layer, "weight_gradient") for layer in SHOWN_LAYERS]
@@ -161,7 +161,7 @@ def layer_table(scale: Scale, results: Results) -> str:
 
 
 def iteration_table(scale: Scale, results: Results) -> str:
-    """Where two iterations go."""
+    """List the parts of two iterations."""
     rows = []
     for system in SYSTEMS:
         found = results[trained(scale, system)]
@@ -170,7 +170,7 @@ def iteration_table(scale: Scale, results: Results) -> str:
 
 
 def ratio_table(scale: Scale, results: Results) -> str:
-    """Systems against the fastest, on each model."""
+    """Compare systems with the fastest one on each model."""
     rows = []
     for model in dlrm.MODELS:
         times = [ms(results[trained(scale, system, model=model)]) for system in SYSTEMS]
@@ -179,7 +179,7 @@ def ratio_table(scale: Scale, results: Results) -> str:
 
 
 def injection_table(scale: Scale, results: Results) -> str:
-    """Injection latencies."""
+    """List injection latencies."""
     rows = []
     for system in SYSTEMS:
         times = [ms(results[trained(scale, system, injection=one)]) for one in dlrm.INJECTIONS]
@@ -188,7 +188,7 @@ def injection_table(scale: Scale, results: Results) -> str:
 
 
 def buffer_table(scale: Scale, results: Results) -> str:
-    """Buffers of the global switch, divided among ports or shared."""
+    """Compare buffers of the global switch that ports share with divided ones."""
     rows = []
     for changed in dlrm.BUFFERED:
         for system in SYSTEMS:
@@ -204,13 +204,13 @@ def buffer_table(scale: Scale, results: Results) -> str:
 
 
 def lost(found: Found) -> str:
-    """How many packets, if any."""
+    """Format a number of packets; 0 is empty."""
     count = found["packets"]["lost"]
     return f" ({count:,} lost)" if count else ""
 
 
 def chunk_table(scale: Scale, results: Results) -> str:
-    """Chunks, how many are on their way, and windows."""
+    """Compare numbers of chunks, of chunks under way, and windows."""
     rows = []
     for system in dlrm.CHUNKED:
         for chunks in dlrm.CHUNKS:
@@ -227,7 +227,7 @@ def chunk_table(scale: Scale, results: Results) -> str:
 
 
 def cost_table(scale: Scale, results: Results) -> str:
-    """Processor time by kind of run."""
+    """List processor time by kind of run."""
     found = [(point, results[point]) for point in {one.digest: one for one in dlrm.points(scale)}.values()]
     rows = []
     for kind, what in (("lone", "lone all-reduces"), ("dlrm", "two iterations")):

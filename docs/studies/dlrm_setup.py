@@ -30,7 +30,7 @@ COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 
 @dataclass(frozen=True)
 class Scale:
-    """How large the study is."""
+    """The size of the study."""
 
     ranks: int  # of the lone all-reduce
     sizes: tuple[int, ...]
@@ -41,7 +41,7 @@ class Scale:
     payload: int = 8948
 
     def chunks(self, original: int) -> int:
-        """Into how many a collective is cut; also, how many are on their way."""
+        """Return the number of chunks of a collective, which is also that of chunks under way."""
         return max(1, original // self.fewer_chunks)
 
 
@@ -50,7 +50,7 @@ SMALL = Scale(8, (MIB // 32,), gpus=4, per_node=2, narrower=128, fewer_chunks=51
 
 
 def layer_file(scale: Scale, gradient_bytes: int = VALUE_BYTES) -> str:
-    """Embeddings shared by all GPUs, MLPs repeated on each, as ASTRA-sim 1.0 reads it."""
+    """Return the layer file of ASTRA-sim 1.0: all GPUs share the embeddings, and each has all MLPs."""
     batch = BATCH // scale.narrower
     vectors = batch * TABLES * VECTOR * VALUE_BYTES
     lookup = round(vectors * POOLING / MEMORY_BYTES_PER_S * 1e9)
@@ -74,12 +74,12 @@ def _mlp(
 
 
 def one_all_reduce(size: int) -> str:
-    """A layer file with nothing else."""
+    """Return a layer file with this collective alone."""
     return f"MICRO\n1\nall-reduce -1  0 NONE 0  0 NONE 0  0 ALLREDUCE {size}  0\n"
 
 
 def write_same_order(prefix: Path, ranks: int, size: int) -> None:
-    """A direct all-reduce in which all ranks begin with rank 0, go on with rank 1, and so on."""
+    """Return a direct all-reduce in which all ranks send to rank 0 first, then to rank 1, and so on."""
     traces = []
     for rank in range(ranks):
         builder = TraceBuilder(source=f"rank {rank}")
@@ -96,7 +96,7 @@ def write_same_order(prefix: Path, ranks: int, size: int) -> None:
 
 
 def lone_system(algorithm: str, same_order: Path | None = None) -> dict[str, Any]:
-    """One chunk, nothing but the network takes time."""
+    """Return a system with one chunk, in which only the network takes time."""
     # The analytical model of the study lets messages share links for free, as the reference's does.
     shared = {"port-bandwidth": False}
     chosen: dict[str, Any] = {"profile": "corrected", "corrections": shared, "endpoint-delay": 0}
@@ -106,7 +106,7 @@ def lone_system(algorithm: str, same_order: Path | None = None) -> dict[str, Any
 
 
 def lone_network(ranks: int, model: str, packets: int = 5500, least_timeout: str = "10ms") -> dict[str, Any]:
-    """All ranks at one switch, ns-3's TCP."""
+    """Return a network of one switch with the TCP of ns-3."""
     star = {"generator": "star", "npus": ranks, "bandwidth": "100Gbps", "latency": "500ns"}
     if model != "packet":
         return {"graph": star}
@@ -116,7 +116,7 @@ def lone_network(ranks: int, model: str, packets: int = 5500, least_timeout: str
 
 
 def system_of(name: str, scale: Scale, chunks: int | None = None, concurrency: int = 64) -> dict[str, Any]:
-    """ASTRA-sim 1.0's system layer; `chunks` and `concurrency` are those of the original study."""
+    """Return the system of ASTRA-sim 1.0; `chunks` and `concurrency` are those of the original study."""
     is_flat = name.startswith("Flat")
     reduce = ["doubleBinaryTree"] if is_flat else ["direct", "direct"]
     chosen: dict[str, Any] = {
@@ -141,7 +141,7 @@ def network_of(
     window: int = WINDOW,
     injection: str = "0.01us",
 ) -> dict[str, Any]:
-    """A switch for all GPUs, and in hierarchical systems one in each node besides."""
+    """Return a network with a switch for all GPUs and, in hierarchical systems, one in each node."""
     out = {"bandwidth": "800Gbps" if name == "Flat800G" else "100Gbps", "latency": "500ns"}
     graph: dict[str, Any] = {"generator": "star", "npus": scale.gpus, **out}
     if not name.startswith("Flat"):

@@ -77,17 +77,17 @@ class Judged:
 
     @cached_property
     def is_evidence(self) -> bool:
-        """Whether terms may be fitted to the row: no other constant is, and one of the classes matters."""
+        """Check that terms may be fitted to the row: no other constant is, and one of the classes matters."""
         return not self.is_fitted and any(self.share(name) >= MATTERS for name in ORDER)
 
     @cached_property
     def software(self) -> str:
-        """The software that the row states, of training steps."""
+        """Return the software that a row of training steps states."""
         return next((trait.item for trait in self.composition.traits if trait.of == SOFTWARE), "")
 
     @cached_property
     def source(self) -> tuple[str, str]:
-        """What has the same weight as any other: of training steps, one software on one device."""
+        """Return the unit of equal weight: for training steps, one software on one device."""
         is_step = bool(self.composition.traits)
         return self.software or self.family, self.composition.device if is_step else ""
 
@@ -114,7 +114,7 @@ class Judged:
 
     @cached_property
     def on_another_machine(self) -> Judged:
-        """The row as if its library were fitted to another machine."""
+        """Return the row as if its library were fitted to another machine."""
         found = self.composition
         terms = {
             name: replace(term, basis=MODELLED) if name in ON_A_NODE else term
@@ -247,7 +247,7 @@ def _term(name: str, terms: Terms, chosen: Sequence[Judged]) -> Term:
 
 @dataclass(frozen=True)
 class Coverage:
-    """How many rows of a family are in their bands, whose terms were fitted without it."""
+    """The rows of a family inside their bands, whose terms were fitted without the family."""
 
     family: str
     rows: int
@@ -256,19 +256,19 @@ class Coverage:
 
     @property
     def share(self) -> float:
-        """The share of rows that are inside."""
+        """Return the share of rows inside."""
         return self.inside / self.rows
 
     @property
     def expected(self) -> tuple[int, int]:
-        """The least and the most rows that should be inside."""
+        """Return the least and the largest number of rows that should be inside."""
         if self.rows >= 60:
             return math.ceil(0.7 * self.rows), math.floor(0.9 * self.rows)
         return central(self.rows)
 
     @property
     def is_met(self) -> bool | None:
-        """Whether the band holds as many as it should, and is no wider than `WIDE`; None: too few rows."""
+        """Check that the band holds its share of rows, and is no wider than `WIDE`; None: too few rows."""
         if self.rows < 8:
             return None
         least, most = self.expected

@@ -33,47 +33,47 @@ class Run:
     job: Iteration
 
     def predicted_s(self) -> float:
-        """The iteration, simulated."""
+        """Return the simulated time of the iteration."""
         (found,) = predictions([self.row])
         assert found.predicted_us is not None
         return found.predicted_us / 1e6
 
 
 def runs(name: str) -> list[Run]:
-    """Of one of the two tables."""
+    """Return the rows of one of the two tables."""
     rows = [row for row in read_rows(ROWS) if row.table == name]
     return [Run(row, row.job) for row in rows if isinstance(row.job, Iteration)]
 
 
 @dataclass(frozen=True)
 class Errors:
-    """How far predictions are from measurements."""
+    """The errors of predictions against measurements."""
 
     ratios: tuple[float, ...]  # predicted by measured
 
     @property
     def mean(self) -> float:
-        """Mean absolute percentage error."""
+        """Return the mean absolute percentage error."""
         return sum(abs(ratio - 1) for ratio in self.ratios) / len(self.ratios)
 
     @property
     def largest(self) -> float:
-        """The largest one."""
+        """Return the largest error."""
         return max(abs(ratio - 1) for ratio in self.ratios)
 
     @property
     def middle(self) -> float:
-        """The geometric mean of the ratios: what one factor could mend."""
+        """Return the geometric mean of the ratios, which one factor could remove."""
         return math.exp(sum(map(math.log, self.ratios)) / len(self.ratios))
 
     @property
     def rest(self) -> float:
-        """Mean absolute percentage error that is left when all are divided by that factor."""
+        """Return the mean absolute percentage error that remains after division by that factor."""
         return Errors(tuple(ratio / self.middle for ratio in self.ratios)).mean
 
 
 def results_table(measured: Sequence[Run], predicted: Sequence[float]) -> str:
-    """Row by row."""
+    """Write the table of all rows."""
     rows = []
     for run, found in zip(measured, predicted, strict=True):
         measured_s = run.job.measured_s
@@ -83,7 +83,7 @@ def results_table(measured: Sequence[Run], predicted: Sequence[float]) -> str:
 
 
 def summary(errors: dict[str, Errors]) -> str:
-    """The two tables' errors."""
+    """Write the errors of both tables."""
     rows = [
         [
             name,

@@ -41,17 +41,17 @@ class Model:
 
     @property
     def expert(self) -> int:
-        """Parameters of one expert."""
+        """Return the parameters of one expert."""
         return 2 * self.hidden * self.inner
 
     @property
     def dense(self) -> int:
-        """Parameters of a pair that are not of experts: two attentions, and one inner layer."""
+        """Return the parameters of a pair of layers without experts: two attentions, and one inner layer."""
         return 2 * 4 * self.hidden**2 + self.expert
 
     @property
     def parameters(self) -> int:
-        """Of the whole model."""
+        """Return the parameters of the whole model."""
         return self.pairs * (self.experts * self.expert + self.dense)
 
 
@@ -79,7 +79,7 @@ class Point:
 
 
 def workload(model: Model, machine: Machine, way: str) -> et_sim.Workload:
-    """One iteration; all GPUs run one program."""
+    """Return a job of one iteration; all GPUs run one program."""
     program = Program(model, machine, way)
     built = program.build()
     ranks = machine.nodes * machine.gpus
@@ -88,7 +88,7 @@ def workload(model: Model, machine: Machine, way: str) -> et_sim.Workload:
 
 
 class Program:
-    """What every GPU does: experts are parted over the GPUs of a node, and each over the nodes' memories."""
+    """The program of a GPU: a node's GPUs share the experts, and the nodes' memories share each expert."""
 
     def __init__(self, model: Model, machine: Machine, way: str) -> None:
         self._model, self._machine, self._way = model, machine, way
@@ -116,7 +116,7 @@ class Program:
         return self._build.build()
 
     def _fetch(self, name: str, after: list[int]) -> list[int]:
-        """The weights of a GPU's experts."""
+        """Load the weights of a GPU's experts."""
         if self._way == SWITCHES:
             return [self._build.load(VALUE * self._own, gather=ACROSS, after=after, name=f"load {name}")]
         loaded = self._build.load(VALUE * self._shard, after=after, name=f"load {name}")
@@ -124,7 +124,7 @@ class Program:
         return [self._build.collective("all_gather", size, ACROSS, after=[loaded], name=f"gather {name}")]
 
     def _dense(self, name: str, after: list[int], passes: int) -> list[int]:
-        """Attention and inner layers, whose matrices are parted over the GPUs of a node."""
+        """Add attention and inner layers, whose matrices the GPUs of a node share."""
         model, tokens = self._model, self._model.tokens * self._machine.gpus
         for part, weights in enumerate((4 * model.hidden**2, model.expert, 4 * model.hidden**2)):
             own = weights // self._machine.gpus
@@ -139,7 +139,7 @@ class Program:
         return after
 
     def _experts(self, name: str, after: list[int], weights: list[int], passes: int) -> list[int]:
-        """Tokens go to their experts, which all nodes have, and come back: [they are back, computed]."""
+        """Send tokens to their experts, which all nodes have, and back: [they are back, computed]."""
         model = self._model
         routed = model.tokens * model.experts_per_token
         size = VALUE * routed * model.hidden
@@ -154,7 +154,7 @@ class Program:
         return [back, computed]
 
     def _update(self, name: str, after: list[int]) -> None:
-        """Gradients are summed over the nodes; each GPU updates its shard, whose states lie in memory."""
+        """Sum gradients over the nodes; each GPU updates its shard, whose states lie in memory."""
         if self._way == SWITCHES:
             summed = self._build.store(VALUE * self._own, reduce=ACROSS, after=after, name=f"store {name}")
         else:
@@ -170,7 +170,7 @@ class Program:
 
 
 def memory_file(machine: Machine, way: str) -> dict[str, Any]:
-    """The memory of a way to get at the experts."""
+    """Return the memory for a way to reach the experts."""
     gpus = machine.nodes * machine.gpus
     groups = {"name": "groups", "count": gpus, "bandwidth": machine.memory, "latency": "1us"}
     stages = [
@@ -193,7 +193,7 @@ def memory_file(machine: Machine, way: str) -> dict[str, Any]:
 
 
 def simulated(model: Model, machine: Machine, way: str) -> Point:
-    """One iteration."""
+    """Simulate one iteration."""
     system = {
         "profile": "corrected",
         "endpoint-delay": 10,
@@ -234,7 +234,7 @@ class Study:
         self._known: dict[tuple[Machine, str], Point] = {}
 
     def point(self, way: str, **figures: Any) -> Point:
-        """The iteration on a machine with some other figures."""
+        """Simulate the iteration on a machine with other figures."""
         machine = replace(self.machine, **figures)
         if way == TIER:  # has no fabric, and shares nothing
             machine = replace(machine, fabric=self.machine.fabric, sharing=FAIR)
@@ -243,7 +243,7 @@ class Study:
         return self._known[machine, way]
 
     def chosen(self) -> list[tuple[str, Point]]:
-        """The four that are compared."""
+        """Return the four compared settings."""
         return [
             (TIER, self.point(TIER)),
             (POOL, self.point(POOL)),
@@ -252,12 +252,12 @@ class Study:
         ]
 
     def tuned(self, **figures: Any) -> Point:
-        """The pool with collectives, and the fastest memory and fabric that are tried."""
+        """Return the pool with collectives, with the fastest memory and fabric of the sweep."""
         return self.point(SWITCHES, memory=MEMORIES[-1], fabric=FABRICS[-1], **figures)
 
 
 def assumptions(model: Model, machine: Machine) -> str:
-    """What is simulated, in numbers."""
+    """Write the numbers of the simulated system."""
     gpus = machine.nodes * machine.gpus
     rows = [
         ("parameters", f"{model.parameters / 1e12:.2f} · 10^12"),
@@ -275,7 +275,7 @@ def assumptions(model: Model, machine: Machine) -> str:
 
 
 def compared(study: Study) -> str:
-    """The four settings, with the parts of their time."""
+    """Write the four settings with the parts of their time."""
     base = study.point(TIER).seconds
     rows = [
         (name, *(f"{value:.2f}" for value in (one.seconds, *one.parts[:3])), f"{base / one.seconds:.2f}")
@@ -285,7 +285,7 @@ def compared(study: Study) -> str:
 
 
 def findings(study: Study) -> str:
-    """What is to be compared with the paper."""
+    """Write the figures that the paper has, too."""
     rows = []
     for speed in SPEEDS:
         before, after = study.point(TIER, tflops=speed).seconds, study.tuned(tflops=speed).seconds
@@ -295,7 +295,7 @@ def findings(study: Study) -> str:
 
 
 def apart(study: Study) -> str:
-    """How far the plain pool is from the tier, and what turns cost."""
+    """Write the difference between the plain pool and the tier, and the cost of turns."""
     tier = study.point(TIER).seconds
     pool, turns = (study.point(POOL, sharing=sharing).seconds / tier - 1 for sharing in (FAIR, IN_TURN))
     switches = study.point(SWITCHES, sharing=IN_TURN).seconds
@@ -307,7 +307,7 @@ def apart(study: Study) -> str:
 
 
 def sweeps(study: Study) -> str:
-    """The seconds that the pictures show."""
+    """Write the seconds that the pictures show."""
     by_memory = [
         (
             f"{memory:.0f}",
@@ -325,7 +325,7 @@ def sweeps(study: Study) -> str:
 
 
 def pictures(study: Study) -> dict[str, str]:
-    """Bars of the four, and the two sweeps."""
+    """Draw the bars of the four settings, and the two sweeps."""
     bars = [Group("", [Bar(name, one.parts, f"{one.seconds:.1f}")]) for name, one in study.chosen()]
     by_memory = [
         Line(way, [(memory, study.point(way, memory=memory).seconds) for memory in MEMORIES])

@@ -51,7 +51,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """What an axis shows; values on a logarithmic one are above zero."""
+    """The quantity of an axis; values on a logarithmic one are above zero."""
 
     label: str
     is_log: bool = False
@@ -66,7 +66,7 @@ class Line:
 
 
 def stacked_bars(title: str, axis: str, parts: Sequence[str], groups: Sequence[Group]) -> str:
-    """Bars of several parts, whose names are in the legend; they begin at 0."""
+    """Draw bars of several parts, whose names are in the legend; bars begin at 0."""
     highest = max(sum(bar.parts) for group in groups for bar in group.bars)
     scale = _Scale(0.0, _ticks(0.0, highest)[-1], HEIGHT - BOTTOM, TOP, False)
     slots = sum(len(group.bars) for group in groups) + 0.6 * len(groups)
@@ -84,7 +84,7 @@ def stacked_bars(title: str, axis: str, parts: Sequence[str], groups: Sequence[G
 
 
 def lines(title: str, across: Axis, up: Axis, series: Sequence[Line]) -> str:
-    """Lines with a dot at each point; their names are in the legend."""
+    """Draw lines with a dot at each point; their names are in the legend."""
     points = [point for line in series for point in line.points]
     x = _Scale.of([point[0] for point in points], across, LEFT, WIDTH - RIGHT)
     y = _Scale.of([point[1] for point in points], up, HEIGHT - BOTTOM, TOP)
@@ -117,7 +117,7 @@ class _Scale:
 
     @classmethod
     def of(cls, values: Sequence[float], axis: Axis, begin: float, end: float) -> _Scale:
-        """From the least to the greatest; a linear axis begins at 0 or below."""
+        """Return the least and the largest value; a linear axis begins at 0 or below."""
         low, high = min(values), max(values)
         if axis.is_log:
             if low <= 0:
@@ -127,7 +127,7 @@ class _Scale:
         return cls(ticks[0], ticks[-1], begin, end, False)
 
     def place(self, value: float) -> float:
-        """The pixel of a value."""
+        """Return the pixel of a value."""
         if self.is_log:
             part = math.log(value / self.low) / math.log(self.high / self.low)
         else:
@@ -135,7 +135,7 @@ class _Scale:
         return self.begin + part * (self.end - self.begin)
 
     def ticks(self) -> list[float]:
-        """The values that are named: 1, 2 and 5 times powers of ten on a logarithmic axis, or these alone."""
+        """Return the labelled values: on a logarithmic axis, 1, 2 and 5 times powers of ten."""
         if not self.is_log:
             return _ticks(self.low, self.high)
         decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
@@ -145,7 +145,7 @@ class _Scale:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Some five round values that enclose both."""
+    """Return about five round values that enclose both."""
     span = high - low if high > low else 1.0
     power = 10.0 ** math.floor(math.log10(span / 5))
     step = next(power * one for one in (1, 2, 5, 10) if span <= 6 * power * one)
@@ -153,7 +153,7 @@ def _ticks(low: float, high: float) -> list[float]:
 
 
 def _opening(title: str, names: Sequence[str], key: Callable[[int, float, float], str]) -> Iterator[str]:
-    """The ground, the title and the legend, whose entries take up several rows if they must."""
+    """Draw the background, the title and the legend, whose entries take several rows if needed."""
     yield (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
         f'font-family="sans-serif" font-size="12">'
@@ -173,7 +173,7 @@ def _opening(title: str, names: Sequence[str], key: Callable[[int, float, float]
 
 
 def _rows(scale: _Scale, label: str) -> Iterator[str]:
-    """Grid, numbers and name of the upright axis."""
+    """Draw the grid, the numbers and the name of the vertical axis."""
     for value in scale.ticks():
         place = scale.place(value)
         yield _rule(LEFT, place, WIDTH - RIGHT, place, "grid")
@@ -208,7 +208,7 @@ def _key(at: int, x: float, y: float) -> str:
 
 
 def _stroke(at: int) -> str:
-    """Colours, and after them the same ones dashed."""
+    """Yield colours, and then the same ones dashed."""
     dash = DASHES[at // len(COLOURS) % len(DASHES)]
     dashed = f' stroke-dasharray="{dash}"' if dash else ""
     return f'stroke="{COLOURS[at % len(COLOURS)]}" stroke-width="2.2"{dashed}'

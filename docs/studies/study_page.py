@@ -1,4 +1,4 @@
-"""What a study's script writes on its page: texts between markers, and pictures beside it.
+"""The output of a study's script: texts between markers of its page, and pictures beside the page.
 
     <!-- NAME: begin -->
     whatever the script writes
@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 def with_texts(page: str, texts: Mapping[str, str]) -> str:
-    """The page with these texts between the markers of their names."""
+    """Return the page with these texts between the markers of their names."""
     for name, text in texts.items():
         begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
         before, found, rest = page.partition(begin)
@@ -26,7 +26,7 @@ def with_texts(page: str, texts: Mapping[str, str]) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of Markdown; the first column is text, and the others are numbers."""
+    """Return a table of Markdown; the first column is text, and the others are numbers."""
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 

@@ -39,7 +39,7 @@ WORKLOADS = {"ResNet-50": resnet, "transformer layer": transformer}
 
 @dataclass(frozen=True)
 class Machine:
-    """What differs between runs."""
+    """The settings that differ between runs."""
 
     side: int
     dataflow: str
@@ -47,7 +47,7 @@ class Machine:
     link_gbps: float = LINK_GBPS
 
     def system(self) -> dict[str, Any]:
-        """As the system file has it."""
+        """Return the object of the system file."""
         limit = {} if self.dram_words is None else {"bandwidth": self.dram_words}
         ifmap, filters, ofmap = MEMORIES_KB
         compute = {
@@ -64,7 +64,7 @@ class Machine:
         return SYSTEM | {"compute": compute | limit}
 
     def network(self) -> dict[str, Any]:
-        """A torus of 4 x 4 x 4."""
+        """Return a torus of 4 x 4 x 4."""
         return {
             "topology": ["Ring"] * 3,
             "npus_count": [4] * 3,
@@ -83,7 +83,7 @@ class Found:
 
     @property
     def bound(self) -> str:
-        """What takes the most time; of waiting for memory, DRAM and SRAM together, the larger of both."""
+        """Return the largest part of the time; DRAM and SRAM together are one part, named by the larger."""
         array, dram, sram, network = self.parts
         memory = "DRAM" if dram >= sram else "SRAM"
         times = {"array": array, memory: dram + sram, "network": network}
@@ -110,7 +110,7 @@ def run(step: Step, machine: Machine) -> Found:
 
 @cache
 def _kernels_ns(shapes: tuple[str, ...], machine: Machine) -> dict[str, int]:
-    """What each shape takes, from a timeline."""
+    """Return the time of each shape in a timeline."""
     build = et_sim.TraceBuilder()
     for shape in shapes:
         build.compute(shape, layer_shape=shape)
@@ -121,7 +121,7 @@ def _kernels_ns(shapes: tuple[str, ...], machine: Machine) -> dict[str, int]:
 
 
 def _least_wait(kernel: Product, busy_ns: int, machine: Machine) -> float:
-    """How long the array waits if every word moves once; each operand has its own bandwidth."""
+    """Return the wait of the array if every word moves once; each operand has its own bandwidth."""
     if machine.dram_words is None:
         return 0.0
     rows, columns, inner = kernel.rows, kernel.columns, kernel.inner
@@ -133,7 +133,7 @@ Results = dict[str, dict[tuple[int, str], Found]]
 
 
 def all_arrays() -> Results:
-    """Both workloads on every array, with every dataflow."""
+    """Simulate both workloads on every array, with every dataflow."""
     arrays = [(side, dataflow) for side in SIDES for dataflow in DATAFLOWS]
     return {
         name: {array: run(make(), Machine(*array)) for array in arrays} for name, make in WORKLOADS.items()
@@ -141,7 +141,7 @@ def all_arrays() -> Results:
 
 
 def found_table(found: dict[tuple[int, str], Found]) -> str:
-    """Of one workload."""
+    """Return the table of one workload."""
     head = ("array", "dataflow", "step, ms", "operations used", *PARTS, "bound by")
     rows = []
     for (side, dataflow), one in found.items():
@@ -153,7 +153,7 @@ def found_table(found: dict[tuple[int, str], Found]) -> str:
 
 
 def bars(name: str, found: dict[tuple[int, str], Found]) -> str:
-    """What a step is spent on, in shares; its time stands above."""
+    """Draw the shares of a step's time, with the time above."""
     groups = [
         Group(
             f"{side} x {side}",
@@ -172,12 +172,12 @@ def bars(name: str, found: dict[tuple[int, str], Found]) -> str:
 
 
 def dram_gbps(words: int) -> float:
-    """Of a whole NPU: three operands."""
+    """Return the bandwidth of an NPU, which has three operands."""
     return 3 * words * VALUE_BYTES * CLOCK_GHZ
 
 
 def swept(machines: Callable[[int], list[Machine]]) -> dict[tuple[str, int], list[Found]]:
-    """Both workloads on every array, each with some machines."""
+    """Simulate both workloads on every array, each with some machines."""
     return {
         (name, side): [run(make(), machine) for machine in machines(side)]
         for name, make in WORKLOADS.items()
@@ -186,7 +186,7 @@ def swept(machines: Callable[[int], list[Machine]]) -> dict[tuple[str, int], lis
 
 
 def sweep_lines(title: str, axis: str, values: Sequence[float], found: dict[Any, list[Found]]) -> str:
-    """The time of a step over a figure."""
+    """Draw the time of a step over a figure."""
     series = [
         Line(
             f"{name}, {side} x {side}",
@@ -198,7 +198,7 @@ def sweep_lines(title: str, axis: str, values: Sequence[float], found: dict[Any,
 
 
 def sweep_table(head: str, values: Sequence[float], found: dict[Any, list[Found]]) -> str:
-    """The time of a step, and what bounds it."""
+    """Return the time of a step, and its bound."""
     names = [f"{name}, {side} x {side}" for name, side in found]
     rows = [
         [f"{value:,.4g}", *(f"{line[at].step_ns / 1e6:,.1f} ({line[at].bound})" for line in found.values())]
@@ -208,7 +208,7 @@ def sweep_table(head: str, values: Sequence[float], found: dict[Any, list[Found]
 
 
 def windows_table() -> str:
-    """The images of an NPU below one another: windows that overlap, and the product of these windows."""
+    """Compare windows that overlap with the product of these windows; an NPU's images are stacked."""
     rows = []
     for side, channels in ((56, 64), (28, 128), (14, 256)):
         height, width = IMAGES * (side + 2), side + 2
@@ -224,7 +224,7 @@ def windows_table() -> str:
 
 
 def findings(results: Results) -> str:
-    """In words: what bounds what, and what a larger array brings."""
+    """Return the bounds, and the gain of a larger array, in words."""
     found = []
     for name, of_array in results.items():
         best = {side: min(of_array[side, dataflow].step_ns for dataflow in DATAFLOWS) for side in SIDES}
@@ -250,7 +250,7 @@ def _bounds(of_array: dict[tuple[int, str], Found], side: int) -> str:
 
 
 def study() -> tuple[dict[str, str], dict[str, str]]:
-    """The texts of the page, and the pictures beside it."""
+    """Return the texts of the page, and the pictures beside it."""
     results = all_arrays()
     dram = swept(lambda side: [Machine(side, "os", words) for words in DRAM_SWEEP])
     links = swept(lambda side: [Machine(side, "os", link_gbps=gbps) for gbps in LINK_SWEEP])

@@ -29,25 +29,25 @@ class Product(NamedTuple):
 
     @property
     def shape(self) -> str:
-        """As kernels say what they compute."""
+        """Return the shape of a kernel."""
         return f"gemm {self.rows} {self.columns} {self.inner}"
 
     @property
     def operations(self) -> int:
-        """Multiplications and additions."""
+        """Return the number of multiplications and additions."""
         return 2 * self.rows * self.columns * self.inner
 
     @property
     def gradient_bytes(self) -> int:
-        """Of the second factor, whose gradients are summed up."""
+        """Return the bytes of the second factor, whose gradients are summed."""
         return self.inner * self.columns * VALUE_BYTES
 
     def input_gradient(self) -> Product:
-        """The gradient of the first factor."""
+        """Return the product for the gradient of the first factor."""
         return Product(f"{self.name} input gradient", self.rows, self.inner, self.columns)
 
     def weight_gradient(self) -> Product:
-        """The gradient of the second factor."""
+        """Return the product for the gradient of the second factor."""
         return Product(f"{self.name} weight gradient", self.inner, self.columns, self.rows)
 
 
@@ -61,16 +61,16 @@ class Step:
 
     @classmethod
     def empty(cls) -> Step:
-        """Nothing yet."""
+        """Begin an empty program."""
         return cls(TraceBuilder(), [], [])
 
     def compute(self, product: Product) -> None:
-        """A kernel after what has been waited for."""
+        """Add a kernel after the awaited nodes."""
         self.kernels.append(product)
         self.last = [self.build.compute(product.name, layer_shape=product.shape, after=self.last)]
 
     def sum_up(self, name: str, size: int, dimensions: list[bool], *, is_awaited: bool) -> None:
-        """An all-reduce of what the last kernel made."""
+        """Add an all-reduce of the last kernel's result."""
         node = self.build.collective(
             "all_reduce", size, name=f"{name} all-reduce", involved_dims=dimensions, after=self.last
         )
@@ -78,12 +78,12 @@ class Step:
             self.last = [node]
 
     def workload(self) -> Workload:
-        """The same on every NPU."""
+        """Return a workload with this program on every NPU."""
         return Workload.of([self.build.build()] * NPUS)
 
 
 def convolutions(images: int) -> Iterator[Product]:
-    """ResNet-50: four stages of blocks of three, the first block of a stage with a projection."""
+    """Yield ResNet-50: four stages of blocks of three layers; a stage's first block has a projection."""
     yield Product("conv1", images * 112 * 112, 64, 7 * 7 * 3)
     entering = 64
     stages = ((3, 56, 64), (4, 28, 128), (6, 14, 256), (3, 7, 512))
@@ -101,7 +101,7 @@ def convolutions(images: int) -> Iterator[Product]:
 
 
 def resnet(layers: int | None = None) -> Step:
-    """Data parallel on all NPUs: gradients are summed up while the layers below compute theirs."""
+    """Return data-parallel training: gradients are summed while the layers below compute theirs."""
     step, products = Step.empty(), list(convolutions(IMAGES))[:layers]
     for product in products:
         step.compute(product)
@@ -114,7 +114,7 @@ def resnet(layers: int | None = None) -> Step:
 
 
 def transformer(heads: int | None = None) -> Step:
-    """One layer: heads and the inner width are shared along the first dimension, which sums up activations
+    """Add one layer: heads and the inner width are shared along the first dimension, which sums activations
     after each half, forward and backward; replicas along the other two sum up gradients of weights."""
     step, tokens = Step.empty(), SEQUENCES * LENGTH
     activations = tokens * WIDTH * VALUE_BYTES

@@ -48,16 +48,16 @@ class Shape:
 
     @property
     def npus(self) -> int:
-        """How many there are."""
+        """Return the number of NPUs."""
         return prod(self.sizes)
 
     @property
     def is_wafer(self) -> bool:
-        """Whether its first dimension grows, and not its last one."""
+        """Check that the first dimension grows, and not the last one."""
         return len(self.sizes) <= 2
 
     def grown(self, factor: int, *, inside: bool) -> Shape:
-        """With so many times the NPUs, along the first dimension or the last one."""
+        """Return the shape with `factor` times the NPUs, along the first dimension or the last one."""
         at = 0 if inside else len(self.sizes) - 1
         sizes = tuple(size * (factor if d == at else 1) for d, size in enumerate(self.sizes))
         return replace(self, sizes=sizes)
@@ -77,7 +77,7 @@ FAST = replace(FOUR, gbps=(1000, *FOUR.gbps[1:]))  # with a first dimension that
 
 @dataclass(frozen=True)
 class Job:
-    """What is done; its innermost `shared` ranks share the model's layers, and collectives have `chunks`."""
+    """A workload; its innermost `shared` ranks share the model's layers, and collectives have `chunks`."""
 
     name: str
     make: Callable[[int], et_sim.Workload]  # for so many NPUs
@@ -94,26 +94,26 @@ class Point:
 
     @property
     def exposed(self) -> float:
-        """The time in which nothing is computed."""
+        """Return the time without computation."""
         return self.whole - self.computing
 
 
 def all_reduce(npus: int) -> et_sim.Workload:
-    """Of 1 GB."""
+    """Return an all-reduce of 1 GB."""
     build = et_sim.TraceBuilder()
     build.collective("all_reduce", 10**9)
     return et_sim.Workload((build.build(),), np.zeros(npus, np.int32))
 
 
 def dlrm(npus: int) -> et_sim.Workload:
-    """Tables are spread over all NPUs, and all have the networks."""
+    """Return a DLRM whose tables are spread over all NPUs, each of which has the networks."""
     _, model = read_dlrm("hoti-2020")
     plan = Plan(data=npus, batch=model.batch, micro_batches=1, tflops=TFLOPS, memory_gbps=MEMORY_GBPS)
     return make_dlrm_training(model, plan)
 
 
 def trillion() -> Model:
-    """A GPT of 10^12 weights, with as many heads as ranks that share them."""
+    """Return a GPT of 10^12 weights, with as many heads as ranks that share them."""
     attention = Attention(128, 128, 200, has_bias=True, has_output_bias=True)
     inner = FeedForward(4 * 25600, is_gated=False, has_bias=True)
     return Model(
@@ -132,7 +132,7 @@ def trillion() -> Model:
 
 
 def transformer(model: Model, shared: int, sequences: int = SEQUENCES) -> Callable[[int], et_sim.Workload]:
-    """A step of training, with replicas of so many ranks."""
+    """Return a maker of a training step, with replicas of `shared` ranks."""
 
     def make(npus: int) -> et_sim.Workload:
         plan = Plan(
@@ -150,7 +150,7 @@ def transformer(model: Model, shared: int, sequences: int = SEQUENCES) -> Callab
 
 
 def jobs(sequences: int = SEQUENCES) -> tuple[Job, ...]:
-    """The four of the study."""
+    """Return the four jobs of the study."""
     return (
         Job("all-reduce, 1 GB", all_reduce, chunks=64),
         Job("DLRM", dlrm),
@@ -160,7 +160,7 @@ def jobs(sequences: int = SEQUENCES) -> tuple[Job, ...]:
 
 
 def cut(sizes: Sequence[int], shared: int) -> tuple[tuple[int, ...], int]:
-    """Dimensions of which the first ones together have the `shared` ranks, and how many of these there are.
+    """Return dimensions, the first of which together have `shared` ranks, and the number of these first ones.
 
     Ranks that share a model may be a part of a dimension, which is cut in two there.
     """
@@ -175,7 +175,7 @@ def cut(sizes: Sequence[int], shared: int) -> tuple[tuple[int, ...], int]:
 
 
 def along_dimensions(workload: et_sim.Workload, dimensions: int, inner: int) -> et_sim.Workload:
-    """The same job, whose collectives name the dimensions that they run along in place of groups."""
+    """Return the same job, whose collectives name their dimensions in place of groups."""
     everything = (1 << dimensions) - 1
     chosen = {"tensor": (1 << inner) - 1, "data": everything & ~((1 << inner) - 1)}
     templates = []
@@ -194,7 +194,7 @@ def along_dimensions(workload: et_sim.Workload, dimensions: int, inner: int) -> 
 
 
 def network(shape: Shape, dimensions: tuple[int, ...]) -> dict[str, Any]:
-    """All NPUs of a line of a dimension are at one switch; collectives run along `dimensions`."""
+    """Return a network with a switch for each line of a dimension; collectives run along `dimensions`."""
     if dimensions == shape.sizes:
         return {
             "topology": ["Switch"] * len(shape.sizes),
@@ -222,7 +222,7 @@ def network(shape: Shape, dimensions: tuple[int, ...]) -> dict[str, Any]:
 
 
 def simulated(job: Job, shape: Shape, scheduling: str) -> Point:
-    """One step of the job."""
+    """Simulate one step of the job."""
     dimensions, inner = cut(shape.sizes, job.shared)
     halving = ["halvingDoubling"] * len(dimensions)
     system = {
@@ -250,7 +250,7 @@ class Study:
         self._jobs = {sequences: jobs(sequences) for sequences in (1, SEQUENCES, 16)}
 
     def point(self, name: str, shape: Shape, scheduling: str, sequences: int = SEQUENCES) -> Point:
-        """One step of a job."""
+        """Return one step of a job, simulated once."""
         if len(shape.sizes) == 1:  # there is no order of dimensions to choose
             scheduling = BASELINE
         key = (name, replace(shape, name=""), scheduling, sequences)
@@ -263,22 +263,22 @@ class Study:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Those of the jobs."""
+        """Return the names of the jobs."""
         return tuple(job.name for job in self._jobs[SEQUENCES])
 
 
 def wafer_like(shape: Shape) -> Shape:
-    """The one-dimensional network with the bandwidth of this one."""
+    """Return the one-dimensional network with the bandwidth of this one."""
     return next(one for one in SHAPES if len(one.sizes) == 1 and sum(one.gbps) == sum(shape.gbps))
 
 
 def milliseconds(value: float) -> str:
-    """With as many digits as matter."""
+    """Format milliseconds with the digits that matter."""
     return f"{value:,.2f}" if value < 100 else f"{value:,.0f}"
 
 
 def compared(study: Study) -> str:
-    """All jobs and networks with 512 NPUs."""
+    """Write all jobs and networks with 512 NPUs."""
     rows = []
     for name in study.names:
         for shape in SHAPES:
@@ -293,7 +293,7 @@ def compared(study: Study) -> str:
 
 
 def grown(study: Study) -> str:
-    """The same with eight times the NPUs."""
+    """Write the same with eight times the NPUs."""
     rows = []
     for name in study.names:
         for shape in SHAPES:
@@ -312,7 +312,7 @@ def grown(study: Study) -> str:
 
 
 def scaled(study: Study) -> str:
-    """How much faster the 4-D network is if its first dimension, fast, grows, and not its last one."""
+    """Write the speed-up of a 4-D network that grows in its fast first dimension, and not its last."""
     rows = []
     for name in study.names:
         cells = [name]
@@ -327,7 +327,7 @@ def scaled(study: Study) -> str:
 
 
 def by_sequences(study: Study) -> str:
-    """How much the sequences of a replica change what the 3-D network does to transformers."""
+    """Write the effect of a replica's sequences on transformers on the 3-D network."""
     rows = []
     for name in study.names[2:]:
         three = SHAPES[1]
@@ -342,7 +342,7 @@ def by_sequences(study: Study) -> str:
 
 
 def bars(study: Study, title: str, names: Sequence[str]) -> str:
-    """Times by that of the 1-D network of 600 GB/s."""
+    """Draw times relative to the 1-D network of 600 GB/s."""
     groups = []
     for name in names:
         unit = study.point(name, wafer_like(FOUR), THEMIS).whole
@@ -357,7 +357,7 @@ def bars(study: Study, title: str, names: Sequence[str]) -> str:
 
 
 def scaling(study: Study) -> str:
-    """An all-reduce on the 4-D network, from 512 to 4,096 NPUs."""
+    """Draw an all-reduce on the 4-D network, from 512 to 4,096 NPUs."""
     series = []
     for shape in (FOUR, FAST):
         for inside, what in ((False, "last"), (True, "first")):
@@ -374,7 +374,7 @@ def scaling(study: Study) -> str:
 
 
 def study() -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """What the script writes: texts and pictures."""
+    """Return the texts and pictures of the page."""
     done = Study()
     texts = {
         "compared": compared(done),
