@@ -225,3 +225,16 @@ def test_the_place_where_runs_part_does_not_depend_on_folding(tmp_path: Path) ->
         assert (parting.rank, parting.node, parting.kind, parting.name) == (4, 0, "compute", "work 0")
         assert (parting.a_end_ns, parting.b_end_ns) == (10_000, 20_000)
     assert compare(open_run(a), open_run(a)).parting is None
+
+
+def test_the_change_of_an_empty_run_is_relative_to_nothing(tmp_path: Path) -> None:
+    nothing, work = et_sim.TraceBuilder(), et_sim.TraceBuilder()
+    nothing.compute("none", nanos=0)
+    work.compute("some", nanos=1)
+    runs = {
+        name: open_run(_run(tmp_path / name, [build.build()] * 2))
+        for name, build in (("empty", nothing), ("full", work))
+    }
+    assert compare(runs["empty"], runs["empty"]).relative == 0.0
+    assert compare(runs["empty"], runs["full"]).relative == 1.0
+    assert compare(runs["full"], runs["empty"]).relative == -1.0

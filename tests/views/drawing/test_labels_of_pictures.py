@@ -19,7 +19,7 @@ from et_sim.views import open_run
 from et_sim.views.critical.path import CAUSES, CriticalPath
 from et_sim.views.critical.record import PathRecord
 from et_sim.views.drawing.bars import RANK_WIDTH, ranks_picture
-from et_sim.views.drawing.critical import COLOURS, path_picture, shares_of
+from et_sim.views.drawing.critical import BAR_HEIGHT, BEGIN, COLOURS, COLUMNS, path_picture, shares_of
 from et_sim.views.drawing.scene import CUT, MOST_LETTERS, label_of_ranks
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.text import share
@@ -184,3 +184,11 @@ def test_the_picture_of_the_critical_path_has_its_causes_and_operations(runs: di
     drawn = path_picture(path)
     for name, spent in path.by_cause().items():
         assert f">{name} {escape(share(spent, path.makespan_ns))} {format_ns(spent)}<" in drawn
+
+
+def test_a_cause_that_fills_the_path_is_drawn_at_full_height(tmp_path: Path) -> None:
+    build = et_sim.TraceBuilder()
+    build.compute("work", micros=10)
+    run = written(et_sim.Workload.of([build.build()] * 2), tmp_path, detail="path")
+    drawn = path_picture(CriticalPath(PathRecord(open_run(run))))
+    assert re.search(rf' d="M{BEGIN} [0-9.]+h{COLUMNS}v{BAR_HEIGHT}h-{COLUMNS}z"', drawn)
