@@ -23,7 +23,7 @@ from converters.files import watched
 from converters.records import frame_bytes
 from et_sim.basics.errors import TraceError
 from et_sim.basics.group_names import group_key
-from et_sim.basics.unique import unique
+from et_sim.basics.unique import groups_of, unique
 from et_sim.basics.units import plural
 from et_sim.trace import Trace, Workload
 from et_sim.trace.builder_nodes import ROOT_COLUMN
@@ -97,10 +97,11 @@ def _variants(workload: Workload, families: GroupRules, growth: Growth) -> tuple
         trace = workload.templates[template]
         peers = _peers(trace)
         columns = [_distance(workload, template, users, peer, growth) for peer in peers.tolist()]
-        rows = np.stack(columns, axis=1) if columns else np.zeros((len(users), 0), np.int64)
-        distinct, which = np.unique(rows, axis=0, return_inverse=True)
-        listed = [tuple(zip(peers.tolist(), distances, strict=True)) for distances in distinct.tolist()]
-        for user, row in zip(users.tolist(), which.reshape(-1).tolist(), strict=True):
+        rows = np.stack([np.zeros(len(users), np.int64), *columns], axis=1)
+        equal = groups_of(*rows.T)
+        distinct = rows[equal.first, 1:].tolist()
+        listed = [tuple(zip(peers.tolist(), distances, strict=True)) for distances in distinct]
+        for user, row in zip(users.tolist(), equal.of_row.tolist(), strict=True):
             variant = Variant(template, listed[row], families.of_rank[user])
             of_old[user] = number.setdefault(variant, len(number))
     return list(number), of_old

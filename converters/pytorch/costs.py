@@ -27,7 +27,7 @@ from converters.pytorch.columns import ABSENT, NONE, DeviceTrace, EventKind, Hos
 from converters.pytorch.communication import shape_bytes
 from converters.pytorch.formulas import Given, is_known, operations, output_elements, shape_of
 from converters.pytorch.graph import Column, Tally
-from et_sim.basics.unique import unique
+from et_sim.basics.unique import groups_of, unique
 from et_sim.compute import datatype_named
 
 _MOST_BYTES = 1 << 62  # larger than any real shape
@@ -306,11 +306,10 @@ def _own_bytes(device: DeviceTrace) -> Column:
 
 def _once_each(columns: tuple[Any, ...], figure: Callable[..., int]) -> Column:
     """Return the figure of each row of some columns, computed once for equal rows."""
-    rows = np.stack([column.astype(np.int64) for column in columns], axis=1)
-    distinct, of_row = np.unique(rows, axis=0, return_inverse=True)
-    figures = np.array([figure(*row) for row in distinct.tolist()], np.int64)
-    of_rows: Column = figures[of_row.reshape(-1)] if len(rows) else np.zeros(0, np.int64)
-    return of_rows
+    equal = groups_of(*columns)
+    distinct = zip(*(column[equal.first].tolist() for column in columns), strict=True)
+    figures: Column = np.array([figure(*map(int, row)) for row in distinct], np.int64)
+    return figures[equal.of_row]
 
 
 def _shared(work: Work, rows: Column, group: Column, totals: Column) -> Column:

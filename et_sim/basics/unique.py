@@ -1,17 +1,21 @@
 """Different values of an array, sorted; and groups of equal rows of columns, with their sums.
 
-Sorting integers is several times faster than the hash table of `np.unique`, which also imports `numpy.ma`.
-Sums of integers are exact. Sums of fractions are taken in the order of rows, so that they do not depend on
-blocks.
+Columns of integers are packed into one integer for each row, so that rows are compared and sorted as
+numbers. Integers of a small range are counted and not sorted. Sums of integers are exact. Sums of fractions
+are taken in the order of rows, so that they do not depend on blocks.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
+
+_LIMIT = 1 << 62  # products of ranges remain below it
+_COUNTED = 4  # values are counted if their range is at most so many times their number
 
 
 def unique(values: npt.ArrayLike) -> npt.NDArray[Any]:
@@ -23,12 +27,10 @@ def unique(values: npt.ArrayLike) -> npt.NDArray[Any]:
 
 
 def unique_rows(*columns: npt.ArrayLike) -> npt.NDArray[Any]:
-    """Return each combination of values once, as rows."""
-    rows = np.stack([np.asarray(column) for column in columns], axis=1)
-    rows = rows[np.lexsort(rows.T[::-1])]
-    is_new = np.ones(len(rows), bool)
-    np.any(rows[1:] != rows[:-1], axis=1, out=is_new[1:])
-    return rows[is_new]
+    """Return each combination of integers once, as rows."""
+    arrays = [np.asarray(column) for column in columns]
+    first = groups_of(*arrays).first
+    return np.stack([column[first] for column in arrays], axis=1)
 
 
 class Groups(Struct, frozen=True, eq=False):
@@ -58,22 +60,57 @@ class Groups(Struct, frozen=True, eq=False):
 
 def groups_of(*columns: Any) -> Groups:
     """Return the groups of rows that are equal in all of these columns of integers."""
-    order, begin = sorted_groups(*columns)
-    of_row = np.empty(len(order), np.int64)
-    of_row[order] = np.repeat(np.arange(len(begin)), np.diff(np.append(begin, len(order))))
-    return Groups(order[begin], of_row)
+    of_row, count = _numbered(*_packed(columns))
+    first = np.empty(count, np.int64)
+    first[of_row[::-1]] = np.arange(len(of_row))[::-1]  # the last assignment to a group remains
+    return Groups(first, of_row)
 
 
 def sorted_groups(*columns: Any) -> tuple[Any, Any]:
     """Return a stable order of the rows by these columns, and where in it each group of equal rows begins."""
-    arrays = [np.asarray(column) for column in columns]
-    varying = [column for column in arrays if len(column) and (column != column[0]).any()]
-    order = np.lexsort(varying[::-1]) if varying else np.arange(len(arrays[0]))
-    is_new = np.arange(len(order)) == 0
-    for column in varying:
-        ordered = column[order]
-        is_new[1:] |= ordered[1:] != ordered[:-1]
+    order, is_new = _sorted(*_packed(columns))
     return order, np.flatnonzero(is_new)
+
+
+def _packed(columns: Sequence[Any]) -> tuple[Any, int]:
+    """Return an integer for each row, in the order of the columns, and the limit of these integers."""
+    arrays = [np.asarray(column) for column in columns]
+    codes, span = np.zeros(len(arrays[0]), np.int64), 1
+    for column in arrays if len(codes) else ():
+        low, high = int(column.min()), int(column.max())
+        if low == high:
+            continue
+        width = high - low + 1
+        if span * width > _LIMIT:
+            codes, span = _numbered(codes, span)
+        if span * width > _LIMIT:
+            column, width = _numbered(column, width)
+        codes = codes * width + (column.astype(np.int64) - column.min().astype(np.int64))
+        span *= width
+    return codes, span
+
+
+def _numbered(values: Any, span: int) -> tuple[Any, int]:
+    """Return the place of each value among the different ones, ascending, and their number."""
+    if span <= _COUNTED * len(values):
+        is_used = np.zeros(span, bool)
+        is_used[values] = True
+        place = np.cumsum(is_used) - 1
+        return place[values], int(place[-1]) + 1
+    order, is_new = _sorted(values, span)
+    numbers = np.empty(len(order), np.int64)
+    numbers[order] = np.cumsum(is_new) - 1
+    return numbers, int(np.count_nonzero(is_new))
+
+
+def _sorted(values: Any, span: int) -> tuple[Any, Any]:
+    """Return a stable order of integers from 0 to below `span`, and whether a row of it has a new value."""
+    if span <= 1 << 16:
+        values = values.astype(np.uint16)  # sorted digit by digit
+    order = np.argsort(values, kind="stable")
+    is_new = np.ones(len(order), bool)
+    np.not_equal(values[order[1:]], values[order[:-1]], out=is_new[1:])
+    return order, is_new
 
 
 def sums_of(of_row: Any, values: Any, count: int) -> Any:

@@ -235,9 +235,9 @@ class ChannelTables:
         ends = np.stack((np.where(is_send, rank, peer), np.where(is_send, peer, rank)), axis=1)
         received = np.flatnonzero(~is_send)
         if self._actors.is_folded and len(received):
-            pairs, which = np.unique(ends[received], axis=0, return_inverse=True)
-            as_sent = [self._as_sent(to, source) for source, to in pairs.tolist()]
-            ends[received] = np.array(as_sent, np.int64).reshape(-1, 2)[which.reshape(-1)]
+            pairs = groups_of(*ends[received].T)
+            as_sent = [self._as_sent(to, source) for source, to in ends[received[pairs.first]].tolist()]
+            ends[received] = np.array(as_sent, np.int64).reshape(-1, 2)[pairs.of_row]
         first = self._count + np.cumsum(endpoints.counts[template]) - endpoints.counts[template]
         self._add(ends, endpoints.tag[at], endpoints.bytes[at], WORKLOAD)
         return first

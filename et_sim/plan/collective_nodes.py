@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from et_sim.basics.errors import TraceError
-from et_sim.basics.unique import sorted_groups
+from et_sim.basics.unique import groups_of, sorted_groups
 from et_sim.collectives import Operation
 from et_sim.collectives.trees import GOES_DOWN, GOES_UP
 from et_sim.compute import Treatment
@@ -52,9 +52,8 @@ class CustomChoice:
         listed = np.flatnonzero(trace.group[rows] != 0)
         if self._by_node and len(listed):
             which = rows[listed]
-            keys = np.stack((template[listed], trace.group[which], trace.comm_type[which]), axis=1)
-            first, of_key = np.unique(keys, axis=0, return_index=True, return_inverse=True)[1:]
-            out[listed] = out[listed[first[of_key.reshape(-1)]]]
+            alike = groups_of(template[listed], trace.group[which], trace.comm_type[which])
+            out[listed] = out[listed[alike.first[alike.of_row]]]
         return out
 
 

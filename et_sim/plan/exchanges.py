@@ -17,7 +17,7 @@ import numpy as np
 from msgspec import Struct
 
 from et_sim.basics.errors import TraceError
-from et_sim.basics.unique import unique
+from et_sim.basics.unique import groups_of, unique
 from et_sim.basics.units import plural
 from et_sim.plan.axes import Axis
 from et_sim.plan.groups import WHOLE_SYSTEM, GroupTable
@@ -198,13 +198,12 @@ class Exchanges:
         of_member = of_template[self._workload.template_of_rank[members]]
         taking_part = (of_member != _NONE).any(axis=1)
         members, of_member = members[taking_part], of_member[taking_part]
-        contents, first, of_group = np.unique(of_member, axis=0, return_index=True, return_inverse=True)
-        of_group, listed = of_group.reshape(-1), list(different)
-        for number, (content, at) in enumerate(zip(contents.tolist(), first.tolist(), strict=True)):
-            texts = [listed[of] if of != _NONE else () for of in content]
+        alike, listed = groups_of(*of_member.T), list(different)
+        for number, at in enumerate(alike.first.tolist()):
+            texts = [listed[of] if of != _NONE else () for of in of_member[at].tolist()]
             self._check(name, members[at], texts)
             numbers = np.array([self._numbered(row, order) for row in zip(*texts, strict=True)], np.int64)
-            self._note(name, members[of_group == number], numbers, programs)
+            self._note(name, members[alike.of_row == number], numbers, programs)
 
     def _check(self, name: str, members: Any, texts: list[tuple[int, ...]]) -> None:
         """Refuse members that exchange more often than others, and lists that do not fit the group."""

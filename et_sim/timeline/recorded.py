@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from et_sim.basics.unique import groups_of
 from et_sim.basics.units import NS_PER_SECOND, format_ranks
 from et_sim.engine.outcome import Outcome, Ports
 from et_sim.machine.accuracy import Accuracy
@@ -63,8 +64,8 @@ def figures_of_ranks(measurement: Measurement) -> dict[str, Any]:
 def _entries(measurement: Measurement, columns: dict[str, Nullable]) -> tuple[Any, Any]:
     """Return the entry of every actor, numbered by lowest rank, and an actor of every entry."""
     bits = [column.values.view(np.uint64) for column in columns.values()]
-    _, actor, entry = np.unique(np.stack(bits, axis=1), axis=0, return_index=True, return_inverse=True)
-    entry, ranks = entry.reshape(-1), measurement.actor_of_rank
+    alike = groups_of(*bits)
+    actor, entry, ranks = alike.first, alike.of_row, measurement.actor_of_rank
     lowest = np.full(len(actor), len(ranks))
     np.minimum.at(lowest, entry[ranks], np.arange(len(ranks)))
     order = np.argsort(lowest)

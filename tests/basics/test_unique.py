@@ -26,7 +26,10 @@ def test_combinations_match_numpy(rows: Any) -> None:
     assert unique_rows(*rows.T).tolist() == np.unique(rows, axis=0).tolist()
 
 
-ROWS = arrays.arrays(np.int64, st.tuples(st.integers(0, 9), st.integers(1, 3)), elements=st.integers(-1, 1))
+SMALL, LARGE = st.integers(-1, 1), st.integers(-(2**63), 2**63 - 1)
+ROWS = arrays.arrays(
+    np.int64, st.tuples(st.integers(0, 9), st.integers(1, 3)), elements=st.one_of(SMALL, SMALL, LARGE)
+)
 
 
 @given(ROWS)
@@ -43,3 +46,18 @@ def test_an_order_keeps_rows_that_are_alike_as_they_come(rows: Any) -> None:
     order, begin = sorted_groups(*rows.T)
     assert order.tolist() == np.lexsort(rows.T[::-1]).tolist()
     assert rows[order[begin]].tolist() == np.unique(rows, axis=0).tolist()
+
+
+@given(arrays.arrays(np.uint64, st.tuples(st.integers(0, 9), st.just(2))))
+def test_groups_of_unsigned_numbers_match_numpy(rows: Any) -> None:
+    different, first = np.unique(rows, axis=0, return_index=True)
+    assert groups_of(*rows.T).first.tolist() == first.tolist()
+    assert unique_rows(*rows.T).tolist() == different.tolist()
+
+
+def test_many_columns_of_a_large_range_are_grouped() -> None:
+    rows = np.random.default_rng(0).integers(0, 1 << 20, (500, 40))
+    rows[100:200] = rows[:100]
+    groups = groups_of(*rows.T)
+    assert groups.first.tolist() == np.unique(rows, axis=0, return_index=True)[1].tolist()
+    assert len(groups) == 400

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.uncertainty import LEVEL
+from et_sim.basics.unique import sorted_groups
 from et_sim.basics.units import format_ns, format_ranks
 from et_sim.views.bands import band_of_runs
 from et_sim.views.compare.pairs import Parting, first_parting
@@ -238,10 +239,9 @@ def _changes(a: Totals, b: Totals) -> tuple[TimeChange, ...]:
 
 def _rank_changes(a: RunDirectory, b: RunDirectory) -> tuple[RankChange, ...]:
     """Return one entry for all ranks with equal figures in both runs."""
-    entry = [_entry_of_rank(run) for run in (a, b)]
-    pairs, of_rank = np.unique(np.stack(entry, axis=1), axis=0, return_inverse=True)
-    order = np.argsort(of_rank.reshape(-1), kind="stable")
-    members = np.split(order, np.cumsum(np.bincount(of_rank.reshape(-1)))[:-1])
+    entry = np.stack([_entry_of_rank(run) for run in (a, b)], axis=1)
+    order, first = sorted_groups(*entry.T)
+    pairs, members = entry[order[first]], np.split(order, first[1:])
     alike: dict[tuple[Any, ...], list[Any]] = {}
     for (in_a, in_b), ranks in zip(pairs.tolist(), members, strict=True):
         before, after = a.summary["per_rank"][in_a], b.summary["per_rank"][in_b]

@@ -16,7 +16,7 @@ import numpy as np
 from msgspec import Struct
 
 from et_sim.basics.errors import UsageError
-from et_sim.basics.unique import unique, unique_rows
+from et_sim.basics.unique import groups_of, unique, unique_rows
 from et_sim.basics.units import parse_ranks
 from et_sim.tables.declaration import NOT_COMMUNICATION
 from et_sim.views.run.columns import Words, coded, integers, numbers, words
@@ -240,8 +240,9 @@ class Grouped:
     """Groups of rows that agree in some columns; `keys` has one row per group, in ascending order."""
 
     def __init__(self, *columns: Any) -> None:
-        self.keys, of_row = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
-        self.of_row = of_row.reshape(-1)
+        groups = groups_of(*columns)
+        self.keys = np.stack([np.asarray(column)[groups.first] for column in columns], axis=1)
+        self.of_row = groups.of_row
 
     def total(self, values: Any) -> Any:
         """Return the exact sum of whole numbers by group."""

@@ -27,6 +27,7 @@ from et_sim.basics.intervals import (
     together,
     waits_apart,
 )
+from et_sim.basics.unique import groups_of
 from et_sim.basics.units import format_ns, parse_ranks, plural
 from et_sim.views.run.columns import integers
 from et_sim.views.run.columns import together as ranks_together
@@ -97,9 +98,9 @@ def _first_alike(run: RunDirectory, part: Selection, window: Window, chosen: Any
     marks[:, 1] = finish
     for owner, *spans in spans_of(run, part, window):
         np.add.at(marks[:, 0], owner, _mixed(spans))
-    _, first, kind = np.unique(marks[chosen], axis=0, return_index=True, return_inverse=True)
+    alike = groups_of(*marks[chosen].T)
     first_of = np.arange(len(finish))
-    first_of[chosen] = chosen[first[kind.reshape(-1)]]
+    first_of[chosen] = chosen[alike.first[alike.of_row]]
     return first_of
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct, to_builtins
 
+from et_sim.basics.unique import groups_of
 from et_sim.basics.units import format_ns
 from et_sim.tables.declaration import NOT_COMMUNICATION
 from et_sim.views.run.columns import numbers, together
@@ -133,9 +134,8 @@ def _figures(rows: Any, part: Selection) -> tuple[Any, Any]:
 
 def _added(keys: Any, figures: Any) -> tuple[Any, Any]:
     """Return the distinct rows of keys in ascending order, and the sums of their figures."""
-    distinct, which = np.unique(keys, axis=0, return_inverse=True)
-    columns = [np.bincount(which.reshape(-1), column, len(distinct)) for column in figures.T]
-    return distinct, np.stack(columns, 1)
+    equal = groups_of(*keys.T)
+    return keys[equal.first], np.stack([equal.sums(column) for column in figures.T], 1)
 
 
 class _RankNames:
