@@ -56,6 +56,11 @@ class Preset(Struct, frozen=True):
         return prod(self.network["npus_count"][: len(_node(machine))])
 
     @property
+    def peaks(self) -> tuple[str, ...]:
+        """Return the datatypes that its NPUs have a rate for; empty if its file names none."""
+        return tuple(self.system["compute"].get("peaks", ()))
+
+    @property
     def wiring(self) -> list[str]:
         """Describe the links between its NPUs, innermost first."""
         if "links" in self.network:
