@@ -37,12 +37,20 @@ HEAD_SIZE = 64
 # Options of a plan for other jobs than training a language model.
 _OF_SERVING = (
     *("--tp", "--pp", "--ep", "--stage-layers"),
-    *("--value-bytes", "--products", "--tflops", "--memory-gbps"),
+    *("--value-bytes", "--value-type", "--products", "--tflops", "--memory-gbps"),
 )
 _OF_INFERENCE = (*_OF_SERVING, "--dp", "--order", "--batch")
 _OF_REPLICATED = (
     *("--dp", "--batch", "--micro-batches", "--bucket", "--zero", "--shard"),
-    *("--value-bytes", "--gradient-bytes", "--sum-bytes", "--master-bytes", "--tflops", "--memory-gbps"),
+    *(
+        "--value-bytes",
+        "--value-type",
+        "--gradient-bytes",
+        "--sum-bytes",
+        "--master-bytes",
+        "--tflops",
+        "--memory-gbps",
+    ),
 )
 
 
@@ -227,6 +235,7 @@ def _training(options: JobOptions) -> Job:
     plan = read_plan(options)
     model = read_model(options, plan, trains=True)
     text = f"{model.name}, {plan}, {plural(plan.micro_batches, 'micro-batch', 'micro-batches')}"
+    text += f", values in {plan.value_type}" if plan.value_type else ""
     return Job(make_training(model, plan), plan, model.name, text, to_builtins(model))
 
 
@@ -316,11 +325,17 @@ def read_plan(options: Command, **usual: Any) -> Plan:
     for field, name in zip(fields(Plan), plan_options(), strict=True):
         if name in values:
             chosen[field.name] = not field.default if values[name] is True else values[name]
-    if "node_ranks" not in chosen and vars(options).get("machine"):
-        from et_sim.machine.presets import preset
+    known = vars(options).get("machine")
+    if not known:
+        return plan_of(chosen, **usual)
+    from et_sim.machine.presets import preset
+    from et_sim.workloads.training.value_types import check_peaks, fields_of_machine
 
-        chosen["node_ranks"] = preset(vars(options)["machine"]).node
-    return plan_of(chosen, **usual)
+    machine = preset(known)
+    peaks = () if vars(options).get("system") else machine.peaks  # a system file describes other NPUs
+    plan = plan_of({**fields_of_machine(machine.node, peaks, chosen), **chosen}, **usual)
+    check_peaks(plan.values, plan.cast_to, peaks, machine.name)
+    return plan
 
 
 def read_model(options: Command, plan: Plan, *, trains: bool = False) -> Model:

@@ -7,13 +7,15 @@ The clock is a part of the full one, for which peaks are given.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+from et_sim.basics.errors import UsageError
 from et_sim.basics.quick_dataclass import quick_dataclass
-from et_sim.basics.units import format_watts
+from et_sim.basics.units import format_watts, parse_watts
 from et_sim.documents.keys import Kind, Section, Slot, key, nearest, show
 from et_sim.documents.kinds import OBJECT, number, watts
 from et_sim.machine.datatypes import BITS
@@ -43,6 +45,18 @@ def _energies(slot: Slot, value: Any) -> Mapping[str, float]:
 ENERGIES = Kind("energies", OBJECT.allowed, _energies)
 
 
+def with_cap(device: Mapping[str, Any], cap: float, name: str) -> dict[str, Any]:
+    """Return a device with another cap; refuse one above its own, which is the limit of the board."""
+    own = device.get(CAP)
+    most = parse_watts(own) if isinstance(own, str) else math.inf
+    if cap > most:
+        raise UsageError(
+            f'--power {format_watts(cap)} is more than {name} draws: its "{CAP}" is {format_watts(most)}',
+            remedy=f"give {format_watts(most)} or less, or leave out --power",
+        )
+    return {**device, CAP: f"{cap!r}W"}
+
+
 @quick_dataclass(frozen=True)
 class Power:
     """Energies in pJ, which are mW in a ns; power in watts."""
@@ -50,6 +64,7 @@ class Power:
     idle_watts: float = watts(
         "Power of the device while no kernel runs; kernels add to it.", name="idle", required=True
     )
+    limit: float | None = watts("The highest cap that the board allows. Without the key: any.", None)
     operation: Mapping[str, float] = key(
         ENERGIES,
         "Energy of an operation at the full clock, by datatype. A datatype that is not listed draws as "
@@ -85,7 +100,7 @@ class Power:
         return {name: self.operation.get(name, draw / peak) for name, peak in peaks.items()}
 
     def check_with(self, peaks: Mapping[str, float], cap: float | None, section: Section) -> None:
-        """Refuse energies without a peak, and a cap that is missing or not above the idle power."""
+        """Refuse energies without a peak, and a cap that is missing, too low or too high."""
         if cap is None:
             raise section.fault(
                 f'key "{POWER}" requires "{CAP}"',
@@ -95,7 +110,12 @@ class Power:
             raise section.fault(
                 f'key "{CAP}" is {format_watts(cap)}, and the device draws '
                 f"{format_watts(self.idle_watts)} while idle",
-                "give more",
+                f"give more than {format_watts(self.idle_watts)}",
+            )
+        if self.limit is not None and cap > self.limit:
+            raise section.fault(
+                f'key "{CAP}" is {format_watts(cap)}, more than the {format_watts(self.limit)} of the board',
+                f'give {format_watts(self.limit)} or less, or a higher "limit" of "{POWER}"',
             )
         for name in self.operation:
             if name not in peaks:

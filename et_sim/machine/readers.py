@@ -36,7 +36,7 @@ from et_sim.machine.model import (
     WhenFull,
 )
 from et_sim.machine.network_file import read_network
-from et_sim.machine.power import CAP, POWER
+from et_sim.machine.power import CAP, POWER, with_cap
 from et_sim.machine.recognise import Role, is_graph, is_hierarchy, is_loggops, is_version_1
 from et_sim.machine.remote_memory import read_memory
 from et_sim.machine.sources import Given, Source, as_given, load
@@ -338,8 +338,10 @@ def _with_power(system: Source, power: str) -> Source:
             remedy=f'give the model "roofline" of "{COMPUTE}" the keys "{POWER}" (idle, and the energy of an '
             f'operation) and "{CAP}", or leave out --power',
         )
+    device = given["accuracy"].get("device", "") if isinstance(given.get("accuracy"), dict) else ""
     capped = [
-        {**rule, CAP: f"{watts!r}W"} if isinstance(rule, dict) and POWER in rule else rule for rule in every
+        with_cap(rule, watts, device or system.place) if isinstance(rule, dict) and POWER in rule else rule
+        for rule in every
     ]
     content = {**system.content, COMPUTE: capped if isinstance(rules, list) else capped[0]}
     return structs.replace(system, content=content)

@@ -54,8 +54,7 @@ class Bounder(Struct):
         return self._known[key]
 
     def _find(self, inputs: Inputs) -> Bound:
-        assert isinstance(inputs.workload, Mapping)
-        model, plan = model_and_plan(inputs.workload, self.space.folder)
+        model, plan = model_and_plan(inputs.recipe, self.space.folder)
         system = _system(inputs)
         step_bounds = bounds_of(model, plan, _kernel_times(system, plan.ranks))
         memory = step_bounds.memory_bytes

@@ -28,8 +28,10 @@ from et_sim.documents.keys import (
     read_keys,
 )
 from et_sim.documents.kinds import COUNT, COUNTS, FLAG, NUMBER, SIZE, TEXT, count, text
+from et_sim.machine.presets import preset
 from et_sim.workloads.microbenchmarks import KINDS, make_microbenchmark
 from et_sim.workloads.training.plan import Plan, plan_of
+from et_sim.workloads.training.value_types import fields_of_machine
 
 if TYPE_CHECKING:
     from et_sim.trace import Workload
@@ -52,8 +54,13 @@ def plan_keys() -> tuple[Key, ...]:
 def _plan_key(option: Field[Any]) -> Key:
     kind = next(kind for of, kind in _KIND_OF if isinstance(option.default, of))
     least = option.metadata["least"] if kind is COUNT else 0
-    name = option.metadata["flag"].lstrip("-")
-    return Key(name, kind, option.metadata["help"], minimum=least, may_be_empty=True)
+    return Key(_key_of(option), kind, option.metadata["help"], minimum=least, may_be_empty=True)
+
+
+def _key_of(option: Field[Any]) -> str:
+    """Return the key of a field of a plan."""
+    key: str = option.metadata["flag"].lstrip("-")
+    return key
 
 
 def _plan(slot: Slot, value: Any) -> dict[str, Any]:
@@ -61,7 +68,7 @@ def _plan(slot: Slot, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise slot.refusal(value)
     given = read_keys(slot.section.entry(PLAN, value), plan_keys(), slot.remarks)
-    named = {option.metadata["flag"].lstrip("-"): option for option in fields(Plan)}
+    named = {_key_of(option): option for option in fields(Plan)}
     options = [(named[key], value) for key, value in given.items()]
     return {
         option.name: value != option.default if isinstance(option.default, bool) else value
@@ -151,6 +158,21 @@ def make(recipe: Mapping[str, Any], folder: Path) -> Workload:
 
     name, model = read_dlrm(USUAL if job.model is None else _beside(job.model, folder))
     return make_dlrm_training(model, Plan(**{"micro_batches": 1, "batch": model.batch} | job.plan), name)
+
+
+def for_machine(recipe: Mapping[str, Any], machine: str | None) -> Mapping[str, Any]:
+    """Return the recipe of a job with the fields of its plan that a machine by name decides."""
+    plan = recipe.get(PLAN, {})
+    if machine is None or recipe.get(MAKE) not in JOBS or not isinstance(plan, Mapping):
+        return recipe
+    known = preset(machine)
+    options = {option.name: option for option in fields(Plan)}
+    given = {name: plan[key] for name, option in options.items() if (key := _key_of(option)) in plan}
+    decided = fields_of_machine(known.node, known.peaks, given)
+    more = {
+        _key_of(options[name]): value for name, value in decided.items() if value != options[name].default
+    }
+    return {**recipe, PLAN: {**more, **plan}} if more else recipe
 
 
 def is_language_model(recipe: Mapping[str, Any]) -> bool:

@@ -26,7 +26,7 @@ from et_sim.run.simulation import is_layer_file
 from et_sim.sweeps.axes import Axis, Values
 from et_sim.sweeps.digests import NamedFiles, digest_of, program_digest
 from et_sim.sweeps.fields import WORDS, Field, check_field, with_value
-from et_sim.sweeps.recipes import MAKE, PLAN, check_recipe, make, plan_keys, recipe_keys
+from et_sim.sweeps.recipes import MAKE, PLAN, check_recipe, for_machine, make, plan_keys, recipe_keys
 from et_sim.sweeps.spec import Sweep
 from et_sim.trace import Workload, read_workload
 
@@ -55,6 +55,12 @@ class Inputs(Struct, frozen=True, eq=False):
     model: str | None
     profile: str | None
     when_full: str | None = None
+
+    @property
+    def recipe(self) -> Mapping[str, Any]:
+        """Return the recipe of the workload, with the fields of its plan that the machine decides."""
+        assert not isinstance(self.workload, GivenWorkload)
+        return for_machine(self.workload, self.machine)
 
 
 class Space(Struct, frozen=True, eq=False):
@@ -280,4 +286,4 @@ class Workshop:
         """Return the workload of a point, or the path of a file that makes one."""
         if isinstance(inputs.workload, GivenWorkload):
             return inputs.workload.content
-        return self._make(json.dumps(inputs.workload, sort_keys=True))
+        return self._make(json.dumps(inputs.recipe, sort_keys=True))

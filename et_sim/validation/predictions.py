@@ -25,6 +25,7 @@ from et_sim.machine.readers import read_system_alone
 from et_sim.run.workers import in_order
 from et_sim.trace import TraceBuilder
 from et_sim.validation.networks import machine_measured
+from et_sim.validation.other_machine import on_machine
 from et_sim.validation.row import Collective, Iteration, Kernel, Row
 from et_sim.workloads import make_training
 from et_sim.workloads.microbenchmarks import make_microbenchmark
@@ -90,7 +91,12 @@ def predictions(
     Simulations run in parallel, and equal ones once.
     """
     named = cache(machine_named)
-    machines = [machine or row.machine or named(row.hardware) for row in rows]
+    own = [row.machine or named(row.hardware) for row in rows]
+    machines = [machine or name for name in own]
+    rows = [
+        on_machine(row, name, other) if name else row
+        for row, name, other in zip(rows, machines, own, strict=True)
+    ]
     tasks: dict[Any, int] = {}  # index of each in order of first use
     last: dict[Any, int] = {}
     runs: list[tuple[Row, str]] = []
@@ -126,7 +132,7 @@ def _same(row: Row, name: str) -> tuple[Any, ...]:
     """Return a key that is equal for rows with the same simulation."""
     job = row.job
     if isinstance(job, Iteration):
-        return name, row.network, job.model, job.plan, job.software, job.power
+        return name, row.network, job.model, job.plan, job.software, job.power, job.is_kept
     return name, row.network, job
 
 
@@ -201,12 +207,13 @@ def _simulated(row: Row, name: str, changes: Mapping[str, Any]) -> Prediction:
         measured = machine_measured(name, job.plan.ranks, 0, row.hardware, row.network)
     known = preset(measured.text)
     accuracy = {**known.system["accuracy"], **measured.accuracy}
+    must_fit = isinstance(job, Iteration) and job.is_kept  # on its own machine, the measured job has fitted
     system = {
         **known.system,
         "accuracy": accuracy,
-        "when-full": "report",
+        **({} if must_fit else {"when-full": "report"}),
         **changes,
-    }  # the measured job fitted
+    }
     if isinstance(job, Iteration) and job.power and POWER in system["compute"]:
         system["compute"] = {**system["compute"], POWER_CAP: job.power}
     if isinstance(job, Collective) and job.algorithm and "library" in system:

@@ -39,6 +39,7 @@ class Iteration(Struct, frozen=True):
     measured_s: float
     software: str = ""  # a description by name; empty: not known
     power: str = ""  # limit of each device, such as 500W; empty: the usual one
+    is_kept: bool = False  # the plan is that of another machine, and must fit the memory of this one
 
 
 class Row(Struct, frozen=True):

@@ -15,10 +15,12 @@ from test_compute_model import SYSTEM as COMMON
 import et_sim
 from et_sim import TraceBuilder, Workload
 from et_sim.basics.errors import EtSimError
+from et_sim.basics.units import format_watts, parse_watts
 from et_sim.cli import main
 from et_sim.compute import at_full_clock
 from et_sim.compute.model import Durations
 from et_sim.compute.registry import compute_model
+from et_sim.machine.presets import names, preset
 from et_sim.machine.readers import read_system_alone
 from et_sim.trace import Trace, shapes
 from et_sim.trace.files import write_workload
@@ -189,6 +191,24 @@ def test_folding_changes_no_digit_of_clocks_and_energies() -> None:
 def test_an_option_overrides_the_cap_of_the_system() -> None:
     traces = [program(PRODUCT)] * RANKS
     assert simulated("900W", traces, power="0.4kW") == simulated("400W", traces)
+    assert simulated("900W", traces, power="900W") == simulated("900W", traces)
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_cap_of_a_machine_lies_between_its_idle_power_and_its_own_cap(name: str) -> None:
+    system_file = preset(name).system
+    compute = system_file["compute"]
+    if "power" not in compute:
+        return
+    idle, most = parse_watts(compute["power"]["idle"]), parse_watts(compute["power-cap"])
+    for watts, sentence in (
+        (idle, f"draws {format_watts(idle)} while idle"),
+        (most + 1, f"more than the {format_watts(most)} of the board"),
+    ):
+        with pytest.raises(EtSimError, match=sentence):
+            read_system_alone({**system_file, "compute": {**compute, "power-cap": f"{watts}W"}})
+    for watts in (idle + 1, most):
+        read_system_alone({**system_file, "compute": {**compute, "power-cap": f"{watts}W"}})
 
 
 BAD: list[tuple[dict[str, Any], str]] = [
@@ -208,6 +228,11 @@ BAD: list[tuple[dict[str, Any], str]] = [
     (
         {"power": {"idle": "1W", "operation": {"fp64": 1}}, "power-cap": "9W"},
         "energy of fp64, which has no peak",
+    ),
+    (
+        {"power": {**POWER, "limit": "700W"}, "power-cap": "701W"},
+        'key "power-cap" is 701 W, more than the 700 W of the board (give 700 W or less, or a higher "limit"'
+        ' of "power")',
     ),
     ({"power": {**POWER, "lowest-clock": 1}, "power-cap": "9W"}, 'key "lowest-clock" is 1'),
 ]
@@ -230,6 +255,13 @@ def test_invalid_power_is_refused_in_one_sentence(changes: dict[str, Any], sente
             "power '500' has no unit (allowed: a power with its unit, such as 700W or 1.2kW)",
         ),
         ("50W", "h100-dgx:1", 'key "power-cap" is 50 W, and the device draws 75 W while idle'),
+        (
+            "5000W",
+            "h100-dgx:1",
+            '--power 5 kW is more than NVIDIA H100 SXM 80 GB draws: its "power-cap" is 700 W (give 700 W or'
+            " less, or leave out --power)",
+        ),
+        ("600W", "h100-500w:1", 'its "power-cap" is 500 W (give 500 W or less'),
         (
             "500W",
             "tpu-v4-pod:64",

@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from machines import network, system
 from training_jobs import decoder, memory, moved, rows_named, transformer
 
+import et_sim
 from et_sim.api import run
 from et_sim.trace import NodeKind, Trace
-from et_sim.workloads import Model, Plan, make_training
+from et_sim.workloads import Model, Plan, make_training, read_model
 from et_sim.workloads.models.model import Attention, FeedForward
 from et_sim.workloads.training.layers import Layers
+from et_sim.workloads.training.plan import plan_of
 
 
 def gpt(**given: Any) -> Model:
@@ -85,6 +87,53 @@ def test_a_layer_without_biases_and_dropout_moves_less_and_turns_queries_and_key
     assert size_of(trace, "forward", "rotary") == size_of(trace, "backward", "rotary") == 2 * 4 * values
     assert size_of(trace, "forward", "feed-forward activation") == 6 * 4 * values
     assert size_of(trace, "backward", "feed-forward activation") == 10 * 4 * values
+
+
+@given(st.integers(1, 4), st.sampled_from([2, 4]), st.sampled_from([2, 4]), st.sampled_from([2, 3]))
+def test_shared_gradients_are_copied_reduced_and_added_in_every_micro_batch(
+    count: int, sum_bytes: int, gradient_bytes: int, zero: int
+) -> None:
+    """Use Megatron-Core, which does not let products add gradients that replicas share."""
+    plan = Plan(
+        micro_batches=count, sum_bytes=sum_bytes, gradient_bytes=gradient_bytes, zero=zero, data=2, bucket=1
+    )
+    model, layers = decoder(), Layers(decoder(), plan)
+    weights = model.layers * layers.dense_weights(0) + layers.embedding_weights + layers.head_weights
+    trace = make_training(model, plan).templates[0]
+    assert size_of(trace, "backward", "gradients copied") == count * (2 + gradient_bytes) * weights
+    before, last = (size_of(trace, during, "sum of shares") for during in ("backward", "step"))
+    each = (gradient_bytes + 2 * sum_bytes) * weights // 2
+    assert last == (each if count > 1 else 0)
+    assert before == max(count - 2, 0) * each
+    reduced = trace.comm_bytes[rows_named(trace, "reduce-scatter")].sum()
+    assert reduced == count * gradient_bytes * weights
+
+
+@pytest.mark.parametrize("software", ["megatron-core", "megatron-2021", "deepspeed-zero3", "fsdp1"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_sharing_gradients_as_well_takes_no_less_time(software: str, count: int) -> None:
+    """Expect it where gradients are added and exchanged in the bytes of values."""
+    model = replace(read_model("llama3-8b"), layers=2, sequence=2048)
+    times = [
+        et_sim.simulate(
+            make_training(
+                model,
+                plan_of(
+                    {
+                        "data": 8,
+                        "zero": zero,
+                        "micro_batches": count,
+                        "software": software,
+                        "sum_bytes": 2,
+                        "gradient_bytes": 2,
+                    }
+                ),
+            ),
+            machine="h100-dgx:8",
+        ).makespan_ns
+        for zero in (1, 2)
+    ]
+    assert times[0] <= times[1]
 
 
 @given(st.integers(1, 4), st.sampled_from([2, 4]), st.sampled_from([0, 1, 2]))

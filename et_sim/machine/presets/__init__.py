@@ -22,6 +22,7 @@ from et_sim.documents.reading import parse_json
 from et_sim.machine.accuracy import LIBRARY, SMALL_LIBRARY, of_other_machines
 from et_sim.machine.collective_library.between import network_kind
 from et_sim.machine.corrections import Profile
+from et_sim.machine.power import CAP, POWER
 from et_sim.machine.presets.options import with_options
 
 _NAME = re.compile(r"([^:]*)(?::([0-9]{1,12}))?((?:,[a-z]+=[0-9A-Za-z./-]{1,40})*)", re.ASCII)
@@ -54,6 +55,11 @@ class Preset(Struct, frozen=True):
         if "node" not in machine or "npus_count" not in self.network:
             return self.npus
         return prod(self.network["npus_count"][: len(_node(machine))])
+
+    @property
+    def peaks(self) -> tuple[str, ...]:
+        """Return the datatypes that its NPUs have a rate for; empty if its file names none."""
+        return tuple(self.system["compute"].get("peaks", ()))
 
     @property
     def wiring(self) -> list[str]:
@@ -193,12 +199,19 @@ def _system(machine: dict[str, Any], dimensions: int) -> dict[str, Any]:
         "local-mem-bw": device["local-mem-bw"],
         "local-mem-capacity": device["compute"]["memory"][0]["capacity"],
         **({"local-mem-reserved": device["memory-reserved"]} if "memory-reserved" in device else {}),
-        "compute": device["compute"],
+        "compute": _with_limit(device["compute"]),
         **{name: machine[name] for name in ("host-time", "time-factors") if name in machine},
         "replay-recorded-kernels": True,
         "costs": {**device.get("costs", {}), **machine["costs"]},
         "accuracy": _accuracy(device, machine),
     }
+
+
+def _with_limit(compute: dict[str, Any]) -> dict[str, Any]:
+    """Return the compute model of a device, whose power cap is the highest one that its board allows."""
+    if POWER not in compute:
+        return compute
+    return {**compute, POWER: {"limit": compute[CAP], **compute[POWER]}}
 
 
 def _accuracy(device: dict[str, Any], machine: dict[str, Any]) -> dict[str, Any]:

@@ -108,7 +108,11 @@ class Shares:
     """Copies and order of the exchanges of weights that replicas share (ZeRO-3, FSDP)."""
 
     after_gather: Pass = section("Copies of gathered weights.", Pass(launches=0), of=Pass)
-    before_reduce: Pass = section("Copies of gradients before they are reduced.", Pass(launches=0), of=Pass)
+    before_reduce: Pass | None = section(
+        "Copies of gradients before they are reduced. Without the key: one, to the type of the exchange.",
+        None,
+        of=Pass,
+    )
     kept_units: int = count(
         "Number of last units of a forward pass whose weights stay for the backward pass.", 0, stated=True
     )

@@ -23,7 +23,6 @@ from et_sim.workloads.recurrence import STATE_OPERATIONS
 from et_sim.workloads.training.attention import sight_of
 from et_sim.workloads.training.layers import Layers
 from et_sim.workloads.training.plan import Plan
-from et_sim.workloads.training.work import DATATYPES
 
 
 def tokens_of(model: Model, plan: Plan) -> int:
@@ -69,7 +68,7 @@ def _of_states(model: Model) -> int:
 
 def datatype_of(plan: Plan) -> str:
     """Return the datatype of products with weights; empty if it has no name."""
-    return plan.cast_to or DATATYPES.get(plan.value_bytes, "")
+    return plan.cast_to or plan.values
 
 
 def step_of(model: Model, plan: Plan, workload: Workload) -> Step:

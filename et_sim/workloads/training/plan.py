@@ -26,6 +26,7 @@ from et_sim.workloads.training.recomputation import (
     check_recompute,
     run_length,
 )
+from et_sim.workloads.training.value_types import BF16, BY_BYTES, HALVES, check_value_type
 
 if TYPE_CHECKING:
     from et_sim.workloads.axes import Axes
@@ -213,6 +214,12 @@ class Plan:
     )
     dropout: bool = _option(True, "--no-dropout", "leave out dropout, of models that have it")
     value_bytes: int = _option(2, "--value-bytes", "bytes of a weight or activation")
+    value_type: str = _option(
+        "",
+        "--value-type",
+        f"numbers of values of 2 bytes: {' or '.join(HALVES)} (default: {BF16}, unless --machine has only"
+        " the other)",
+    )
     lora_rank: int = _option(
         0, "--lora-rank", "freeze all weights, and train adapters of this rank beside products (LoRA)", 0
     )
@@ -281,6 +288,7 @@ class Plan:
                 f"recompute_layers is {self.recompute_layers}, and {other}",
                 remedy=f"give every:N or first:N, or {remedy}",
             )
+        check_value_type(self.value_type, self.value_bytes)
         self._share_batch()
         if self.zero > 3:
             raise UsageError(f"zero is {self.zero}", remedy="give 0, 1, 2 or 3")
@@ -422,6 +430,11 @@ class Plan:
     def gathers_cast(self) -> bool:
         """Return whether weights are cast before they are gathered."""
         return self.gather_cast or (self.zero == 3 and bool(self.cast_to) and self.by.casts.exchanged)
+
+    @property
+    def values(self) -> str:
+        """Return the datatype of weights and activations; empty if it has no name."""
+        return self.value_type or BY_BYTES.get(self.value_bytes, "")
 
     @property
     def cast_to(self) -> str:

@@ -2,7 +2,8 @@
 
 - zero 0: gradients are all-reduced, in buckets, while earlier layers still compute.
 - zero 1: gradients are reduce-scattered; each replica updates its share of weights, and gathers the others.
-- zero 2: gradients are reduce-scattered after every micro-batch, so that no rank keeps all of them.
+- zero 2: gradients are reduce-scattered after every micro-batch, so that no rank keeps all of them. They are
+  copied to the buffer of the exchange before, and the shares of micro-batches are added up after it.
 - zero 3: weights are shared, too: gathered before a layer needs them, forward and backward.
 
 With `shard`, groups of that many replicas share, and the groups all-reduce their shares.
@@ -20,7 +21,7 @@ from dataclasses import dataclass, field
 from et_sim.workloads.kernels import cast, optimizer, passing
 from et_sim.workloads.rank import MAIN
 from et_sim.workloads.recording import Nodes
-from et_sim.workloads.software.description import GRADIENTS, WEIGHTS, Pass
+from et_sim.workloads.software.description import GRADIENTS, WEIGHTS
 from et_sim.workloads.training.plan import PIPELINE, Plan
 from et_sim.workloads.training.states import KINDS, Sharing, States, Weights
 from et_sim.workloads.training.work import FIRST_RING_TAG, NOTHING, Work
@@ -38,6 +39,8 @@ class Replicas:
     work: Work
     waiting: list[tuple[Weights, Nodes]] = field(default_factory=list)
     reduced: Nodes = ()
+    reduced_shares: dict[str, Nodes] = field(default_factory=dict)  # by unit, of the latest micro-batch
+    added: set[str] = field(default_factory=set)  # units whose reduced shares are added to earlier ones
     updated: list[Weights] = field(default_factory=list)
     states: States = field(init=False)
 
@@ -77,19 +80,25 @@ class Replicas:
 
     def split(self, weights: Weights) -> None:
         """Copy gathered weights for the kernels, if the software does."""
-        self._copy("weights copied", weights, self._plan.by.shares.after_gather)
+        way = self._plan.by.shares.after_gather
+        self._copy(
+            "weights copied", (weights.dense, weights.expert), way.bytes(self._plan.value_bytes), way.launches
+        )
 
-    def _copy(self, name: str, weights: Weights, way: Pass) -> None:
-        shares = zip((weights.dense, weights.expert), self.states.shares, strict=True)
-        values, moved = sum(count for count, size in shares if size > 1), way.bytes(self._plan.value_bytes)
+    def _copy(self, name: str, counts: tuple[int, int], moved: int, launches: int) -> None:
+        """Move bytes for each of some dense and expert weights, if replicas share them."""
+        values = sum(count for count, size in zip(counts, self.states.shares, strict=True) if size > 1)
         if values and moved:
-            self.work.then(passing(name, values, moved, launches=way.launches))
+            self.work.then(passing(name, values, moved, launches=launches))
 
     def ready(self, weights: Weights, since: int, *, is_first: bool, is_last: bool) -> None:
         """Take gradients of a micro-batch, made by kernels since a node; `is_last`: they are complete."""
         self._add_up(weights, is_first=is_first)
         if self._plan.zero >= 2:
-            self._copy("gradients copied", weights, self._plan.by.shares.before_reduce)
+            self._add_share((weights,))
+            if not is_first:
+                self.added.add(weights.name)
+            self._copy_gradients(weights)
         after = self.work.rank.last(MAIN)
         self.work.end(self.states.gradients(weights))
         if not is_last and self._plan.zero < 2:
@@ -107,8 +116,8 @@ class Replicas:
         """Add gradients to the sum over micro-batches.
 
         Products do so in their own kernels if the software fuses it or the sum has more bytes than values.
-        Else separate kernels read the gradients, too, and the first gradients are the sum. The addition of
-        reduced shares is not counted.
+        Else separate kernels read the gradients, too, and the first gradients are the sum. Replicas that
+        share gradients add reduced shares instead.
         """
         plan, values = self._plan, sum(weights.trained)
         is_fused = plan.by.sums_in_products or plan.sum_bytes > plan.value_bytes
@@ -118,6 +127,25 @@ class Replicas:
         launches = 0 if is_fused else 1
         self.work.then(passing("sum of gradients", values, moved, launches=launches))
 
+    def _copy_gradients(self, weights: Weights) -> None:
+        """Copy gradients of a micro-batch to the buffer of their exchange."""
+        plan, way = self._plan, self._plan.by.shares.before_reduce
+        moved, launches = plan.value_bytes + plan.gradient_bytes, 1
+        if way is not None:
+            moved, launches = way.bytes(plan.value_bytes), way.launches
+        self._copy("gradients copied", weights.trained, moved, launches)
+
+    def _add_share(self, of: Sequence[Weights]) -> None:
+        """Add the latest reduced shares of units to the sums of earlier ones; the first ones are the sums."""
+        units = [weights for weights in of if weights.name in self.added]
+        values = sum(-(-count // size) for count, _, size, _ in self._counts(units))
+        if not values:
+            return
+        moved = 2 * self._plan.sum_bytes + self._plan.gradient_bytes
+        nodes = (node for weights in units for node in self.reduced_shares[weights.name])
+        after = tuple(dict.fromkeys((*self.work.rank.last(MAIN), *nodes)))
+        self.work.at = self.work.compute(passing("sum of shares", values, moved), after)
+
     def flush(self) -> None:
         """Reduce all waiting gradients as one bucket."""
         if not self.waiting:
@@ -125,6 +153,7 @@ class Replicas:
         first = self.waiting[0][0].name
         after = tuple(dict.fromkeys(node for _, nodes in self.waiting for node in nodes))
         units = [weights for weights, _ in self.waiting]
+        self.reduced_shares |= {weights.name: after for weights in units}
         for number, (count, (shares, equal), parts, kind) in enumerate(self._counts(units)):
             size = count * self._plan.gradient_bytes
             if not size:
@@ -134,6 +163,8 @@ class Replicas:
                 self.work.name_tensors(done, self.states.unreduced(unit)[number], NOTHING)
             done = self._reduce("all_reduce", -(-size // parts), equal, f"{first} {kind}gradients", done)
             self.reduced += tuple(node for node in done if node not in self.reduced)
+            for unit in units:
+                self.reduced_shares[unit.name] += done
         self.waiting = []
 
     def _reduce(self, kind: str, size: int, axes: Sequence[str], name: str, after: Nodes) -> Nodes:
@@ -164,6 +195,7 @@ class Replicas:
         moved = math.ceil(by.gradients * plan.sum_bytes + by.states * plan.master_bytes)
         moved += (MASTER_COPY_BYTES + plan.value_bytes) * by.copies
         work.during = "step"
+        self._add_share(self.updated)
         if values:
             after = (*work.rank.last(MAIN), *self.reduced)
             work.at = work.compute(optimizer(values, moved, by.launches), after)

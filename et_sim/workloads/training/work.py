@@ -18,7 +18,6 @@ from et_sim.workloads.training.states import Tensors
 
 FIRST_RING_TAG = 1 << 28
 NOTHING: Tensors = MappingProxyType({})
-DATATYPES = {1: "fp8", 2: "bf16", 4: "fp32"}  # by bytes
 
 
 class Work(Struct):
@@ -49,7 +48,7 @@ class Work(Struct):
             num_ops=operations,
             tensor_bytes=size,
             layer_shape=kernel.shape,
-            dtype=kernel.dtype or DATATYPES.get(self.plan.value_bytes),
+            dtype=kernel.dtype or self.plan.values or None,
             after=self.at if after is None else after,
             attributes={
                 **({"cold": 1} if kernel.is_cold else {}),
