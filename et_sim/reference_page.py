@@ -38,7 +38,7 @@ from et_sim.machine.topology.listed import ListedLink
 from et_sim.machine.transports import Credits, LogGops, Marking
 from et_sim.machine.version_1 import LEVEL_KEYS, SYSTEM_1_KEYS
 from et_sim.sweeps.axes import Range
-from et_sim.sweeps.recipes import plan_keys, recipe_keys
+from et_sim.sweeps.recipes import recipe_keys
 from et_sim.sweeps.spec import AxisSpec, BaseSpec, SampleSpec, SearchSpec, SweepSpec
 from et_sim.trace.group_rule import GroupRule
 from et_sim.trace.manifest import Manifest, Template
@@ -55,6 +55,7 @@ from et_sim.workloads.software.description import (
     Shares,
     Software,
 )
+from et_sim.workloads.training.plan import Plan
 
 WIDTH = 110  # of lines of text
 _GENERATED = "<!-- Generated from the declared keys: python -m et_sim.reference_page docs -->"
@@ -268,7 +269,7 @@ TABLES = (
     KeyTable("search", texts.SEARCH, keys_of(SearchSpec)),
     KeyTable("workload of a sweep", texts.MADE, recipe_keys({"make": "llm"})),
     KeyTable("workload of a sweep", texts.MICROBENCHMARK, recipe_keys({"make": "all_reduce"})),
-    KeyTable("plan of a sweep", texts.PLAN, plan_keys()),
+    KeyTable("plan of a sweep", texts.PLAN, keys_of(Plan)),
 )
 
 

@@ -18,7 +18,6 @@ from et_sim.views.view import DRAWN, VIEWS, View
 if TYPE_CHECKING:
     from et_sim.views.run.directory import RunDirectory
     from et_sim.views.run.selection import Selection
-    from et_sim.views.sweep.directory import SweepDirectory
 
 OF_RUNS = (
     "csv",
@@ -71,62 +70,76 @@ class Options(Command):
 
 
 def run(options: Options) -> int:
-    """Print one view."""
+    """Print one view of a run, or the view of a sweep or a serving."""
     from et_sim.views.run.directory import is_serving
     from et_sim.views.sweep.directory import is_sweep
 
     if is_sweep(options.directory):
-        return _show_sweep(options)
-    if is_serving(options.directory):
-        return _show_serving(options)
-    options.view = options.view or "summary"
-    view = VIEWS[options.view]
-    is_drawn = options.svg is not None or options.png is not None
-    if options.view == "picture" and not is_drawn:
-        raise UsageError(
-            "the picture view needs --svg FILE or --png FILE",
-            remedy=f"et-sim inspect {options.directory} picture --svg timeline.svg",
-        )
-    if is_drawn and not view.picture:
-        remedy = f"views that can: {', '.join(DRAWN)}"
-        raise UsageError(f"the view {view.name} cannot be drawn", remedy=remedy)
-    if is_drawn and options.json:
-        raise UsageError("a picture cannot be printed as JSON", remedy="leave out --json")
-    if options.csv is not None and options.view != "layers":
-        raise UsageError("--csv belongs to the layers view", remedy="et-sim inspect RUN layers --csv DIR")
-    if options.verify and options.view != "critical-path":
-        raise UsageError(
-            "--verify belongs to the critical path", remedy="et-sim inspect RUN critical-path --verify"
-        )
-    if options.vary is not None and (options.view != "critical-path" or options.verify):
-        raise UsageError(
-            "--vary belongs to the critical path, without --verify",
-            remedy="et-sim inspect RUN critical-path --vary",
-        )
-    if options.job is not None:
-        options.ranks = _ranks_of_job(options, options.job)
-    _check_cuts(options)
-    model = options.network_model
-    if model is not None and options.vary is None and not options.verify:
-        raise UsageError("--network-model belongs to --vary and --verify", remedy="leave it out")
-    if options.vary is not None:
-        from et_sim.cli.again import vary_text
+        _show_sweep(options)
+    elif is_serving(options.directory):
+        _show_serving(options)
+    else:
+        _show_run(options)
+    return 0
 
-        print(vary_text(options.directory, options.vary, options.top, model, as_json=options.json))
-        return 0
-    if options.verify:
-        from et_sim.cli.again import verify_text
 
-        print(verify_text(options.directory, options.top, model, as_json=options.json))
-        return 0
-    if options.csv is not None and not is_drawn:
-        return _write_csv(options, options.csv)
+def _show_run(options: Options) -> None:
+    """Print one view of a run, simulate it again, or write its layers."""
     from et_sim.views import open_run
     from et_sim.views.run.selection import selection
 
-    part = selection(options.ranks, options.window, options.top)
-    present(view, open_run(options.directory), part, options)
-    return 0
+    view = VIEWS[options.view or "summary"]
+    _refuse_misplaced(options, view)
+    if options.job is not None:
+        options.ranks = _ranks_of_job(options, options.job)
+    _check_cuts(options, view)
+    directory, top, model = options.directory, options.top, options.network_model
+    if options.vary is not None:
+        from et_sim.cli.again import vary_text
+
+        print(vary_text(directory, options.vary, top, model, as_json=options.json))
+    elif options.verify:
+        from et_sim.cli.again import verify_text
+
+        print(verify_text(directory, top, model, as_json=options.json))
+    elif options.csv is not None and not _is_drawn(options):
+        from et_sim.views.summary.layers import Layers, write_csv
+
+        for path in write_csv(Layers(open_run(directory)), options.csv):
+            print(f"written: {path}")
+    else:
+        present(view, open_run(directory), selection(options.ranks, options.window, top), options)
+
+
+def _refuse_misplaced(options: Options, view: View) -> None:
+    """Refuse the first option that the view or another option does not support."""
+    is_drawn, varies = _is_drawn(options), options.vary is not None
+    inspect = f"et-sim inspect {options.directory}"
+    for option, able in (("csv", "layers"), ("verify", "critical-path"), ("vary", "critical-path")):
+        if getattr(options, option) not in (None, False) and view.name != able:
+            raise UsageError(f"--{option} belongs to the view {able}", remedy=f"{inspect} {able} --{option}")
+    for is_wrong, cause, remedy in (
+        (
+            view.name == "picture" and not is_drawn,
+            "the picture view needs --svg FILE or --png FILE",
+            f"{inspect} picture --svg timeline.svg",
+        ),
+        (
+            is_drawn and not view.picture,
+            f"the view {view.name} cannot be drawn",
+            f"views that can: {', '.join(DRAWN)}",
+        ),
+        (is_drawn and options.json, "a picture cannot be printed as JSON", "leave out --json"),
+        (options.csv and options.json, "--csv and --json cannot be combined", "leave one of them out"),
+        (varies and options.verify, "--vary and --verify cannot be combined", "leave one of them out"),
+        (
+            options.network_model is not None and not varies and not options.verify,
+            "--network-model belongs to --vary and --verify",
+            "leave it out",
+        ),
+    ):
+        if is_wrong:
+            raise UsageError(cause, remedy=remedy)
 
 
 class Forms(Protocol):
@@ -137,10 +150,13 @@ class Forms(Protocol):
     png: Path | None
 
 
+def _is_drawn(options: Forms) -> bool:
+    return options.svg is not None or options.png is not None
+
+
 def present(view: View, run: RunDirectory, part: Selection, options: Forms) -> None:
     """Show a view in the requested form: drawn into files, as data, or as text."""
-    is_drawn = options.svg is not None or options.png is not None
-    if is_drawn:
+    if _is_drawn(options):
         from et_sim.views.drawing.scene import write_picture
 
         write_picture(view.drawn(run, part), options.svg, options.png)
@@ -148,13 +164,13 @@ def present(view: View, run: RunDirectory, part: Selection, options: Forms) -> N
         print(run.summary_text().removesuffix("\n"))
     elif options.json:
         print(json.dumps(view.data(run, part), indent=2, ensure_ascii=False))
-    elif not is_drawn:
+    elif not _is_drawn(options):
         from et_sim.views.text import terminal_width
 
         show(view.text(run, part, terminal_width()))
 
 
-def _show_serving(options: Options) -> int:
+def _show_serving(options: Options) -> None:
     """Print the one view of a serving."""
     _refuse_views(options, "is what et-sim serve wrote", "query its tables with et-sim sql", SERVING_TOO)
     from et_sim.views.run.directory import open_serving
@@ -166,7 +182,6 @@ def _show_serving(options: Options) -> int:
         print(opened.summary_text().removesuffix("\n"))
     else:
         show(serving_text(opened, terminal_width()))
-    return 0
 
 
 def _refuse_views(options: Options, description: str, remedy: str, too: Sequence[str] = ()) -> None:
@@ -179,7 +194,7 @@ def _refuse_views(options: Options, description: str, remedy: str, too: Sequence
         raise UsageError(cause, place=options.directory, remedy=remedy)
 
 
-def _show_sweep(options: Options) -> int:
+def _show_sweep(options: Options) -> None:
     """Print the one view of a sweep."""
     from et_sim.views.sweep.directory import open_sweep
     from et_sim.views.sweep.summary import sweep_json, sweep_text
@@ -187,24 +202,18 @@ def _show_sweep(options: Options) -> int:
     remedy = f"look at a run in {options.directory}/runs, which et-sim sweep --keep writes"
     _refuse_views(options, "is a sweep", remedy)
     sweep = open_sweep(options.directory)
-    if options.svg is not None or options.png is not None:
-        return _draw_sweep(sweep, options)
-    if options.json:
+    if _is_drawn(options):
+        for name in ("json", "top"):
+            if getattr(options, name):
+                raise UsageError(f"a picture does not support --{name}", remedy=f"leave out --{name}")
+        from et_sim.views.drawing.scene import write_picture
+        from et_sim.views.sweep.charts import sweep_picture
+
+        write_picture(sweep_picture(sweep), options.svg, options.png)
+    elif options.json:
         print(sweep_json(sweep, options.top))
     else:
         show(sweep_text(sweep, options.top))
-    return 0
-
-
-def _draw_sweep(sweep: SweepDirectory, options: Options) -> int:
-    for name in ("json", "top"):
-        if getattr(options, name):
-            raise UsageError(f"a picture does not support --{name}", remedy=f"leave out --{name}")
-    from et_sim.views.drawing.scene import write_picture
-    from et_sim.views.sweep.charts import sweep_picture
-
-    write_picture(sweep_picture(sweep), options.svg, options.png)
-    return 0
 
 
 def show(text: str) -> None:
@@ -235,19 +244,17 @@ def _ranks_of_job(options: Options, job: str) -> str:
     return ranks_of_job(open_run(options.directory), job)
 
 
-def _check_cuts(options: Options) -> None:
+def _check_cuts(options: Options, view: View) -> None:
     """Refuse options that a view does not support."""
     for name in ("ranks", "window", "top"):
         if getattr(options, name) is None:
             continue
-        able = [view.name for view in VIEWS.values() if name in view.cuts]
         option = "job" if name == "ranks" and options.job is not None else name
-        if options.view not in able:
-            raise UsageError(
-                f"the view {options.view} does not support --{option}",
-                remedy=f"views that do: {', '.join(able)}",
-            )
-        if options.view == "summary" and options.json:
+        if name not in view.cuts:
+            able = ", ".join(other.name for other in VIEWS.values() if name in other.cuts)
+            cause = f"the view {view.name} does not support --{option}"
+            raise UsageError(cause, remedy=f"views that do: {able}")
+        if view.name == "summary" and options.json:
             raise UsageError(
                 f"--json is the whole summary.json and does not support --{option}",
                 remedy=f"et-sim inspect {options.directory} ranks --json"
@@ -258,14 +265,3 @@ def _check_cuts(options: Options) -> None:
         from et_sim.views.run.selection import selection
 
         selection(window=options.window).check_window(open_run(options.directory))
-
-
-def _write_csv(options: Options, folder: Path) -> int:
-    if options.json:
-        raise UsageError("--csv and --json cannot be combined", remedy="leave one of them out")
-    from et_sim.views import open_run
-    from et_sim.views.summary.layers import Layers, write_csv
-
-    for path in write_csv(Layers(open_run(options.directory)), folder):
-        print(f"written: {path}")
-    return 0

@@ -1,6 +1,6 @@
 """Options of the jobs that et-sim makes, plans and serves, each declared once with the kinds that have it.
 
-Each field of `Plan` is an option, and so are the dimensions of a custom model, those of a recommendation
+Each key of `Plan` is an option, and so are the dimensions of a custom model, those of a recommendation
 model, and the lengths of forward passes.
 """
 
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_type_hints
 
 from et_sim.basics.declared_options import Command, Count, Group, Option, fields_of
 from et_sim.basics.errors import UsageError
@@ -36,21 +36,13 @@ USUAL = {"layers": 24, "hidden": 2048, "sequence": 2048, "vocabulary": 51_200}
 HEAD_SIZE = 64
 # Options of a plan for other jobs than training a language model.
 _OF_SERVING = (
-    *("--tp", "--pp", "--ep", "--stage-layers"),
-    *("--value-bytes", "--value-type", "--products", "--tflops", "--memory-gbps"),
+    *("tp", "pp", "ep", "stage-layers"),
+    *("value-bytes", "value-type", "products", "tflops", "memory-gbps"),
 )
-_OF_INFERENCE = (*_OF_SERVING, "--dp", "--order", "--batch")
+_OF_INFERENCE = (*_OF_SERVING, "dp", "order", "batch")
 _OF_REPLICATED = (
-    *("--dp", "--batch", "--micro-batches", "--bucket", "--zero", "--shard"),
-    *(
-        "--value-bytes",
-        "--value-type",
-        "--gradient-bytes",
-        "--sum-bytes",
-        "--master-bytes",
-        "--tflops",
-        "--memory-gbps",
-    ),
+    *("dp", "batch", "micro-batches", "bucket", "zero", "shard", "value-bytes", "value-type"),
+    *("gradient-bytes", "sum-bytes", "master-bytes", "tflops", "memory-gbps"),
 )
 
 
@@ -103,20 +95,25 @@ def with_plan(job: str, group: Group) -> Callable[[type[Declared]], type[Declare
 
 
 def plan_options(group: Group = PLAN) -> dict[str, Any]:
-    """Return the options of the fields of a plan, in their order."""
+    """Return the options of the keys of a plan, in their order."""
+    from et_sim.documents.keys import keys_by_field
+    from et_sim.documents.kinds import COUNT, COUNTS
     from et_sim.workloads.training.plan import Plan
 
     of_others = (((SERVE,), _OF_SERVING), (INFERENCE, _OF_INFERENCE), (REPLICATED, _OF_REPLICATED))
+    types = get_type_hints(Plan)
     hints: dict[str, Any] = {}
-    for field in fields(Plan):
-        flag, text, default = field.metadata["flag"], field.metadata["help"], field.default
-        shown = "" if "default" in text or not default or default is True else f" (default: {default})"
-        others = [job for jobs, flags in of_others if flag in flags for job in jobs]
-        parse = whole_numbers if isinstance(default, tuple) else None
-        kind: Any = bool if isinstance(default, bool) else type(default) | None
-        hints[flag.lstrip("-").replace("-", "_")] = Annotated[
-            kind, text + shown, Option(parse=parse), group, Of((*LANGUAGE, *others))
-        ]
+    for field, key in keys_by_field(Plan).items():
+        shown = "" if "default" in key.meaning or not key.default else f" (default: {key.default})"
+        others = [job for jobs, names in of_others if key.name in names for job in jobs]
+        kind: Any = types[field]
+        option = Option(
+            choices=key.choices or None,
+            parse=whole_numbers if key.kind is COUNTS else None,
+            least=int(key.minimum) if key.kind is COUNT else None,
+        )
+        marks = key.meaning + shown, option, group, Of((*LANGUAGE, *others))
+        hints[key.name.replace("-", "_")] = Annotated[kind if kind is bool else kind | None, *marks]
     return hints
 
 
@@ -319,12 +316,13 @@ def _lengths(kind: str, flag: str, lengths: Numbers, model: Model, more: int) ->
 
 def read_plan(options: Command, **usual: Any) -> Plan:
     """Return the plan that the options describe; `usual` holds the defaults."""
+    from et_sim.documents.keys import keys_by_field
     from et_sim.workloads.training.plan import Plan, plan_of
 
     chosen, values = {}, given(options, plan_options())
-    for field, name in zip(fields(Plan), plan_options(), strict=True):
+    for (field, key), name in zip(keys_by_field(Plan).items(), plan_options(), strict=True):
         if name in values:
-            chosen[field.name] = not field.default if values[name] is True else values[name]
+            chosen[field] = key.becomes(values[name]) if key.becomes else values[name]
     known = vars(options).get("machine")
     if not known:
         return plan_of(chosen, **usual)

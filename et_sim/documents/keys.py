@@ -10,7 +10,8 @@ sentence for every refusal:
 
     system.json: key "endpoint-delay" is "ten" (allowed: an integer >= 0, in ns)
 
-A rule about several keys is the method `check` of the class. `kinds` holds the kinds of values.
+A rule about several keys is the method `check` of the class. `check_fields` checks the values of an object
+made in Python by the same keys. `kinds` holds the kinds of values.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct, structs
 
-from et_sim.basics.errors import InputError, MachineError, brief, did_you_mean
+from et_sim.basics.errors import InputError, MachineError, UsageError, brief, did_you_mean
 from et_sim.basics.quick_dataclass import quick_dataclass
 
 # Times and sizes up to this are exact in a double, and the reference reads its clock through one.
@@ -79,6 +80,10 @@ class Section(_OfFile, frozen=True):
         """Return the place of one of its keys, or of a value below it."""
         return self.place
 
+    def name_of(self, key: str) -> str:
+        """Return a key as messages name it."""
+        return f'key "{key}"'
+
     @property
     def lined(self) -> Section:
         """Return the section with keys that are found by their lines."""
@@ -118,6 +123,14 @@ class LinedSection(Section, frozen=True):
         """Return an object that one of its keys holds."""
         path = (*self.path, key, *(() if index is None else (index,)))
         return structs.replace(self, content=content, path=path)
+
+
+class Arguments(Section, frozen=True):
+    """Arguments of a Python call, which messages name without a place."""
+
+    def name_of(self, key: str) -> str:
+        """Return the name of an argument."""
+        return key
 
 
 def inner_section(section: Section, key: Key, remarks: Remarks) -> Section | None:
@@ -189,11 +202,16 @@ class Slot(Struct, frozen=True):
     remarks: Remarks
     index: int | None = None  # in the list that the key has per dimension
 
+    @property
+    def name(self) -> str:
+        """Return the key as messages name it."""
+        return self.section.name_of(self.key.name)
+
     def refusal(self, value: Any, *, why: str = "", hint: str = "", index: int | None = None) -> InputError:
         """Return the error for a value that the key does not allow."""
         at = self.index if index is None else index
         where = "" if at is None else f" index {at}"
-        cause = f'key "{self.key.name}"{where} is {show(value)}' + (f": {why}" if why else "")
+        cause = f"{self.name}{where} is {show(value)}" + (f": {why}" if why else "")
         allowed = f"allowed: {self.key.allowed}"
         remedy = f"{hint} {allowed}" if hint else allowed
         return self.section.fault(cause, remedy, key=self.key.name, index=at)
@@ -248,6 +266,11 @@ def _declared(of: Any) -> tuple[tuple[str, Key | None, Any], ...]:
     return tuple(declared)
 
 
+def keys_by_field(of: Any) -> dict[str, Key]:
+    """Return the key of each field that is one."""
+    return {field: described for field, described, _ in _declared(of) if described is not None}
+
+
 @cache
 def keys_of(of: Any) -> tuple[Key, ...]:
     """Return the keys that a class declares, in order; keys that are no fields come last."""
@@ -267,6 +290,17 @@ def made(of: Callable[..., T], values: Mapping[str, Any], base: T | None = None)
         elif inner is not None:
             arguments[field] = made(inner, values, None if base is None else getattr(base, field))
     return of(**arguments) if base is None else replace(base, **arguments)  # type: ignore[type-var]
+
+
+def check_fields(made: Any) -> None:
+    """Refuse the first value of an object made in Python that its key does not allow."""
+    arguments, remarks = Arguments("", {}, error_type=InputError), Remarks()
+    for field, described in keys_by_field(type(made)).items():
+        slot = Slot(structs.replace(described, name=field), arguments, remarks)
+        try:
+            slot.kind_value(getattr(made, field))
+        except InputError as error:
+            raise UsageError(error.cause, remedy=error.remedy) from None
 
 
 def read(of: Callable[..., T], section: Section, remarks: Remarks, base: T | None = None) -> T:

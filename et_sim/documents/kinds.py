@@ -64,7 +64,7 @@ def _integer(slot: Slot, value: Any) -> int:
 
 def _counts(slot: Slot, value: Any) -> tuple[int, ...]:
     key = slot.key
-    if not isinstance(value, list) or not (value or key.may_be_empty):
+    if not isinstance(value, list | tuple) or not (value or key.may_be_empty):
         raise slot.refusal(value)
     if all(type(number) is int and key.minimum <= number <= key.maximum for number in value):  # fast check
         return tuple(value)
@@ -123,7 +123,7 @@ def _bandwidth_with_unit(slot: Slot, value: Any) -> float:
     try:
         return parse_bandwidth(_text(slot, value))
     except UsageError as error:
-        cause, remedy = f'key "{slot.key.name}": {error.cause}', f"allowed: {slot.key.allowed}"
+        cause, remedy = f"{slot.name}: {error.cause}", f"allowed: {slot.key.allowed}"
         raise slot.section.fault(cause, remedy, key=slot.key.name) from None
 
 
@@ -133,7 +133,7 @@ def _watts(slot: Slot, value: Any) -> float:
     try:
         power = parse_watts(_text(slot, value))
     except UsageError as error:
-        cause, remedy = f'key "{slot.key.name}": {error.cause}', f"allowed: {slot.key.allowed}"
+        cause, remedy = f"{slot.name}: {error.cause}", f"allowed: {slot.key.allowed}"
         raise slot.section.fault(cause, remedy, key=slot.key.name) from None
     if power <= 0:
         raise slot.refusal(value)
@@ -143,7 +143,7 @@ def _watts(slot: Slot, value: Any) -> float:
 def _picoseconds(slot: Slot, value: Any) -> float:
     time: float = TIME.read(slot, value)
     if 0 < time < 0.001:
-        cause = f'key "{slot.key.name}" is less than a picosecond'
+        cause = f"{slot.name} is less than a picosecond"
         remedy = "give a longer time; a number without a unit is in ns"
         raise slot.section.fault(cause, remedy, key=slot.key.name)
     return time
@@ -206,7 +206,7 @@ def _ranks(slot: Slot, value: Any) -> tuple[range, ...]:
     try:
         return tuple(parse_ranks(_text(slot, value)))
     except UsageError as error:
-        cause = f'key "{slot.key.name}": {error.cause}'
+        cause = f"{slot.name}: {error.cause}"
         raise slot.section.fault(cause, f"allowed: {slot.key.allowed}", key=slot.key.name) from None
 
 
@@ -245,7 +245,7 @@ def _objects(slot: Slot, value: Any) -> Any:
         if not isinstance(entry, dict):
             raise slot.refusal(entry, index=index)
     if key.most is not None and len(value) > key.most:
-        cause = f'key "{key.name}" has {len(value)} entries'
+        cause = f"{slot.name} has {len(value)} entries"
         raise section.fault(cause, f"allowed: at most {key.most}", key=key.name)
     if key.of is None:
         return value
@@ -296,6 +296,7 @@ NAMED = Kind("objects by name", _with_words("objects by name, each with some of 
 OBJECTS = Kind("list of objects", _with_words("a list of objects, each with some of the keys"), _objects)
 
 integer, count, number = partial(key, INTEGER), partial(key, COUNT), partial(key, NUMBER)
+counts = partial(key, COUNTS)
 bandwidth, rate, size = partial(key, BANDWIDTH), partial(key, RATE), partial(key, SIZE, unit="bytes")
 time, picoseconds = partial(key, TIME, unit="ns"), partial(key, PICOSECONDS, unit="ns")
 watts = partial(key, WATTS, unit="watts")

@@ -6,8 +6,7 @@ The keys are the options of `et-sim make`, without the leading hyphens.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import Field, fields, replace
-from functools import cache
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +22,12 @@ from et_sim.documents.keys import (
     Slot,
     check_names,
     key,
+    keys_by_field,
     keys_of,
     read,
     read_keys,
 )
-from et_sim.documents.kinds import COUNT, COUNTS, FLAG, NUMBER, SIZE, TEXT, count, text
+from et_sim.documents.kinds import SIZE, count, text
 from et_sim.machine.presets import preset
 from et_sim.workloads.microbenchmarks import KINDS, make_microbenchmark
 from et_sim.workloads.training.plan import Plan, plan_of
@@ -42,38 +42,14 @@ JOBS = (LLM, CNN, DLRM)
 MAKE, PLAN = "make", "plan"
 IMAGES = 32  # of a rank, as in et-sim make
 _PLACE, _MODEL = "workload", "the name of a preset, or a file"
-_KIND_OF = ((bool, FLAG), (str, TEXT), (tuple, COUNTS), (int, COUNT), (float, NUMBER))
-
-
-@cache
-def plan_keys() -> tuple[Key, ...]:
-    """Return the keys of a plan."""
-    return tuple(map(_plan_key, fields(Plan)))
-
-
-def _plan_key(option: Field[Any]) -> Key:
-    kind = next(kind for of, kind in _KIND_OF if isinstance(option.default, of))
-    least = option.metadata["least"] if kind is COUNT else 0
-    return Key(_key_of(option), kind, option.metadata["help"], minimum=least, may_be_empty=True)
-
-
-def _key_of(option: Field[Any]) -> str:
-    """Return the key of a field of a plan."""
-    key: str = option.metadata["flag"].lstrip("-")
-    return key
 
 
 def _plan(slot: Slot, value: Any) -> dict[str, Any]:
     """Return the fields of a plan that are given; options without a value are left out."""
     if not isinstance(value, dict):
         raise slot.refusal(value)
-    given = read_keys(slot.section.entry(PLAN, value), plan_keys(), slot.remarks)
-    named = {_key_of(option): option for option in fields(Plan)}
-    options = [(named[key], value) for key, value in given.items()]
-    return {
-        option.name: value != option.default if isinstance(option.default, bool) else value
-        for option, value in options
-    }
+    given = read_keys(slot.section.entry(PLAN, value), keys_of(Plan), slot.remarks)
+    return {field: given[key.name] for field, key in keys_by_field(Plan).items() if key.name in given}
 
 
 def _bytes(slot: Slot, value: Any) -> int:
@@ -130,7 +106,7 @@ def check_recipe(recipe: Mapping[str, Any]) -> Section:
         raise InputError(f"there is nothing called {kind!r} to make", place=_PLACE, remedy=remedy)
     section = Section(_PLACE, dict(recipe), error_type=InputError)
     check_names(section, recipe_keys(recipe), Remarks())
-    check_names(section.entry(PLAN, recipe.get(PLAN, {})), plan_keys(), Remarks())
+    check_names(section.entry(PLAN, recipe.get(PLAN, {})), keys_of(Plan), Remarks())
     return section
 
 
@@ -166,12 +142,10 @@ def for_machine(recipe: Mapping[str, Any], machine: str | None) -> Mapping[str, 
     if machine is None or recipe.get(MAKE) not in JOBS or not isinstance(plan, Mapping):
         return recipe
     known = preset(machine)
-    options = {option.name: option for option in fields(Plan)}
-    given = {name: plan[key] for name, option in options.items() if (key := _key_of(option)) in plan}
+    keys, usual = keys_by_field(Plan), Plan()
+    given = {name: plan[key.name] for name, key in keys.items() if key.name in plan}
     decided = fields_of_machine(known.node, known.peaks, given)
-    more = {
-        _key_of(options[name]): value for name, value in decided.items() if value != options[name].default
-    }
+    more = {keys[name].name: value for name, value in decided.items() if value != getattr(usual, name)}
     return {**recipe, PLAN: {**more, **plan}} if more else recipe
 
 

@@ -16,6 +16,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from et_sim.basics.errors import EtSimError, InputError
+from et_sim.documents.keys import keys_of
 from et_sim.documents.recognise import Kind, kind_of
 from et_sim.machine.presets import preset
 from et_sim.machine.readers import check_profile, check_when_full
@@ -26,9 +27,10 @@ from et_sim.run.simulation import is_layer_file
 from et_sim.sweeps.axes import Axis, Values
 from et_sim.sweeps.digests import NamedFiles, digest_of, program_digest
 from et_sim.sweeps.fields import WORDS, Field, check_field, with_value
-from et_sim.sweeps.recipes import MAKE, PLAN, check_recipe, for_machine, make, plan_keys, recipe_keys
+from et_sim.sweeps.recipes import MAKE, PLAN, check_recipe, for_machine, make, recipe_keys
 from et_sim.sweeps.spec import Sweep
 from et_sim.trace import Workload, read_workload
+from et_sim.workloads.training.plan import Plan
 
 ROW_VERSION = 2  # version of the content of a row: another one evaluates again
 ROLES = {"system": Role.SYSTEM, "network": Role.NETWORK, "memory": Role.MEMORY, "groups": Role.GROUPS}
@@ -199,7 +201,7 @@ def _check_axis(space: Space, axis: Axis, sweep: Sweep) -> None:
         else:
             names = [key.name for key in recipe_keys(source)]
             inner = axis.field.path[:1] == (PLAN,) and PLAN in names
-            known = [key.name for key in plan_keys()] if inner else names
+            known = [key.name for key in keys_of(Plan)] if inner else names
             at = Field("workload.plan", axis.field.path[1:]) if inner else axis.field
             check_field(at, source.get(PLAN, {}) if inner else source, known)
     except EtSimError as error:

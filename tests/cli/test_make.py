@@ -69,7 +69,7 @@ def test_make_lists_its_output_in_json(tmp_path: Path, capsys: pytest.CaptureFix
             "24 layers, which 5 parts of the pipeline do not divide",
         ),
         (["transformer", "--dp", "99999999"], "99,999,999 ranks are too many"),
-        (["transformer", "--micro-batches", "0"], "micro_batches is 0"),
+        (["transformer", "--micro-batches", "0"], "--micro-batches is 0 (give 1 or more)"),
         (
             ["barrier", "--ranks", "2", "--repeat", "100000000000"],
             "100,000,000,000 operations on every rank are too many (repeat at most 1,000,000 times)",

@@ -79,7 +79,8 @@ def test_a_machine_times_the_plan_as_it_times_the_run(
             ["--model", "mixtral-8x7b", "--dp", "16", "--ep", "16"],
             "experts: 8, which 16",
         ),
-        (["--schedule", "1f2b"], "schedule is '1f2b' (did you mean '1f1b'?)"),
+        (["--tp", "0"], "--tp is 0 (give 1 or more)"),
+        (["--zero", "4"], "zero is 4: more than 3 (allowed: 0, 1, 2 or 3)"),
         (["--hidden", "100", "--heads", "3"], "a width of 100 is not divided by 3 heads"),
     ],
 )
@@ -91,6 +92,15 @@ def test_plans_that_cannot_be_are_refused_in_one_sentence(
     assert captured.out == ""
     assert said in captured.err
     assert captured.err.count("\n") == 1
+
+
+def test_a_word_that_a_key_of_the_plan_does_not_allow_is_refused_by_its_option(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["plan", "--schedule", "1f2b"])
+    assert ended.value.code == 2
+    assert "there is no --schedule '1f2b' (did you mean '1f1b'?" in capsys.readouterr().err
 
 
 def test_layers_of_stages_that_are_no_numbers_are_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -95,7 +95,7 @@ def test_invalid_changes_are_refused(tmp_path: Path, capsys: pytest.CaptureFixtu
     for wrong in ("endpoint delay", "endpoint delay=fast", "endpoint delay=0", "=2", "endpoint delay=nan"):
         assert "FIGURE=FACTOR" in _refused(run, capsys, "--vary", wrong)
     assert "it is too small" in _refused(run, capsys, "--vary", "endpoint delay=1.01")
-    assert "belongs to the critical path" in _refused(run, capsys, "--vary", "--verify")
+    assert "--vary and --verify cannot be combined" in _refused(run, capsys, "--vary", "--verify")
     (tmp_path / "job.0.et").unlink()
     assert "cannot be simulated again" in _refused(run, capsys, "--vary", "endpoint delay=2")
 

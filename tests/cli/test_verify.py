@@ -110,7 +110,7 @@ def test_a_run_that_was_not_made_from_files_is_refused(
     assert main(["inspect", str(tmp_path / "run"), "critical-path", "--verify"]) == 2
     assert "was not simulated from files" in capsys.readouterr().err
     assert main(["inspect", str(tmp_path / "run"), "ranks", "--verify"]) == 2
-    assert "--verify belongs to the critical path" in capsys.readouterr().err
+    assert "--verify belongs to the view critical-path" in capsys.readouterr().err
 
 
 def test_wrong_predictions_are_reported_with_their_reason(run: Path) -> None:

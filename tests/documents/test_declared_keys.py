@@ -11,8 +11,19 @@ from typing import Any
 import pytest
 
 from et_sim import reference_page
-from et_sim.basics.errors import InputError, MachineError, TraceError
-from et_sim.documents.keys import Key, Remarks, Section, Slot, inline, keys_of, made, read, read_keys
+from et_sim.basics.errors import InputError, MachineError, TraceError, UsageError
+from et_sim.documents.keys import (
+    Key,
+    Remarks,
+    Section,
+    Slot,
+    check_fields,
+    inline,
+    keys_of,
+    made,
+    read,
+    read_keys,
+)
 from et_sim.documents.kinds import (
     BANDWIDTH,
     BANDWIDTH_WITH_UNIT,
@@ -45,11 +56,12 @@ from et_sim.machine.system import PREFIX
 from et_sim.machine.topology.generators import GENERATORS
 from et_sim.machine.topology.graph_file import GraphFile, Import
 from et_sim.machine.topology.keys import NAME_OR_NAMES, NAMES, NUMBER_OR_NAMES, RATIO
-from et_sim.sweeps.recipes import BYTES, plan_keys, recipe_keys
+from et_sim.sweeps.recipes import BYTES, recipe_keys
 from et_sim.sweeps.spec import AxisSpec, SweepSpec
 from et_sim.trace.manifest import Manifest
 from et_sim.workloads.software.description import TEXTS as TEXTS_BY_NAME
 from et_sim.workloads.software.description import WORDS, Software
+from et_sim.workloads.training.plan import Plan
 
 
 def nested(of: Any) -> Iterator[tuple[str, tuple[Key, ...]]]:
@@ -73,7 +85,7 @@ for whole_document in (
 ):
     DOCUMENTS |= dict(nested(whole_document))
 DOCUMENTS |= {kind: recipe_keys({"make": kind}) for kind in ("llm", "cnn", "all_reduce")}
-DOCUMENTS["plan"] = plan_keys()
+DOCUMENTS["plan"] = keys_of(Plan)
 KEYS = [key for keys in DOCUMENTS.values() for key in keys]
 HUGE = 10**400
 NUMBERS: list[Any] = [True, None, [1], -4, float("inf"), float("nan"), HUGE, "ten", {}]
@@ -201,6 +213,25 @@ def test_a_class_is_made_of_its_keys_and_stated_defaults_are_recorded() -> None:
 def test_faults_of_an_object_are_one_sentence(content: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError) as caught:
         whole(content)
+    assert str(caught.value) == sentence
+
+
+@pytest.mark.parametrize(
+    ("made_in_python", "sentence"),
+    [
+        (Whole(size=0), "size is 0 (allowed: an integer >= 1)"),
+        (
+            Entry("a", -1.0),
+            'delay_ns is -1.0 (allowed: a number >= 0, in ns, or a text with a unit such as "1.5us")',
+        ),
+        (Inner("on"), 'is_fast is "on" (allowed: 1 or true for on, 0 or false for off)'),  # type: ignore[arg-type]
+    ],
+)
+def test_values_given_in_python_are_checked_by_the_keys_and_named_as_arguments(
+    made_in_python: Any, sentence: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        check_fields(made_in_python)
     assert str(caught.value) == sentence
 
 

@@ -259,8 +259,8 @@ def test_without_balance_the_last_rank_is_the_longest() -> None:
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"context_attention": "rings"}, "context_attention is 'rings' (did you mean 'ring'?)"),
-        ({"context_balance": "zigzags"}, "context_balance is 'zigzags' (did you mean 'zigzag'?)"),
+        ({"context_attention": "rings"}, "context_attention is \"rings\" (did you mean 'ring'?"),
+        ({"context_balance": "zigzags"}, "context_balance is \"zigzags\" (did you mean 'zigzag'?"),
         ({"context": 32}, "tokens of a sequence: 32, which 64 pieces of a zigzag do not divide"),
         ({"document_tokens": 5}, "tokens of a sequence: 32, which 5 tokens of a document do not divide"),
         ({"document_tokens": 8, "context": 2}, "see 8 tokens only, which a ring does not support"),

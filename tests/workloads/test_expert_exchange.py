@@ -212,7 +212,7 @@ def test_a_layer_that_predicts_a_further_token_costs_a_layer_a_head_and_their_jo
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"expert_exchange": "deep"}, "expert_exchange is 'deep' (did you mean 'deepep'?)"),
+        ({"expert_exchange": "deep"}, "expert_exchange is \"deep\" (did you mean 'deepep'?"),
         ({"expert": 1}, "expert_exchange hierarchical requires expert, 2 or more (give expert, 2 or more)"),
         ({"node_ranks": 3}, "nodes of 3 ranks cut the 8 expert-parallel ranks, 1 apart, into unequal parts"),
         ({"expert_nodes": 5}, "expert_nodes is 5, but experts are on 4 nodes (give a number from 1 to 4"),

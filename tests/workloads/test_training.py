@@ -383,8 +383,8 @@ def test_no_timing_makes_a_job_hang(
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"tensor": 0}, "tensor is 0 (it must be at least 1"),
-        ({"tflops": -1.0}, "tflops is -1.0 (it must be more than 0"),
+        ({"tensor": 0}, "tensor is 0 (allowed: an integer >= 1"),
+        ({"tflops": -1.0}, "tflops is -1.0 (allowed: a number > 0"),
         ({"micro_batches": -1}, "micro_batches is -1"),
         ({"pipeline": 3}, "small has 4 layers, which 3 parts of the pipeline do not divide"),
         (
@@ -409,7 +409,7 @@ def test_no_timing_makes_a_job_hang(
             " (give a"
             " multiple of 4, such as 8)",
         ),
-        ({"zero": 4}, "zero is 4 (give 0, 1, 2 or 3)"),
+        ({"zero": 4}, "zero is 4: more than 3 (allowed: 0, 1, 2 or 3)"),
         ({"shard": 2}, "shard is 2, which does not divide 1 replicas"),
         ({"data": 2, "shard": 2}, "shard requires zero"),
         ({"sequence_parallel": True}, "sequence_parallel requires tensor, 2 or more"),

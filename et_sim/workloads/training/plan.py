@@ -7,12 +7,16 @@ are spread over the ranks of tensor, context and data together, which are then `
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
+from functools import partial
 from math import prod
+from operator import not_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from et_sim.basics.errors import UsageError, did_you_mean
+from et_sim.basics.errors import UsageError
 from et_sim.basics.units import plural
+from et_sim.documents.keys import check_fields
+from et_sim.documents.kinds import choice, count, counts, flag, number, text
 from et_sim.workloads import exchange_names
 from et_sim.workloads.pipeline import DUAL, SCHEDULES, Shape, schedule
 from et_sim.workloads.software import DEFAULT
@@ -65,9 +69,10 @@ class Piece(NamedTuple):
         return range(self.first, self.first + self.layers)
 
 
-def _option(default: Any, flag: str, text: str, least: float = 1) -> Any:
-    """Return a field with its option, its help and its least value."""
-    return field(default=default, metadata={"flag": flag, "help": text, "least": least})
+_positive = partial(count, stated=True, minimum=1, maximum=MOST)
+_amount = partial(count, maximum=MOST)  # 0 by default: none, or not limited
+_rate = partial(number, stated=True, form="a number > 0", minimum=SMALLEST, maximum=MOST)
+_on = partial(flag, default=True, becomes=not_)  # the option switches it off
 
 
 def plan_of(given: Mapping[str, Any], **usual: Any) -> Plan:
@@ -105,175 +110,139 @@ def _can_exchange(chosen: Mapping[str, Any]) -> bool:
 class Plan:
     """The distribution of one step of training over ranks and time."""
 
-    tensor: int = _option(1, "--tp", "ranks that share every layer (tensor parallelism)")
-    context: int = _option(1, "--cp", "ranks that share every sequence (context parallelism)")
-    data: int = _option(1, "--dp", "replicas of the model (data parallelism)")
-    pipeline: int = _option(1, "--pp", "stages of the pipeline")
-    expert: int = _option(1, "--ep", "ranks that the experts are spread over, among those of tp x cp x dp")
-    expert_skew: str = _option(
-        "", "--expert-skew", "loads of experts: zipf:S, or a JSON list of them (default: even)"
+    tensor: int = _positive("ranks that share every layer (tensor parallelism)", 1, name="tp")
+    context: int = _positive("ranks that share every sequence (context parallelism)", 1, name="cp")
+    data: int = _positive("replicas of the model (data parallelism)", 1, name="dp")
+    pipeline: int = _positive("stages of the pipeline", 1, name="pp")
+    expert: int = _positive(
+        "ranks that the experts are spread over, among those of tp x cp x dp", 1, name="ep"
     )
-    expert_seed: int = _option(0, "--expert-seed", "seed that chooses the busy experts, with zipf", 0)
-    expert_tensor: int = _option(1, "--etp", "ranks that share every expert, each of which has a share of it")
-    expert_exchange: str = _option(
+    expert_skew: str = text(
+        "loads of experts: zipf:S, or a JSON list of them (default: even)", "", may_be_empty=True
+    )
+    expert_seed: int = _amount("seed that chooses the busy experts, with zipf", 0)
+    expert_tensor: int = _positive(
+        "ranks that share every expert, each of which has a share of it", 1, name="etp"
+    )
+    expert_exchange: str = choice(
+        "exchange of tokens with their experts",
         exchange_names.ALL_TO_ALL,
-        "--expert-exchange",
-        f"exchange of tokens with their experts: {', '.join(exchange_names.EXCHANGES)}",
+        stated=True,
+        choices=exchange_names.EXCHANGES,
     )
-    expert_nodes: int = _option(
-        0, "--expert-nodes", "nodes that the experts of a token are on (default: as the model limits them)", 0
+    expert_nodes: int = _amount(
+        "nodes that the experts of a token are on (default: as the model limits them)", 0
     )
-    node_ranks: int = _option(
-        8, "--node-ranks", "ranks of a node, for exchanges of experts (default: of --machine, or 8)"
+    node_ranks: int = _positive("ranks of a node, for exchanges of experts (default: of --machine, or 8)", 8)
+    dispatch: str = choice(
+        "numbers in which tokens are sent to experts", AS_VALUES, stated=True, choices=expert_plan.DISPATCH
     )
-    dispatch: str = _option(
-        AS_VALUES,
-        "--dispatch",
-        f"numbers in which tokens are sent to experts: {', '.join(expert_plan.DISPATCH)}",
-    )
-    capacity_factor: float = _option(
-        0.0,
-        "--capacity-factor",
+    capacity_factor: float = number(
         "most tokens that an expert takes of a rank, as a factor on the mean (default: all)",
-        0,
+        0.0,
+        maximum=MOST,
     )
-    fused_routing: bool = _option(
-        True, "--unfused-routing", "choose, sort and weigh the tokens of experts in many kernels"
+    fused_routing: bool = _on(
+        "choose, sort and weigh the tokens of experts in many kernels", name="unfused-routing"
     )
-    overlap_experts: bool = _option(
-        False,
-        "--overlap-experts",
-        "exchange the tokens of a forward pass while a backward pass computes, and the other way round",
+    overlap_experts: bool = flag(
+        "exchange the tokens of a forward pass while a backward pass computes, and the other way round", False
     )
-    mtp_layers: int = _option(0, "--mtp-layers", "layers that predict further tokens, each with a head", 0)
-    order: str = _option(ORDER, "--order", f"order of the axes of ranks, the innermost first: {ORDER}")
-    schedule: str = _option("1f1b", "--schedule", f"schedule of the pipeline: {', '.join(SCHEDULES)}")
-    chunks: int = _option(1, "--chunks", "parts of the model on each rank, for the schedule interleaved")
-    micro_batches: int = _option(8, "--micro-batches", "micro-batches of a step, in every replica")
-    global_batch: int = _option(
-        0, "--global-batch", "sequences of a step in all replicas, in place of --micro-batches", 0
+    mtp_layers: int = _amount("layers that predict further tokens, each with a head", 0)
+    order: str = text(
+        f"order of the axes of ranks, the innermost first: {ORDER}", ORDER, may_be_empty=True, stated=True
     )
-    batch: int = _option(1, "--batch", "sequences, images or samples in a micro-batch")
-    stage_layers: tuple[int, ...] = _option(
-        (), "--stage-layers", "layers of each part of the pipeline, as in 7,8,8,7 (default: all equal)"
+    schedule: str = choice("schedule of the pipeline", "1f1b", stated=True, choices=tuple(SCHEDULES))
+    chunks: int = _positive("parts of the model on each rank, for the schedule interleaved", 1)
+    micro_batches: int = _positive("micro-batches of a step, in every replica", 8)
+    global_batch: int = _amount("sequences of a step in all replicas, in place of --micro-batches", 0)
+    batch: int = _positive("sequences, images or samples in a micro-batch", 1)
+    stage_layers: tuple[int, ...] = counts(
+        "layers of each part of the pipeline, as in 7,8,8,7 (default: all equal)", (), may_be_empty=True
     )
-    sequence_parallel: bool = _option(
-        False, "--sequence-parallel", "tensor-parallel ranks share the tokens between their products"
+    sequence_parallel: bool = flag("tensor-parallel ranks share the tokens between their products", False)
+    context_attention: str = choice(
+        "exchange of keys and values, with cp", RING, stated=True, choices=CONTEXT_ATTENTION
     )
-    context_attention: str = _option(
-        RING, "--context-attention", f"with cp: {', '.join(CONTEXT_ATTENTION[:-1])} or {ALL_TO_ALL}"
-    )
-    context_balance: str = _option(
-        ZIGZAG,
-        "--context-balance",
+    context_balance: str = choice(
         "with cp and a causal mask: zigzag, a piece from either end for each rank; or none, pieces in order",
+        ZIGZAG,
+        stated=True,
+        choices=CONTEXT_BALANCE,
     )
-    document_tokens: int = _option(
-        0,
-        "--document-tokens",
-        "tokens of a document, which limits attention (default: whole sequences)",
-        0,
+    document_tokens: int = _amount(
+        "tokens of a document, which limits attention (default: whole sequences)", 0
     )
-    recompute: str = _option(
-        "none",
-        "--recompute",
+    recompute: str = text(
         f"activations in the backward pass: {', '.join(MODES)}, or modules, as in norms+activation:"
         f" {', '.join(MODULES)}",
+        "none",
+        may_be_empty=True,
+        stated=True,
     )
-    recompute_layers: str = _option(
-        "",
-        "--recompute-layers",
+    recompute_layers: str = text(
         "recomputed layers: every:N or first:N of a stage (default: all), or runs: uniform:N",
-    )
-    offload_activations: bool = _option(
-        False, "--offload-activations", "activations of layers wait in remote memory for their backward pass"
-    )
-    zero: int = _option(
-        0, "--zero", "sharing among replicas: 1 optimizer states, 2 also gradients, 3 also weights (FSDP)", 0
-    )
-    shard: int = _option(0, "--shard", "number of replicas that share (default: all of them)", 0)
-    prefetch: int = _option(1, "--prefetch", "layers whose shared weights are gathered ahead", 0)
-    bucket: int = _option(25 << 20, "--bucket", "bytes of gradients that are reduced together")
-    overlap_tensor: bool = _option(
-        True, "--no-overlap-tensor", "exchange gradients of inputs before those of weights are computed"
-    )
-    overlap_pipeline: bool = _option(
-        True, "--no-overlap-pipeline", "stages wait for their sends and receives before they go on"
-    )
-    scatter_gather: bool = _option(
-        False,
-        "--scatter-gather",
-        "tensor-parallel ranks send a share each to the next stage, which gathers all",
-    )
-    tensor_overlap: int = _option(
-        1, "--tensor-overlap", "chunks in which products overlap with their own exchange (async TP)"
-    )
-    causal: bool = _option(True, "--full-attention", "count masked scores, too")
-    fused_attention: bool = _option(
-        True, "--unfused-attention", "write the scores of attention to memory, and keep them"
-    )
-    dropout: bool = _option(True, "--no-dropout", "leave out dropout, of models that have it")
-    value_bytes: int = _option(2, "--value-bytes", "bytes of a weight or activation")
-    value_type: str = _option(
         "",
-        "--value-type",
+        may_be_empty=True,
+    )
+    offload_activations: bool = flag(
+        "activations of layers wait in remote memory for their backward pass", False
+    )
+    zero: int = _amount(
+        "sharing among replicas: 1 optimizer states, 2 also gradients, 3 also weights (FSDP)",
+        0,
+        maximum=3,
+        form="0, 1, 2 or 3",
+    )
+    shard: int = _amount("number of replicas that share (default: all of them)", 0)
+    prefetch: int = _amount("layers whose shared weights are gathered ahead", 1, stated=True)
+    bucket: int = _positive("bytes of gradients that are reduced together", 25 << 20)
+    overlap_tensor: bool = _on(
+        "exchange gradients of inputs before those of weights are computed", name="no-overlap-tensor"
+    )
+    overlap_pipeline: bool = _on(
+        "stages wait for their sends and receives before they go on", name="no-overlap-pipeline"
+    )
+    scatter_gather: bool = flag(
+        "tensor-parallel ranks send a share each to the next stage, which gathers all", False
+    )
+    tensor_overlap: int = _positive("chunks in which products overlap with their own exchange (async TP)", 1)
+    causal: bool = _on("count masked scores, too", name="full-attention")
+    fused_attention: bool = _on(
+        "write the scores of attention to memory, and keep them", name="unfused-attention"
+    )
+    dropout: bool = _on("leave out dropout, of models that have it", name="no-dropout")
+    value_bytes: int = _positive("bytes of a weight or activation", 2)
+    value_type: str = text(
         f"numbers of values of 2 bytes: {' or '.join(HALVES)} (default: {BF16}, unless --machine has only"
         " the other)",
-    )
-    lora_rank: int = _option(
-        0, "--lora-rank", "freeze all weights, and train adapters of this rank beside products (LoRA)", 0
-    )
-    products: str = _option(
-        AS_VALUES, "--products", f"numbers that products with weights compute with: {', '.join(PRODUCTS)}"
-    )
-    gather_cast: bool = _option(
-        False, "--gather-cast", "with zero 3 and products fp8 or fp4: replicas cast their shares, then gather"
-    )
-    gradient_bytes: int = _option(2, "--gradient-bytes", "bytes of a gradient that replicas exchange")
-    sum_bytes: int = _option(
-        4,
-        "--sum-bytes",
-        "bytes of a gradient that micro-batches are added up in, as Megatron's main gradients",
-    )
-    master_bytes: int = _option(
-        12, "--master-bytes", "bytes of the optimizer for each weight: a copy and two moments", 0
-    )
-    tflops: float = _option(
-        200.0, "--tflops", "rate of a rank's kernels, in 10^12 operations per second", SMALLEST
-    )
-    memory_gbps: float = _option(
-        2000.0, "--memory-gbps", "memory rate of a rank's kernels, in 10^9 bytes per second", SMALLEST
-    )
-    software: str = _option(
         "",
-        "--software",
+        may_be_empty=True,
+    )
+    lora_rank: int = _amount("freeze all weights, and train adapters of this rank beside products (LoRA)", 0)
+    products: str = choice(
+        "numbers that products with weights compute with", AS_VALUES, stated=True, choices=PRODUCTS
+    )
+    gather_cast: bool = flag(
+        "with zero 3 and products fp8 or fp4: replicas cast their shares, then gather", False
+    )
+    gradient_bytes: int = _positive("bytes of a gradient that replicas exchange", 2)
+    sum_bytes: int = _positive(
+        "bytes of a gradient that micro-batches are added up in, as Megatron's main gradients", 4
+    )
+    master_bytes: int = _amount(
+        "bytes of the optimizer for each weight: a copy and two moments", 12, stated=True
+    )
+    tflops: float = _rate("rate of a rank's kernels, in 10^12 operations per second", 200.0)
+    memory_gbps: float = _rate("memory rate of a rank's kernels, in 10^9 bytes per second", 2000.0)
+    software: str = text(
         f"software of the step: a description by name, or a JSON file (default: {DEFAULT})",
+        "",
+        may_be_empty=True,
     )
 
     def __post_init__(self) -> None:
-        for plan_field in fields(self):
-            value = getattr(self, plan_field.name)
-            if isinstance(value, bool | str | tuple):
-                continue
-            least = plan_field.metadata["least"]
-            if not least <= value <= MOST:
-                limit = "more than 0" if least == SMALLEST else f"at least {least:g}"
-                raise UsageError(
-                    f"{plan_field.name} is {value}",
-                    remedy=f"it must be {limit}, and at most {MOST:,}",
-                )
-        for name, known in (
-            ("context_attention", CONTEXT_ATTENTION),
-            ("context_balance", CONTEXT_BALANCE),
-            ("products", PRODUCTS),
-            ("schedule", tuple(SCHEDULES)),
-            ("expert_exchange", exchange_names.EXCHANGES),
-            ("dispatch", expert_plan.DISPATCH),
-        ):
-            value = getattr(self, name)
-            if value not in known:
-                remedy = did_you_mean(value, known) or f"known: {', '.join(known)}"
-                raise UsageError(f"{name} is {value!r}", remedy=remedy)
+        check_fields(self)
         check_recompute(self.recompute, self.recompute_layers)
         if run_length(self.recompute_layers) > 1 and (self.zero == 3 or self.offload_activations):
             other, remedy = (
@@ -290,8 +259,6 @@ class Plan:
             )
         check_value_type(self.value_type, self.value_bytes)
         self._share_batch()
-        if self.zero > 3:
-            raise UsageError(f"zero is {self.zero}", remedy="give 0, 1, 2 or 3")
         if self.expert_seed and not is_zipf(self.expert_skew):
             raise UsageError(
                 "expert_seed requires an expert_skew with zipf",
@@ -570,7 +537,7 @@ class Plan:
                 f"{model.name} has {model.layers} layers, which {parts} parts of the pipeline do not divide",
                 remedy="choose another number of parts, or give stage_layers, the layers of each part",
             )
-        if given and (len(given) != parts or sum(given) != model.layers or min(given) < 0):
+        if given and (len(given) != parts or sum(given) != model.layers):
             raise UsageError(
                 f"stage_layers are {len(given)} numbers with the sum {sum(given)}",
                 remedy=f"give {parts} numbers whose sum is {model.layers}",
