@@ -136,7 +136,7 @@ def _main_links(path: CriticalPath) -> str:
 
 
 def _of_parts(run: RunDirectory, parts: WaitingParts | None) -> str:
-    summary: dict[str, Any] = run.summary
+    summary = run.summary
     entries, slowest = summary["per_rank"], summary["slowest"]
     counts = counts_with_jobs(run, entries)
     sums = {
