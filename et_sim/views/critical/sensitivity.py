@@ -16,13 +16,13 @@ new simulation (`verification`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from msgspec import Struct, to_builtins
 
+from et_sim.basics.quantities import Quantity
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.unique import unique
 from et_sim.views.critical.condensed import Condensed, Durations
@@ -36,32 +36,12 @@ MOST_CHANGES = 8  # shown in short lists
 ROUNDINGS_OF_A_REDUCTION = 3  # two reads and one write
 
 
-class Quantity(StrEnum):
-    """Kinds of parameters."""
-
-    BANDWIDTH = "bandwidth"  # by class of links
-    LATENCY = "latency"
-    SWITCH_RATE = "rate"  # by class of switches that reduce
-    SWITCH_LATENCY = "latency of switches"
-    ENDPOINT_DELAY = "endpoint delay"
-    SHARED_BUS = "time of the shared bus"
-    LIBRARY = "time of the collective library"  # besides the wires
-    LATE_STARTS = "late starts"
-    PEAK_COMPUTE = "peak compute"
-    LOCAL_MEMORY_BANDWIDTH = "local memory bandwidth"
-    OF_DEVICE = "rate of a device"  # a peak, a level of memory, or an efficiency of the key "compute"
-    LAUNCH = "launch overhead"
-    REMOTE_MEMORY = "time of remote memory"
-    KERNELS = "time of all kernels"
-    OPERATION = "time of an operation"
-
-
-OF_LINKS = (  # (quantity, kind of its events, name)
-    (Quantity.BANDWIDTH, "serialisation", "bandwidth"),
-    (Quantity.LATENCY, "latency", "latency"),
-    (Quantity.SWITCH_RATE, "switch_rate", "rate"),
-    (Quantity.SWITCH_LATENCY, "switch", "latency"),
-)
+OF_LINKS = {  # kinds of their events
+    Quantity.BANDWIDTH: "serialisation",
+    Quantity.LATENCY: "latency",
+    Quantity.SWITCH_RATE: "switch_rate",
+    Quantity.SWITCH_LATENCY: "switch",
+}
 RATES = (
     Quantity.BANDWIDTH,
     Quantity.SWITCH_RATE,
@@ -302,8 +282,8 @@ def parameters(path: CriticalPath) -> Iterator[Parameter]:
     for code, link in enumerate(durations.link.texts):
         if link is not None:
             on = durations.link.codes == code
-            for quantity, kind, called in OF_LINKS:
-                yield from times(quantity, on & durations.is_kind(kind), f"{called} of {link}", code)
+            for quantity, kind in OF_LINKS.items():
+                yield from times(quantity, on & durations.is_kind(kind), quantity.of(link), code)
     yield from times(Quantity.ENDPOINT_DELAY, durations.is_kind("endpoint"))
     yield from times(Quantity.SHARED_BUS, durations.is_kind("bus"))
     yield from times(Quantity.LIBRARY, durations.is_kind(LIBRARY))
