@@ -133,7 +133,7 @@ Stall = TypedDict("Stall", {
 })
 Input = TypedDict("Input", {"file": str, "sha256": str})
 RecordedPart = TypedDict("RecordedPart", {
-    "ranks": NotRequired[Ranks], "window_ns": NotRequired[list[int]],
+    "ranks": NotRequired[Ranks], "window_ns": NotRequired[tuple[int, int]],
 })
 Configuration = TypedDict("Configuration", {
     "system": Object, "network": Object, "memory": NotRequired[Object], "groups": NotRequired[Object],

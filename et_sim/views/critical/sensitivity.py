@@ -20,7 +20,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from msgspec import Struct, to_builtins
+from msgspec import Struct, convert, to_builtins
 
 from et_sim.basics.quantities import Quantity
 from et_sim.basics.quick_dataclass import quick_dataclass
@@ -125,7 +125,7 @@ class Sensitivities:
         """Return the sensitivities of all parameters, the one with the largest effect first."""
         record = self.path.record
         if record.sensitivities is not None:
-            return [_from_dict(sensitivity) for sensitivity in record.sensitivities]
+            return convert(record.sensitivities, list[Sensitivity])
         sensitivities = [self.of(parameter) for parameter in parameters(self.path)]
         sensitivities.sort(key=lambda sensitivity: sensitivity.better.one_percent_ns)
         record.keep([to_builtins(sensitivity) for sensitivity in sensitivities])
@@ -264,11 +264,6 @@ class Sensitivities:
         most = max(factor, 1.0)
         low, middle, high = (self.evaluate(parameter, factor, 1.0, off=off)[0] for off in (-most, 0.0, most))
         return 1 + max(high - middle, middle - low)
-
-
-def _from_dict(plain: Mapping[str, Any]) -> Sensitivity:
-    sides = {name: Side(**plain[name]) for name in ("better", "worse")}
-    return Sensitivity(**{**plain, **sides})
 
 
 def parameters(path: CriticalPath) -> Iterator[Parameter]:

@@ -9,11 +9,9 @@ from typing import Any
 
 from msgspec import ValidationError, convert
 
-_MISSING, _WRONG = (
-    re.compile(r"Object missing required field `(.*)`"),
-    re.compile(r"Expected `(.*)`, got `.*`"),
-)
-_OF_RANKS = "a list of ranks such as 0-3,6"  # the only kind of text with a pattern
+_MISSING = re.compile(r"Object missing required field `(.*)`")
+_WRONG = re.compile(r"Expected `(.*)`, got `.*`")
+_LENGTH = re.compile(r"Expected `array` of length (.*), got .*")
 _WORDS: Mapping[str, str] = MappingProxyType(
     {
         "bool": "true or false",
@@ -45,6 +43,8 @@ def fault_of(content: Any, kind: Any) -> str:
 def _in_words(reason: str, place: str) -> str:
     if missing := _MISSING.fullmatch(reason):
         return f"{place}.{missing[1]} is missing".removeprefix(".")
-    wrong = _WRONG.fullmatch(reason)
-    kinds = [_WORDS.get(kind, kind) for kind in wrong[1].split(" | ")] if wrong else [_OF_RANKS]
-    return f"{place} is not {' or '.join(kinds)}"
+    if length := _LENGTH.fullmatch(reason):
+        return f"{place} is not a list of {length[1]}"
+    if wrong := _WRONG.fullmatch(reason):
+        return f"{place} is not {' or '.join(_WORDS.get(kind, kind) for kind in wrong[1].split(' | '))}"
+    return f"{place} is not a list of ranks such as 0-3,6"  # the only texts with a pattern

@@ -252,6 +252,8 @@ def test_whatever_has_to_be_there_is_missed(kind: Any) -> None:
         (None, dict[str, Any], "key is not an object"),
         ({"a": 1}, list[int], "key is not a list"),
         ([1, "2"], list[int], "key[1] is not a whole number"),
+        ([1, 2, 3], tuple[int, int], "key is not a list of 2"),
+        ([1, 2.5], tuple[int, int], "key[1] is not a whole number"),
         ("0-3,6\n", Ranks, "key is not a list of ranks such as 0-3,6"),
         ("0-3,6", Ranks, ""),
         (2**70, int, ""),
