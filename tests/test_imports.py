@@ -99,6 +99,7 @@ ALLOWED: dict[str, set[str]] = {
         "run",
         "serving",
         "sweeps",
+        "tables.summary",
         "timeline",
         "trace",
         "validation",

@@ -16,7 +16,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -126,7 +126,7 @@ def simulated(point: Point) -> Found:
         result = et_sim.simulate(path, system=system, network=point.network, model=point.model)
         seconds = time.process_time() - begin
     rows = result.table("layers").to_pylist()
-    packets = result.summary()["packets"] or {}
+    packets: Mapping[str, Any] = result.summary()["packets"] or {}
     return {
         "makespan_ns": result.makespan_ns,
         "seconds": round(seconds, 2),

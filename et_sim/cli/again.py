@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, to_builtins
 
 from et_sim.basics.errors import EtSimError, UsageError, did_you_mean
+from et_sim.basics.quantities import Quantity
 
 if TYPE_CHECKING:
     from et_sim.cli.progress import Progress
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 AGAIN = "simulate again with et-sim run"
 FACTORS = (1.1, 0.9)  # defaults
 MOST_FIGURES = 10
-KERNELS = "time of all kernels"
 NOTE = "Finite differences: each line is a simulation with one figure changed."
 
 
@@ -129,7 +129,7 @@ def verify_text(directory: str, top: int | None, model: str | None, *, as_json: 
             "did not complete, so nothing is predicted that could be verified", place=str(run.path)
         )
     again = Again(run, model)
-    again.figures.pop(KERNELS, None)  # a sum over operations, which are not verified
+    again.figures.pop(Quantity.KERNELS, None)  # a sum over operations, which are not verified
 
     def simulated(changes: Sequence[tuple[str, float]]) -> list[Simulated]:
         endings = again.endings(changes, "give --top for fewer figures")
@@ -172,7 +172,7 @@ def vary_text(
         raise UsageError("did not complete, so there is no makespan to compare with", place=str(run.path))
     again = Again(run, model)
     if not any(entry["compute_ns"] for entry in run.summary["per_rank"]):
-        again.figures.pop(KERNELS, None)
+        again.figures.pop(Quantity.KERNELS, None)
     known = tuple(again.figures)
     most = MOST_FIGURES if top is None else top
     changes = [_parsed_change(text, known) for text in wanted]
@@ -208,7 +208,7 @@ def _parsed_change(text: str, known: tuple[str, ...]) -> tuple[str, float]:
     if not name or not 0 < factor < float("inf"):
         raise UsageError(
             f"--vary takes FIGURE=FACTOR with a factor above 0, and {text!r} is not that",
-            remedy=f'for example --vary "{next(iter(known), "endpoint delay")}=1.1"',
+            remedy=f'for example --vary "{next(iter(known), Quantity.ENDPOINT_DELAY)}=1.1"',
         )
     if name not in known:
         remedy = did_you_mean(name, known) or f"figures: {', '.join(known)}"

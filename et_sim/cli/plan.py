@@ -15,6 +15,7 @@ from et_sim.cli.progress import printing
 
 if TYPE_CHECKING:
     from et_sim.machine.model import System
+    from et_sim.tables.summary import Scope, Throughput
     from et_sim.workloads.training.figures import Figures, Stage
 
 KINDS = (jobs.LLM, *jobs.REPLICATED)
@@ -91,7 +92,7 @@ def _system(machine: str | None) -> System | None:
     return read_machine(**RunOptions(machine=machine).parts).system
 
 
-def _rates(figures: Figures, system: System | None) -> dict[str, Any] | None:
+def _rates(figures: Figures, system: System | None) -> Throughput | None:
     """Return the rates of a step on a network that takes no time; None without a machine."""
     if system is None:
         return None
@@ -145,7 +146,7 @@ def as_data(
     model: dict[str, Any],
     capacity: int | None,
     reserved: int,
-    rates: dict[str, Any] | None,
+    rates: Throughput | None,
 ) -> dict[str, Any]:
     """Return the figures for programs."""
     from dataclasses import asdict
@@ -186,7 +187,7 @@ def as_text(
     figures: Figures,
     capacity: int | None,
     reserved: int,
-    rates: dict[str, Any] | None,
+    rates: Throughput | None,
     machine: str | None,
     workspace: float,
 ) -> list[str]:
@@ -268,7 +269,7 @@ def _has_workspace(figures: Figures) -> bool:
     return any(stage.memory.workspace for stage in figures.stages)
 
 
-def _scope(figures: Figures, machine: str | None, workspace: float) -> dict[str, list[str]]:
+def _scope(figures: Figures, machine: str | None, workspace: float) -> Scope:
     """Return the effects that the figures of a plan include and leave out."""
     timed = "at these rates" if machine is None else f"as {machine} times them"
     memory, lacking = f"memory with gradients of {plural(figures.plan.sum_bytes, 'byte')}", []

@@ -28,6 +28,7 @@ from msgspec import Struct, field
 
 from et_sim.basics.errors import MachineError, TraceError, did_you_mean
 from et_sim.basics.kernel_names import FULL_SUMS
+from et_sim.basics.quantities import Quantity
 from et_sim.basics.unique import groups_of
 from et_sim.basics.units import LONGEST_NS
 from et_sim.compute.clock import Load, limited
@@ -211,7 +212,7 @@ class Device(Struct, frozen=True, eq=False):
                     [*(f"efficiency of {kind}" for kind in of_efficiency[0]), ""],
                     np.where(is_capped, len(of_efficiency[0]), of_efficiency[1]),
                 ),
-                level=Labels.of([f"bandwidth of {level}" for level in levels], level),
+                level=Labels.of([Quantity.BANDWIDTH.of(level) for level in levels], level),
                 memory_efficiency=Labels.of(
                     [f"memory efficiency of {kind}" for kind in of_memory[0]], of_memory[1]
                 ),

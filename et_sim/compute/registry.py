@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from et_sim.basics.lazy_names import loaded
+from et_sim.basics.quantities import Quantity
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import LONGEST_NS
 from et_sim.compute.model import (
@@ -112,8 +113,8 @@ class Roofline(OfAllRanks):
         labelled = replace(
             Utilisation.unknown("roofline", "", len(intensity)),
             is_memory_bound=is_memory_bound,
-            peak=Labels.alike("peak compute", len(intensity)),
-            level=Labels.alike("local memory bandwidth", len(intensity)),
+            peak=Labels.alike(Quantity.PEAK_COMPUTE.value, len(intensity)),
+            level=Labels.alike(Quantity.LOCAL_MEMORY_BANDWIDTH.value, len(intensity)),
         )
         if not (0 < self._peak < np.inf and 0 < self._bandwidth < np.inf):
             return labelled

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from et_sim.basics.kernel_names import ATTENTION_KERNELS
+from et_sim.basics.quantities import Quantity
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import Kind, Remarks, Section, Slot, key, nearest, show
 from et_sim.documents.kinds import (
@@ -247,12 +248,12 @@ class RooflineDevice:
     def _places(self) -> dict[str, tuple[str, str]]:
         """Return the field of every figure, and its key in the field."""
         places = {f"peak of {datatype}": ("peaks", datatype) for datatype in self.peaks}
-        places |= {f"bandwidth of {level.name}": ("levels", level.name) for level in self.levels}
+        places |= {Quantity.BANDWIDTH.of(level.name): ("levels", level.name) for level in self.levels}
         for name in PARTS:
             others = (kind.partition(" ")[0] for kind, entry in self.kinds.items() if getattr(entry, name))
             for kind in (*getattr(self, name).curves, *others):
                 places[f"{name.replace('_', ' ')} of {kind}"] = (name, kind)
-        return places | ({"launch overhead": ("launch_ns", "")} if self.launch_ns else {})
+        return places | ({Quantity.LAUNCH.value: ("launch_ns", "")} if self.launch_ns else {})
 
     def scaled(self, name: str, multiple: float) -> tuple[RooflineDevice, float] | None:
         """Return the device with one figure multiplied; a curve is multiplied as a whole."""

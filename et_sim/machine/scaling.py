@@ -16,6 +16,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
+from et_sim.basics.quantities import Quantity
 from et_sim.machine.graph import link_classes
 from et_sim.machine.model import GraphFabric, LevelFabric, Machine, Network, TimeFactors, WorkKind
 from et_sim.machine.node_cards import cards_of
@@ -46,9 +47,9 @@ LATENCY_OF = {
 BANDWIDTH = "bytes_per_ns"  # field of a class of links of a graph
 STAGE_BANDWIDTHS = ("load_bandwidth", "store_bandwidth")  # fields of a stage of a memory pool
 OF_SYSTEM = {
-    "endpoint delay": "endpoint_delay_ns",
-    "peak compute": "peak_perf",
-    "local memory bandwidth": "local_mem_bw",
+    Quantity.ENDPOINT_DELAY: "endpoint_delay_ns",
+    Quantity.PEAK_COMPUTE: "peak_perf",
+    Quantity.LOCAL_MEMORY_BANDWIDTH: "local_mem_bw",
 }
 
 
@@ -56,21 +57,21 @@ def figures(machine: Machine) -> dict[str, Callable[[float], Scaled]]:
     """Return the functions that multiply a figure, by its name on the critical path."""
     scales: dict[str, Callable[[float], Scaled]] = {}
     for link, name in enumerate(_classes(machine.network)):
-        scales[f"bandwidth of {name}"] = partial(scale_bandwidth, machine, link)
-        scales[f"latency of {name}"] = partial(scale_latency, machine, link)
+        scales[Quantity.BANDWIDTH.of(name)] = partial(scale_bandwidth, machine, link)
+        scales[Quantity.LATENCY.of(name)] = partial(scale_latency, machine, link)
     for kind, switch in enumerate(switch_kinds(machine.network)[1]):
-        scales[f"rate of {switch.name}"] = partial(scale_switches, machine, kind, "bytes_per_ns")
-        scales[f"latency of {switch.name}"] = partial(scale_switches, machine, kind, "latency_ns")
+        scales[Quantity.SWITCH_RATE.of(switch.name)] = partial(scale_switches, machine, kind, "bytes_per_ns")
+        scales[Quantity.SWITCH_LATENCY.of(switch.name)] = partial(scale_switches, machine, kind, "latency_ns")
     pool = machine.memory.pool
     for number, stage in enumerate(pool.stages if pool else ()):
         called = stage_name(stage.name)
-        scales[f"bandwidth of {called}"] = partial(scale_stage, machine, number, STAGE_BANDWIDTHS)
-        scales[f"latency of {called}"] = partial(scale_stage, machine, number, ("latency_ns",))
+        scales[Quantity.BANDWIDTH.of(called)] = partial(scale_stage, machine, number, STAGE_BANDWIDTHS)
+        scales[Quantity.LATENCY.of(called)] = partial(scale_stage, machine, number, ("latency_ns",))
     for name in dict.fromkeys(name for rule in machine.system.compute for name in rule.settings.figures):
         scales[name] = partial(_scale_rules, machine, name)
-    for name, key in OF_SYSTEM.items():
-        scales[name] = partial(scale_system, machine, key)
-    scales["time of all kernels"] = partial(_scale_kernels, machine)
+    for quantity, key in OF_SYSTEM.items():
+        scales[quantity.value] = partial(scale_system, machine, key)
+    scales[Quantity.KERNELS.value] = partial(_scale_kernels, machine)
     return {name: scale for name, scale in scales.items() if scale(2.0) is not None}
 
 

@@ -5,6 +5,7 @@ et-sim does not need these libraries; callers that want a frame have one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from html import escape
 from importlib import import_module
 from types import ModuleType
@@ -13,6 +14,7 @@ from typing import Any
 from et_sim.basics.alignment import aligned
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import format_ns, plural
+from et_sim.tables.summary import RankFigures, Summary
 
 SHOWN = 8
 MOST_LETTERS = 24  # width of a list of ranks
@@ -54,7 +56,7 @@ def as_frame(table: Any) -> Any:
     return frame
 
 
-def plain(summary: dict[str, Any]) -> str:
+def plain(summary: Summary) -> str:
     """Return the figures of a run, and of the ranks that finish last."""
     entries, more = _shown(summary)
     rows = [("ranks", *(title for _, title in FIGURES))]
@@ -63,7 +65,7 @@ def plain(summary: dict[str, Any]) -> str:
     return "\n".join([" · ".join(_facts(summary)), *table, *([more] if more else [])])
 
 
-def html(summary: dict[str, Any]) -> str:
+def html(summary: Summary) -> str:
     """Return the figures for a notebook."""
     makespan, *facts = map(escape, _facts(summary))
     entries, more = _shown(summary)
@@ -74,7 +76,7 @@ def html(summary: dict[str, Any]) -> str:
     return f"<p>{' · '.join(facts)}</p><table>{table}</table>{f'<p>{more}</p>' if more else ''}"
 
 
-def _facts(summary: dict[str, Any]) -> tuple[str, ...]:
+def _facts(summary: Summary) -> tuple[str, ...]:
     state = {"complete": "makespan", "stalled": "stalled at"}.get(summary["status"], "out of memory at")
     folded = summary["folded"]
     return (
@@ -84,7 +86,7 @@ def _facts(summary: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _shown(summary: dict[str, Any]) -> tuple[list[dict[str, Any]], str]:
+def _shown(summary: Summary) -> tuple[list[RankFigures], str]:
     """Return entries of the ranks that finish last, and a line on the others."""
     last = summary["makespan_ns"] + 1
     entries = sorted(summary["per_rank"], key=lambda entry: -(entry["finish_ns"] or last))
@@ -92,7 +94,7 @@ def _shown(summary: dict[str, Any]) -> tuple[list[dict[str, Any]], str]:
     return entries[:SHOWN], f"… and {plural(hidden, 'line')} of faster ranks" if hidden > 0 else ""
 
 
-def _figures(entry: dict[str, Any]) -> list[str]:
+def _figures(entry: Mapping[str, Any]) -> list[str]:
     return ["never" if entry[name] is None else format_ns(entry[name]) for name, _ in FIGURES]
 
 
@@ -100,6 +102,6 @@ def _cut(ranks: str) -> str:
     return ranks if len(ranks) <= MOST_LETTERS else f"{ranks[: MOST_LETTERS - 1]}…"
 
 
-def _row(entry: dict[str, Any]) -> str:
+def _row(entry: Mapping[str, Any]) -> str:
     cells = "".join(f"<td {CELL}>{figure}</td>" for figure in _figures(entry))
     return f"<tr><td>{escape(_cut(entry['ranks']))}</td>{cells}</tr>"

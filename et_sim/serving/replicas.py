@@ -18,6 +18,7 @@ from et_sim.plan.lowering import Lowering
 from et_sim.run.options import RunOptions
 from et_sim.run.simulation import NoWatcher, Recorder, Task, prepare, simulated
 from et_sim.serving.batcher import Policy
+from et_sim.tables.summary import Scope
 from et_sim.trace import Workload
 from et_sim.workloads.inference.batch import Batch, cache_bytes_of_stage, check, weight_bytes_of_stage
 from et_sim.workloads.inference.forward import Place, make_replica, make_transfer
@@ -112,7 +113,7 @@ class SimulatedTimes(Struct):
     manifest: dict[str, Any] = field(default_factory=dict)  # of the first pass
     passes: dict[tuple[int, Batch], int] = field(default_factory=dict)
     transfers: dict[tuple[Any, ...], int] = field(default_factory=dict)
-    scope: dict[str, list[str]] = field(default_factory=dict)  # of the first pass
+    scope: Scope = field(default_factory=lambda: Scope(includes=[], leaves_out=[]))  # of the first pass
     replayed: int = 0  # kernels of the first pass with recorded times
     _task: Task | None = None
 

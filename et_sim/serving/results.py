@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from math import sqrt
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from msgspec import Struct, to_builtins
@@ -27,6 +27,7 @@ from et_sim.serving.batcher import Sequence as Served
 from et_sim.serving.cluster import Iteration
 from et_sim.serving.replicas import CachePool
 from et_sim.tables.registry import MANIFEST, SERVING_TABLES, SUMMARY
+from et_sim.tables.serving_summary import ServingSummary
 from et_sim.timeline.arrow_tables import FilledTable
 from et_sim.timeline.content import Nullable, Texts, whole
 from et_sim.timeline.writer import new_folder, write_json, write_table
@@ -165,7 +166,7 @@ class Serving:
         table["pool"] = Texts(pool, tuple(pool.work for pool in self.pools))
         return table
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> ServingSummary:
         """Return the content of summary.json."""
         of = self.requests()
         first, last = int(of["arrival_ns"].min()), int(of["finish_ns"].max())
@@ -194,7 +195,7 @@ class Serving:
             "pools": [self._pool(pool) for pool in self.pools],
             "policy": asdict(self.policy),
         }
-        return {**summary, **self.facts}
+        return cast(ServingSummary, {**summary, **self.facts})
 
     @property
     def _replicas(self) -> int:

@@ -19,6 +19,7 @@ from et_sim.serving.cluster import Cluster
 from et_sim.serving.replicas import BOTH, DECODE, PREFILL, CachePool, SimulatedTimes, check_pools, make_pool
 from et_sim.serving.requests import POISSON, Request, read_requests
 from et_sim.serving.results import Objectives, Serving
+from et_sim.tables.summary import Scope
 from et_sim.timeline.scope import MEMORY_UNKNOWN
 from et_sim.version import __version__
 from et_sim.workloads.inference.batch import check, check_length, sights
@@ -109,7 +110,7 @@ def serve(
     )
 
 
-def _scope(of_pass: dict[str, list[str]]) -> dict[str, list[str]]:
+def _scope(of_pass: Scope) -> Scope:
     """Return what a pass includes and leaves out, with the omissions of serving."""
     lacking = [text for text in of_pass["leaves_out"] if text != MEMORY_UNKNOWN]
     return {

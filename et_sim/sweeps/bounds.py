@@ -71,7 +71,9 @@ class Bounder(Struct):
         least = _costs(system, step_bounds.time_ns * plan.ranks)
         step = Step(tokens_of(model, plan), model_operations(model, plan), None, datatype_of(plan))
         costs = {"price": None, "joules": None} | least
-        rates = throughput(step, peaks_of(system), plan.ranks, step_bounds.time_ns, costs) or {}
+        rates: Mapping[str, Any] = (
+            throughput(step, peaks_of(system), plan.ranks, step_bounds.time_ns, costs) or {}
+        )
         known = {column.name: rates.get(column.name) for column in OF_STEPS}
         return columns | least | {name: value for name, value in known.items() if value is not None}
 

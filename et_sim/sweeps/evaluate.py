@@ -125,7 +125,8 @@ def figures(result: Result) -> dict[str, Any]:
         "busiest_links_used": busiest and busiest["used"],
         "peak_memory_bytes": None if peak < 0 else peak,
     }
-    taken, done = result.costs, result.throughput
+    taken = result.costs
+    done: Mapping[str, Any] | None = result.throughput
     if taken:
         currency = None if taken["price"] is None else taken["currency"]
         row |= {"joules": taken["joules"], "price": taken["price"], "currency": currency}

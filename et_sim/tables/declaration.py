@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from et_sim.basics.units import LONGEST_NS
@@ -46,6 +48,33 @@ class Column(NamedTuple):
         if self.name.endswith("_ns"):
             return "ns"
         return "bytes" if self.name == "bytes" or self.name.endswith("_bytes") else ""
+
+
+_COLUMN = re.compile(r"(\w+) (\w+\??)(?: -> (\w+))?(?: \((.+?)\))?: (.+)")
+
+
+def declared(text: str) -> Iterator[tuple[str, ...]]:
+    """Yield (name, type, table it refers to, note, meaning) of lines `name type -> table (note): meaning`.
+
+    Table and note may be left out; a line that is indented by four more spaces continues the meaning.
+    """
+    margin = text[: -len(text.lstrip())]  # a line break, and the indentation of the first line
+    for line in text.strip().replace(f"{margin}    ", " ").split(margin):
+        column = _COLUMN.fullmatch(line)
+        assert column is not None, line
+        yield column.groups(default="")
+
+
+def columns(text: str) -> tuple[Column, ...]:
+    """Return the columns that a text declares; a note names the runs that have the column.
+
+    >>> columns("\\n  layer int32? -> layers (only of layer files): its layer")
+    (Column(name='layer', declared='int32?', meaning='its layer', refers_to='layers', only_of='layer files'),)
+    """
+    return tuple(
+        Column(name, kind, meaning, table, note.removeprefix("only of "))
+        for name, kind, table, note, meaning in declared(text)
+    )
 
 
 class Table(NamedTuple):

@@ -8,6 +8,8 @@ from types import MappingProxyType
 
 from msgspec import Struct
 
+from et_sim.tables.declaration import declared
+
 ABOUT = "et-sim.sweep"  # metadata: the version, how many points there are, and the axes
 NUMBER = "point"
 TABLE, TIMES = "sweep", "times"
@@ -32,80 +34,59 @@ class Figure(Struct, frozen=True):
     best: Best | None = None  # None: not an objective of a search
 
 
+def _figures(text: str) -> tuple[Figure, ...]:
+    """Return the figures that a text declares; a note states which extreme is best."""
+    return tuple(
+        Figure(name, kind, meaning, Best(note) if note else None)
+        for name, kind, _, note, meaning in declared(text)
+    )
+
+
 DESCRIPTION = "description"  # in the metadata: the name of the sweep's file
 MADE_OF = "made_of"
 SEARCH = "search"  # in the metadata: the objective of the search, and the best points
 # For runs whose workload has its tokens and model operations (`et_sim.trace.workload`).
-OF_STEPS = (
-    Figure("tokens_per_s", "float64", "tokens of the step by its makespan", Best.MOST),
-    Figure(
-        "tokens_per_s_per_rank",
-        "float64",
-        "the same by the number of ranks, each of which is an NPU",
-        Best.MOST,
-    ),
-    Figure(
-        "tflops_per_rank",
-        "float64",
-        "operations that the model needs for the step, by its makespan and the number of ranks, in 10^12 per "
-        "second. Counted as in the papers of PaLM and Megatron: 6 for each token and weight that it is "
-        "multiplied with, and 12 x layers x width x sequence for each token's attention, which causal masks "
-        "do not halve; recomputed operations do not count",
-        Best.MOST,
-    ),
-    Figure(
-        "mfu",
-        "float64",
-        "model FLOPs utilisation, from 0 to 1: `tflops_per_rank` by the dense peak that the description of "
-        "the machine gives for the datatype of the products; null where it gives none",
-        Best.MOST,
-    ),
-    Figure(
-        "hfu",
-        "float64",
-        "hardware FLOPs utilisation: as `mfu`, of the operations that kernels execute: what is recomputed "
-        "counts (activations, and scores of fused attention on the way back), masked scores that they skip "
-        "do not, which `mfu` has",
-        Best.MOST,
-    ),
-    Figure(
-        "price_per_million_tokens",
-        "float64",
-        "what the step costs by its tokens, in the currency that the machine names; null where it has none",
-        Best.LEAST,
-    ),
-    Figure(
-        "joules_per_million_tokens",
-        "float64",
-        "the energy of the step by its tokens; null where the machine gives no power",
-        Best.LEAST,
-    ),
-)
+OF_STEPS = _figures("""
+    tokens_per_s float64 (most): tokens of the step by its makespan
+    tokens_per_s_per_rank float64 (most): the same by the number of ranks, each of which is an NPU
+    tflops_per_rank float64 (most): operations that the model needs for the step, by its makespan and the
+        number of ranks, in 10^12 per second. Counted as in the papers of PaLM and Megatron: 6 for each token
+        and weight that it is multiplied with, and 12 x layers x width x sequence for each token's attention,
+        which causal masks do not halve; recomputed operations do not count
+    mfu float64 (most): model FLOPs utilisation, from 0 to 1: `tflops_per_rank` by the dense peak that the
+        description of the machine gives for the datatype of the products; null where it gives none
+    hfu float64 (most): hardware FLOPs utilisation: as `mfu`, of the operations that kernels execute: what is
+        recomputed counts (activations, and scores of fused attention on the way back), masked scores that
+        they skip do not, which `mfu` has
+    price_per_million_tokens float64 (least): what the step costs by its tokens, in the currency that the
+        machine names; null where it has none
+    joules_per_million_tokens float64 (least): the energy of the step by its tokens; null where the machine
+        gives no power
+""")
 FIGURES = (
-    Figure("status", "string", "complete, stalled, out of memory, or refused: the inputs cannot be used"),
-    Figure("makespan_ns", "int64", "when the last rank finished; null unless complete", Best.LEAST),
-    Figure("low_ns", "int64", "where the band of the makespan begins; null where the machine states none"),
-    Figure("high_ns", "int64", "where it ends"),
-    Figure(MADE_OF, "string", "what the makespan consists of, as JSON: bands of ratios follow from it"),
-    Figure("exposed_comm_ns", "int64", "exposed communication of the rank that has most of it", Best.LEAST),
-    Figure("bottleneck", "string", "what most of the time of all ranks goes to"),
-    Figure("bottleneck_share", "float64", "how much of their time that is"),
-    Figure("busiest_links", "string", "tier of the link with the most to carry for its bandwidth"),
-    Figure("busiest_links_used", "float64", "how much of that link's bandwidth is used over the run"),
-    Figure(
-        "peak_memory_bytes",
-        "int64",
-        "the most local memory in use on any rank; null unless tracked",
-        Best.LEAST,
-    ),
-    Figure("ranks", "int64", "ranks of the workload", Best.LEAST),
-    Figure("joules", "float64", "energy that the run takes; null without power figures", Best.LEAST),
-    Figure("price", "float64", "what the run costs; null without a price", Best.LEAST),
-    Figure("currency", "string", "what prices are in; null where there are none"),
+    *_figures("""
+        status string: complete, stalled, out of memory, or refused: the inputs cannot be used
+        makespan_ns int64 (least): when the last rank finished; null unless complete
+        low_ns int64: where the band of the makespan begins; null where the machine states none
+        high_ns int64: where it ends
+        made_of string: what the makespan consists of, as JSON: bands of ratios follow from it
+        exposed_comm_ns int64 (least): exposed communication of the rank that has most of it
+        bottleneck string: what most of the time of all ranks goes to
+        bottleneck_share float64: how much of their time that is
+        busiest_links string: tier of the link with the most to carry for its bandwidth
+        busiest_links_used float64: how much of that link's bandwidth is used over the run
+        peak_memory_bytes int64 (least): the most local memory in use on any rank; null unless tracked
+        ranks int64 (least): ranks of the workload
+        joules float64 (least): energy that the run takes; null without power figures
+        price float64 (least): what the run costs; null without a price
+        currency string: what prices are in; null where there are none
+    """),
     *OF_STEPS,
-    Figure("error", "string", "why the point is not complete"),
-    Figure("warnings", "string", "what the run warns of"),
-    Figure("digest", "string", "of all inputs' contents and of the program"),
+    *_figures("""
+        error string: why the point is not complete
+        warnings string: what the run warns of
+        digest string: of all inputs' contents and of the program
+    """),
 )
 # Objectives of searches, and figures of constraints.
 OBJECTIVES: Mapping[str, Best] = MappingProxyType(

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from et_sim.engine.outcome import Outcome, Ports
 from et_sim.machine.accuracy import Accuracy
 from et_sim.machine.roofline import ANY
 from et_sim.plan.spilled import Moved
+from et_sim.tables.summary import Summary, Throughput
 from et_sim.timeline.content import Nullable, rows_of
 from et_sim.timeline.explained import explained
 from et_sim.timeline.measurement import Measurement
@@ -131,7 +132,7 @@ def throughput(
     ranks: int,
     makespan_ns: int,
     taken: Mapping[str, Any] | None,
-) -> dict[str, Any] | None:
+) -> Throughput | None:
     """Return the figures of a run of one step; None without a step, or if no time passed.
 
     `peaks` are those of a rank's device, in 10^12 operations per second; `taken` are the costs of the run.
@@ -157,7 +158,10 @@ def throughput(
     for name in ("price", "joules"):
         value = None if taken is None else taken[name]
         figures[f"{name}_per_million_tokens"] = None if value is None else value * MILLION / step.tokens
-    return {name: float(f"{v:.{RATE_DIGITS}g}") if isinstance(v, float) else v for name, v in figures.items()}
+    rounded = {
+        name: float(f"{v:.{RATE_DIGITS}g}") if isinstance(v, float) else v for name, v in figures.items()
+    }
+    return cast(Throughput, rounded)
 
 
 @dataclass(eq=False)
@@ -229,7 +233,7 @@ class RecordedRun:
         return None if composition is None else composition.summary(self.makespan_ns)
 
     @cached_property
-    def throughput(self) -> dict[str, Any] | None:
+    def throughput(self) -> Throughput | None:
         """Return tokens per second, MFU and so on; None if the workload states no step."""
         if not self.is_complete:
             return None
@@ -253,9 +257,9 @@ class RecordedRun:
         """Return whether the run was stopped because memory was full."""
         return self.until_end is not None
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Summary:
         """Return the content of summary.json."""
-        return {
+        content = {
             "status": self.status,
             "makespan_ns": self.makespan_ns,
             "ranks": self.workload.ranks,
@@ -282,3 +286,4 @@ class RecordedRun:
             "warnings": self.manifest["warnings"],
             "defaults": self.manifest["defaults"],
         }
+        return cast(Summary, content)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -158,6 +158,6 @@ def _write_batches(out: Any, batches: Iterator[Any]) -> None:
             under_way.result()
 
 
-def write_json(content: dict[str, Any], path: Path) -> None:
+def write_json(content: Mapping[str, Any], path: Path) -> None:
     """Write an indented JSON file."""
     path.write_text(indented(content) + "\n", encoding="utf-8")

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from et_sim.basics.uncertainty import LEVEL, Composition
+from et_sim.tables.summary import Summary
 from et_sim.views.text import percent
 
 Band = tuple[float, float]  # of one time by another, less one
@@ -35,7 +36,7 @@ def stated(content: Mapping[str, Any] | None) -> Composition | None:
     return Composition.read(content) if content else None
 
 
-def band_of_runs(a: Mapping[str, Any], b: Mapping[str, Any]) -> Band | None:
+def band_of_runs(a: Summary, b: Summary) -> Band | None:
     """Return the band of run B's makespan by that of A, from their summaries."""
     makespans = a["makespan_ns"], b["makespan_ns"]
     both = (stated(summary.get("uncertainty")) for summary in (a, b))
@@ -67,7 +68,7 @@ def notes(bands: Iterable[Band | None]) -> list[str]:
     return [ALIKE_NOTE] if any(map(contains_none, bands)) else []
 
 
-def difference_text(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
+def difference_text(a: Summary, b: Summary) -> str:
     """Return the band of the difference of two runs; empty if either states no uncertainty."""
     band = band_of_runs(a, b)
     if band is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -11,6 +12,7 @@ from msgspec import Struct
 
 from et_sim.basics.unique import unique
 from et_sim.basics.units import format_bytes, format_joules, format_ns, plural
+from et_sim.tables.serving_summary import Load, ServingCosts, ServingSummary, Spread
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.summary.sentences import scope_text
@@ -40,7 +42,7 @@ class Slice(Struct, frozen=True):
     tpot_ns: int | None
 
 
-def summary_lines(summary: dict[str, Any], width: int) -> list[str]:
+def summary_lines(summary: ServingSummary, width: int) -> list[str]:
     """Return the printed lines."""
     facts_of_run = (("in short", in_short(summary)), ("includes", scope_text(summary.get("scope"))))
     before, after = ([fact(*of) for of in facts] for facts in (_outcome(summary), _setting(summary)))
@@ -49,20 +51,21 @@ def summary_lines(summary: dict[str, Any], width: int) -> list[str]:
 
 def serving_text(run: RunDirectory, width: int) -> str:
     """Return the summary of a directory, and the table over time."""
-    return "\n".join([*summary_lines(run.summary, width), "", *SLICE_SHEET.lines(slices_of(run))])
+    return "\n".join([*summary_lines(run.serving_summary, width), "", *SLICE_SHEET.lines(slices_of(run))])
 
 
-def facts(summary: dict[str, Any]) -> list[tuple[str, str]]:
+def facts(summary: ServingSummary) -> list[tuple[str, str]]:
     """Return (name, text) of all facts besides the tables."""
     return [*_outcome(summary), *_setting(summary)]
 
 
-def latencies(summary: dict[str, Any]) -> list[tuple[str, dict[str, int]]]:
+def latencies(summary: ServingSummary) -> list[tuple[str, Spread]]:
     """Return (name, times) of latencies of requests."""
-    return [(text, summary[name]) for name, text in _TIMES if summary[name] is not None]
+    spreads: Mapping[str, Any] = summary
+    return [(text, spreads[name]) for name, text in _TIMES if spreads[name] is not None]
 
 
-def _latency(column: str, of: tuple[str, dict[str, int]]) -> str:
+def _latency(column: str, of: tuple[str, Mapping[str, Any]]) -> str:
     return format_ns(of[1][column])
 
 
@@ -84,7 +87,7 @@ SLICE_SHEET = Sheet(
 )
 
 
-def _outcome(summary: dict[str, Any]) -> list[tuple[str, str]]:
+def _outcome(summary: ServingSummary) -> list[tuple[str, str]]:
     requests = plural(summary["requests"], "request")
     rates = (
         f"{summary['requests_per_s']:,.2f} requests/s, {summary['output_tokens_per_s']:,.1f} output tokens/s"
@@ -100,18 +103,13 @@ def _outcome(summary: dict[str, Any]) -> list[tuple[str, str]]:
     return outcome
 
 
-def in_short(summary: dict[str, Any]) -> str:
+def in_short(summary: ServingSummary) -> str:
     """Return the sentence: whether the load is sustainable, the first-token latency, and the busy share."""
     load, first, each = summary["load"], summary["ttft_ns"], summary["tpot_ns"]
-    words = (
-        {
-            True: f"keeps up with {load['offered_requests_per_s']:,.4g} requests/s",
-            False: f"does not keep up with {load['offered_requests_per_s']:,.4g} requests/s",
-        }
-        if load["keeps_up"] is not None
-        else {}
-    )
-    text = words.get(load["keeps_up"], f"{plural(summary['requests'], 'request')} served")
+    text = f"{plural(summary['requests'], 'request')} served"
+    if load["keeps_up"] is not None:
+        verb = "keeps" if load["keeps_up"] else "does not keep"
+        text = f"{verb} up with {load['offered_requests_per_s']:,.4g} requests/s"
     half, most = (format_ns(first[column]) for column in ("p50", "p99"))
     text += f"; half of the first tokens are there within {half}, 99 % within {most}"
     if each is not None:
@@ -119,7 +117,7 @@ def in_short(summary: dict[str, Any]) -> str:
     return f"{text}; replicas are busy {summary['busy_share']:.0%} of the time"
 
 
-def _load(load: dict[str, Any]) -> list[tuple[str, str]]:
+def _load(load: Load) -> list[tuple[str, str]]:
     """Return the offered load beside the completed load, and whether it is sustainable."""
     if load["offered_requests_per_s"] is None:
         return []
@@ -137,7 +135,7 @@ def _load(load: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def _costs(costs: dict[str, Any] | None) -> list[tuple[str, str]]:
+def _costs(costs: ServingCosts | None) -> list[tuple[str, str]]:
     if costs is None:
         return []
     prices, of = [], "per million output tokens"
@@ -148,12 +146,12 @@ def _costs(costs: dict[str, Any] | None) -> list[tuple[str, str]]:
     return prices
 
 
-def _limits(good: dict[str, Any]) -> str:
+def _limits(good: Mapping[str, Any]) -> str:
     words = (("ttft_limit_ns", "a first token within"), ("tpot_limit_ns", "a token within"))
     return " and ".join(f"{text} {format_ns(good[key])}" for key, text in words if key in good)
 
 
-def _setting(summary: dict[str, Any]) -> list[tuple[str, str]]:
+def _setting(summary: ServingSummary) -> list[tuple[str, str]]:
     policy, step = summary["policy"], summary["context_step"]
     setting = []
     for pool in summary["pools"]:

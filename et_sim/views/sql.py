@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -166,7 +166,8 @@ def _figures(run: RunDirectory) -> Any:
     """Return one row with the figures of the whole run."""
     import pyarrow as pa
 
-    figures = {name: run.summary[name] for name in FIGURES_OF_RUN}
+    summary: Mapping[str, Any] = run.summary
+    figures = {name: summary[name] for name in FIGURES_OF_RUN}
     figures["actors"] = run.summary["folded"]["actors"]
     return pa.table({name: [value] for name, value in figures.items()})
 

@@ -16,6 +16,7 @@ from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.uncertainty import LEVEL
 from et_sim.basics.unique import sorted_groups
 from et_sim.basics.units import format_ns, format_ranks
+from et_sim.tables.summary import Manifest
 from et_sim.views.bands import band_of_runs
 from et_sim.views.compare.pairs import Parting, first_parting
 from et_sim.views.run.directory import RunDirectory
@@ -263,7 +264,7 @@ def _entry_of_rank(run: RunDirectory) -> Any:
     return of_rank
 
 
-def _differing_inputs(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[str, ...]:
+def _differing_inputs(a: Manifest, b: Manifest) -> tuple[str, ...]:
     """Return the inputs that differ, such as `model: analytical, then link`."""
     differences = _differing_rules(a, b)
     differences += [
@@ -287,7 +288,7 @@ def _differing_inputs(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[str, 
     return tuple(differences)
 
 
-def _differing_rules(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
+def _differing_rules(a: Manifest, b: Manifest) -> list[str]:
     """Return differences of the profile, and of corrections that options switched."""
     differences = []
     if a.get("profile") != b.get("profile"):

@@ -16,13 +16,13 @@ new simulation (`verification`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from msgspec import Struct, to_builtins
+from msgspec import Struct, convert, to_builtins
 
+from et_sim.basics.quantities import Quantity
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.unique import unique
 from et_sim.views.critical.condensed import Condensed, Durations
@@ -36,32 +36,12 @@ MOST_CHANGES = 8  # shown in short lists
 ROUNDINGS_OF_A_REDUCTION = 3  # two reads and one write
 
 
-class Quantity(StrEnum):
-    """Kinds of parameters."""
-
-    BANDWIDTH = "bandwidth"  # by class of links
-    LATENCY = "latency"
-    SWITCH_RATE = "rate"  # by class of switches that reduce
-    SWITCH_LATENCY = "latency of switches"
-    ENDPOINT_DELAY = "endpoint delay"
-    SHARED_BUS = "time of the shared bus"
-    LIBRARY = "time of the collective library"  # besides the wires
-    LATE_STARTS = "late starts"
-    PEAK_COMPUTE = "peak compute"
-    LOCAL_MEMORY_BANDWIDTH = "local memory bandwidth"
-    OF_DEVICE = "rate of a device"  # a peak, a level of memory, or an efficiency of the key "compute"
-    LAUNCH = "launch overhead"
-    REMOTE_MEMORY = "time of remote memory"
-    KERNELS = "time of all kernels"
-    OPERATION = "time of an operation"
-
-
-OF_LINKS = (  # (quantity, kind of its events, name)
-    (Quantity.BANDWIDTH, "serialisation", "bandwidth"),
-    (Quantity.LATENCY, "latency", "latency"),
-    (Quantity.SWITCH_RATE, "switch_rate", "rate"),
-    (Quantity.SWITCH_LATENCY, "switch", "latency"),
-)
+OF_LINKS = {  # kinds of their events
+    Quantity.BANDWIDTH: "serialisation",
+    Quantity.LATENCY: "latency",
+    Quantity.SWITCH_RATE: "switch_rate",
+    Quantity.SWITCH_LATENCY: "switch",
+}
 RATES = (
     Quantity.BANDWIDTH,
     Quantity.SWITCH_RATE,
@@ -145,7 +125,7 @@ class Sensitivities:
         """Return the sensitivities of all parameters, the one with the largest effect first."""
         record = self.path.record
         if record.sensitivities is not None:
-            return [_from_dict(sensitivity) for sensitivity in record.sensitivities]
+            return convert(record.sensitivities, list[Sensitivity])
         sensitivities = [self.of(parameter) for parameter in parameters(self.path)]
         sensitivities.sort(key=lambda sensitivity: sensitivity.better.one_percent_ns)
         record.keep([to_builtins(sensitivity) for sensitivity in sensitivities])
@@ -286,11 +266,6 @@ class Sensitivities:
         return 1 + max(high - middle, middle - low)
 
 
-def _from_dict(plain: Mapping[str, Any]) -> Sensitivity:
-    sides = {name: Side(**plain[name]) for name in ("better", "worse")}
-    return Sensitivity(**{**plain, **sides})
-
-
 def parameters(path: CriticalPath) -> Iterator[Parameter]:
     """Yield all parameters that set durations in a run: of links, memories, kernels and operations."""
     durations = path.record.condensed.durations
@@ -302,8 +277,8 @@ def parameters(path: CriticalPath) -> Iterator[Parameter]:
     for code, link in enumerate(durations.link.texts):
         if link is not None:
             on = durations.link.codes == code
-            for quantity, kind, called in OF_LINKS:
-                yield from times(quantity, on & durations.is_kind(kind), f"{called} of {link}", code)
+            for quantity, kind in OF_LINKS.items():
+                yield from times(quantity, on & durations.is_kind(kind), quantity.of(link), code)
     yield from times(Quantity.ENDPOINT_DELAY, durations.is_kind("endpoint"))
     yield from times(Quantity.SHARED_BUS, durations.is_kind("bus"))
     yield from times(Quantity.LIBRARY, durations.is_kind(LIBRARY))

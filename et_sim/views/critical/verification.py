@@ -112,7 +112,7 @@ def _end_of(side: Side) -> float:
 
 def is_of_links(parameter: str) -> bool:
     """Return whether a parameter is a figure of links."""
-    return parameter.startswith(tuple(f"{name} of " for _, _, name in OF_LINKS))
+    return parameter.startswith(tuple(quantity.of("") for quantity in OF_LINKS))
 
 
 def verification_lines(

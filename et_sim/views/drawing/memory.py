@@ -76,8 +76,8 @@ def memory_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
     if has_line and capacity is not None:
         y = _y(capacity, most)
         scene.line(LEFT, y, LEFT + PIXELS, y, LIMIT, stroke_dasharray="6 4")
-        x, anchor = (LEFT + 6, "start") if 2 * at_ns > makespan else (LEFT + PIXELS, "end")
-        scene.text(x, y + 14, f"capacity: {format_bytes(capacity)}", anchor, fill=LIMIT, **LEGIBLE)
+        side, anchor = (LEFT + 6, "start") if 2 * at_ns > makespan else (LEFT + PIXELS, "end")
+        scene.text(side, y + 14, f"capacity: {format_bytes(capacity)}", anchor, fill=LIMIT, **LEGIBLE)
     x, y = LEFT + PIXELS * at_ns / makespan, _y(peak, most)
     text = f"peak: {format_bytes(peak)} at {format_ns(at_ns)}"
     scene.circle(x, y, 4, "#fff", stroke=PEAK, stroke_width=1.5)

@@ -7,11 +7,12 @@ given (bare bandwidths of dimensions in GB/s); keys that were not given are not 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from et_sim.basics.units import format_bandwidth, plural
 from et_sim.tables.registry import table_named
+from et_sim.tables.summary import Notice
 from et_sim.views.markup import bar, more, section, tag, text
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.sheet import Sheet, SheetColumn
@@ -30,7 +31,7 @@ Row = tuple[str, str]
 
 def machine_section(run: RunDirectory) -> str:
     """Return the machine; empty if run.json does not describe it."""
-    known = run.manifest.get("configuration")
+    known: Mapping[str, Any] | None = run.manifest.get("configuration")
     if known is None:
         return ""
     columns = _by_dimension(known)
@@ -139,7 +140,8 @@ MOST_LETTERS = 60  # of a fact that shares a line with others
 
 def coverage_section(run: RunDirectory) -> str:
     """Return the origin of the nodes' times, and the notices."""
-    coverage, summary = run.summary["coverage"], run.summary
+    summary = run.summary
+    coverage: Mapping[str, Any] = summary["coverage"]
     nodes = coverage["nodes"]
     sheet = Sheet(
         (
@@ -166,7 +168,7 @@ def coverage_section(run: RunDirectory) -> str:
     )
 
 
-def _notices(kind: str, notices: list[dict[str, Any]]) -> str:
+def _notices(kind: str, notices: Sequence[Notice]) -> str:
     """Return a table of notices; warnings are visible at once, defaults are folded."""
     if not notices:
         return ""

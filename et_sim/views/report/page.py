@@ -196,7 +196,7 @@ FINE = 8  # bars of the picture for a row of the table
 
 def serving_report(run: RunDirectory) -> str:
     """Return the page of a serving."""
-    summary = run.summary
+    summary = run.serving_summary
     short, limits = in_short(summary), scope_text(summary.get("scope"))
     listed = "".join(
         tag("div", tag("dt", text(name)) + tag("dd", text(fact))) for name, fact in facts(summary)

@@ -5,7 +5,7 @@ Transfers of a group are exposed while no kernel or copy runs. Times of actors c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -125,7 +125,7 @@ class _Adding:
 MOST_RANKS, MOST_OPERATIONS = 24, 15
 OF_RANKS, MOST_LETTERS = ("last to finish", "waited for"), 12
 
-Entry = dict[str, Any]
+Entry = Mapping[str, Any]
 
 
 def headline(run: RunDirectory, path: CriticalPath | None) -> str:
@@ -174,8 +174,8 @@ def _only_part(run: RunDirectory) -> str:
 
 
 def _stalled(run: RunDirectory) -> str:
-    if run.summary["status"] == "out of memory":
-        failure = run.summary["out_of_memory"]
+    failure = run.summary["out_of_memory"]
+    if failure is not None and run.summary["status"] == "out of memory":
         size = exact_bytes(failure["alive_bytes"])
         there = memory_text(failure["capacity_bytes"], failure.get("reserved_bytes", 0))
         failed_ranks = text(called(failure["ranks"], 40))
@@ -183,7 +183,7 @@ def _stalled(run: RunDirectory) -> str:
             f"<b>Out of memory:</b> {size} on {failed_ranks} at {format_ns(failure['time_ns'])}, of {there}"
         )
         return tag("p", message, class_="alarm", role="alert")
-    cause = (run.stall or {}).get("cause", "some rank never finished")
+    cause = run.stall["cause"] if run.stall else "some rank never finished"
     return tag("p", f"<b>Stalled:</b> {text(cause)}", class_="alarm", role="alert")
 
 
@@ -213,7 +213,7 @@ def _tiles(run: RunDirectory, parts: WaitingParts | None) -> str:
         done, used = throughput_text(summary["throughput"]), utilisation_text(summary["throughput"])
         rate, _, rest = done.partition(", ")
         tiles.append(("throughput", rate, rest))
-        tiles += [("MFU", f"{100 * throughput['mfu']:.1f} %", used)] if used else []
+        tiles += [("MFU", f"{100 * throughput['mfu']:.1f} %", used)] if throughput["mfu"] is not None else []
         cost = per_million_tokens(summary, "price")
         tiles += [("price", cost, "of NPUs let by the hour")] if cost else []
     items = (

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from msgspec import Struct
 
@@ -27,11 +27,13 @@ from et_sim.tables.registry import (
     needed_files,
     table_named,
 )
+from et_sim.tables.serving_summary import ServingSummary
+from et_sim.tables.summary import Manifest, Stall, Summary
 from et_sim.tables.sweep_tables import FILES, JOURNAL
 from et_sim.tables.sweep_tables import TABLE as SWEEP
 from et_sim.views.run.columns import Words, array_of, extent, integers, joined, words
+from et_sim.views.run.faults import fault_of
 from et_sim.views.run.names import stems_of
-from et_sim.views.run.schema import MANIFEST_SHAPE, SERVING_SHAPE, STALL_SHAPE, SUMMARY_SHAPE, misfit
 
 AGAIN = "simulate again with et-sim run"
 SERVING = "serving"  # key of the manifest
@@ -41,14 +43,19 @@ class RunDirectory(Struct, frozen=True, dict=True):
     """A complete directory of a run: its JSON files are in memory, its tables are read on demand."""
 
     path: Path
-    summary: dict[str, Any]
-    manifest: dict[str, Any]
-    stall: dict[str, Any] | None
+    summary: Summary
+    manifest: Manifest
+    stall: Stall | None
 
     @property
     def is_serving(self) -> bool:
         """Return whether et-sim serve wrote the directory; such a directory has no ranks."""
         return SERVING in self.manifest
+
+    @property
+    def serving_summary(self) -> ServingSummary:
+        """Return the summary of what et-sim serve wrote."""
+        return cast(ServingSummary, self.summary)
 
     def table_path(self, name: str) -> Path:
         """Return the path of a table; the file need not exist."""
@@ -189,14 +196,14 @@ def open_serving(path: str | Path) -> RunDirectory:
         raise UsageError(
             f"is incomplete: {', '.join(missing)} missing", place=str(folder), remedy="serve again"
         )
-    summary = _read_json(folder / SUMMARY, SERVING_SHAPE, "serve")
-    return RunDirectory(folder, summary, _read_json(folder / MANIFEST, {}, "serve"), None)
+    summary = _read_json(folder / SUMMARY, ServingSummary, "serve")
+    return RunDirectory(folder, summary, _read_json(folder / MANIFEST, dict, "serve"), None)
 
 
 def is_serving(path: str | Path) -> bool:
     """Return whether et-sim serve wrote a directory."""
     manifest = Path(path) / MANIFEST
-    return is_file(manifest) and SERVING in _read_json(manifest, {})
+    return is_file(manifest) and SERVING in _read_json(manifest, dict)
 
 
 def open_run(path: str | Path) -> RunDirectory:
@@ -212,9 +219,9 @@ def open_run(path: str | Path) -> RunDirectory:
     stall = folder / STALL
     return RunDirectory(
         path=folder,
-        summary=_read_json(folder / SUMMARY, SUMMARY_SHAPE),
-        manifest=_read_json(folder / MANIFEST, MANIFEST_SHAPE),
-        stall=_read_json(stall, STALL_SHAPE) if stall.exists() else None,
+        summary=_read_json(folder / SUMMARY, Summary),
+        manifest=_read_json(folder / MANIFEST, Manifest),
+        stall=_read_json(stall, Stall) if stall.exists() else None,
     )
 
 
@@ -258,7 +265,8 @@ def _runs_in(folder: Path) -> list[str]:
         return []
 
 
-def _read_json(path: Path, shape: Mapping[str, Any], writer: str = "run") -> dict[str, Any]:
+def _read_json(path: Path, kind: Any, writer: str = "run") -> Any:
+    """Return the content of a JSON file that has all keys of a kind; refuse other files."""
     again = f"simulate again with et-sim {writer}"
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -266,7 +274,7 @@ def _read_json(path: Path, shape: Mapping[str, Any], writer: str = "run") -> dic
         raise UsageError(f"cannot be read: {error}", place=str(path), remedy=again) from None
     if not isinstance(content, dict):
         raise UsageError("does not hold a JSON object", place=str(path), remedy=again)
-    if reason := misfit(content, shape):
+    if reason := fault_of(content, kind):
         raise UsageError(f"is not as et-sim {writer} writes it: {reason}", place=str(path), remedy=again)
     return content
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from et_sim.basics.units import exact_bytes, format_bytes, format_ns, memory_text, plural
 from et_sim.tables.declaration import OPAQUE_KINDS
+from et_sim.tables.summary import Notice, OutOfMemory, Summary
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Selection, recorded_part
 from et_sim.views.summary.in_short import in_short, small_path
@@ -201,8 +202,9 @@ def status_lines(run: RunDirectory) -> list[str]:
     """Return how a run ended that did not complete."""
     if run.summary["status"] == "complete":
         return []
-    if run.summary["status"] == "out of memory":
-        return _out_of_memory(run)
+    failure = run.summary["out_of_memory"]
+    if failure is not None and run.summary["status"] == "out of memory":
+        return _out_of_memory(run, failure)
     stuck = sum(rank_count(e["ranks"]) for e in run.summary["per_rank"] if e["finish_ns"] is None)
     of = plural(run.summary["ranks"], "rank")
     lines = [f"STALLED: {stuck:,} of {of} never finished; figures are up to the last event"]
@@ -211,8 +213,7 @@ def status_lines(run: RunDirectory) -> list[str]:
     return [*lines, f"more: et-sim inspect {run.path} stalls"]
 
 
-def _out_of_memory(run: RunDirectory) -> list[str]:
-    failure = run.summary["out_of_memory"]
+def _out_of_memory(run: RunDirectory, failure: OutOfMemory) -> list[str]:
     at, size = format_ns(failure["time_ns"]), exact_bytes(failure["alive_bytes"])
     capacity = memory_text(failure["capacity_bytes"], failure.get("reserved_bytes", 0))
     ranks = called(failure["ranks"], 40)
@@ -262,7 +263,7 @@ def facts(run: RunDirectory) -> list[str]:
     return [fact(name, text) for name, text in facts if text]
 
 
-def _corrections(summary: dict[str, Any]) -> list[tuple[str, str]]:
+def _corrections(summary: Summary) -> list[tuple[str, str]]:
     """Return corrections switched by options; a profile's own corrections are not repeated."""
     switched = [(name in summary["corrections"], name) for name in summary["switched"]]
     on, off = ([name for is_on, name in switched if is_on is wanted] for wanted in (True, False))
@@ -342,7 +343,7 @@ def _slowest(run: RunDirectory) -> str:
 
 def coverage_lines(run: RunDirectory) -> list[str]:
     """Return how the nodes of the traces were simulated."""
-    coverage = run.summary["coverage"]
+    coverage: Mapping[str, Any] = run.summary["coverage"]
     kinds = (
         ("modelled", "modelled"),
         ("replayed", "replayed as recorded"),
@@ -382,7 +383,7 @@ def notice_lines(run: RunDirectory) -> list[str]:
     return lines
 
 
-def notice(entry: dict[str, Any]) -> str:
+def notice(entry: Notice) -> str:
     """Return a warning or a default as a line."""
     return ": ".join(_present(entry["place"], entry["key"], entry["text"]))
 

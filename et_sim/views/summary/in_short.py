@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec import Struct
 
+from et_sim.basics.quantities import Quantity
 from et_sim.basics.units import format_ns
 from et_sim.views.critical.events import KINDS, NONE, PACKETS
 from et_sim.views.critical.path import CAUSES, CriticalPath
-from et_sim.views.critical.sensitivity import Parameter, Quantity, Sensitivities, parameters, times_of
+from et_sim.views.critical.sensitivity import Parameter, Sensitivities, parameters, times_of
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import recorded_part
 from et_sim.views.summary.jobs import counts_with_jobs
@@ -136,7 +137,7 @@ def _main_links(path: CriticalPath) -> str:
 
 
 def _of_parts(run: RunDirectory, parts: WaitingParts | None) -> str:
-    summary: dict[str, Any] = run.summary
+    summary = run.summary
     entries, slowest = summary["per_rank"], summary["slowest"]
     counts = counts_with_jobs(run, entries)
     sums = {

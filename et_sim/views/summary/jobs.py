@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from et_sim.basics.errors import UsageError, did_you_mean
 from et_sim.basics.units import format_ns, format_ranks, parse_ranks, plural, rank_mask
+from et_sim.tables.summary import Job
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.summary.rank_table import rank_count, ranks_named
@@ -18,10 +19,9 @@ _NPUS_WIDTH = 16
 _NONE, _SLOWER, _FASTER = "none", ">1.00x", "<1.00x"
 
 
-def jobs_of(run: RunDirectory) -> list[dict[str, Any]]:
+def jobs_of(run: RunDirectory) -> list[Job]:
     """Return the jobs in the summary; runs of one workload have none."""
-    jobs: list[dict[str, Any]] = run.summary["jobs"]
-    return jobs
+    return run.summary["jobs"]
 
 
 def ranks_of_job(run: RunDirectory, name: str) -> str:
@@ -34,7 +34,7 @@ def ranks_of_job(run: RunDirectory, name: str) -> str:
     return format_ranks(np.flatnonzero(_mask(jobs[name], run)))
 
 
-def counts_with_jobs(run: RunDirectory, entries: Sequence[dict[str, Any]]) -> list[int]:
+def counts_with_jobs(run: RunDirectory, entries: Sequence[Mapping[str, Any]]) -> list[int]:
     """Return the number of ranks of each entry that belong to jobs; without jobs, all."""
     if not jobs_of(run):
         return [rank_count(entry["ranks"]) for entry in entries]
@@ -56,7 +56,7 @@ def jobs_text(run: RunDirectory) -> str:
     return f"{len(jobs):,} on {ranks:,} of {plural(npus, 'NPU')}{idle}"
 
 
-def job_sheet(jobs: Sequence[dict[str, Any]]) -> Sheet:
+def job_sheet(jobs: Sequence[Job]) -> Sheet:
     """Return the table of jobs; columns about isolated jobs only if these were simulated."""
     is_isolated = any(job["alone_ns"] is not None for job in jobs)
     return JOBS if is_isolated else JOBS.without("alone", "slow-down")
@@ -79,7 +79,7 @@ def _time(span: int | None) -> str:
     return "never" if span is None else format_ns(span)
 
 
-def _slowdown(job: dict[str, Any]) -> str:
+def _slowdown(job: Job) -> str:
     factor = job["slowdown"]
     if factor is None:
         return "-"

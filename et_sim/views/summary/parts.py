@@ -6,15 +6,19 @@ They add up to the makespan, and are defined in `et_sim.timeline.statistics`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
+
+PartName = Literal[
+    "compute_ns", "exposed_comm_ns", "exposed_memory_ns", "waiting_ns", "host_ns", "idle_ns", "early_ns"
+]
 
 
 class TimePart(Struct, frozen=True):
     """A figure of ranks; `short` heads its column, `text` is for sentences, `mark` fills bars."""
 
-    figure: str
+    figure: PartName
     short: str
     text: str
     mark: str

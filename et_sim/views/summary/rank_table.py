@@ -5,7 +5,7 @@ Shares are of the makespan, or of a window of time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -30,7 +30,7 @@ ALWAYS = ("compute_ns", "exposed_comm_ns", "waiting_ns")
 BAR_WIDTH = 24
 LEAST_BAR = 8
 
-Entry = dict[str, Any]
+Entry = Mapping[str, Any]
 
 
 def ranks_text(run: RunDirectory, part: Selection, width: int) -> list[str]:

@@ -3,13 +3,23 @@ uncertainty."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Literal
 
 from msgspec import Struct
 
 from et_sim.basics.uncertainty import ASSUMED_SOFTWARE, SOFTWARE, UNMEASURED
 from et_sim.basics.units import format_bytes, format_joules, format_ns, format_watts, plural
+from et_sim.tables.summary import (
+    Bottleneck,
+    OtherProfile,
+    Scope,
+    Software,
+    Summary,
+    Throughput,
+    TriedCorrection,
+    Uncertainty,
+)
 from et_sim.views.bands import SURE
 from et_sim.views.summary.rank_table import called
 from et_sim.views.text import share
@@ -21,7 +31,7 @@ MOSTLY_SEEN = 0.9  # share of a step's operations: above it, a figure without ma
 NAMED_BY = {"workload": ", named by the workload", "nobody": ", as none is named"}
 
 
-def makespan_text(summary: Mapping[str, Any]) -> str:
+def makespan_text(summary: Summary) -> str:
     """Return the makespan, and its change by the corrected profile if that is known."""
     makespan = summary["makespan_ns"]
     text = f"{format_ns(makespan)} ({makespan:,} ns)"
@@ -35,7 +45,7 @@ def makespan_text(summary: Mapping[str, Any]) -> str:
     return f"{text}; {_other(summary, other)}"
 
 
-def _other(summary: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+def _other(summary: Summary, other: OtherProfile) -> str:
     """Return the other profile's result, such as `3.53 s corrected (-21 %): concurrent-communication`."""
     stalls, corrected = summary["status"] != COMPLETE, other["profile"]
     if other["status"] == STALLED:
@@ -43,16 +53,17 @@ def _other(summary: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     if other["status"] == NOT_SIMULATED:
         which = _names(other["corrections"]) or "its corrections"
         return f"{which} may change that: --profile {corrected}"
-    if other["status"] != COMPLETE:
+    after = other["makespan_ns"]
+    if after is None:
         return f"the {corrected} profile is refused: {other['reason']}"
-    figure = format_ns(other["makespan_ns"])
+    figure = format_ns(after)
     if stalls:
         return f"{corrected}, it completes in {figure}{_reason(other, None)}"
     before = summary["makespan_ns"]
-    return f"{figure} {corrected} ({_percent(before, other['makespan_ns'])}){_reason(other, before)}"
+    return f"{figure} {corrected} ({_percent(before, after)}){_reason(other, before)}"
 
 
-def _reason(other: Mapping[str, Any], before: int | None) -> str:
+def _reason(other: OtherProfile, before: int | None) -> str:
     """Return the corrections that act."""
     acting = other["corrections"]
     if not other["measured"]:
@@ -64,15 +75,16 @@ def _reason(other: Mapping[str, Any], before: int | None) -> str:
     return f": {', '.join(_by_itself(correction, before) for correction in acting)}"
 
 
-def _by_itself(correction: Mapping[str, Any], before: int | None) -> str:
+def _by_itself(correction: TriedCorrection, before: int | None) -> str:
     """Return a correction with its effect by itself."""
-    if correction["status"] != COMPLETE:
+    after = correction["makespan_ns"]
+    if after is None:
         return f"{correction['correction']} (alone: {correction['status']})"
-    share = f" {_percent(before, correction['makespan_ns'])}" if before else ""
+    share = f" {_percent(before, after)}" if before else ""
     return f"{correction['correction']} (alone{share or ': complete'})"
 
 
-def _names(corrections: Sequence[Mapping[str, Any]]) -> str:
+def _names(corrections: Sequence[TriedCorrection]) -> str:
     return ", ".join(correction["correction"] for correction in corrections)
 
 
@@ -82,20 +94,20 @@ def _percent(before: int, after: int) -> str:
     return f"{percent:+.0f} %" if abs(percent) >= 9.5 else f"{percent:+.2g} %"
 
 
-def model_text(summary: Mapping[str, Any]) -> str:
+def model_text(summary: Summary) -> str:
     """Return the network model, a note on it, and the profile."""
     note = summary.get("model_note")
     in_brackets = f" ({note})" if note else ""
     return f"{summary['model']} network{in_brackets}, {profile_text(summary)}"
 
 
-def profile_text(summary: Mapping[str, Any]) -> str:
+def profile_text(summary: Summary) -> str:
     """Return the profile, and who named it unless the machine or the command did."""
     named_by = NAMED_BY.get(summary["profile_named_by"], "")
     return f"{summary['profile']} profile{named_by}"
 
 
-def scope_text(scope: Mapping[str, Sequence[str]] | None) -> str:
+def scope_text(scope: Scope | None) -> str:
     """Return what figures include and leave out; empty if the run does not record it."""
     if scope is None:
         return ""
@@ -106,7 +118,7 @@ def scope_text(scope: Mapping[str, Sequence[str]] | None) -> str:
 MOST_LETTERS = 24  # width of a list of ranks
 
 
-def bottleneck_text(summary: dict[str, Any]) -> str:
+def bottleneck_text(summary: Summary) -> str:
     """Return the most loaded link or switch; empty if nothing was carried, or it was not counted."""
     bottleneck = summary["bottleneck"]
     if bottleneck is None:
@@ -115,34 +127,28 @@ def bottleneck_text(summary: dict[str, Any]) -> str:
     return f"{_most_loaded(bottleneck)}{waits}"
 
 
-def _most_loaded(bottleneck: dict[str, Any]) -> str:
-    used, tier, links, alike = (
-        bottleneck[name] for name in ("used", "tier", "tier_links", "links_as_loaded")
-    )
-    percent = share(used, 1)
+def _most_loaded(bottleneck: Bottleneck) -> str:
+    tier, ranks = bottleneck["tier"], bottleneck["ranks"]
+    links, alike, named = (bottleneck[name] or 0 for name in ("tier_links", "links_as_loaded", "links"))
+    percent = share(bottleneck["used"], 1)
     if bottleneck["of"] == "rate":
         passes = "passes" if bottleneck["has_contention"] else "would pass"
         rate = f"{passes} data on at its rate for {percent} of the run"
         return f"{tier}: the busiest switch {rate}, more than any link"
     if bottleneck["of"] == "time":  # all that a rank sends, over whichever links
-        ranks = bottleneck["ranks"]
-        owner = called(ranks, MOST_LETTERS)
-        if not ranks.isdecimal():
+        owner = called(ranks or "", MOST_LETTERS)
+        if not (ranks or "").isdecimal():
             owner = "each rank" if alike == links else f"each of {owner}"
         return f"{tier}: what {owner} sends takes {percent} of the run, message after message"
     several, singular = ("use", "uses") if bottleneck["has_contention"] else ("would need", "would need")
     if alike == links:
         them = "its link" if links == 1 else f"each of its {links:,} links"
         return f"{tier}: {them} {singular} {percent} of its bandwidth over the run"
-    others = alike - bottleneck["links"]
+    others = alike - named
     more = f" and {plural(others, 'other')}" if others else ""
-    name = (
-        bottleneck["link"]
-        if bottleneck["ranks"] is None
-        else f"{bottleneck['link']}, {called(bottleneck['ranks'], MOST_LETTERS)}"
-    )
+    name = bottleneck["link"] if ranks is None else f"{bottleneck['link']}, {called(ranks, MOST_LETTERS)}"
     verb, owner = (singular, "its") if alike == 1 else (several, "their")
-    of_tier = f"the tier's {links:,} links {share(bottleneck['tier_used'], 1)}"
+    of_tier = f"the tier's {links:,} links {share(bottleneck['tier_used'] or 0, 1)}"
     return f"{name}{more} ({tier}): {verb} {percent} of {owner} bandwidth over the run; {of_tier}"
 
 
@@ -153,10 +159,10 @@ class SlowLink(Struct, frozen=True):
     takes_longer_ns: int
 
 
-def slow_link(summary: Mapping[str, Any]) -> SlowLink | None:
+def slow_link(summary: Summary) -> SlowLink | None:
     """Return the slow link, and how much longer its bytes take than on an equal one; None: there is none."""
     bottleneck = summary["bottleneck"]
-    slower = (bottleneck or {}).get("times_slower") or 1.0
+    slower = 1.0 if bottleneck is None else bottleneck.get("times_slower") or 1.0
     if bottleneck is None or slower <= 1.0:
         return None
     ranks = bottleneck["ranks"]
@@ -166,7 +172,7 @@ def slow_link(summary: Mapping[str, Any]) -> SlowLink | None:
     return SlowLink(text, round(bottleneck["used"] * (1 - 1 / slower) * summary["makespan_ns"]))
 
 
-def software_text(software: dict[str, Any] | None) -> str:
+def software_text(software: Software | None) -> str:
     """Return the software that the workload was made for; empty if it is not stated."""
     if software is None:
         return ""
@@ -175,7 +181,7 @@ def software_text(software: dict[str, Any] | None) -> str:
     return f"{about}, {format_ns(launch)} of the host for a launch" if launch else about
 
 
-def throughput_text(throughput: dict[str, Any] | None) -> str:
+def throughput_text(throughput: Throughput | None) -> str:
     """Return the throughput; empty if the workload does not state its tokens."""
     if throughput is None:
         return ""
@@ -192,7 +198,7 @@ def _rounded(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
-def utilisation_text(utilisation: dict[str, Any] | None) -> str:
+def utilisation_text(utilisation: Throughput | None) -> str:
     """Return MFU and HFU; empty if the machine's peak is unknown."""
     if utilisation is None or utilisation["mfu"] is None:
         return ""
@@ -208,17 +214,20 @@ def utilisation_text(utilisation: dict[str, Any] | None) -> str:
     return f"{', '.join(parts)} of the {of}, {utilisation['peak_tflops']:g} TFLOP/s"
 
 
-def per_million_tokens(summary: dict[str, Any], name: str) -> str:
+def per_million_tokens(summary: Summary, name: Literal["price", "joules"]) -> str:
     """Return price or energy per million tokens; empty if it is unknown."""
-    throughput = summary["throughput"]
-    value = None if throughput is None else throughput[f"{name}_per_million_tokens"]
+    throughput, costs = summary["throughput"], summary["costs"]
+    if throughput is None or costs is None:
+        return ""
+    is_energy = name == "joules"
+    value = throughput["joules_per_million_tokens" if is_energy else "price_per_million_tokens"]
     if value is None:
         return ""
-    shown = format_joules(value) if name == "joules" else f"{value:,.4g} {summary['costs']['currency']}"
+    shown = format_joules(value) if is_energy else f"{value:,.4g} {costs['currency']}"
     return f"{shown} per million tokens"
 
 
-def packets_text(summary: dict[str, Any]) -> str:
+def packets_text(summary: Summary) -> str:
     """Return the counts of packets; empty if packets were not simulated."""
     packets = summary["packets"]
     if packets is None:
@@ -240,7 +249,7 @@ def packets_text(summary: dict[str, Any]) -> str:
     return "; ".join(parts)
 
 
-def power_text(summary: dict[str, Any]) -> str:
+def power_text(summary: Summary) -> str:
     """Return the cap on devices, and the resulting clock; empty if no kernel's power is known."""
     power = summary.get("power")
     if power is None or power["mean_clock"] is None:
@@ -254,7 +263,7 @@ def power_text(summary: dict[str, Any]) -> str:
     )
 
 
-def energy_text(summary: dict[str, Any]) -> str:
+def energy_text(summary: Summary) -> str:
     """Return the energy; empty if the machine does not state the power of NPUs."""
     costs = summary["costs"]
     if costs is None or costs["joules"] is None:
@@ -270,7 +279,7 @@ def energy_text(summary: dict[str, Any]) -> str:
     return f"{format_joules(total)}{': ' * bool(shares)}{shares}{'; ' * bool(per_tokens)}{per_tokens}"
 
 
-def price_text(summary: dict[str, Any]) -> str:
+def price_text(summary: Summary) -> str:
     """Return the price; empty if the machine does not state the rent of NPUs."""
     costs = summary["costs"]
     if costs is None or costs["price"] is None:
@@ -279,7 +288,7 @@ def price_text(summary: dict[str, Any]) -> str:
     return f"{costs['price']:,.4g} {costs['currency']}{'; ' * bool(per_tokens)}{per_tokens}"
 
 
-def spilled_text(summary: Mapping[str, Any]) -> str:
+def spilled_text(summary: Summary) -> str:
     """Return the tensors moved to remote memory and back on all ranks; empty if none can move."""
     moved = summary.get("spilled")
     if moved is None:
@@ -293,7 +302,7 @@ def spilled_text(summary: Mapping[str, Any]) -> str:
     )
 
 
-def uncertainty_text(summary: Mapping[str, Any]) -> str:
+def uncertainty_text(summary: Summary) -> str:
     """Return the uncertainty, such as `80 %: 1.33 s to 1.5 s; 71 % of the time is calibrated, 29 % modelled`;
     empty if it is unknown."""
     uncertainty = summary.get("uncertainty")
@@ -308,7 +317,7 @@ def uncertainty_text(summary: Mapping[str, Any]) -> str:
     return "; ".join([f"{SURE}: {low} to {high}", rests_on, *_assumptions(uncertainty)])
 
 
-def _assumptions(uncertainty: Mapping[str, Any]) -> list[str]:
+def _assumptions(uncertainty: Uncertainty) -> list[str]:
     """Return the reasons for a wide band, and classes that rest on measurements of whole steps."""
     texts = []
     for trait in uncertainty.get("traits", ()):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from et_sim.basics.units import format_ns
+from et_sim.tables.summary import KnotHop, Stall, Wait
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Selection
 from et_sim.views.text import prose
@@ -33,13 +34,13 @@ def stall_data(run: RunDirectory, _: Selection) -> Any:
 STALLS = Forms(stall_lines, stall_data)
 
 
-def stall_remarks(stall: dict[str, Any]) -> list[str]:
+def stall_remarks(stall: Stall) -> list[str]:
     """Return sentences that follow the cause."""
     last = f"The last thing happened at {format_ns(stall['end_ns'])}."
     return [last, *([stall["alike"]] if stall["alike"] else [])]
 
 
-def stall_sections(stall: dict[str, Any]) -> list[tuple[str, Sequence[str]]]:
+def stall_sections(stall: Stall) -> list[tuple[str, Sequence[str]]]:
     """Return sections of details with their titles; empty ones are left out."""
     sections = (
         ("unfinished jobs", stall["jobs"]),
@@ -56,13 +57,13 @@ def _ranks(ranks: str) -> str:
     return f"rank {ranks} waits" if ranks.isdigit() else f"ranks {ranks} wait"
 
 
-def _wait(wait: dict[str, Any]) -> str:
+def _wait(wait: Wait) -> str:
     name = f' "{wait["node_name"]}"' if wait["node_name"] else ""
     where = f"{wait['operation']}{name}, since {format_ns(wait['since_ns'])}"
     return f"{_ranks(wait['ranks'])} for {wait['waits_for']} ({where})"
 
 
-def _hop(hop: dict[str, Any]) -> str:
+def _hop(hop: KnotHop) -> str:
     if hop["rank"] == hop["waits_for"]:
         return f"rank {hop['rank']}: {hop['reason']}"
     return f"rank {hop['rank']} waits for rank {hop['waits_for']} ({hop['reason']})"

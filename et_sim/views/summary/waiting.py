@@ -54,7 +54,7 @@ class WaitingParts(Struct, frozen=True):
 def waiting_parts(run: RunDirectory) -> WaitingParts | None:
     """Return the parts; None unless the run is a complete pipeline, with one job, and fully recorded."""
     summary = run.summary
-    entries: list[dict[str, Any]] = summary["per_rank"]
+    entries = summary["per_rank"]
     if summary["status"] != "complete" or jobs_of(run) or recorded_part(run) or len(entries) < 2:
         return None
     shown = _first_actors(run, entries)

@@ -8,7 +8,7 @@ the result does not depend on folding.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -107,7 +107,7 @@ def _of_ranks(
     return _longest_first([line for line in lines if line.transfer_ns or line.waiting_ns])
 
 
-def _entry_of_actor(entries: Sequence[dict[str, Any]], ranks: Sequence[str]) -> Any:
+def _entry_of_actor(entries: Sequence[Mapping[str, Any]], ranks: Sequence[str]) -> Any:
     """Return the entry that holds the ranks of each actor."""
     firsts, which = [], []
     for number, entry in enumerate(entries):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import MappingProxyType
-from typing import Any
 
 from et_sim.basics.units import plural
+from et_sim.tables.summary import Summary
 from et_sim.views.run.topology import TierUse
 
 WAYS = MappingProxyType(
@@ -24,7 +24,7 @@ WITHOUT_CHOICE = ("shortest", "dimension-order")  # networks have these as their
 HASHED = ("ecmp", "ecmp-ns3", "valiant")
 
 
-def routing_text(summary: Mapping[str, Any]) -> str:
+def routing_text(summary: Summary) -> str:
     """Return how messages are routed, and the number of actors after a hash; empty if there is no choice."""
     routing = summary.get("routing")
     if routing is None or (routing["is_default"] and routing["name"] in WITHOUT_CHOICE):
@@ -37,7 +37,7 @@ def routing_text(summary: Mapping[str, Any]) -> str:
     return f"{text}; the hash differs by rank, and {plural(actors, 'actor')} are simulated"
 
 
-def imbalance_notes(summary: Mapping[str, Any], tiers: Sequence[TierUse]) -> list[str]:
+def imbalance_notes(summary: Summary, tiers: Sequence[TierUse]) -> list[str]:
     """Return, by tier, the load of the fullest link over the mean of its links, if a hash picks ways."""
     routing = summary.get("routing")
     if routing is None or routing["name"] not in HASHED:

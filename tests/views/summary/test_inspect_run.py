@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict, get_origin
 from xml.etree import ElementTree
 
 import pyarrow as pa
@@ -18,10 +17,12 @@ from runs_to_show import layered, run_written
 import et_sim
 from et_sim.basics.alignment import aligned
 from et_sim.basics.errors import UsageError
+from et_sim.tables.serving_summary import ServingSummary
+from et_sim.tables.summary import Manifest, Ranks, Stall, Summary
 from et_sim.timeline import write_run
 from et_sim.views import open_run
 from et_sim.views.drawing.timeline import MOST_ACTORS, PIXELS, picture
-from et_sim.views.run.schema import MANIFEST_SHAPE, SUMMARY_SHAPE, IfThere, misfit
+from et_sim.views.run.faults import fault_of
 from et_sim.views.summary.operations import operations
 from et_sim.views.summary.rank_table import rank_count, slowest_first
 from et_sim.views.text import bar, share
@@ -231,12 +232,35 @@ def test_an_invalid_summary_is_refused_with_the_reason(
     assert caught.value.place == str(path / "summary.json")
 
 
-@pytest.mark.parametrize("shape", [SUMMARY_SHAPE, MANIFEST_SHAPE])
-def test_whatever_has_to_be_there_is_missed(shape: Mapping[str, Any]) -> None:
-    for key, wanted in shape.items():
-        answer = "" if isinstance(wanted, IfThere) else f"{key} is missing"
-        assert misfit({}, {key: wanted}) == answer
-        assert misfit({"part": {}}, {"part": {key: wanted}}) == (answer and f"part.{answer}")
+@pytest.mark.parametrize("kind", [Summary, Stall, Manifest, ServingSummary])
+def test_whatever_has_to_be_there_is_missed(kind: Any) -> None:
+    for key, wanted in kind.__annotations__.items():
+        is_optional = get_origin(wanted) is NotRequired
+        answer = "" if is_optional else f"{key} is missing"
+        single = TypedDict("single", {key: wanted})
+        assert fault_of({}, single) == answer
+        assert fault_of({"part": {}}, TypedDict("whole", {"part": single})) == (answer and f"part.{answer}")
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "fault"),
+    [
+        (3.5, int | None, "key is not a whole number or null"),
+        (3, float, ""),
+        (True, float, "key is not a number"),
+        (1, bool, "key is not true or false"),
+        (None, dict[str, Any], "key is not an object"),
+        ({"a": 1}, list[int], "key is not a list"),
+        ([1, "2"], list[int], "key[1] is not a whole number"),
+        ([1, 2, 3], tuple[int, int], "key is not a list of 2"),
+        ([1, 2.5], tuple[int, int], "key[1] is not a whole number"),
+        ("0-3,6\n", Ranks, "key is not a list of ranks such as 0-3,6"),
+        ("0-3,6", Ranks, ""),
+        (2**70, int, ""),
+    ],
+)
+def test_a_fault_names_the_key_and_the_kind_in_plain_words(value: Any, kind: Any, fault: str) -> None:
+    assert fault_of({"key": value, "more": 1}, TypedDict("one", {"key": kind})) == fault
 
 
 @pytest.mark.parametrize("name", ["summary.json", "stall.json"])

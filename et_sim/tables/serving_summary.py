@@ -1,0 +1,39 @@
+"""Content of summary.json of a serving."""
+# ruff: noqa: UP013 (a class needs a line for each key)
+
+from __future__ import annotations
+
+from typing import NotRequired, TypedDict
+
+from et_sim.tables.summary import Scope
+
+# fmt: off
+Spread = TypedDict("Spread", {"mean": int, "p50": int, "p90": int, "p99": int, "max": int})
+Load = TypedDict("Load", {
+    "offered_requests_per_s": float | None, "steady_requests_per_s": float | None,
+    "steady_output_tokens_per_s": float | None, "growth_requests_per_s": float | None,
+    "keeps_up": bool | None,
+})
+ServingCosts = TypedDict("ServingCosts", {
+    "price_per_million_output_tokens": float | None,
+    "most_joules_per_million_output_tokens": float | None, "currency": str,
+})
+Goodput = TypedDict("Goodput", {
+    "requests": NotRequired[int], "share": float, "requests_per_s": float,
+    "ttft_limit_ns": NotRequired[int], "tpot_limit_ns": NotRequired[int],
+})
+Pool = TypedDict("Pool", {
+    "work": str, "replicas": int, "ranks_of_replica": int, "tensor": int, "pipeline": int, "expert": int,
+    "cache_tokens": int,
+})
+Policy = TypedDict("Policy", {"name": str})
+ServingSummary = TypedDict("ServingSummary", {
+    "requests": int, "duration_ns": int, "requests_per_s": float, "output_tokens_per_s": float,
+    "load": Load, "costs": ServingCosts | None, "ttft_ns": Spread, "tpot_ns": Spread | None,
+    "e2e_ns": Spread, "goodput": Goodput | None, "passes": int, "mean_sequences": float,
+    "busy_share": float, "preemptions": int, "transfer_ns": Spread | None, "peak_cache_bytes": int,
+    "pools": list[Pool], "policy": Policy, "model": str, "machine": str | None, "npus": int,
+    "network_model": str, "scope": NotRequired[Scope], "simulated_passes": int,
+    "simulated_transfers": int, "context_step": int, "kernels": str,
+})
+# fmt: on
