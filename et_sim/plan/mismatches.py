@@ -1,4 +1,4 @@
-"""Pre-flight checks of a workload that depend on the machine."""
+"""Checks of a workload that depend on the machine, and those that explain a run that got stuck."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.basics.errors import TraceError
+from et_sim.basics.group_names import group_key
 from et_sim.basics.unique import unique
 from et_sim.basics.units import format_ranks, plural
 from et_sim.collectives import Operation
@@ -15,7 +16,7 @@ from et_sim.machine.model import System
 from et_sim.plan.records import Action, Plan
 from et_sim.trace.columns import RowColumn
 from et_sim.trace.order import issue_order
-from et_sim.trace.preflight import Problem, Rules
+from et_sim.trace.preflight import Problem, Rules, find_problems
 from et_sim.trace.preflight.problem import of_ranks, ordinal
 from et_sim.trace.workload import Workload
 
@@ -24,13 +25,37 @@ _ONE_WAY = (Operation.BROADCAST, Operation.REDUCE, Operation.GATHER, Operation.S
 
 def rules_of(system: System) -> Rules:
     """Return the rules of a system for collectives, by its corrections."""
-    corrects = system.behaviour.corrects
+    communicates = not (system.replay_only or system.replay_communication)
+    return _rules(system.behaviour.corrections, communicates=communicates)
+
+
+def _rules(corrections: frozenset[Correction], *, communicates: bool) -> Rules:
     return Rules(
-        side_by_side=corrects(Correction.CONCURRENT_COMMUNICATION),
-        any_order=corrects(Correction.MATCH_BY_PROGRAM),
-        simulates_broadcast=corrects(Correction.SIMULATED_BROADCAST),
-        communicates=not (system.replay_only or system.replay_communication),
+        side_by_side=Correction.CONCURRENT_COMMUNICATION in corrections,
+        any_order=Correction.MATCH_BY_PROGRAM in corrections,
+        simulates_broadcast=Correction.SIMULATED_BROADCAST in corrections,
+        communicates=communicates,
     )
+
+
+def find_mistakes(plan: Plan, workload: Workload) -> list[Problem]:
+    """Return the problems of a workload that can explain why a run of the plan got stuck, certain ones first.
+
+    These are findings of `et-sim check` about dependencies, messages and collectives.
+    """
+    communicates = np.isin(plan.nodes["action"], (Action.SEND, Action.RECEIVE, Action.COLLECTIVE)).any()
+    groups = {
+        group_key(name): tuple(plan.group_ranks[first : first + members].tolist())
+        for name, first, members in zip(
+            plan.group_names, plan.groups["members_first"], plan.groups["members"], strict=True
+        )
+        if name
+    }
+    rules = _rules(plan.corrections, communicates=bool(communicates))
+    problems = find_problems(workload, groups=groups, rules=rules)
+    if not any(problem.severity == "error" for problem in problems):
+        problems += find_renumbered(plan, workload)
+    return [p for p in problems if p.severity == "error" or p.kind.startswith("collective")]
 
 
 def refuse_mismatches(problems: list[Problem]) -> None:
@@ -43,7 +68,7 @@ def refuse_mismatches(problems: list[Problem]) -> None:
 def find_renumbered(plan: Plan, workload: Workload) -> list[Problem]:
     """Return collectives of all ranks whose numbers differ between ranks, without `GROUP_COUNTERS`.
 
-    `plan` has one actor per rank. Ranks wait for ever where the numbers are certain.
+    Ranks wait for ever where the numbers are certain.
     """
     if plan.corrections & {Correction.GROUP_COUNTERS, Correction.MATCH_BY_PROGRAM}:
         return []
@@ -93,7 +118,7 @@ def _numbers(plan: Plan, workload: Workload, template: int, rank: int) -> tuple[
     if not len(rows):
         return np.empty(0, np.int64), rows, True
     rows, is_forced = issue_order(workload.templates[template], rows)
-    usages = int(plan.actors["first_member"][rank]) + nodes["member"][rows]
+    usages = int(plan.actors["first_member"][plan.actor_of_rank[rank]]) + nodes["member"][rows]
     of_all = plan.members["group"][plan.actor_members[usages]] == 0
     chunks = plan.collectives["chunks"][nodes["detail"][rows]].astype(np.int64)
     numbers = np.cumsum(chunks) - chunks

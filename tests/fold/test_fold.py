@@ -403,7 +403,7 @@ def test_a_stall_report_on_ranks_simulated_together_has_a_note(monkeypatch: pyte
     with pytest.raises(StallError) as many:
         simulate(workload, **machine)
     cause, _, alike, *_ = many.value.report.splitlines()
-    assert cause.startswith("2 of 4 ranks cannot finish: rank 0 waits for 4 KiB with tag 0 from rank 1")
+    assert cause.startswith("2 of 4 ranks cannot finish: rank 0 expects 4 KiB with tag 0 from rank 1")
     assert alike == (
         "The 4 ranks were simulated as 2 actors: each rank named here is the lowest of its actor, and "
         "represents all of its ranks."

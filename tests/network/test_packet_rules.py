@@ -263,7 +263,7 @@ def test_a_message_without_a_send_is_no_loss() -> None:
     builders[0].receive(1, 1000)
     stall = simulate(builders, network(GENERATORS[0], LOSSY), system(), model="packet").stall
     assert stall is not None
-    assert "which never sent it" in stall.cause
+    assert "rank 1 never sends it" in stall.cause
 
 
 def test_a_pause_is_shorter_than_its_cause_and_reported_with_its_place() -> None:

@@ -38,8 +38,6 @@ class Laggard(Struct, frozen=True):
     actor: int
     lag: Lag
     vertex: Vertex | None  # what that member has to finish first; None: nothing will help
-    node: NodeAt | None = None  # MISMATCH, RENUMBERED: its collective instead
-    peer: NodeAt | None = None  # the same: the node of the waiting member that differs from it
 
 
 class Collectives:
@@ -52,7 +50,7 @@ class Collectives:
             name: table[name] for table in (run.chunks, run.visits) for name in table.dtype.names
         }
         self._running = {name: run.running[name] for name in run.running.dtype.names}
-        self._member_group, self._member_actor = plan.members["group"], plan.members["actor"]
+        self._member_group = plan.members["group"]
         self._running_of: dict[NodeAt, int] = {}
         for row in np.flatnonzero(self._running["chunks"] > 0).tolist():
             self._running_of[NodeAt(int(self._running["actor"][row]), int(self._running["node"][row]))] = row
@@ -204,7 +202,7 @@ class Collectives:
         self, shared: SharedPhase, actor: int, member: int, waiter: int, ordinal: int
     ) -> Laggard | None:
         if self._by_program:
-            return self._judge_by_program(shared, actor, member, waiter)
+            return self._judge_by_program(shared, actor, member)
         at = int(self._history_first[member]) + ordinal
         joined = at < self._history_first[member + 1]
         agrees = (
@@ -217,17 +215,15 @@ class Collectives:
         differing = self._first_difference(member, waiter, ordinal)
         if differing is not None:
             here, there = differing
-            node = NodeAt(actor, int(self._history_row[here]))
-            peer = NodeAt(int(self._member_actor[waiter]), int(self._history_row[there]))
             alike = self._history_collective[here] == self._history_collective[there]
-            return Laggard(actor, Lag.RENUMBERED if alike else Lag.MISMATCH, None, node, peer)
+            return Laggard(actor, Lag.RENUMBERED if alike else Lag.MISMATCH, None)
         pending = self._pending(actor, member)
         if not pending:
             return Laggard(actor, Lag.ABSENT, None)
         same = [node for node in pending if self._detail(node) == shared.collective]
         return Laggard(actor, Lag.ELSEWHERE, (same or list(pending))[0])
 
-    def _judge_by_program(self, shared: SharedPhase, actor: int, member: int, waiter: int) -> Laggard | None:
+    def _judge_by_program(self, shared: SharedPhase, actor: int, member: int) -> Laggard | None:
         """Return the laggard where numbers follow from places in the program, in any order of issue."""
         at = int(self._history_first[member]) + self._ordinal(member, shared.first_sequence)
         if at < self._history_first[member + 1] and self._history_sequence[at] == shared.first_sequence:
@@ -238,12 +234,8 @@ class Collectives:
                 return Laggard(actor, Lag.ELSEWHERE, node)
         first, last = int(self._history_first[member]), int(self._history_first[member + 1])
         issued = (NodeAt(actor, row) for row in self._history_row[first:last].tolist())
-        instead = [node for node in issued if node in self._running_of]
-        if not instead:
-            return Laggard(actor, Lag.ABSENT, None)
-        history_row = int(self._history_first[waiter]) + self._ordinal(waiter, shared.first_sequence)
-        peer = NodeAt(int(self._member_actor[waiter]), int(self._history_row[history_row]))
-        return Laggard(actor, Lag.MISMATCH, None, instead[0], peer)
+        runs_another = any(node in self._running_of for node in issued)
+        return Laggard(actor, Lag.MISMATCH if runs_another else Lag.ABSENT, None)
 
     def _number(self, node: NodeAt) -> int:
         """Return the number that a collective has by its place in the program."""
@@ -327,14 +319,6 @@ class Collectives:
 
     def _detail(self, node: NodeAt) -> int:
         return int(self._still.plan.nodes["detail"][self._still.plan_row(node)])
-
-    def sequence(self, node: NodeAt) -> int:
-        """Return the number under which a collective was issued."""
-        return int(self._still.outcome.nodes["sequence"][self._still.place(node)])
-
-    def collective(self, node: NodeAt) -> int:
-        """Return the row of the collective of a node."""
-        return self._detail(node)
 
     def group_name(self, node: NodeAt) -> str:
         """Return the communicator group of a collective as the input names it; "": the whole system."""

@@ -1,9 +1,6 @@
 """Receives without their message, and sends without their receive: which ranks should have provided it.
 
 With rendezvous, a send is held until its target posts a receive from the same rank with the same tag.
-
-A channel with more sends than receives is where a mismatched message ended up; the nearest one shares both
-ends and the tag, then both ends, then the sender or the receiver.
 """
 
 from __future__ import annotations
@@ -14,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.basics.units import exact_bytes
 from et_sim.engine.stall.state import NodeAt, StalledState
 from et_sim.engine.state.kinds import CUSTOM_DONE, CUSTOM_MESSAGE
 from et_sim.engine.state.run import NONE
@@ -28,7 +24,6 @@ class OpenMessages:
 
     def __init__(self, still: StalledState) -> None:
         self._still = still
-        plan = still.plan
         receives, sends = _under_way(still, Action.RECEIVE), _under_way(still, Action.SEND)
         self.in_network = self._kept_by_network(receives, sends)
         self.waiting = [node for node in receives if node not in self.in_network]
@@ -43,11 +38,8 @@ class OpenMessages:
         order = np.argsort(channels, kind="stable")
         self._channel = channels[order]
         self._owner, self._row, self._is_send = owner[order], rows[order], sends[order]
-        signed = np.where(self._is_send, 1, -1)
-        self._surplus = np.bincount(self._channel, weights=signed, minlength=len(plan.channels))
         self._pair_up()
         self._pair_held()
-        self._index_surplus()
 
     def _kept_by_network(self, receives: list[NodeAt], sends: list[NodeAt]) -> set[NodeAt]:
         """Return sends and receives whose message, or its request, is never delivered."""
@@ -100,15 +92,6 @@ class OpenMessages:
         rows = np.flatnonzero(self._is_send[first:last] == sends) + first
         return [NodeAt(int(self._owner[at]), int(self._row[at])) for at in rows]
 
-    def _index_surplus(self) -> None:
-        """Index the channels with more sends than receives by the properties that a near miss may share."""
-        self._near: dict[tuple[Any, ...], list[int]] = defaultdict(list)
-        for channel in np.flatnonzero(self._surplus > 0).tolist():
-            source, target, tag, size = self.ends(channel)
-            self._near["ends", source, target].append(channel)
-            self._near["sent", source, tag, size].append(channel)
-            self._near["wanted", target, tag, size].append(channel)
-
     def channel(self, node: NodeAt) -> int:
         """Return the channel of a send or receive."""
         actor = self._still.plan.actors[node.actor]
@@ -135,47 +118,6 @@ class OpenMessages:
     def awaited_within(self, chunk_row: int) -> list[int]:
         """Return the channels of the messages that a chunk of a custom collective waits for."""
         return self._awaited_within.get(chunk_row, [])
-
-    def nearest(self, receive: NodeAt) -> str:
-        """Return a sentence about the message that was sent instead; empty if none is near."""
-        source, target, tag, size = self.ends(self.channel(receive))
-        between = self._near.get(("ends", source, target), [])
-        if between:
-            nearest = min(between, key=lambda at: _distance(self.ends(at), tag, size))
-        else:
-            others = self._near.get(("sent", source, tag, size)) or self._near.get(
-                ("wanted", target, tag, size)
-            )
-            if not others:
-                return ""
-            nearest = others[0]
-        return self._sentence(receive, nearest)
-
-    def _sentence(self, receive: NodeAt, channel: int) -> str:
-        source, target, tag, size = self.ends(self.channel(receive))
-        near_source, near_target, near_tag, near_size = self.ends(channel)
-        sent = (
-            f"rank {near_source} sends {exact_bytes(near_size)} with tag {near_tag} to rank {near_target}"
-            f"{self._sender(channel)}"
-        )
-        expected = [exact_bytes(size)] if near_size != size else []
-        expected += [f"tag {tag}"] if near_tag != tag else []
-        expected += [f"it from rank {source}"] if near_source != source else []
-        trace = self._still.trace(receive.actor)
-        words = " with ".join(expected) if expected else "it"
-        return f"{sent}; rank {target} expects {words} (node {int(trace.node_id[receive.row])})"
-
-    def _sender(self, channel: int) -> str:
-        sends = self._ends_of(channel, sends=True)
-        if not sends:
-            return ""
-        trace = self._still.trace(sends[-1].actor)
-        return f" (node {int(trace.node_id[sends[-1].row])})"
-
-
-def _distance(ends: Ends, tag: int, size: int) -> tuple[bool, bool, int, int]:
-    """Return a sort key: same tag first, then same size, then the smallest difference."""
-    return ends[2] != tag, ends[3] != size, abs(ends[3] - size), ends[2]
 
 
 def _under_way(still: StalledState, action: Action) -> list[NodeAt]:

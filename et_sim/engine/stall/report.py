@@ -11,19 +11,33 @@ from msgspec import Struct
 from et_sim.basics.errors import StallError
 from et_sim.basics.units import format_ns, format_ranks
 from et_sim.engine.stall.state import ranks_text, short
-from et_sim.engine.stall.waits import RANKS, DeadEnd, KnotHop, Wait
+from et_sim.engine.stall.waits import RANKS, KnotHop, Wait
+from et_sim.trace.preflight import Problem
 from et_sim.trace.workload import Job
 
 MOST_WAITS = 10
 MOST_HOPS = 7
-MOST_DEAD_ENDS = 5
 MOST_NEAREST = 4
 MOST_REMEDIES = 6
 MOST_JOBS = 4
 # Waits that only follow from others are reported last.
 CONSEQUENCES = ("lane",)
-# Dead ends in which each side lacks what the other one has: the sides are reported apart.
+# Waits in which each side lacks what the other one has: the sides are reported apart.
 TWO_SIDED = ("member-mismatch", "member-renumbered", "member-turned")
+# Waits that no rank can end.
+FINAL = (
+    "send-missing",
+    "receive-missing",
+    "member-mismatch",
+    "member-renumbered",
+    "member-absent",
+    "member-turned",
+    "cycle",
+    "queue-closed",
+)
+
+# Kind, operation, name of the node, sentence, and the providers if the sides are apart: equal in a group.
+Key = tuple[str, str, str, str, tuple[int, ...]]
 
 
 class WaitGroup(NamedTuple):
@@ -43,6 +57,11 @@ class WaitGroup(NamedTuple):
         """Return what the ranks wait for, in words."""
         each_other = len(self.ranks) > 1 and self.ranks == self.provider
         return self.sentence.replace(RANKS, "each other" if each_other else ranks_text(self.provider))
+
+    @property
+    def line(self) -> str:
+        """Return the whole sentence."""
+        return f"{ranks_text(self.ranks)} {'waits' if len(self.ranks) == 1 else 'wait'} for {self.text}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the group as plain values."""
@@ -71,13 +90,17 @@ class Stall(Struct, frozen=True, kw_only=True):
     waits: tuple[Wait, ...] = ()
     knot: tuple[KnotHop, ...] = ()  # the wait-for cycle, rank by rank; empty: there is none
     knots: int = 0  # number of such cycles
-    dead_ends: tuple[str, ...] = ()  # things that no rank will ever provide
-    nearest: tuple[str, ...] = ()  # near misses
+    nearest: tuple[str, ...] = ()  # mistakes of the traces, in the words of `et-sim check`
     failure: str = ""  # why the explanation ends here
 
     def as_error(self) -> StallError:
         """Return the stall as the exception that ends a run."""
         return StallError(self.cause, report=self.text, remedy=self.remedies[0] if self.remedies else "")
+
+    @property
+    def dead_ends(self) -> tuple[str, ...]:
+        """Return the waits that no rank can end."""
+        return tuple(group.line for group in grouped_waits(self.waits) if group.kind in FINAL)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the stall as plain values: equal waits are one entry, ranks are texts such as 0-3,6."""
@@ -105,8 +128,7 @@ class Stall(Struct, frozen=True, kw_only=True):
             ("Unfinished jobs:", _cut(self.jobs, MOST_JOBS)),
             ("Waiting:", _cut([_wait_line(group) for group in grouped_waits(self.waits)], MOST_WAITS)),
             (f"The knot{more}:", _middle_cut(_chain_lines(self.knot), MOST_HOPS)),
-            ("Never provided:", _cut(self.dead_ends, MOST_DEAD_ENDS)),
-            ("Nearest mismatch:", _cut(self.nearest, MOST_NEAREST)),
+            ("Mistakes in the traces:", _cut([t for t in self.nearest if t not in self.cause], MOST_NEAREST)),
             ("Remedies:", _cut(self.remedies, MOST_REMEDIES)),
         )
         lines = [self.cause, f"The last thing happened at {format_ns(self.end_ns)}."]
@@ -118,22 +140,23 @@ class Stall(Struct, frozen=True, kw_only=True):
 
 def grouped_waits(waits: Iterable[Wait]) -> list[WaitGroup]:
     """Return waits with equal texts, which differ in ranks, node ids and providers, as one group."""
-    groups: dict[tuple[str, str, str, str], list[Wait]] = {}
+    groups: dict[Key, list[Wait]] = {}
     for wait in waits:
-        groups.setdefault((wait.kind, wait.operation, wait.node_name, wait.sentence), []).append(wait)
+        side = wait.provider if wait.kind in TWO_SIDED else ()
+        groups.setdefault((wait.kind, wait.operation, wait.node_name, wait.sentence, side), []).append(wait)
     wait_groups = [_group(key, members) for key, members in groups.items()]
     wait_groups.sort(key=lambda group: (group.kind in CONSEQUENCES, group.ranks[0], group.since_ns))
     return wait_groups
 
 
-def _group(key: tuple[str, str, str, str], waits: list[Wait]) -> WaitGroup:
+def _group(key: Key, waits: list[Wait]) -> WaitGroup:
     providers: set[int] = set()
     seen: set[int] = set()
     for wait in waits:
         if id(wait.provider) not in seen:  # ranks of one phase share the tuple
             seen.add(id(wait.provider))
             providers.update(wait.provider)
-    kind, operation, name, sentence = key
+    kind, operation, name, sentence, _ = key
     return WaitGroup(
         ranks=tuple(sorted({wait.rank for wait in waits})),
         kind=kind,
@@ -147,29 +170,11 @@ def _group(key: tuple[str, str, str, str], waits: list[Wait]) -> WaitGroup:
 
 
 def _wait_line(group: WaitGroup) -> str:
-    verb = "waits" if len(group.ranks) == 1 else "wait"
-    since = f"since {format_ns(group.since_ns)}"
     if not group.operation:
-        return f"{ranks_text(group.ranks)} {verb} for {group.text}"
+        return group.line
     node = f", node {group.node_ids[0]}" if len(group.node_ids) == 1 else ""
-    return (
-        f"{ranks_text(group.ranks)} {verb} for {group.text} "
-        f'({group.operation} "{short(group.node_name)}"{node}, {since})'
-    )
-
-
-def dead_end_lines(dead_ends: Iterable[DeadEnd]) -> list[str]:
-    """Return one line per kind of dead end."""
-    groups: dict[tuple[str, str, tuple[int, ...]], tuple[set[int], set[int]]] = {}
-    for end in dead_ends:
-        side = end.subject if end.kind in TWO_SIDED else ()
-        subject, needed_by = groups.setdefault((end.kind, end.sentence, side), (set(), set()))
-        subject.update(end.subject)
-        needed_by.update(end.needed_by)
-    return [
-        f"{ranks_text(subject)} {sentence.replace(RANKS, ranks_text(needed_by))}"
-        for (_, sentence, _), (subject, needed_by) in groups.items()
-    ]
+    since = f"since {format_ns(group.since_ns)}"
+    return f'{group.line} ({group.operation} "{short(group.node_name)}"{node}, {since})'
 
 
 def _chain_lines(hops: Sequence[KnotHop]) -> list[str]:
@@ -185,9 +190,15 @@ def _chain_lines(hops: Sequence[KnotHop]) -> list[str]:
 
 
 def remedies(
-    kinds: set[str], nearest: Sequence[str], knot: Sequence[KnotHop], *, queue_in_knot: bool, misplaced: bool
+    kinds: set[str],
+    mistakes: Sequence[Problem],
+    knot: Sequence[KnotHop],
+    *,
+    queue_in_knot: bool,
+    misplaced: bool,
 ) -> Iterable[str]:
     """Yield the remedies, most specific first."""
+    yield from dict.fromkeys(mistake.remedy for mistake in mistakes)
     if queue_in_knot:
         yield (
             "set num-queues-per-dim to 2 or more, or active-chunks-per-dimension to at least "
@@ -199,13 +210,6 @@ def remedies(
             "list the ranks of the group in ascending order, or switch the correction custom-by-position on, "
             "so that every rank runs the custom program of its place in the list"
         )
-    if any("also take numbers" in text for text in nearest):
-        yield (
-            "simulate with --profile corrected, or switch the correction group-counters on, so that every "
-            "group has a count of its own; or list all ranks as a communicator group of their own, and use it"
-        )
-    if "cycle" in kinds:
-        yield "remove one of the dependencies on the cycle from the trace"
     if "queue-closed" in kinds:
         yield "set active-chunks-per-dimension to 1 or more"
     if "receive-pending" in kinds:
@@ -213,13 +217,11 @@ def remedies(
             "post receives before the sends that hold them up (let no receive depend on such a send), "
             "or turn rendezvous-protocol off (on the LogGOPS model: raise S)"
         )
-    if kinds & {"send-missing", "receive-missing"}:
-        yield "give the send and its receive the same ends, tag and size, or add the missing one"
-    if kinds & {"member-mismatch", "member-absent"}:
+    if kinds & {"member-mismatch", "member-absent"} and not mistakes:
         yield "let all members of a group issue the same collectives in the same order"
     if "member-turned" in kinds:
         yield "let all ranks run the same collectives, or set num-queues-per-dim to 1"
-    if knot and not queue_in_knot and not misplaced and "cycle" not in kinds:
+    if knot and not queue_in_knot and not misplaced and not mistakes:
         yield "change the order of communication on one of the ranks of the knot"
 
 

@@ -1,4 +1,4 @@
-"""The stall in single statements: each wait, each dead end, each near miss, each hop of the knot.
+"""The stall in single statements: each wait, and each hop of the knot.
 
 A statement has a placeholder `{who}` for its ranks, so that equal statements of many ranks can be reported as
 one.
@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from et_sim.basics.units import exact_bytes
 from et_sim.engine.stall.graph import WaitGraph
-from et_sim.engine.stall.laggards import Lag, Laggard
+from et_sim.engine.stall.laggards import Lag
 from et_sim.engine.stall.state import Chunk, NodeAt, SharedPhase, Vertex, node_text, operation, ranks_text
 from et_sim.plan.records import LANES, Action, Lane
 from et_sim.trace.columns import CollectiveKind
@@ -62,17 +62,6 @@ class Wait(Struct, frozen=True):
     def text(self) -> str:
         """Return what the node waits for, in words."""
         return self.sentence.replace(RANKS, ranks_text(self.provider))
-
-
-class DeadEnd(NamedTuple):
-    """Something that no rank will ever provide: the ranks that should, a sentence, and the ranks that need
-    it.
-    """
-
-    subject: tuple[int, ...]
-    kind: str
-    sentence: str  # follows the subject
-    needed_by: tuple[int, ...]
 
 
 class KnotHop(NamedTuple):
@@ -242,49 +231,6 @@ class WaitDescriber:
         path = " after ".join(str(node_id) for node_id in [*shown, ids[0]])
         sentence = f"a dependency cycle in the trace to end: node {path}"
         return self._wait(NodeAt(actor, cycle[0]), "cycle", sentence, (int(self._still.rank[actor]),), 0)
-
-    def dead_ends(self) -> list[DeadEnd]:
-        """Return everything that no rank will ever provide."""
-        messages = self._messages
-        ends = [self._unmet(node) for node in messages.waiting if messages.send_for(node) is None]
-        ends += [self._unmet(node) for node in messages.held if messages.receive_for(node) is None]
-        for shared, laggards in self._graph.laggards.items():
-            waiting = [c for c in self._graph.graph.predecessors(shared) if isinstance(c, Chunk)]
-            needed_by = self._still.ranks_of({self._graph.actor(chunk) for chunk in waiting})
-            ends += self._phase_ends(shared, self._collectives.node_of(waiting[0]), laggards, needed_by)
-        return ends
-
-    def _unmet(self, node: NodeAt) -> DeadEnd:
-        """Return a receive whose message no rank sent, or a send whose receive no rank posted."""
-        source, target, tag, size = self._messages.ends(self._messages.channel(node))
-        size_and_tag = f"the {exact_bytes(size)} with tag {tag} that {RANKS}"
-        lacks_send = self._still.action(node) is Action.RECEIVE
-        other, waiter = (source, target) if lacks_send else (target, source)
-        finished = self._still.is_finished(int(self._still.plan.actor_of_rank[other]))
-        if lacks_send:
-            verb = "finished without sending" if finished else "never sent"
-            return DeadEnd((other,), "send-missing", f"{verb} {size_and_tag} expected", (waiter,))
-        verb = "finished without posting" if finished else "never posted"
-        return DeadEnd((other,), "receive-missing", f"{verb} a receive for {size_and_tag} offered", (waiter,))
-
-    def _phase_ends(
-        self, shared: SharedPhase, node: NodeAt, laggards: list[Laggard], needed_by: tuple[int, ...]
-    ) -> list[DeadEnd]:
-        collective = self.collective(node)
-        finished = all(self._still.is_finished(a.actor) for a in laggards if a.lag is Lag.ABSENT)
-        verb = "finished without issuing" if finished else "never issued"
-        words = {
-            Lag.ABSENT: f"{verb} the {collective} that {RANKS} started",
-            Lag.MISMATCH: f"ran something else in place of the {collective} that {RANKS} started",
-            Lag.RENUMBERED: f"ran the {collective} under another number than {RANKS}",
-            Lag.TURNED: f"turned the ring of the {collective} one way, and {RANKS} the other",
-        }
-        present = {laggard.lag for laggard in laggards}
-        return [
-            DeadEnd(self._ranks[shared, lag], f"member-{lag}", text, needed_by)
-            for lag, text in words.items()
-            if lag in present
-        ]
 
     def collective(self, node: NodeAt) -> str:
         """Return a collective as `all_reduce of 1 MiB over group 3`."""

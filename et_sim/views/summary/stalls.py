@@ -14,7 +14,7 @@ from et_sim.views.view import Forms
 
 
 def stall_lines(run: RunDirectory, _: Selection, width: int) -> list[str]:
-    """Return the cause, the waits, the cycle if there is one, near misses, and remedies."""
+    """Return the cause, the waits, the cycle if there is one, mistakes of the traces, and remedies."""
     stall = run.stall
     if stall is None:
         if run.summary["status"] == "out of memory":
@@ -46,8 +46,7 @@ def stall_sections(stall: Stall) -> list[tuple[str, Sequence[str]]]:
         ("unfinished jobs", stall["jobs"]),
         ("Waiting", [_wait(wait) for wait in stall["waits"]]),
         ("Cycle of waits", [_hop(hop) for hop in stall["knot"]]),
-        ("Never provided", stall["dead_ends"]),
-        ("Nearest mismatch", stall["nearest"]),
+        ("Mistakes in the traces", [text for text in stall["nearest"] if text not in stall["cause"]]),
         ("Remedies", stall["remedies"]),
     )
     return [(title, entries) for title, entries in sections if entries]

@@ -108,7 +108,7 @@ def test_a_stalled_run_begins_with_the_stall_and_counts_unended_nodes(tmp_path: 
     write_run(result, tmp_path / "run", explain_stall(result.outcome, workload).as_dict())
     lines = view_text("summary", tmp_path / "run", width=200).splitlines()
     assert lines[0].startswith("STALLED: 1 of 2 ranks never finished")
-    assert "rank 1 waits for 64 B with tag 7 from rank 0" in lines[1]
+    assert "rank 1 expects 64 B with tag 7 from rank 0" in lines[1]
     assert "1 (1 never ended)" in view_text("ops", tmp_path / "run")
     assert "rank 1 waits for 64 B" in view_text("stalls", tmp_path / "run")
     assert "never completed" in picture(open_run(tmp_path / "run"))
