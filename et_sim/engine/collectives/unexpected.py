@@ -89,7 +89,7 @@ def take_unexpected(run: Run, member: int, step_key: int, phase_key: int) -> int
         return NONE
     message = run.unexpected[row]
     _unchain(run, row)
-    observe.counterpart_comes(run, message.mark)
+    observe.met(run, message.mark)
     message.is_here = 0
     give_row(run.unexpected, run.clock[0].free_unexpecteds, row)
     run.members[member].unexpected -= 1

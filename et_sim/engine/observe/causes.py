@@ -16,6 +16,7 @@ All of this is idle unless causes are recorded.
 from __future__ import annotations
 
 from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.engine.observe.observers import observes
 from et_sim.engine.state import kinds
 from et_sim.engine.state.cause_tables import CauseKind
 from et_sim.engine.state.lanes import lane_row
@@ -47,9 +48,12 @@ BARRIER, BOUND, CONTENTION = int(CauseKind.BARRIER), int(CauseKind.BOUND), int(C
 
 
 @works_on_tables
-def is_recorded(run: Run) -> bool:
+def describes_causes(run: Run) -> bool:
     """Return whether causes are recorded at all."""
     return len(run.recording) > 0 and run.causes.on[0] == 1
+
+
+when_recorded = observes(describes_causes)
 
 
 @works_on_tables
@@ -74,41 +78,36 @@ def _comes(run: Run, other: int, kind: int, resource: int) -> None:
     now.resource = NONE
 
 
-@works_on_tables
-def actor_starts(run: Run, _actor_row: int) -> None:
+@when_recorded
+def actor_starts(run: Run, actor_row: int) -> None:
     """Begin with the first causal event of the run."""
-    if is_recorded(run):
-        run.causes.now[0].cause, run.causes.now[0].node = BEGINNING, NONE
+    run.causes.now[0].cause, run.causes.now[0].node = BEGINNING, NONE
 
 
-@works_on_tables
+@when_recorded
 def event_taken(run: Run, event_row: int) -> None:
     """Restore the cause and the node of an event."""
-    if is_recorded(run):
-        now, kept = run.causes.now[0], run.causes.events[event_row]
-        now.cause, now.node = kept.cause, kept.node
+    now, kept = run.causes.now[0], run.causes.events[event_row]
+    now.cause, now.node = kept.cause, kept.node
 
 
-@works_on_tables
+@when_recorded
 def event_made(run: Run, event_row: int) -> None:
     """Store the present cause and node with an event, which may have to wait."""
-    if is_recorded(run):
-        now, kept = run.causes.now[0], run.causes.events[event_row]
-        kept.cause, kept.node = now.cause, now.node
+    now, kept = run.causes.now[0], run.causes.events[event_row]
+    kept.cause, kept.node = now.cause, now.node
 
 
-@works_on_tables
+@when_recorded
 def event_scheduled(run: Run, event_row: int, time: int, event_kind: int) -> None:
     """Record the causal event of a scheduled event: it follows the present, or the described causes."""
-    if is_recorded(run):
-        run.causes.events[event_row].cause = causal_event_at(run, time, event_kind)
+    run.causes.events[event_row].cause = causal_event_at(run, time, event_kind)
 
 
-@works_on_tables
+@when_recorded
 def library_paces(run: Run) -> None:
     """Charge the time until the next event to a collective library."""
-    if is_recorded(run):
-        run.causes.now[0].kind = LIBRARY
+    run.causes.now[0].kind = LIBRARY
 
 
 @works_on_tables
@@ -138,47 +137,48 @@ def _time_of(event_kind: int) -> int:
     return LATE_START if event_kind == kinds.START else NODE
 
 
-@works_on_tables
+@observes(describes_causes, otherwise=NONE)
 def current_cause(run: Run) -> int:
     """Return the present cause, for `join_cause` or `restore_cause` later."""
-    return run.causes.now[0].cause if is_recorded(run) else NONE
+    return run.causes.now[0].cause
 
 
-@works_on_tables
+@when_recorded
 def restore_cause(run: Run, cause: int) -> None:
     """Restore a cause for the rest of the event."""
-    if is_recorded(run):
-        run.causes.now[0].cause = cause
+    run.causes.now[0].cause = cause
 
 
-@works_on_tables
+@when_recorded
 def join_cause(run: Run, cause: int, kind: int, resource: int) -> None:
     """Add another cause of what follows."""
-    if is_recorded(run) and cause != NONE and cause != current_cause(run):
+    if cause != NONE and cause != current_cause(run):
         _comes(run, cause, kind, resource)
 
 
-@works_on_tables
+@when_recorded
 def works_for(run: Run, chunk_row: int) -> None:
     """Charge the following work to the collective of a chunk."""
-    if is_recorded(run):
-        running = run.running[run.visits[chunk_row].running]
-        run.causes.now[0].node = run.plan.actors[running.actor].node_first + running.node
+    running = run.running[run.visits[chunk_row].running]
+    run.causes.now[0].node = run.plan.actors[running.actor].node_first + running.node
+
+
+@when_recorded
+def node_without_parents(run: Run, node_row: int) -> None:
+    """Add the start, or a finished parent, to the causes of a node."""
+    join_cause(run, run.causes.nodes[node_row], PARENTS, NONE)
+    run.causes.nodes[node_row] = current_cause(run)
 
 
 @works_on_tables
-def parent_done(run: Run, node: int) -> None:
-    """Add a finished parent, or the start, to the causes of a node."""
-    if is_recorded(run):
-        join_cause(run, run.causes.nodes[node], PARENTS, NONE)
-        run.causes.nodes[node] = current_cause(run)
+def parent_done(run: Run, node_row: int, is_deferred: int) -> None:
+    """Add a finished parent to the causes of a node."""
+    node_without_parents(run, node_row)
 
 
-@works_on_tables
+@when_recorded
 def node_starts(run: Run, actor_row: int, node: int, lane: int, is_limited: int) -> None:
     """Record that a node is issued after its parents and, in a limited lane, after a place became free."""
-    if not is_recorded(run):
-        return
     resource, row = lane_row(run, actor_row, lane), run.plan.actors[actor_row].node_first + node
     run.causes.now[0].node = row
     if is_limited:
@@ -197,65 +197,58 @@ def _needs_place(run: Run, resource: int, lane: int) -> None:
         join_cause(run, places[resource, needed % places.shape[1]], LANE, resource)
 
 
-@works_on_tables
+@when_recorded
 def node_ends(run: Run, actor_row: int, node: int, lane: int) -> None:
     """Record the end of a node, which frees a place in its lane."""
-    if is_recorded(run):
-        resource = lane_row(run, actor_row, lane)
-        run.causes.now[0].node = run.plan.actors[actor_row].node_first + node
-        _comes(run, NONE, NODE_END, resource)
-        uses, places = run.causes.lane_uses[resource], run.causes.lanes
-        places[resource, uses.leaves % places.shape[1]] = current_cause(run)
-        uses.leaves += 1
+    resource = lane_row(run, actor_row, lane)
+    run.causes.now[0].node = run.plan.actors[actor_row].node_first + node
+    _comes(run, NONE, NODE_END, resource)
+    uses, places = run.causes.lane_uses[resource], run.causes.lanes
+    places[resource, uses.leaves % places.shape[1]] = current_cause(run)
+    uses.leaves += 1
 
 
-@works_on_tables
+@when_recorded
 def slowed_starts(run: Run, node: int) -> None:
     """Keep the cause of a node that takes longer beside communication."""
-    if is_recorded(run):
-        run.causes.nodes[node] = current_cause(run)
+    run.causes.nodes[node] = current_cause(run)
 
 
-@works_on_tables
+@when_recorded
 def slowed_end_planned(run: Run, node: int, ends_ns: int) -> None:
     """Describe the planned end of a slowed node; the use of its time is recorded at the end."""
-    if is_recorded(run):
-        now = run.causes.now[0]
-        now.after, now.after_ns, now.node = run.causes.nodes[node], ends_ns, node
+    now = run.causes.now[0]
+    now.after, now.after_ns, now.node = run.causes.nodes[node], ends_ns, node
 
 
-@works_on_tables
+@when_recorded
 def slowed_ends(run: Run, node: int, start_ns: int, alone_ns: int) -> None:
     """Record the time of a slowed node: its time alone, then its loss to communication."""
-    if is_recorded(run):
-        now, alone_until = run.causes.now[0], start_ns + alone_ns
-        now.node = node
-        now.cause = run.causes.nodes[node]
-        if alone_ns > 0:
-            now.cause = new_causal_event(run, now.cause, NONE, NODE, start_ns, alone_until)
-        if run.clock[0].now > alone_until:
-            now.cause = new_causal_event(run, now.cause, NONE, CONTENTION, alone_until, run.clock[0].now)
+    now, alone_until = run.causes.now[0], start_ns + alone_ns
+    now.node = node
+    now.cause = run.causes.nodes[node]
+    if alone_ns > 0:
+        now.cause = new_causal_event(run, now.cause, NONE, NODE, start_ns, alone_until)
+    if run.clock[0].now > alone_until:
+        now.cause = new_causal_event(run, now.cause, NONE, CONTENTION, alone_until, run.clock[0].now)
 
 
-@works_on_tables
+@when_recorded
 def chunk_queued(run: Run, chunk_row: int) -> None:
     """Record that a chunk joins a queue, and reset the causes of its phase."""
-    if is_recorded(run):
-        cause, chunk = current_cause(run), run.causes.chunks[chunk_row]
-        works_for(run, chunk_row)
-        _comes(run, NONE, CHUNK_QUEUED, run.visits[chunk_row].queue)
-        chunk.queued = current_cause(run)
-        restore_cause(run, cause)
-        chunk.ready = chunk.half = chunk.ended = NONE
-        for resource in range(run.causes.posted.shape[1]):
-            run.causes.posted[chunk_row, resource] = NONE
+    cause, chunk = current_cause(run), run.causes.chunks[chunk_row]
+    works_for(run, chunk_row)
+    _comes(run, NONE, CHUNK_QUEUED, run.visits[chunk_row].queue)
+    chunk.queued = current_cause(run)
+    restore_cause(run, cause)
+    chunk.ready = chunk.half = chunk.ended = NONE
+    for resource in range(run.causes.posted.shape[1]):
+        run.causes.posted[chunk_row, resource] = NONE
 
 
-@works_on_tables
+@when_recorded
 def chunk_starts(run: Run, chunk_row: int) -> None:
     """Record that a chunk starts, after the chunk that left its place in the queue."""
-    if not is_recorded(run):
-        return
     works_for(run, chunk_row)
     queue_row = run.visits[chunk_row].queue
     queue, slots = run.causes.queues[queue_row], run.causes.queue_slots
@@ -267,46 +260,42 @@ def chunk_starts(run: Run, chunk_row: int) -> None:
     _comes(run, run.causes.chunks[chunk_row].queued, CHUNK_START, queue_row)
 
 
-@works_on_tables
+@when_recorded
 def chunk_leaves(run: Run, queue_row: int) -> None:
     """Record that a chunk leaves a queue."""
-    if is_recorded(run):
-        queue, slots = run.causes.queues[queue_row], run.causes.queue_slots
-        slots[queue_row, queue.leaves % slots.shape[1]] = current_cause(run)
-        queue.leaves += 1
+    queue, slots = run.causes.queues[queue_row], run.causes.queue_slots
+    slots[queue_row, queue.leaves % slots.shape[1]] = current_cause(run)
+    queue.leaves += 1
 
 
-@works_on_tables
+@when_recorded
 def transfer_done(run: Run, chunk_row: int) -> None:
     """Add a finished transfer to the causes of what follows in its phase."""
-    if is_recorded(run):
-        works_for(run, chunk_row)
-        chunk = run.causes.chunks[chunk_row]
-        is_tree = run.plan.programs[run.chunks[chunk_row].program].tree_first != NONE
-        join_cause(run, chunk.ready, PARENTS if is_tree else ENDPOINT_TRANSFERS, NONE)
-        chunk.ready = current_cause(run)
+    works_for(run, chunk_row)
+    chunk = run.causes.chunks[chunk_row]
+    is_tree = run.plan.programs[run.chunks[chunk_row].program].tree_first != NONE
+    join_cause(run, chunk.ready, PARENTS if is_tree else ENDPOINT_TRANSFERS, NONE)
+    chunk.ready = current_cause(run)
 
 
-@works_on_tables
+@when_recorded
 def part_joined(run: Run, join_row: int, is_first: bool) -> None:
     """Add a part of a chunk at a switch to the causes of what follows."""
-    if is_recorded(run):
-        if not is_first:
-            join_cause(run, run.causes.joins[join_row], PARENTS, NONE)
-        run.causes.joins[join_row] = current_cause(run)
+    if not is_first:
+        join_cause(run, run.causes.joins[join_row], PARENTS, NONE)
+    run.causes.joins[join_row] = current_cause(run)
 
 
-@works_on_tables
+@when_recorded
 def branch_freed(run: Run, branch_row: int) -> None:
     """Keep the cause by which a member's part has left for its switch."""
-    if is_recorded(run):
-        run.causes.branches[branch_row] = current_cause(run)
+    run.causes.branches[branch_row] = current_cause(run)
 
 
-@works_on_tables
+@when_recorded
 def branch_was_free(run: Run, branch_row: int) -> None:
     """Add the departure of the part before as a cause."""
-    if is_recorded(run) and run.causes.branches[branch_row] != NONE:
+    if run.causes.branches[branch_row] != NONE:
         join_cause(run, run.causes.branches[branch_row], BOUND, NONE)
 
 
@@ -316,55 +305,50 @@ def held_part_starts(run: Run, event_row: int) -> None:
     needs_waiting(run, event_row, BOUND, NONE)
 
 
-@works_on_tables
+@when_recorded
 def custom_node_done(run: Run, chunk_row: int) -> None:
     """Add a finished node of a custom program to the causes of the end of the phase, not of its children."""
-    if is_recorded(run):
-        before = current_cause(run)
-        works_for(run, chunk_row)
-        join_cause(run, run.causes.chunks[chunk_row].ready, PARENTS, NONE)
-        run.causes.chunks[chunk_row].ready = current_cause(run)
-        restore_cause(run, before)
+    before = current_cause(run)
+    works_for(run, chunk_row)
+    join_cause(run, run.causes.chunks[chunk_row].ready, PARENTS, NONE)
+    run.causes.chunks[chunk_row].ready = current_cause(run)
+    restore_cause(run, before)
 
 
-@works_on_tables
+@when_recorded
 def custom_program_done(run: Run, chunk_row: int) -> None:
     """Continue with the causes of all nodes of a custom program."""
-    if is_recorded(run):
-        restore_cause(run, run.causes.chunks[chunk_row].ready)
+    restore_cause(run, run.causes.chunks[chunk_row].ready)
 
 
-@works_on_tables
+@when_recorded
 def second_half_tried(run: Run, chunk_row: int) -> None:
     """Add the last message of the first half of a direct exchange as a cause of the second."""
     chunk = run.chunks[chunk_row]
-    if is_recorded(run) and chunk.received >= run.plan.programs[chunk.program].half:
+    if chunk.received >= run.plan.programs[chunk.program].half:
         join_cause(run, run.causes.chunks[chunk_row].half, HALF, NONE)
 
 
-@works_on_tables
+@when_recorded
 def receive_posted(run: Run, chunk_row: int, step_key: int) -> None:
     """Keep the cause of a posted receive."""
-    if is_recorded(run):
-        posted = run.causes.posted
-        posted[chunk_row, (step_key >> 1) % posted.shape[1]] = current_cause(run)
+    posted = run.causes.posted
+    posted[chunk_row, (step_key >> 1) % posted.shape[1]] = current_cause(run)
 
 
-@works_on_tables
+@when_recorded
 def receive_met(run: Run, chunk_row: int, step_key: int) -> None:
     """Add the posted receive of a message as a cause."""
-    if is_recorded(run):
-        works_for(run, chunk_row)
-        posted, resource = run.causes.posted, _place_of_receives(run, chunk_row)
-        join_cause(run, posted[chunk_row, (step_key >> 1) % posted.shape[1]], RECEIVE, resource)
+    works_for(run, chunk_row)
+    posted, resource = run.causes.posted, _place_of_receives(run, chunk_row)
+    join_cause(run, posted[chunk_row, (step_key >> 1) % posted.shape[1]], RECEIVE, resource)
 
 
-@works_on_tables
+@when_recorded
 def early_step_received(run: Run, chunk_row: int, unexpected_row: int) -> None:
     """Add the arrival of an unexpected message as a cause."""
-    if is_recorded(run):
-        message = run.causes.unexpected[unexpected_row]
-        join_cause(run, message.cause, RECEIVE, _place_of_receives(run, chunk_row))
+    message = run.causes.unexpected[unexpected_row]
+    join_cause(run, message.cause, RECEIVE, _place_of_receives(run, chunk_row))
 
 
 @works_on_tables
@@ -376,49 +360,50 @@ def _place_of_receives(run: Run, chunk_row: int) -> int:
     return chunk_row if is_by_order else NONE
 
 
-@works_on_tables
+@when_recorded
 def collective_starts(run: Run, running_row: int) -> None:
     """Reset the causes of a collective, none of whose chunks is done."""
-    if is_recorded(run):
-        run.causes.running[running_row] = NONE
+    run.causes.running[running_row] = NONE
 
 
-@works_on_tables
+@when_recorded
 def chunk_done(run: Run, running_row: int) -> None:
     """Add a finished chunk to the causes of its collective."""
-    if is_recorded(run):
-        join_cause(run, run.causes.running[running_row], CHUNKS, NONE)
-        run.causes.running[running_row] = current_cause(run)
+    join_cause(run, run.causes.running[running_row], CHUNKS, NONE)
+    run.causes.running[running_row] = current_cause(run)
 
 
-@works_on_tables
+@when_recorded
 def collective_issued(run: Run, issued: int) -> None:
     """Add the issue by an actor to the causes of a collective that starts on all actors together."""
-    if is_recorded(run):
-        join_cause(run, run.causes.issuers[issued], BARRIER, NONE)
-        run.causes.issuers[issued] = current_cause(run)
+    join_cause(run, run.causes.issuers[issued], BARRIER, NONE)
+    run.causes.issuers[issued] = current_cause(run)
 
 
-@works_on_tables
+@when_recorded
 def phase_done_by_actor(run: Run, first_chunk: int) -> None:
     """Add an actor's end of a phase to the causes of its end on all actors."""
-    if is_recorded(run):
-        join_cause(run, run.causes.chunks[first_chunk].ended, BARRIER, NONE)
-        run.causes.chunks[first_chunk].ended = current_cause(run)
+    join_cause(run, run.causes.chunks[first_chunk].ended, BARRIER, NONE)
+    run.causes.chunks[first_chunk].ended = current_cause(run)
 
 
-@works_on_tables
+@when_recorded
+def phase_ends_for(run: Run, chunk_row: int, thread: tuple[int, int]) -> None:
+    """Record that a phase that ends for all actors together ends for one of them."""
+    restore_cause(run, thread[0])
+    works_for(run, chunk_row)
+
+
+@when_recorded
 def server_freed(run: Run, server_row: int) -> None:
     """Keep the cause by which a remote memory became free."""
-    if is_recorded(run):
-        run.causes.servers[server_row] = current_cause(run)
+    run.causes.servers[server_row] = current_cause(run)
 
 
-@works_on_tables
+@when_recorded
 def server_taken(run: Run, server_row: int) -> None:
     """Add the end of the request before as a cause of the use of a remote memory."""
-    if is_recorded(run):
-        join_cause(run, run.causes.servers[server_row], SERVER, server_row)
+    join_cause(run, run.causes.servers[server_row], SERVER, server_row)
 
 
 @works_on_tables
@@ -427,33 +412,30 @@ def request_served(run: Run, event_row: int, server_row: int) -> None:
     needs_waiting(run, event_row, SERVER_QUEUE, server_row)
 
 
-@works_on_tables
+@when_recorded
 def needs_waiting(run: Run, event_row: int, kind: int, resource: int) -> None:
     """Continue an event that has waited, and add the cause it had when it began to wait."""
-    if is_recorded(run):
-        kept = run.causes.events[event_row]
-        run.causes.now[0].node = kept.node
-        join_cause(run, kept.cause, kind, resource)
+    kept = run.causes.events[event_row]
+    run.causes.now[0].node = kept.node
+    join_cause(run, kept.cause, kind, resource)
 
 
-@works_on_tables
+@when_recorded
 def step_received(run: Run, chunk_row: int) -> None:
     """Keep the cause of the last message of the first half of a direct exchange."""
     chunk = run.chunks[chunk_row]
-    if is_recorded(run) and chunk.received == run.plan.programs[chunk.program].half:
+    if chunk.received == run.plan.programs[chunk.program].half:
         run.causes.chunks[chunk_row].half = current_cause(run)
 
 
-@works_on_tables
+@when_recorded
 def custom_node_waits(run: Run, chunk_row: int, node: int) -> None:
     """Reset the causes of a node of a custom program."""
-    if is_recorded(run):
-        run.causes.custom[chunk_row, node] = NONE
+    run.causes.custom[chunk_row, node] = NONE
 
 
-@works_on_tables
+@when_recorded
 def custom_parent_done(run: Run, chunk_row: int, node: int) -> None:
     """Add a finished parent to the causes of a node of a custom program."""
-    if is_recorded(run):
-        join_cause(run, run.causes.custom[chunk_row, node], PARENTS, NONE)
-        run.causes.custom[chunk_row, node] = current_cause(run)
+    join_cause(run, run.causes.custom[chunk_row, node], PARENTS, NONE)
+    run.causes.custom[chunk_row, node] = current_cause(run)

@@ -20,20 +20,21 @@ from et_sim.engine.observe.causes import (
     SERVER,
     SERVER_QUEUE,
     current_cause,
-    is_recorded,
+    describes_causes,
     join_cause,
     new_causal_event,
+    when_recorded,
 )
 from et_sim.engine.observe.message_causes import follow, next_event_flies, next_event_follows
+from et_sim.engine.observe.observers import observes
 from et_sim.engine.state.run import NONE, Run
 
 
-@works_on_tables
+@when_recorded
 def bus_request_queued(run: Run, row: int) -> None:
     """Keep the cause of a request that waits at a side of a bus."""
-    if is_recorded(run):
-        kept = run.causes.bus_requests[row]
-        kept.cause, kept.node = current_cause(run), run.causes.now[0].node
+    kept = run.causes.bus_requests[row]
+    kept.cause, kept.node = current_cause(run), run.causes.now[0].node
 
 
 @works_on_tables
@@ -43,15 +44,13 @@ def _needs_request(run: Run, row: int, side_row: int) -> None:
     join_cause(run, kept.cause, BUS_QUEUE, side_row)
 
 
-@works_on_tables
+@observes(describes_causes, otherwise=NONE)
 def bus_sends(run: Run, row: int, side_row: int, gap_ns: int, wait_ns: int) -> int:
     """Record that a side sends a request, after the side became free or after the gap behind its last
     transfer.
 
     Return the causal event that the transfer follows, `wait_ns` from now.
     """
-    if not is_recorded(run):
-        return NONE
     _needs_request(run, row, side_row)
     last, begin = run.causes.bus_sides[side_row].free, run.clock[0].now + wait_ns
     if wait_ns == 0 or last == NONE:
@@ -61,63 +60,55 @@ def bus_sends(run: Run, row: int, side_row: int, gap_ns: int, wait_ns: int) -> i
     return new_causal_event(run, over, current_cause(run), BUS_SIDE, begin, begin)
 
 
-@works_on_tables
+@when_recorded
 def bus_side_freed(run: Run, side_row: int) -> None:
     """Keep the cause by which a side of a bus became free to send."""
-    if is_recorded(run):
-        run.causes.bus_sides[side_row].free = current_cause(run)
+    run.causes.bus_sides[side_row].free = current_cause(run)
 
 
-@works_on_tables
+@when_recorded
 def bus_side_processed(run: Run, side_row: int) -> None:
     """Keep the cause by which a side of a bus became free to process."""
-    if is_recorded(run):
-        run.causes.bus_sides[side_row].processed = current_cause(run)
+    run.causes.bus_sides[side_row].processed = current_cause(run)
 
 
-@works_on_tables
+@when_recorded
 def bus_processes(run: Run, row: int, side_row: int) -> None:
     """Record that a side processes a request, after the one before."""
-    if is_recorded(run):
-        _needs_request(run, row, side_row)
-        join_cause(run, run.causes.bus_sides[side_row].processed, BUS_SIDE, side_row)
+    _needs_request(run, row, side_row)
+    join_cause(run, run.causes.bus_sides[side_row].processed, BUS_SIDE, side_row)
 
 
-@works_on_tables
+@when_recorded
 def next_event_ends_transfer(run: Run, cause: int, cause_ns: int) -> None:
     """Describe the next event as the end of a transfer that begins at a causal event."""
-    if is_recorded(run):
-        follow(run, cause, cause_ns, BUS, NONE)
+    follow(run, cause, cause_ns, BUS, NONE)
 
 
-@works_on_tables
+@when_recorded
 def request_joins(run: Run, joint_row: int, is_first: bool) -> None:
     """Add the request of a member of a group to the causes of the joint request."""
-    if is_recorded(run):
-        if not is_first:
-            join_cause(run, run.causes.joints[joint_row], BARRIER, NONE)
-        run.causes.joints[joint_row] = current_cause(run)
+    if not is_first:
+        join_cause(run, run.causes.joints[joint_row], BARRIER, NONE)
+    run.causes.joints[joint_row] = current_cause(run)
 
 
-@works_on_tables
+@when_recorded
 def request_sets_out(run: Run, row: int) -> None:
     """Keep the cause at which all pieces of a transfer are ready for its first stage."""
-    if is_recorded(run):
-        kept = run.causes.requests[row]
-        kept.last = current_cause(run)
-        kept.first_out = kept.last_out = NONE
+    kept = run.causes.requests[row]
+    kept.last = current_cause(run)
+    kept.first_out = kept.last_out = NONE
 
 
-@works_on_tables
+@when_recorded
 def unit_taken(
-    run: Run, row: int, unit_row: int, link: int, begin: int, held: int, piece_ns: int, whole_ns: int
+    run: Run, row: int, unit: int, link: int, begin: int, held: int, piece_ns: int, whole_ns: int, size: int
 ) -> None:
-    """Record that a unit passes a transfer, from `begin` on if the pieces have arrived."""
-    if not is_recorded(run):
-        return
+    """Record that a unit passes a transfer, a piece in `piece_ns`, from `begin` on if they have arrived."""
     now, kept = run.causes.now[0], run.causes.requests[row]
-    free, start = run.causes.units[unit_row], now.cause
-    now.resource = run.units[unit_row].resource
+    free, start = run.causes.units[unit], now.cause
+    now.resource = run.units[unit].resource
     if begin > run.clock[0].now:
         start = new_causal_event(run, free, start, SERVER_QUEUE, begin, begin)
     elif free != NONE and free != start:
@@ -125,7 +116,7 @@ def unit_taken(
     start = _takes(run, start, LATENCY, link, begin, begin + held)
     first = _takes(run, start, SERIALISATION, link, begin + held, begin + held + piece_ns)
     done = _takes(run, start, SERIALISATION, link, begin + held, begin + held + whole_ns)
-    run.causes.units[unit_row] = done
+    run.causes.units[unit] = done
     before = run.requests[row].last_ns
     last = _takes(run, kept.last, LATENCY, link, before, before + held)
     last = _takes(run, last, SERIALISATION, link, before + held, before + held + piece_ns)
@@ -143,29 +134,25 @@ def unit_taken(
     kept.last_ns = max(kept.last_ns, last_ns)
 
 
-@works_on_tables
+@when_recorded
 def stage_passed(run: Run, row: int, link: int, first: int, last: int, latency: int) -> None:
     """Record that a transfer is through a stage; its first piece at the next stage is the next event."""
-    if is_recorded(run):
-        kept = run.causes.requests[row]
-        kept.last = _takes(run, kept.last_out, LATENCY, link, last, last + latency)
-        next_event_flies(run, kept.first_out, first, link)
-        kept.first_out = kept.last_out = NONE
+    kept = run.causes.requests[row]
+    kept.last = _takes(run, kept.last_out, LATENCY, link, last, last + latency)
+    next_event_flies(run, kept.first_out, first, link)
+    kept.first_out = kept.last_out = NONE
 
 
-@works_on_tables
+@observes(describes_causes, otherwise=NONE)
 def transfer_shared(run: Run, row: int, link: int, begin: int) -> int:
     """Record that a transfer that shared units is through; return the cause of its end, its slowest stage."""
-    if not is_recorded(run):
-        return NONE
     return _takes(run, run.causes.requests[row].last, SERIALISATION, link, begin, run.clock[0].now)
 
 
-@works_on_tables
+@when_recorded
 def request_ends(run: Run, row: int, time: int) -> None:
     """Describe the next event as the end of a requesting node."""
-    if is_recorded(run):
-        next_event_follows(run, run.causes.requests[row].last, time)
+    next_event_follows(run, run.causes.requests[row].last, time)
 
 
 @works_on_tables

@@ -22,42 +22,40 @@ from et_sim.engine.observe.causes import (
     SWITCH_RATE,
     causal_event_at,
     current_cause,
+    describes_causes,
     event_made,
-    is_recorded,
     join_cause,
     needs_waiting,
     new_causal_event,
+    when_recorded,
 )
+from et_sim.engine.observe.observers import observes
 from et_sim.engine.state.kinds import STEP
 from et_sim.engine.state.run import NONE, Run
 
 
-@works_on_tables
+@when_recorded
 def describe_latency(run: Run, link: int, time: int) -> None:
     """Describe a latency until `time`, before the next event."""
-    if is_recorded(run):
-        _takes_first(run, LATENCY, link, time)
+    _takes_first(run, LATENCY, link, time)
 
 
-@works_on_tables
+@when_recorded
 def describe_serialisation(run: Run, link: int, time: int) -> None:
     """Describe serialisation until `time`, before the next event."""
-    if is_recorded(run):
-        _takes_first(run, SERIALISATION, link, time)
+    _takes_first(run, SERIALISATION, link, time)
 
 
-@works_on_tables
+@when_recorded
 def describe_beside(run: Run, link: int, cause: int, cause_ns: int, time: int) -> None:
     """Describe, besides the causes so far, a link that passes bytes from another event until `time`."""
-    if is_recorded(run):
-        _takes_beside(run, SERIALISATION, link, cause, cause_ns, time)
+    _takes_beside(run, SERIALISATION, link, cause, cause_ns, time)
 
 
-@works_on_tables
+@when_recorded
 def describe_rate_beside(run: Run, switch_class: int, cause: int, cause_ns: int, time: int) -> None:
     """Describe, besides the causes so far, reducing switches of a class that pass bytes at their rate."""
-    if is_recorded(run):
-        _takes_beside(run, SWITCH_RATE, switch_link(switch_class), cause, cause_ns, time)
+    _takes_beside(run, SWITCH_RATE, switch_link(switch_class), cause, cause_ns, time)
 
 
 @works_on_tables
@@ -80,11 +78,9 @@ def _takes_first(run: Run, kind: int, link: int, time: int) -> None:
     now.after_ns = time
 
 
-@works_on_tables
-def link_taken(run: Run, link_row: int, link_class: int, serial_ns: int) -> int:
+@observes(describes_causes, otherwise=NONE)
+def link_serialises(run: Run, link_row: int, link_class: int, serial_ns: int) -> int:
     """Record that a message occupies a link from now on; return the causal event at which it is through."""
-    if not is_recorded(run):
-        return NONE
     now, begin = run.causes.now[0], run.clock[0].now
     now.link, now.resource = link_class, link_row
     through = new_causal_event(run, now.cause, NONE, SERIALISATION, begin, begin + serial_ns)
@@ -92,18 +88,16 @@ def link_taken(run: Run, link_row: int, link_class: int, serial_ns: int) -> int:
     return through
 
 
-@works_on_tables
+@when_recorded
 def next_event_follows(run: Run, cause: int, cause_ns: int) -> None:
     """Describe the next event as following another causal event than the present one, at its time."""
-    if is_recorded(run):
-        follow(run, cause, cause_ns, NOTHING, NONE)
+    follow(run, cause, cause_ns, NOTHING, NONE)
 
 
-@works_on_tables
+@when_recorded
 def next_event_flies(run: Run, cause: int, cause_ns: int, link: int) -> None:
     """Describe the next event as following another causal event than the present one, after a latency."""
-    if is_recorded(run):
-        follow(run, cause, cause_ns, LATENCY, link)
+    follow(run, cause, cause_ns, LATENCY, link)
 
 
 @works_on_tables
@@ -113,11 +107,10 @@ def follow(run: Run, cause: int, cause_ns: int, kind: int, link: int) -> None:
     now.after, now.after_ns, now.kind, now.link = cause, cause_ns, kind, link
 
 
-@works_on_tables
+@when_recorded
 def next_event_is_serialised(run: Run, link: int) -> None:
     """Charge the time until the next event to serialisation."""
-    if is_recorded(run):
-        run.causes.now[0].kind, run.causes.now[0].link = SERIALISATION, link
+    run.causes.now[0].kind, run.causes.now[0].link = SERIALISATION, link
 
 
 @works_on_tables
@@ -152,12 +145,11 @@ def describe_bound(run: Run, cause: int, cause_ns: int) -> None:
         now.after_ns = cause_ns
 
 
-@works_on_tables
-def message_queues(run: Run, row: int, _link_row: int) -> None:
+@when_recorded
+def message_queues(run: Run, row: int, link_row: int) -> None:
     """Keep the cause of a message that begins to wait for a link."""
-    if is_recorded(run):
-        kept = run.causes.messages[row]
-        kept.cause, kept.node = run.causes.now[0].cause, run.causes.now[0].node
+    kept = run.causes.messages[row]
+    kept.cause, kept.node = run.causes.now[0].cause, run.causes.now[0].node
 
 
 @works_on_tables
@@ -166,11 +158,9 @@ def message_shares(run: Run, row: int) -> None:
     message_queues(run, row, NONE)
 
 
-@works_on_tables
-def message_shared(run: Run, row: int, link_row: int, link_class: int, begin: int, end: int) -> int:
+@observes(describes_causes, otherwise=NONE)
+def message_limited(run: Run, row: int, link_row: int, link_class: int, begin: int, end: int) -> int:
     """Record that a message that shared a link is through; return the causal event at which it is."""
-    if not is_recorded(run):
-        return NONE
     now, kept = run.causes.now[0], run.causes.messages[row]
     now.link, now.resource, now.node = link_class, link_row, kept.node
     through = new_causal_event(run, kept.cause, NONE, SERIALISATION, begin, end)
@@ -198,34 +188,29 @@ def message_part(
     return part
 
 
-@works_on_tables
+@when_recorded
 def message_dequeued(run: Run, row: int, link_row: int) -> None:
     """Record that a message goes on over a link that it had to wait for."""
-    if is_recorded(run):
-        kept = run.causes.messages[row]
-        run.causes.now[0].node = kept.node
-        join_cause(run, kept.cause, LINK_QUEUE, link_row)
+    kept = run.causes.messages[row]
+    run.causes.now[0].node = kept.node
+    join_cause(run, kept.cause, LINK_QUEUE, link_row)
 
 
-@works_on_tables
-def link_freed(run: Run, _link: Any, link_row: int, _actor_row: int) -> None:
+@when_recorded
+def link_freed(run: Run, link: Any, link_row: int, actor_row: int) -> None:
     """Keep the cause by which a link became free."""
-    if is_recorded(run):
-        run.causes.links[link_row] = current_cause(run)
+    run.causes.links[link_row] = current_cause(run)
 
 
-@works_on_tables
+@when_recorded
 def link_was_free(run: Run, link_row: int) -> None:
     """Add the message before on a link, which is free, as a cause."""
-    if is_recorded(run):
-        join_cause(run, run.causes.links[link_row], LINK, link_row)
+    join_cause(run, run.causes.links[link_row], LINK, link_row)
 
 
-@works_on_tables
+@when_recorded
 def switch_taken(run: Run, switch_row: int, begin: int, end: int) -> None:
     """Record that a switch forwards the next event's message from `begin` to `end`, before its latency."""
-    if not is_recorded(run):
-        return
     switch, now = run.plan.switches[switch_row], run.causes.now[0]
     free, through, link = run.causes.switches[switch.server], now.cause, switch_link(switch.sort)
     if begin > run.clock[0].now:
@@ -239,11 +224,10 @@ def switch_taken(run: Run, switch_row: int, begin: int, end: int) -> None:
     follow(run, through, end, SWITCH, link)
 
 
-@works_on_tables
+@when_recorded
 def switch_delays(run: Run, switch_class: int) -> None:
     """Describe the next event as following after the latency of a switch that reduces."""
-    if is_recorded(run):
-        follow(run, run.causes.now[0].cause, run.clock[0].now, SWITCH, switch_link(switch_class))
+    follow(run, run.causes.now[0].cause, run.clock[0].now, SWITCH, switch_link(switch_class))
 
 
 @works_on_tables
@@ -252,26 +236,22 @@ def switch_link(switch_class: int) -> int:
     return NONE - 1 - switch_class
 
 
-@works_on_tables
+@when_recorded
 def message_unexpected(run: Run, row: int) -> None:
     """Keep the cause of a message, an offer or a request of a step that waits for its counterpart."""
-    if is_recorded(run):
-        kept = run.causes.unexpected[row]
-        kept.cause, kept.node = run.causes.now[0].cause, run.causes.now[0].node
+    kept = run.causes.unexpected[row]
+    kept.cause, kept.node = run.causes.now[0].cause, run.causes.now[0].node
 
 
-@works_on_tables
+@when_recorded
 def unexpected_on_its_way(run: Run, row: int, arrival: int) -> None:
     """Keep the future causal event of a step's message for which no receive is posted."""
-    if is_recorded(run):
-        run.causes.unexpected[row].cause = causal_event_at(run, arrival, STEP)
+    run.causes.unexpected[row].cause = causal_event_at(run, arrival, STEP)
 
 
-@works_on_tables
+@when_recorded
 def early_step_scheduled(run: Run, row: int) -> None:
     """Describe the arrival of such a message, which may be in the past."""
-    if not is_recorded(run):
-        return
     arrival = run.unexpected[row].arrives_ns
     if arrival > run.clock[0].now:
         next_event_follows(run, run.causes.unexpected[row].cause, arrival)
@@ -284,47 +264,41 @@ def _needs_unexpected(run: Run, row: int, kind: int) -> None:
     join_cause(run, run.causes.unexpected[row].cause, kind, NONE)
 
 
-@works_on_tables
+@when_recorded
 def offer_was_requested(run: Run, row: int) -> None:
     """Add the request of an offered message as a cause."""
-    if is_recorded(run):
-        _needs_unexpected(run, row, REQUEST)
+    _needs_unexpected(run, row, REQUEST)
 
 
-@works_on_tables
+@when_recorded
 def offer_sent(run: Run, row: int) -> None:
     """Record that an offered message is sent, for the node that offered it."""
-    if is_recorded(run):
-        run.causes.now[0].node = run.causes.unexpected[row].node
-        _needs_unexpected(run, row, REQUEST)
+    run.causes.now[0].node = run.causes.unexpected[row].node
+    _needs_unexpected(run, row, REQUEST)
 
 
-@works_on_tables
+@when_recorded
 def message_early(run: Run, channel_row: int) -> None:
     """Keep the cause of a message that came before its receive."""
-    if is_recorded(run):
-        _keep_early(run, run.causes.channels[channel_row])
+    _keep_early(run, run.causes.channels[channel_row])
 
 
-@works_on_tables
+@when_recorded
 def receive_meets_early(run: Run, channel_row: int) -> None:
     """Add the arrival of an early message as a cause of its receive."""
-    if is_recorded(run):
-        _needs_early(run, run.causes.channels[channel_row], RECEIVE)
+    _needs_early(run, run.causes.channels[channel_row], RECEIVE)
 
 
-@works_on_tables
+@when_recorded
 def request_early(run: Run, handshake_row: int) -> None:
     """Keep the cause of a request that came before its message."""
-    if is_recorded(run):
-        _keep_early(run, run.causes.handshakes[handshake_row])
+    _keep_early(run, run.causes.handshakes[handshake_row])
 
 
-@works_on_tables
+@when_recorded
 def send_meets_early(run: Run, handshake_row: int) -> None:
     """Add the early request of a message as a cause of its start."""
-    if is_recorded(run):
-        _needs_early(run, run.causes.handshakes[handshake_row], REQUEST)
+    _needs_early(run, run.causes.handshakes[handshake_row], REQUEST)
 
 
 @works_on_tables

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.engine.observe.observers import observes
 from et_sim.engine.state.queue_tables import (
     FLOWS_LOGGED,
     NONE,
@@ -36,99 +37,94 @@ def records_queues(network: Any) -> bool:
     return len(network.queues.on) > 0
 
 
-@works_on_tables
+when_recorded = observes(records_queues)
+
+
+@when_recorded
 def bytes_wait(network: Any, came: int, port: int, size: int, now_ps: int) -> None:
     """Add bytes that came over a link to those that wait for a port, even if they go on at once."""
-    if len(network.queues.on) > 0:
-        queues, now = network.queues, now_ps // PS_PER_NS
-        settle(queues, port, now)
-        queue = queues.ports[port]
-        queue.bytes += size
-        part = queues.slices[_slice_at(queues, port, now)]
-        part.deepest = max(part.deepest, queue.bytes)
-        if len(queues.crossings) > 0:
-            queues.crossings[queues.first_crossing[came] + queues.place[port]] += size
+    queues, now = network.queues, now_ps // PS_PER_NS
+    settle(queues, port, now)
+    queue = queues.ports[port]
+    queue.bytes += size
+    part = queues.slices[_slice_at(queues, port, now)]
+    part.deepest = max(part.deepest, queue.bytes)
+    if len(queues.crossings) > 0:
+        queues.crossings[queues.first_crossing[came] + queues.place[port]] += size
 
 
-@works_on_tables
+@when_recorded
 def bytes_go_on(network: Any, came: int, port: int, size: int, now_ps: int) -> None:
     """Remove bytes from those that wait for a port."""
-    if len(network.queues.on) > 0:
-        queues = network.queues
-        settle(queues, port, now_ps // PS_PER_NS)
-        queues.ports[port].bytes -= size
-        if len(queues.crossings) > 0:
-            queues.crossings[queues.first_crossing[came] + queues.place[port]] -= size
+    queues = network.queues
+    settle(queues, port, now_ps // PS_PER_NS)
+    queues.ports[port].bytes -= size
+    if len(queues.crossings) > 0:
+        queues.crossings[queues.first_crossing[came] + queues.place[port]] -= size
 
 
-@works_on_tables
+@when_recorded
 def packet_lost(network: Any, port: int, now_ps: int) -> None:
     """Count a packet that is lost because a port's buffer is full."""
-    if len(network.queues.on) > 0:
-        queues, now = network.queues, now_ps // PS_PER_NS
-        _reach(queues, now)
-        queues.slices[_slice_at(queues, port, now)].lost += 1
+    queues, now = network.queues, now_ps // PS_PER_NS
+    _reach(queues, now)
+    queues.slices[_slice_at(queues, port, now)].lost += 1
 
 
-@works_on_tables
+@when_recorded
 def packet_marked(network: Any, port: int, now_ps: int) -> None:
     """Count a packet that is marked."""
-    if len(network.queues.on) > 0:
-        queues, now = network.queues, now_ps // PS_PER_NS
-        _reach(queues, now)
-        queues.slices[_slice_at(queues, port, now)].marked += 1
+    queues, now = network.queues, now_ps // PS_PER_NS
+    _reach(queues, now)
+    queues.slices[_slice_at(queues, port, now)].marked += 1
 
 
-@works_on_tables
+@when_recorded
 def messages_cross(network: Any, port: int, change: int, now_ps: int) -> None:
     """Change the number of messages that are on their way over a port."""
-    if len(network.queues.on) > 0:
-        queues, now = network.queues, now_ps // PS_PER_NS
-        settle(queues, port, now)
-        queue = queues.ports[port]
-        queue.messages += change
-        part = queues.slices[_slice_at(queues, port, now)]
-        part.messages = max(part.messages, queue.messages)
+    queues, now = network.queues, now_ps // PS_PER_NS
+    settle(queues, port, now)
+    queue = queues.ports[port]
+    queue.messages += change
+    part = queues.slices[_slice_at(queues, port, now)]
+    part.messages = max(part.messages, queue.messages)
 
 
-@works_on_tables
+@when_recorded
 def pause_requested(network: Any, port: int, device: int, now_ps: int) -> None:
     """Note that the device at the other end of a port requests a pause, and the egress that causes it."""
-    if len(network.queues.on) > 0:
-        queues = network.queues
-        queue, first, most = queues.ports[port], queues.first_port[device], 0
-        queue.asked_ns, queue.egress = now_ps // PS_PER_NS, NONE
-        for at in range(first, queues.first_port[device + 1]):
-            count = queues.crossings[queues.first_crossing[port] + at - first]
-            if count > most:
-                most, queue.egress = count, queues.device_ports[at]
-        queue.egress_bytes = most
-        queue.egress_depth = queues.ports[queue.egress].bytes if queue.egress != NONE else 0
+    queues = network.queues
+    queue, first, most = queues.ports[port], queues.first_port[device], 0
+    queue.asked_ns, queue.egress = now_ps // PS_PER_NS, NONE
+    for at in range(first, queues.first_port[device + 1]):
+        count = queues.crossings[queues.first_crossing[port] + at - first]
+        if count > most:
+            most, queue.egress = count, queues.device_ports[at]
+    queue.egress_bytes = most
+    queue.egress_depth = queues.ports[queue.egress].bytes if queue.egress != NONE else 0
 
 
-@works_on_tables
+@when_recorded
 def pause_begins(network: Any, port: int, now_ps: int) -> None:
     """Note that a port has received a pause."""
-    if len(network.queues.on) > 0:
-        queues, now = network.queues, now_ps // PS_PER_NS
-        settle(queues, port, now)
-        queues.ports[port].is_paused = 1
-        queues.ports[port].begin_ns = now
-        queues.slices[_slice_at(queues, port, now)].pauses += 1
+    queues, now = network.queues, now_ps // PS_PER_NS
+    settle(queues, port, now)
+    queues.ports[port].is_paused = 1
+    queues.ports[port].begin_ns = now
+    queues.slices[_slice_at(queues, port, now)].pauses += 1
 
 
-@works_on_tables
+@when_recorded
 def pause_ends(network: Any, port: int, now_ps: int) -> None:
     """Record a pause that has ended."""
-    if len(network.queues.on) > 0:
-        queues, now = network.queues, now_ps // PS_PER_NS
-        settle(queues, port, now)
-        queue, pause = queues.ports[port], queues.pauses[queues.logged[PAUSES_LOGGED]]
-        queues.logged[PAUSES_LOGGED] += 1
-        queue.is_paused = 0
-        pause.port, pause.egress, pause.asked_ns = port, queue.egress, queue.asked_ns
-        pause.begin_ns, pause.end_ns = queue.begin_ns, now
-        pause.egress_bytes, pause.egress_depth = queue.egress_bytes, queue.egress_depth
+    queues, now = network.queues, now_ps // PS_PER_NS
+    settle(queues, port, now)
+    queue, pause = queues.ports[port], queues.pauses[queues.logged[PAUSES_LOGGED]]
+    queues.logged[PAUSES_LOGGED] += 1
+    queue.is_paused = 0
+    pause.port, pause.egress, pause.asked_ns = port, queue.egress, queue.asked_ns
+    pause.begin_ns, pause.end_ns = queue.begin_ns, now
+    pause.egress_bytes, pause.egress_depth = queue.egress_bytes, queue.egress_depth
 
 
 @works_on_tables

@@ -17,16 +17,18 @@ from et_sim.engine.observe.ties import (
     OF_NODE,
     OF_QUEUE,
     OF_TRANSFER,
+    begin_arrival,
     begin_own,
     contribute,
     in_group,
-    is_watched,
     mark_now,
     may_change_places,
     mixed,
     note_moment,
     note_turn,
+    pair_of,
     take_turn,
+    when_watched,
 )
 from et_sim.engine.state.chunks import priority_of
 from et_sim.engine.state.lanes import can_issue, lane_row
@@ -36,11 +38,9 @@ from et_sim.plan.records import UNLIMITED, Action, Lane
 COLLECTIVE, COLLECTIVE_LANE = int(Action.COLLECTIVE), int(Lane.COLLECTIVE)
 
 
-@works_on_tables
+@when_watched
 def parent_done(run: Run, node_row: int, is_deferred: int) -> None:
     """Check a finished parent; `is_deferred`: nodes are being issued, so that the node has to wait."""
-    if not is_watched(run):
-        return
     clock, mark = run.clock[0], run.node_marks[node_row]
     if not in_group(clock, mark.mark):
         mark.deferred = 0
@@ -49,33 +49,64 @@ def parent_done(run: Run, node_row: int, is_deferred: int) -> None:
     contribute(run, mark.mark, OF_NODE)
 
 
-@works_on_tables
+@when_watched
 def came_first(run: Run, mark: Any) -> None:
     """Mark the first half of a pair, which waits for the other half."""
-    if is_watched(run):
-        mark_now(run.clock[0], mark)
+    mark_now(run.clock[0], mark)
 
 
-@works_on_tables
+@when_watched
 def met(run: Run, mark: Any) -> None:
     """Check the second half of a pair, which may be first on other ranks."""
-    if is_watched(run):
-        clock = run.clock[0]
-        clock.ties += may_change_places(clock, mark)
+    clock = run.clock[0]
+    clock.ties += may_change_places(clock, mark)
 
 
-@works_on_tables
+@when_watched
 def met_waiting(run: Run, event_row: int) -> None:
     """Check the second half of a pair whose first half is an event that waits."""
-    if is_watched(run):
-        run.clock[0].ties += may_change_places(run.clock[0], run.stamps[event_row])
+    run.clock[0].ties += may_change_places(run.clock[0], run.stamps[event_row])
 
 
-@works_on_tables
-def receive_posted(run: Run, chunk_row: int, _step_key: int) -> None:
+@when_watched
+def message_unexpected(run: Run, row: int) -> None:
+    """Mark a step's message, its offer or its request, which waits for its counterpart."""
+    came_first(run, run.unexpected[row].mark)
+
+
+@when_watched
+def send_meets_early(run: Run, handshake_row: int) -> None:
+    """Check a message whose request came before."""
+    met(run, run.handshakes[handshake_row].mark)
+
+
+@when_watched
+def receive_meets_early(run: Run, channel_row: int) -> None:
+    """Check a receive whose message came before."""
+    met(run, run.channels[channel_row].mark)
+
+
+@when_watched
+def message_at_target(run: Run, channel_row: int) -> None:
+    """Begin the group of a message at its target: another rank, perhaps of the same actor."""
+    target = run.plan.actor_of_rank[run.plan.channels[channel_row].target]
+    begin_arrival(run, target, pair_of(run, channel_row))
+    met(run, run.channels[channel_row].mark)
+    came_first(run, run.channels[channel_row].mark)
+
+
+@when_watched
+def request_at_source(run: Run, channel_row: int, handshake_row: int) -> None:
+    """Begin the group of a request at the source of its message."""
+    source = run.plan.actor_of_rank[run.plan.channels[channel_row].source]
+    begin_arrival(run, source, pair_of(run, channel_row))
+    met(run, run.handshakes[handshake_row].mark)
+    came_first(run, run.handshakes[handshake_row].mark)
+
+
+@when_watched
+def receive_posted(run: Run, chunk_row: int, step_key: int) -> None:
     """Mark a posted receive."""
-    if not is_watched(run):
-        return
     clock, marks = run.clock[0], run.chunk_marks[chunk_row]
     if not in_group(clock, marks.posted):
         note_moment(clock, marks.posted)
@@ -84,19 +115,16 @@ def receive_posted(run: Run, chunk_row: int, _step_key: int) -> None:
         marks.posted.origin = NONE  # of several origins, so different from any one
 
 
-@works_on_tables
+@when_watched
 def receive_met(run: Run, chunk_row: int, step_key: int) -> None:
     """Check a message that meets its posted receive."""
-    if is_watched(run):
-        clock, marks = run.clock[0], run.chunk_marks[chunk_row]
-        clock.ties += (step_key >> 1) >= marks.posted_from and may_change_places(clock, marks.posted)
+    clock, marks = run.clock[0], run.chunk_marks[chunk_row]
+    clock.ties += (step_key >> 1) >= marks.posted_from and may_change_places(clock, marks.posted)
 
 
-@works_on_tables
+@when_watched
 def node_ready(run: Run, row: int, lane_number: int, node: int) -> None:
     """Check a node that becomes ready on a limited lane."""
-    if not is_watched(run):
-        return
     clock, lane = run.clock[0], run.lane_marks[row]
     if may_change_places(clock, lane.issued):
         is_full = run.plan.lane_limits[lane_number] == 1 and run.lanes[row].busy
@@ -109,11 +137,9 @@ def node_ready(run: Run, row: int, lane_number: int, node: int) -> None:
         lane.readied_apart = 1
 
 
-@works_on_tables
+@when_watched
 def node_starts(run: Run, actor_row: int, node: int, lane: int, is_limited: int) -> None:
     """Check a node that is issued from the heap of its lane."""
-    if not is_watched(run):
-        return
     actor, row = run.plan.actors[actor_row], lane_row(run, actor_row, lane)
     if is_limited:
         if run.plan.lane_limits[lane] > 1:
@@ -160,25 +186,22 @@ def _note_beside(run: Run, lane: Any) -> None:
     note_moment(clock, lane.issued)
 
 
-@works_on_tables
-def node_ends(run: Run, actor_row: int, _node: int, lane: int) -> None:
+@when_watched
+def node_ends(run: Run, actor_row: int, node: int, lane: int) -> None:
     """Check the end of a node, which frees a place in its lane and begins another part of the event."""
-    if is_watched(run):
-        clock, freed = run.clock[0], run.lane_marks[lane_row(run, actor_row, lane)]
-        if 1 < run.plan.lane_limits[lane] < UNLIMITED:  # the order determines which of its places is free
-            clock.ties += may_change_places(clock, freed.freed)
-        note_moment(clock, freed.freed)
-        clock.part += 1
+    clock, freed = run.clock[0], run.lane_marks[lane_row(run, actor_row, lane)]
+    if 1 < run.plan.lane_limits[lane] < UNLIMITED:  # the order determines which of its places is free
+        clock.ties += may_change_places(clock, freed.freed)
+    note_moment(clock, freed.freed)
+    clock.part += 1
 
 
-@works_on_tables
+@when_watched
 def issue_pass_ends(run: Run, actor_row: int) -> None:
     """Check the end of an issue pass, which may leave nodes that became ready during it.
 
     The next completion issues them, in this nanosecond or a later one.
     """
-    if not is_watched(run):
-        return
     clock, actor, leaves = run.clock[0], run.actor_marks[actor_row], 0
     for lane in range(run.plan.settings[LANES_IN_USE]):
         leaves |= int(can_issue(run, actor_row, lane))
@@ -193,20 +216,17 @@ def issue_pass_ends(run: Run, actor_row: int) -> None:
     clock.ties += actor.passed_apart and actor.passed_leaving
 
 
-@works_on_tables
+@when_watched
 def slowing_changes(run: Run, actor_row: int) -> None:
     """Check the begin or end of a node that slows others, or the begin of one that is slowed."""
-    if is_watched(run):
-        clock, mark = run.clock[0], run.slowed_actors[actor_row].mark
-        clock.ties += may_change_places(clock, mark)
-        mark_now(clock, mark)
+    clock, mark = run.clock[0], run.slowed_actors[actor_row].mark
+    clock.ties += may_change_places(clock, mark)
+    mark_now(clock, mark)
 
 
-@works_on_tables
+@when_watched
 def chunk_queued(run: Run, chunk_row: int) -> None:
     """Check a chunk that joins a queue, and reset the marks of its phase."""
-    if not is_watched(run):
-        return
     clock, queue_row, marks = run.clock[0], run.visits[chunk_row].queue, run.chunk_marks[chunk_row]
     queue, is_full = run.queue_marks[queue_row], _is_full(run, queue_row)
     marks.queued_ns = clock.now
@@ -223,11 +243,10 @@ def chunk_queued(run: Run, chunk_row: int) -> None:
     note_moment(clock, queue.joined)
 
 
-@works_on_tables
+@when_watched
 def queue_considered(run: Run, queue_row: int) -> None:
     """Add the event to those that determine which chunks a queue starts."""
-    if is_watched(run):
-        contribute(run, run.queue_marks[queue_row].mark, KINDS * queue_row + OF_QUEUE)
+    contribute(run, run.queue_marks[queue_row].mark, KINDS * queue_row + OF_QUEUE)
 
 
 @works_on_tables
@@ -235,11 +254,9 @@ def _is_full(run: Run, queue_row: int) -> bool:
     return run.queues[queue_row].running >= run.plan.settings[RUNNING_LIMIT]
 
 
-@works_on_tables
+@when_watched
 def chunk_starts(run: Run, chunk_row: int) -> None:
     """Check the start of the first waiting chunk of a queue."""
-    if not is_watched(run):
-        return
     clock, visit = run.clock[0], run.visits[chunk_row]
     queue, priority = run.queue_marks[visit.queue], priority_of(run, chunk_row)
     next_priority = priority if visit.next == NONE else priority_of(run, visit.next)
@@ -251,29 +268,27 @@ def chunk_starts(run: Run, chunk_row: int) -> None:
     queue.started_priority = priority
 
 
-@works_on_tables
+@when_watched
 def queue_deadlock(run: Run) -> None:
     """Count a tie before blocked queues admit chunks, one queue after the other."""
-    if is_watched(run):
-        run.clock[0].ties += 1
+    run.clock[0].ties += 1
 
 
-@works_on_tables
+@when_watched
 def second_half_tried(run: Run, chunk_row: int) -> None:
     """Check the attempt of the second half of a direct exchange in the nanosecond that ends the first."""
-    if is_watched(run):
-        marks = run.chunk_marks[chunk_row]
-        marks.half_tried_ns = run.clock[0].now
-        run.clock[0].ties += marks.half_done_ns == marks.half_tried_ns
+    marks = run.chunk_marks[chunk_row]
+    marks.half_tried_ns = run.clock[0].now
+    run.clock[0].ties += marks.half_done_ns == marks.half_tried_ns
 
 
-@works_on_tables
+@when_watched
 def step_received(run: Run, chunk_row: int) -> None:
     """Check a received message, perhaps the last of the first half of a direct exchange."""
-    if not is_watched(run):
-        return
     chunk, marks = run.chunks[chunk_row], run.chunk_marks[chunk_row]
     program = run.plan.programs[chunk.program]
+    if program.tree_first != NONE:
+        return
     if chunk.received == program.half:
         marks.half_done_ns = run.clock[0].now
         run.clock[0].ties += marks.half_done_ns == marks.half_tried_ns
@@ -282,43 +297,42 @@ def step_received(run: Run, chunk_row: int) -> None:
         note_turn(run, chunk_row)
 
 
-@works_on_tables
+@when_watched
 def transfer_done(run: Run, chunk_row: int) -> None:
     """Check a finished transfer of a chunk."""
-    if not is_watched(run):
-        return
     if run.plan.programs[run.chunks[chunk_row].program].start_transfers > 1:
         note_turn(run, chunk_row)
     else:
         contribute(run, run.chunk_marks[chunk_row].mark, OF_TRANSFER)
 
 
-@works_on_tables
+@when_watched
 def step_left(run: Run, chunk_row: int) -> None:
     """Check a message of a chunk that has left its port."""
-    if is_watched(run):
-        contribute(run, run.chunk_marks[chunk_row].mark, OF_TRANSFER)
+    contribute(run, run.chunk_marks[chunk_row].mark, OF_TRANSFER)
 
 
-@works_on_tables
+@when_watched
+def branch_freed(run: Run, branch_row: int) -> None:
+    """Begin the group of a member's part that has left for its switch."""
+    begin_own(run, run.plan.branches[branch_row].actor)
+
+
+@when_watched
 def collective_starts(run: Run, running_row: int) -> None:
     """Reset the mark of a collective, none of whose chunks is done."""
-    if is_watched(run):
-        run.running_marks[running_row].mark.ns = NONE
+    run.running_marks[running_row].mark.ns = NONE
 
 
-@works_on_tables
+@when_watched
 def chunk_done(run: Run, running_row: int) -> None:
     """Check a finished chunk of a collective."""
-    if is_watched(run):
-        contribute(run, run.running_marks[running_row].mark, OF_CHUNK)
+    contribute(run, run.running_marks[running_row].mark, OF_CHUNK)
 
 
-@works_on_tables
+@when_watched
 def joins_fifo(run: Run, fifo: Any) -> None:
     """Check an entry of a queue: a link's, a channel's."""
-    if not is_watched(run):
-        return
     clock = run.clock[0]
     clock.ties += may_change_places(clock, fifo.joined)
     note_moment(clock, fifo.joined)

@@ -26,6 +26,7 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.engine.observe.observers import observes
 from et_sim.engine.state import kinds
 from et_sim.engine.state.records import PHASE_BITS, PROGRAM_MASK
 from et_sim.engine.state.run import NONE, Run
@@ -46,19 +47,20 @@ def is_watched(run: Run) -> bool:
     return len(run.turns) > 0
 
 
-@works_on_tables
+when_watched = observes(is_watched)
+
+
+@when_watched
 def event_made(run: Run, event_row: int) -> None:
     """Store with an event when, and in which event, it is put on the calendar."""
-    if is_watched(run):
-        note_moment(run.clock[0], run.stamps[event_row])
+    note_moment(run.clock[0], run.stamps[event_row])
 
 
-@works_on_tables
+@when_watched
 def event_taken(run: Run, event_row: int) -> None:
     """Restore when, and in which event, the event was put on the calendar."""
-    if is_watched(run):
-        posted, stamp = run.clock[0].posted, run.stamps[event_row]
-        posted.ns, posted.group, posted.origin = stamp.ns, stamp.group, stamp.origin
+    posted, stamp = run.clock[0].posted, run.stamps[event_row]
+    posted.ns, posted.group, posted.origin = stamp.ns, stamp.group, stamp.origin
 
 
 @works_on_tables
@@ -69,35 +71,30 @@ def message_delivered(run: Run, actor_row: int) -> None:
         run.actors[actor_row].messages += 1
 
 
-@works_on_tables
+@when_watched
 def actor_starts(run: Run, actor_row: int) -> None:
     """Begin the group of an actor's start."""
-    if is_watched(run):
-        run.clock[0].posted.ns = NONE
-        run.clock[0].posted.origin = FIRST_ORIGIN
-        _begin(run, actor_row, False)
+    run.clock[0].posted.ns = NONE
+    run.clock[0].posted.origin = FIRST_ORIGIN
+    _begin(run, actor_row, False)
 
 
-@works_on_tables
+@when_watched
 def begin_own(run: Run, actor_row: int) -> None:
     """Begin the group of a single event that an actor had scheduled for itself."""
-    if is_watched(run):
-        _begin(run, actor_row, False)
-        run.clock[0].origin = mixed(run.clock[0].posted.origin, OWN)
+    _begin(run, actor_row, False)
+    run.clock[0].origin = mixed(run.clock[0].posted.origin, OWN)
 
 
-@works_on_tables
+@when_watched
 def bucket_taken(run: Run, actor_row: int) -> None:
     """Begin the group of an actor's bucket, whose entries follow."""
-    if is_watched(run):
-        _begin(run, actor_row, True)
+    _begin(run, actor_row, True)
 
 
-@works_on_tables
+@when_watched
 def begin_entry(run: Run, actor_row: int, which: int) -> None:
     """Begin an entry, about chunk `which`, of the actor's bucket that is being drained."""
-    if not is_watched(run):
-        return
     clock, actor = run.clock[0], run.actor_marks[actor_row]
     if actor.entry_ns != clock.posted.ns or actor.entry_group != clock.posted.group:
         actor.entry_ns = clock.posted.ns
@@ -112,44 +109,38 @@ def begin_entry(run: Run, actor_row: int, which: int) -> None:
     take_turn(run, actor_row, which)
 
 
-@works_on_tables
+@when_watched
 def begin_arrival(run: Run, actor_row: int, peer: int) -> None:
     """Begin the group of a message to an actor; `peer` identifies its sender as seen from there."""
-    if not is_watched(run):
-        return
     clock = run.clock[0]
     _begin(run, actor_row, False)
     clock.origin = mixed(mixed(clock.posted.origin, peer), clock.posted.ns + 1)
 
 
-@works_on_tables
+@when_watched
 def begin_arrival_from_anywhere(run: Run, actor_row: int) -> None:
     """Begin the group of a message from an unknown sender."""
-    if is_watched(run):
-        run.clock[0].not_chunks += 1
-        begin_arrival(run, actor_row, -run.clock[0].not_chunks)
+    run.clock[0].not_chunks += 1
+    begin_arrival(run, actor_row, -run.clock[0].not_chunks)
 
 
-@works_on_tables
-def message_sent(run: Run, message: Any) -> None:
+@when_watched
+def message_shares(run: Run, row: int) -> None:
     """Set the origin of a message that ends in an event of the network, where targets decide its turn."""
-    if is_watched(run):
-        clock = run.clock[0]
-        message.origin = mixed(mixed(mixed(clock.origin, clock.group), clock.now), message.target)
+    clock, message = run.clock[0], run.messages[row]
+    message.origin = mixed(mixed(mixed(clock.origin, clock.group), clock.now), message.target)
 
 
-@works_on_tables
+@when_watched
 def message_through(run: Run, message: Any) -> None:
     """Continue an event of the network with the origin of its message."""
-    if is_watched(run):
-        run.clock[0].origin = message.origin
+    run.clock[0].origin = message.origin
 
 
-@works_on_tables
+@when_watched
 def links_differ(run: Run) -> None:
     """Count a tie: links of one record carry different numbers of messages."""
-    if is_watched(run):
-        run.clock[0].ties += 1
+    run.clock[0].ties += 1
 
 
 @works_on_tables
@@ -179,15 +170,13 @@ def mixed(first: int, second: int) -> int:
     return x ^ (x >> 29)
 
 
-@works_on_tables
+@when_watched
 def contribute(run: Run, mark: Any, kind: int) -> None:
     """Add the event to several that an effect needs; the effect has an origin made of theirs.
 
     Two effects of one kind that need the same parts of the same events come in the same order whichever of
     these events is the last. `kind` separates effects that may come in another order then.
     """
-    if not is_watched(run):
-        return
     clock = run.clock[0]
     if may_change_places(clock, mark):
         before = mixed(mark.origin, mark.part)
@@ -202,28 +191,25 @@ def mark_now(clock: Any, mark: Any) -> None:
     mark.part = clock.part
 
 
-@works_on_tables
+@observes(is_watched, otherwise=NONE)
 def current_origin(run: Run) -> int:
     """Return the origin of the present."""
-    return run.clock[0].origin if is_watched(run) else NONE
+    return run.clock[0].origin
 
 
-@works_on_tables
+@when_watched
 def restore_origin(run: Run, origin: int) -> None:
     """Restore the origin for the rest of the event."""
-    if is_watched(run):
-        run.clock[0].origin = origin
+    run.clock[0].origin = origin
 
 
-@works_on_tables
+@when_watched
 def note_turn(run: Run, chunk_row: int) -> None:
     """Add the event to several, any of which lets a chunk do its next step.
 
     The first of them does the next step, the second the one after, in whichever order they come. The steps of
     two chunks come in a certain order if the same chunk is before the other among the events of every origin.
     """
-    if not is_watched(run):
-        return
     clock, marks = run.clock[0], run.chunk_marks[chunk_row]
     if marks.turn_ns != clock.now or marks.turn_group != clock.group:
         marks.turn_ns = clock.now
@@ -236,11 +222,9 @@ def note_turn(run: Run, chunk_row: int) -> None:
     mark_now(clock, marks.mark)
 
 
-@works_on_tables
+@when_watched
 def take_turn(run: Run, actor_row: int, which: int) -> None:
     """Find the predecessor of `which` among the events of the present origin."""
-    if not is_watched(run):
-        return
     clock = run.clock[0]
     tag = mixed(mixed(actor_row, clock.now), clock.group)
     last = len(run.turns) - 1
@@ -286,11 +270,9 @@ START = kinds.START
 TRANSFER_AT_ENDPOINT, TRANSFER_READY = kinds.TRANSFER_AT_ENDPOINT, kinds.TRANSFER_READY
 
 
-@works_on_tables
+@when_watched
 def event_happens(run: Run, kind: int, a: int, b: int, c: int) -> None:
     """Begin the group of an event at its actor; events of shared resources do not occur in folded runs."""
-    if not is_watched(run):
-        return
     if kind in (TRANSFER_AT_ENDPOINT, TRANSFER_READY):
         begin_entry(run, run.chunks[a].actor, a)
     elif kind in (STEP, REQUESTED_STEP):
@@ -308,21 +290,19 @@ def event_happens(run: Run, kind: int, a: int, b: int, c: int) -> None:
     elif kind == INJECT_MESSAGE:
         begin_own(run, run.plan.actor_of_rank[run.plan.channels[a].source])
     elif kind == HELD_MESSAGE:  # its receiver, another rank, decides when
-        begin_arrival(run, run.plan.actor_of_rank[run.plan.channels[a].source], _pair_of(run, a))
+        begin_arrival(run, run.plan.actor_of_rank[run.plan.channels[a].source], pair_of(run, a))
     elif kind == INJECT_STEP:
         begin_own(run, run.plan.members[a].actor)
 
 
-@works_on_tables
+@when_watched
 def message_hops(run: Run, message_row: int, actor_row: int) -> None:
     """Begin the group of a message that leaves a switch for the link to its target, an actor."""
-    if not is_watched(run):
-        return
     message = run.messages[message_row]
     if message.kind in (STEP, REQUESTED_STEP):
         _begin_step(run, message.a, message.b, message.c)
     elif message.kind in (MESSAGE, REQUESTED_MESSAGE):
-        begin_arrival(run, actor_row, _pair_of(run, message.a))
+        begin_arrival(run, actor_row, pair_of(run, message.a))
     else:
         begin_arrival_from_anywhere(run, actor_row)
 
@@ -344,23 +324,7 @@ def _begin_step(run: Run, member: int, step_key: int, phase_key: int) -> None:
 
 
 @works_on_tables
-def message_at_target(run: Run, channel_row: int) -> None:
-    """Begin the group of a message at its target: another rank, perhaps of the same actor."""
-    if is_watched(run):
-        target = run.plan.actor_of_rank[run.plan.channels[channel_row].target]
-        begin_arrival(run, target, _pair_of(run, channel_row))
-
-
-@works_on_tables
-def request_at_source(run: Run, channel_row: int) -> None:
-    """Begin the group of a request at the source of its message."""
-    if is_watched(run):
-        source = run.plan.actor_of_rank[run.plan.channels[channel_row].source]
-        begin_arrival(run, source, _pair_of(run, channel_row))
-
-
-@works_on_tables
-def _pair_of(run: Run, channel_row: int) -> int:
+def pair_of(run: Run, channel_row: int) -> int:
     """Return a number for the two ends of a channel, without its tag and bytes."""
     channel = run.plan.channels[channel_row]
     return mixed(channel.source, channel.target)

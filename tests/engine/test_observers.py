@@ -1,0 +1,97 @@
+"""Observers act only in runs that record what they observe, and each event reaches all of its observers."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections import Counter
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from numba import types
+
+from et_sim.compiled.reachable import Reachable
+from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.compiled.tables_type import TablesType
+from et_sim.engine import observe
+from et_sim.engine.observe import facade
+from et_sim.engine.observe.observers import observes, together
+
+
+@dataclass
+class Book:
+    """Tables of which `kept` is empty if nothing is observed."""
+
+    kept: tuple[int, ...]
+    rows: list[int]
+
+
+@works_on_tables
+def _is_kept(book: Any) -> bool:
+    return len(book.kept) > 0
+
+
+@observes(_is_kept)
+def _noted(book: Any, row: int, _place: int) -> None:
+    book.rows[0] = row
+
+
+@observes(_is_kept, otherwise=-1)
+def _counted(book: Any, row: int, place: int) -> int:
+    book.rows[1] += place
+    return row
+
+
+def test_an_observer_acts_if_its_condition_holds() -> None:
+    book = Book((1,), [0, 0])
+    assert (_noted(book, 7, 1), _counted(book, 8, 2), book.rows) == (None, 8, [7, 2])
+
+
+def test_an_observer_does_nothing_otherwise() -> None:
+    book = Book((), [0, 0])
+    assert (_noted(book, 7, 1), _counted(book, 8, 2), book.rows) == (None, -1, [0, 0])
+
+
+@pytest.mark.parametrize("kept", [(), (types.int64,)], ids=["not recorded", "recorded"])
+def test_machine_code_has_an_observer_only_if_the_tables_have_its_record(
+    kept: tuple[types.Type, ...],
+) -> None:
+    rows = types.Array(types.int64, 1, "C")
+    tables = TablesType("here", "Book", (("kept", types.Tuple(kept)), ("rows", rows)))
+    reached = Reachable().called(together(_noted, _noted), (tables, None, None))
+    assert reached.is_idle == (kept == ())
+
+
+def test_an_event_reaches_all_of_its_observers_in_their_order() -> None:
+    calls: list[tuple[str, int]] = []
+    event = together(*(lambda _, row, name=name: calls.append((name, row)) for name in "abc"))
+    event(None, 5)
+    assert calls == [("a", 5), ("b", 5), ("c", 5)]
+
+
+def _defined_in(path: Path) -> set[str]:
+    """Public functions of a module, imported ones not included."""
+    functions = (node for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef))
+    return {function.name for function in functions if not function.name.startswith("_")}
+
+
+def test_the_facade_hides_no_observer_behind_another_of_its_name() -> None:
+    paths = [
+        path for path in Path(observe.__path__[0]).glob("*.py") if path.stem not in ("facade", "observers")
+    ]
+    count = Counter(name for path in paths for name in _defined_in(path))
+    shared = {name for name, modules in count.items() if modules > 1}
+    modules = [import_module(f"{observe.__name__}.{path.stem}") for path in paths]
+    hiding = {
+        name for name in shared for module in modules if getattr(module, name, None) is getattr(facade, name)
+    }
+    assert (hiding, "chunk_done" in shared) == (set(), True)
+    assert {name for path in paths for name in _defined_in(path)} - set(vars(facade)) <= _helpers_of_slices()
+
+
+def _helpers_of_slices() -> set[str]:
+    """Functions of `link_slices`, which is no observer."""
+    return _defined_in(Path(inspect.getfile(import_module(f"{observe.__name__}.link_slices"))))
