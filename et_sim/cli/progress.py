@@ -61,6 +61,10 @@ class Progress:
         self._lines.compiled()
         self._is_compiling = False
 
+    def by_public_numba(self, reason: str) -> None:
+        """Show why public Numba alone compiles."""
+        self._lines.by_public_numba(reason)
+
     def failed(self, form: str, reason: str) -> None:
         """Show that compilation failed."""
         self._lines.failed(form, reason)

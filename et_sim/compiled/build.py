@@ -12,10 +12,12 @@ from typing import Any
 
 from msgspec import Struct
 from numba import from_dtype, njit, types
-from numba.core.typing.typeof import typeof_impl
+from numba.extending import typeof_impl
 
 from et_sim.compiled.decorators import Choice, Mark, mark_of
 from et_sim.compiled.llvm import bitcode, object_code
+from et_sim.compiled.numba_adapter import LACKING, code_of, replace_methods
+from et_sim.compiled.numba_version import unchecked_version
 from et_sim.compiled.signature import REAL, ArrayKind, TablesKind, TupleKind
 from et_sim.compiled.tables_type import TablesType
 
@@ -31,6 +33,7 @@ class MachineCode(Struct, frozen=True):
     returns: bool  # a number, or nothing
     bitcode: bytes
     content: bytes  # an object file for this processor
+    public_reason: str  # that it was compiled by public Numba alone; empty: it was not
 
 
 def build(
@@ -38,24 +41,33 @@ def build(
 ) -> MachineCode:
     """Compile a function that Python calls; `report` gets the completed share.
 
-    Parts of Numba that `compile_once` needs may be missing in another version; then Numba compiles in its own
-    way, which takes several times as long.
+    Public Numba compiles, which takes several times as long, if its version is not checked, or its inside
+    lacks something that `compile_once` needs.
     """
-    try:
-        return _built(function, signature, _lean_compilers(), report)
-    except Exception:  # an error of the function itself is raised again by Numba, in more detail
-        sys.stderr.write(traceback.format_exc())
-        return _built(function, signature, None, report)
+    reason = unchecked_version()
+    if not reason:
+        try:
+            return _built(function, signature, _lean_compilers(), report)
+        except Exception as error:  # an error of the function itself is raised again, in more detail
+            sys.stderr.write(traceback.format_exc())
+            reason = f"et-sim's own compiler fails: {type(error).__name__}: {error}"
+    return _built(function, signature, None, report, reason)
 
 
 def _lean_compilers() -> Any:
+    if LACKING:
+        raise ImportError(LACKING)
     from et_sim.compiled import compile_once
 
     return compile_once
 
 
 def _built(
-    function: Callable[..., Any], signature: tuple[Any, ...], lean: Any, report: Callable[[float], None]
+    function: Callable[..., Any],
+    signature: tuple[Any, ...],
+    lean: Any,
+    report: Callable[[float], None],
+    public_reason: str = "",
 ) -> MachineCode:
     """Compile with the compilers of `compile_once`, or with Numba's own if there are none."""
     kinds = tuple(_type_of(kind) for kind in signature)
@@ -70,12 +82,11 @@ def _built(
                 dispatcher.compile(kinds)
     finally:
         _LEAN.reset(token)
-    compiled = dispatcher.overloads[kinds]
-    returned = compiled.signature.return_type
+    returned, symbol, text = code_of(dispatcher, kinds)
     if returned not in (types.none, types.int64):
         raise TypeError(f"{function.__qualname__} returns {returned}, not a number of 64 bits or nothing")
-    code = bitcode(compiled.library.get_llvm_str())
-    return MachineCode(compiled.fndesc.llvm_func_name, returned == types.int64, code, object_code(code))
+    code = bitcode(text)
+    return MachineCode(symbol, returned == types.int64, code, object_code(code), public_reason)
 
 
 def _type_of(kind: Any) -> types.Type:
@@ -113,7 +124,7 @@ def _helper(function: Callable[..., Any], mark: Mark, lean: Any) -> Any:
     if lean is not None:
         options["pipeline_class"] = lean.HelperCompiler
     helper: Any = njit(**options)(function)
-    helper.get_call_template = _PlainArguments(helper, mark.is_wide)
+    replace_methods(helper, get_call_template=_PlainArguments(helper, mark.is_wide))
     return helper
 
 
@@ -126,8 +137,11 @@ def _stand_in(function: Callable[..., Any], choice: Choice) -> Any:
         return _helper_of(choice.function_of(kind.module))
 
     stand_in: Any = njit(function)
-    stand_in.get_call_template = lambda given, named: chosen(given).get_call_template(given, named)
-    stand_in.get_overload = lambda arguments: chosen(arguments).get_overload(arguments)
+    replace_methods(
+        stand_in,
+        get_call_template=lambda given, named: chosen(given).get_call_template(given, named),
+        get_overload=lambda arguments: chosen(arguments).get_overload(arguments),
+    )
     return stand_in
 
 

@@ -15,13 +15,17 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from numba import _dynfunc
-from numba.core.compiler import CompilerBase, DefaultPassBuilder
-from numba.core.compiler_machinery import register_pass
-from numba.core.typed_passes import NativeLowering
-from numba.core.untyped_passes import TranslateByteCode
-
 from et_sim.compiled.lean_lower import LeanHelperLower, LeanLower
+from et_sim.compiled.numba_adapter import (
+    CompilerBase,
+    DefaultPassBuilder,
+    NativeLowering,
+    TranslateByteCode,
+    _dynfunc,
+    register_pass,
+    replace_methods,
+    replaced,
+)
 from et_sim.compiled.reachable import Reachable
 from et_sim.compiled.shortcuts import shortcuts
 
@@ -84,10 +88,13 @@ class _LowerHelper(NativeLowering):
 
     def run_pass(self, state: Any) -> bool:
         library = state.targetctx.codegen().create_library(state.func_id.func_qualname)
-        library._optimize_functions = _nothing
-        library.add_llvm_module = lambda module: setattr(library, "_final_module", module)
-        library.finalize = lambda: setattr(library, "_finalized", True)
-        library._get_module_for_linking = lambda: _to_link(library)
+        replace_methods(
+            library,
+            _optimize_functions=_nothing,
+            add_llvm_module=lambda module: setattr(library, "_final_module", module),
+            finalize=lambda: setattr(library, "_finalized", True),
+            _get_module_for_linking=lambda: _to_link(library),
+        )
         library.is_helper = True
         done = self._lower(state, library)
         report, count = _REPORT.get()
@@ -98,12 +105,11 @@ class _LowerHelper(NativeLowering):
     def _lower(self, state: Any, library: Any) -> bool:
         state.library = library
         context = state.targetctx
-        context.get_executable = _no_executable
-        context.mangler = _short_name
-        try:
+        with (
+            replaced(context, "get_executable", _no_executable),
+            replaced(context, "mangler", _short_name),
+        ):
             return bool(super().run_pass(state))
-        finally:
-            del context.get_executable, context.mangler
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
@@ -115,16 +121,19 @@ class _LowerEntry(_LowerHelper):
 
     def run_pass(self, state: Any) -> bool:
         library = state.targetctx.codegen().create_library(state.func_id.func_qualname)
-        library._optimize_functions = _nothing
-        library._finalize_final_module = lambda: setattr(library, "_finalized", True)
-        library._optimize_final_module = lambda: _optimise(library)
         finalize = library.finalize
 
         def finalize_with_all_helpers() -> None:
             library._linking_libraries = _all_helpers(library)
             finalize()
 
-        library.finalize = finalize_with_all_helpers
+        replace_methods(
+            library,
+            _optimize_functions=_nothing,
+            _finalize_final_module=lambda: setattr(library, "_finalized", True),
+            _optimize_final_module=lambda: _optimise(library),
+            finalize=finalize_with_all_helpers,
+        )
         return self._lower(state, library)
 
 

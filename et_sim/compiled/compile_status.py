@@ -17,6 +17,7 @@ class CompileStatus:
     def __init__(self, program: str, status: StatusLine | None = None) -> None:
         self._program = program
         self._has_reported = False
+        self._has_reported_public = False
         self._next_seconds = 0.0
         self._status = status or StatusLine()
         self._estimate = Estimate()
@@ -45,6 +46,12 @@ class CompileStatus:
         self._next_seconds = 0.0
         self._estimate = Estimate()
         self._status.clear()
+
+    def by_public_numba(self, reason: str) -> None:
+        """Report once why public Numba alone compiles."""
+        if not self._has_reported_public:
+            self._has_reported_public = True
+            self._line(f"compiled by public Numba alone, which takes several times as long: {reason}")
 
     def failed(self, what: str, reason: str) -> None:
         """Report that there will be no machine code, so that everything is interpreted."""

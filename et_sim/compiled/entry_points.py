@@ -44,6 +44,9 @@ class CompileWatch(Protocol):
     def compiled(self) -> None:
         """Report the end of the wait."""
 
+    def by_public_numba(self, reason: str) -> None:
+        """Report why public Numba alone compiles, which takes several times as long."""
+
     def failed(self, what: str, reason: str) -> None:
         """Report that there will be no machine code, so that everything is interpreted."""
 
@@ -195,6 +198,7 @@ class Entry(Generic[Parameters, Result]):
             if watch:
                 watch.compiled()
         self._give_up(reason)
+        _report_public(wanted)
         return self._found(arguments)
 
     def ordered(self, arguments: tuple[Any, ...], is_urgent: bool) -> Order | None:
@@ -209,6 +213,7 @@ class Entry(Generic[Parameters, Result]):
         if (signature, is_urgent) not in self._ordered:
             self._ordered.add((signature, is_urgent))
             self._give_up(order(wanted, is_urgent))
+            _report_public(wanted)
         return None if self._failed else wanted
 
     def _give_up(self, reason: str | None) -> None:
@@ -237,3 +242,11 @@ def load(path: Path, signature: tuple[Any, ...], *, shipped: bool = False) -> An
     except (RuntimeError, ValueError):  # not an object file, or of another machine
         path.unlink(missing_ok=True)
         return None
+
+
+def _report_public(wanted: Order) -> None:
+    """Report that public Numba alone compiles an order, if it does."""
+    from et_sim.compiled.numba_version import public_reason
+
+    if (watch := _WATCH.get()) and (reason := public_reason(wanted.path.parent)):
+        watch.by_public_numba(reason)

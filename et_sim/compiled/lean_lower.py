@@ -13,10 +13,9 @@ from typing import Any
 
 from llvmlite.ir import Constant, FunctionType, IntType, IRBuilder, PointerType, VoidType
 from numba import types
-from numba.core import cgutils, ir, lowering
-from numba.np import arrayobj
 
 from et_sim.compiled.decorators import prefetch
+from et_sim.compiled.numba_adapter import arrayobj, cgutils, ir, lowering
 from et_sim.compiled.plain_calls import declared
 from et_sim.compiled.tables_type import TablesType, load_field
 

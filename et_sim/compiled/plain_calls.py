@@ -11,8 +11,8 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
-from numba.core.callconv import CPUCallConv
+
+from et_sim.compiled.numba_adapter import CPUCallConv, cgutils
 
 
 class LeanCalls(CPUCallConv):

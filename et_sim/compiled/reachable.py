@@ -14,12 +14,9 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from numba import types
-from numba.core import ir
-from numba.core.bytecode import ByteCode, FunctionIdentity
-from numba.core.interpreter import Interpreter
-from numba.core.ir_utils import build_definitions
 
 from et_sim.compiled.decorators import Choice, mark_of, prefetch
+from et_sim.compiled.numba_adapter import ByteCode, FunctionIdentity, Interpreter, build_definitions, ir
 from et_sim.compiled.tables_type import TablesType
 
 UNKNOWN: Any = None

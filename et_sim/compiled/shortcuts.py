@@ -13,24 +13,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
-from unittest.mock import patch
 
-from numba.core import (
+from numba import types
+
+from et_sim.compiled.numba_adapter import (
+    BaseFunction,
+    CPUContext,
+    PassManager,
     base,
+    cpu_target,
     errors,
     event,
     interpreter,
     lowering,
     postproc,
+    replaced,
     transforms,
     typeinfer,
-    types,
 )
-from numba.core.compiler_machinery import PassManager
-from numba.core.cpu import CPUContext
-from numba.core.registry import cpu_target
-from numba.core.types.functions import BaseFunction
-
 from et_sim.compiled.plain_calls import LeanCalls, called
 
 
@@ -42,8 +42,7 @@ def shortcuts() -> Iterator[None]:
     with ExitStack() as stack:
 
         def replace(place: Any, name: str, value: Any) -> None:
-            getattr(place, name)  # raises if this version of Numba has no such interface
-            stack.enter_context(patch.object(place, name, value))
+            stack.enter_context(replaced(place, name, value))
 
         for kind in (BaseFunction, types.Dispatcher):
             replace(kind, "get_call_type", _remembered(kind.get_call_type))

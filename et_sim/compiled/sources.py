@@ -20,6 +20,8 @@ COMPILERS = (
     "lean_lower",
     "llvm",
     "native",
+    "numba_adapter",
+    "numba_version",
     "reachable",
     "shortcuts",
     "signature",

@@ -6,8 +6,9 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.core.typing.templates import AttributeTemplate
 from numba.extending import infer_getattr, lower_getattr_generic, models, register_model
+
+from et_sim.compiled.numba_adapter import AttributeTemplate
 
 WORD_BYTES = 8
 

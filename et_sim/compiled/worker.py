@@ -28,6 +28,7 @@ from et_sim.compiled.compile_queue import (
     note_progress,
     orders,
 )
+from et_sim.compiled.numba_version import note_public
 from et_sim.compiled.shipped import finished
 from et_sim.compiled.store import ENDING, read_code, write_code, write_whole
 
@@ -101,6 +102,7 @@ def make(content: bytes, is_patient: bool) -> int:
         return ENVIRONMENT
     try:
         made = compiled(wanted, lambda share: note_progress(wanted.path, share))
+        note_public(wanted.path.parent, made.public_reason)
         write_code(wanted.path, made.symbol, made.returns, made.content)
         wanted.path.with_suffix(FAILED).unlink(missing_ok=True)
     except Exception as error:

@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, metadata, version
+from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,10 @@ from msgspec import Struct
 from et_sim.basics.command_line import processors
 from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.basics.units import format_bytes, parse_ranks, plural
+from et_sim.basics.versions import is_within, version_of
 from et_sim.compiled.compile_queue import FAILED, failure
 from et_sim.compiled.entry_points import choice
+from et_sim.compiled.numba_version import CHECKED, public_reason
 from et_sim.compiled.shipped import shipped_code_text
 from et_sim.compiled.store import ENDING, cache_directory, chosen_root, size_of, versions_in
 from et_sim.version import __version__
@@ -116,6 +118,7 @@ def examine_cache() -> Iterator[Finding]:
         remedy = "make it writable, or set ET_SIM_CACHE_DIR to a directory that is"
         yield Finding(CACHE, "place", str(used), str(wanted), problem, remedy)
     yield Finding(CACHE, "compiled", _forms(used))
+    yield _compiler(used)
     yield Finding(CACHE, "brought along", shipped_code_text())
     yield from _failures(used)
     all_versions = [path for _, path in versions_in(used.parent)]
@@ -132,6 +135,15 @@ def _forms(directory: Path) -> str:
     if not counts:
         return "nothing yet; a first run that is long waits some seconds for it"
     return ", ".join(f"{name} ({plural(count, 'kind')})" for name, count in sorted(counts.items()))
+
+
+def _compiler(directory: Path) -> Finding:
+    """Return whether et-sim's own compiler is in use, or public Numba alone."""
+    reason = public_reason(directory)
+    if not reason:
+        return Finding(CACHE, "compiler", "et-sim's own, inside of Numba")
+    problem = f"public Numba alone compiles, which takes several times as long: {reason}"
+    return Finding(CACHE, "compiler", "public Numba", problem=problem, remedy=f"pip install 'numba{CHECKED}'")
 
 
 def _failures(directory: Path) -> Iterator[Finding]:
@@ -210,7 +222,6 @@ MISSING = "missing"
 # Optional: packages that take tables.
 OPTIONAL = {"pandas": "tables as data frames of its own", "polars": "tables as data frames of its own"}
 _REQUIREMENT = re.compile(r"\s*([\w.-]+)\s*(?:\[[^]]*\])?\s*\(?([^;)]*)\)?\s*(;.*)?")
-_CLAUSE = re.compile(r"\s*(>=|<=|==|!=|~=|<|>)\s*([\w.*+!-]+)\s*")
 
 
 def examine_packages() -> Iterator[Finding]:
@@ -230,34 +241,11 @@ def examine_packages() -> Iterator[Finding]:
     yield _judged_version("Python", platform.python_version(), about["Requires-Python"] or "", "")
     for name, range_ in _requirements(about.get_all("Requires-Dist") or []):
         yield _required(name, range_)
-        if name == "numba" and _version(name):
+        if name == "numba" and version_of(name):
             of_numba = _requirements(metadata(name).get_all("Requires-Dist") or [])
             yield from (_required(*requirement) for requirement in of_numba if requirement[0] == "llvmlite")
     for name, use in OPTIONAL.items():
-        yield Finding("optional", name, _version(name) or f"not installed; only for {use}")
-
-
-def is_within(version: str, range_: str) -> bool:
-    """Return whether a version is in a range such as ">=0.61,<0.69"."""
-    return all(_agrees(version, *clause) for clause in _CLAUSE.findall(range_))
-
-
-def _agrees(version: str, relation: str, wanted: str) -> bool:
-    here, there = _numbers(version), _numbers(wanted)
-    if relation in ("==", "!=") and wanted.endswith(".*"):
-        here = here[: len(there)]
-    if relation == "~=":
-        return here >= there and here[: len(there) - 1] == there[:-1]
-    length = max(len(here), len(there))
-    left, right = (part + (0,) * (length - len(part)) for part in (here, there))
-    holds = {">=": left >= right, "<=": left <= right, "==": left == right, "!=": left != right}
-    return (holds | {"<": left < right, ">": left > right})[relation]
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    """Return the release of a version: "0.61.0rc1" is (0, 61, 0)."""
-    release = re.match(r"\d+(?:\.\d+)*", text)
-    return tuple(map(int, release[0].split("."))) if release else ()
+        yield Finding("optional", name, version_of(name) or f"not installed; only for {use}")
 
 
 def _requirements(lines: list[str]) -> list[tuple[str, str]]:
@@ -267,7 +255,7 @@ def _requirements(lines: list[str]) -> list[tuple[str, str]]:
 
 
 def _required(name: str, range_: str) -> Finding:
-    if version := _version(name):
+    if version := version_of(name):
         return _judged_version(name, version, range_, f"pip install '{name}{range_}'")
     problem = f"{name} is missing"
     return Finding(VERSIONS, name, MISSING, range_, problem, f"pip install '{name}{range_}'")
@@ -278,14 +266,6 @@ def _judged_version(name: str, version: str, range_: str, remedy: str) -> Findin
         return Finding(VERSIONS, name, version, range_)
     problem = f"{name} {version} is outside of the versions that et-sim is tested with ({range_})"
     return Finding(VERSIONS, name, version, range_, problem, remedy or f"use {name}{range_}")
-
-
-def _version(name: str) -> str:
-    """Return the version of an installed package without importing it; empty if there is none."""
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return ""
 
 
 def examine() -> Iterator[Finding]:

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from doctor_cases import doctor_cases
 
+from et_sim.basics.versions import is_within
 from et_sim.cli import main
 from et_sim.compiled import store
 from et_sim.doctor import installation
-from et_sim.doctor.installation import examine_cache, examine_compiling, examine_packages, is_within
+from et_sim.doctor.installation import examine_cache, examine_compiling, examine_packages
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +64,7 @@ def test_a_case_that_cannot_be_run_is_a_problem(tmp_path: Path, monkeypatch: pyt
 
 def test_a_package_that_is_missing_or_untested_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        installation, "_version", lambda name: {"numpy": "", "numba": "0.99"}.get(name, "999")
+        installation, "version_of", lambda name: {"numpy": "", "numba": "0.99"}.get(name, "999")
     )
     problems = {
         package.name: (package.problem, package.remedy) for package in examine_packages() if package.problem
