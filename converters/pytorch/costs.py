@@ -308,8 +308,9 @@ def _once_each(columns: tuple[Any, ...], figure: Callable[..., int]) -> Column:
     """Return the figure of each row of some columns, computed once for equal rows."""
     equal = groups_of(*columns)
     distinct = zip(*(column[equal.first].tolist() for column in columns), strict=True)
-    figures: Column = np.array([figure(*map(int, row)) for row in distinct], np.int64)
-    return figures[equal.of_row]
+    figures = np.array([figure(*map(int, row)) for row in distinct], np.int64)
+    of_rows: Column = figures[equal.of_row]
+    return of_rows
 
 
 def _shared(work: Work, rows: Column, group: Column, totals: Column) -> Column:
