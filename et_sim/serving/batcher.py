@@ -44,7 +44,7 @@ class Policy:
 
     def __post_init__(self) -> None:
         if self.name not in POLICIES:
-            remedy = did_you_mean(self.name, POLICIES) or f"known: {', '.join(POLICIES)}"
+            remedy = did_you_mean(self.name, tuple(POLICIES)) or f"known: {', '.join(POLICIES)}"
             raise UsageError(f"there is no policy {self.name!r}", remedy=remedy)
         for option, value in (
             ("max-batch", self.max_batch),
