@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import wraps
 from inspect import Signature, signature
 from pathlib import Path, PurePath
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import format_ranks
@@ -37,6 +37,7 @@ from et_sim.run.simulation import (
     unchanged,
     unused_settings,
 )
+from et_sim.tables.summary import Manifest
 from et_sim.timeline import CausalEvents, MessageSpool, OutputFilter, Phases, PortRecord
 from et_sim.timeline.explained import doubt, is_changed
 from et_sim.timeline.network_load import overload
@@ -169,7 +170,7 @@ def execute(
     result = Result(
         outcome,
         lowering.workload,
-        manifest,
+        cast(Manifest, manifest),
         _command(workload, task, options),
         recorder.causal_events,
         recorder.phases,

@@ -52,7 +52,7 @@ ALLOWED: dict[str, set[str]] = {
         "timeline",
         "views",
     },
-    "api": {"run", "trace", "machine", "plan", "fold", "network", "engine", "timeline"},
+    "api": {"run", "trace", "machine", "plan", "fold", "network", "engine", "tables.summary", "timeline"},
     "serving": {
         "api",
         "machine",

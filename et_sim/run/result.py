@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from et_sim.basics.errors import OutOfMemoryError, UsageError
 from et_sim.basics.units import format_ns
 from et_sim.tables.registry import table_named
+from et_sim.tables.summary import Job, Manifest
 from et_sim.timeline.recorded import RecordedRun
 from et_sim.timeline.writer import write_run
 
@@ -25,12 +25,12 @@ MEMORY = (
 )
 
 
-def known_cures(manifest: Mapping[str, Any], *, has_moves: bool) -> list[str]:
+def known_cures(manifest: Manifest, *, has_moves: bool) -> list[str]:
     """Return remedies by which a stalled run completes: enough memory, the corrected profile, or a part of
     it; `has_moves`: it completed before tensors were moved to remote memory."""
     cures = [MEMORY] if has_moves else []
     other = manifest["other_profile"]
-    if other is None or other["status"] != "complete":
+    if other is None or other["makespan_ns"] is None:
         return cures
     figure = format_ns(other["makespan_ns"])
     cures.append(f"simulate it with --profile {other['profile']}, where it completes in {figure}")
@@ -99,7 +99,7 @@ class Result(RecordedRun):
         return figure[self.measurement.actor_of_rank]
 
     @property
-    def jobs(self) -> dict[str, dict[str, Any]]:
+    def jobs(self) -> dict[str, Job]:
         """Return the jobs of a job file by name, with the keys of `jobs` in summary.json."""
         return {job["name"]: job for job in self.manifest["jobs"]}
 

@@ -7,6 +7,7 @@ long as its first one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from msgspec import Struct, field
@@ -110,7 +111,7 @@ class SimulatedTimes(Struct):
     model: Model
     options: RunOptions
     npus: int
-    manifest: dict[str, Any] = field(default_factory=dict)  # of the first pass
+    manifest: Mapping[str, Any] = field(default_factory=dict)  # of the first pass
     passes: dict[tuple[int, Batch], int] = field(default_factory=dict)
     transfers: dict[tuple[Any, ...], int] = field(default_factory=dict)
     scope: Scope = field(default_factory=lambda: Scope(includes=[], leaves_out=[]))  # of the first pass

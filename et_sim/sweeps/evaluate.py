@@ -23,6 +23,7 @@ from et_sim.run.workers import WorkerEndedError, WorkerPool, pickled
 from et_sim.sweeps.axes import Values
 from et_sim.sweeps.journal import Finished
 from et_sim.sweeps.space import Inputs, Space, Workshop
+from et_sim.tables.summary import Notice
 from et_sim.tables.sweep_tables import MADE_OF, OF_STEPS
 from et_sim.timeline.network_load import bottleneck
 
@@ -142,7 +143,7 @@ def _longest_part(result: Result) -> dict[str, Any]:
     return {"bottleneck": most, "bottleneck_share": round(spent[most] / total, 6) if total else None}
 
 
-def _sentence(notice: Mapping[str, str]) -> str:
+def _sentence(notice: Notice) -> str:
     key = f"key {notice['key']!r}: " if notice["key"] else ""
     return f"{notice['place']}: {key}{notice['text']}" if notice["place"] else f"{key}{notice['text']}"
 

@@ -10,7 +10,8 @@ from et_sim.tables.summary import Scope
 # fmt: off
 Spread = TypedDict("Spread", {"mean": int, "p50": int, "p90": int, "p99": int, "max": int})
 Load = TypedDict("Load", {
-    "offered_requests_per_s": float | None, "steady_requests_per_s": float | None,
+    "offered_requests_per_s": float | None, "offered_output_tokens_per_s": NotRequired[float | None],
+    "steady_requests_per_s": float | None,
     "steady_output_tokens_per_s": float | None, "growth_requests_per_s": float | None,
     "keeps_up": bool | None,
 })
@@ -24,11 +25,15 @@ Goodput = TypedDict("Goodput", {
 })
 Pool = TypedDict("Pool", {
     "work": str, "replicas": int, "ranks_of_replica": int, "tensor": int, "pipeline": int, "expert": int,
-    "cache_tokens": int,
+    "cache_tokens": int, "cache_bytes": NotRequired[int], "token_bytes": NotRequired[int],
+    "first_rank": NotRequired[int],
 })
-Policy = TypedDict("Policy", {"name": str})
+Policy = TypedDict("Policy", {
+    "name": str, "block": NotRequired[int], "max_batch": NotRequired[int], "token_budget": NotRequired[int],
+})
 ServingSummary = TypedDict("ServingSummary", {
-    "requests": int, "duration_ns": int, "requests_per_s": float, "output_tokens_per_s": float,
+    "requests": int, "duration_ns": int, "prompt_tokens": NotRequired[int],
+    "output_tokens": NotRequired[int], "requests_per_s": float, "output_tokens_per_s": float,
     "load": Load, "costs": ServingCosts | None, "ttft_ns": Spread, "tpot_ns": Spread | None,
     "e2e_ns": Spread, "goodput": Goodput | None, "passes": int, "mean_sequences": float,
     "busy_share": float, "preemptions": int, "transfer_ns": Spread | None, "peak_cache_bytes": int,

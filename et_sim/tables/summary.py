@@ -124,11 +124,13 @@ Summary = TypedDict("Summary", {
     "coverage": Coverage, "warnings": list[Notice], "defaults": list[Notice],
 })
 Wait = TypedDict("Wait", {
-    "ranks": str, "operation": str, "node_name": str, "waits_for": str, "since_ns": int,
+    "ranks": str, "kind": NotRequired[str], "operation": str, "node_name": str,
+    "node_ids": NotRequired[list[int]], "waits_for": str, "provider": NotRequired[str], "since_ns": int,
 })
 KnotHop = TypedDict("KnotHop", {"rank": int, "waits_for": int, "reason": str})
 Stall = TypedDict("Stall", {
-    "cause": str, "alike": str, "jobs": list[str], "dead_ends": list[str], "nearest": list[str],
+    "ranks": NotRequired[int], "unfinished": NotRequired[str], "cause": str, "alike": str,
+    "jobs": list[str], "dead_ends": list[str], "nearest": list[str],
     "remedies": list[str], "end_ns": int, "waits": list[Wait], "knot": list[KnotHop],
 })
 Input = TypedDict("Input", {"file": str, "sha256": str})
@@ -140,13 +142,25 @@ Configuration = TypedDict("Configuration", {
 })
 Command = TypedDict("Command", {
     "files": dict[str, str], "machine": NotRequired[str | None], "profile": str | None, "fold": bool,
-    "alone": NotRequired[bool], "retime": NotRequired[bool],
+    "alone": NotRequired[bool], "retime": NotRequired[bool], "when_full": NotRequired[str],
+    "power": NotRequired[Any],
+})
+ScopeOfMachine = TypedDict("ScopeOfMachine", {  # of which a run's scope is a part
+    "of_messages": list[str], "of_kernels": dict[str, list[str]], "includes": list[str],
+    "leaves_out": list[str],
 })
 Manifest = TypedDict("Manifest", {
-    "et_sim": str, "model": str, "model_note": NotRequired[str], "profile": str,
-    "corrections": list[str], "machine": NotRequired[str], "npus": NotRequired[int],
-    "routing": NotRequired[Routing | None], "switched": NotRequired[list[str]], "distinct_traces": int,
-    "inputs": list[Input], "recorded_part": NotRequired[RecordedPart],
-    "configuration": NotRequired[Configuration], "command": NotRequired[Command],
+    "et_sim": str, "model": str, "model_note": NotRequired[str], "scope": NotRequired[ScopeOfMachine],
+    "profile": str, "profile_named_by": NotRequired[str], "corrections": list[str],
+    "switched": NotRequired[list[str]], "software": NotRequired[Software | None], "ranks": NotRequired[int],
+    "uneven": NotRequired[Uneven], "costs": NotRequired[Object | None],
+    "power_caps": NotRequired[list[float]], "accuracy": NotRequired[Object],
+    "peak_tflops": NotRequired[dict[str, float]], "time_factors": NotRequired[list[FactorsOfRanks]],
+    "distinct_traces": int, "inputs": list[Input], "warnings": NotRequired[list[Notice]],
+    "defaults": NotRequired[list[Notice]], "machine": NotRequired[str], "npus": NotRequired[int],
+    "routing": NotRequired[Routing | None], "jobs": NotRequired[list[Job]],
+    "other_profile": NotRequired[OtherProfile | None], "configuration": NotRequired[Configuration],
+    "detail": NotRequired[list[str]], "recorded_part": NotRequired[RecordedPart],
+    "command": NotRequired[Command],
 })
 # fmt: on

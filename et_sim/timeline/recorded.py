@@ -21,7 +21,7 @@ from et_sim.engine.outcome import Outcome, Ports
 from et_sim.machine.accuracy import Accuracy
 from et_sim.machine.roofline import ANY
 from et_sim.plan.spilled import Moved
-from et_sim.tables.summary import Summary, Throughput
+from et_sim.tables.summary import Manifest, Summary, Throughput
 from et_sim.timeline.content import Nullable, rows_of
 from et_sim.timeline.explained import explained
 from et_sim.timeline.measurement import Measurement
@@ -170,7 +170,7 @@ class RecordedRun:
 
     outcome: Outcome
     workload: Workload
-    manifest: dict[str, Any]
+    manifest: Manifest
     command: dict[str, Any] | None = None  # inputs of the run, if all of them are files
     causal_events: CausalEvents | None = None  # causes of events, if recorded
     phases: Phases | None = None  # chunks of collectives, if logged
@@ -224,7 +224,7 @@ class RecordedRun:
     def power(self) -> dict[str, Any] | None:
         """Return the caps on devices, and their clocks; None where no device has one."""
         caps = self.manifest.get("power_caps")
-        return caps and self.measurement.power.summary(self.measurement.ranks_per_actor, caps)
+        return self.measurement.power.summary(self.measurement.ranks_per_actor, caps) if caps else None
 
     @property
     def uncertainty(self) -> dict[str, Any] | None:
@@ -259,18 +259,19 @@ class RecordedRun:
 
     def summary(self) -> Summary:
         """Return the content of summary.json."""
+        manifest: Mapping[str, Any] = self.manifest
         content = {
             "status": self.status,
             "makespan_ns": self.makespan_ns,
             "ranks": self.workload.ranks,
-            "model": self.manifest["model"],
-            "model_note": self.manifest["model_note"],
-            "routing": self.manifest["routing"],
-            "scope": scope(self.manifest["scope"], self.coverage, self.outcome.messages),
-            **{name: self.manifest[name] for name in OF_PROFILE},
-            "software": self.manifest["software"],
+            "model": manifest["model"],
+            "model_note": manifest["model_note"],
+            "routing": manifest["routing"],
+            "scope": scope(manifest["scope"], self.coverage, self.outcome.messages),
+            **{name: manifest[name] for name in OF_PROFILE},
+            "software": manifest["software"],
             "folded": {"actors": self.measurement.source.actors, "ranks": self.workload.ranks},
-            **{name: self.manifest[name] for name in ("uneven", "time_factors", "detail", "jobs")},
+            **{name: manifest[name] for name in ("uneven", "time_factors", "detail", "jobs")},
             "out_of_memory": self.out_of_memory.as_dict() if self.out_of_memory else None,
             **({} if self.moved is None else {"spilled": self.moved.as_dict()}),
             "messages": self.outcome.messages,
@@ -283,7 +284,7 @@ class RecordedRun:
             **figures_of_ranks(self.measurement),
             "explained": self.explained,
             "coverage": self.coverage,
-            "warnings": self.manifest["warnings"],
-            "defaults": self.manifest["defaults"],
+            "warnings": manifest["warnings"],
+            "defaults": manifest["defaults"],
         }
         return cast(Summary, content)

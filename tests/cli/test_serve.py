@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from msgspec import convert
 
 from et_sim.basics.units import format_ns
 from et_sim.cli import main
+from et_sim.tables.serving_summary import ServingSummary
 from et_sim.views.run.directory import open_serving
 from et_sim.views.serving import slices_of
 
@@ -36,6 +38,7 @@ def test_it_writes_all_that_it_found_and_prints_the_summary(capsys: pytest.Captu
     assert sorted(path.name for path in Path("r.serve").iterdir()) == FILES
     assert printed == Path("r.serve/summary.json").read_text(encoding="utf-8")
     summary, requests = json.loads(printed), rows("r.serve/requests.arrow")
+    assert convert(summary, ServingSummary) == summary  # keys that are not declared would be left out
     assert summary["goodput"]["share"] == 1.0
     assert [row["output_tokens"] for row in requests] == [4, 3]
     assert [row["decode_replica"] for row in requests] == [None, None]

@@ -61,6 +61,9 @@ def test_all_keys_that_a_run_writes_are_declared_and_of_their_kind(tmp_path: Pat
 
     summary = written("summary.json")
     assert convert(summary, Summary) == summary  # keys that are not declared would be left out
-    assert convert(written("run.json"), Manifest)["model"] == summary["model"]
+    manifest = written("run.json")
+    declared = convert(manifest, Manifest)
+    del manifest["configuration"], declared["configuration"]  # which has the keys of all options
+    assert declared == manifest
     if stall:
-        assert convert(written("stall.json"), Stall)["cause"] == stall.cause
+        assert convert(written("stall.json"), Stall) == written("stall.json")

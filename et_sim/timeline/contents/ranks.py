@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -232,7 +232,7 @@ FIGURES = ("ranks", "seed", "start_ns", "finish_ns", "duration_ns", "alone_ns", 
 
 def jobs_content(run: RecordedRun) -> TableContent | None:
     """Return jobs.arrow, which is never filtered."""
-    jobs: list[dict[str, Any]] = run.manifest["jobs"]
+    jobs: Sequence[Mapping[str, Any]] = run.manifest["jobs"]
     if not jobs:
         return None
     names, placed = (tuple(str(job[name]) for job in jobs) for name in ("name", "placed"))
