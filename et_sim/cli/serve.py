@@ -62,7 +62,7 @@ class Options(ReplicaOptions):
     decode_tp: Annotated[int | None, "of the latter (default: --tp)", SERVING] = None
     policy: Annotated[str, " or ".join(POLICIES), SERVING] = "chunked"
     max_batch: Annotated[int, "sequences that run at a time on a replica", SERVING] = 256
-    token_budget: Annotated[int, "tokens of a batch; with prefill-first, of its prompts", SERVING] = 2048
+    token_budget: Annotated[int, "tokens of a batch; unless chunked, of its prompts", SERVING] = 2048
     block: Annotated[int, "tokens whose cache is allocated together", SERVING] = 16
     context_step: Annotated[int, "round cached contexts up to so many tokens; 1: exact", SERVING] = 64
     capacity: Annotated[

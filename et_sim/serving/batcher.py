@@ -1,5 +1,4 @@
-"""Continuous batching on one replica: the running sequences, the contents of batches, and the use of the
-cache.
+"""Batching on one replica: the running sequences, the contents of batches, and the use of the cache.
 
 A sequence has its prompt and the tokens produced so far. The next pass needs those that are not cached: of a
 new sequence its prompt, of a running one the last token; of one that lost its cache all of them. A pass over
@@ -13,34 +12,39 @@ no other begins to run before one has finished.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
 from msgspec import Struct
 
 from et_sim.basics.errors import UsageError, did_you_mean
+from et_sim.basics.lazy_names import loaded
 from et_sim.serving.requests import Request
 
-PREFILL_FIRST, CHUNKED = "prefill-first", "chunked"
-POLICIES = (PREFILL_FIRST, CHUNKED)
+PREFILL_FIRST, CHUNKED, STATIC = "prefill-first", "chunked", "static"
+POLICIES: Mapping[str, str] = MappingProxyType(  # a policy is a class in a module, and an entry here
+    {
+        PREFILL_FIRST: "et_sim.serving.policies.prefill_first:PrefillFirst",
+        CHUNKED: "et_sim.serving.policies.chunked:Chunked",
+        STATIC: "et_sim.serving.policies.static:Static",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """`prefill-first`: prompts that may begin are a batch of their own, before any further token of others.
-
-    `chunked`: every batch has a token of all running sequences, and as much of prompts as the budget leaves.
-    """
+    """A batching policy by name, and its limits."""
 
     name: str = CHUNKED
     max_batch: int = 256  # sequences that run at a time
-    token_budget: int = 2048  # of a batch; with prefill-first, of its prompts
+    token_budget: int = 2048  # of a batch; of its prompts if they are not processed in parts
     block: int = 16  # tokens whose cache is allocated together
 
     def __post_init__(self) -> None:
         if self.name not in POLICIES:
-            remedy = did_you_mean(self.name, POLICIES) or f"known: {', '.join(POLICIES)}"
+            remedy = did_you_mean(self.name, tuple(POLICIES)) or f"known: {', '.join(POLICIES)}"
             raise UsageError(f"there is no policy {self.name!r}", remedy=remedy)
         for option, value in (
             ("max-batch", self.max_batch),
@@ -49,16 +53,28 @@ class Policy:
         ):
             if not 1 <= value <= 10**9:
                 raise UsageError(f"--{option} is {value}", remedy="give a number from 1 to 1,000,000,000")
-        if self.is_chunked and self.token_budget < self.max_batch:
-            raise UsageError(
-                f"a budget of {self.token_budget} tokens is below --max-batch {self.max_batch}",
-                remedy="give --token-budget at least --max-batch, since every sequence may need a token",
-            )
+        self.batching.check(self)
 
     @property
-    def is_chunked(self) -> bool:
-        """Return whether prompts are processed in parts."""
-        return self.name == CHUNKED
+    def batching(self) -> Batching:
+        """Return the rules of the policy."""
+        rules: Batching = loaded(POLICIES[self.name])()
+        return rules
+
+
+class Batching:
+    """The rules by which sequences of a replica form batches; each policy is a class that derives from it."""
+
+    def check(self, policy: Policy) -> None:
+        """Refuse limits that the policy does not support."""
+
+    def takes_caches(self, _batcher: Batcher) -> bool:
+        """Return whether sequences whose cache comes from another replica may begin."""
+        return True
+
+    def next_batch(self, batcher: Batcher) -> list[Share]:
+        """Return the next batch; empty if there is nothing to do."""
+        raise NotImplementedError
 
 
 NEVER = -1
@@ -126,9 +142,10 @@ class Batcher:
     preemptions: int = 0
     left: int = 0  # tokens that are still to be processed
     _is_full: bool = False
+    _batching: Batching = field(init=False)
 
     def __post_init__(self) -> None:
-        self.free = self.blocks
+        self.free, self._batching = self.blocks, self.policy.batching
 
     @property
     def used(self) -> int:
@@ -149,6 +166,8 @@ class Batcher:
     def admit_caches(self, begin: Callable[[Sequence], None]) -> None:
         """Allocate blocks for sequences whose cache comes from another replica, as long as they are next."""
         while self.waiting and self.waiting[0].is_elsewhere and self._may_begin(self.waiting[0]):
+            if not self._batching.takes_caches(self):
+                return
             sequence = self._take()
             self.coming.append(sequence)
             begin(sequence)
@@ -179,23 +198,17 @@ class Batcher:
 
     def next_batch(self) -> list[Share]:
         """Return the next batch; empty if there is nothing to do."""
-        budget = self.policy.token_budget
-        if not self.policy.is_chunked:
-            return self._prompts(budget) or self._single_tokens()
-        batch = self._single_tokens()
-        budget -= len(batch)
-        for sequence in self.running:
-            if sequence.pending > 1 and budget:
-                batch.append(Share(sequence, min(sequence.pending, budget)))
-                budget -= batch[-1].tokens
-        return batch + self._prompts(budget)
+        return self._batching.next_batch(self)
 
-    def _prompts(self, budget: int) -> list[Share]:
-        """Return sequences that begin to run, in the order of arrival, up to `budget` tokens."""
+    def prompts(self, budget: int, *, in_parts: bool = False) -> list[Share]:
+        """Return sequences that begin to run, in the order of arrival, up to `budget` tokens.
+
+        Without parts, the first one may be longer.
+        """
         shares: list[Share] = []
         while self.waiting and not self.waiting[0].is_elsewhere and self._may_begin(self.waiting[0]):
             pending = self.waiting[0].pending
-            tokens = min(pending, budget) if self.policy.is_chunked else pending
+            tokens = min(pending, budget) if in_parts else pending
             if not tokens or (tokens > budget and shares):
                 break
             shares.append(Share(self._take(), tokens))
@@ -203,7 +216,7 @@ class Batcher:
             self.running.append(shares[-1].sequence)
         return shares
 
-    def _single_tokens(self) -> list[Share]:
+    def single_tokens(self) -> list[Share]:
         """Return a token of each sequence whose prompt is cached, as far as there are blocks."""
         shares: list[Share] = []
         at = 0

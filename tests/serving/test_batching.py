@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from et_sim.basics.errors import UsageError
-from et_sim.serving.batcher import CHUNKED, POLICIES, PREFILL_FIRST, Batcher, Policy
+from et_sim.serving import batcher
+from et_sim.serving.batcher import CHUNKED, POLICIES, PREFILL_FIRST, STATIC, Batcher, Batching, Policy, Share
 from et_sim.serving.batcher import Sequence as Served
 from et_sim.serving.cluster import Cluster
 from et_sim.serving.replicas import BOTH, DECODE, PREFILL, CachePool
@@ -92,6 +93,43 @@ def test_prompts_come_before_further_tokens_of_others_or_beside_them() -> None:
         (37, 1),
         (0, 2),
     ]
+
+
+def test_a_static_batch_ends_before_the_next_one_begins() -> None:
+    """The shorter request leaves its place empty, and the later one waits for the longer one."""
+    requests = [(0, 10, 3), (0, 10, 6), (1, 20, 2)]
+    cluster = served(requests, Policy(STATIC))
+    tokens = [(iteration.prefill_tokens, iteration.decode_tokens) for iteration in cluster.iterations]
+    assert tokens == [(20, 0), (0, 2), (0, 2), (0, 1), (0, 1), (0, 1), (20, 0), (0, 1)]
+    first, second, third = cluster.served
+    batch = PASS_NS + 20 * TOKEN_NS
+    assert first.finish_ns == batch + 2 * (PASS_NS + 2 * TOKEN_NS)
+    assert second.finish_ns == first.finish_ns + 3 * (PASS_NS + TOKEN_NS)
+    assert third.scheduled_ns == second.finish_ns
+    beside = served(requests, Policy(PREFILL_FIRST)).served[2]
+    assert beside.scheduled_ns == batch
+
+
+def test_a_static_replica_takes_no_caches_while_it_works() -> None:
+    pools = (pool(PREFILL), pool(DECODE, first=1))
+    requests = [(0, 10, 5), (4500, 10, 2)]
+    first, second = served(requests, Policy(STATIC), *pools).served
+    assert second.first_token_ns < first.finish_ns
+    assert second.finish_ns == first.finish_ns + second.transfer_ns + PASS_NS + TOKEN_NS
+
+
+class OneByOne(Batching):
+    """A policy of a user: a batch is one sequence."""
+
+    def next_batch(self, batcher: Batcher) -> list[Share]:
+        return batcher.single_tokens() if batcher.running else batcher.prompts(1)
+
+
+def test_a_policy_is_a_class_and_an_entry_of_the_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batcher, "POLICIES", {**POLICIES, "one-by-one": f"{__name__}:OneByOne"})
+    outcome = served([(0, 10, 2), (0, 10, 2)], Policy("one-by-one"))
+    assert [iteration.sequences for iteration in outcome.iterations] == [1] * 4
+    assert outcome.served[1].scheduled_ns == outcome.served[0].finish_ns
 
 
 def test_a_sequence_that_loses_its_cache_is_worked_on_anew_and_finishes() -> None:
@@ -208,7 +246,7 @@ def cases(draw: st.DrawFn) -> tuple[list[tuple[int, int, int]], Policy, tuple[Ca
     requests = draw(st.lists(st.tuples(st.integers(0, 30_000), size, size), min_size=1, max_size=12))
     blocks = -(-40 // block) + draw(st.integers(0, 10))
     most = draw(st.integers(1, 6))
-    policy = Policy(draw(st.sampled_from(POLICIES)), most, most + draw(st.integers(0, 30)), block)
+    policy = Policy(draw(st.sampled_from([*POLICIES])), most, most + draw(st.integers(0, 30)), block)
     count = draw(st.integers(1, 3))
     if draw(st.booleans()):
         return requests, policy, (pool(replicas=count, blocks=blocks),)
@@ -241,7 +279,7 @@ def test_blocks_are_never_more_than_there_are_and_all_come_back(
     for iteration in cluster.iterations:
         assert 0 < iteration.used_blocks <= limits[iteration.replica]
         assert iteration.sequences <= policy.max_batch
-        if policy.is_chunked:
+        if policy.name == CHUNKED:
             assert iteration.prefill_tokens + iteration.decode_tokens <= policy.token_budget
     for replica in cluster.replicas:
         batcher = replica.batcher

@@ -1,0 +1,1 @@
+"""Batching policies, a module for each; `et_sim.serving.batcher.POLICIES` is their registry."""
