@@ -25,7 +25,7 @@ from et_sim.machine.collective_library_keys import LIBRARY_KEYS
 from et_sim.machine.compute_rules import MODELS, RULE_KEYS, Where
 from et_sim.machine.kernel_kinds import KernelKind
 from et_sim.machine.network_file import IN_NETWORK_KEYS, LINK_KEYS, NETWORK_KEYS
-from et_sim.machine.protocol_presets import PACKET_KEYS, PROTOCOL_KEYS, TCP_KEYS
+from et_sim.machine.protocol_presets import PROTOCOL_KEYS, packet_keys, tcp_keys
 from et_sim.machine.remote_memory import MEMORY_KEYS, PoolStage
 from et_sim.machine.roofline import AttentionKernel, MemoryLevel
 from et_sim.machine.system import ALGORITHM_LIST
@@ -216,11 +216,11 @@ TABLES = (
     KeyTable(NETWORK, texts.NETWORK, NETWORK_KEYS, WHOLE),
     KeyTable(f"entry of links{_IN_NETWORK}", texts.LINKS, LINK_KEYS),
     KeyTable(f"protocol{_IN_NETWORK}", texts.PROTOCOL, PROTOCOL_KEYS),
-    KeyTable(f"protocol{_IN_NETWORK}", texts.PACKETS, PACKET_KEYS),
+    KeyTable(f"protocol{_IN_NETWORK}", texts.PACKETS, packet_keys()),
     KeyTable(f"entry of marking{_IN_NETWORK}", texts.MARKING, keys_of(Marking)),
     KeyTable(f"credits{_IN_NETWORK}", texts.CREDITS, keys_of(Credits)),
     KeyTable(f"entry of in-network{_IN_NETWORK}", texts.REDUCERS, IN_NETWORK_KEYS),
-    KeyTable(f"tcp of the protocol{_IN_NETWORK}", texts.TCP, TCP_KEYS),
+    KeyTable(f"tcp of the protocol{_IN_NETWORK}", texts.TCP, tcp_keys()),
     KeyTable(f"loggops{_IN_NETWORK}", texts.LOGGOPS, keys_of(LogGops), DEFAULTED),
     KeyTable("network file of a graph", texts.GRAPH, keys_of(GraphFile)),
     KeyTable(f"entry of links of a graph{_IN_NETWORK}", texts.GRAPH_LINKS, keys_of(ListedLink)),

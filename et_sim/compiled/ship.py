@@ -37,6 +37,16 @@ LEVELS = (  # of 1.0
     '"units-count": [4], "links-count": [2], "link-latency": [500], "link-bandwidth": [50]}\n'
 )
 PACKETS = (GRAPH, f"{GRAPH}protocol: {{ preset: tcp }}\n", f"{GRAPH}credits: {{ flit: 256, packet: 4096 }}\n")
+CONTROLS = (  # of congestion, besides those of the presets: only without details
+    *(
+        f"{GRAPH}protocol: {{ preset: datacenter, congestion-control: {name} }}\n"
+        for name in ("none", "hpcc", "timely", "dctcp", "swift", "powertcp")
+    ),
+    *(
+        f"{GRAPH}protocol: {{ preset: tcp, tcp: {{ congestion-control: {name} }} }}\n"
+        for name in ("reno", "cubic", "dctcp")
+    ),
+)
 CONSTANTS = "loggops: { npus: 4, L: 2500, o: 1500, g: 1000, G: 6, O: 0, S: 65535 }\n"
 DETAILS = ("", "messages", "path")
 NETWORKS = {  # small networks of each model, with all fabrics and transports, and the details it records
@@ -89,7 +99,8 @@ def _all_kinds(scratch: Path) -> Iterator[list[str]]:
     yield [*ET_SIM, "make", "all_reduce", "--ranks", "4", "--bytes", "4096", "-o", str(scratch / "four")]
     system.write_text('{"all-reduce-implementation": ["ring"]}')
     file = scratch / "network.yml"
-    for model, (networks, details) in NETWORKS.items():
+    kinds = [(model, *of_model) for model, of_model in NETWORKS.items()]
+    for model, networks, details in (*kinds, ("packet", CONTROLS, DETAILS[:1])):
         for network, detail, profile in itertools.product(networks, details, PROFILES):
             file.write_text(network)
             machine = ["--system", str(system), "--network", str(file), "--network-model", model]

@@ -15,24 +15,20 @@ from msgspec import Struct
 
 from et_sim.basics.errors import EtSimError, MachineError
 from et_sim.basics.units import parse_bandwidth
-from et_sim.documents.keys import Remarks
-from et_sim.machine.protocol_presets import PRESETS, TELEMETRY
-from et_sim.machine.transports import Buffers, CongestionControl, Control, Marking, Packets, Protocol, Window
+from et_sim.documents.keys import Remarks, made
+from et_sim.machine.congestion import ROCE, telemetry, with_constants
+from et_sim.machine.protocol_presets import PRESETS
+from et_sim.machine.transports import Buffers, Control, Marking, Packets, Protocol, Window
 
-ALGORITHMS = {
-    1: CongestionControl.DCQCN,
-    3: CongestionControl.HPCC,
-    7: CongestionControl.TIMELY,
-    8: CongestionControl.DCTCP,
-}
+ALGORITHMS = {1: "dcqcn", 3: "hpcc", 7: "timely", 8: "dctcp"}
 PINT = 10
 
 
 class Ns3Key(Struct, frozen=True):
-    """A key that is used: its default in the frontend, and the field that it fills."""
+    """A key that is used: its default in the frontend, and the key of congestion control that it gives."""
 
     usual: str
-    field: str = ""  # of `Control`
+    key: str = ""  # of the network file
     of: str = "whole"  # type of its value
     algorithms: tuple[int, ...] = ()  # algorithms that read it; (): all
 
@@ -44,28 +40,28 @@ DEFAULTS = {  # of the frontend
     "HAS_WIN": Ns3Key("1"),
     "GLOBAL_T": Ns3Key("1"),
     "VAR_WIN": Ns3Key("0"),
-    "FAST_REACT": Ns3Key("1", "reacts_fast", "flag", (3,)),
-    "MI_THRESH": Ns3Key("5", "most_steps", "whole", (3,)),
+    "FAST_REACT": Ns3Key("1", "fast-reaction", "flag", (3,)),
+    "MI_THRESH": Ns3Key("5", "most-steps", "whole", (3,)),
     "MULTI_RATE": Ns3Key("1", algorithms=(3,)),
-    "SAMPLE_FEEDBACK": Ns3Key("0", "samples", "flag", (3,)),
-    "U_TARGET": Ns3Key("0.95", "wanted_use", "number", (3,)),
-    "INT_MULTI": Ns3Key("1", "units", "count", (3,)),
+    "SAMPLE_FEEDBACK": Ns3Key("0", "sampled", "flag", (3,)),
+    "U_TARGET": Ns3Key("0.95", "wanted-use", "number", (3,)),
+    "INT_MULTI": Ns3Key("1", "telemetry-units", "count", (3,)),
     "RATE_BOUND": Ns3Key("1"),
     "ACK_HIGH_PRIO": Ns3Key("0"),
     "BUFFER_SIZE": Ns3Key("16"),
-    "ALPHA_RESUME_INTERVAL": Ns3Key("55", "alpha_ns", "interval", (1,)),
-    "RATE_DECREASE_INTERVAL": Ns3Key("4", "decrease_ns", "interval", (1,)),
-    "CLAMP_TARGET_RATE": Ns3Key("0", "clamps_target", "flag", (1,)),
+    "ALPHA_RESUME_INTERVAL": Ns3Key("55", "alpha-interval", "interval", (1,)),
+    "RATE_DECREASE_INTERVAL": Ns3Key("4", "decrease-interval", "interval", (1,)),
+    "CLAMP_TARGET_RATE": Ns3Key("0", "clamp-target", "flag", (1,)),
     "FAST_RECOVERY_TIMES": Ns3Key("5", "recoveries", "whole", (1,)),
     "EWMA_GAIN": Ns3Key("0", "gain", "number", (1, 8)),
-    "MIN_RATE": Ns3Key("100Mb/s", "least_rate", "rate", (1, 3, 7, 8)),
-    "DCTCP_RATE_AI": Ns3Key("1000Mb/s", "dctcp_step", "rate", (8,)),
+    "MIN_RATE": Ns3Key("100Mb/s", "least-rate", "rate", (1, 3, 7, 8)),
+    "DCTCP_RATE_AI": Ns3Key("1000Mb/s", "dctcp-step", "rate", (8,)),
 }
 REQUIRED = {  # with values in the file that comes with the frontend
     "L2_ACK_INTERVAL": Ns3Key("1"),
-    "RP_TIMER": Ns3Key("900", "increase_ns", "interval", (1,)),
-    "RATE_AI": Ns3Key("50Mb/s", "step", "rate", (1, 3, 7)),
-    "RATE_HAI": Ns3Key("100Mb/s", "large_step", "rate", (1, 7)),
+    "RP_TIMER": Ns3Key("900", "increase-interval", "interval", (1,)),
+    "RATE_AI": Ns3Key("50Mb/s", "rate-step", "rate", (1, 3, 7)),
+    "RATE_HAI": Ns3Key("100Mb/s", "large-rate-step", "rate", (1, 7)),
     "KMAX_MAP": Ns3Key(
         "6 25000000000 400 40000000000 800 100000000000 1600 200000000000 2400 400000000000 3200 "
         "2400000000000 3200"
@@ -141,8 +137,8 @@ class _Reader:
             )
         if mode == 3 and self._whole("MULTI_RATE"):
             raise self._refused("MULTI_RATE", "HPCC has one rate for all links here", "give 0")
-        algorithm = ALGORITHMS.get(mode, CongestionControl.NONE)
-        more = TELEMETRY.get(algorithm, (0, 0))
+        algorithm = ALGORITHMS.get(mode, "none")
+        more = telemetry(algorithm)
         base = PRESETS["ns3-parity"]
         window = Window.LARGEST if self._whole("GLOBAL_T") else Window.PAIR
         packets = Packets(
@@ -168,7 +164,7 @@ class _Reader:
             raise self._incomplete(missing)
         return protocol
 
-    def _control(self, algorithm: CongestionControl) -> Control:
+    def _control(self, algorithm: str) -> Control:
         readers: dict[str, Callable[[str], Any]] = {
             "flag": lambda key: bool(self._whole(key)),
             "whole": self._whole,
@@ -177,8 +173,8 @@ class _Reader:
             "interval": self._interval_ns,
             "rate": self._rate,
         }
-        constants = {key.field: readers[key.of](name) for name, key in USED.items() if key.field}
-        return Control(algorithm, **constants)
+        constants = {key.key: readers[key.of](name) for name, key in USED.items() if key.key}
+        return with_constants(made(Control, constants, Control(algorithm)), ROCE, constants)
 
     def _check_keys(self) -> None:
         """Refuse unknown, missing and unsupported keys; report keys without effect, and defaults."""

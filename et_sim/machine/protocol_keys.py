@@ -7,15 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from et_sim.documents.keys import Remarks, Section, inner_section, keys_of, made, read, read_keys
-from et_sim.machine.protocol_presets import PACKET_KEYS, PRESETS, PROTOCOL_KEY, PROTOCOL_KEYS, TELEMETRY
+from et_sim.documents.keys import Remarks, Section, inner_section, keys_of, made, read_keys
+from et_sim.machine.congestion import ROCE, TCP, keys_of_control, own_keys, telemetry, with_constants
+from et_sim.machine.protocol_presets import PRESETS, PROTOCOL_KEY, PROTOCOL_KEYS, packet_keys, tcp_keys
 from et_sim.machine.transports import Control, Packets, Protocol, Tcp
 
-OF_CONTROL = tuple(key.name for key in keys_of(Control))
-OF_ROCE = (
-    *("window", "window-shrinks", "paced", "acknowledgements-pass", "skip-repeats", "as-ns3"),
-    *OF_CONTROL,
-)
+OF_ROCE = ("window", "window-shrinks", "paced", "acknowledgements-pass", "skip-repeats", "as-ns3")
 OF_PAUSES = ("reserve", "resume-below", "threshold-shift")
 WITHOUT_PAUSES = (
     *("queue-packets", "queue-bytes", "queue-share", "queue-counts-sending"),
@@ -28,7 +25,8 @@ def read_protocol(source: Section, remarks: Remarks) -> Protocol | None:
     section = inner_section(source, PROTOCOL_KEY, remarks)
     if section is None:
         return None
-    given = read_keys(section, (*PROTOCOL_KEYS, *PACKET_KEYS), remarks)
+    of_packets = packet_keys()
+    given = read_keys(section, (*PROTOCOL_KEYS, *of_packets), remarks)
     if "preset" in given and "file" in given:
         raise section.fault('key "protocol" has both a preset and a file', "leave out one of them")
     if not {"preset", "file", "payload"} & given.keys():
@@ -44,20 +42,21 @@ def read_protocol(source: Section, remarks: Remarks) -> Protocol | None:
         base = read_ns3_keys(folder / given["file"], remarks)
     tcp = given.pop("tcp", None)
     packets = made(Packets, given, base.packets)
+    packets = replace(packets, control=with_constants(packets.control, ROCE, given))
     protocol = made(Protocol, {**_with_telemetry(base, given), "packets": packets}, base)
     if tcp is not None:
         protocol = _with_tcp(protocol, section.entry("tcp", tcp), remarks)
     _check_use(protocol, given, section)
-    _check_together(protocol, given, section)
+    _check_together(protocol, given, section, remarks)
     _warn_of_losses(protocol, section.at(), remarks)
-    of_packets = tuple(key.name for key in PACKET_KEYS if key.name in given)
-    return replace(protocol, of_packets_only=(*of_packets, "tcp") if tcp is not None else of_packets)
+    names = tuple(key.name for key in of_packets if key.name in given)
+    return replace(protocol, of_packets_only=(*names, "tcp") if tcp is not None else names)
 
 
 def _with_telemetry(base: Protocol, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values with the sizes of headers that the congestion control needs."""
-    before = TELEMETRY.get(base.packets.control.algorithm, (0, 0))
-    after = TELEMETRY.get(given.get("congestion-control", base.packets.control.algorithm), (0, 0))
+    before = telemetry(base.packets.control.algorithm)
+    after = telemetry(given.get("congestion-control", base.packets.control.algorithm))
     sizes = {"header": base.header, "acknowledgement": base.acknowledgement}
     more = {
         name: size + new - old for (name, size), old, new in zip(sizes.items(), before, after, strict=True)
@@ -70,15 +69,17 @@ def _with_tcp(protocol: Protocol, section: Section, remarks: Remarks) -> Protoco
     packets = protocol.packets
     if packets.tcp is None:
         packets = replace(packets, buffers=replace(packets.buffers, pauses=False))
-    tcp = read(Tcp, section, remarks, packets.tcp)
+    given = read_keys(section, tcp_keys(), remarks)
+    tcp = with_constants(made(Tcp, given, packets.tcp), TCP, given)
     return replace(protocol, packets=replace(packets, tcp=tcp))
 
 
 def _check_use(protocol: Protocol, given: Mapping[str, Any], section: Section) -> None:
     """Refuse keys that would have no effect."""
     packets = protocol.packets
+    of_roce = (*OF_ROCE, *(key.name for key in (*keys_of(Control), *own_keys(ROCE))))
     unused = (
-        (packets.tcp is not None, OF_ROCE, "is for RoCE only", 'leave it out, or give it in "tcp"'),
+        (packets.tcp is not None, of_roce, "is for RoCE only", 'leave it out, or give it in "tcp"'),
         (not packets.buffers.pauses, OF_PAUSES, "has no effect without pauses", "leave it out"),
         (packets.buffers.pauses, WITHOUT_PAUSES, "has no effect with pauses", 'add "pauses": false'),
     )
@@ -88,15 +89,13 @@ def _check_use(protocol: Protocol, given: Mapping[str, Any], section: Section) -
                 raise section.fault(f'key "{name}" {why}', remedy, key=name)
 
 
-def _check_together(protocol: Protocol, given: Mapping[str, Any], section: Section) -> None:
+def _check_together(protocol: Protocol, given: Mapping[str, Any], section: Section, remarks: Remarks) -> None:
     """Refuse values that contradict each other."""
     control, buffers = protocol.packets.control, protocol.packets.buffers
-    if control.low_ns > control.high_ns:
-        raise section.fault(
-            f"low-rtt is {control.low_ns:g} ns, and high-rtt is less, {control.high_ns:g} ns",
-            "give the longer time as high-rtt",
-            key="low-rtt" if "low-rtt" in given else "high-rtt",
-        )
+    for name in ROCE:
+        keys = keys_of_control(ROCE, name, control.constants)
+        if hasattr(keys, "check"):
+            keys.check(given, section, remarks)
     if "resume-below" in given and buffers.resume_below > buffers.size:
         raise section.fault(
             f"resume-below is {buffers.resume_below:,} bytes, and the buffer has {buffers.size:,}",

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from types import MappingProxyType
 
 from et_sim.documents.keys import Key, keys_of
 from et_sim.documents.kinds import CHOICE, OBJECT, TEXT
+from et_sim.machine.congestion import ROCE, TCP, own_keys
 from et_sim.machine.transports import (
     Buffers,
     Completion,
-    CongestionControl,
     Control,
     Marking,
     Packets,
@@ -29,8 +30,6 @@ MARKING = tuple(
         (2400, 800, 3200),
     )
 )
-# Bytes that congestion control adds to packets, and to acknowledgements beyond their padding.
-TELEMETRY = MappingProxyType({CongestionControl.HPCC: (42, 28), CongestionControl.TIMELY: (8, 0)})
 LOSSY = Buffers(pauses=False)
 DEFAULT_PRESET = "datacenter"  # of the packet model
 
@@ -43,9 +42,7 @@ PRESETS = MappingProxyType(
             62,
             66,
             store_and_forward=True,
-            packets=Packets(
-                timeout_ns=1e7, control=Control(CongestionControl.DCQCN), buffers=Buffers(marking=MARKING)
-            ),
+            packets=Packets(timeout_ns=1e7, control=Control("dcqcn"), buffers=Buffers(marking=MARKING)),
         ),
         "ns3-parity": Protocol(
             1000,
@@ -97,8 +94,27 @@ PRESETS = MappingProxyType(
     }
 )
 
-PACKET_KEYS = keys_of(Packets)
-TCP_KEYS = keys_of(Tcp)
+
+def packet_keys() -> tuple[Key, ...]:
+    """Return the keys of the packet model, with those of single congestion controls."""
+    return (*keys_of(Packets), *own_keys(ROCE))
+
+
+def tcp_keys() -> tuple[Key, ...]:
+    """Return the keys of TCP, with those of single congestion controls."""
+    return (*keys_of(Tcp), *own_keys(TCP))
+
+
+class _Names:
+    """Names of keys, which import congestion controls when they are listed."""
+
+    def __init__(self, keys: Callable[[], Iterable[Key]]) -> None:
+        self._keys = keys
+
+    def __iter__(self) -> Iterator[str]:
+        return (key.name for key in self._keys())
+
+
 PROTOCOL_KEYS = (
     Key(
         "preset",
@@ -120,7 +136,7 @@ PROTOCOL_KEYS = (
         "tcp",
         OBJECT,
         "TCP in place of RoCE, on the packet model; see [below](#tcp).",
-        choices=tuple(key.name for key in TCP_KEYS),
+        choices=_Names(tcp_keys),
     ),
 )
 PROTOCOL_KEY = Key(
@@ -128,5 +144,5 @@ PROTOCOL_KEY = Key(
     OBJECT,
     "The transport of messages on the flow and packet models; see [networks](network-features.md#packets).",
     "Not known there.",
-    choices=tuple(key.name for key in (*PROTOCOL_KEYS, *PACKET_KEYS)),
+    choices=_Names(lambda: (*PROTOCOL_KEYS, *packet_keys())),
 )

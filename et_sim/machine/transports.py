@@ -26,6 +26,7 @@ from et_sim.documents.kinds import (
     sections,
     time,
 )
+from et_sim.machine.congestion import ROCE, TCP
 
 MOST_BYTES = 1 << 20  # limit of a packet
 MOST_CHANNELS = 1 << 12
@@ -36,6 +37,7 @@ PS_PER_NS = 1000
 in_bytes = partial(count, unit="bytes")
 packet_size = partial(in_bytes, maximum=MOST_BYTES)
 span = partial(picoseconds, above_minimum=True)  # above zero
+Constants = tuple[tuple[str, Any], ...]  # given keys of single congestion controls, with their values
 
 
 def rate(meaning: str, default: int = 0, **more: Any) -> Any:
@@ -56,25 +58,6 @@ class Window(StrEnum):
     NONE = "none"
     PAIR = "pair"  # bandwidth times delay of its path there and back
     LARGEST = "largest"  # the same for the longest path of the network
-
-
-class CongestionControl(StrEnum):
-    """The reaction of senders to congestion."""
-
-    NONE = "none"
-    DCQCN = "dcqcn"
-    HPCC = "hpcc"
-    TIMELY = "timely"
-    DCTCP = "dctcp"
-
-
-class TcpControl(StrEnum):
-    """The growth and reduction of TCP's congestion window."""
-
-    NEWRENO = "newreno"
-    RENO = "reno"  # as in Linux
-    CUBIC = "cubic"
-    DCTCP = "dctcp"
 
 
 @quick_dataclass(frozen=True)
@@ -100,46 +83,21 @@ class Marking:
 
 @quick_dataclass(frozen=True)
 class Control:
-    """The constants of congestion control; times in ns, rates in bits per second."""
+    """The congestion control of RoCE, and the constants that several controls have, in bits per second."""
 
-    algorithm: CongestionControl = choice(
-        "Reaction of senders to marks, queues or round-trip times; see [packets](packet.md). HPCC's packets "
-        "have 42 bytes more, its acknowledgements 28, TIMELY's packets 8, unless sizes are given.",
-        CongestionControl.NONE,
+    algorithm: str = choice(
+        "Reaction of senders to marks, queues or round-trip times; see [packets](packet.md). HPCC's and "
+        "PowerTCP's packets have 42 bytes more, their acknowledgements 28, TIMELY's packets 8, unless sizes "
+        "are given.",
+        "none",
         name="congestion-control",
-        choices=CongestionControl,
+        choices=tuple(ROCE),
     )
     least_rate: int = rate("Lowest rate of a sender.", 100_000_000)
     step: int = rate("Step by which rates rise (DCQCN's target, HPCC, TIMELY).", 50_000_000, name="rate-step")
     large_step: int = rate("Step after several rises (DCQCN, TIMELY).", 100_000_000, name="large-rate-step")
-    dctcp_step: int = rate("Step by which DCTCP's rates rise.", 1_000_000_000)
     gain: float = number("Gain of alpha from marks (DCQCN, DCTCP).", 1 / 256, maximum=1)
-    alpha_ns: float = span("Interval of alpha's updates (DCQCN).", 1000.0, name="alpha-interval")
-    decrease_ns: float = span(
-        "Least time between decreases of the rate (DCQCN).", 4000.0, name="decrease-interval"
-    )
-    increase_ns: float = span(
-        "Interval of increases of the rate (DCQCN).", 900_000.0, name="increase-interval"
-    )
-    recoveries: int = count("Increases before the target rises (DCQCN).", 1)
-    clamps_target: bool = flag("The target falls at every decrease (DCQCN).", False, name="clamp-target")
-    wanted_use: float = number(
-        "Target utilisation of links, as a part of 1 (HPCC).", 0.95, above_minimum=True, maximum=1
-    )
-    most_steps: int = count("Most increases in a row (HPCC).", 0)
-    reacts_fast: bool = flag("Every acknowledgement counts (HPCC).", True, name="fast-reaction")
-    samples: bool = flag("Between rounds, empty queues do not count (HPCC).", False, name="sampled")
-    units: int = count(
-        "Unit in which ports are described: multiple of 128 bytes sent and 80 queued (HPCC).",
-        1,
-        name="telemetry-units",
-        minimum=1,
-    )
-    timely_alpha: float = 0.875
-    timely_beta: float = 0.8
-    low_ns: float = span("Round-trip time below which rates rise (TIMELY).", 50_000.0, name="low-rtt")
-    high_ns: float = span("Round-trip time above which rates fall (TIMELY).", 500_000.0, name="high-rtt")
-    least_rtt_ns: float = span("Round-trip time that gradients are divided by (TIMELY).", 20_000.0)
+    constants: Constants = ()
 
 
 @quick_dataclass(frozen=True)
@@ -181,12 +139,12 @@ class Buffers:
 class Tcp:
     """The constants of TCP; times in ns, windows in packets unless bytes are named."""
 
-    control: TcpControl = choice(
+    control: str = choice(
         "Growth and reduction of windows: `newreno` (RFC 5681), `reno` as in Linux, `cubic` (RFC 8312, with "
         "hybrid slow start), `dctcp` (RFC 8257).",
-        TcpControl.NEWRENO,
+        "newreno",
         name="congestion-control",
-        choices=TcpControl,
+        choices=tuple(TCP),
     )
     sack: bool = flag("Selective acknowledgements (RFC 2018, 6675, 6937).", True)
     first_window: int = count("Initial congestion window, in packets.", 10, minimum=1)
@@ -233,7 +191,7 @@ class Tcp:
     copying_ns_per_byte: float = number(
         "Time of copying a byte, message by message, at both ends.", 0.0, name="copying", unit="ns"
     )
-    gain: float = number("Gain of alpha from marks (DCTCP).", 1 / 16, maximum=1)
+    constants: Constants = ()
 
 
 @quick_dataclass(frozen=True)

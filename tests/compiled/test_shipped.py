@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import runpy
 import shutil
 import subprocess
@@ -21,6 +22,8 @@ from programs import FOLDER, REPOSITORY, Said, run, wait_until_made
 from et_sim.compiled import ship, shipped
 from et_sim.compiled.entry_points import SHIPPED_SECONDS
 from et_sim.compiled.llvm import bitcode, object_code
+from et_sim.machine.congestion import ROCE, TCP
+from et_sim.machine.protocol_presets import PRESETS
 from et_sim.network import registry
 
 NO_NUMBA = "raise ModuleNotFoundError('there is no Numba here', name='numba')\n"
@@ -90,7 +93,7 @@ def test_an_archive_has_only_code_that_the_program_lacked(archive: Path) -> None
     assert name.startswith("quadrupled_sum-")
 
 
-FORMS = 16
+FORMS = 25
 NAME_WHAT_IS_ORDERED = """
 import sys
 from pathlib import Path
@@ -101,6 +104,17 @@ print(*(order.function for order in ship._ordered_by(ship._all_kinds(Path(sys.ar
 
 def test_all_network_models_are_shipped() -> None:
     assert set(ship.NETWORKS) == set(registry.MODELS)
+
+
+def test_all_congestion_controls_are_shipped() -> None:
+    chosen = [re.search(r"preset: (\w+).*control: (\w+)", network) for network in ship.CONTROLS]
+    names = [(found[1], found[2]) for found in chosen if found]
+    roce, tcp = PRESETS["datacenter"].packets.control, PRESETS["tcp"].packets.tcp
+    assert tcp is not None
+    assert names == [
+        *(("datacenter", name) for name in ROCE if name != roce.algorithm),
+        *(("tcp", name) for name in TCP if name != tcp.control),
+    ]
 
 
 @pytest.mark.deep

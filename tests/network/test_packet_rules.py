@@ -19,6 +19,7 @@ from machines import sends, simulate, system
 from et_sim import TraceBuilder
 from et_sim.basics.errors import MachineError
 from et_sim.machine import read_machine, read_network_alone
+from et_sim.machine.congestion import ROCE
 from et_sim.machine.protocol_keys import WITHOUT_PAUSES
 from et_sim.machine.protocol_presets import PRESETS
 from et_sim.network.packet import model as packet_model
@@ -31,7 +32,7 @@ GENERATORS: tuple[dict[str, Any], ...] = (
     {"generator": "torus", "sizes": [3, 2]},
     {"generator": "leaf-spine", "leaves": 3, "spines": 1, "npus-per-leaf": 2},
 )
-CONTROLS = ("none", "dcqcn", "hpcc", "timely", "dctcp")
+CONTROLS = tuple(ROCE)
 MESSAGES = st.lists(
     st.tuples(st.integers(0, RANKS - 1), st.integers(1, RANKS - 1), st.integers(0, 60_000)),
     min_size=1,
@@ -99,14 +100,16 @@ def test_with_pauses_no_packet_is_lost_or_reordered(
     assert (state.lost, state.resent, state.sent, state.returned) == (0, 0, packets, packets)
 
 
-@given(st.sampled_from(GENERATORS), st.integers(1, 4), MESSAGES)
+@given(
+    st.sampled_from(GENERATORS), st.sampled_from(("none", "swift", "powertcp")), st.integers(1, 4), MESSAGES
+)
 def test_lost_packets_are_sent_again(
-    generator: dict[str, Any], places: int, messages: list[tuple[int, int, int]]
+    generator: dict[str, Any], control: str, places: int, messages: list[tuple[int, int, int]]
 ) -> None:
     protocol = {
         "preset": "datacenter",
         "payload": 1000,
-        "congestion-control": "none",
+        "congestion-control": control,
         "pauses": False,
         "queue-packets": places,
         "retransmission-timeout": "50us",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,8 +16,8 @@ from et_sim import TraceBuilder, Workload, simulate
 from et_sim.basics.errors import MachineError
 from et_sim.machine import read_machine
 from et_sim.network.packet.tcp.acknowledgements import react_to_mark
-from et_sim.network.packet.tcp.control import cubic_reduced
-from et_sim.network.packet.tcp.records import CUBIC, DCTCP, NEWRENO, RENO, SMOOTH
+from et_sim.network.packet.tcp.controls import cubic, dctcp, newreno, reno
+from et_sim.network.packet.tcp.records import SMOOTH
 from et_sim.run.result import Result
 
 SYSTEM = {
@@ -196,15 +196,18 @@ def test_a_shared_buffer_gives_each_queue_a_part_of_its_free_space() -> None:
         assert abs(deepest - most) < 2 * (PAYLOAD + HEADER)
 
 
-def marked_once(control: int, window: int, flight: int) -> list[int]:
+def marked_once(control: ModuleType, window: int, flight: int) -> list[int]:
     """Windows, in packets, after a mark, after another one of the same window, and after one of the next."""
     connection = SimpleNamespace(
         acknowledged=1, sent=1 + flight * PAYLOAD, highest=1 + flight * PAYLOAD, reduced_to=0, state=SMOOTH
     )
     connection.lost_to = connection.again = connection.known = connection.largest = 0
     connection.window, connection.alpha = window * PAYLOAD, 0.5
-    rules = SimpleNamespace(sack=1, control=control, payload=PAYLOAD)
-    network = SimpleNamespace(transport=SimpleNamespace(connections=[connection], rules=[rules]))
+    rules = SimpleNamespace(sack=1, payload=PAYLOAD)
+    network = SimpleNamespace(
+        transport=SimpleNamespace(connections=[connection], rules=[rules]),
+        control=control.Senders([rules], [connection]),
+    )
     results = []
     for position in (1, 1 + flight * PAYLOAD // 2, 2 + flight * PAYLOAD):
         connection.acknowledged = position
@@ -218,13 +221,15 @@ def marked_once(control: int, window: int, flight: int) -> list[int]:
 @pytest.mark.parametrize(
     ("control", "windows"),
     [
-        (NEWRENO, [15, 15, 15]),  # half of what is under way
-        (RENO, [20, 20, 10]),  # half of the window
-        (CUBIC, [28, 28, 19]),  # 0.7 of it
-        (DCTCP, [30, 30, 22]),  # a half of alpha less
+        (newreno, [15, 15, 15]),  # half of what is under way
+        (reno, [20, 20, 10]),  # half of the window
+        (cubic, [28, 28, 19]),  # 0.7 of it
+        (dctcp, [30, 30, 22]),  # a half of alpha less
     ],
 )
-def test_a_mark_shrinks_the_window_once_for_all_that_is_under_way(control: int, windows: list[int]) -> None:
+def test_a_mark_shrinks_the_window_once_for_all_that_is_under_way(
+    control: ModuleType, windows: list[int]
+) -> None:
     assert marked_once(control, window=40, flight=30) == windows
 
 
@@ -232,7 +237,12 @@ def test_a_mark_shrinks_the_window_once_for_all_that_is_under_way(control: int, 
 def test_a_window_that_had_reached_its_plateau_releases_no_bandwidth(size: int, largest: int) -> None:
     """RFC 8312, 4.6: only one that is smaller than before releases bandwidth for others."""
     connection = SimpleNamespace(window=1000 * size, largest=100, epoch_ps=5)
-    assert cubic_reduced(connection, 1000) == int(0.7 * size) * 1000
+    rules = SimpleNamespace(payload=1000)
+    network = SimpleNamespace(
+        transport=SimpleNamespace(connections=[connection], rules=[rules]),
+        control=SimpleNamespace(senders=[connection], rules=[rules]),
+    )
+    assert cubic.reduced(network, 0, 0) == int(0.7 * size) * 1000
     assert connection.largest == largest
 
 

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
 from et_sim.network.packet.records import NEVER
 from et_sim.network.packet.tcp import control
-from et_sim.network.packet.tcp.records import CUBIC, DCTCP, NEWRENO, RENO
+from et_sim.network.packet.tcp.controls import cubic, dctcp, newreno, reno
 
 PAYLOAD = 1000
 S_PS, MS_PS = 10**12, 10**9
 
 
-def begun(kind: int, **more: Any) -> tuple[Any, Any]:
-    """(network, its only connection) whose window is 10 packets."""
-    rules = SimpleNamespace(control=kind, payload=PAYLOAD, first_window=10, first_threshold=0, gain=0.25)
+def begun(of: ModuleType, **more: Any) -> tuple[Any, Any]:
+    """(network, its only connection), whose window is 10 packets; its record is its control's as well."""
+    rules = SimpleNamespace(payload=PAYLOAD, first_window=10, first_threshold=0, gain=0.25)
     connection = SimpleNamespace(acknowledged=1, highest=1, sent=1, rtt_ps=MS_PS)
     network = SimpleNamespace(
         transport=SimpleNamespace(connections=[connection], rules=[rules]),
+        control=of.Senders([rules], [connection]),
         state=[SimpleNamespace(now_ps=0)],
     )
     control.begins(network, 0)
@@ -38,7 +39,7 @@ def windows(network: Any, *packets: int) -> list[int]:
 
 
 def test_a_first_threshold_is_counted_in_packets_and_none_is_no_limit() -> None:
-    network, connection = begun(RENO)
+    network, connection = begun(reno)
     assert (connection.window, connection.threshold) == (10 * PAYLOAD, NEVER)
     network.transport.rules[0].first_threshold = 4
     control.begins(network, 0)
@@ -46,7 +47,7 @@ def test_a_first_threshold_is_counted_in_packets_and_none_is_no_limit() -> None:
 
 
 def test_newreno_adds_a_packet_an_acknowledgement_and_then_one_a_window() -> None:
-    network, _ = begun(NEWRENO, threshold=12 * PAYLOAD)
+    network, _ = begun(newreno, threshold=12 * PAYLOAD)
     assert windows(network, 1, 0, -1, 1, 1) == [
         11_000,
         11_000,
@@ -55,12 +56,12 @@ def test_newreno_adds_a_packet_an_acknowledgement_and_then_one_a_window() -> Non
         12_000 + 1000 * 1000 // 12_000,
     ]
     # What is left of an acknowledgement that reaches the threshold counts as beyond it.
-    network, _ = begun(NEWRENO, threshold=11 * PAYLOAD)
+    network, _ = begun(newreno, threshold=11 * PAYLOAD)
     assert windows(network, 2) == [11_000 + 1000 * 1000 // 11_000]
 
 
 def test_reno_grows_by_acknowledged_packets_up_to_its_threshold_then_by_one_a_window() -> None:
-    network, connection = begun(RENO, threshold=12 * PAYLOAD)
+    network, connection = begun(reno, threshold=12 * PAYLOAD)
     assert windows(network, 5) == [12_000]
     assert windows(network, 11, 1) == [12_000, 13_000]
     assert connection.count == 0
@@ -73,7 +74,7 @@ def test_reno_grows_by_acknowledged_packets_up_to_its_threshold_then_by_one_a_wi
 
 @pytest.mark.parametrize(("count", "expected"), [(99, 10_000), (100, 11_000)])
 def test_cubic_adds_a_packet_when_as_many_as_it_wants_are_acknowledged(count: int, expected: int) -> None:
-    network, connection = begun(CUBIC, threshold=0, largest=20, epoch_ps=0, plateau_s=10.0, origin=10)
+    network, connection = begun(cubic, threshold=0, largest=20, epoch_ps=0, plateau_s=10.0, origin=10)
     network.state[0].now_ps = 10 * S_PS  # at its plateau it does not grow: one packet a hundred windows
     connection.window = PAYLOAD
     connection.origin = 1
@@ -82,11 +83,11 @@ def test_cubic_adds_a_packet_when_as_many_as_it_wants_are_acknowledged(count: in
 
 
 def test_cubic_follows_a_cubic_function_with_the_last_window_as_its_plateau() -> None:
-    network, connection = begun(CUBIC, threshold=0, largest=100, least_rtt_ps=0)
+    network, connection = begun(cubic, threshold=0, largest=100, least_rtt_ps=0)
 
     def wanted(at_s: float) -> int:
         network.state[0].now_ps = int(at_s * S_PS)
-        return int(control._packets_for_one(network, connection, 70))
+        return int(cubic._packets_for_one(network, connection, 70))
 
     assert wanted(0) == 70 // (100 - 29 - 70)  # 30 packets below its plateau, rounded
     assert connection.plateau_s == pytest.approx((30 / 0.4) ** (1 / 3))
@@ -102,14 +103,14 @@ def test_cubic_begins_a_plateau_at_its_window_if_that_is_as_large_as_ever(
     largest: int, origin: int, wanted: int
 ) -> None:
     """Without a loss, the window grows by one in twenty packets at least."""
-    network, connection = begun(CUBIC, threshold=0, largest=largest, least_rtt_ps=0)
-    assert control._packets_for_one(network, connection, 70) == wanted
+    network, connection = begun(cubic, threshold=0, largest=largest, least_rtt_ps=0)
+    assert cubic._packets_for_one(network, connection, 70) == wanted
     assert connection.origin == origin
     assert (connection.plateau_s == 0) == (largest <= 70)
 
 
 def test_cubic_takes_its_rounds_from_bytes_sent() -> None:
-    network, connection = begun(CUBIC, round_to=5_000, acknowledged=5_000, highest=9_000, samples=3)
+    network, connection = begun(cubic, round_to=5_000, acknowledged=5_000, highest=9_000, samples=3)
     assert windows(network, 2) == [12_000]
     assert (connection.round_to, connection.samples) == (5_000, 3)
     connection.acknowledged = 5_001
@@ -129,7 +130,7 @@ def test_cubic_takes_its_rounds_from_bytes_sent() -> None:
 def test_slow_start_of_cubic_ends_when_acknowledgements_come_closely_for_long(
     since_train: int, since_round: int, packets: int, ends: bool
 ) -> None:
-    network, connection = begun(CUBIC, rtt_ps=5 * MS_PS)
+    network, connection = begun(cubic, rtt_ps=5 * MS_PS)
     now = network.state[0].now_ps = S_PS
     connection.train_ps, connection.round_ps = now - since_train, now - since_round
     connection.window = packets * PAYLOAD
@@ -141,7 +142,7 @@ def test_slow_start_of_cubic_ends_when_acknowledgements_come_closely_for_long(
 @pytest.mark.parametrize(("growth", "ends"), [(0, False), (1, True)])
 def test_slow_start_of_cubic_ends_when_the_way_takes_longer(growth: int, ends: bool) -> None:
     """By more than 4 ms, in the least of eight times."""
-    network, connection = begun(CUBIC, window=16 * PAYLOAD, least_rtt_ps=MS_PS)
+    network, connection = begun(cubic, window=16 * PAYLOAD, least_rtt_ps=MS_PS)
     network.state[0].now_ps = S_PS
     connection.rtt_ps = 5 * MS_PS + growth
     for _ in range(8):
@@ -154,14 +155,14 @@ def test_slow_start_of_cubic_ends_when_the_way_takes_longer(growth: int, ends: b
 
 @pytest.mark.parametrize(("passed", "taken"), [(10 * MS_PS - 1, NEVER), (10 * MS_PS, MS_PS)])
 def test_cubic_takes_no_times_right_after_an_epoch_began(passed: int, taken: int) -> None:
-    network, connection = begun(CUBIC, epoch_ps=S_PS)
+    network, connection = begun(cubic, epoch_ps=S_PS)
     network.state[0].now_ps = S_PS + passed
     control.was_acknowledged(network, 0, 1, False)
     assert connection.least_rtt_ps == taken
 
 
 def test_dctcp_follows_the_marked_part_once_a_window() -> None:
-    network, connection = begun(DCTCP, sent=5_000)
+    network, connection = begun(dctcp, sent=5_000)
     control.was_acknowledged(network, 0, 3, True)
     assert (connection.alpha, connection.round_to) == (1.0, 5_000)
     connection.acknowledged, connection.sent = 4_999, 8_000
@@ -170,4 +171,4 @@ def test_dctcp_follows_the_marked_part_once_a_window() -> None:
     connection.acknowledged = 5_000
     control.was_acknowledged(network, 0, 5, False)
     assert connection.alpha == 0.75 + 0.25 * 3 / 12
-    assert (connection.batch, connection.marked, connection.round_to) == (0, 0, 8_000)
+    assert (connection.packets, connection.marked, connection.round_to) == (0, 0, 8_000)

@@ -149,8 +149,8 @@ def _notes_nothing(_network: Any, _packet_row: int, _port: Any) -> None:
     """Record nothing."""
 
 
-# (network, packet, port): record the state of a port in a data packet that leaves it.
-passes = chosen_by_tables("passes", "transport", _notes_nothing)
+# (network, packet, port): record the state of a port in a data packet that leaves it, for congestion control.
+passes = chosen_by_tables("passes", "control", _notes_nothing)
 
 
 @works_on_tables

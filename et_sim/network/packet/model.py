@@ -38,6 +38,7 @@ from et_sim.network.flow.model import bytes_with_packets
 from et_sim.network.graph_of_grid import with_single_ways
 from et_sim.network.link import arrive_at_once
 from et_sim.network.packet import setup
+from et_sim.network.packet.controls import new_control
 from et_sim.network.packet.flows import flow_begins, flow_ends, new_flow, until_arrived, until_left
 from et_sim.network.packet.kernel import EVENTS_AT_ONCE, PACKETS_PER_EVENT, go_on, next_ps
 from et_sim.network.packet.randomness import streams_of_ns3
@@ -122,6 +123,7 @@ class PacketTables(Tables):
 
     hops: Any  # the tables of the link model
     transport: Any
+    control: Any  # of congestion
     rules: Any  # one row
     streams: Any  # state of ns-3's random numbers, and the matrix that leads to the next
     stream_step: Any
@@ -174,6 +176,7 @@ def tables(network: Network, _plan: Plan) -> PacketTables:
     return PacketTables(
         hops=link.tables_of(structs.replace(wired, fraction_bits=network.fraction_bits), None),
         transport=transport,
+        control=new_control(protocol),
         rules=setup.rules_of(protocol),
         streams=streams,
         stream_step=step,
@@ -234,6 +237,7 @@ def grown(tables: PacketTables, rows: int) -> PacketTables:
         packets=packets,
         flows=flows,
         transport=transport.grown(tables.transport, packets, flows, spare),
+        control=tables.control.grown(packets, flows),
     )
 
 

@@ -31,7 +31,7 @@ STATE_ENTRIES, COUNTED = 9, 6
 
 @works_on_tables
 def _never(_network: Any) -> bool:
-    """Return false: senders of the transport keep too much state."""
+    """Return false: the rates of senders depend on the times of packets."""
     return False
 
 
@@ -50,8 +50,9 @@ def _nothing_passes(_network: Any, _port_row: int, _count: int, _time: int, _eve
     return
 
 
-# Functions of a transport. (network): whether its senders may repeat themselves.
-may_repeat = chosen_by_tables("may_repeat", "transport", _never)
+# A function of congestion control. (network): whether its senders may repeat themselves.
+may_repeat = chosen_by_tables("may_repeat", "control", _never)
+# Functions of a transport.
 # (network, picture, entry, port): describe a host; return the next entry, or NONE for no snapshot.
 describe_host = chosen_by_tables("describe_host", "transport", _no_picture)
 # (network, port): record the positions of the messages of a host.

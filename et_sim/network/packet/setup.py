@@ -14,7 +14,7 @@ from et_sim.basics.errors import MachineError
 from et_sim.basics.units import format_bytes
 from et_sim.machine.graph import NPU
 from et_sim.machine.model import GraphFabric, Network
-from et_sim.machine.transports import PS_PER_NS, Buffers, CongestionControl, Protocol, Window
+from et_sim.machine.transports import PS_PER_NS, Buffers, Protocol, Window
 from et_sim.network import graph
 from et_sim.network.packet.records import DEVICE, NEVER, PORT
 from et_sim.network.route_tables import NONE, route_tables
@@ -182,7 +182,7 @@ def _check_ways_back(network: Network, ports: Any) -> None:
 def _check_least_rate(protocol: Protocol, ports: Any) -> None:
     control, is_given = protocol.packets.control, "least-rate" in protocol.of_packets_only
     fastest = int(ports["bits_per_s"].max())
-    if is_given and control.algorithm is not CongestionControl.NONE and fastest < control.least_rate:
+    if is_given and control.algorithm != "none" and fastest < control.least_rate:
         raise MachineError(
             f"least-rate is {control.least_rate / 1e9:g} Gbps, and no link has more than "
             f"{fastest / 1e9:g} Gbps",

@@ -33,7 +33,8 @@ from et_sim.network.packet.ports import (
     wake_at,
 )
 from et_sim.network.packet.records import ACKNOWLEDGEMENT, DATA, NEGATIVE, NEVER
-from et_sim.network.packet.roce.control import AGAIN, TIMERS, acknowledged, begins, dcqcn_timer_rings, ends
+from et_sim.network.packet.roce import control
+from et_sim.network.packet.roce.records import AGAIN, TIMERS
 
 
 @works_on_tables
@@ -254,7 +255,7 @@ def begin_flow(network: Any, row: int) -> None:
     pair.last_bytes = 0
     _set_window(network, row)
     pair.shrinks = rules.window_shrinks
-    begins(network, row)
+    control.begins(network, row)
     join_pairs(network, flow.port, row)
     send_next(network, flow.port)
 
@@ -348,13 +349,13 @@ def _answer_received(network: Any, packet_row: int) -> None:
         if transport.rules[0].timeout_ps > 0:
             wait_again(network, row)
     if pair.acknowledged >= flow.size:
-        ends(network, row)
+        control.ends(network, row)
         stop(network, timer_of(row))
         if transport.rules[0].completion:
             message_arrives(network, row)
     if packet.kind == NEGATIVE:
         pair.sent = pair.acknowledged
-    acknowledged(network, row, packet_row)
+    control.acknowledged(network, row, packet_row)
     note_window(network, row)
     port_row = flow.port
     release_packet(network, packet_row)
@@ -376,7 +377,7 @@ def timer_rings(network: Any, timer: int) -> None:
     """
     row = timer // TIMERS
     if timer % TIMERS != AGAIN:
-        dcqcn_timer_rings(network, timer)
+        control.timer_rings(network, timer)
         return
     pair = network.transport.pairs[row]
     network.state[0].timeouts += 1
@@ -384,6 +385,7 @@ def timer_rings(network: Any, timer: int) -> None:
     stop(network, timer_of(row))
     pair.sent = pair.acknowledged
     pair.next_ps = network.state[0].now_ps
+    control.timed_out(network, row)
     if network.ports[network.flows[row].port].is_paused == 0:
         wait_again(network, row)
     send_next(network, network.flows[row].port)

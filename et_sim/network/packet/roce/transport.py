@@ -12,8 +12,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.containers import longer
@@ -23,10 +21,11 @@ from et_sim.engine.state.run import NONE
 from et_sim.machine.transports import Protocol
 from et_sim.network.packet.records import NEVER
 from et_sim.network.packet.repeats import describe_packets, pass_packets
-from et_sim.network.packet.roce import control, pairs
-from et_sim.network.packet.roce.control import DCQCN, HPCC, MOST_HOPS, NIC, NO_CONTROL, PAIR
-from et_sim.network.packet.roce.control import TIMERS as TIMERS
+from et_sim.network.packet.roce import pairs
+from et_sim.network.packet.roce.control import rate_stays
 from et_sim.network.packet.roce.pairs import timer_of
+from et_sim.network.packet.roce.records import NIC, PAIR
+from et_sim.network.packet.roce.records import TIMERS as TIMERS
 from et_sim.network.settings import settings_row
 from et_sim.plan.records import table
 
@@ -63,13 +62,6 @@ PER_NIC, PER_PAIR = 4, 14
 
 
 @works_on_tables
-def may_repeat(network: Any) -> bool:
-    """Return whether rates are independent of packet times; DCQCN's are until a packet is marked."""
-    control = network.transport.rules[0].algorithm
-    return bool(control in (NO_CONTROL, DCQCN))
-
-
-@works_on_tables
 def position_of(network: Any, row: int) -> int:
     """Return the next byte of a message that is sent."""
     return int(network.transport.pairs[row].sent)
@@ -92,7 +84,7 @@ def describe_host(network: Any, picture: Any, at: int, port_row: int) -> int:
     at += PER_NIC - 1
     row = nic.head
     while row != NONE:
-        if transport.pairs[row].has_begun:  # it reacts to marks
+        if not rate_stays(network, row):
             return NONE
         _describe_pair(network, picture, at, row)
         at += PER_PAIR
@@ -164,7 +156,7 @@ def pass_host(network: Any, port_row: int, count: int, time: int, events: int) -
 
 begin_flow, received = pairs.begin_flow, pairs.received
 next_packet, wants_port = pairs.next_packet, pairs.wants_port
-passes, timer_rings, sends_nothing = control.passes, pairs.timer_rings, pairs.sends_nothing
+timer_rings, sends_nothing = pairs.timer_rings, pairs.sends_nothing
 
 
 FLOWS_PER_MESSAGE = 1
@@ -177,8 +169,6 @@ class RoceTables(Tables):
     rules: Any  # one row
     pairs: Any  # by flow
     nics: Any  # by port
-    noted: Any  # by packet and hop: figures in HPCC's headers; empty without it
-    known: Any  # by flow and hop: the last of these figures
 
 
 def new_tables(protocol: Protocol, ports: int, longest_ps: int, most_bytes: int) -> RoceTables:
@@ -186,17 +176,10 @@ def new_tables(protocol: Protocol, ports: int, longest_ps: int, most_bytes: int)
     packets, nics = protocol.packets, table(NIC, ports)
     nics["head"] = nics["tail"] = nics["last_row"] = NONE
     nics["answers"]["head"] = nics["answers"]["tail"] = NONE
-    rules = settings_row(protocol, packets, packets.control, longest_ps=longest_ps, most_bytes=most_bytes)
-    nothing = np.zeros(0, np.int64)
-    return RoceTables(rules, table(PAIR, 0), nics, nothing, nothing)
+    rules = settings_row(protocol, packets, longest_ps=longest_ps, most_bytes=most_bytes)
+    return RoceTables(rules, table(PAIR, 0), nics)
 
 
-def grown(tables: RoceTables, packets: Any, flows: Any, _spare: int) -> RoceTables:
-    """Return the tables with space for these packets and flows."""
-    hops = MOST_HOPS if tables.rules[0].algorithm == HPCC else 0
-    return replace(
-        tables,
-        pairs=longer(tables.pairs, len(flows)),
-        noted=longer(tables.noted, len(packets) * hops),
-        known=longer(tables.known, len(flows) * hops),
-    )
+def grown(tables: RoceTables, _packets: Any, flows: Any, _spare: int) -> RoceTables:
+    """Return the tables with space for these flows."""
+    return replace(tables, pairs=longer(tables.pairs, len(flows)))

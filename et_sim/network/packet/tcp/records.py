@@ -9,7 +9,6 @@ from __future__ import annotations
 from et_sim.engine.containers import QUEUE
 from et_sim.plan.records import record
 
-NEWRENO, RENO, CUBIC, DCTCP = range(4)
 CLOSED, OPENING, OPEN = range(3)
 # States of a sender: nothing is missing, something may be, it recovers, or a timeout has passed.
 SMOOTH, DISORDER, RECOVERY, LOSS = range(4)
@@ -67,22 +66,6 @@ CONNECTION = record(
     ("unanswered", "i4"),  # packets
     ("unanswered_ps", "i8"),  # when the last of them was sent
     ("unanswered_mark", "u1"),
-    # Congestion control
-    ("count", "i8"),
-    ("alpha", "f8"),  # DCTCP's
-    ("batch", "i8"),
-    ("marked", "i8"),
-    ("round_to", "i8"),
-    ("largest", "i8"),  # CUBIC's, in packets: the window at the last loss, the target
-    ("origin", "i8"),
-    ("plateau_s", "f8"),
-    ("epoch_ps", "i8"),
-    ("least_rtt_ps", "i8"),
-    ("round_rtt_ps", "i8"),
-    ("round_ps", "i8"),
-    ("train_ps", "i8"),
-    ("samples", "i4"),
-    ("is_past_slow_start", "u1"),
 )
 # A message, by its flow.
 PIECE = record(

@@ -1,0 +1,71 @@
+"""Registry of congestion controls: the module of each, by its name in the key `congestion-control`.
+
+A control is one module and one entry here. The module has its keys, the record of a sender and the functions
+that the transport calls (`et_sim.network.packet.controls`). Modules are imported when they are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from et_sim.documents.keys import Key, keys_of, made
+
+_OF_ROCE, _OF_TCP = "et_sim.network.packet.roce.controls", "et_sim.network.packet.tcp.controls"
+ROCE = MappingProxyType(
+    {
+        "none": f"{_OF_ROCE}.none",
+        "dcqcn": f"{_OF_ROCE}.dcqcn",
+        "hpcc": f"{_OF_ROCE}.hpcc",
+        "timely": f"{_OF_ROCE}.timely",
+        "dctcp": f"{_OF_ROCE}.dctcp",
+        "swift": f"{_OF_ROCE}.swift",
+        "powertcp": f"{_OF_ROCE}.powertcp",
+    }
+)
+TCP = MappingProxyType(
+    {
+        "newreno": f"{_OF_TCP}.newreno",
+        "reno": f"{_OF_TCP}.reno",
+        "cubic": f"{_OF_TCP}.cubic",
+        "dctcp": f"{_OF_TCP}.dctcp",
+    }
+)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class NoKeys:
+    """The keys of a control without keys of its own."""
+
+
+def _class_of_keys(place: str) -> Any:
+    return getattr(import_module(place), "Keys", NoKeys)
+
+
+def own_keys(registry: Mapping[str, str]) -> tuple[Key, ...]:
+    """Return the keys that belong to single controls."""
+    return tuple(key for place in registry.values() for key in keys_of(_class_of_keys(place)))
+
+
+def with_constants(settings: T, registry: Mapping[str, str], given: Mapping[str, Any]) -> T:
+    """Return settings whose `constants` include those given keys that belong to single controls."""
+    names = {key.name for key in own_keys(registry)} & given.keys()
+    before: Any = settings
+    constants = dict(before.constants) | {name: given[name] for name in sorted(names)}
+    changed: T = replace(before, constants=tuple(constants.items()))
+    return changed
+
+
+def keys_of_control(registry: Mapping[str, str], name: str, constants: tuple[tuple[str, Any], ...]) -> Any:
+    """Return the keys of a control, with the constants that were given."""
+    return made(_class_of_keys(registry[name]), dict(constants))
+
+
+def telemetry(name: str) -> tuple[int, int]:
+    """Return the bytes that a control adds to packets, and to acknowledgements beyond their padding."""
+    more: tuple[int, int] = getattr(import_module(ROCE[name]), "TELEMETRY", (0, 0))
+    return more
