@@ -11,8 +11,9 @@ import numpy as np
 
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.containers import NONE, give_row, take_row
+from et_sim.engine.repeats.description import put
 from et_sim.engine.repeats.passing import pass_step
-from et_sim.engine.repeats.picture import put, put_step, put_turned
+from et_sim.engine.repeats.picture import put_step, put_turned
 from et_sim.engine.repeats.turns import comes_to, turn
 from et_sim.engine.state.kinds import STEP
 from et_sim.engine.state.run import Run
@@ -35,8 +36,7 @@ def describe_event(run: Run, at: int, kind: int, row: int) -> int:
     if at == NONE or (run.repeats[0].compares and not _turns(run, run.picture[at], row)):
         return NONE
     at = put_turned(run, run.network.links, at, row)
-    at = put(run, at, link.free_ns - run.clock[0].now)
-    at = put(run, at, _bits(link.free_rest))
+    at = put(run, at, link.free_ns - run.clock[0].now, _bits(link.free_rest))
     waits = link.head
     while waits != NONE and at != NONE:
         at = _describe_message(run, at, waits)
@@ -51,20 +51,15 @@ def _describe_message(run: Run, at: int, row: int) -> int:
     if message.kind != STEP or message.done != NONE:
         return NONE
     is_last = is_there(run, row)
-    at = put(run, put_step(run, at, message.a, message.b, message.c), is_last)
-    at = put(run, at, message.bytes)
+    at = put(run, put_step(run, at, message.a, message.b, message.c), int(is_last), message.bytes)
     if run.network.cuts_through[0]:
-        at = put(run, at, message.slowest)
-        at = put(run, at, message.first_ns - run.clock[0].now)
-        at = put(run, at, _bits(message.first_rest))
-        at = put(run, at, _bits(message.last_later))
+        at = put(run, at, message.slowest, message.first_ns - run.clock[0].now)
+        at = put(run, at, _bits(message.first_rest), _bits(message.last_later))
     if is_last:
         return at
     run.repeats[0].stays = 1
-    at = put(run, put(run, at, message.source), message.target)
-    at = put(run, put(run, at, message.ports), message.at)
-    at = put(run, put(run, at, message.via_switch), message.device)
-    return put(run, at, message.stop)
+    at = put(run, at, message.source, message.target, message.ports, message.at)
+    return put(run, at, message.via_switch, message.device, message.stop)
 
 
 @works_on_tables

@@ -395,15 +395,17 @@ def test_the_state_of_a_message_is_described_by_distances_and_counts_each_in_a_p
         flows=[None, None, flow],
         ports=[None] * 3,
         calendar=SimpleNamespace(place=place, entries=[None, SimpleNamespace(key=1013, tie=26)]),
+        repeats=[SimpleNamespace(entries=0, compares=0)],
+        picture=[],
     )
 
     def described() -> list[int]:
-        picture = [NONE] * 16
-        transport._describe_pair(network, picture, 1, 2)
-        assert picture[0] == picture[15] == NONE
-        return picture[1:15]
+        network.picture = [99] * 17
+        end = transport._describe_pair(network, 1, 2)
+        assert network.picture[0] == network.picture[end] == 99
+        return network.picture[1:end]
 
-    assert described() == [2, 100, 30, -50, 7, 71, 72, 73, 11, 74, 75, 3, -1, 0]
+    assert described() == [2, 30, -100, -50, 7, 71, 72, 73, 11, 74, 75, 1, 1, NONE]
     place[len(network.ports) + timer_of(2)] = 1
     pair.next_ps, pair.refused, flow.size = 993, 449, 500
-    assert described() == [2, 100, 30, -50, 0, 71, 72, 73, 0, 74, 75, 1, 13, 6]
+    assert described() == [2, 30, -100, -50, 0, 71, 72, 73, 0, 74, 75, 0, 1, 13, 6]

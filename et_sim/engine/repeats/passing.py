@@ -8,26 +8,16 @@ from et_sim.compiled.tables_by_reference import chosen_by_tables, works_on_table
 from et_sim.engine.calendar.clock import move_bucket, shift_times
 from et_sim.engine.collectives.matching import chunk_in
 from et_sim.engine.collectives.unexpected import rename_unexpected
+from et_sim.engine.repeats.description import not_described
 from et_sim.engine.repeats.turns import ENTRIES_OF_A_CHUNK, comes_to
 from et_sim.engine.state import kinds
 from et_sim.engine.state.run import NONE, Run
 
-
-@works_on_tables
-def _nothing_counted(_run: Run, _periods: int) -> None:
-    return
-
-
-@works_on_tables
-def _event_passes(_run: Run, _kind: int, row: int, _periods: int, _time: int) -> int:
-    return row
-
-
 # (run, periods): count everything again that was counted in a period.
-pass_counted = chosen_by_tables("pass_counted", "network", _nothing_counted)
+pass_counted = chosen_by_tables("pass_counted", "network", not_described)
 # (run, kind, row, periods, time): advance the row of an event of the network by the periods; return its row
 # after them.
-pass_event = chosen_by_tables("pass_event", "network", _event_passes)
+pass_event = chosen_by_tables("pass_event", "network", not_described)
 
 
 @works_on_tables

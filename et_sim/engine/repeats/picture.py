@@ -12,6 +12,7 @@ from et_sim.compiled.tables_by_reference import chosen_by_tables, works_on_table
 from et_sim.engine.calendar.clock import sort_times
 from et_sim.engine.collectives.matching import chunk_in
 from et_sim.engine.collectives.unexpected import find_unexpected
+from et_sim.engine.repeats.description import not_described, put
 from et_sim.engine.repeats.turns import turn, turn_chunks
 from et_sim.engine.state import kinds
 from et_sim.engine.state.run import LATEST, NEVER, NONE, Run, setting_of
@@ -24,29 +25,9 @@ ENDS_WHEN_SENT = setting_of(Correction.ENDS_WHEN_SENT)
 SORTED_AT_ONCE = 4  # entries that may be compared for each time
 
 
-@works_on_tables
-def _not_described(_run: Run, _at: int, _kind: int, _row: int) -> int:
-    return NONE
-
-
 # (run, entry, kind, row): describe an event of the network, and the messages that wait for it, from an entry
 # of the picture on. Return the entry behind it; NONE: it cannot be described, or differs from the picture.
-describe_event = chosen_by_tables("describe_event", "network", _not_described)
-
-
-@works_on_tables
-def put(run: Run, at: int, value: int) -> int:
-    """Put a value into the picture, or compare it; return the next entry, or NONE if it differs or does not
-    fit.
-    """
-    repeats = run.repeats[0]
-    repeats.entries = max(at, repeats.entries)
-    if at == NONE or at == len(run.picture):
-        return NONE
-    if repeats.compares:
-        return at + 1 if run.picture[at] == value else NONE
-    run.picture[at] = value
-    return at + 1
+describe_event = chosen_by_tables("describe_event", "network", not_described)
 
 
 @works_on_tables
@@ -64,7 +45,7 @@ def put_step(run: Run, at: int, member: int, step_key: int, phase_key: int) -> i
     at = put_turned(run, run.chunk_turns, at, chunk_row)
     if chunk_row != NONE:
         return put(run, at, step_key - 2 * run.chunks[chunk_row].sent)
-    return put(run, put(run, put(run, at, member), phase_key), step_key)
+    return put(run, at, member, phase_key, step_key)
 
 
 @works_on_tables
@@ -164,8 +145,7 @@ def _describe_unexpected(run: Run, at: int) -> int:
             if message.is_here:
                 chunk_row = chunk_in(run, message.member, message.phase_key)
                 passed = 0 if chunk_row == NONE else 2 * run.chunks[chunk_row].sent
-                at = put(run, put(run, at, message.member), message.phase_key)
-                at = put(run, at, message.step_key - passed)
+                at = put(run, at, message.member, message.phase_key, message.step_key - passed)
         return at
     for _ in range(count):
         member, phase_key, step_key = run.picture[at], run.picture[at + 1], run.picture[at + 2]

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from et_sim.compiled.tables_by_reference import chosen_by_tables, works_on_tables
 from et_sim.engine.observe import facade as observe
+from et_sim.engine.repeats.description import not_described
 from et_sim.engine.repeats.passing import pass_periods
 from et_sim.engine.repeats.picture import describe
 from et_sim.engine.state.run import NEVER, Run
@@ -29,21 +30,10 @@ QUEUES_PER_MESSAGE, ENTRIES_PER_MESSAGE = 8, 8  # limits of a comparison
 PERIODS = 2  # least length of a picture's life, if each event delivers a message
 
 
-@works_on_tables
-def _never(_run: Run) -> bool:
-    """Return False for models that do not describe their state."""
-    return False
-
-
-@works_on_tables
-def _nothing_noted(_run: Run) -> None:
-    return
-
-
 # (run): return whether the calendar and `describe_event` describe the whole state of messages.
-may_repeat = chosen_by_tables("may_repeat", "network", _never)
+may_repeat = chosen_by_tables("may_repeat", "network", not_described)
 # (run): store the present counts.
-note_counted = chosen_by_tables("note_counted", "network", _nothing_noted)
+note_counted = chosen_by_tables("note_counted", "network", not_described)
 
 
 @works_on_tables

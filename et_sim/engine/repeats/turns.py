@@ -15,19 +15,15 @@ from et_sim.compiled.tables_by_reference import chosen_by_tables, works_on_table
 from et_sim.engine.collectives.matching import chunk_in
 from et_sim.engine.collectives.members import member_at, rank_at
 from et_sim.engine.collectives.steps import peer_position
+from et_sim.engine.repeats.description import not_described
 from et_sim.engine.state.run import NONE, Run
 
 ENTRIES_OF_A_CHUNK = 2  # in a picture
 
 
-@works_on_tables
-def _differ(_run: Run, _from: int, _to: int, _other_from: int, _other_to: int, _size: int) -> bool:
-    return False
-
-
 # (run, rank, rank, rank, rank, bytes): return whether a message between the first two takes as long as one
 # between the others, over links that `turn` like chunks do.
-ways_turn = chosen_by_tables("ways_turn", "network", _differ)
+ways_turn = chosen_by_tables("ways_turn", "network", not_described)
 
 
 @works_on_tables

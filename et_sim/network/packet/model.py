@@ -136,8 +136,8 @@ class PacketTables(Tables):
     stride: Any  # entries per flow
     calendar: Heap  # sources of events, each by the time and order of its next one: ports, then timers
     units: Any  # ratio of the engine's unit of time to picoseconds, as two whole numbers
-    picture: Any  # the last snapshot for repeats, the present one, and the counts at the last
-    present: Any
+    repeats: Any  # one row: the search for repeats, the last snapshot, and the counts then
+    picture: Any
     counted: Any
     log: Any  # what ports sent since the engine read it, if links are recorded
     spare: Any  # the most packets that one event of the engine may make

@@ -18,59 +18,40 @@ from typing import Any
 import numpy as np
 
 from et_sim.compiled.tables_by_reference import chosen_by_tables, works_on_tables
+from et_sim.engine.repeats.description import not_described, put
 from et_sim.engine.state.run import NONE
 from et_sim.network.packet.flows import has_figures
 from et_sim.network.packet.ports import is_sending
 from et_sim.network.packet.records import NEVER
+from et_sim.plan.records import record, table
 
 LEAST_ENTRIES, MOST_ENTRIES, ENTRIES_PER_PORT = 1 << 15, 1 << 17, 64  # of a snapshot
 LEAST_EVENTS = 512  # before the first snapshot
-PER_PORT, PER_PACKET = 16, 8
-STATE_ENTRIES, COUNTED = 9, 6
-
-
-@works_on_tables
-def _never(_network: Any) -> bool:
-    """Return false: the rates of senders depend on the times of packets."""
-    return False
-
-
-@works_on_tables
-def _no_picture(_network: Any, _picture: Any, _at: int, _port_row: int) -> int:
-    return NONE
-
-
-@works_on_tables
-def _nothing(_network: Any, _row: int) -> int:
-    return 0
-
-
-@works_on_tables
-def _nothing_passes(_network: Any, _port_row: int, _count: int, _time: int, _events: int) -> None:
-    return
+COUNTED = 6
+SEARCH = record(("entries", "i8"), ("compares", "i4"))  # of a comparison
 
 
 # A function of congestion control. (network): whether its senders may repeat themselves.
-may_repeat = chosen_by_tables("may_repeat", "control", _never)
+may_repeat = chosen_by_tables("may_repeat", "control", not_described)
 # Functions of a transport.
-# (network, picture, entry, port): describe a host; return the next entry, or NONE for no snapshot.
-describe_host = chosen_by_tables("describe_host", "transport", _no_picture)
+# (network, entry, port): describe a host; return the next entry, or NONE for no snapshot.
+describe_host = chosen_by_tables("describe_host", "transport", not_described)
 # (network, port): record the positions of the messages of a host.
-note_host = chosen_by_tables("note_host", "transport", _nothing)
+note_host = chosen_by_tables("note_host", "transport", not_described)
 # (network, port): the number of periods until a message of a host ends.
-periods_left = chosen_by_tables("periods_left", "transport", _nothing)
+periods_left = chosen_by_tables("periods_left", "transport", not_described)
 # (network, port, periods, time, events): advance a host by periods.
-pass_host = chosen_by_tables("pass_host", "transport", _nothing_passes)
+pass_host = chosen_by_tables("pass_host", "transport", not_described)
 # (network, flow): the position of a message, and its advance in a period.
-position_of = chosen_by_tables("position_of", "transport", _nothing)
-advance_of = chosen_by_tables("advance_of", "transport", _nothing)
+position_of = chosen_by_tables("position_of", "transport", not_described)
+advance_of = chosen_by_tables("advance_of", "transport", not_described)
 
 
 def pictures(ports: int) -> dict[str, Any]:
-    """Return arrays for the last snapshot, the present one, and the counts."""
+    """Return arrays for the last snapshot and the counts."""
     entries = min(LEAST_ENTRIES + ENTRIES_PER_PORT * ports, MOST_ENTRIES)
-    sizes = {"picture": entries, "present": entries, "counted": ports * COUNTED}
-    return {name: np.zeros(size, np.int64) for name, size in sizes.items()}
+    sizes = {"picture": entries, "counted": ports * COUNTED}
+    return {"repeats": table(SEARCH, 1)} | {name: np.zeros(size, np.int64) for name, size in sizes.items()}
 
 
 @works_on_tables
@@ -110,101 +91,63 @@ def look(network: Any, source: int, until_ps: int) -> None:
 @works_on_tables
 def _describe(network: Any, anchor: int, compares: bool) -> bool:
     """Take a snapshot, or return whether the state equals the last one."""
-    picture, ports = network.present if compares else network.picture, len(network.ports)
-    at = _describe_state(network, picture)
-    if compares and _differs(network, 0, at):
-        return False
+    network.repeats[0].compares = compares
+    state, ports = network.state[0], len(network.ports)
+    at = put(network, 0, state.free_packets.rows, state.free_flows.rows, network.calendar.size[0])
+    at = put(network, at, state.moving, state.random, state.lost, state.resent, state.head, state.current)
     for number in range(ports):
         row = (anchor + number) % ports
-        begin = at
-        at = _describe_port(network, picture, at, row)
-        if at == NONE or (compares and _differs(network, begin, at)):
-            return False
-        begin = at
         port = network.ports[row]
-        at = _describe_flying(network, picture, at, port)
+        at = _describe_flying(network, _describe_port(network, at, row), port)
         for first in (port.flying.head, port.head, port.urgent.head):
-            at = describe_packets(network, picture, at, first)
+            at = describe_packets(network, at, first)
         if port.is_host and at != NONE:
-            at = describe_host(network, picture, at, row)
-        if at == NONE or (compares and _differs(network, begin, at)):
+            at = describe_host(network, at, row)
+        if at == NONE:
             return False
     return True
 
 
 @works_on_tables
-def _differs(network: Any, begin: int, end: int) -> bool:
-    picture, present, at = network.picture, network.present, begin
-    while at < end and picture[at] == present[at]:
-        at += 1
-    return bool(at < end)
-
-
-@works_on_tables
-def _describe_state(network: Any, picture: Any) -> int:
-    state = network.state[0]
-    picture[0], picture[1] = state.free_packets.rows, network.calendar.size[0]
-    picture[2], picture[3] = state.moving, state.free_flows.rows
-    picture[4], picture[5], picture[6] = state.random, state.lost, state.resent
-    picture[7], picture[8] = state.head, state.current
-    return STATE_ENTRIES
-
-
-@works_on_tables
-def _describe_port(network: Any, picture: Any, at: int, row: int) -> int:
-    """Describe a port without its packets; return the next entry, or NONE if there is no space."""
+def _describe_port(network: Any, at: int, row: int) -> int:
+    """Describe a port without its packets."""
     state, port = network.state[0], network.ports[row]
-    if at + PER_PORT > len(picture):
+    if at == NONE:
         return NONE
-    now = state.now_ps
-    picture[at] = port.free_ps - now if is_sending(network, port) or port.is_armed else -1
-    picture[at + 1] = port.free_order - state.order if picture[at] >= 0 else 0
-    picture[at + 2] = port.wakes_ps - now if port.wakes else -1
-    picture[at + 3] = port.wakes_order - state.order if port.wakes else 0
-    picture[at + 4] = (
-        port.is_armed + 2 * port.wakes + 4 * port.is_paused + 8 * port.has_turn + 16 * port.pauses
-    )
-    picture[at + 5] = port.paused_since_ps - now if port.is_paused else 0
-    picture[at + 6], picture[at + 7], picture[at + 8] = port.queued, port.waiting, port.packets
-    picture[at + 9], picture[at + 10], picture[at + 11] = port.sending, port.held, port.in_headroom
-    picture[at + 12], picture[at + 13] = port.deepest, port.drops
-    picture[at + 14], picture[at + 15] = network.devices[port.device].used, port.pauses
-    return at + PER_PORT
+    if is_sending(network, port) or port.is_armed:
+        at = put(network, at, port.free_ps - state.now_ps, port.free_order - state.order)
+    else:
+        at = put(network, at, NONE, NONE)
+    at = put(network, at, port.is_armed, port.wakes, port.is_paused, port.has_turn, port.pauses)
+    if port.wakes:
+        at = put(network, at, port.wakes_ps - state.now_ps, port.wakes_order - state.order)
+    at = put(network, at, port.paused_since_ps - state.now_ps if port.is_paused else 0)
+    at = put(network, at, port.queued, port.waiting, port.packets, port.sending, port.held, port.in_headroom)
+    return put(network, at, port.deepest, port.drops, network.devices[port.device].used)
 
 
 @works_on_tables
-def _describe_flying(network: Any, picture: Any, at: int, port: Any) -> int:
-    """Describe when the packets on a link land; return the next entry, or NONE if there is no space."""
+def _describe_flying(network: Any, at: int, port: Any) -> int:
+    """Describe when the packets on a link land."""
     state, row, time, order = network.state[0], port.flying.head, port.lands_ps, port.lands_order
     while row != NONE and at != NONE:
-        if at + 2 >= len(picture):
-            return NONE
-        picture[at], picture[at + 1] = time - state.now_ps, order - state.order
-        at += 2
+        at = put(network, at, time - state.now_ps, order - state.order)
         packet = network.packets[row]
         row, time, order = packet.next, packet.lands_ps, packet.order
     return at
 
 
 @works_on_tables
-def describe_packets(network: Any, picture: Any, at: int, first: int) -> int:
-    """Describe a list of packets; return the next entry, or NONE if there is no space."""
-    if at == NONE or at + 1 >= len(picture):
-        return NONE
+def describe_packets(network: Any, at: int, first: int) -> int:
+    """Describe a list of packets."""
     row = first
-    while row != NONE:
-        if at + PER_PACKET >= len(picture):
-            return NONE
+    while row != NONE and at != NONE:
         packet = network.packets[row]
-        picture[at] = packet.flow
-        picture[at + 1] = packet.sequence - position_of(network, packet.flow) if packet.flow != NONE else 0
-        picture[at + 2], picture[at + 3] = packet.bytes, packet.port
-        picture[at + 4], picture[at + 5], picture[at + 6] = packet.payload, packet.hop, packet.kind
-        picture[at + 7] = packet.is_marked
-        at += PER_PACKET
+        passed = position_of(network, packet.flow) if packet.flow != NONE else packet.sequence
+        at = put(network, at, packet.flow, packet.sequence - passed, packet.bytes, packet.port)
+        at = put(network, at, packet.payload, packet.hop, packet.kind, packet.is_marked)
         row = packet.next
-    picture[at] = NONE
-    return at + 1
+    return put(network, at, NONE)
 
 
 @works_on_tables

@@ -15,6 +15,7 @@ from typing import Any
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.containers import longer
+from et_sim.engine.repeats.description import put
 from et_sim.engine.state.kinds import STEP
 from et_sim.engine.state.records import PHASE_KEY_BITS
 from et_sim.engine.state.run import NONE
@@ -58,9 +59,6 @@ def _is_counted_with(first: Any, second: Any) -> bool:
     )
 
 
-PER_NIC, PER_PAIR = 4, 14
-
-
 @works_on_tables
 def position_of(network: Any, row: int) -> int:
     """Return the next byte of a message that is sent."""
@@ -75,38 +73,34 @@ def advance_of(network: Any, row: int) -> int:
 
 
 @works_on_tables
-def describe_host(network: Any, picture: Any, at: int, port_row: int) -> int:
+def describe_host(network: Any, at: int, port_row: int) -> int:
     """Describe the pairs of a host's port; return the next entry, or NONE for no snapshot."""
-    transport, nic = network.transport, network.transport.nics[port_row]
-    if at + PER_NIC + PER_PAIR * nic.count > len(picture):
-        return NONE
-    picture[at], picture[at + 1], picture[at + 2] = nic.count, nic.last, nic.last_row
-    at += PER_NIC - 1
+    pairs, nic = network.transport.pairs, network.transport.nics[port_row]
+    at = put(network, at, nic.count, nic.last, nic.last_row)
     row = nic.head
-    while row != NONE:
+    while row != NONE and at != NONE:
         if not rate_stays(network, row):
             return NONE
-        _describe_pair(network, picture, at, row)
-        at += PER_PAIR
-        row = transport.pairs[row].next
-    picture[at] = NONE
-    return describe_packets(network, picture, at + 1, nic.answers.head)
+        at = _describe_pair(network, at, row)
+        row = pairs[row].next
+    return describe_packets(network, at, nic.answers.head)
 
 
 @works_on_tables
-def _describe_pair(network: Any, picture: Any, at: int, row: int) -> None:
+def _describe_pair(network: Any, at: int, row: int) -> int:
     """Describe the distances between the positions of a message; past events have no effect."""
     state, pair, flow = network.state[0], network.transport.pairs[row], network.flows[row]
     now, place = state.now_ps, network.calendar.place[len(network.ports) + timer_of(row)]
-    picture[at], picture[at + 1] = row, pair.sent - pair.acknowledged
-    picture[at + 2], picture[at + 3] = pair.highest - pair.sent, pair.expected - pair.sent
-    picture[at + 4] = max(pair.next_ps - now, 0)
-    picture[at + 5], picture[at + 6], picture[at + 7] = pair.window, pair.rate, pair.last_bytes
-    picture[at + 8] = max(pair.refused_ps - now, 0) if pair.refused == pair.expected else 0
-    picture[at + 9], picture[at + 10] = flow.packets, flow.retransmitted
-    picture[at + 11] = 2 * (pair.sent < flow.size) + flow.is_reported
-    picture[at + 12] = network.calendar.entries[place].key - now if place != NONE else -1
-    picture[at + 13] = network.calendar.entries[place].tie - state.order if place != NONE else 0
+    refused_ps = max(pair.refused_ps - now, 0) if pair.refused == pair.expected else 0
+    at = put(
+        network, at, row, pair.highest - pair.sent, pair.acknowledged - pair.sent, pair.expected - pair.sent
+    )
+    at = put(network, at, max(pair.next_ps - now, 0), pair.window, pair.rate, pair.last_bytes, refused_ps)
+    at = put(network, at, flow.packets, flow.retransmitted, int(pair.sent < flow.size), flow.is_reported)
+    if place == NONE:
+        return put(network, at, NONE)
+    timer = network.calendar.entries[place]
+    return put(network, at, timer.key - now, timer.tie - state.order)
 
 
 @works_on_tables
