@@ -109,6 +109,20 @@ def test_a_cycle_is_uncertain_if_a_group_may_start_in_another_order() -> None:
     assert api.run(workload, system=SYSTEM, network=NETWORK, groups=GROUPS).is_complete
 
 
+def test_the_root_of_a_broadcast_waits_for_no_rank() -> None:
+    """Let rank 0 broadcast and then reduce, and rank 1 the other way round: rank 0 goes on at once."""
+    builds = [TraceBuilder(source=f"rank {rank}") for rank in range(RANKS)]
+    zero, one, two = builds
+    zero.collective("all_reduce", 64, "2", after=[zero.collective("broadcast", 64, "1", root=0)])
+    one.collective("broadcast", 64, "1", root=0, after=[one.collective("all_reduce", 64, "2")])
+    two.compute("idle", micros=1)
+    workload, groups = Workload.of([build.build() for build in builds]), {"1": [0, 1], "2": [0, 1]}
+    assert not find_problems(workload, groups={"1": (0, 1), "2": (0, 1)}, rules=CORRECTED)
+    assert api.run(
+        workload, system={**SYSTEM, "profile": "corrected"}, network=NETWORK, groups=groups
+    ).is_complete
+
+
 @given(orders())
 def test_errors_of_order_hang_and_agreement_completes(workload: Workload) -> None:
     problems = find_problems(workload, groups=MEMBERS)

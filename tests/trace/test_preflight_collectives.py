@@ -273,7 +273,7 @@ def test_many_circles_are_counted() -> None:
         workload(straight, crossed), groups=dict.fromkeys(map(str, range(1, 11)), (0, 1))
     )
     assert len(problems) == 4
-    assert problems[-1].text == "2 more circles of collectives of different groups"
+    assert problems[-1].text == "2 more circles of collectives that wait for each other"
 
 
 def described(groups: dict[str, list[int]], name: str, size: int = MIB) -> Fill:
@@ -339,8 +339,8 @@ def test_dependencies_in_opposite_orders_hang_even_so() -> None:
     reduce, gather = "the all_reduce of 1 MiB", "the all_gather of 1 MiB"
     for rank, first, second in ((0, reduce, gather), (1, gather, reduce)):
         sentence = problem.text[problem.text.index(f"rank {rank} starts") :].split(";")[0]
-        assert sentence.startswith(f"rank {rank} starts {second}")
-        assert f"only after {first}" in sentence
+        assert sentence.startswith(f"rank {rank} starts {first}")
+        assert f"before {second}" in sentence
 
 
 def test_contents_matter_even_if_orders_do_not() -> None:

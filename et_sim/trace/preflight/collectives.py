@@ -35,7 +35,6 @@ from et_sim.trace.preflight.streams import (
     TO_ROOT,
     Sequence,
     Stream,
-    check_waiting,
     follows_rule,
 )
 from et_sim.trace.stack import Stack
@@ -91,7 +90,7 @@ def check_collectives(
 ) -> list[Problem]:
     """Return findings about groups that do not exist or fit, empty collectives, and sequences that differ.
 
-    `with_order` also finds collectives of different groups that wait for each other.
+    `with_order` also finds collectives that wait for each other.
     """
     problems: list[Problem] = []
     described = _described_groups(index, ranks, problems)
@@ -117,11 +116,9 @@ def check_collectives(
             problems += _compare(index, stream, members, sequences)
     if not with_order or any(problem.severity == "error" for problem in problems):
         return problems
-    if rules.side_by_side:
-        return problems + check_waiting(index, sequences)
     from et_sim.trace.preflight.interleaving import check_interleaving
 
-    return problems + check_interleaving(index, sequences, started)
+    return problems + check_interleaving(index, sequences, started, side_by_side=rules.side_by_side)
 
 
 def _regardless_of_order(sequences: _Sequences) -> _Sequences:

@@ -1,9 +1,12 @@
-"""The search for collectives of different groups that wait for each other in a cycle.
+"""The search for collectives that wait for each other in a cycle.
 
-A rank has one lane for communication. If one rank starts a collective of group 1 before one of group 2 and
-another rank the other way round, both wait for ever, though each group by itself is correct. In the graph
-every collective of a group is a vertex, and every two that some rank starts one after the other an edge.
-Collectives with a member that does not wait (a broadcast's root, a leaf of a reduce) are left out.
+If a rank has one lane for communication, starts a collective of group 1 before one of group 2, and another
+rank the other way round, both wait for ever, though each group by itself is correct. In the graph every
+collective of a group is a vertex, and every two that some rank starts one after the other an edge.
+Collectives with a member that does not wait (a broadcast's root, a leaf of a reduce) are no vertices.
+
+If a rank's collectives share no lane, only dependencies delay their start: these are the edges then, and the
+other nodes of ranks are vertices, too.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import numpy as np
 from et_sim.basics.units import format_ranks
 from et_sim.trace.columns import RowColumn
 from et_sim.trace.group_rule import NO_GROUP
-from et_sim.trace.order import certainly_in_order
+from et_sim.trace.order import certainly_in_order, edges
 from et_sim.trace.preflight.cycles import find_knots
 from et_sim.trace.preflight.problem import Problem, Severity, TemplateIndex, not_checked, not_spelled_out
 from et_sim.trace.preflight.streams import (
@@ -29,7 +32,7 @@ from et_sim.trace.preflight.streams import (
 )
 
 _KNOTS = 3  # cycles that are printed
-_MOST_COLLECTIVES = 5_000_000  # of all ranks; larger jobs are not checked
+_MOST_VERTICES = 5_000_000  # of all ranks; larger jobs are not checked
 
 
 class _Agents(NamedTuple):
@@ -47,9 +50,30 @@ class _Board(NamedTuple):
     streams: list[Stream]
     sequences: Streams
     started: Mapping[int, RowColumn]  # per template: rows in starting order
+    side_by_side: bool  # collectives of a rank share no lane
     agents: _Agents
     longest: list[int]  # collectives of a group, per stream
     base: Any
+
+    @property
+    def size(self) -> int:
+        """Return the number of starts on all agents: of all nodes, or of collectives alone."""
+        counted = self.programs.workload.templates if self.side_by_side else self.started
+        return sum(len(counted[at]) for at in self.agents.template.tolist() if at in self.started)
+
+    def vertices(self, agent: int, count: int) -> Any:
+        """Return the vertices of the first `count` rows of an agent; -1 of rows that are none."""
+        template = int(self.agents.template[agent])
+        vertex = np.full(count, -1, np.int32)
+        for stream, base, longest in zip(self.streams, self.base[:-1], self.longest, strict=True):
+            sequence = self.sequences[stream].get(template)
+            if sequence is not None:
+                begin = base
+                if follows_rule(self.programs, stream):
+                    begin += int(self.agents.classes[stream.group][agent]) * longest
+                waits = ~np.isin(sequence.content[:, 0], ONE_WAY)
+                vertex[sequence.rows[waits]] = begin + np.flatnonzero(waits)
+        return vertex
 
     def place(self, vertex: int, agent: int) -> tuple[Stream, Sequence, int]:
         """Return the stream of a vertex, its sequence on an agent, and the position in it."""
@@ -60,7 +84,7 @@ class _Board(NamedTuple):
 
 
 class _Edges(NamedTuple):
-    """One entry for every two collectives that an agent starts one after the other."""
+    """One entry for every two vertices that an agent starts one after the other."""
 
     first: Any  # vertices
     second: Any
@@ -76,30 +100,28 @@ class _Wait(NamedTuple):
 
 
 def check_interleaving(
-    index: TemplateIndex, sequences: Streams, started: Mapping[int, RowColumn]
+    index: TemplateIndex, sequences: Streams, started: Mapping[int, RowColumn], *, side_by_side: bool
 ) -> list[Problem]:
     """Return findings about cycles among groups with consistent members.
 
-    `started` holds the rows in starting order, per template. Groups of a rule whose members run the same
-    templates are first merged: if that graph has no cycle, there is none. Otherwise every group is checked by
-    itself.
+    `started` holds the rows in starting order, per template; with `side_by_side`, the collectives of a rank
+    do not wait for each other. Groups of a rule whose members run the same templates are first merged: if
+    that graph has no cycle, there is none. Otherwise every group is checked by itself.
     """
     streams = sorted(stream for stream in sequences if not stream.is_broadcast)
-    if len(streams) < 2:
+    if len(streams) < (1 if side_by_side else 2):
         return []
     rules = sorted({stream.group for stream in streams if follows_rule(index, stream)})
     alike = {name: _classes_alike(index, name) for name in rules}
-    problems = _circles(_board(index, streams, sequences, started, alike))
+    problems = _circles(_board(index, streams, sequences, started, alike, side_by_side=side_by_side))
     if not problems or not rules:
         return problems
     single = {name: index.workload.group_rules[name].index(_all_ranks(index)) for name in rules}
-    board = _board(index, streams, sequences, started, single)
-    collectives = sum(len(started.get(template, ())) for template in board.agents.template.tolist())
-    size = max(collectives, int(board.base[-1]))
-    if size <= _MOST_COLLECTIVES:
+    board = _board(index, streams, sequences, started, single, side_by_side=side_by_side)
+    if max(board.size, int(board.base[-1])) <= _MOST_VERTICES:
         return _circles(board)
-    question = "collectives of different groups wait for each other"
-    return [not_checked(question, f"{collectives:,} collectives")]
+    what = "nodes" if side_by_side else "collectives"
+    return [not_checked("collectives wait for each other", f"{board.size:,} {what}")]
 
 
 def _all_ranks(index: TemplateIndex) -> Any:
@@ -120,6 +142,8 @@ def _board(
     sequences: Streams,
     started: Mapping[int, RowColumn],
     classes: Mapping[str, Any],
+    *,
+    side_by_side: bool,
 ) -> _Board:
     """Return the graph's vertices; `classes` holds per group rule the class of every rank's group."""
     keys = np.stack([index.workload.template_of_rank, *classes.values()], axis=1)
@@ -134,6 +158,7 @@ def _board(
         streams,
         sequences,
         started,
+        side_by_side,
         _Agents(agents[:, 0], rank, {name: agents[:, 1 + at] for at, name in enumerate(classes)}),
         longest,
         np.concatenate(([0], np.cumsum(sizes))),
@@ -141,41 +166,44 @@ def _board(
 
 
 def _circles(board: _Board) -> list[Problem]:
-    edges = _edges(board)
-    knots = find_knots(edges.first, edges.second, int(board.base[-1]))
-    problems = [_circle(board, _waits(edges, cycle)) for cycle, _ in knots[:_KNOTS]]
-    if len(knots) > _KNOTS:
-        rest = "of collectives of different groups"
-        problems.append(not_spelled_out("warning", "collective-circle", len(knots) - _KNOTS, "circle", rest))
+    links = _links(board)
+    vertices = 1 + int(max(links.first.max(initial=-1), links.second.max(initial=-1)))
+    knots = find_knots(links.first, links.second, vertices)
+    circles = [waits for knot in knots if len(waits := _waits(links, knot.cycle)) > 1]
+    problems = [_circle(board, waits) for waits in circles[:_KNOTS]]
+    if len(circles) > _KNOTS:
+        rest = "of collectives that wait for each other"
+        more = len(circles) - _KNOTS
+        problems.append(not_spelled_out("warning", "collective-circle", more, "circle", rest))
     return problems
 
 
-def _edges(board: _Board) -> _Edges:
+def _links(board: _Board) -> _Edges:
     first, second, agents = [], [], []
+    others = int(board.base[-1])  # the first vertex of the agent's other nodes
     for agent, template in enumerate(board.agents.template.tolist()):
         rows = board.started.get(template)
         if rows is None:
             continue
-        vertex = np.full(int(rows.max()) + 1, -1, np.int32)
-        for stream, base, longest in zip(board.streams, board.base[:-1], board.longest, strict=True):
-            sequence = board.sequences[stream].get(template)
-            if sequence is not None:
-                begin = base
-                if follows_rule(board.programs, stream):
-                    begin += int(board.agents.classes[stream.group][agent]) * longest
-                waits = ~np.isin(sequence.content[:, 0], ONE_WAY)
-                vertex[sequence.rows[waits]] = begin + np.flatnonzero(waits)
-        path = vertex[rows]
-        path = path[path >= 0]
-        first.append(path[:-1])
-        second.append(path[1:])
-        agents.append(np.full(max(len(path) - 1, 0), agent, np.int32))
+        if board.side_by_side:
+            trace = board.programs.workload.templates[template]
+            vertex = board.vertices(agent, len(trace))
+            vertex = np.where(vertex < 0, others + np.arange(len(trace), dtype=np.int32), vertex)
+            others += len(trace)
+            before, after = (vertex[column] for column in edges(trace))
+        else:
+            path = board.vertices(agent, int(rows.max()) + 1)[rows]
+            path = path[path >= 0]
+            before, after = path[:-1], path[1:]
+        first.append(before)
+        second.append(after)
+        agents.append(np.full(len(before), agent, np.int32))
     return _Edges(*(np.concatenate(parts) for parts in (first, second, agents)))
 
 
 def _waits(edges: _Edges, cycle: list[int]) -> list[_Wait]:
     """Return the cycle as pairs "first before second", with steps on one agent merged; the lowest agent comes
-    first.
+    first. A cycle on one agent is a single pair: its dependencies are a cycle by themselves.
     """
     forward = cycle[::-1]  # cycles list each vertex before one it waits for
     steps = []
@@ -194,10 +222,13 @@ def _waits(edges: _Edges, cycle: list[int]) -> list[_Wait]:
 
 
 def _circle(board: _Board, waits: list[_Wait]) -> Problem:
-    certain = all(_is_certain(board, wait) for wait in waits)
+    certain = board.side_by_side or all(_is_certain(board, wait) for wait in waits)
     fate = "they hang" if certain else "they hang if they start like this"
     parts = "; ".join(_in_words(board, wait) for wait in waits)
-    text = f"collectives of different groups wait for each other ({fate}): {parts}"
+    subject = "collectives of different groups wait for each other"
+    if board.side_by_side:
+        subject = "collectives wait for each other through dependencies"
+    text = f"{subject} ({fate}): {parts}"
     severity: Severity = "error" if certain else "warning"
     remedy = "give all ranks one order, by dependencies or by ascending node ids"
     ranks = format_ranks(int(board.agents.rank[wait.agent]) for wait in waits)
