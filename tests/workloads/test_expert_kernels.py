@@ -29,9 +29,9 @@ def step(of: Model, **how: Any) -> Trace:
 
 
 def kernels(trace: Trace, during: str, part: str) -> tuple[int, int]:
-    """Return the bytes and launches of all layers."""
+    """Return the bytes and launches of all layers, with strided kernels."""
     begins = np.array([name.startswith(during) for name in trace.names], np.bool_)[trace.name]
-    rows = begins & rows_named(trace, f" experts {part}")
+    rows = begins & (rows_named(trace, f" experts {part}") | rows_named(trace, f" experts {part} strided"))
     launches = np.where(trace.has("launches"), trace.launches, 1)
     return int(trace.tensor_bytes[rows].sum()), int(launches[rows].sum())
 
@@ -40,6 +40,19 @@ def test_limits_of_an_activation_are_kernels_before_it() -> None:
     trace, outputs = step(model()), LAYERS * ROWS * WIDTH
     assert kernels(trace, "forward", "limits") == (8 * 2 * outputs, 3 * LAYERS)
     assert kernels(trace, "backward", "limits") == (15 * 2 * outputs, 7 * LAYERS)
+
+
+def test_kernels_of_halves_of_rows_and_of_repeated_biases_are_strided() -> None:
+    trace, size = step(model()), 2
+    halves, outputs = LAYERS * ROWS * WIDTH * size, LAYERS * ROWS * HIDDEN * size
+    assert kernels(trace, "forward", "limits strided") == (4 * halves, 2 * LAYERS)
+    assert kernels(trace, "backward", "limits strided") == (9.5 * halves, 4 * LAYERS)
+    assert kernels(trace, "forward", "bias strided") == (outputs, COUNT * LAYERS)
+    assert kernels(trace, "backward", "bias strided") == (4 * outputs, 2 * COUNT * LAYERS)
+    rows = rows_named(trace, "limits strided")
+    assert all(
+        shape.endswith(" strided") for shape in {trace.layer_shapes[at] for at in trace.layer_shape[rows]}
+    )
 
 
 def test_the_bias_of_outputs_is_added_for_each_expert() -> None:
