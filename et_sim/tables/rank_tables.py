@@ -110,7 +110,8 @@ TIMELINE = Table(
             "bound",
             TEXT + "?",
             "what a kernel's time is mostly: `compute`, a level of memory, `launch`, `tiles` (work that "
-            "whole waves of tiles waste), `memory`, or `measured`",
+            "whole waves of tiles waste), `places` (instructions for the places of strided numbers), "
+            "`memory`, or `measured`",
         ),
         Column("launch_ns", "float64?", "what its launch takes", only_of=OF_COMPUTE),
         Column(
