@@ -16,6 +16,7 @@ from et_sim.workloads.models.model import Experts, FeedForward
 TOKENS, CHOSEN, WIDTH, HIDDEN, LAYERS, COUNT = 32, 2, 128, 64, 4, 8
 ROWS = TOKENS * CHOSEN
 PARTS = ("limits", "bias")
+PADDED = {None: 1, "fp8": 16, "fp4": 32}  # rows of each expert
 
 
 def model(**part: Any) -> Model:
@@ -84,6 +85,29 @@ def test_experts_without_biases_and_limits_have_no_such_kernels() -> None:
     trace = step(model(has_bias=False, is_clipped=False))
     passes = ("forward", "backward")
     assert {kernels(trace, during, part) for during in passes for part in PARTS} == {(0, 0)}
+
+
+@pytest.mark.parametrize(
+    ("plan", "copies"),
+    [
+        ({"products": "fp8"}, 1),
+        ({"products": "fp4"}, 1),
+        ({}, 0),
+        ({"products": "fp8", "data": 4, "expert": 4}, 1),
+        ({"products": "fp8", "data": 4, "expert": 4, "expert_exchange": "deepep", "node_ranks": 2}, 0),
+        ({"products": "fp8", "software": "maxtext", "zero": 1}, 0),
+    ],
+)
+def test_rows_are_copied_to_padded_ones_and_back_for_products_in_fewer_bits(
+    plan: dict[str, Any], copies: int
+) -> None:
+    """Expect a read and a write of each value of the rows, padded to 16 or 32, before and after."""
+    trace = step(model(), **plan)
+    rows = LAYERS * max(ROWS // COUNT * plan.get("data", 1), PADDED[plan.get("products")]) * COUNT
+    rows //= plan.get("expert", 1)
+    for during in ("forward", "backward"):
+        for part in ("padding", "unpadding"):
+            assert kernels(trace, during, part) == (copies * 2 * 2 * rows * HIDDEN, copies * LAYERS)
 
 
 def test_software_that_fuses_them_has_none() -> None:

@@ -181,6 +181,12 @@ class ExpertKernels:
     limits: BothWays | None = section(
         "Limits of a clipped activation, for each of its outputs.", None, of=BothWays
     )
+    padding: BothWays | None = section(
+        "Copies of the rows of each expert to as many rows as products in fewer bits need, before its "
+        "products, and back after them, for each value; of tokens that come by all-to-all.",
+        None,
+        of=BothWays,
+    )
     weights_apart: bool = flag(
         "Gradients of the routing weights, which multiply outputs of the activation, come from a separate "
         "kernel, which reads inputs and gradients of the activation again.",

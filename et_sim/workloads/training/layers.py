@@ -417,10 +417,12 @@ class Layers(Struct, frozen=True):
             self._product(ROUTER, experts.count, hidden, rows=self.kept_tokens),
             *to_experts(routed, plan.expert),
             *gathered,
+            *self._expert_padding("padding", rows),
             up,
             *self._expert_activation(part, max(sum(rows), 1) * width),
             down,
             *self._expert_bias(part, sum(rows), local),
+            *self._expert_padding("unpadding", rows),
             *added,
             *from_experts(routed, plan.expert),
             self._sum("experts sum", has_bias=False),
@@ -441,6 +443,15 @@ class Layers(Struct, frozen=True):
             back = (*others, last._replace(bytes=last.bytes + more, launches=launches))
             activation = Passing(activation.there, back)
         yield activation
+
+    def _expert_padding(self, name: str, rows: tuple[int, ...]) -> Iterator[Passing]:
+        """Yield the copies of rows for products in fewer bits; exchanges but all-to-alls pad rows themselves.
+
+        The numbers of tokens of real routers need padding, although even ones may not.
+        """
+        plan, by = self.plan, self.by.experts
+        if by.padding and plan.cast_to in ROWS_OF_CAST and plan.expert_exchange == ALL_TO_ALL:
+            yield self._unfused(f"experts {name}", max(sum(rows), 1) * self.model.hidden, 1, by.padding)
 
     def _expert_bias(self, part: FeedForward, rows: int, experts: int) -> Iterator[Passing]:
         """Yield the bias of expert outputs if their product does not include it."""
