@@ -1,4 +1,4 @@
-"""Recipes of a product: settings from its scripts that published results leave out.
+"""Recipes of a product: settings from published scripts, for results that do not state them.
 
 A table states ranks, batches, and the place of the recipe. The recipe (`recipes.json`, each entry with its
 source) has the dispatch of tokens to experts, recomputation, and the exchanges that overlap kernels. An entry
