@@ -3,7 +3,7 @@
 A table states ranks, batches, and the place of the recipe. The recipe (`recipes.json`, each entry with its
 source) has the dispatch of tokens to experts, recomputation, and the exchanges that overlap kernels. An entry
 belongs to a release, a model, devices and datatypes; the first one that matches is taken. One
-of a single batch may give the ranks of experts too, which stand before those of a table.
+of a single batch may give the ranks of experts too, which override those of a table.
 """
 
 from __future__ import annotations
